@@ -127,8 +127,9 @@ func TestTheManagerMayDoWhatTheRegistryNeeds(t *testing.T) {
 	}
 }
 
-// TestFeaturesOfStatefulSets shows which gates make which features (ASTS-266 (part), ASTS-270 (part)). ASTS-285: images are pulled ahead if both
-// gates are on; that jobs must be served is shown by TestImagesArePulledAhead, and how that is found out by TestPullWatch.
+// TestFeaturesOfStatefulSets shows which gates make which features (ASTS-266 (part), ASTS-270 (part)). ASTS-285: images are pulled
+// ahead if both gates are on; that jobs must be served is shown by TestImagesArePulledAhead, and how that is found out by
+// TestPullWatch.
 func TestFeaturesOfStatefulSets(t *testing.T) {
 	all := statefulset.Features{StartOrdinal: true, PodIndexLabel: true, DeleteClaims: true, ResizeClaims: true, PreDownload: true}
 	without := func(change func(*statefulset.Features)) statefulset.Features {

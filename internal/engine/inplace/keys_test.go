@@ -38,7 +38,8 @@ func TestKeysOfTheRecord(t *testing.T) {
 		if diff := cmp.Diff(grace, asText(t, held)); diff != "" {
 			t.Errorf("%s: %s", keys[1], diff)
 		}
-		for name, write := range map[string]func(*corev1.Pod, time.Time) (*podpatch.Patch, error){"Start": to("web-3", toImage("nginx:3"), 0).Start, "Continue": Continue} {
+		for name, write := range map[string]func(*corev1.Pod, time.Time) (*podpatch.Patch, error){"Start": to("web-3", toImage("nginx:3"),
+			0).Start, "Continue": Continue} {
 			pod := webPod(annotated(keys[0], state), annotated(keys[1], grace), labelled(pub.ControllerRevisionHash, "web-2"))
 			patch, err := write(pod, noon)
 			if err != nil {

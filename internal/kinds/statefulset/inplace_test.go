@@ -62,20 +62,21 @@ func TestWhatQualifies(t *testing.T) {
 		resize             bool
 		want               string
 	}{
-		"a label":                          {rich, `"app":"web"`, `"app":"web","tier":"x"`, false, inPlace},
-		"an annotation":                    {rich, `"labels"`, `"annotations":{"note":"1"},"labels"`, false, inPlace},
-		"a finalizer":                      {rich, `"labels"`, `"finalizers":["a/b"],"labels"`, false, inPlace},
-		"an init container, if it may be":  {optedIn, "i:1", "i:2", false, inPlace},
-		"an image":                         {rich, "a:1", "a:2", false, inPlace},
-		"the other image":                  {rich, "s:1", "s:2", false, inPlace},
-		"an image of a native sidecar":     {rich, "n:1", "n:2", false, inPlace},
-		"a limit of cpu":                   {rich, `"cpu":"1"`, `"cpu":"2"`, true, inPlace},
-		"a request of cpu":                 {rich, `"500m"`, `"600m"`, true, inPlace},
-		"both of memory":                   {rich, `"memory":"1Gi"`, `"memory":"2Gi"`, true, inPlace},
-		"a limit of cpu, and no gate":      {rich, `"cpu":"1"`, `"cpu":"2"`, false, recreated},
-		"a limit that was not":             {rich, `"image":"s:1"`, `"image":"s:1","resources":{"limits":{"cpu":"1"}}`, true, recreated},
-		"a limit less":                     {rich, `"cpu":"1",`, ``, true, recreated},
-		"no requests":                      {rich, `,` + "\n\t" + `"requests":{"cpu":"500m","memory":"1Gi","ephemeral-storage":"1Gi"}`, ``, true, recreated},
+		"a label":                         {rich, `"app":"web"`, `"app":"web","tier":"x"`, false, inPlace},
+		"an annotation":                   {rich, `"labels"`, `"annotations":{"note":"1"},"labels"`, false, inPlace},
+		"a finalizer":                     {rich, `"labels"`, `"finalizers":["a/b"],"labels"`, false, inPlace},
+		"an init container, if it may be": {optedIn, "i:1", "i:2", false, inPlace},
+		"an image":                        {rich, "a:1", "a:2", false, inPlace},
+		"the other image":                 {rich, "s:1", "s:2", false, inPlace},
+		"an image of a native sidecar":    {rich, "n:1", "n:2", false, inPlace},
+		"a limit of cpu":                  {rich, `"cpu":"1"`, `"cpu":"2"`, true, inPlace},
+		"a request of cpu":                {rich, `"500m"`, `"600m"`, true, inPlace},
+		"both of memory":                  {rich, `"memory":"1Gi"`, `"memory":"2Gi"`, true, inPlace},
+		"a limit of cpu, and no gate":     {rich, `"cpu":"1"`, `"cpu":"2"`, false, recreated},
+		"a limit that was not":            {rich, `"image":"s:1"`, `"image":"s:1","resources":{"limits":{"cpu":"1"}}`, true, recreated},
+		"a limit less":                    {rich, `"cpu":"1",`, ``, true, recreated},
+		"no requests": {rich, `,` + "\n\t" + `"requests":{"cpu":"500m","memory":"1Gi","ephemeral-storage":"1Gi"}`, ``,
+			true, recreated},
 		"another resource":                 {rich, `"ephemeral-storage":"1Gi"`, `"ephemeral-storage":"2Gi"`, true, recreated},
 		"cpu, and the class stays":         {guaranteed, `"cpu":"1"`, `"cpu":"2"`, true, inPlace},
 		"cpu, and the class changes":       {guaranteed, `"requests":{"cpu":"1"`, `"requests":{"cpu":"500m"`, true, recreated},
@@ -141,8 +142,8 @@ func runs(imageID, image, containerID string) state {
 	}
 }
 
-// TestAnUpdateUnderWay shows ASTS-182: a pod on its way to a:2 is judged anew when the template is another one, by what a:2 and that differ
-// in; until an update is complete it counts as unavailable.
+// TestAnUpdateUnderWay shows ASTS-182: a pod on its way to a:2 is judged anew when the template is another one, by what a:2 and that
+// differ in; until an update is complete it counts as unavailable.
 func TestAnUpdateUnderWay(t *testing.T) {
 	const env = `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"main","image":"a:2","env":[{"name":"A"}]}]}}`
 	for name, tt := range map[string]struct {
@@ -172,7 +173,8 @@ func TestAnUpdateUnderWay(t *testing.T) {
 	}
 }
 
-// TestWhenAnUpdateIsComplete shows ASTS-178 and ASTS-179 (part): the pod comes back into service when the containers run what was written.
+// TestWhenAnUpdateIsComplete shows ASTS-178 and ASTS-179 (part): the pod comes back into service when the containers run what was
+// written.
 func TestWhenAnUpdateIsComplete(t *testing.T) {
 	const back = "0: InPlaceUpdateReady=True, label lifecycle.apps.kruise.io/state=Normal, annotation lifecycle.apps.kruise.io/timestamp"
 	annotated := func(key, text string) state { return func(pod *corev1.Pod) { pod.Annotations[key] = text } }

@@ -52,8 +52,8 @@ func betweenRevisions(t *testing.T, replicas, updated int32, from, to string, op
 	return w
 }
 
-// TestImagesArePulledAhead shows ASTS-285 (part), ASTS-286, ASTS-287 and ASTS-288 (part): when jobs are made, for what, and when none are for
-// this revision.
+// TestImagesArePulledAhead shows ASTS-285 (part), ASTS-286, ASTS-287 and ASTS-288 (part): when jobs are made, for what, and when none
+// are for this revision.
 func TestImagesArePulledAhead(t *testing.T) {
 	const ignored, created = pub.PreDownloadIgnored, pub.PreDownloadCreated
 	const minReady = pub.ImagePreDownloadMinUpdatedReadyPods
@@ -69,16 +69,17 @@ func TestImagesArePulledAhead(t *testing.T) {
 		want              []string
 		mark              string
 	}{
-		"the image that changed":        {5, 0, "a:1=a:2", nil, nil, main, created},
-		"both that did":                 {5, 0, "a:1=a:2,s:1=s:2", nil, nil, both, created},
-		"no image":                      {5, 0, `"app":"web"="app":"web","a":"b"`, nil, nil, nil, ""},
-		"the revisions are equal":       {5, 5, "a:1=a:2", nil, func(w *world) { w.Set.Status.CurrentRevision = w.revisions["new"] }, nil, ""},
-		"a gate is off":                 {5, 0, "a:1=a:2", nil, func(w *world) { w.Features.PreDownload = false }, nil, ""},
-		"the kind is not installed":     {5, 0, "a:1=a:2", nil, func(w *world) { w.PullJobsServed = false }, nil, ""},
-		"too few are updated":           {5, 1, "a:1=a:2", []option{annotated(minReady, "2")}, nil, nil, ""},
-		"enough are":                    {5, 2, "a:1=a:2", []option{annotated(minReady, "2")}, nil, main, created},
-		"but not ready":                 {5, 2, "a:1=a:2", []option{annotated(minReady, "2")}, func(w *world) { notReady(w.Pods[4]) }, nil, ""},
-		"of another revision":           {5, 0, "a:1=a:2", []option{annotated(minReady, "2")}, func(w *world) { w.Set.Status.UpdatedReadyReplicas = 5 }, nil, ""},
+		"the image that changed":    {5, 0, "a:1=a:2", nil, nil, main, created},
+		"both that did":             {5, 0, "a:1=a:2,s:1=s:2", nil, nil, both, created},
+		"no image":                  {5, 0, `"app":"web"="app":"web","a":"b"`, nil, nil, nil, ""},
+		"the revisions are equal":   {5, 5, "a:1=a:2", nil, func(w *world) { w.Set.Status.CurrentRevision = w.revisions["new"] }, nil, ""},
+		"a gate is off":             {5, 0, "a:1=a:2", nil, func(w *world) { w.Features.PreDownload = false }, nil, ""},
+		"the kind is not installed": {5, 0, "a:1=a:2", nil, func(w *world) { w.PullJobsServed = false }, nil, ""},
+		"too few are updated":       {5, 1, "a:1=a:2", []option{annotated(minReady, "2")}, nil, nil, ""},
+		"enough are":                {5, 2, "a:1=a:2", []option{annotated(minReady, "2")}, nil, main, created},
+		"but not ready":             {5, 2, "a:1=a:2", []option{annotated(minReady, "2")}, func(w *world) { notReady(w.Pods[4]) }, nil, ""},
+		"of another revision": {5, 0, "a:1=a:2", []option{annotated(minReady, "2")},
+			func(w *world) { w.Set.Status.UpdatedReadyReplicas = 5 }, nil, ""},
 		"a percentage, rounded up":      {5, 2, "a:1=a:2", []option{annotated(minReady, "41%")}, nil, nil, ""},
 		"and there are as many":         {5, 3, "a:1=a:2", []option{annotated(minReady, "41%")}, nil, main, created},
 		"the field, and too few":        {5, 2, "a:1=a:2", []option{annotated(minReady, "1"), field(3)}, nil, nil, ""},

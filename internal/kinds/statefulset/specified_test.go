@@ -8,8 +8,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TestASpecifiedPodIsMadeAnew shows ASTS-235: it goes, by its preDelete hook, whatever the value of the label and the partition, and comes
-// back with its ordinal, unless that is reserved, at the revision that any new pod would have there.
+// TestASpecifiedPodIsMadeAnew shows ASTS-235: it goes, by its preDelete hook, whatever the value of the label and the partition, and
+// comes back with its ordinal, unless that is reserved, at the revision that any new pod would have there.
 func TestASpecifiedPodIsMadeAnew(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options []option
@@ -56,8 +56,8 @@ func TestASpecifiedPodIsMadeAnew(t *testing.T) {
 	w.expect() // its ordinal is reserved
 }
 
-// TestTheBudgetOfSpecifiedPods shows ASTS-236, ASTS-237, ASTS-238 and ASTS-239. All pods are at a:2, the update revision, but where it says
-// otherwise.
+// TestTheBudgetOfSpecifiedPods shows ASTS-236, ASTS-237, ASTS-238 and ASTS-239. All pods are at a:2, the update revision, but where it
+// says otherwise.
 func TestTheBudgetOfSpecifiedPods(t *testing.T) {
 	overlooked := func(set *appsv1beta1.StatefulSet) { // what says nothing under OnDelete
 		maxUnavailable(3)(set)
@@ -76,9 +76,11 @@ func TestTheBudgetOfSpecifiedPods(t *testing.T) {
 		build    func(*world)
 		want     []string
 	}{
-		"descending":                          {3, []option{inParallel}, func(w *world) { three(w, wanted, wanted, wanted) }, []string{"-2"}},
-		"as many as may be unavailable":       {3, []option{inParallel, maxUnavailable(2)}, func(w *world) { three(w, wanted, wanted, wanted) }, []string{"-1", "-2"}},
-		"others count":                        {3, []option{inParallel, maxUnavailable(2)}, func(w *world) { three(w, down, wanted, wanted) }, []string{"-2"}},
+		"descending": {3, []option{inParallel}, func(w *world) { three(w, wanted, wanted, wanted) }, []string{"-2"}},
+		"as many as may be unavailable": {3, []option{inParallel, maxUnavailable(2)}, func(w *world) { three(w, wanted, wanted, wanted) },
+			[]string{"-1", "-2"}},
+		"others count": {3, []option{inParallel, maxUnavailable(2)}, func(w *world) { three(w, down, wanted, wanted) },
+			[]string{"-2"}},
 		"those that are missing count":        {4, []option{inParallel}, func(w *world) { three(w, up, wanted, up) }, []string{"+3 a:2"}},
 		"one that is down goes, after others": {3, []option{inParallel}, func(w *world) { three(w, both, up, wanted) }, []string{"-0"}},
 		"all that are down go":                {3, []option{inParallel}, func(w *world) { three(w, both, wanted, both) }, []string{"-0", "-2"}},
@@ -112,18 +114,29 @@ func TestTheBudgetOfSpecifiedPods(t *testing.T) {
 			w.pod(1, "a:1", specified)
 			w.pod(2, "a:1", specified)
 		}, []string{"-1", "-2"}},
-		"under OnDelete, one":                          {3, []option{inParallel, deletedByHand}, func(w *world) { three(w, wanted, wanted, wanted) }, []string{"-2"}},
-		"under OnDelete, whatever the numbers":         {3, []option{inParallel, overlooked}, func(w *world) { three(w, wanted, wanted, wanted) }, []string{"-2"}},
-		"under OnDelete, and one is down":              {3, []option{inParallel, deletedByHand}, func(w *world) { three(w, both, down, wanted) }, []string{"-0"}},
-		"under OrderedReady, one":                      {3, nil, func(w *world) { three(w, wanted, wanted, wanted) }, []string{"-2"}},
-		"under OrderedReady, and one is down":          {3, nil, func(w *world) { three(w, down, wanted, up) }, nil},
-		"under OrderedReady, and it is the one":        {3, nil, func(w *world) { three(w, wanted, both, up) }, []string{"-1"}},
-		"under OrderedReady, paused, and it is down":   {3, []option{paused}, func(w *world) { three(w, up, both, wanted) }, []string{"-1"}},
-		"under OrderedReady, OnDelete, and it is down": {3, []option{deletedByHand}, func(w *world) { three(w, up, both, wanted) }, []string{"-1"}},
-		"no slots, in parallel":                        {1, []option{inParallel}, func(w *world) { three(w, down, wanted, wanted) }, []string{"-1", "-2"}},
-		"no slot and a slot, in order":                 {2, nil, func(w *world) { three(w, up, wanted, wanted) }, []string{"-2"}},
-		"no slots, in order":                           {1, nil, func(w *world) { three(w, up, wanted, wanted) }, []string{"-2"}},
-		"no slots, in order, and a slot is down":       {1, nil, func(w *world) { three(w, down, wanted, wanted) }, nil},
+		"under OnDelete, one": {3, []option{inParallel, deletedByHand}, func(w *world) {
+			three(w, wanted, wanted,
+				wanted)
+		}, []string{"-2"}},
+		"under OnDelete, whatever the numbers": {3, []option{inParallel, overlooked}, func(w *world) {
+			three(w, wanted, wanted,
+				wanted)
+		}, []string{"-2"}},
+		"under OnDelete, and one is down": {3, []option{inParallel, deletedByHand}, func(w *world) {
+			three(w, both, down,
+				wanted)
+		}, []string{"-0"}},
+		"under OrderedReady, one":                    {3, nil, func(w *world) { three(w, wanted, wanted, wanted) }, []string{"-2"}},
+		"under OrderedReady, and one is down":        {3, nil, func(w *world) { three(w, down, wanted, up) }, nil},
+		"under OrderedReady, and it is the one":      {3, nil, func(w *world) { three(w, wanted, both, up) }, []string{"-1"}},
+		"under OrderedReady, paused, and it is down": {3, []option{paused}, func(w *world) { three(w, up, both, wanted) }, []string{"-1"}},
+		"under OrderedReady, OnDelete, and it is down": {3, []option{deletedByHand}, func(w *world) { three(w, up, both, wanted) },
+			[]string{"-1"}},
+		"no slots, in parallel": {1, []option{inParallel}, func(w *world) { three(w, down, wanted, wanted) },
+			[]string{"-1", "-2"}},
+		"no slot and a slot, in order":           {2, nil, func(w *world) { three(w, up, wanted, wanted) }, []string{"-2"}},
+		"no slots, in order":                     {1, nil, func(w *world) { three(w, up, wanted, wanted) }, []string{"-2"}},
+		"no slots, in order, and a slot is down": {1, nil, func(w *world) { three(w, down, wanted, wanted) }, nil},
 		"the example of the specification": {6, []option{inParallel, maxUnavailable(3)}, func(w *world) {
 			three(w, down, down, wanted)
 			w.pod(3, "a:2")

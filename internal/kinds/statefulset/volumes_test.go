@@ -103,8 +103,8 @@ func nested(document map[string]any, path ...string) map[string]any {
 	return document
 }
 
-// TestWhichClaimsAreAsTheirTemplates shows ASTS-271, and ASTS-279: for each template in its order, how many pods of slots have such a claim,
-// and of these how many have its size. It does so whatever the strategy and the gate.
+// TestWhichClaimsAreAsTheirTemplates shows ASTS-271, and ASTS-279: for each template in its order, how many pods of slots have such a
+// claim, and of these how many have its size. It does so whatever the strategy and the gate.
 func TestWhichClaimsAreAsTheirTemplates(t *testing.T) {
 	const plain = `{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"2Gi"}}}`
 	const classy = `{"storageClassName":"gold","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"2Gi"}}}`
@@ -165,8 +165,8 @@ func TestWhichClaimsAreAsTheirTemplates(t *testing.T) {
 	}
 }
 
-// TestGrowth shows ASTS-272, ASTS-273 (part), ASTS-274 (with TestAllClaimsOfAPod), ASTS-275 (part), ASTS-276 and ASTS-278: which claims grow, and what becomes of their
-// pods. There are three pods at a:1, with claims of 1Gi, and the template asks for 2Gi.
+// TestGrowth shows ASTS-272, ASTS-273 (part), ASTS-274 (with TestAllClaimsOfAPod), ASTS-275 (part), ASTS-276 and ASTS-278: which claims
+// grow, and what becomes of their pods. There are three pods at a:1, with claims of 1Gi, and the template asks for 2Gi.
 func TestGrowth(t *testing.T) {
 	grown := func(w *world, ordinals ...int) {
 		for _, i := range ordinals {
@@ -179,35 +179,57 @@ func TestGrowth(t *testing.T) {
 		build   func(*world)
 		want    []string
 	}{
-		"the highest, though no pod is old":   {nil, func(*world) {}, []string{"grow 2 2Gi"}},
-		"then the next":                       {nil, func(w *world) { grown(w, 2) }, []string{"grow 1 2Gi"}},
-		"as many as may be unavailable":       {[]option{inParallel, maxUnavailable(2)}, func(*world) {}, []string{"grow 1 2Gi", "grow 2 2Gi"}},
-		"partition":                           {[]option{partition(2)}, func(w *world) { grown(w, 2) }, nil},
-		"partition leaves one":                {[]option{partition(2)}, func(*world) {}, []string{"grow 2 2Gi"}},
-		"paused":                              {[]option{paused}, func(*world) {}, nil},
-		"OnDelete":                            {[]option{deletedByHand}, func(*world) {}, nil},
-		"in the order of priorities":          {[]option{inParallel, policy(possible), weighted("tier", "gold")}, func(w *world) { newer(w); labelled("tier", "gold")(w.Pods[1]) }, []string{"grow 1 2Gi"}},
-		"another one is down":                 {[]option{inParallel}, func(w *world) { notReady(w.Pods[0]); grown(w, 0) }, nil},
-		"it is down itself":                   {[]option{inParallel}, func(w *world) { notReady(w.Pods[0]) }, []string{"grow 0 2Gi"}},
-		"one grows: its pod is unavailable":   {[]option{inParallel}, func(w *world) { sized(w.claim(2), "2Gi", "1Gi") }, nil},
-		"and another may be":                  {[]option{inParallel, maxUnavailable(2)}, func(w *world) { sized(w.claim(2), "2Gi", "1Gi") }, []string{"grow 1 2Gi"}},
-		"it grew":                             {nil, func(w *world) { grown(w, 0, 1, 2) }, nil},
-		"a claim without a volume":            {nil, func(w *world) { sized(w.claim(2), "1Gi", "") }, []string{"grow 1 2Gi"}},
-		"never smaller":                       {nil, func(w *world) { grown(w, 0, 1); sized(w.claim(2), "5Gi", "5Gi") }, nil},
-		"one that goes":                       {nil, func(w *world) { w.claim(2).DeletionTimestamp = &metav1.Time{Time: planTime} }, []string{"grow 1 2Gi"}},
+		"the highest, though no pod is old": {nil, func(*world) {}, []string{"grow 2 2Gi"}},
+		"then the next":                     {nil, func(w *world) { grown(w, 2) }, []string{"grow 1 2Gi"}},
+		"as many as may be unavailable":     {[]option{inParallel, maxUnavailable(2)}, func(*world) {}, []string{"grow 1 2Gi", "grow 2 2Gi"}},
+		"partition":                         {[]option{partition(2)}, func(w *world) { grown(w, 2) }, nil},
+		"partition leaves one":              {[]option{partition(2)}, func(*world) {}, []string{"grow 2 2Gi"}},
+		"paused":                            {[]option{paused}, func(*world) {}, nil},
+		"OnDelete":                          {[]option{deletedByHand}, func(*world) {}, nil},
+		"in the order of priorities": {[]option{inParallel, policy(possible), weighted("tier", "gold")},
+			func(w *world) { newer(w); labelled("tier", "gold")(w.Pods[1]) }, []string{"grow 1 2Gi"}},
+		"another one is down":               {[]option{inParallel}, func(w *world) { notReady(w.Pods[0]); grown(w, 0) }, nil},
+		"it is down itself":                 {[]option{inParallel}, func(w *world) { notReady(w.Pods[0]) }, []string{"grow 0 2Gi"}},
+		"one grows: its pod is unavailable": {[]option{inParallel}, func(w *world) { sized(w.claim(2), "2Gi", "1Gi") }, nil},
+		"and another may be": {[]option{inParallel, maxUnavailable(2)}, func(w *world) { sized(w.claim(2), "2Gi", "1Gi") },
+			[]string{"grow 1 2Gi"}},
+		"it grew":                  {nil, func(w *world) { grown(w, 0, 1, 2) }, nil},
+		"a claim without a volume": {nil, func(w *world) { sized(w.claim(2), "1Gi", "") }, []string{"grow 1 2Gi"}},
+		"never smaller":            {nil, func(w *world) { grown(w, 0, 1); sized(w.claim(2), "5Gi", "5Gi") }, nil},
+		"one that goes": {nil, func(w *world) { w.claim(2).DeletionTimestamp = &metav1.Time{Time: planTime} },
+			[]string{"grow 1 2Gi"}},
 		"one that is missing":                 {nil, func(w *world) { delete(w.Claims, "data-web-2") }, []string{"grow 1 2Gi"}},
 		"before its pod is updated":           {[]option{policy(possible)}, newer, []string{"grow 2 2Gi"}},
 		"before its pod is recreated":         {nil, newer, []string{"grow 2 2Gi"}},
 		"and the update waits while it grows": {[]option{policy(possible)}, func(w *world) { newer(w); sized(w.claim(2), "2Gi", "1Gi") }, nil},
 		"then the pod":                        {[]option{policy(possible)}, func(w *world) { newer(w); grown(w, 2) }, []string{"~2"}},
-		"or when it has to be mounted":        {[]option{policy(possible)}, func(w *world) { newer(w); remounting(w.claim(2), time.Second) }, []string{"~2"}},
+		"or when it has to be mounted": {[]option{policy(possible)}, func(w *world) { newer(w); remounting(w.claim(2), time.Second) },
+			[]string{"~2"}},
 		"or recreated, which mounts it":       {nil, func(w *world) { newer(w); remounting(w.claim(2), time.Second) }, []string{"-2"}},
 		"without an update it may still come": {nil, func(w *world) { remounting(w.claim(2), remountAfter-time.Second) }, nil},
 		"and if it does not the pod is made":  {nil, func(w *world) { remounting(w.claim(2), remountAfter) }, []string{"-2"}},
-		"but not while another one is down":   {[]option{inParallel}, func(w *world) { remounting(w.claim(2), time.Hour); notReady(w.Pods[0]); grown(w, 0) }, nil},
-		"two of them, one by one":             {[]option{inParallel, maxUnavailable(2)}, func(w *world) { remounting(w.claim(2), time.Hour); remounting(w.claim(1), time.Hour) }, []string{"-1", "-2"}},
-		"two of them, and one may be":         {[]option{inParallel}, func(w *world) { remounting(w.claim(2), time.Hour); remounting(w.claim(1), time.Hour) }, []string{"-2"}},
-		"two of them that are old":            {[]option{inParallel}, func(w *world) { newer(w); remounting(w.claim(2), 0); remounting(w.claim(1), 0) }, []string{"-2"}},
+		"but not while another one is down": {[]option{inParallel}, func(w *world) {
+			remounting(w.claim(2),
+				time.Hour)
+			notReady(w.Pods[0])
+			grown(w, 0)
+		}, nil},
+		"two of them, one by one": {[]option{inParallel, maxUnavailable(2)}, func(w *world) {
+			remounting(w.claim(2),
+				time.Hour)
+			remounting(w.claim(1), time.Hour)
+		}, []string{"-1", "-2"}},
+		"two of them, and one may be": {[]option{inParallel}, func(w *world) {
+			remounting(w.claim(2), time.Hour)
+			remounting(w.claim(1),
+				time.Hour)
+		}, []string{"-2"}},
+		"two of them that are old": {[]option{inParallel}, func(w *world) {
+			newer(w)
+			remounting(w.claim(2),
+				0)
+			remounting(w.claim(1), 0)
+		}, []string{"-2"}},
 		"two of them that are specified": {[]option{inParallel}, func(w *world) {
 			remounting(w.claim(2), 0)
 			remounting(w.claim(1), 0)
@@ -227,11 +249,22 @@ func TestGrowth(t *testing.T) {
 			remounting(w.claim(1), time.Hour)
 			specified(w.Pods[1])
 		}, nil},
-		"others go on where that is allowed":   {[]option{inParallel, maxUnavailable(2)}, func(w *world) { remounting(w.claim(2), time.Second) }, []string{"grow 1 2Gi"}},
-		"what cannot change stops the rollout": {[]option{inParallel, policy(possible), maxUnavailable(3)}, func(w *world) { newer(w); w.claim(1).Spec.AccessModes = nil }, []string{"grow 2 2Gi"}},
-		"nor can the class":                    {[]option{inParallel, maxUnavailable(3)}, func(w *world) { other := "b"; w.claim(2).Spec.StorageClassName = &other }, nil},
-		"the user deletes it, and it is made":  {nil, func(w *world) { newer(w); grown(w, 2); delete(w.Claims, "data-web-2"); pending(w.Pods[2]) }, []string{"-2"}},
-		"the growth was refused a moment ago":  {nil, func(w *world) { w.GrowthHeldUntil, w.GrowthError = planTime.Add(time.Second), "no" }, nil},
+		"others go on where that is allowed": {[]option{inParallel, maxUnavailable(2)}, func(w *world) {
+			remounting(w.claim(2),
+				time.Second)
+		}, []string{"grow 1 2Gi"}},
+		"what cannot change stops the rollout": {[]option{inParallel, policy(possible), maxUnavailable(3)},
+			func(w *world) { newer(w); w.claim(1).Spec.AccessModes = nil }, []string{"grow 2 2Gi"}},
+		"nor can the class": {[]option{inParallel, maxUnavailable(3)},
+			func(w *world) { other := "b"; w.claim(2).Spec.StorageClassName = &other }, nil},
+		"the user deletes it, and it is made": {nil, func(w *world) {
+			newer(w)
+			grown(w, 2)
+			delete(w.Claims,
+				"data-web-2")
+			pending(w.Pods[2])
+		}, []string{"-2"}},
+		"the growth was refused a moment ago": {nil, func(w *world) { w.GrowthHeldUntil, w.GrowthError = planTime.Add(time.Second), "no" }, nil},
 		"and no other pod is tried before that": {[]option{inParallel, maxUnavailable(3)}, func(w *world) {
 			grown(w, 0, 1)
 			newer(w)

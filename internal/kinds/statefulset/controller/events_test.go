@@ -26,8 +26,9 @@ func (s *simulated) refuse(verb, kind string) {
 	}
 }
 
-// TestEventsOfStatefulSets shows ASTS-308, with TestEventsOfUpdatesInPlace, TestClaimsGrow, TestClaimsThatCannotGrow, TestImagesArePulledAhead,
-// and TestEventsOfAStatefulSet of the API server: each event with its type, the name of the object, and a failure with its error.
+// TestEventsOfStatefulSets shows ASTS-308, with TestEventsOfUpdatesInPlace, TestClaimsGrow, TestClaimsThatCannotGrow,
+// TestImagesArePulledAhead, and TestEventsOfAStatefulSet of the API server: each event with its type, the name of the object, and a
+// failure with its error.
 func TestEventsOfStatefulSets(t *testing.T) {
 	unlabelled := func(s *simulated) {
 		s.edit("web-0", func(pod *corev1.Pod) { delete(pod.Labels, appsv1.StatefulSetPodNameLabel) })
@@ -47,14 +48,19 @@ func TestEventsOfStatefulSets(t *testing.T) {
 		change  func(*appsv1beta1.StatefulSet)
 		want    string
 	}{
-		"a pod is created":             {nil, replicas(3), "Normal SuccessfulCreate created pod web-2 "},
-		"a pod is refused":             {func(s *simulated) { s.refuse("create", "Pod") }, replicas(3), "Warning FailedCreate failed to create pod web-2: "},
-		"a claim is refused":           {func(s *simulated) { s.refuse("create", "PersistentVolumeClaim") }, replicas(3), "Warning FailedCreate failed to create claim data-web-2: "},
-		"a pod is deleted":             {nil, replicas(1), "Normal SuccessfulDelete deleted pod web-1: "},
-		"a deletion is refused":        {func(s *simulated) { s.refuse("delete", "Pod") }, replicas(1), "Warning FailedDelete failed to delete pod web-1: "},
-		"a pod gets its label back":    {unlabelled, nothing, "Normal SuccessfulUpdate updated pod web-0: "},
-		"a label is refused":           {func(s *simulated) { unlabelled(s); s.refuse("patch", "Pod") }, nothing, "Warning FailedUpdate failed to update pod web-0: "},
-		"the owner of a claim is":      {func(s *simulated) { s.refuse("patch", "PersistentVolumeClaim") }, retain(remove, keep), "Warning FailedUpdate failed to change the owners of claim data-web-0: "},
+		"a pod is created": {nil, replicas(3), "Normal SuccessfulCreate created pod web-2 "},
+		"a pod is refused": {func(s *simulated) { s.refuse("create", "Pod") }, replicas(3),
+			"Warning FailedCreate failed to create pod web-2: "},
+		"a claim is refused": {func(s *simulated) { s.refuse("create", "PersistentVolumeClaim") }, replicas(3),
+			"Warning FailedCreate failed to create claim data-web-2: "},
+		"a pod is deleted": {nil, replicas(1), "Normal SuccessfulDelete deleted pod web-1: "},
+		"a deletion is refused": {func(s *simulated) { s.refuse("delete", "Pod") }, replicas(1),
+			"Warning FailedDelete failed to delete pod web-1: "},
+		"a pod gets its label back": {unlabelled, nothing, "Normal SuccessfulUpdate updated pod web-0: "},
+		"a label is refused": {func(s *simulated) { unlabelled(s); s.refuse("patch", "Pod") }, nothing,
+			"Warning FailedUpdate failed to update pod web-0: "},
+		"the owner of a claim is": {func(s *simulated) { s.refuse("patch", "PersistentVolumeClaim") }, retain(remove, keep),
+			"Warning FailedUpdate failed to change the owners of claim data-web-0: "},
 		"a claim has an owner":         {nil, retain(remove, keep), ""},
 		"a pod that exists is no news": {hidden, nothing, ""},
 	} {
@@ -79,7 +85,10 @@ func TestEventsOfStatefulSets(t *testing.T) {
 			if len(told) == 0 || strings.HasPrefix(test.want, "Warning") && !strings.Contains(told[0], "a policy") {
 				t.Errorf("%q is not among %q", test.want, s.events)
 			}
-			if slices.ContainsFunc(s.events, func(e string) bool { return strings.Contains(e, "SuccessfulCreate") && strings.Contains(e, "claim") }) {
+			if slices.ContainsFunc(s.events, func(e string) bool {
+				return strings.Contains(e, "SuccessfulCreate") && strings.Contains(e,
+					"claim")
+			}) {
 				t.Errorf("events of claims: %q", s.events)
 			}
 		})
@@ -89,8 +98,8 @@ func TestEventsOfStatefulSets(t *testing.T) {
 	}
 }
 
-// TestConflictsOfTheStatus shows ASTS-305, with TestTheWholeStatusIsCompared: a status that changes is written, also when somebody changes the
-// set just then, and one that does not is not written.
+// TestConflictsOfTheStatus shows ASTS-305, with TestTheWholeStatusIsCompared: a status that changes is written, also when somebody
+// changes the set just then, and one that does not is not written.
 func TestConflictsOfTheStatus(t *testing.T) {
 	s := started(t, makeSet(2), everything)
 	writes, meddled := 0, false
@@ -111,14 +120,15 @@ func TestConflictsOfTheStatus(t *testing.T) {
 	}
 	s.change(replicas(3))
 	s.spend(time.Minute)
-	if status := s.set().Status; !meddled || status.Replicas != 3 || status.AvailableReplicas != 3 || status.ObservedGeneration != s.set().Generation ||
+	if status := s.set().Status; !meddled || status.Replicas != 3 || status.AvailableReplicas != 3 ||
+		status.ObservedGeneration != s.set().Generation ||
 		s.set().Labels["changed"] == "" {
 		t.Errorf("%+v", status)
 	}
 }
 
-// TestALostAnswerIsSettledWithinSeconds shows ASTS-356: whatever write has its answer lost, what became of it is found out at once, nothing is done
-// twice, and no pass waits for minutes.
+// TestALostAnswerIsSettledWithinSeconds shows ASTS-356: whatever write has its answer lost, what became of it is found out at once,
+// nothing is done twice, and no pass waits for minutes.
 func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 	for n := range 6 {
 		s := simulate(1, makeSet(3, claimed("data"), parallel), everything)

@@ -21,14 +21,16 @@ const hookFinalizer = "example.org/traffic"
 // hooked are all hooks of a label and a finalizer.
 func hooked(mark bool) func(*appsv1beta1.StatefulSet) {
 	return func(set *appsv1beta1.StatefulSet) {
-		hook := &pub.LifecycleHook{LabelsHandler: map[string]string{"traffic": "on"}, FinalizersHandler: []string{hookFinalizer}, MarkPodNotReady: mark}
+		hook := &pub.LifecycleHook{LabelsHandler: map[string]string{"traffic": "on"}, FinalizersHandler: []string{hookFinalizer},
+			MarkPodNotReady: mark}
 		set.Spec.Lifecycle = &pub.Lifecycle{PreNormal: hook, InPlaceUpdate: hook, PreDelete: hook}
 	}
 }
 
 // hookedImage is a template of pods that are fully hooked from the first.
 func hookedImage(image string) func(*appsv1beta1.StatefulSet) {
-	return templated(`{"labels":{"app":"web","traffic":"on"},"finalizers":["`+hookFinalizer+`"]}`, `{"containers":[{"name":"nginx","image":"`+image+`"}]}`)
+	return templated(`{"labels":{"app":"web","traffic":"on"},"finalizers":["`+hookFinalizer+`"]}`,
+		`{"containers":[{"name":"nginx","image":"`+image+`"}]}`)
 }
 
 func unlabel(pod *corev1.Pod) { delete(pod.Labels, "traffic") }
@@ -83,8 +85,9 @@ func (s *simulated) states(t *testing.T) *[]string {
 	return &seen
 }
 
-// TestWhatHooksHoldUp shows what each hook holds up: ASTS-220, ASTS-221 (part), ASTS-222 (part), ASTS-223, ASTS-224, ASTS-225, and ASTS-226,
-// with TestEveryDeletionHasItsHook. It shows what markPodNotReady does then (ASTS-227 (part)), and that each change has its time (ASTS-228).
+// TestWhatHooksHoldUp shows what each hook holds up: ASTS-220, ASTS-221 (part), ASTS-222 (part), ASTS-223, ASTS-224, ASTS-225, and
+// ASTS-226, with TestEveryDeletionHasItsHook. It shows what markPodNotReady does then (ASTS-227 (part)), and that each change has its
+// time (ASTS-228).
 func TestWhatHooksHoldUp(t *testing.T) {
 	type act = func(*simulated)
 	user := func(changes ...func(*appsv1beta1.StatefulSet)) act {
@@ -176,7 +179,8 @@ func TestWhatHooksHoldUp(t *testing.T) {
 						t.Errorf("mark %t, after act %d: %s", mark, i+1, diff)
 					}
 				}
-				if pod := s.pod("web-0"); name == "another update" && (pod.Labels["traffic"] != "on" || !slices.Contains(pod.Finalizers, hookFinalizer)) {
+				if pod := s.pod("web-0"); name == "another update" && (pod.Labels["traffic"] != "on" || !slices.Contains(pod.Finalizers,
+					hookFinalizer)) {
 					t.Error("the hook's label and finalizer are not there any more")
 				}
 			})
@@ -230,8 +234,8 @@ func TestANewPodWaitsForItsPreNormalHook(t *testing.T) {
 	}
 }
 
-// TestADeletionThatIsNotNeededAnyMore shows ASTS-229, and ASTS-230: a pod that prepares its deletion comes back if it is a slot again, and
-// goes on if there is still a reason; it is not updated in place before it is back.
+// TestADeletionThatIsNotNeededAnyMore shows ASTS-229, and ASTS-230: a pod that prepares its deletion comes back if it is a slot again,
+// and goes on if there is still a reason; it is not updated in place before it is back.
 func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 	type option = func(*appsv1beta1.StatefulSet)
 	replicas := func(n int32) option { return func(set *appsv1beta1.StatefulSet) { set.Spec.Replicas = &n } }
@@ -248,13 +252,14 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 		then  option
 		want  []string
 	}{
-		"scaled out again":                 {noop, replicas(0), nil, replicas(1), []string{back}},
-		"and it is not wholly hooked":      {noop, replicas(0), unlabel, replicas(1), []string{"PreparingNormal nginx:1"}},
-		"scaled out with another template": {noop, replicas(0), nil, func(set *appsv1beta1.StatefulSet) { replicas(1)(set); hookedImage("nginx:2")(set) }, nil},
-		"another template meanwhile":       {noop, replicas(0), nil, hookedImage("nginx:2"), nil},
-		"the template is taken back":       {reCreate, hookedImage("nginx:2"), nil, hookedImage("nginx:1"), []string{back}},
-		"another one that asks for it":     {reCreate, hookedImage("nginx:2"), nil, hookedImage("nginx:3"), nil},
-		"partition keeps it":               {reCreate, hookedImage("nginx:2"), nil, partition(1), []string{back}},
+		"scaled out again":            {noop, replicas(0), nil, replicas(1), []string{back}},
+		"and it is not wholly hooked": {noop, replicas(0), unlabel, replicas(1), []string{"PreparingNormal nginx:1"}},
+		"scaled out with another template": {noop, replicas(0), nil,
+			func(set *appsv1beta1.StatefulSet) { replicas(1)(set); hookedImage("nginx:2")(set) }, nil},
+		"another template meanwhile":   {noop, replicas(0), nil, hookedImage("nginx:2"), nil},
+		"the template is taken back":   {reCreate, hookedImage("nginx:2"), nil, hookedImage("nginx:1"), []string{back}},
+		"another one that asks for it": {reCreate, hookedImage("nginx:2"), nil, hookedImage("nginx:3"), nil},
+		"partition keeps it":           {reCreate, hookedImage("nginx:2"), nil, partition(1), []string{back}},
 		"a user wants it to go": {noop, replicas(0), func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }, replicas(1),
 			nil},
 	} {

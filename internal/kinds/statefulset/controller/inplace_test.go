@@ -69,7 +69,8 @@ func TestMetadataInPlace(t *testing.T) {
 		noGate  bool
 		restart bool
 	}{
-		"nothing that is read":  {`{"labels":{"app":"web","tier":"a","more":"m"},"annotations":{"note":"1","other":"y"}}`, "TIER=a\nNOTE=1\n", false, false},
+		"nothing that is read": {`{"labels":{"app":"web","tier":"a","more":"m"},"annotations":{"note":"1","other":"y"}}`, "TIER=a\nNOTE=1\n",
+			false, false},
 		"a label is replaced":   {`{"labels":{"app":"web","tier":"b"},"annotations":{"note":"1","gone":"x"}}`, "TIER=b\nNOTE=1\n", false, true},
 		"an annotation is":      {`{"labels":{"app":"web","tier":"a"},"annotations":{"note":"2","gone":"x"}}`, "TIER=a\nNOTE=2\n", false, true},
 		"an annotation is gone": {`{"labels":{"app":"web","tier":"a"},"annotations":{"gone":"x"}}`, "TIER=a\nNOTE=\n", false, true},
@@ -179,7 +180,8 @@ func TestStepsOfAnUpdate(t *testing.T) {
 	stateless := func(pod *corev1.Pod) { delete(pod.Labels, pub.LifecycleState) }
 	ungated := func(pod *corev1.Pod) {
 		pod.Spec.ReadinessGates = nil
-		pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == pub.InPlaceUpdateReady })
+		pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions,
+			func(c corev1.PodCondition) bool { return c.Type == pub.InPlaceUpdateReady })
 	}
 	for name, tt := range map[string]struct {
 		before, after func(*appsv1beta1.StatefulSet)
@@ -236,8 +238,8 @@ func TestStepsOfAnUpdate(t *testing.T) {
 	}
 }
 
-// TestARollbackInItsGracePeriod shows the end of ASTS-175, with TestStepsOfAnUpdate and TestGracePeriod: content that is not that of the pod's revision is dropped, and the update is
-// decided anew.
+// TestARollbackInItsGracePeriod shows the end of ASTS-175, with TestStepsOfAnUpdate and TestGracePeriod: content that is not that of
+// the pod's revision is dropped, and the update is decided anew.
 func TestARollbackInItsGracePeriod(t *testing.T) {
 	s := started(t, makeSet(1, inPlace, grace(30)), everything)
 	current := s.pod("web-0").Labels[pub.ControllerRevisionHash]
@@ -282,8 +284,8 @@ func (s *simulated) onePass() {
 	s.Manage()
 }
 
-// TestConflicts shows ASTS-173, with what TestStepsOfAnUpdate shows: a pod is taken out of service at once in spite of a conflict, as it is
-// then. It shows ASTS-179: it comes back only as the version that was judged.
+// TestConflicts shows ASTS-173, with what TestStepsOfAnUpdate shows: a pod is taken out of service at once in spite of a conflict, as
+// it is then. It shows ASTS-179: it comes back only as the version that was judged.
 func TestConflicts(t *testing.T) {
 	s := started(t, makeSet(1, inPlace), everything)
 	asked := s.meddle("web-0", "status", `InPlaceUpdateReady`)
@@ -343,7 +345,8 @@ func TestBatches(t *testing.T) {
 	s.BeforeWrite = func(w simulation.Write, before, after client.Object) {
 		write(w, before, after)
 		if was, ok := before.(*corev1.Pod); ok && w.Key == podKey("web-0") {
-			if strings.Contains((*steps)[len(*steps)-1], "low:2") && !(ready(was, "none", "high", "joins") && s.node.Runs(was, "high").Env == "KRUISE_CONTAINER_BARRIER=\nTIER=b\n") {
+			if strings.Contains((*steps)[len(*steps)-1], "low:2") && !(ready(was, "none", "high", "joins") && s.node.Runs(was,
+				"high").Env == "KRUISE_CONTAINER_BARRIER=\nTIER=b\n") {
 				t.Error("the second batch comes before the first one is up")
 			}
 			if strings.Contains((*steps)[len(*steps)-1], "cpu 2") && !(ready(was, "low") && s.node.Runs(was, "low").Image == "low:2") {

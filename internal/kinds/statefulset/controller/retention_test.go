@@ -148,8 +148,8 @@ func TestClaimsGoOrStay(t *testing.T) {
 	}
 }
 
-// TestAChangedPolicy shows ASTS-262, with TestClaimsGoOrStay, and ASTS-265: references follow the policy, also where a pod is just made, and
-// nothing is deleted for that; others' references stay, and PVCs that are missing are not waited for.
+// TestAChangedPolicy shows ASTS-262, with TestClaimsGoOrStay, and ASTS-265: references follow the policy, also where a pod is just
+// made, and nothing is deleted for that; others' references stay, and PVCs that are missing are not waited for.
 func TestAChangedPolicy(t *testing.T) {
 	s := simulate(1, makeSet(2, claimed("data")), everything)
 	s.spend(time.Minute)
@@ -198,7 +198,8 @@ func TestNoRetentionWithoutItsGate(t *testing.T) {
 	s.spend(time.Minute)
 	set := []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID}}
 	s.Change(claimKey("data-web-0"), func(o client.Object) { o.SetOwnerReferences(set) })
-	for _, change := range []func(*appsv1beta1.StatefulSet){image("nginx:2"), retain(keep, keep), replicas(1), retain(remove, remove), replicas(2)} {
+	for _, change := range []func(*appsv1beta1.StatefulSet){image("nginx:2"), retain(keep, keep), replicas(1), retain(remove, remove),
+		replicas(2)} {
 		s.change(change)
 		s.spend(time.Minute)
 		if diff := cmp.Diff(set, s.owners("data-web-0")); diff != "" || len(s.owners("data-web-1")) > 0 {

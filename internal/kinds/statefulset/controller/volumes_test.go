@@ -39,8 +39,8 @@ func (s *simulated) told(words ...string) (events []string) {
 	return events
 }
 
-// TestClaimsGrow shows ASTS-273, with TestGrowth and TestAnUnboundClaimHoldsUpNothing, and ASTS-277: a claim that is too small asks for the
-// size of its template and is annotated, no container is restarted for it, and what became of that is told.
+// TestClaimsGrow shows ASTS-273, with TestGrowth and TestAnUnboundClaimHoldsUpNothing, and ASTS-277: a claim that is too small asks for
+// the size of its template and is annotated, no container is restarted for it, and what became of that is told.
 func TestClaimsGrow(t *testing.T) {
 	s := started(t, makeSet(2, inPlace, sizedClaims("1Gi"), follows), everything)
 	s.Change(claimKey("data-web-1"), func(o client.Object) {
@@ -64,7 +64,8 @@ func TestClaimsGrow(t *testing.T) {
 		t.Errorf("events %q", s.events)
 	}
 	s.spend(500 * time.Millisecond)
-	if conditions := s.set().Status.Conditions; len(conditions) == 0 || !strings.Contains(conditions[0].Message, "no expansion") || refusals != 1 {
+	if conditions := s.set().Status.Conditions; len(conditions) == 0 || !strings.Contains(conditions[0].Message, "no expansion") ||
+		refusals != 1 {
 		t.Errorf("after %d refusals: %+v", refusals, conditions)
 	}
 	s.spend(5 * time.Minute)
@@ -73,14 +74,16 @@ func TestClaimsGrow(t *testing.T) {
 		if claim.Spec.Resources.Requests.Storage().String() != "2Gi" || claim.Annotations[pub.OwnedByStatefulSet] != "web" {
 			t.Errorf("%+v", claim)
 		}
-		if now := s.pod(pod.Name); now.UID != pod.UID || now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
+		if now := s.pod(pod.Name); now.UID != pod.UID ||
+			now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
 			t.Error("restarted: ", s.describe())
 		}
 		if got := s.told("Normal SuccessfulResize ", "claim data-"+pod.Name+" of pod "+pod.Name+" "); len(got) != 1 {
 			t.Errorf("events %q", s.events)
 		}
 	}
-	if claim := s.claim("data-web-1"); *claim.Spec.StorageClassName != "gold" || claim.Spec.VolumeName != "pv" || claim.Annotations["mine"] != "yes" {
+	if claim := s.claim("data-web-1"); *claim.Spec.StorageClassName != "gold" || claim.Spec.VolumeName != "pv" ||
+		claim.Annotations["mine"] != "yes" {
 		t.Errorf("%+v", claim)
 	}
 	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
@@ -88,8 +91,8 @@ func TestClaimsGrow(t *testing.T) {
 	}
 }
 
-// TestClaimsThatCannotGrow shows ASTS-275, with TestADeletedClaimIsTakenUp: what cannot be changed, and a growth that is refused, is told and
-// is an error, and no pod is taken out of service while it stands.
+// TestClaimsThatCannotGrow shows ASTS-275, with TestADeletedClaimIsTakenUp: what cannot be changed, and a growth that is refused, is
+// told and is an error, and no pod is taken out of service while it stands.
 func TestClaimsThatCannotGrow(t *testing.T) {
 	class := func(set *appsv1beta1.StatefulSet) {
 		other := "silver"
