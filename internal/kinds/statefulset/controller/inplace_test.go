@@ -345,11 +345,12 @@ func TestBatches(t *testing.T) {
 	s.BeforeWrite = func(w simulation.Write, before, after client.Object) {
 		write(w, before, after)
 		if was, ok := before.(*corev1.Pod); ok && w.Key == podKey("web-0") {
-			if strings.Contains((*steps)[len(*steps)-1], "low:2") && !(ready(was, "none", "high", "joins") && s.node.Runs(was,
-				"high").Env == "KRUISE_CONTAINER_BARRIER=\nTIER=b\n") {
+			first := ready(was, "none", "high", "joins") && s.node.Runs(was, "high").Env == "KRUISE_CONTAINER_BARRIER=\nTIER=b\n"
+			second := ready(was, "low") && s.node.Runs(was, "low").Image == "low:2"
+			switch last := (*steps)[len(*steps)-1]; {
+			case strings.Contains(last, "low:2") && !first:
 				t.Error("the second batch comes before the first one is up")
-			}
-			if strings.Contains((*steps)[len(*steps)-1], "cpu 2") && !(ready(was, "low") && s.node.Runs(was, "low").Image == "low:2") {
+			case strings.Contains(last, "cpu 2") && !second:
 				t.Error("the third batch comes before the second one is up")
 			}
 		}
