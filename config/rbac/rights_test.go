@@ -277,7 +277,7 @@ func TestRightsOnDefinitions(t *testing.T) {
 	}
 }
 
-// OPS-081: all that the manager may do in the whole cluster, verb by verb. Who adds a right adds it here, with the reason in what uses it.
+// OPS-081, ASTS-355: all that the manager may do in the whole cluster, verb by verb. Who adds a right adds it here, with the reason in what uses it.
 func TestRightsOfTheManager(t *testing.T) {
 	const read, manage = "get list watch", "create delete get list patch watch"
 	want := map[string]string{

@@ -14,6 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 func text(t *testing.T, file string) string {
@@ -121,5 +124,41 @@ func TestTheManagerMayDoWhatTheRegistryNeeds(t *testing.T) {
 	slices.Sort(want["get list patch watch"])
 	if diff := cmp.Diff(want, definitions); diff != "" {
 		t.Errorf("rights on definitions (-registry +role.yaml):\n%s", diff)
+	}
+}
+
+// TestFeaturesOfStatefulSets shows which gates make which features (ASTS-266 (part), ASTS-270 (part)). ASTS-285: images are pulled
+// ahead if both gates are on; that jobs must be served is shown by TestImagesArePulledAhead, and how that is found out by
+// TestPullWatch.
+func TestFeaturesOfStatefulSets(t *testing.T) {
+	all := statefulset.Features{StartOrdinal: true, PodIndexLabel: true, DeleteClaims: true, ResizeClaims: true, PreDownload: true}
+	without := func(change func(*statefulset.Features)) statefulset.Features {
+		features := all
+		change(&features)
+		return features
+	}
+	const on = "StatefulSetStartOrdinal=true,PodIndexLabel=true,StatefulSetAutoDeletePVC=true,StatefulSetAutoResizePVCGate=true," +
+		"KruiseDaemon=true,PreDownloadImageForInPlaceUpdate=true"
+	for off, want := range map[string]statefulset.Features{
+		"":                                 all,
+		"StatefulSetStartOrdinal":          without(func(f *statefulset.Features) { f.StartOrdinal = false }),
+		"PodIndexLabel":                    without(func(f *statefulset.Features) { f.PodIndexLabel = false }),
+		"StatefulSetAutoDeletePVC":         without(func(f *statefulset.Features) { f.DeleteClaims = false }),
+		"StatefulSetAutoResizePVCGate":     without(func(f *statefulset.Features) { f.ResizeClaims = false }),
+		"KruiseDaemon":                     without(func(f *statefulset.Features) { f.PreDownload = false }),
+		"PreDownloadImageForInPlaceUpdate": without(func(f *statefulset.Features) { f.PreDownload = false }),
+	} {
+		text := on
+		if off != "" {
+			text = strings.Replace(on, off+"=true", off+"=false", 1)
+		}
+		gates, err := features.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &Environment{Options: admission.Options{Gates: gates}}
+		if diff := cmp.Diff(want, e.statefulSetFeatures()); diff != "" {
+			t.Errorf("%s is off: %s", off, diff)
+		}
 	}
 }

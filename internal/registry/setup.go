@@ -116,17 +116,20 @@ func cloneSets(ctx context.Context, e *Environment) error {
 
 func statefulSets(ctx context.Context, e *Environment) error {
 	return statefulsetcontroller.Setup(ctx, e.Manager, statefulsetcontroller.Options{
-		Features: statefulset.Features{
-			StartOrdinal:   e.Gates.Enabled(features.StatefulSetStartOrdinal),
-			PodIndexLabel:  e.Gates.Enabled(features.PodIndexLabel),
-			DeleteClaims:   e.Gates.Enabled(features.StatefulSetAutoDeletePVC),
-			ResizeClaims:   e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
-			InPlace:        e.InPlace,
-			DeferredResize: e.Flags.DeferredResize,
-			PreDownload:    e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
-		},
-		Options: e.controller("statefulset"), PullJobs: e.PullJobs,
+		Features: e.statefulSetFeatures(), Options: e.controller("statefulset"), PullJobs: e.PullJobs,
 	})
+}
+
+func (e *Environment) statefulSetFeatures() statefulset.Features {
+	return statefulset.Features{
+		StartOrdinal:   e.Gates.Enabled(features.StatefulSetStartOrdinal),
+		PodIndexLabel:  e.Gates.Enabled(features.PodIndexLabel),
+		DeleteClaims:   e.Gates.Enabled(features.StatefulSetAutoDeletePVC),
+		ResizeClaims:   e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
+		InPlace:        e.InPlace,
+		DeferredResize: e.Flags.DeferredResize,
+		PreDownload:    e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
+	}
 }
 
 // FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every replica; nothing of it without

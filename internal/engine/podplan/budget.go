@@ -11,8 +11,8 @@ import (
 
 // Budget bounds how many pods may be moved at a time (CS-121, CS-124).
 type Budget struct {
-	// spare is how many available pods may still be taken.
-	spare int
+	// spare is how many available pods may still be taken; charged is how many of them count as taken already.
+	spare, charged int
 	// moving is how many pods are of the target revision and unavailable, or on their way there; total is how many may be. leaving
 	// is how many of them wait to be deleted.
 	moving, leaving, total int
@@ -38,20 +38,24 @@ func (p *Planner) NewBudget(toNew bool) *Budget {
 }
 
 // NewSpare returns a budget of so many available pods. Those that are not available cost nothing, however many they are (ASTS-158).
-func NewSpare(spare int) *Budget { return &Budget{spare: spare, total: math.MaxInt} }
+// charged of those that are count already.
+func NewSpare(spare, charged int) *Budget {
+	return &Budget{spare: spare, charged: charged, total: math.MaxInt}
+}
 
 // With lets something be decided about a pod. charged: the pod counts already although it serves, so that it may be taken in its own
-// place.
+// place, as long as those that do not serve leave room for it.
 func (b *Budget) With(charged bool, decide func()) {
 	if !charged {
 		decide()
 		return
 	}
-	b.spare++
-	before := b.spare
-	if decide(); b.spare == before {
-		b.spare--
+	spare, room := b.spare, b.spare+b.charged
+	b.spare = room
+	if decide(); b.spare < room {
+		b.charged--
 	}
+	b.spare = spare
 }
 
 // Available tells whether another available pod may be taken.

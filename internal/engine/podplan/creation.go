@@ -12,7 +12,9 @@ type Growth struct {
 	Claim *corev1.PersistentVolumeClaim
 	// Template is the claim template that asks for it.
 	Template string
-	Storage  resource.Quantity
+	// Pod is the pod whose claim it is; empty if nobody needs to be told.
+	Pod     string
+	Storage resource.Quantity
 }
 
 // MayCreate tells how many of the missing pods may be created now. After a failure none are for a while; then one shows whether

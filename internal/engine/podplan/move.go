@@ -17,7 +17,7 @@ func (p *Planner) MoveTo(info *Pod, target *Revision, toNew bool, b *Budget) boo
 		m = p.modeOf(info, target)
 	}
 	if m.refusal != "" { // IPU-173: this pod cannot, others may
-		p.out.UpdateError = fmt.Sprintf("pod %s cannot be updated in place: %s", info.Pod.Name, m.refusal)
+		p.out.UpdateError = fmt.Sprintf("pod %s cannot be updated in place to %s: %s", info.Pod.Name, target.Name, m.refusal)
 		p.Decide(info.Pod, Wait, ReasonInPlaceImpossible, "%s; podUpdatePolicy InPlaceOnly does not recreate it", m.refusal)
 		return false
 	}

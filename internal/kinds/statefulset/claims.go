@@ -65,13 +65,13 @@ func (p *planner) claimsAt(s *slot) *claimState {
 			c.leaving = "claim " + name
 			continue
 		}
-		p.compare(c, i, claim)
+		p.compare(c, i, claim, podName(p.Set.Name, s.ordinal))
 	}
 	return c
 }
 
 // compare compares a PVC with its template (ASTS-271 to 276).
-func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeClaim) {
+func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeClaim, pod string) {
 	template := &p.Set.Spec.VolumeClaimTemplates[i].PersistentVolumeClaim
 	want, asked := template.Spec.Resources.Requests[corev1.ResourceStorage], claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	capacity, bound := claim.Status.Capacity[corev1.ResourceStorage]
@@ -83,7 +83,7 @@ func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeCl
 		c.fixed = fmt.Sprintf("claim %s has accessModes %v, and its template %v", claim.Name, claim.Spec.AccessModes,
 			template.Spec.AccessModes)
 	case asked.Cmp(want) < 0 && bound: // else the API server refuses it
-		c.growth = append(c.growth, podplan.Growth{Claim: claim, Template: template.Name, Storage: want})
+		c.growth = append(c.growth, podplan.Growth{Claim: claim, Template: template.Name, Pod: pod, Storage: want})
 	default:
 		c.compatible[i] = asked.Cmp(want) >= 0
 	}

@@ -143,7 +143,8 @@ func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Worklo
 		PreDownload: features.PreDownload, Gates: []corev1.PodConditionType{pub.KruisePodReady},
 	}
 	if r := rollingOf(set); r != nil {
-		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy = true, r.Paused, r.MaxUnavailable, r.InPlaceUpdateStrategy
+		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy = true, r.Paused, r.MaxUnavailable,
+			withAnnotations(r.InPlaceUpdateStrategy, set.Annotations)
 		if r.MinReadySeconds != nil {
 			w.MinReadySeconds = *r.MinReadySeconds
 		}

@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -185,5 +186,60 @@ func TestOnlyNumbers(t *testing.T) {
 	to.UpdateRevision = "web-2"
 	if OnlyNumbers(from, to) {
 		t.Error("a revision")
+	}
+}
+
+// TestTheWholeStatusIsCompared shows that a status in which any single field is stale is written anew (ASTS-305 (part)).
+func TestTheWholeStatusIsCompared(t *testing.T) {
+	w := newWorld(t, 2, withClaims)
+	w.at("a:1")
+	all(w, "a:1", 2)
+	status, changed := Make(w.Snapshot).FinalStatus(errors.New("no quota"), nil, planTime)
+	if !changed {
+		t.Fatal("a first status is none")
+	}
+	w.Set.Status = *status
+	if _, changed := Make(w.Snapshot).FinalStatus(errors.New("no quota"), nil, planTime); changed {
+		t.Error("the same is written again")
+	}
+	fields := func(of reflect.Value) (all []reflect.Value) {
+		for i := range of.NumField() {
+			if of.Type().Field(i).Anonymous {
+				continue
+			}
+			all = append(all, of.Field(i))
+		}
+		return all
+	}
+	stale := func() []reflect.Value {
+		value := reflect.ValueOf(&w.Set.Status).Elem()
+		return append(fields(value), fields(value.FieldByName("StatefulSetProgress"))...)
+	}
+	if n := len(stale()); n < 14 {
+		t.Fatalf("%d fields", n)
+	}
+	for i := range stale() {
+		w.Set.Status = *status.DeepCopy()
+		switch field := stale()[i]; field.Kind() {
+		case reflect.Int32, reflect.Int64:
+			field.SetInt(field.Int() + 7)
+		case reflect.String:
+			field.SetString("stale")
+		case reflect.Slice:
+			field.SetZero()
+		case reflect.Pointer:
+			continue // the plan begins with the count of collisions that the status has
+		default:
+			t.Fatalf("field %d is a %s", i, field.Kind())
+		}
+		if _, changed := Make(w.Snapshot).FinalStatus(errors.New("no quota"), nil, planTime); !changed {
+			t.Errorf("%+v is not written", w.Set.Status)
+		}
+	}
+	w.Set.Status = *status.DeepCopy()
+	plan := Make(w.Snapshot)
+	plan.Status.CollisionCount = new(int32)
+	if _, changed := plan.FinalStatus(errors.New("no quota"), nil, planTime); !changed {
+		t.Error("a collision is not written")
 	}
 }

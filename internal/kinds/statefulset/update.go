@@ -12,22 +12,20 @@ import (
 // (ASTS-145 to 166, ASTS-235 to 239). It goes on while scaling is held up: a slot that is down leaves room for no other, but one that
 // is down itself may be brought back by an update (ASTS-125).
 func (p *planner) update() {
-	limit := p.Limits.MaxUnavailable
-	if onDelete(p.Set) {
-		limit = 1 // ASTS-238
-	}
-	down := max(p.Limits.Replicas-len(p.slots), 0) // those beyond what a plan looks at are missing
+	spare, charged := p.Limits.MaxUnavailable-max(p.Limits.Replicas-len(p.slots), 0), 0 // those beyond what a plan looks at are missing
 	for i := range p.slots {
 		s := &p.slots[i]
 		if p.down(s) {
-			down++
-			s.charged = s.info != nil && s.info.Available
+			spare--
+			if s.charged = s.info != nil && s.info.Available; s.charged {
+				charged++
+			}
 		}
 	}
 	if p.blocked != "" { // what goes first may be no slot
-		limit = min(limit, down-1)
+		spare, charged = min(spare, 0), 0
 	}
-	budget := podplan.NewSpare(limit - down)
+	budget := podplan.NewSpare(spare, charged)
 	candidates, chosen := p.candidates()
 	for i := len(p.slots) - 1; i >= 0; i-- {
 		s := &p.slots[i]
@@ -222,6 +220,9 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		if due := c.pending.Add(remountAfter); p.Now.Before(due) {
 			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "its file system has not grown yet").Until = due
 			return stopped
+		}
+		if s.info.Available && !budget.Available() {
+			return hold(podplan.ReasonMaxUnavailable, p.budgetWords())
 		}
 		p.deletePod(s.pod, podplan.ReasonVolumes, "its file system grows when it is mounted anew")
 		budget.Take(s.info)

@@ -114,7 +114,10 @@ func (a *Application) GrowClaims(ctx context.Context, growths []podplan.Growth, 
 	result.Grew = len(growths) > 0
 	refused := map[string]bool{}
 	for _, growth := range growths {
-		claim := growth.Claim
+		claim, of := growth.Claim, ""
+		if growth.Pod != "" {
+			of = " of pod " + growth.Pod
+		}
 		if refused[growth.Template] {
 			continue
 		}
@@ -133,11 +136,11 @@ func (a *Application) GrowClaims(ctx context.Context, growths []podplan.Growth, 
 			if reconcile.Refused(err) {
 				result.RefusedObjects = append(result.RefusedObjects, claim.UID)
 			}
-			a.Warn(words.Failed, "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
+			a.Warn(words.Failed, "failed to grow claim %s%s to %s: %v", claim.Name, of, growth.Storage.String(), err)
 			result.GrowthError = errors.Join(result.GrowthError,
 				fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))
 			continue
 		}
-		a.Say(words.Grown, "claim %s asks for %s now", claim.Name, growth.Storage.String())
+		a.Say(words.Grown, "claim %s%s asks for %s now", claim.Name, of, growth.Storage.String())
 	}
 }

@@ -77,7 +77,12 @@ func (a *Application) refused(ctx context.Context, v *podplan.Verdict, err error
 	if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
 		return false, reconcile.Gone(fmt.Errorf("reading pod %s, whose update was refused: %w", v.Pod.Name, err))
 	}
-	a.Warn("FailedUpdatePodInPlace", "pod %s is recreated, because the API server refuses to update it in place: %v", v.Pod.Name, err)
+	target := pod.Labels[pub.ControllerRevisionHash] // of an update under way
+	if v.Update != nil {
+		target = v.Update.Revision
+	}
+	a.Warn("FailedUpdatePodInPlace", "pod %s is recreated, because the API server refuses to update it in place to %s: %v", v.Pod.Name,
+		target, err)
 	patch := &podpatch.Patch{}
 	patch.Label(pub.SpecifiedDelete, "true")
 	_, err = a.send(ctx, pod, patch)

@@ -125,7 +125,7 @@ func (a *Application) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr
 	case podplan.Recreate:
 		return nil, a.recreate(ctx, v)
 	case podplan.Patch:
-		return nil, a.patch(ctx, v)
+		return nil, a.mend(ctx, v)
 	case podplan.UpdateInPlace:
 		return nil, a.updateInPlace(ctx, v)
 	case podplan.Continue:
@@ -177,6 +177,19 @@ func (a *Application) recreate(ctx context.Context, v *podplan.Verdict) error {
 func (a *Application) patch(ctx context.Context, v *podplan.Verdict) error {
 	_, err := a.send(ctx, v.Pod, v.Patch)
 	return reconcile.Gone(err)
+}
+
+// mend sends the verdict's patch, and tells of it if it gives the pod back what makes it one of the owner's (ASTS-308).
+func (a *Application) mend(ctx context.Context, v *podplan.Verdict) error {
+	err := a.patch(ctx, v)
+	switch {
+	case v.Reason != podplan.ReasonIdentity || reconcile.Changed(err):
+	case err != nil:
+		a.Warn("FailedUpdate", "failed to update pod %s: %v", v.Pod.Name, err)
+	default:
+		a.Say("SuccessfulUpdate", "updated pod %s: %s", v.Pod.Name, v.Message)
+	}
+	return err
 }
 
 func (a *Application) send(ctx context.Context, pod *corev1.Pod, patch *podpatch.Patch) (*corev1.Pod, error) {

@@ -59,9 +59,11 @@ func (a *application) owners(ctx context.Context) error {
 		if owners == nil {
 			owners = []metav1.OwnerReference{}
 		}
-		if _, err := reconcile.Merge(ctx, a.Writer, change.Claim, map[string]any{"ownerReferences": owners}, nil, ""); err != nil {
-			return reconcile.Gone(fmt.Errorf("changing the owners of claim %s: %w", change.Claim.Name, err))
+		_, err := reconcile.Merge(ctx, a.Writer, change.Claim, map[string]any{"ownerReferences": owners}, nil, "")
+		if err = reconcile.Gone(err); err != nil && !reconcile.Changed(err) {
+			a.Warn("FailedUpdate", "failed to change the owners of claim %s: %v", change.Claim.Name, err)
+			return fmt.Errorf("changing the owners of claim %s: %w", change.Claim.Name, err)
 		}
-		return nil
+		return err
 	})...)
 }

@@ -1,0 +1,127 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// pulling is a set of five pods that run, on a cluster that has ImagePullJobs, or has not.
+func pulling(t *testing.T, served bool) *simulated {
+	t.Helper()
+	features := everything
+	features.PreDownload = true
+	s := started(t, makeSet(5, inPlace), features)
+	if err := s.IndexField(context.Background(), podapply.NewPullJob(), podapply.OwnerIndex, podapply.IndexByController); err != nil {
+		t.Fatal(err)
+	}
+	s.kube.PullJobs = func() bool { return served }
+	s.events = nil
+	return s
+}
+
+func (s *simulated) jobs() (names []string) {
+	for _, job := range s.List("ImagePullJob", false) {
+		names = append(names, strings.TrimPrefix(job.GetName(), s.set().Status.UpdateRevision+"-"))
+	}
+	return names
+}
+
+func (s *simulated) marks() string {
+	revision := s.Get(simulation.Key{Kind: "ControllerRevision", Name: s.set().Status.UpdateRevision})
+	return revision.GetLabels()[pub.PreDownloadCreated] + "/" + revision.GetLabels()[pub.PreDownloadIgnored]
+}
+
+func partition(n int32) func(*appsv1beta1.StatefulSet) {
+	return func(set *appsv1beta1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Partition = &n }
+}
+
+// TestImagesArePulledAhead shows ASTS-288, ASTS-291 and ASTS-292, with TestPullJobsEnd: jobs are made once for a revision, told of, and
+// gone when the update is complete; what fails stops nothing.
+func TestImagesArePulledAhead(t *testing.T) {
+	next := func(image string, n int32) func(*appsv1beta1.StatefulSet) {
+		return func(set *appsv1beta1.StatefulSet) {
+			setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"`+image+`"}]}}`)
+			partition(n)(set)
+		}
+	}
+	creates := func(err error) func(*simulation.Request) error {
+		return func(r *simulation.Request) error {
+			if r.Verb == "create" && r.Key.Kind == podplan.PullJobKind.Kind {
+				return err
+			}
+			return nil
+		}
+	}
+	t.Run("they are made once", func(t *testing.T) {
+		s := pulling(t, true)
+		s.change(next("nginx:2", 2))
+		s.spend(time.Minute)
+		if !slices.Equal(s.jobs(), []string{"nginx"}) || s.marks() != "true/" || len(s.told("Normal CreatedImagePullJob ", "nginx:2")) != 1 {
+			t.Errorf("jobs %q, marks %s, events %q", s.jobs(), s.marks(), s.events)
+		}
+		s.Remove(simulation.Key{Kind: "ImagePullJob", Name: s.set().Status.UpdateRevision + "-nginx"}) // its time is over
+		s.change(partition(1))
+		s.spend(time.Minute)
+		if len(s.jobs()) > 0 || len(s.told("CreatedImagePullJob")) != 1 {
+			t.Errorf("made again: %q", s.jobs())
+		}
+	})
+	t.Run("they end", func(t *testing.T) {
+		s := pulling(t, true)
+		s.change(next("nginx:2", 2))
+		s.spend(time.Minute)
+		s.change(partition(0))
+		s.spend(10 * time.Minute)
+		if status := s.set().Status; len(s.jobs()) > 0 || status.UpdatedAvailableReplicas != 5 ||
+			status.CurrentRevision != status.UpdateRevision {
+			t.Error(s.jobs(), s.describe())
+		}
+	})
+	t.Run("they are refused", func(t *testing.T) {
+		s := pulling(t, true)
+		s.Answer = creates(apierrors.NewForbidden(corev1.Resource("imagepulljobs"), "x", errors.New("no room")))
+		s.change(next("nginx:2", 1))
+		s.spend(10 * time.Minute)
+		if s.set().Status.UpdatedAvailableReplicas != 4 || s.marks() != "/" || len(s.set().Status.Conditions) > 0 {
+			t.Error("the rollout stands still: ", s.describe())
+		}
+		if len(s.told("Warning FailedCreateImagePullJob ", "no room")) == 0 || len(s.told("CreatedImagePullJob")) > 0 {
+			t.Errorf("events %q", s.events)
+		}
+		s.Answer = nil
+		s.spend(10 * time.Minute)
+		if !slices.Equal(s.jobs(), []string{"nginx"}) || s.marks() != "true/" {
+			t.Error("they are not made later: ", s.jobs(), s.marks())
+		}
+	})
+	t.Run("they exist", func(t *testing.T) {
+		s := pulling(t, true)
+		s.Answer = creates(apierrors.NewAlreadyExists(corev1.Resource("imagepulljobs"), "x"))
+		s.change(next("nginx:2", 2))
+		s.spend(time.Minute)
+		if s.marks() != "true/" || len(s.told("ImagePullJob")) > 0 {
+			t.Errorf("marks %s, events %q", s.marks(), s.events)
+		}
+	})
+	t.Run("their kind is not installed", func(t *testing.T) {
+		s := pulling(t, false)
+		s.change(next("nginx:2", 0))
+		s.spend(10 * time.Minute)
+		if s.set().Status.UpdatedAvailableReplicas != 5 || len(s.jobs())+len(s.told("ImagePullJob")) > 0 {
+			t.Error(s.jobs(), s.events)
+		}
+	})
+}

@@ -1,0 +1,209 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+const keep, remove = appsv1beta1.RetainStatefulSetClaims, appsv1beta1.DeleteStatefulSetClaims
+
+func retain(deleted, scaled appsv1beta1.StatefulSetClaimRetention) func(*appsv1beta1.StatefulSet) {
+	return func(set *appsv1beta1.StatefulSet) {
+		set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1beta1.StatefulSetClaimRetentionPolicy{WhenDeleted: deleted, WhenScaled: scaled}
+	}
+}
+
+func claimed(names ...string) func(*appsv1beta1.StatefulSet) {
+	return func(set *appsv1beta1.StatefulSet) { setClaims(set, names, "1Gi") }
+}
+
+func parallel(set *appsv1beta1.StatefulSet) {
+	set.Spec.PodManagementPolicy = appsv1beta1.ParallelPodManagement
+}
+
+func replicas(n int32) func(*appsv1beta1.StatefulSet) {
+	return func(set *appsv1beta1.StatefulSet) { set.Spec.Replicas = &n }
+}
+
+// claims are the PVCs that there are, with their UIDs.
+func (s *simulated) claims() map[string]types.UID {
+	found := map[string]types.UID{}
+	for _, claim := range s.List("PersistentVolumeClaim", false) {
+		found[claim.GetName()] = claim.GetUID()
+	}
+	return found
+}
+
+func (s *simulated) owners(claim string) []metav1.OwnerReference {
+	if object := s.Get(claimKey(claim)); object != nil {
+		return object.GetOwnerReferences()
+	}
+	return nil
+}
+
+// deleting has all claims that go with their pods known to be theirs before any condemned pod is deleted.
+func (s *simulated) deleting(t *testing.T, want bool) {
+	s.BeforeWrite = func(w simulation.Write, before, _ client.Object) {
+		if w.Verb != "delete" || w.Key.Kind != "Pod" {
+			return
+		}
+		for _, pod := range s.pods() {
+			owners := s.owners("data-" + pod.Name)
+			if has := slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == pod.UID }); has != want {
+				t.Errorf("%s is deleted, and %s has the owners %v", before.GetName(), "data-"+pod.Name, owners)
+			}
+		}
+	}
+}
+
+// TestClaimsGoOrStay shows ASTS-260, ASTS-262 (part) and ASTS-263: what PVCs are owned by, and what the garbage collector takes with sets
+// and pods.
+func TestClaimsGoOrStay(t *testing.T) {
+	for _, tt := range []struct {
+		deleted, scaled appsv1beta1.StatefulSetClaimRetention
+	}{{keep, keep}, {keep, remove}, {remove, keep}, {remove, remove}} {
+		for mode, option := range map[string]func(*appsv1beta1.StatefulSet){"ordered": func(*appsv1beta1.StatefulSet) {}, "parallel": parallel} {
+			t.Run(string(tt.deleted)+string(tt.scaled)+mode, func(t *testing.T) {
+				stranger := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}}
+				s := simulate(1, makeSet(3, claimed("data"), retain(tt.deleted, tt.scaled), option), everything)
+				for _, name := range []string{"former-web-0", "data-web", "data-web-x", "data-other-0"} { // of no present template and ordinal
+					other := stranger.DeepCopy()
+					other.Name = name
+					s.Store(claimKey(name), other)
+				}
+				s.spend(time.Minute)
+				var want []metav1.OwnerReference
+				if tt.deleted == remove {
+					want = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID}}
+				}
+				first := s.claims()
+				exist := func(when string, names ...string) {
+					t.Helper()
+					s.spend(time.Minute)
+					got := s.claims()
+					for _, name := range []string{"data-web-0", "data-web-1", "data-web-2", "data-web-3"} {
+						if _, exists := got[name]; exists != slices.Contains(names, name) {
+							t.Errorf("%s: %s exists: %t", when, name, exists)
+						} else if exists && !strings.HasPrefix(when, "made again") && first[name] != "" && got[name] != first[name] {
+							t.Errorf("%s: %s is another one", when, name)
+						} else if diff := cmp.Diff(want, s.owners(name)); exists && diff != "" && s.pod(strings.TrimPrefix(name, "data-")) != nil {
+							t.Errorf("%s: owners of %s: %s", when, name, diff)
+						}
+					}
+					for _, name := range []string{"former-web-0", "data-web", "data-web-x", "data-other-0"} {
+						if len(s.owners(name)) > 0 {
+							t.Errorf("%s: %s has the owners %v", when, name, s.owners(name))
+						}
+					}
+				}
+				all := []string{"data-web-0", "data-web-1", "data-web-2"}
+				exist("created", all...)
+				s.change(image("nginx:2"))
+				exist("recreated", all...)
+				s.node.Fail("web-1")
+				exist("failed", all...)
+
+				s.deleting(t, tt.scaled == remove)
+				s.change(replicas(0))
+				left := all
+				if tt.scaled == remove {
+					left = nil
+				}
+				exist("scaled in", left...)
+				s.BeforeWrite = nil
+				s.change(replicas(3))
+				exist("made again", all...)
+				first = s.claims()
+
+				// A reserved ordinal is no slot either.
+				s.change(func(set *appsv1beta1.StatefulSet) {
+					set.Spec.ReserveOrdinals = []intstr.IntOrString{intstr.FromInt32(1)}
+				})
+				left = []string{"data-web-0", "data-web-2", "data-web-3"}
+				if tt.scaled == keep {
+					left = append(left, "data-web-1")
+				}
+				exist("reserved", left...)
+
+				s.Remove(setKey)
+				if tt.deleted == remove { // that of the reserved one has no owner in the set, but its own pod
+					left = nil
+				}
+				exist("the set is deleted", left...)
+			})
+		}
+	}
+}
+
+// TestAChangedPolicy shows ASTS-262, with TestClaimsGoOrStay, and ASTS-265: references follow the policy, also where a pod is just
+// made, and nothing is deleted for that; others' references stay, and PVCs that are missing are not waited for.
+func TestAChangedPolicy(t *testing.T) {
+	s := simulate(1, makeSet(2, claimed("data")), everything)
+	s.spend(time.Minute)
+	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "backup", UID: "backup"}
+	s.Store(simulation.Key{Kind: "ConfigMap", Name: "backup"}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "backup", UID: "backup"}})
+	s.Change(claimKey("data-web-0"), func(o client.Object) { o.SetOwnerReferences([]metav1.OwnerReference{other}) })
+	set := metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID}
+	before := s.claims()
+	for _, tt := range []struct {
+		policy func(*appsv1beta1.StatefulSet)
+		want   []metav1.OwnerReference
+	}{
+		{retain(remove, keep), []metav1.OwnerReference{set}}, {retain(remove, remove), []metav1.OwnerReference{set}},
+		{retain(keep, remove), nil}, {retain("Other", "Other"), nil}, {retain(remove, keep), []metav1.OwnerReference{set}},
+		{func(set *appsv1beta1.StatefulSet) { set.Spec.PersistentVolumeClaimRetentionPolicy = nil }, nil},
+	} {
+		s.change(tt.policy)
+		s.spend(time.Minute)
+		if diff := cmp.Diff(append([]metav1.OwnerReference{other}, tt.want...), s.owners("data-web-0")); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(tt.want, append([]metav1.OwnerReference(nil), s.owners("data-web-1")...)); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(before, s.claims()); diff != "" {
+			t.Error(diff)
+		}
+	}
+	// The PVC of a pod that is gone is taken over with its owners; one that is gone too is made.
+	s.change(retain(remove, keep))
+	s.Remove(podKey("web-1"))
+	s.Change(claimKey("data-web-1"), func(o client.Object) { o.SetOwnerReferences(nil) })
+	s.Remove(claimKey("data-web-0"))
+	s.spend(time.Minute)
+	if diff := cmp.Diff([]metav1.OwnerReference{set}, s.owners("data-web-1")); diff != "" || s.pod("web-1") == nil {
+		t.Errorf("%s %s", diff, s.describe())
+	}
+	if s.Get(claimKey("data-web-0")) != nil || s.set().Status.AvailableReplicas != 2 {
+		t.Error("a pod that runs needs no claim: ", s.describe())
+	}
+}
+
+// TestNoRetentionWithoutItsGate shows ASTS-266: with the gate off no reference comes and none goes.
+func TestNoRetentionWithoutItsGate(t *testing.T) {
+	s := simulate(1, makeSet(2, claimed("data"), retain(remove, remove)), statefulset.Features{})
+	s.spend(time.Minute)
+	set := []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID}}
+	s.Change(claimKey("data-web-0"), func(o client.Object) { o.SetOwnerReferences(set) })
+	for _, change := range []func(*appsv1beta1.StatefulSet){image("nginx:2"), retain(keep, keep), replicas(1), retain(remove, remove),
+		replicas(2)} {
+		s.change(change)
+		s.spend(time.Minute)
+		if diff := cmp.Diff(set, s.owners("data-web-0")); diff != "" || len(s.owners("data-web-1")) > 0 {
+			t.Errorf("%s %v", diff, s.owners("data-web-1"))
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package controller
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+func follows(set *appsv1beta1.StatefulSet) {
+	set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
+}
+
+func sizedClaims(size string) func(*appsv1beta1.StatefulSet) {
+	return func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, size) }
+}
+
+func (s *simulated) claim(name string) *corev1.PersistentVolumeClaim {
+	claim, _ := s.Get(claimKey(name)).(*corev1.PersistentVolumeClaim)
+	return claim
+}
+
+// told are the events with these words.
+func (s *simulated) told(words ...string) (events []string) {
+	for _, event := range s.events {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(event, word) }) {
+			events = append(events, event)
+		}
+	}
+	return events
+}
+
+// TestClaimsGrow shows ASTS-273, with TestGrowth and TestAnUnboundClaimHoldsUpNothing, and ASTS-277: a claim that is too small asks for
+// the size of its template and is annotated, no container is restarted for it, and what became of that is told.
+func TestClaimsGrow(t *testing.T) {
+	s := started(t, makeSet(2, inPlace, sizedClaims("1Gi"), follows), everything)
+	s.Change(claimKey("data-web-1"), func(o client.Object) {
+		claim := o.(*corev1.PersistentVolumeClaim)
+		class := "gold"
+		claim.Spec.StorageClassName, claim.Spec.VolumeName, claim.Annotations = &class, "pv", map[string]string{"mine": "yes"}
+	})
+	before := s.pods()
+	refusals := 0
+	s.Answer = func(r *simulation.Request) error {
+		if r.Key.Kind == "PersistentVolumeClaim" && r.Verb == "patch" && refusals < 2 {
+			refusals++
+			return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), r.Key.Name, errors.New("no expansion"))
+		}
+		return nil
+	}
+	s.events = nil
+	s.change(sizedClaims("2Gi"))
+	s.onePass()
+	if got := s.told("Warning FailedResize ", "claim data-web-1 of pod web-1 ", "no expansion"); len(got) != 1 || len(s.told("web-0")) > 0 {
+		t.Errorf("events %q", s.events)
+	}
+	s.spend(500 * time.Millisecond)
+	if conditions := s.set().Status.Conditions; len(conditions) == 0 || !strings.Contains(conditions[0].Message, "no expansion") ||
+		refusals != 1 {
+		t.Errorf("after %d refusals: %+v", refusals, conditions)
+	}
+	s.spend(5 * time.Minute)
+	for _, pod := range before {
+		claim := s.claim("data-" + pod.Name)
+		if claim.Spec.Resources.Requests.Storage().String() != "2Gi" || claim.Annotations[pub.OwnedByStatefulSet] != "web" {
+			t.Errorf("%+v", claim)
+		}
+		if now := s.pod(pod.Name); now.UID != pod.UID ||
+			now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
+			t.Error("restarted: ", s.describe())
+		}
+		if got := s.told("Normal SuccessfulResize ", "claim data-"+pod.Name+" of pod "+pod.Name+" "); len(got) != 1 {
+			t.Errorf("events %q", s.events)
+		}
+	}
+	if claim := s.claim("data-web-1"); *claim.Spec.StorageClassName != "gold" || claim.Spec.VolumeName != "pv" ||
+		claim.Annotations["mine"] != "yes" {
+		t.Errorf("%+v", claim)
+	}
+	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
+		t.Errorf("%+v", conditions)
+	}
+}
+
+// TestClaimsThatCannotGrow shows ASTS-275, with TestADeletedClaimIsTakenUp: what cannot be changed, and a growth that is refused, is
+// told and is an error, and no pod is taken out of service while it stands.
+func TestClaimsThatCannotGrow(t *testing.T) {
+	class := func(set *appsv1beta1.StatefulSet) {
+		other := "silver"
+		set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = &other
+	}
+	modes := func(set *appsv1beta1.StatefulSet) {
+		set.Spec.VolumeClaimTemplates[0].Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	}
+	for name, tt := range map[string]struct {
+		change func(*appsv1beta1.StatefulSet)
+		want   string
+	}{
+		"another class": {class, "Warning FailedUpdatePVC claim data-web-2 "},
+		"another mode":  {modes, "Warning FailedUpdatePVC claim data-web-2 "},
+		"a size that is refused": {sizedClaims("2Gi"),
+			"Warning FailedResize failed to grow claim data-web-2 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := started(t, makeSet(3, inPlace, sizedClaims("1Gi"), follows, parallel), everything)
+			for _, pod := range s.pods() {
+				s.Change(claimKey("data-"+pod.Name), func(o client.Object) {
+					gold := "gold"
+					o.(*corev1.PersistentVolumeClaim).Spec.StorageClassName = &gold
+				})
+			}
+			s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "PersistentVolumeClaim" && w.Verb == "patch" }
+			s.events = nil
+			s.change(func(set *appsv1beta1.StatefulSet) { image("nginx:2")(set); tt.change(set) })
+			failed := 0
+			for range 60 {
+				s.Round()
+				s.Pass(time.Second)
+				if slices.ContainsFunc(s.set().Status.Conditions, func(c appsv1beta1.StatefulSetCondition) bool {
+					return strings.Contains(c.Message, "data-web-2") && c.Type == "FailedUpdatePod"
+				}) {
+					failed++
+				}
+			}
+			if failed == 0 || len(s.told(tt.want)) == 0 {
+				t.Errorf("%d times an error; events %q", failed, s.events)
+			}
+			for _, pod := range s.pods() {
+				if pod.Spec.Containers[0].Image != "nginx:1" || len(s.told("claim data-web-0"))+len(s.told("claim data-web-1")) > 0 {
+					t.Error("it went on: ", s.describe(), s.events)
+				}
+			}
+		})
+	}
+}
