@@ -1,7 +1,6 @@
 package statefulset
 
 import (
-	"bytes"
 	"testing"
 	"time"
 
@@ -369,23 +368,4 @@ func TestADeletedSet(t *testing.T) {
 	end := metav1.NewTime(planTime)
 	w.Set.DeletionTimestamp = &end
 	w.expect()
-}
-
-// TestPodsOfAnEqualRevisionAreNotRecreated: whoever makes the set before the native one gives up its pods has two revisions of one template:
-// its own, and the one that the pods carry, which is written in another way. The pods only get another label (ASTS-083 (part)).
-func TestPodsOfAnEqualRevisionAreNotRecreated(t *testing.T) {
-	w := newWorld(t, 2)
-	w.at("a:1")
-	twin := w.Revisions[0].DeepCopy()
-	twin.Name, twin.UID, twin.Revision = "web-native", "native", 0
-	twin.Data.Raw = bytes.Replace(twin.Data.Raw, []byte(`"creationTimestamp":null,`), nil, 1)
-	w.Revisions, w.revisions["twin"] = append(w.Revisions, twin), twin.Name
-	w.pod(0, "twin")
-	w.pod(1, "twin")
-	w.expect("~0", "~1")
-	for _, v := range Make(w.Snapshot).Verdicts {
-		if v.Update == nil || !v.Update.Change.Quiet() {
-			t.Errorf("pod %s is disturbed: %+v", v.Pod.Name, v)
-		}
-	}
 }
