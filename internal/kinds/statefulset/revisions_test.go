@@ -127,7 +127,8 @@ func TestEqualRevisions(t *testing.T) {
 		"as the native kind and the reference write it": `{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,
 			"labels":{"app":"web"}},"spec":{"containers":[{"image":"a:1","name":"main","resources":{}}]}}}}`,
 		"empty fields": `{"spec":{"template":{"$patch":"replace","metadata":{"annotations":{},"labels":{"app":"web"}},
-			"spec":{"volumes":[],"nodeSelector":null,"securityContext":null,"containers":[{"image":"a:1","name":"main","env":[],"args":null}]}}}}`,
+			"spec":{"volumes":[],"nodeSelector":null,"securityContext":null,
+			"containers":[{"image":"a:1","name":"main","env":[],"args":null}]}}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 2)
