@@ -49,7 +49,7 @@ func TestMaxUnavailable(t *testing.T) {
 		"in order, a number":       {[]option{of(intstr.FromInt32(3))}, 1},
 		"in order, a percentage":   {[]option{of(intstr.FromString("100%"))}, 1},
 		"in order, none":           {nil, 1},
-		"of replicas, not of pods": {[]option{inParallel, percent("40%"), replicas(8)}, 0},
+		"of replicas, not of pods": {[]option{inParallel, percent("60%"), replicas(8)}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 5, tt.options...)

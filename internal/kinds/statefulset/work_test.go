@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -33,6 +34,24 @@ func TestScalingComesFirst(t *testing.T) {
 		"none blocks": {nil, func(w *world) { all(w, "a:1", 3); w.pod(9, "a:1") }, []string{"-9"}},
 		"then the update": {nil, func(w *world) { all(w, "a:1", 3) },
 			[]string{"~2"}},
+		"one that prepares its deletion goes on": {[]option{hooks}, func(w *world) {
+			w.pod(0, "a:1")
+			w.pod(2, "a:1")
+			w.pod(9, "a:1", in(pub.LifecycleStatePreparingDelete))
+		}, []string{"+1 a:2", "-9"}},
+		// It counts as down already, because of its PVC, and would cost nothing.
+		"one that is specified waits for what is condemned, whatever it costs": {[]option{withClaims, follow, policy(possible)}, func(w *world) {
+			all(w, "a:1", 3)
+			setClaims(w.Set, "2Gi")
+			for i := range 3 {
+				w.sized(i, "2Gi", "2Gi")
+			}
+			w.sized(2, "2Gi", "1Gi")
+			w.claim(2).Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Status: corev1.ConditionTrue,
+				Type: corev1.PersistentVolumeClaimFileSystemResizePending, LastTransitionTime: metav1.NewTime(planTime)}}
+			specified(w.Pods[2])
+			w.pod(9, "a:1")
+		}, []string{"-9"}},
 		"owners of PVCs": {claims, func(w *world) { w.pod(0, "a:1", terminating); w.pod(1, "a:2"); w.pod(2, "a:2"); w.pod(9, "a:1") },
 			[]string{"owners 9 [Pod]"}},
 		"parallel": {[]option{inParallel, maxUnavailable(2)}, func(w *world) { w.pod(0, "a:1", notReady); w.pod(2, "a:1"); w.pod(9, "a:1") },

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
@@ -57,11 +58,12 @@ func TestHistory(t *testing.T) {
 	to(limit(2), "1 3 4 6 7 8")           // 5 is the oldest of three
 	to(image("nginx:6"), "1 3 4 6 7 8")   // which comes back, with a number of its own
 	to(limit(1), "1 3 4 6 8")             // 7 is the older of two
-	s.deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Kind == "Pod" })
+	s.deny(func(r *simulation.Request) bool { return r.Verb != "delete" && r.Key.Kind == "Pod" })
+	s.Change(podKey("web-0"), func(o client.Object) { delete(o.GetLabels(), appsv1.StatefulSetPodNameLabel) }) // all passes fail
 	s.EndGracefully(podKey("web-1"))
 	to(image("nginx:9"), "1 3 6 9") // 4 and 8 are older than 6, which was raised
-	if !s.said("Warning FailedCreate ") {
-		t.Error("nothing fails")
+	if len(s.set().Status.Conditions) != 2 {
+		t.Errorf("what fails is %+v", s.set().Status.Conditions)
 	}
 	to(limit(0), "1 3 9")
 	s.Answer = nil
