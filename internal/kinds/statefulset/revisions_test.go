@@ -60,9 +60,8 @@ func TestRevisionsHoldTheTemplateAlone(t *testing.T) {
 	}
 }
 
-// TestUpdateAndCurrentRevision shows ASTS-082: which revision is the update revision, and which number it gets. And ASTS-085: which one is
-// the current one.
-func TestUpdateAndCurrentRevision(t *testing.T) {
+// TestUpdateRevision shows ASTS-082: which revision is the update revision, and which number it gets.
+func TestUpdateRevision(t *testing.T) {
 	for name, tt := range map[string]struct {
 		stored  []string
 		numbers []int64
@@ -102,18 +101,6 @@ func TestUpdateAndCurrentRevision(t *testing.T) {
 				t.Errorf("update revision %s, not %s", plan.Status.UpdateRevision, want)
 			}
 		})
-	}
-	for current, want := range map[string]string{"a:1": "a:1", "a:2": "a:2", "": "a:2", "web-gone": "a:2"} {
-		w := newWorld(t, 1, partition(1))
-		w.at("a:1")
-		w.at("a:2")
-		if w.Set.Status.CurrentRevision = w.revisions[current]; w.Set.Status.CurrentRevision == "" {
-			w.Set.Status.CurrentRevision = current
-		}
-		if got := Make(w.Snapshot).Status.CurrentRevision; got != w.revisions[want] {
-			t.Errorf("status.currentRevision %q: the current one is %s", current, got)
-		}
-		w.expect("+0 " + want)
 	}
 }
 
