@@ -19,7 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-func parallel(set *appsv1beta1.StatefulSet) {
+func inParallel(set *appsv1beta1.StatefulSet) {
 	set.Spec.PodManagementPolicy = appsv1beta1.ParallelPodManagement
 }
 
@@ -118,7 +118,7 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 			})
 		}, failedUpdate},
 	} {
-		for policy, option := range map[string]func(*appsv1beta1.StatefulSet){"ordered": func(*appsv1beta1.StatefulSet) {}, "parallel": parallel} {
+		for policy, option := range map[string]func(*appsv1beta1.StatefulSet){"ordered": func(*appsv1beta1.StatefulSet) {}, "parallel": inParallel} {
 			t.Run(policy+", "+name, func(t *testing.T) {
 				s := simulate(1, makeSet(3, inPlace, option, func(set *appsv1beta1.StatefulSet) {
 					setClaims(set, []string{"data"}, "1Gi")
@@ -159,7 +159,7 @@ func scaled(n int32) func(*appsv1beta1.StatefulSet) {
 
 // TestReservedOrdinalsThatNobodyUnderstands shows ASTS-095: they are told, and nothing is changed until they are understood.
 func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
-	s := simulate(1, makeSet(3, parallel, inPlace, func(set *appsv1beta1.StatefulSet) {
+	s := simulate(1, makeSet(3, inParallel, inPlace, func(set *appsv1beta1.StatefulSet) {
 		setClaims(set, []string{"data"}, "1Gi")
 		set.Spec.ReserveOrdinals = []intstr.IntOrString{intstr.FromInt32(1)}
 	}), statefulset.Features{DeleteClaims: true})
@@ -194,7 +194,7 @@ func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 func TestANameThatIsTaken(t *testing.T) {
 	for name, hidden := range map[string]bool{"known": false, "not known yet": true} {
 		t.Run(name, func(t *testing.T) {
-			s := simulate(1, makeSet(3, parallel), statefulset.Features{})
+			s := simulate(1, makeSet(3, inParallel), statefulset.Features{})
 			yes := true
 			other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", Labels: map[string]string{"app": "web"},
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web",
@@ -238,7 +238,7 @@ func TestInPlaceOnly(t *testing.T) {
 			setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"hostNetwork":true,"containers":[{"name":"nginx","image":"`+image+`"}]}}`)
 		}
 	}
-	for _, option := range []func(*appsv1beta1.StatefulSet){func(*appsv1beta1.StatefulSet) {}, parallel} {
+	for _, option := range []func(*appsv1beta1.StatefulSet){func(*appsv1beta1.StatefulSet) {}, inParallel} {
 		s := simulate(1, makeSet(2, only, option, func(set *appsv1beta1.StatefulSet) {
 			set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteStatefulSetStrategyType
 		}), statefulset.Features{})

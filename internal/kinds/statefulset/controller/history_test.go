@@ -32,7 +32,7 @@ func TestHistory(t *testing.T) {
 	limit := func(n int32) func(*appsv1beta1.StatefulSet) {
 		return func(set *appsv1beta1.StatefulSet) { set.Spec.RevisionHistoryLimit = &n }
 	}
-	s := simulate(1, makeSet(2, limit(3), parallel, func(set *appsv1beta1.StatefulSet) {
+	s := simulate(1, makeSet(2, limit(3), inParallel, func(set *appsv1beta1.StatefulSet) {
 		set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteStatefulSetStrategyType // so that pods and the current revision stay what they are
 	}), statefulset.Features{})
 	s.spend(time.Minute)

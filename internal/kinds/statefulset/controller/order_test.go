@@ -41,7 +41,7 @@ func TestOrderOfWork(t *testing.T) {
 		}, end[1:]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := simulate(1, makeSet(10, inPlace, parallel, image("nginx:0"), func(set *appsv1beta1.StatefulSet) {
+			s := simulate(1, makeSet(10, inPlace, inParallel, image("nginx:0"), func(set *appsv1beta1.StatefulSet) {
 				setClaims(set, []string{"data"}, "1Gi")
 				set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
 			}), statefulset.Features{DeleteClaims: true, ResizeClaims: true, PreDownload: true})

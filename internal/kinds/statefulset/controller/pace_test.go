@@ -35,7 +35,7 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 	for name, lost := range map[string]float64{"answered": 0, "the answers are lost": 1} {
 		for _, most := range []int{1, 2} {
 			t.Run(name, func(t *testing.T) {
-				s := simulate(1, makeSet(5, inPlace, parallel, func(set *appsv1beta1.StatefulSet) {
+				s := simulate(1, makeSet(5, inPlace, inParallel, func(set *appsv1beta1.StatefulSet) {
 					set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(most)
 				}), statefulset.Features{})
 				s.spend(time.Minute)
@@ -111,7 +111,7 @@ func TestPausedUpdatesAreCompleted(t *testing.T) {
 			setTemplate(set, `{"metadata":{"labels":{"app":"web","held":"yes"}},"spec":{"containers":[{"name":"nginx","image":"`+image+`"}]}}`)
 		}
 	}
-	for name, policy := range map[string]func(*appsv1beta1.StatefulSet){"ordered": func(*appsv1beta1.StatefulSet) {}, "parallel": parallel} {
+	for name, policy := range map[string]func(*appsv1beta1.StatefulSet){"ordered": func(*appsv1beta1.StatefulSet) {}, "parallel": inParallel} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(3, inPlace, policy, hooked("nginx:1"), func(set *appsv1beta1.StatefulSet) {
 				set.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{GracePeriodSeconds: 30}
@@ -192,7 +192,7 @@ func (silent) Event(client.Object, string, string, string) {}
 // stops no other.
 func TestManyPodsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := simulate(1, makeSet(0, parallel, func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "1Gi") }),
+		s := simulate(1, makeSet(0, inParallel, func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "1Gi") }),
 			statefulset.Features{})
 		s.spend(time.Minute)
 		slow := &slowly{Client: s.kube.Client}

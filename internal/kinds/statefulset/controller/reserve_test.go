@@ -60,7 +60,7 @@ func TestReservedOrdinals(t *testing.T) {
 		"ASTS-092": {{change(reserve("0-1", "4-9", "7-12", 20, 8), start(2), scaled(2)), "2 3"}, {change(scaled(4)), "2 3 13 14"},
 			{change(start(0)), "2 3 13 14"}, {change(scaled(11)), "2 3 13 14 15 16 17 18 19 21 22"}, {change(scaled(1)), "2"}},
 	} {
-		for _, policy := range []func(*appsv1beta1.StatefulSet){func(*appsv1beta1.StatefulSet) {}, parallel} {
+		for _, policy := range []func(*appsv1beta1.StatefulSet){func(*appsv1beta1.StatefulSet) {}, inParallel} {
 			t.Run(name, func(t *testing.T) {
 				s := simulate(1, makeSet(0, policy), statefulset.Features{StartOrdinal: true})
 				for i, step := range steps {
