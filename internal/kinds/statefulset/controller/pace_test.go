@@ -19,10 +19,10 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// withImage counts the pods of an image.
-func (s *simulated) withImage(image string) (n int) {
+// moved counts the pods of image nginx:2.
+func (s *simulated) moved() (n int) {
 	for _, pod := range s.pods() {
-		if pod.Spec.Containers[0].Image == image {
+		if pod.Spec.Containers[0].Image == "nginx:2" {
 			n++
 		}
 	}
@@ -52,12 +52,12 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 				blind()
 				s.Faults.Lose = 0
 				blind()
-				if n := s.withImage("nginx:2"); n != most || s.Undelivered() == 0 {
+				if n := s.moved(); n != most || s.Undelivered() == 0 {
 					t.Errorf("%d pods are updated while none is seen to be", n)
 				}
 				s.Remove(podKey("web-4"))
 				blind()
-				if n := s.withImage("nginx:2"); n > most {
+				if n := s.moved(); n > most {
 					t.Errorf("%d pods are updated, and one is gone", n)
 				}
 				s.spend(5 * time.Minute)
@@ -124,17 +124,17 @@ func TestPausedUpdatesAreCompleted(t *testing.T) {
 			s.Change(podKey("web-2"), func(o client.Object) { delete(o.GetLabels(), "held") })
 			s.spend(10 * time.Second)
 			state := func() string { return s.pod("web-2").Labels[pub.LifecycleState] }
-			if s.withImage("nginx:2") > 0 || state() != "Updating" {
+			if s.moved() > 0 || state() != "Updating" {
 				t.Fatalf("it is %s before its grace period is over: %s", state(), s.describe())
 			}
 			s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Paused = true })
 			s.spend(5 * time.Minute)
-			if s.withImage("nginx:2") != 1 || state() != "Updated" || s.set().Status.ReadyReplicas != 3 || s.set().Status.AvailableReplicas != 2 {
+			if s.moved() != 1 || state() != "Updated" || s.set().Status.ReadyReplicas != 3 || s.set().Status.AvailableReplicas != 2 {
 				t.Errorf("it is %s, and waits for its hook: %s", state(), s.describe())
 			}
 			s.Change(podKey("web-2"), func(o client.Object) { o.GetLabels()["held"] = "yes" })
 			s.spend(5 * time.Minute)
-			if is := s.set().Status; s.withImage("nginx:2") != 1 || state() != "Normal" || is.AvailableReplicas != 3 || is.UpdatedReplicas != 1 {
+			if is := s.set().Status; s.moved() != 1 || state() != "Normal" || is.AvailableReplicas != 3 || is.UpdatedReplicas != 1 {
 				t.Errorf("it is %s: %s", state(), s.describe())
 			}
 			for ordinal, uid := range s.uids() {
