@@ -436,11 +436,15 @@ func TestVersionsOfStatefulSets(t *testing.T) {
 	}
 }
 
-// ASTS-011: the scale subresource is that of the fields, and has the selector that the controller fills in. ASTS-012: a status without one of its
-// numbers is refused, and the controller writes all of them, also as 0.
+// ASTS-011: the scale subresource is that of the fields, and has the selector that the controller fills in. ASTS-012: a status without
+// one of its numbers is refused, and the controller writes all of them, also as 0.
 func TestSubresourcesOfStatefulSets(t *testing.T) {
-	set := created(t, "v1beta1", "subresources", `spec: {replicas: 0, podManagementPolicy: Parallel, selector: {matchExpressions: [{key: tier, operator: In, values: [a, b]}]},
-  template: {metadata: {labels: {tier: b}}}}`)
+	set := created(t, "v1beta1", "subresources", `
+spec:
+  replicas: 0
+  podManagementPolicy: Parallel
+  selector: {matchExpressions: [{key: tier, operator: In, values: [a, b]}]}
+  template: {metadata: {labels: {tier: b}}}`)
 	const selector = "app=subresources,tier in (a,b)"
 	scale := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": map[string]any{}}}
 	reaches := func(replicas int64) {

@@ -34,6 +34,7 @@ func TestMaxUnavailable(t *testing.T) {
 	of := func(value intstr.IntOrString) option {
 		return rollingWith(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) { r.MaxUnavailable = &value })
 	}
+	bare := func(set *appsv1beta1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate = nil }
 	for name, tt := range map[string]struct {
 		options []option
 		want    int
@@ -45,7 +46,7 @@ func TestMaxUnavailable(t *testing.T) {
 		"rounded down":             {[]option{inParallel, percent("59%")}, 2},
 		"never below one":          {[]option{inParallel, percent("19%")}, 1},
 		"none":                     {[]option{inParallel}, 1},
-		"no rollingUpdate at all":  {[]option{inParallel, func(set *appsv1beta1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate = nil }}, 1},
+		"no rollingUpdate at all":  {[]option{inParallel, bare}, 1},
 		"in order, a number":       {[]option{of(intstr.FromInt32(3))}, 1},
 		"in order, a percentage":   {[]option{of(intstr.FromString("100%"))}, 1},
 		"in order, none":           {nil, 1},

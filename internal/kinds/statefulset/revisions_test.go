@@ -48,7 +48,8 @@ func TestNewRevision(t *testing.T) {
 	}
 }
 
-// TestRevisionsHoldTheTemplateAlone: claim templates are not versioned, also not where a revision becomes the present one again (ASTS-080).
+// TestRevisionsHoldTheTemplateAlone: claim templates are not versioned, also not where a revision becomes the present one again
+// (ASTS-080).
 func TestRevisionsHoldTheTemplateAlone(t *testing.T) {
 	w := newWorld(t, 1, withClaims)
 	for _, image := range []string{"a:1", "a:2", "a:1"} {
@@ -108,7 +109,8 @@ func TestUpdateRevision(t *testing.T) {
 // rollout, whoever wrote it. Pods of another one that says the same only get another label, under every policy.
 func TestEqualRevisions(t *testing.T) {
 	for name, data := range map[string]string{
-		"ours": `{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"image":"a:1","name":"main"}]}}}}`,
+		"ours": `{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},
+			"spec":{"containers":[{"image":"a:1","name":"main"}]}}}}`,
 		"another order of keys": `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"a:1"}]},"metadata":{"labels":{"app":"web"}},
 			"$patch":"replace"}}}`,
 		"as the native kind and the reference write it": `{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,

@@ -95,9 +95,11 @@ func TestScaleParallel(t *testing.T) {
 			func(w *world) { w.pod(0, "a:1", readyFor(0)) }, nil},
 		"one that goes is no load": {3, []option{scaleBy(1)}, func(w *world) { w.pod(0, "a:1", terminating, notReady) },
 			[]string{"+1 a:1"}},
-		"nor are many that go": {4, []option{scaleBy(2)}, func(w *world) { w.pod(0, "a:1", terminating); w.pod(1, "a:1", terminating, notReady) },
+		"nor are many that go": {4, []option{scaleBy(2)},
+			func(w *world) { w.pod(0, "a:1", terminating); w.pod(1, "a:1", terminating, notReady) },
 			[]string{"+2 a:1", "+3 a:1"}},
-		"one that goes beside a slow one": {4, []option{scaleBy(2)}, func(w *world) { w.pod(0, "a:1", terminating, notReady); w.pod(1, "a:1", notReady) },
+		"one that goes beside a slow one": {4, []option{scaleBy(2)},
+			func(w *world) { w.pod(0, "a:1", terminating, notReady); w.pod(1, "a:1", notReady) },
 			[]string{"+2 a:1"}},
 		"one costs one, whatever it lacks": {3, []option{scaleBy(2), minReady(60)}, func(w *world) {
 			w.pod(0, "a:1", pending, readyFor(0), specified, in(pub.LifecycleStateUpdating))
@@ -123,8 +125,8 @@ func TestScaleParallel(t *testing.T) {
 	}
 }
 
-// TestPodsThatEnded shows ASTS-120 and ASTS-140: a slot without a pod gets one; a pod that has ended goes first, through its preDelete hook,
-// and holds up its own successor under no policy, however few may be created at a time.
+// TestPodsThatEnded shows ASTS-120 and ASTS-140: a slot without a pod gets one; a pod that has ended goes first, through its preDelete
+// hook, and holds up its own successor under no policy, however few may be created at a time.
 func TestPodsThatEnded(t *testing.T) {
 	succeeded := func(pod *corev1.Pod) { failed(pod); pod.Status.Phase = corev1.PodSucceeded }
 	const prepares = "0: label lifecycle.apps.kruise.io/state=PreparingDelete, annotation lifecycle.apps.kruise.io/timestamp"

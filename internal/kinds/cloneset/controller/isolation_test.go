@@ -239,8 +239,8 @@ func TestRefusedPodThatIsDownIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestARevisionThatIsRefusedIsTold: a quota refuses the ControllerRevision of a new template. The status says so for the new generation, and
-// attempts become rare.
+// TestARevisionThatIsRefusedIsTold: a quota refuses the ControllerRevision of a new template. The status says so for the new generation,
+// and attempts become rare.
 func TestARevisionThatIsRefusedIsTold(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2), cloneset.Features{})
 	attempts := 0
@@ -254,7 +254,8 @@ func TestARevisionThatIsRefusedIsTold(t *testing.T) {
 	s.change(clonesettest.Image("nginx:2"))
 	s.advance(10 * time.Minute)
 	set := s.set()
-	if c := cloneset.Condition(&set.Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil || !strings.Contains(c.Message, "exceeded quota") ||
+	if c := cloneset.Condition(&set.Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil ||
+		!strings.Contains(c.Message, "exceeded quota") ||
 		set.Status.ObservedGeneration != set.Generation || set.Status.AvailableReplicas != 2 || attempts > 50 {
 		t.Errorf("%d attempts, status %+v", attempts, set.Status)
 	}

@@ -132,12 +132,13 @@ func TestARefusedGrowthIsToldInOnePlace(t *testing.T) {
 	}
 }
 
-// TestClaimsOfANewPod shows ASTS-103: PVCs come before the pod; those that exist are left as they are; one that goes, and one that cannot be
-// made, keep the pod from being made, but no other PVC, and are tried again.
+// TestClaimsOfANewPod shows ASTS-103: PVCs come before the pod; those that exist are left as they are; one that goes, and one that cannot
+// be made, keep the pod from being made, but no other PVC, and are tried again.
 func TestClaimsOfANewPod(t *testing.T) {
 	names := []string{"a", "b", "c", "d"}
 	s := simulate(1, makeSet(1, func(set *appsv1beta1.StatefulSet) { setClaims(set, names, "1Gi") }), statefulset.Features{})
-	there := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a-web-0", Labels: map[string]string{"mine": ""}}}
+	there := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a-web-0",
+		Labels: map[string]string{"mine": ""}}}
 	there.Spec.AccessModes, there.Status.Capacity = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, corev1.ResourceList{}
 	s.Store(claimKey("a-web-0"), there)
 	going := there.DeepCopy()

@@ -19,6 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
+func inOrder(*appsv1beta1.StatefulSet) {} // which is the default
+
 func inParallel(set *appsv1beta1.StatefulSet) {
 	set.Spec.PodManagementPolicy = appsv1beta1.ParallelPodManagement
 }
@@ -57,8 +59,8 @@ const (
 	failedUpdate = appsv1beta1.StatefulSetConditionFailedUpdatePod
 )
 
-// TestEveryFailureIsToldAndTriedAgain shows ASTS-117: whichever request is refused, the status is written with what is known, and the request
-// is made again, less and less often.
+// TestEveryFailureIsToldAndTriedAgain shows ASTS-117: whichever request is refused, the status is written with what is known, and the
+// request is made again, less and less often.
 func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 	verb := func(verb, kind string) func(*simulation.Request) bool {
 		return func(r *simulation.Request) bool { return r.Verb == verb && r.Key.Kind == kind }
@@ -118,7 +120,7 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 			})
 		}, failedUpdate},
 	} {
-		for policy, option := range map[string]func(*appsv1beta1.StatefulSet){"ordered": func(*appsv1beta1.StatefulSet) {}, "parallel": inParallel} {
+		for policy, option := range map[string]func(*appsv1beta1.StatefulSet){"ordered": inOrder, "parallel": inParallel} {
 			t.Run(policy+", "+name, func(t *testing.T) {
 				s := simulate(1, makeSet(3, inPlace, option, func(set *appsv1beta1.StatefulSet) {
 					setClaims(set, []string{"data"}, "1Gi")
@@ -189,8 +191,8 @@ func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 	}
 }
 
-// TestANameThatIsTaken shows ASTS-106: a pod of others has the name of a slot. That is told, the other slots get their pods, and this one when
-// it is free. A pod that the caches do not show yet is found when the API server refuses its name.
+// TestANameThatIsTaken shows ASTS-106: a pod of others has the name of a slot. That is told, the other slots get their pods, and this one
+// when it is free. A pod that the caches do not show yet is found when the API server refuses its name.
 func TestANameThatIsTaken(t *testing.T) {
 	for name, hidden := range map[string]bool{"known": false, "not known yet": true} {
 		t.Run(name, func(t *testing.T) {
@@ -227,18 +229,19 @@ func TestANameThatIsTaken(t *testing.T) {
 	}
 }
 
-// TestInPlaceOnly shows ASTS-162: a pod that cannot be updated in place is told of by its name, and others go on. Under ReCreate all are deleted,
-// whatever changes.
+// TestInPlaceOnly shows ASTS-162: a pod that cannot be updated in place is told of by its name, and others go on. Under ReCreate all are
+// deleted, whatever changes.
 func TestInPlaceOnly(t *testing.T) {
 	only := func(set *appsv1beta1.StatefulSet) {
 		set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = appsv1beta1.InPlaceOnlyStatefulSetPodUpdatePolicy
 	}
 	hostNetwork := func(image string) func(*appsv1beta1.StatefulSet) {
 		return func(set *appsv1beta1.StatefulSet) {
-			setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"hostNetwork":true,"containers":[{"name":"nginx","image":"`+image+`"}]}}`)
+			setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"hostNetwork":true,"containers":[
+				{"name":"nginx","image":"`+image+`"}]}}`)
 		}
 	}
-	for _, option := range []func(*appsv1beta1.StatefulSet){func(*appsv1beta1.StatefulSet) {}, inParallel} {
+	for _, option := range []func(*appsv1beta1.StatefulSet){inOrder, inParallel} {
 		s := simulate(1, makeSet(2, only, option, func(set *appsv1beta1.StatefulSet) {
 			set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteStatefulSetStrategyType
 		}), statefulset.Features{})
@@ -276,8 +279,8 @@ func TestInPlaceOnly(t *testing.T) {
 	}
 }
 
-// TestADisruptionBudgetIsObeyed shows ASTS-166: what PodUnavailableBudget refuses is an event and an error of the pass, and done when it is
-// allowed.
+// TestADisruptionBudgetIsObeyed shows ASTS-166: what PodUnavailableBudget refuses is an event and an error of the pass, and done when it
+// is allowed.
 func TestADisruptionBudgetIsObeyed(t *testing.T) {
 	recreate := func(set *appsv1beta1.StatefulSet) {
 		set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = appsv1beta1.ReCreateStatefulSetPodUpdatePolicy

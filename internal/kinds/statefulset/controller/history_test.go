@@ -26,8 +26,8 @@ func (s *simulated) stored() string {
 	return strings.Join(images, " ")
 }
 
-// TestHistory shows ASTS-086: revisions go, the oldest first, but for as many as revisionHistoryLimit, the current one, the update revision,
-// and those that pods are labelled with; also in passes that fail.
+// TestHistory shows ASTS-086: revisions go, the oldest first, but for as many as revisionHistoryLimit, the current one, the update
+// revision, and those that pods are labelled with; also in passes that fail.
 func TestHistory(t *testing.T) {
 	limit := func(n int32) func(*appsv1beta1.StatefulSet) {
 		return func(set *appsv1beta1.StatefulSet) { set.Spec.RevisionHistoryLimit = &n }
@@ -72,8 +72,8 @@ func TestHistory(t *testing.T) {
 	}, "9")
 }
 
-// TestACollisionOfNames shows ASTS-084: where the name of a new revision is taken by another content, whosever it is and whether or not the
-// caches show it, the collision count is raised and another name is found.
+// TestACollisionOfNames shows ASTS-084: where the name of a new revision is taken by another content, whosever it is and whether or not
+// the caches show it, the collision count is raised and another name is found.
 func TestACollisionOfNames(t *testing.T) {
 	first := simulate(1, makeSet(1), statefulset.Features{})
 	first.spend(time.Minute)
@@ -89,7 +89,8 @@ func TestACollisionOfNames(t *testing.T) {
 				t.Errorf("status %+v", is)
 			}
 			made, _ := s.Get(revisionKey(is.UpdateRevision)).(*appsv1.ControllerRevision)
-			if made == nil || !strings.Contains(string(made.Data.Raw), "nginx:1") || "web-"+made.Labels["controller.kubernetes.io/hash"] != made.Name {
+			if made == nil || !strings.Contains(string(made.Data.Raw), "nginx:1") ||
+				"web-"+made.Labels["controller.kubernetes.io/hash"] != made.Name {
 				t.Errorf("%+v", made)
 			}
 			if other := s.Get(revisionKey(name)).(*appsv1.ControllerRevision); !strings.Contains(string(other.Data.Raw), name) {

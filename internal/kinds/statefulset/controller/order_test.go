@@ -16,8 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 )
 
-// TestOrderOfWork shows ASTS-115: what one pass writes when there is everything to do, in this order, and what it leaves out under OnDelete,
-// and while the set is being deleted.
+// TestOrderOfWork shows ASTS-115: what one pass writes when there is everything to do, in this order, and what it leaves out under
+// OnDelete, and while the set is being deleted.
 func TestOrderOfWork(t *testing.T) {
 	adoption := []string{"patch ControllerRevision left"}
 	pulls := []string{"create ImagePullJob", "patch ControllerRevision"}

@@ -50,7 +50,8 @@ func TestRevisionsAreAdoptedFirst(t *testing.T) {
 	orphans := func(s *simulated) {
 		s.storeRevision("left", ours)
 		s.storeRevision("unlike", map[string]string{"app": "other"})
-		s.storeRevision("taken", ours, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "n", UID: s.List("Node", false)[0].GetUID(), Controller: &yes})
+		s.storeRevision("taken", ours, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "n",
+			UID: s.List("Node", false)[0].GetUID(), Controller: &yes})
 	}
 	s := simulate(1, makeSet(2), statefulset.Features{})
 	orphans(s)
@@ -107,8 +108,8 @@ func TestReferencesToTheSet(t *testing.T) {
 	s := simulate(1, makeSet(2, inPlace), statefulset.Features{})
 	s.spend(time.Minute)
 	yes := true
-	want := []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID, Controller: &yes,
-		BlockOwnerDeletion: &yes}}
+	want := []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID,
+		Controller: &yes, BlockOwnerDeletion: &yes}}
 	owned := append(s.List("Pod", false), s.List("ControllerRevision", false)...)
 	if len(owned) != 3 {
 		t.Errorf("%d objects", len(owned))
@@ -153,8 +154,8 @@ func TestReferencesToTheSet(t *testing.T) {
 	}
 }
 
-// TestADeletedSet shows ASTS-073: whatever there is to do, nothing but its status is written; then its pods go all at once, with the PVCs of
-// the retention policy.
+// TestADeletedSet shows ASTS-073: whatever there is to do, nothing but its status is written; then its pods go all at once, with the PVCs
+// of the retention policy.
 func TestADeletedSet(t *testing.T) {
 	const keep, remove = appsv1beta1.RetainStatefulSetClaims, appsv1beta1.DeleteStatefulSetClaims
 	for _, whenDeleted := range []appsv1beta1.StatefulSetClaimRetention{keep, remove} {
@@ -224,7 +225,8 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 		}
 	}
 	var logged []string
-	ctx := log.IntoContext(context.Background(), funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{Verbosity: 2}))
+	ctx := log.IntoContext(context.Background(), funcr.New(func(_, args string) { logged = append(logged, args) },
+		funcr.Options{Verbosity: 2}))
 	loop := reconcile.NewLoop(reconcile.Loop{Now: s.Now, Owner: reconcile.UIDs[appsv1beta1.StatefulSet](s.kube.API), Pass: s.pass.loop,
 		Forget: func(types.NamespacedName, types.UID) {}}, time.Second, nil)
 	if _, err := loop.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.set())}); err != nil {

@@ -29,8 +29,8 @@ func (s *simulated) moved() (n int) {
 	return n
 }
 
-// TestUpdatesThatTheCachesDoNotShow shows ASTS-119: as long as the caches show nothing of the updates that were begun, no more are begun than
-// maxUnavailable lets, whether or not their answers came, also when a pod has disappeared meanwhile. Nothing stalls by that.
+// TestUpdatesThatTheCachesDoNotShow shows ASTS-119: as long as the caches show nothing of the updates that were begun, no more are begun
+// than maxUnavailable lets, whether or not their answers came, also when a pod has disappeared meanwhile. Nothing stalls by that.
 func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 	for name, lost := range map[string]float64{"answered": 0, "the answers are lost": 1} {
 		for _, most := range []int{1, 2} {
@@ -103,15 +103,16 @@ func TestCondemnedPodsArePaced(t *testing.T) {
 	}
 }
 
-// TestPausedUpdatesAreCompleted shows ASTS-145: while updates are paused none begins, but what has begun is completed: its grace period ends, it
-// gets its images, its hook lets it go, and it comes back into service.
+// TestPausedUpdatesAreCompleted shows ASTS-145: while updates are paused none begins, but what has begun is completed: its grace period
+// ends, it gets its images, its hook lets it go, and it comes back into service.
 func TestPausedUpdatesAreCompleted(t *testing.T) {
 	hooked := func(image string) func(*appsv1beta1.StatefulSet) {
 		return func(set *appsv1beta1.StatefulSet) {
-			setTemplate(set, `{"metadata":{"labels":{"app":"web","held":"yes"}},"spec":{"containers":[{"name":"nginx","image":"`+image+`"}]}}`)
+			setTemplate(set, `{"metadata":{"labels":{"app":"web","held":"yes"}},
+				"spec":{"containers":[{"name":"nginx","image":"`+image+`"}]}}`)
 		}
 	}
-	for name, policy := range map[string]func(*appsv1beta1.StatefulSet){"ordered": func(*appsv1beta1.StatefulSet) {}, "parallel": inParallel} {
+	for name, policy := range map[string]func(*appsv1beta1.StatefulSet){"ordered": inOrder, "parallel": inParallel} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(3, inPlace, policy, hooked("nginx:1"), func(set *appsv1beta1.StatefulSet) {
 				set.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{GracePeriodSeconds: 30}
@@ -187,9 +188,9 @@ type silent struct{}
 
 func (silent) Event(client.Object, string, string, string) {}
 
-// TestManyPodsAtATime shows ASTS-135: under Parallel all pods that are missing are created in one pass, each after its PVC, and all condemned
-// ones deleted, as many at a time as the bound of all controllers leaves. After a creation failed no further one begins; a deletion that fails
-// stops no other.
+// TestManyPodsAtATime shows ASTS-135: under Parallel all pods that are missing are created in one pass, each after its PVC, and all
+// condemned ones deleted, as many at a time as the bound of all controllers leaves. After a creation failed no further one begins; a
+// deletion that fails stops no other.
 func TestManyPodsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := simulate(1, makeSet(0, inParallel, func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "1Gi") }),
@@ -205,7 +206,8 @@ func TestManyPodsAtATime(t *testing.T) {
 			return time.Since(began)
 		}
 		s.change(scaled(30))
-		if took := pass(); len(s.pods()) != 30 || took > 3*time.Second || slow.most["create PersistentVolumeClaim"] != 30 || slow.most["create Pod"] != 30 {
+		if took := pass(); len(s.pods()) != 30 || took > 3*time.Second ||
+			slow.most["create PersistentVolumeClaim"] != 30 || slow.most["create Pod"] != 30 {
 			t.Errorf("%d pods in %s, %v at a time", len(s.pods()), took, slow.most)
 		}
 		s.change(scaled(0)) // none of them is ready yet

@@ -30,7 +30,8 @@ const nativeManifest = `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":
 	"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"},"selector":{"matchLabels":{"app":"web"}},
 	"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0,"maxUnavailable":1}},
 	"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}},
-	"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}}`
+	"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],
+		"resources":{"requests":{"storage":"1Gi"}}}}]}}`
 
 func decodeStrictly(text string, into any) error {
 	decoder := json.NewDecoder(strings.NewReader(text))
@@ -38,8 +39,8 @@ func decodeStrictly(text string, into any) error {
 	return decoder.Decode(into)
 }
 
-// TestAManifestOfTheNativeKind shows ASTS-001: each field of the native kind is one of ours, but minReadySeconds, which is refused; a manifest
-// with another apiVersion is complete and valid, and its pods are made in order, and made anew one by one, the highest first.
+// TestAManifestOfTheNativeKind shows ASTS-001: each field of the native kind is one of ours, but minReadySeconds, which is refused; a
+// manifest with another apiVersion is complete and valid, and its pods are made in order, and made anew one by one, the highest first.
 func TestAManifestOfTheNativeKind(t *testing.T) {
 	fields := func(of reflect.Type, path ...string) map[string]reflect.Type {
 		for _, key := range path {
@@ -146,8 +147,8 @@ func (r *reads) List(ctx context.Context, into client.ObjectList, options ...cli
 	return r.Client.List(ctx, into, options...)
 }
 
-// TestWhatIsWritten shows ASTS-003: whatever happens to a set, nothing is written but its pods, PVCs, revisions, image pulls, and its status; no
-// Service is made, nor looked at, though there is none.
+// TestWhatIsWritten shows ASTS-003: whatever happens to a set, nothing is written but its pods, PVCs, revisions, image pulls, and its
+// status; no Service is made, nor looked at, though there is none.
 func TestWhatIsWritten(t *testing.T) {
 	s := simulate(1, makeSet(5, inPlace, func(set *appsv1beta1.StatefulSet) {
 		setClaims(set, []string{"data"}, "1Gi")
@@ -173,8 +174,9 @@ func TestWhatIsWritten(t *testing.T) {
 		s.Change(podKey("web-0"), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "" })
 		s.spend(5 * time.Minute)
 	}
-	want := []string{"create ControllerRevision", "create ImagePullJob", "create PersistentVolumeClaim", "create Pod", "delete ControllerRevision",
-		"delete ImagePullJob", "delete Pod", "patch ControllerRevision", "patch PersistentVolumeClaim", "patch Pod", "patch Pod status",
+	want := []string{"create ControllerRevision", "create ImagePullJob", "create PersistentVolumeClaim", "create Pod",
+		"delete ControllerRevision", "delete ImagePullJob", "delete Pod",
+		"patch ControllerRevision", "patch PersistentVolumeClaim", "patch Pod", "patch Pod status",
 		"patch StatefulSet status"}
 	if got := slices.Sorted(maps.Keys(written)); !slices.Equal(got, want) {
 		t.Errorf("written: %v", got)
