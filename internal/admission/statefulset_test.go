@@ -190,16 +190,25 @@ func TestStorageClassesAreListedWhenSizesChange(t *testing.T) {
 	}
 }
 
-// ASTS-060 (part): deletion of a protected set is refused with the gate. TestDeletionProtection has the rest.
+// ASTS-060: deletion of a protected set is refused with the gate, in words that name the set, unless it is being deleted already.
 func TestDeletionProtectionOfStatefulSets(t *testing.T) {
+	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
 	for _, on := range []bool{true, false} {
 		list := fmt.Sprintf("ResourcesDeletionProtection=%t", on)
 		handlers := handlersOf(t, "StatefulSet", list, StatefulSets(&Environment{Options: Options{Gates: gates(t, list)}}))
-		for label, refused := range map[string]bool{"Always": on, "Cascading": on, "Never": false} {
-			got := review(t, handlers[validateStatefulSetPath], "DELETE", "", sts("v1beta1", `"labels":{"policy.kruise.io/delete-protection":"`+label+`"}`, ""))
-			if got.Allowed == refused || refused && (got.Result.Code != 403 ||
-				!strings.HasPrefix(got.Result.Message, "StatefulSet shop/web is protected by label policy.kruise.io/delete-protection="+label)) {
-				t.Errorf("gate %v, %s: %+v", on, label, got.Result)
+		for _, test := range []struct {
+			label, replicas, more string
+			refused               bool
+		}{{"Always", "1", "", true}, {"Always", "0", "", true}, {"Always", "1", going, false}, {"Cascading", "1", "", true},
+			{"Cascading", "0", "", false}, {"Cascading", "1", going, false}, {"Never", "1", "", false}} {
+			for _, version := range []string{"v1alpha1", "v1beta1"} {
+				old := strings.Replace(sts(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""),
+					`"replicas":1`, `"replicas":`+test.replicas, 1)
+				got := review(t, handlers[validateStatefulSetPath], "DELETE", "", old)
+				if refused := test.refused && on; got.Allowed == refused || refused && (got.Result.Code != 403 ||
+					!strings.HasPrefix(got.Result.Message, "StatefulSet shop/web is protected by label policy.kruise.io/delete-protection="+test.label)) {
+					t.Errorf("gate %v, %+v: %+v", on, test, got.Result)
+				}
 			}
 		}
 	}

@@ -436,32 +436,57 @@ func TestVersionsOfStatefulSets(t *testing.T) {
 	}
 }
 
-// ASTS-011 (part), ASTS-012 (part): the scale subresource is that of the fields, and a status without its numbers is refused.
+// ASTS-011: the scale subresource is that of the fields, and has the selector that the controller fills in. ASTS-012: a status without
+// one of its numbers is refused, and the controller writes all of them, also as 0.
 func TestSubresourcesOfStatefulSets(t *testing.T) {
-	set := created(t, "v1beta1", "subresources", "")
-	status := func(body string) error {
-		return kube.Status().Patch(t.Context(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":`+body+`}`)))
+	set := created(t, "v1beta1", "subresources", `
+spec:
+  replicas: 0
+  podManagementPolicy: Parallel
+  selector: {matchExpressions: [{key: tier, operator: In, values: [a, b]}]}
+  template: {metadata: {labels: {tier: b}}}`)
+	const selector = "app=subresources,tier in (a,b)"
+	scale := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": map[string]any{}}}
+	reaches := func(replicas int64) {
+		t.Helper()
+		if err := wait(func() error {
+			if err := kube.SubResource("scale").Get(t.Context(), set, scale); err != nil {
+				return err
+			}
+			for path, want := range map[string]any{"spec.replicas": replicas, "status.replicas": replicas, "status.selector": selector} {
+				if got, _, _ := unstructured.NestedFieldNoCopy(scale.Object, strings.Split(path, ".")...); got != want &&
+					(got != nil || path != "spec.replicas" || replicas != 0) { // 0 is left out there
+					return fmt.Errorf("%s is %v, not %v", path, got, want)
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	const numbers = `"replicas":0,"readyReplicas":0,"availableReplicas":0,"currentReplicas":0`
-	if err := status(`{` + numbers + `}`); !apierrors.IsInvalid(err) {
-		t.Errorf("without updatedReplicas: %v", err)
+	reaches(0)
+	numbers := []string{"replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"}
+	written, _ := in(t, "v1beta1", set).Object["status"].(map[string]any)
+	for _, left := range numbers {
+		if written[left] != int64(0) {
+			t.Errorf("status.%s is %v", left, written[left])
+		}
+		body := fmt.Sprintf(`{"status":{%q:null}}`, left)
+		err := kube.Status().Patch(t.Context(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body)))
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "status."+left) {
+			t.Errorf("without %s: %v", left, err)
+		}
 	}
-	if err := status(`{` + numbers + `,"updatedReplicas":0,"labelSelector":"app=subresources"}`); err != nil {
-		t.Error(err)
+	if err := unstructured.SetNestedField(scale.Object, int64(2), "spec", "replicas"); err != nil {
+		t.Fatal(err)
 	}
-	scale := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": map[string]any{"replicas": int64(5)}}}
 	if err := kube.SubResource("scale").Update(t.Context(), set, client.WithSubResourceBody(scale)); err != nil {
 		t.Fatal(err)
 	}
-	if got, _, err := unstructured.NestedInt64(in(t, "v1beta1", set).Object, "spec", "replicas"); err != nil || got != 5 {
+	if got, _, err := unstructured.NestedInt64(in(t, "v1beta1", set).Object, "spec", "replicas"); err != nil || got != 2 {
 		t.Errorf("%d replicas, %v", got, err)
 	}
-	if err := kube.SubResource("scale").Get(t.Context(), set, scale); err != nil {
-		t.Fatal(err)
-	}
-	if selector, _, _ := unstructured.NestedString(scale.Object, "status", "selector"); selector != "app=subresources" {
-		t.Errorf("selector %q", selector)
-	}
+	reaches(2)
 }
 
 // ASTS-060 (part): deletion of a protected set is refused, in either version, until the label goes.

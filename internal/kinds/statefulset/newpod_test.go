@@ -215,18 +215,3 @@ func BenchmarkPlan(b *testing.B) {
 		}
 	}
 }
-
-// TestRevisions hold nothing but the template, with the annotations of the set (ASTS-080, ASTS-081 (part)): claim templates are not
-// versioned, also not where a revision becomes the present one again.
-func TestRevisions(t *testing.T) {
-	w := newWorld(t, 1, withClaims, func(set *appsv1beta1.StatefulSet) { set.Annotations = map[string]string{"team": "a"} })
-	w.at("a:1")
-	w.at("a:2")
-	if diff := cmp.Diff(map[string]string{"team": "a"}, w.Revisions[0].Annotations); diff != "" {
-		t.Error(diff)
-	}
-	w.at("a:1")
-	if plan := Make(w.Snapshot); plan.Renumber != w.Revisions[0] || plan.NewNumber != 3 || len(plan.Remembered) != 0 {
-		t.Errorf("%v to %d, with %v", plan.Renumber, plan.NewNumber, plan.Remembered)
-	}
-}

@@ -110,6 +110,8 @@ func (p *planner) make() {
 	}
 	if p.Set.DeletionTimestamp != nil {
 		p.sortMembers(ordinals)
+		p.observeClaims()
+		p.countStatus()
 		p.HoldDeleted()
 		return
 	}

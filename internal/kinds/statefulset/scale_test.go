@@ -2,37 +2,51 @@ package statefulset
 
 import (
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TestScaleOrdered shows the steps of OrderedReady.
+// TestScaleOrdered shows the steps of OrderedReady: ASTS-121, ASTS-122, ASTS-123, ASTS-124, ASTS-126 (part) and ASTS-127.
 func TestScaleOrdered(t *testing.T) {
+	pace := []option{minReady(60)}
 	for name, tt := range map[string]struct {
 		replicas int32
 		options  []option
 		build    func(*world)
 		want     []string
 	}{
-		"ASTS-121 (part) the first":   {3, nil, func(*world) {}, []string{"+0 a:1"}},
-		"ASTS-121 (part) the next":    {3, nil, func(w *world) { w.pod(0, "a:1") }, []string{"+1 a:1"}},
-		"ASTS-123 (part) one is slow": {3, nil, func(w *world) { w.pod(0, "a:1", notReady) }, nil},
-		"ASTS-122 one goes":           {3, nil, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1", terminating) }, nil},
-		"ASTS-124 one has failed": {3, nil, func(w *world) { w.pod(0, "a:1", failed); w.pod(1, "a:1", failed) },
+		"the first":             {3, nil, func(*world) {}, []string{"+0 a:1"}},
+		"the next":              {3, nil, func(w *world) { w.pod(0, "a:1") }, []string{"+1 a:1"}},
+		"one is slow":           {3, nil, func(w *world) { w.pod(0, "a:1", notReady) }, nil},
+		"one is slow far below": {4, nil, func(w *world) { w.pod(0, "a:1", notReady); w.pod(1, "a:1"); w.pod(2, "a:1") }, nil},
+		"one prepares": {3, nil, func(w *world) { w.pod(0, "a:1", in(pub.LifecycleStatePreparingNormal)) },
+			[]string{"0: label lifecycle.apps.kruise.io/state=Normal, annotation lifecycle.apps.kruise.io/timestamp"}},
+		"minReadySeconds":        {3, pace, func(w *world) { w.pod(0, "a:1", readyFor(30*time.Second)) }, nil},
+		"minReadySeconds passed": {3, pace, func(w *world) { w.pod(0, "a:1", readyFor(61*time.Second)) }, []string{"+1 a:1"}},
+		"one goes":               {3, nil, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1", terminating) }, nil},
+		"one goes, and serves":   {3, nil, func(w *world) { w.pod(0, "a:1", terminating); w.pod(1, "a:1") }, nil},
+		"one has failed": {3, nil, func(w *world) { w.pod(0, "a:1", failed); w.pod(1, "a:1", failed) },
 			[]string{"-0"}},
 		"a hole is filled first": {3, nil, func(w *world) { w.pod(1, "a:1"); w.pod(4, "a:1") }, []string{"+0 a:1"}},
-		"ASTS-126 (part) the highest goes": {1, nil, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1"); w.pod(2, "a:1") },
+		"the highest goes": {1, nil, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1"); w.pod(2, "a:1") },
 			[]string{"-2"}},
-		"ASTS-126 (part) none while one goes": {1, nil,
+		"none while one goes": {1, nil,
 			func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1"); w.pod(2, "a:1", terminating) }, nil},
-		"ASTS-126 (part) none while a slot is down": {1, nil, func(w *world) { w.pod(0, "a:1", notReady); w.pod(1, "a:1") }, nil},
-		"ASTS-126 (part) the lowest unhealthy of all": {1, nil,
-			func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1"); w.pod(2, "a:1", notReady) }, []string{"-2"}},
-		"ASTS-126 (part) not the higher of two": {1, nil,
+		"none while a slot is down": {1, nil, func(w *world) { w.pod(0, "a:1", notReady); w.pod(1, "a:1") }, nil},
+		"the lowest unhealthy of all": {1, nil, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1"); w.pod(2, "a:1", notReady) },
+			[]string{"-2"}},
+		"not the higher of two": {1, nil,
 			func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1", notReady); w.pod(2, "a:1", notReady) }, nil},
-		"ASTS-127 the successor first": {3, []option{reserve(1)}, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1"); w.pod(2, "a:1") },
+		"the successor first": {3, []option{reserve(1)}, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1"); w.pod(2, "a:1") },
 			[]string{"+3 a:1"}},
-		"ASTS-127 then the reserved one": {3, []option{reserve(1)},
+		"it is not available yet": {3, []option{reserve(1)},
+			func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1"); w.pod(2, "a:1"); w.pod(3, "a:1", notReady) }, nil},
+		"then the reserved one": {3, []option{reserve(1)},
 			func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1"); w.pod(2, "a:1"); w.pod(3, "a:1") }, []string{"-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,8 +58,15 @@ func TestScaleOrdered(t *testing.T) {
 	}
 }
 
-// TestScaleParallel shows what happens at a time under Parallel.
+// TestScaleParallel shows what happens at a time under Parallel: ASTS-137, ASTS-138, ASTS-139, ASTS-141 and ASTS-142.
 func TestScaleParallel(t *testing.T) {
+	scalePercent := func(text string) option {
+		return func(set *appsv1beta1.StatefulSet) {
+			value := intstr.FromString(text)
+			set.Spec.ScaleStrategy = &appsv1beta1.StatefulSetScaleStrategy{MaxUnavailable: &value}
+		}
+	}
+	unlabelled := func(pod *corev1.Pod) { delete(pod.Labels, "statefulset.kubernetes.io/pod-name") }
 	for name, tt := range map[string]struct {
 		replicas int32
 		options  []option
@@ -61,18 +82,42 @@ func TestScaleParallel(t *testing.T) {
 				w.pod(3, "a:1", failed)
 			},
 			[]string{"-1", "-2", "-3"}},
-		"ASTS-142 two at a time": {5, []option{scaleBy(2)}, func(*world) {}, []string{"+0 a:1", "+1 a:1"}},
-		"ASTS-142 (part) a third": {5, []option{scaleBy(2)}, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1", notReady) },
+		"two at a time": {5, []option{scaleBy(2)}, func(*world) {}, []string{"+0 a:1", "+1 a:1"}},
+		"none while both come up": {5, []option{scaleBy(2)},
+			func(w *world) { w.pod(0, "a:1", pending); w.pod(1, "a:1", notReady) },
+			nil},
+		"a third": {5, []option{scaleBy(2)}, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1", notReady) },
 			[]string{"+2 a:1"}},
-		"ASTS-140 (part) a failed one is no load": {3, []option{scaleBy(1)}, func(w *world) { w.pod(0, "a:1", failed) },
-			[]string{"-0", "+1 a:1"}},
-		"ASTS-141 one that goes is no load": {3, []option{scaleBy(1)}, func(w *world) { w.pod(0, "a:1", terminating, notReady) },
+		"a percentage of replicas": {5, []option{scalePercent("40%")}, func(*world) {}, []string{"+0 a:1", "+1 a:1"}},
+		"rounded down":             {5, []option{scalePercent("59%")}, func(*world) {}, []string{"+0 a:1", "+1 a:1"}},
+		"never below one":          {5, []option{scalePercent("19%")}, func(*world) {}, []string{"+0 a:1"}},
+		"minReadySeconds counts": {3, []option{scaleBy(1), minReady(60)},
+			func(w *world) { w.pod(0, "a:1", readyFor(0)) }, nil},
+		"one that goes is no load": {3, []option{scaleBy(1)}, func(w *world) { w.pod(0, "a:1", terminating, notReady) },
 			[]string{"+1 a:1"}},
-		"ASTS-138 (part) deletion is not limited": {1, []option{scaleBy(1)},
+		"nor are many that go": {4, []option{scaleBy(2)},
+			func(w *world) { w.pod(0, "a:1", terminating); w.pod(1, "a:1", terminating, notReady) },
+			[]string{"+2 a:1", "+3 a:1"}},
+		"one that goes beside a slow one": {4, []option{scaleBy(2)},
+			func(w *world) { w.pod(0, "a:1", terminating, notReady); w.pod(1, "a:1", notReady) },
+			[]string{"+2 a:1"}},
+		"one costs one, whatever it lacks": {3, []option{scaleBy(2), minReady(60)}, func(w *world) {
+			w.pod(0, "a:1", pending, readyFor(0), specified, in(pub.LifecycleStateUpdating))
+			notReady(w.Pods[0])
+		}, []string{"+1 a:1", "-0"}},
+		"deletion is not limited": {1, []option{scaleBy(1)},
 			func(w *world) { w.pod(0, "a:1", notReady); w.pod(1, "a:1"); w.pod(2, "a:1") }, []string{"-1", "-2"}},
+		"beyond the stop others are repaired, updated and deleted": {4, []option{scaleBy(1), policy(possible)}, func(w *world) {
+			w.pod(0, "a:1", notReady)
+			w.pod(2, "a:0", notReady)
+			w.pod(3, "a:1", notReady, unlabelled)
+			w.pod(9, "a:1")
+		}, []string{"~2", "3: label apps.kubernetes.io/pod-index=3, label statefulset.kubernetes.io/pod-name=web-3", "-9"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tt.replicas, append([]option{inParallel}, tt.options...)...)
+			w.at("a:0")
+			w.Set.Status.CurrentRevision = ""
 			w.at("a:1")
 			tt.build(w)
 			w.expect(tt.want...)
@@ -80,23 +125,100 @@ func TestScaleParallel(t *testing.T) {
 	}
 }
 
-// TestRevisionOfNewPods shows ASTS-107 to 110.
+// TestPodsThatEnded shows ASTS-120 and ASTS-140: a slot without a pod gets one; a pod that has ended goes first, through its preDelete
+// hook, and holds up its own successor under no policy, however few may be created at a time.
+func TestPodsThatEnded(t *testing.T) {
+	succeeded := func(pod *corev1.Pod) { failed(pod); pod.Status.Phase = corev1.PodSucceeded }
+	const prepares = "0: label lifecycle.apps.kruise.io/state=PreparingDelete, annotation lifecycle.apps.kruise.io/timestamp"
+	for policy, options := range map[string][]option{"ordered": nil, "parallel": {inParallel}, "one at a time": {inParallel, scaleBy(1)}} {
+		for name, tt := range map[string]struct {
+			states []state
+			want   []string
+		}{
+			"failed":               {[]state{failed}, []string{"-0"}},
+			"succeeded":            {[]state{succeeded}, []string{"-0"}},
+			"its hook holds it":    {[]state{failed, labelled("delete", "on")}, []string{prepares}},
+			"its hook holds still": {[]state{failed, labelled("delete", "on"), in(pub.LifecycleStatePreparingDelete)}, nil},
+			"its hook let go":      {[]state{failed, in(pub.LifecycleStatePreparingDelete)}, []string{"-0"}},
+			"it goes":              {[]state{failed, terminating}, nil},
+		} {
+			t.Run(policy+", "+name, func(t *testing.T) {
+				w := newWorld(t, 2, append([]option{hooks}, options...)...)
+				w.at("a:1")
+				w.pod(0, "a:1", tt.states...)
+				w.pod(1, "a:1")
+				w.expect(tt.want...) // nothing is made in its place by this plan
+				w.Pods = w.Pods[1:]
+				w.expect("+0 a:1")
+			})
+		}
+	}
+	// One that has ended uses up nothing of what may be created.
+	w := newWorld(t, 3, inParallel, scaleBy(1))
+	w.at("a:1")
+	w.pod(0, "a:1", failed)
+	w.expect("-0", "+1 a:1")
+}
+
+// TestBlockedPodsGoOn shows ASTS-125: under OrderedReady a pod that holds up the others goes on itself when its hook lets it.
+func TestBlockedPodsGoOn(t *testing.T) {
+	normal := "0: label lifecycle.apps.kruise.io/state=Normal, annotation lifecycle.apps.kruise.io/timestamp"
+	for name, tt := range map[string]struct {
+		image  string
+		states []state
+		want   []string
+	}{
+		"prepares an update, and is held":    {"a:1", []state{in(pub.LifecycleStatePreparingUpdate), labelled("update", "on")}, nil},
+		"prepares an update, and may":        {"a:1", []state{in(pub.LifecycleStatePreparingUpdate)}, []string{"~0"}},
+		"prepares its deletion, and is held": {"a:2", []state{in(pub.LifecycleStatePreparingDelete), specified, labelled("delete", "on")}, nil},
+		"prepares its deletion, and may":     {"a:2", []state{in(pub.LifecycleStatePreparingDelete), specified}, []string{"-0"}},
+		"is updated, and its hook is away":   {"a:2", []state{in(pub.LifecycleStateUpdated)}, nil},
+		"is updated, and its hook is back":   {"a:2", []state{in(pub.LifecycleStateUpdated), labelled("update", "on")}, []string{normal}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, policy(possible), hooks)
+			w.at("a:1")
+			w.at("a:2")
+			w.pod(0, tt.image, tt.states...)
+			w.pod(1, "a:1")
+			w.expect(tt.want...) // the third is missing
+		})
+	}
+}
+
+// TestRevisionOfNewPods shows ASTS-107, ASTS-108, ASTS-109 and ASTS-110.
 func TestRevisionOfNewPods(t *testing.T) {
+	stateless := func(set *appsv1beta1.StatefulSet) {
+		set.Spec.UpdateStrategy.RollingUpdate, set.Status.CurrentReplicas = nil, 3
+	}
 	for name, tt := range map[string]struct {
 		options []option
 		build   func(*world)
 		want    []string
 	}{
-		"ASTS-107":        {[]option{deletedByHand}, func(*world) {}, []string{"+0 a:2", "+1 a:2", "+2 a:2", "+3 a:2"}},
-		"ASTS-108 (part)": {[]option{partition(2)}, func(*world) {}, []string{"+0 a:1", "+1 a:1", "+2 a:2", "+3 a:2"}},
-		"ASTS-108 (part) by rank": {[]option{partition(2), reserve("0-1")}, func(*world) {},
-			[]string{"+2 a:1", "+3 a:1", "+4 a:2", "+5 a:2"}},
-		"ASTS-109 (part)": {[]option{partition(2), unordered}, func(*world) {}, []string{"+0 a:1", "+1 a:1", "+2 a:2", "+3 a:2"}},
-		"ASTS-109 (part) those that are there count": {[]option{partition(2), unordered, paused}, func(w *world) {
-			w.pod(3, "a:1")
-			w.pod(2, "a:2")
-		}, []string{"+0 a:1", "+1 a:2"}},
-		"ASTS-110": {[]option{paused}, func(w *world) { w.pod(3, "a:1") }, []string{"+0 a:2", "+1 a:2", "+2 a:2"}},
+		"OnDelete":  {[]option{deletedByHand}, func(*world) {}, []string{"+0 a:2", "+1 a:2", "+2 a:2", "+3 a:2"}},
+		"partition": {[]option{partition(2)}, func(*world) {}, []string{"+0 a:1", "+1 a:1", "+2 a:2", "+3 a:2"}},
+		"partition, by rank": {[]option{partition(2), reserve("0-1", 3)}, func(*world) {},
+			[]string{"+2 a:1", "+4 a:1", "+5 a:2", "+6 a:2"}},
+		"partition, whatever the others are": {[]option{partition(2)}, func(w *world) { w.pod(2, "a:1"); w.pod(3, "a:1") },
+			[]string{"+0 a:1", "+1 a:1"}},
+		"no rollingUpdate": {[]option{stateless}, func(*world) {}, []string{"+0 a:1", "+1 a:1", "+2 a:1", "+3 a:2"}},
+		"no rollingUpdate, by rank": {[]option{stateless, start(7), reserve(8)}, func(*world) {},
+			[]string{"+7 a:1", "+9 a:1", "+10 a:1", "+11 a:2"}},
+		"unordered": {[]option{partition(2), unordered}, func(*world) {},
+			[]string{"+0 a:1", "+1 a:1", "+2 a:2", "+3 a:2"}},
+		"unordered, no partition": {[]option{unordered}, func(*world) {}, []string{"+0 a:2", "+1 a:2", "+2 a:2", "+3 a:2"}},
+		"unordered, none is updated": {[]option{partition(2), unordered, paused}, func(w *world) { w.pod(2, "a:1"); w.pod(3, "a:1") },
+			[]string{"+0 a:2", "+1 a:2"}},
+		"unordered, all are": {[]option{partition(2), unordered, paused}, func(w *world) { w.pod(2, "a:2"); w.pod(3, "a:2") },
+			[]string{"+0 a:1", "+1 a:1"}},
+		"unordered, one is": {[]option{partition(2), unordered, paused}, func(w *world) { w.pod(3, "a:1"); w.pod(2, "a:2") },
+			[]string{"+0 a:1", "+1 a:2"}},
+		"unordered, one that goes counts, no slot does not": {[]option{partition(2), unordered, paused}, func(w *world) {
+			w.pod(3, "a:1", terminating)
+			w.pod(7, "a:1", terminating)
+		}, []string{"+0 a:1", "+1 a:2", "+2 a:2"}},
+		"paused": {[]option{paused}, func(w *world) { w.pod(3, "a:1") }, []string{"+0 a:2", "+1 a:2", "+2 a:2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 4, append([]option{inParallel}, tt.options...)...)

@@ -56,7 +56,7 @@ func (p *planner) carries(pod *corev1.Pod, name string) bool {
 // status completes the status (ASTS-301 to 304).
 func (p *planner) status() {
 	old, status := p.Set.Status, &p.Status
-	if p.Update == nil || p.Set.DeletionTimestamp != nil { // what is not counted stays
+	if p.Update == nil { // what is not counted stays
 		counted := old.DeepCopy()
 		counted.Conditions, counted.LabelSelector = nil, ""
 		*status = *counted
@@ -68,13 +68,16 @@ func (p *planner) status() {
 	}
 	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.UpdateRevision, p.CurrentRevision, p.CollisionCount
 	status.Conditions = slices.Clone(old.Conditions)
-	if p.Update == nil || p.Current == nil || p.Set.DeletionTimestamp != nil {
+	if p.Update == nil || p.Current == nil {
 		return
 	}
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {
 			p.countRevision(&list[i])
 		}
+	}
+	if p.Set.DeletionTimestamp != nil { // pods that are left do not complete a rollout, and revisions go with the set (ASTS-073)
+		return
 	}
 	if !onDelete(p.Set) && status.UpdatedReplicas == status.Replicas && status.ReadyReplicas == status.Replicas &&
 		int(status.Replicas) == p.Limits.Replicas {

@@ -130,7 +130,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotCountedStays: a set that cannot be read, or is being deleted, keeps its numbers.
+// TestWhatIsNotCountedStays: a set that cannot be read keeps its numbers.
 func TestWhatIsNotCountedStays(t *testing.T) {
 	for name, change := range map[string]option{
 		"reserved ordinals that cannot be read": reserve("x"),

@@ -1,7 +1,6 @@
 package statefulset
 
 import (
-	"bytes"
 	"testing"
 	"time"
 
@@ -74,15 +73,9 @@ func TestUpdate(t *testing.T) {
 		build    func(*world)
 		want     []string
 	}{
-		"ASTS-148, ASTS-155 (part): the highest, one at a time": {4, nil, func(w *world) { all(w, "a:1", 4) }, []string{"-3"}},
+		"ASTS-148: the highest, one at a time": {4, nil, func(w *world) { all(w, "a:1", 4) }, []string{"-3"}},
 		"ASTS-161 (part) in place": {4, []option{policy(possible)}, func(w *world) { all(w, "a:1", 4) },
 			[]string{"~3"}},
-		"ASTS-157 (part) the next": {3, []option{policy(possible)}, func(w *world) {
-			all(w, "a:1", 2)
-			w.pod(2,
-				"a:2")
-		}, []string{"~1"}},
-		"ASTS-145 (part) paused": {3, []option{paused}, func(w *world) { all(w, "a:1", 3) }, nil},
 		"ASTS-147 (part) partition": {3, []option{partition(2)}, func(w *world) {
 			all(w, "a:1", 2)
 			w.pod(2,
@@ -91,38 +84,18 @@ func TestUpdate(t *testing.T) {
 		"ASTS-147 (part) partition counts pods, not ordinals": {3, []option{reserve("0-4"), partition(2), policy(possible)},
 			func(w *world) { w.pod(5, "a:1"); w.pod(6, "a:1"); w.pod(7, "a:1") }, []string{"~7"}},
 		"ASTS-147 (part) partition of all": {3, []option{partition(7)}, func(w *world) { all(w, "a:1", 3) }, nil},
-		"ASTS-149 (part) nothing goes back": {3, []option{partition(2), policy(possible)},
-			func(w *world) { all(w, "a:2", 3) }, nil},
-		"ASTS-165 (part) OnDelete": {3, []option{deletedByHand}, func(w *world) { all(w, "a:1", 3) }, nil},
+		"ASTS-149: nothing goes back, and what is made anew follows partition": {3, []option{inParallel, partition(2), policy(possible)},
+			func(w *world) { w.pod(0, "a:2"); w.pod(2, "a:2") }, []string{"+1 a:1"}},
+		"ASTS-149: also where it counts pods": {3, []option{inParallel, unordered, partition(2), policy(possible)},
+			func(w *world) { w.pod(1, "a:2"); w.pod(2, "a:2") }, []string{"+0 a:1"}},
+		"ASTS-165: under OnDelete pods of the new revision come in the place of those that somebody deletes": {4,
+			[]option{inParallel, deletedByHand, policy(possible)},
+			func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1", notReady); w.pod(2, "a:1", terminating) }, []string{"+3 a:2"}},
 		"ASTS-164 from any revision": {3, []option{policy(possible)}, func(w *world) {
 			all(w, "a:1", 2)
 			w.pod(2,
 				"a:0")
 		}, []string{"~2"}},
-		"ASTS-155 (part) two at a time": {5, []option{inParallel, maxUnavailable(2), policy(possible)},
-			func(w *world) { all(w, "a:1", 5) }, []string{"~4", "~3"}},
-		"ASTS-155 (part) a percentage, rounded down": {5, []option{inParallel, percent("59%"), policy(possible)},
-			func(w *world) { all(w, "a:1", 5) }, []string{"~4", "~3"}},
-		"ASTS-155 (part) but never below 1": {5, []option{inParallel, percent("1%"), policy(possible)},
-			func(w *world) { all(w, "a:1", 5) }, []string{"~4"}},
-		"ASTS-156 (part) one that goes counts": {3, []option{policy(possible)}, func(w *world) {
-			w.pod(0, "a:1",
-				terminating)
-			w.pod(1, "a:1")
-			w.pod(2, "a:1")
-		}, nil},
-		"ASTS-156 (part) a missing one counts": {3, []option{inParallel, policy(possible)}, func(w *world) {
-			w.pod(0,
-				"a:1")
-			w.pod(1, "a:1")
-		}, []string{"+2 a:2"}},
-		"ASTS-156 (part) minReadySeconds": {3, []option{policy(possible), minReady(60)},
-			func(w *world) { all(w, "a:1", 2); w.pod(2, "a:2", readyFor(time.Second)) }, nil},
-		"ASTS-156 (part) condemned pods do not": {2, []option{inParallel, policy(possible)}, func(w *world) {
-			all(w, "a:1",
-				2)
-			w.pod(2, "a:1", notReady)
-		}, []string{"-2", "~1"}},
 		"ASTS-158: those that are down are free": {4, []option{inParallel, policy(possible)}, func(w *world) {
 			w.pod(0,
 				"a:1", notReady)
@@ -130,20 +103,11 @@ func TestUpdate(t *testing.T) {
 			w.pod(2, "a:1")
 			w.pod(3, "a:1")
 		}, []string{"~0", "~1"}},
-		"ASTS-159 (part): one that is down behind": {4, []option{inParallel, policy(possible)}, func(w *world) {
-			w.pod(0,
-				"a:1")
-			w.pod(1, "a:1", notReady)
-			w.pod(2, "a:1")
-			w.pod(3, "a:1")
-		}, []string{"~1"}},
 		"W1: OrderedReady recovers": {3, []option{policy(possible)}, func(w *world) {
 			w.pod(0, "a:1")
 			w.pod(1,
 				"a:1", pending)
 		}, []string{"~1"}},
-		"ASTS-160 (part) one that goes is left alone": {2, []option{inParallel, maxUnavailable(2), policy(possible)},
-			func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1", terminating) }, []string{"~0"}},
 		"ASTS-150 (part), ASTS-152 (part) by weight": {4, []option{inParallel, weighted("tier", "gold"), policy(possible)}, func(w *world) {
 			w.pod(0, "a:1")
 			w.pod(1, "a:1", labelled("tier", "gold"))
@@ -163,8 +127,6 @@ func TestUpdate(t *testing.T) {
 			w.pod(1, "a:1", labelled("rank", "r-10"))
 			w.pod(2, "a:1", labelled("rank", "r-1"))
 		}, []string{"~0"}},
-		"ASTS-151 (part) without a strategy, the highest": {3, []option{inParallel, unordered, policy(possible)},
-			func(w *world) { all(w, "a:1", 3) }, []string{"~2"}},
 		"ASTS-235 (part), ASTS-236 (part) specified": {3, nil, func(w *world) { all(w, "a:2", 2); w.pod(2, "a:2", specified) },
 			[]string{"-2"}},
 		"ASTS-236 (part) an available one waits": {6, []option{inParallel, maxUnavailable(3)}, func(w *world) {
@@ -369,23 +331,4 @@ func TestADeletedSet(t *testing.T) {
 	end := metav1.NewTime(planTime)
 	w.Set.DeletionTimestamp = &end
 	w.expect()
-}
-
-// TestPodsOfAnEqualRevisionAreNotRecreated: whoever makes the set before the native one gives up its pods has two revisions of one template:
-// its own, and the one that the pods carry, which is written in another way. The pods only get another label (ASTS-083 (part)).
-func TestPodsOfAnEqualRevisionAreNotRecreated(t *testing.T) {
-	w := newWorld(t, 2)
-	w.at("a:1")
-	twin := w.Revisions[0].DeepCopy()
-	twin.Name, twin.UID, twin.Revision = "web-native", "native", 0
-	twin.Data.Raw = bytes.Replace(twin.Data.Raw, []byte(`"creationTimestamp":null,`), nil, 1)
-	w.Revisions, w.revisions["twin"] = append(w.Revisions, twin), twin.Name
-	w.pod(0, "twin")
-	w.pod(1, "twin")
-	w.expect("~0", "~1")
-	for _, v := range Make(w.Snapshot).Verdicts {
-		if v.Update == nil || !v.Update.Change.Quiet() {
-			t.Errorf("pod %s is disturbed: %+v", v.Pod.Name, v)
-		}
-	}
 }

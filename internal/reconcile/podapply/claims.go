@@ -77,26 +77,26 @@ func (a *Application) CreateClaims(ctx context.Context, creations []podplan.Crea
 	return errors.Join(a.Each(ctx, len(creations), func(i int) error { return a.createClaims(ctx, creations[i], false) })...)
 }
 
-// createClaims makes the PVCs of a new pod. One that exists is kept (CS-046); look: the pod must not take it over if it is about to go.
+// createClaims makes the PVCs of a new pod, all that can be made (ASTS-103). One that exists is kept (CS-046); look: the pod must not take
+// it over if it is about to go.
 func (a *Application) createClaims(ctx context.Context, creation podplan.Creation, look bool) error {
-	for _, document := range creation.Claims {
+	errs := make([]error, len(creation.Claims))
+	for i, document := range creation.Claims {
 		claim := &corev1.PersistentVolumeClaim{}
 		switch err := a.Create(ctx, document, claim); {
 		case err == nil:
 		case apierrors.IsAlreadyExists(err):
 			if look {
-				if err := a.stays(ctx, claim.Name, creation.Name); err != nil {
-					return err
-				}
+				errs[i] = a.stays(ctx, claim.Name, creation.Name)
 			}
 		case reconcile.Ending(err):
 			return reconcile.ErrChanged
 		default:
 			a.Warn("FailedCreate", "failed to create claim %s: %v", claim.Name, err)
-			return fmt.Errorf("creating claim %s: %w", claim.Name, err)
+			errs[i] = fmt.Errorf("creating claim %s: %w", claim.Name, err)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // GrowthWords are how the growth of PVCs is told, and what is written beside it.

@@ -20,7 +20,6 @@ func (a *Application) Revisions(ctx context.Context, result *Result) (left *apps
 	left, err := a.writeRevision(ctx)
 	if err != nil {
 		result.Add(&result.UpdateError, err)
-		result.Retry = true
 		return nil, false
 	}
 	return left, true

@@ -238,3 +238,30 @@ func TestRefusedPodThatIsDownIsTriedAgain(t *testing.T) {
 		t.Errorf("it was not tried again: %s", s.describe())
 	}
 }
+
+// TestARevisionThatIsRefusedIsTold: a quota refuses the ControllerRevision of a new template. The status says so for the new generation,
+// and attempts become rare.
+func TestARevisionThatIsRefusedIsTold(t *testing.T) {
+	s := atRest(t, clonesettest.Set(2), cloneset.Features{})
+	attempts := 0
+	s.Answer = func(r *simulation.Request) error {
+		if r.Verb != "create" || r.Key.Kind != "ControllerRevision" {
+			return nil
+		}
+		attempts++
+		return apierrors.NewForbidden(corev1.Resource("controllerrevisions"), r.Key.Name, errors.New("exceeded quota"))
+	}
+	s.change(clonesettest.Image("nginx:2"))
+	s.advance(10 * time.Minute)
+	set := s.set()
+	if c := cloneset.Condition(&set.Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil ||
+		!strings.Contains(c.Message, "exceeded quota") ||
+		set.Status.ObservedGeneration != set.Generation || set.Status.AvailableReplicas != 2 || attempts > 50 {
+		t.Errorf("%d attempts, status %+v", attempts, set.Status)
+	}
+	s.Answer = nil
+	s.advance(20 * time.Minute)
+	if s.set().Status.UpdatedAvailableReplicas != 2 {
+		t.Error(s.describe())
+	}
+}

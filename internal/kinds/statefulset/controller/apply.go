@@ -28,11 +28,12 @@ func (p *Pass) applying(plan *statefulset.Plan) *application {
 // apply carries out all of the plan but the status. It goes on with other pods where one fails.
 func (a *application) apply(ctx context.Context) *podapply.Result {
 	result := &podapply.Result{Unfinished: len(a.plan.ClaimOwners) > 0} // pods that go wait for their claims' owners
+	// ASTS-071
+	result.Add(&result.UpdateError, a.AdoptRevisions(ctx, a.plan.AdoptRevisions, a.plan.OwnerOfRevisions()))
 	left, ok := a.Revisions(ctx, result)
 	if !ok {
 		return result
 	}
-	result.Add(&result.UpdateError, a.AdoptRevisions(ctx, a.plan.AdoptRevisions, a.plan.OwnerOfRevisions()))
 	result.Add(&result.PullError, a.PreDownload(ctx, left))
 	result.Add(&result.ScaleError, a.owners(ctx))
 	result.Add(&result.ScaleError, a.CreateClaims(ctx, a.plan.CreateClaims))

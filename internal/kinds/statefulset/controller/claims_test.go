@@ -2,10 +2,12 @@ package controller
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -127,5 +129,51 @@ func TestARefusedGrowthIsToldInOnePlace(t *testing.T) {
 	s.spend(10 * time.Minute)
 	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
 		t.Error(conditions)
+	}
+}
+
+// TestClaimsOfANewPod shows ASTS-103: PVCs come before the pod; those that exist are left as they are; one that goes, and one that cannot
+// be made, keep the pod from being made, but no other PVC, and are tried again.
+func TestClaimsOfANewPod(t *testing.T) {
+	names := []string{"a", "b", "c", "d"}
+	s := simulate(1, makeSet(1, func(set *appsv1beta1.StatefulSet) { setClaims(set, names, "1Gi") }), statefulset.Features{})
+	there := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a-web-0",
+		Labels: map[string]string{"mine": ""}}}
+	there.Spec.AccessModes, there.Status.Capacity = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, corev1.ResourceList{}
+	s.Store(claimKey("a-web-0"), there)
+	going := there.DeepCopy()
+	going.Name, going.UID, going.Finalizers = "b-web-0", "", []string{protection}
+	s.Store(claimKey("b-web-0"), going)
+	s.EndGracefully(claimKey("b-web-0"))
+	denied := s.deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Name == "c-web-0" })
+	s.Others = func() bool { return false } // nobody lets the one that goes be gone
+	s.spend(time.Minute)
+	made := func() (made []string) {
+		for _, w := range s.Writes {
+			if w.Verb == "create" && w.Key.Kind != "ControllerRevision" {
+				made = append(made, w.Key.Name)
+			}
+		}
+		return made
+	}
+	if got := made(); len(got) > 0 || !s.said("Normal WaitingForClaims ", "web-0", "b-web-0") || s.Queue.Due().IsZero() {
+		t.Errorf("%v is made, %v, again at %s", got, s.events, s.Queue.Due())
+	}
+	s.Remove(claimKey("b-web-0"))
+	s.spend(time.Minute)
+	if got := made(); !slices.Equal(got, []string{"b-web-0", "d-web-0"}) || len(*denied) < 2 ||
+		!s.said("Warning FailedCreate ", "c-web-0") || !strings.Contains(condition(s.set(), failedCreate), "c-web-0") {
+		t.Errorf("%v is made after %d attempts; %v", got, len(*denied), s.events)
+	}
+	s.Answer = nil
+	s.spend(2 * time.Minute)
+	if got := made(); !slices.Equal(got, []string{"b-web-0", "d-web-0", "c-web-0", "web-0"}) {
+		t.Errorf("%v is made", got)
+	}
+	if now := s.Get(claimKey("a-web-0")); now.GetResourceVersion() != there.ResourceVersion {
+		t.Errorf("the one that was there is now %+v", now)
+	}
+	if got := len(claimsOf(s.pod("web-0"))); got != 4 {
+		t.Errorf("the pod has %d PVCs", got)
 	}
 }

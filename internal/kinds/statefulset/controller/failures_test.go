@@ -1,0 +1,338 @@
+package controller
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+func inOrder(*appsv1beta1.StatefulSet) {} // which is the default
+
+func inParallel(set *appsv1beta1.StatefulSet) {
+	set.Spec.PodManagementPolicy = appsv1beta1.ParallelPodManagement
+}
+
+// deny refuses the requests that a test chooses, as a policy does, and notes when.
+func (s *simulated) deny(chosen func(*simulation.Request) bool) *[]time.Time {
+	var when []time.Time
+	s.Answer = func(r *simulation.Request) error {
+		if !chosen(r) {
+			return nil
+		}
+		when = append(when, s.Now())
+		return apierrors.NewForbidden(corev1.Resource(strings.ToLower(r.Key.Kind)+"s"), r.Key.Name, errors.New("a policy says no"))
+	}
+	return &when
+}
+
+// said tells whether there was an event that begins like this and has the words.
+func (s *simulated) said(begin string, words ...string) bool {
+	return slices.ContainsFunc(s.events, func(event string) bool {
+		return strings.HasPrefix(event, begin) && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(event, word) })
+	})
+}
+
+func condition(set *appsv1beta1.StatefulSet, of appsv1beta1.StatefulSetConditionType) string {
+	for _, c := range set.Status.Conditions {
+		if c.Type == of {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+const (
+	failedCreate = appsv1beta1.StatefulSetConditionFailedCreatePod
+	failedUpdate = appsv1beta1.StatefulSetConditionFailedUpdatePod
+)
+
+// TestEveryFailureIsToldAndTriedAgain shows ASTS-117: whichever request is refused, the status is written with what is known, and the
+// request is made again, less and less often.
+func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
+	verb := func(verb, kind string) func(*simulation.Request) bool {
+		return func(r *simulation.Request) bool { return r.Verb == verb && r.Key.Kind == kind }
+	}
+	for name, tt := range map[string]struct {
+		denied    func(*simulation.Request) bool
+		change    func(*simulated)
+		condition appsv1beta1.StatefulSetConditionType
+	}{
+		"a revision is created": {verb("create", "ControllerRevision"), func(s *simulated) { s.change(image("nginx:2")) }, failedUpdate},
+		"a revision is raised": {verb("patch", "ControllerRevision"), func(s *simulated) {
+			s.change(image("nginx:2"))
+			s.spend(time.Minute)
+			s.change(image("nginx:1"))
+		}, failedUpdate},
+		"a revision is adopted": {verb("patch", "ControllerRevision"), func(s *simulated) {
+			s.storeRevision("left", map[string]string{"app": "web"})
+			s.change(func(*appsv1beta1.StatefulSet) {})
+		}, failedUpdate},
+		"the set is read, to adopt": {func(r *simulation.Request) bool { return r.Verb == "get" && r.Key == setKey }, func(s *simulated) {
+			s.storeRevision("left", map[string]string{"app": "web"})
+			s.change(func(*appsv1beta1.StatefulSet) {})
+		}, failedUpdate},
+		"a pod is created": {verb("create", "Pod"), func(s *simulated) { s.change(scaled(5)) }, failedCreate},
+		"a PVC is created": {verb("create", "PersistentVolumeClaim"), func(s *simulated) { s.change(scaled(5)) }, failedCreate},
+		"a PVC gets its owners": {verb("patch", "PersistentVolumeClaim"), func(s *simulated) {
+			s.change(func(set *appsv1beta1.StatefulSet) {
+				set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1beta1.StatefulSetClaimRetentionPolicy{
+					WhenDeleted: appsv1beta1.DeleteStatefulSetClaims, WhenScaled: appsv1beta1.RetainStatefulSetClaims}
+			})
+		}, failedCreate},
+		"a PVC grows": {verb("patch", "PersistentVolumeClaim"), func(s *simulated) {
+			s.change(func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "2Gi") })
+		}, failedUpdate},
+		"a condemned pod is deleted": {verb("delete", "Pod"), func(s *simulated) { s.change(scaled(1)) }, failedCreate},
+		"a pod is deleted to be made anew": {verb("delete", "Pod"), func(s *simulated) {
+			s.change(func(set *appsv1beta1.StatefulSet) {
+				set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = appsv1beta1.ReCreateStatefulSetPodUpdatePolicy
+				image("nginx:2")(set)
+			})
+		}, failedCreate},
+		"a pod is taken out of service": {func(r *simulation.Request) bool { return r.Key.Kind == "Pod" && r.Subresource == "status" },
+			func(s *simulated) { s.change(image("nginx:2")) }, failedUpdate},
+		"a pod is updated": {func(r *simulation.Request) bool {
+			return r.Verb == "patch" && r.Key.Kind == "Pod" && r.Subresource == ""
+		},
+			func(s *simulated) { s.change(image("nginx:2")) }, failedUpdate},
+		"a pod gets its label": {verb("patch", "Pod"), func(s *simulated) {
+			s.Change(podKey("web-0"), func(o client.Object) { delete(o.GetLabels(), "statefulset.kubernetes.io/pod-name") })
+			s.change(func(*appsv1beta1.StatefulSet) {})
+		}, failedUpdate},
+		"a former revision is deleted": {verb("delete", "ControllerRevision"), func(s *simulated) {
+			s.change(func(set *appsv1beta1.StatefulSet) {
+				none := int32(0)
+				set.Spec.RevisionHistoryLimit = &none
+				image("nginx:2")(set)
+			})
+		}, failedUpdate},
+	} {
+		for policy, option := range map[string]func(*appsv1beta1.StatefulSet){"ordered": inOrder, "parallel": inParallel} {
+			t.Run(policy+", "+name, func(t *testing.T) {
+				s := simulate(1, makeSet(3, inPlace, option, func(set *appsv1beta1.StatefulSet) {
+					setClaims(set, []string{"data"}, "1Gi")
+					set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
+				}), statefulset.Features{DeleteClaims: true, ResizeClaims: true})
+				s.spend(time.Minute)
+				generation := s.set().Generation
+				denied := s.deny(tt.denied)
+				tt.change(s)
+				s.spend(10 * time.Minute)
+				if set := s.set(); set.Generation == generation || set.Status.ObservedGeneration != set.Generation ||
+					int(set.Status.Replicas) != len(s.pods()) || set.Status.LabelSelector != "app=web" {
+					t.Errorf("generation %d, %d pods, status %+v", set.Generation, len(s.pods()), set.Status)
+				}
+				if said := condition(s.set(), tt.condition); !strings.Contains(said, "a policy says no") {
+					t.Errorf("conditions %+v", s.set().Status.Conditions)
+				}
+				n := len(*denied)
+				if n < 5 || n > 200 {
+					t.Errorf("%d attempts", n)
+				} else if first, last := (*denied)[n/2].Sub((*denied)[0]), (*denied)[n-1].Sub((*denied)[n/2]); last <= first {
+					t.Errorf("the first half of %d attempts took %s, the second %s", n, first, last)
+				}
+				s.Answer = nil
+				s.spend(30 * time.Minute)
+				if set := s.set(); len(set.Status.Conditions) > 0 || set.Status.AvailableReplicas != *set.Spec.Replicas ||
+					set.Status.UpdatedReplicas != set.Status.Replicas {
+					t.Errorf("when it is allowed: %s", s.describe())
+				}
+			})
+		}
+	}
+}
+
+func scaled(n int32) func(*appsv1beta1.StatefulSet) {
+	return func(set *appsv1beta1.StatefulSet) { set.Spec.Replicas = &n }
+}
+
+// TestReservedOrdinalsThatNobodyUnderstands shows ASTS-095: they are told, and nothing is changed until they are understood.
+func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
+	s := simulate(1, makeSet(3, inParallel, inPlace, func(set *appsv1beta1.StatefulSet) {
+		setClaims(set, []string{"data"}, "1Gi")
+		set.Spec.ReserveOrdinals = []intstr.IntOrString{intstr.FromInt32(1)}
+	}), statefulset.Features{DeleteClaims: true})
+	s.spend(time.Minute)
+	s.change(func(set *appsv1beta1.StatefulSet) {
+		set.Spec.ReserveOrdinals = append(set.Spec.ReserveOrdinals, intstr.FromString("a-b"))
+		image("nginx:2")(set)
+		scaled(7)(set)
+	})
+	s.node.Fail("web-0")
+	s.Remove(podKey("web-2"))
+	writes := len(s.Writes)
+	s.spend(10 * time.Minute)
+	for _, w := range s.Writes[writes:] {
+		if w.Key != setKey || w.Subresource != "status" {
+			t.Errorf("%v is written", w)
+		}
+	}
+	if !s.said("Warning FailedUpdatePodInPlace ", "spec.reserveOrdinals[1]", `"a-b"`) ||
+		!strings.Contains(condition(s.set(), failedUpdate), "spec.reserveOrdinals[1]") {
+		t.Errorf("%v %+v", s.events, s.set().Status.Conditions)
+	}
+	s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.ReserveOrdinals[1] = intstr.FromString("4-5") })
+	s.spend(time.Minute)
+	if is := s.set().Status; is.UpdatedAvailableReplicas != 7 || s.pod("web-9") == nil || len(is.Conditions) > 0 {
+		t.Error(s.describe())
+	}
+}
+
+// TestANameThatIsTaken shows ASTS-106: a pod of others has the name of a slot. That is told, the other slots get their pods, and this one
+// when it is free. A pod that the caches do not show yet is found when the API server refuses its name.
+func TestANameThatIsTaken(t *testing.T) {
+	for name, hidden := range map[string]bool{"known": false, "not known yet": true} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(1, makeSet(3, inParallel), statefulset.Features{})
+			yes := true
+			other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", Labels: map[string]string{"app": "web"},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web",
+					UID: s.List("Node", false)[0].GetUID(), Controller: &yes}}}}
+			s.Store(podKey("web-1"), other)
+			if hidden {
+				s.Manage() // with what the caches have
+				if !s.said("Warning FailedCreate ", "pod web-1", "already exists") || s.Queue.Due().IsZero() {
+					t.Errorf("%v, again at %s", s.events, s.Queue.Due())
+				}
+				if len(s.List("Pod", false)) != 2 { // itself, and the one before it
+					t.Error(s.describe())
+				}
+			}
+			attempts := s.deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Name == "web-1" })
+			s.spend(10 * time.Minute)
+			if s.pod("web-0") == nil || s.pod("web-2") == nil || controllerOf(s.pod("web-1")) == s.set().UID || len(*attempts) > 0 {
+				t.Errorf("%d attempts: %s", len(*attempts), s.describe())
+			}
+			if !s.said("Warning FailedCreate ", "web-1") || !strings.Contains(condition(s.set(), failedCreate), "pod web-1 exists") {
+				t.Errorf("%v %+v", s.events, s.set().Status.Conditions)
+			}
+			s.Answer = nil
+			s.Remove(podKey("web-1"))
+			s.spend(time.Minute)
+			if is := s.set().Status; is.AvailableReplicas != 3 || len(is.Conditions) > 0 || controllerOf(s.pod("web-1")) != s.set().UID {
+				t.Error(s.describe())
+			}
+		})
+	}
+}
+
+// TestInPlaceOnly shows ASTS-162: a pod that cannot be updated in place is told of by its name, and others go on. Under ReCreate all are
+// deleted, whatever changes.
+func TestInPlaceOnly(t *testing.T) {
+	only := func(set *appsv1beta1.StatefulSet) {
+		set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = appsv1beta1.InPlaceOnlyStatefulSetPodUpdatePolicy
+	}
+	hostNetwork := func(image string) func(*appsv1beta1.StatefulSet) {
+		return func(set *appsv1beta1.StatefulSet) {
+			setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"hostNetwork":true,"containers":[
+				{"name":"nginx","image":"`+image+`"}]}}`)
+		}
+	}
+	for _, option := range []func(*appsv1beta1.StatefulSet){inOrder, inParallel} {
+		s := simulate(1, makeSet(2, only, option, func(set *appsv1beta1.StatefulSet) {
+			set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteStatefulSetStrategyType
+		}), statefulset.Features{})
+		s.spend(time.Minute)
+		s.change(hostNetwork("nginx:1"))
+		s.EndGracefully(podKey("web-0")) // it comes back with the network of its host, which the other has not
+		s.spend(time.Minute)
+		uids := map[string]string{"web-0": string(s.pod("web-0").UID), "web-1": string(s.pod("web-1").UID)}
+		s.change(func(set *appsv1beta1.StatefulSet) {
+			hostNetwork("nginx:2")(set)
+			set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateStatefulSetStrategyType
+		})
+		s.spend(time.Minute)
+		for name, want := range map[string]string{"web-0": "nginx:2", "web-1": "nginx:1"} {
+			if pod := s.pod(name); string(pod.UID) != uids[name] || pod.Spec.Containers[0].Image != want {
+				t.Errorf("pod %s: %s", name, s.describe())
+			}
+		}
+		if !s.said("Warning FailedUpdatePodInPlace ", "web-1") || !strings.Contains(condition(s.set(), failedUpdate), "pod web-1 ") {
+			t.Errorf("%v %+v", s.events, s.set().Status.Conditions)
+		}
+		s.change(func(set *appsv1beta1.StatefulSet) {
+			hostNetwork("nginx:3")(set) // which web-0 could have in place
+			set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = appsv1beta1.ReCreateStatefulSetPodUpdatePolicy
+		})
+		s.spend(time.Minute)
+		for name, uid := range uids {
+			if pod := s.pod(name); string(pod.UID) == uid || pod.Spec.Containers[0].Image != "nginx:3" {
+				t.Errorf("pod %s: %s", name, s.describe())
+			}
+		}
+		if len(s.set().Status.Conditions) > 0 {
+			t.Errorf("%+v", s.set().Status.Conditions)
+		}
+	}
+}
+
+// TestADisruptionBudgetIsObeyed shows ASTS-166: what PodUnavailableBudget refuses is an event and an error of the pass, and done when it
+// is allowed.
+func TestADisruptionBudgetIsObeyed(t *testing.T) {
+	recreate := func(set *appsv1beta1.StatefulSet) {
+		set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = appsv1beta1.ReCreateStatefulSetPodUpdatePolicy
+	}
+	deletion := func(r *simulation.Request) bool { return r.Verb == "delete" && r.Key.Kind == "Pod" }
+	change := func(r *simulation.Request) bool {
+		return r.Verb == "patch" && r.Key.Kind == "Pod" && strings.Contains(string(r.Body), "nginx:2")
+	}
+	for name, tt := range map[string]struct {
+		option func(*appsv1beta1.StatefulSet)
+		change func(*appsv1beta1.StatefulSet)
+		denied func(*simulation.Request) bool
+		event  string
+	}{
+		"an update in place":       {inPlace, image("nginx:2"), change, "Warning FailedUpdatePodInPlace "},
+		"an update by recreation":  {recreate, image("nginx:2"), deletion, "Warning FailedDelete "},
+		"scaling in":               {inPlace, scaled(1), deletion, "Warning FailedDelete "},
+		"a pod that is specified ": {inPlace, nil, deletion, "Warning FailedDelete "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(1, makeSet(2, tt.option), statefulset.Features{})
+			s.spend(time.Minute)
+			uid := s.pod("web-1").UID
+			denied := s.deny(tt.denied)
+			if tt.change != nil {
+				s.change(tt.change)
+			} else {
+				s.Change(podKey("web-1"), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "" })
+			}
+			s.Events(100)
+			for len(*denied) == 0 {
+				s.Pass(time.Second)
+				s.Queue.Add()
+				s.Queue.Take()
+				if _, err := s.reconcile(); len(*denied) > 0 && (err == nil || !strings.Contains(err.Error(), "a policy says no")) {
+					t.Errorf("the pass ends with %v", err)
+				}
+			}
+			if !s.said(tt.event, "web-1", "a policy says no") {
+				t.Error(s.events)
+			}
+			s.Queue.Add()
+			s.spend(10 * time.Minute)
+			if pod := s.pod("web-1"); len(*denied) < 3 || pod == nil || pod.UID != uid || pod.Spec.Containers[0].Image != "nginx:1" {
+				t.Errorf("%d attempts: %s", len(*denied), s.describe())
+			}
+			s.Answer = nil
+			s.spend(10 * time.Minute)
+			if is := s.set(); is.Status.UpdatedAvailableReplicas != *is.Spec.Replicas || int32(len(s.pods())) != *is.Spec.Replicas ||
+				len(is.Status.Conditions) > 0 || tt.change == nil && s.pod("web-1").UID == uid {
+				t.Error(s.describe())
+			}
+		})
+	}
+}

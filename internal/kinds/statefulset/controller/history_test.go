@@ -1,0 +1,101 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// stored are the images of the stored revisions of the set.
+func (s *simulated) stored() string {
+	var images []string
+	for _, object := range s.List("ControllerRevision", false) {
+		if _, after, found := strings.Cut(string(object.(*appsv1.ControllerRevision).Data.Raw), `"nginx:`); found {
+			images = append(images, after[:1])
+		}
+	}
+	slices.Sort(images)
+	return strings.Join(images, " ")
+}
+
+// TestHistory shows ASTS-086: revisions go, the oldest first, but for as many as revisionHistoryLimit, the current one, the update
+// revision, and those that pods are labelled with; also in passes that fail.
+func TestHistory(t *testing.T) {
+	limit := func(n int32) func(*appsv1beta1.StatefulSet) {
+		return func(set *appsv1beta1.StatefulSet) { set.Spec.RevisionHistoryLimit = &n }
+	}
+	s := simulate(1, makeSet(2, limit(3), inParallel, func(set *appsv1beta1.StatefulSet) {
+		set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteStatefulSetStrategyType // so that pods and the current revision stay what they are
+	}), statefulset.Features{})
+	s.spend(time.Minute)
+	to := func(change func(*appsv1beta1.StatefulSet), want string) {
+		t.Helper()
+		s.change(change)
+		s.spend(5 * time.Minute)
+		if got := s.stored(); got != want {
+			t.Errorf("revisions %s, not %s", got, want)
+		}
+	}
+	to(image("nginx:2"), "1 2")
+	to(image("nginx:3"), "1 2 3")
+	s.EndGracefully(podKey("web-0"))
+	s.spend(time.Minute)
+	to(image("nginx:4"), "1 2 3 4")
+	s.EndGracefully(podKey("web-1"))
+	s.spend(time.Minute)
+	to(image("nginx:5"), "1 2 3 4 5")
+	to(image("nginx:6"), "1 2 3 4 5 6")
+	to(image("nginx:7"), "1 2 3 4 5 6 7") // 1 is the current one, and 3 and 4 are those of pods
+	to(image("nginx:8"), "1 3 4 5 6 7 8") // so that 2 is the oldest of four
+	to(limit(2), "1 3 4 6 7 8")           // 5 is the oldest of three
+	to(image("nginx:6"), "1 3 4 6 7 8")   // which comes back, with a number of its own
+	to(limit(1), "1 3 4 6 8")             // 7 is the older of two
+	s.deny(func(r *simulation.Request) bool { return r.Verb != "delete" && r.Key.Kind == "Pod" })
+	s.Change(podKey("web-0"), func(o client.Object) { delete(o.GetLabels(), appsv1.StatefulSetPodNameLabel) }) // all passes fail
+	s.EndGracefully(podKey("web-1"))
+	to(image("nginx:9"), "1 3 6 9") // 4 and 8 are older than 6, which was raised
+	if len(s.set().Status.Conditions) != 2 {
+		t.Errorf("what fails is %+v", s.set().Status.Conditions)
+	}
+	to(limit(0), "1 3 9")
+	s.Answer = nil
+	to(func(set *appsv1beta1.StatefulSet) {
+		set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateStatefulSetStrategyType
+	}, "9")
+}
+
+// TestACollisionOfNames shows ASTS-084: where the name of a new revision is taken by another content, whosever it is and whether or not
+// the caches show it, the collision count is raised and another name is found.
+func TestACollisionOfNames(t *testing.T) {
+	first := simulate(1, makeSet(1), statefulset.Features{})
+	first.spend(time.Minute)
+	name := first.set().Status.UpdateRevision
+	for kind, labels := range map[string]map[string]string{"one that the selector matches": {"app": "web"}, "one of others": nil} {
+		t.Run(kind, func(t *testing.T) {
+			s := simulate(1, makeSet(1), statefulset.Features{})
+			s.storeRevision(name, labels)
+			s.spend(time.Minute)
+			is := s.set().Status
+			if is.CollisionCount == nil || *is.CollisionCount != 1 || is.UpdateRevision == name || !strings.HasPrefix(is.UpdateRevision, "web-") ||
+				is.UpdatedAvailableReplicas != 1 {
+				t.Errorf("status %+v", is)
+			}
+			made, _ := s.Get(revisionKey(is.UpdateRevision)).(*appsv1.ControllerRevision)
+			if made == nil || !strings.Contains(string(made.Data.Raw), "nginx:1") ||
+				"web-"+made.Labels["controller.kubernetes.io/hash"] != made.Name {
+				t.Errorf("%+v", made)
+			}
+			if other := s.Get(revisionKey(name)).(*appsv1.ControllerRevision); !strings.Contains(string(other.Data.Raw), name) {
+				t.Errorf("the other one is %s", other.Data.Raw)
+			}
+		})
+	}
+}

@@ -1,0 +1,241 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+func revisionKey(name string) simulation.Key {
+	return simulation.Key{Kind: "ControllerRevision", Name: name}
+}
+
+// storeRevision stores a revision of another image, with these labels and owners.
+func (s *simulated) storeRevision(name string, labels map[string]string, owners ...metav1.OwnerReference) {
+	s.Store(revisionKey(name), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels,
+		OwnerReferences: owners}, Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"spec":{"template":{"$patch":"replace",` +
+		`"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"` + name + `"}]}}}}`)}})
+}
+
+func controllerOf(object client.Object) types.UID {
+	if owner := metav1.GetControllerOf(object); owner != nil {
+		return owner.UID
+	}
+	return ""
+}
+
+// TestRevisionsAreAdoptedFirst shows ASTS-071: those that match the selector and have no controller, in each pass, before anything else is
+// written, and only if the set lives in the API server.
+func TestRevisionsAreAdoptedFirst(t *testing.T) {
+	ours, yes := map[string]string{"app": "web"}, true
+	orphans := func(s *simulated) {
+		s.storeRevision("left", ours)
+		s.storeRevision("unlike", map[string]string{"app": "other"})
+		s.storeRevision("taken", ours, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "n",
+			UID: s.List("Node", false)[0].GetUID(), Controller: &yes})
+	}
+	s := simulate(1, makeSet(2), statefulset.Features{})
+	orphans(s)
+	var asked []string
+	s.Answer = func(r *simulation.Request) error {
+		asked = append(asked, r.Verb+" "+r.Key.Kind+" "+r.Key.Name)
+		return nil
+	}
+	s.spend(time.Minute)
+	if len(asked) < 3 || !slices.Equal(asked[:2], []string{"get StatefulSet web", "patch ControllerRevision left"}) {
+		t.Errorf("it begins with %v", asked[:min(len(asked), 4)])
+	}
+	for name, want := range map[string]types.UID{"left": s.set().UID, "unlike": "", "taken": s.List("Node", false)[0].GetUID()} {
+		if got := controllerOf(s.Get(revisionKey(name))); got != want {
+			t.Errorf("revision %s is controlled by %q", name, got)
+		}
+	}
+	s.Change(revisionKey("left"), func(o client.Object) { o.SetOwnerReferences(nil) })
+	s.Events(10)
+	s.Queue.Add() // any pass does
+	s.spend(time.Minute)
+	if controllerOf(s.Get(revisionKey("left"))) != s.set().UID {
+		t.Error("a later pass does not adopt it again")
+	}
+	for name, meanwhile := range map[string]func(*simulated){
+		"is being deleted": func(s *simulated) {
+			s.Change(setKey, func(o client.Object) {
+				now := metav1.NewTime(s.Now())
+				o.SetDeletionTimestamp(&now)
+				o.SetFinalizers([]string{"example.org/hold"})
+			})
+		},
+		"is gone": func(s *simulated) { s.Remove(setKey) },
+		"is another one": func(s *simulated) {
+			s.Remove(setKey)
+			s.Store(setKey, makeSet(2))
+		},
+	} {
+		s := simulate(1, makeSet(2), statefulset.Features{})
+		orphans(s)
+		s.Events(10)
+		meanwhile(s) // which the caches do not show yet
+		s.Queue.Add()
+		s.Manage()
+		if owners := s.Get(revisionKey("left")).GetOwnerReferences(); len(owners) > 0 {
+			t.Errorf("adopted by a set that %s: %v", name, owners)
+		}
+	}
+}
+
+// TestReferencesToTheSet shows ASTS-072: what pods and revisions refer to, that references of any version count, and that pods without a
+// controller call the set too.
+func TestReferencesToTheSet(t *testing.T) {
+	s := simulate(1, makeSet(2, inPlace), statefulset.Features{})
+	s.spend(time.Minute)
+	yes := true
+	want := []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID,
+		Controller: &yes, BlockOwnerDeletion: &yes}}
+	owned := append(s.List("Pod", false), s.List("ControllerRevision", false)...)
+	if len(owned) != 3 {
+		t.Errorf("%d objects", len(owned))
+	}
+	for _, object := range owned {
+		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
+			t.Errorf("%s: %s", object.GetName(), diff)
+		}
+	}
+	for version, called := range map[string]bool{"apps.kruise.io/v1alpha1": true, "apps.kruise.io/v1beta1": true, "apps.kruise.io/v7": true,
+		"apps/v1": false, "apps.kruise.io.example.org/v1": false} {
+		for _, kind := range []string{"StatefulSet", "CloneSet"} {
+			pod := s.pod("web-0").DeepCopy()
+			pod.Name, pod.OwnerReferences[0].APIVersion, pod.OwnerReferences[0].Kind = "other", version, kind
+			if requests := s.kube.setsOf(context.Background(), pod); (len(requests) == 1 && requests[0].Name == "web") !=
+				(called && kind == "StatefulSet") {
+				t.Errorf("a pod of %s %s calls %v", version, kind, requests)
+			}
+		}
+	}
+	// A pod that lost its label is nobody's, and has a name that the set needs. It calls the set when it gets the label back.
+	uid := s.pod("web-1").UID
+	s.Change(podKey("web-1"), func(o client.Object) { o.GetLabels()["app"] = "debug" })
+	s.spend(5 * time.Minute)
+	if pod := s.pod("web-1"); controllerOf(pod) != "" || pod.UID != uid {
+		t.Fatal(s.describe())
+	}
+	s.Change(podKey("web-1"), func(o client.Object) { o.GetLabels()["app"] = "web" })
+	if s.Events(1); !s.Queue.Added() {
+		t.Error("the change of a label does not call the set")
+	}
+	s.spend(time.Minute)
+	if pod := s.pod("web-1"); controllerOf(pod) != s.set().UID || pod.UID != uid {
+		t.Error(s.describe())
+	}
+	// One that somebody creates calls the set as well.
+	made := s.pod("web-1").DeepCopy()
+	made.Name, made.UID, made.OwnerReferences = "web-2", "", nil
+	s.Store(podKey("web-2"), made)
+	if s.Events(1); !s.Queue.Added() {
+		t.Error("the creation of a pod does not call the set")
+	}
+}
+
+// TestADeletedSet shows ASTS-073: whatever there is to do, nothing but its status is written; then its pods go all at once, with the PVCs
+// of the retention policy.
+func TestADeletedSet(t *testing.T) {
+	const keep, remove = appsv1beta1.RetainStatefulSetClaims, appsv1beta1.DeleteStatefulSetClaims
+	for _, whenDeleted := range []appsv1beta1.StatefulSetClaimRetention{keep, remove} {
+		s := simulate(1, makeSet(5, inPlace, func(set *appsv1beta1.StatefulSet) {
+			setClaims(set, []string{"data"}, "1Gi")
+			set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
+			set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1beta1.StatefulSetClaimRetentionPolicy{WhenDeleted: whenDeleted, WhenScaled: keep}
+		}), statefulset.Features{DeleteClaims: true, ResizeClaims: true, PodIndexLabel: true})
+		s.spend(time.Minute)
+		s.storeRevision("left", map[string]string{"app": "web"})
+		s.change(func(set *appsv1beta1.StatefulSet) {
+			now := metav1.NewTime(s.Now())
+			set.DeletionTimestamp, set.Finalizers = &now, []string{"example.org/hold"}
+			image("nginx:2")(set)
+			setClaims(set, []string{"data"}, "2Gi")
+			replicas := int32(4)
+			set.Spec.Replicas = &replicas
+			set.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = remove
+		})
+		s.node.Fail("web-0")
+		s.Remove(podKey("web-1"))
+		s.Change(podKey("web-2"), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "" })
+		s.Change(podKey("web-3"), func(o client.Object) {
+			delete(o.GetLabels(), appsv1.StatefulSetPodNameLabel)
+			o.GetLabels()["app"] = "debug"
+		})
+		s.Remove(claimKey("data-web-3"))
+		writes := len(s.Writes)
+		s.spend(10 * time.Minute)
+		for _, w := range s.Writes[writes:] {
+			if w.Key != setKey || w.Subresource != "status" {
+				t.Errorf("whenDeleted %s: %v", whenDeleted, w)
+			}
+		}
+		if is := s.set().Status; is.ObservedGeneration != s.set().Generation || is.Replicas != 4 || is.ReadyReplicas != 3 {
+			t.Errorf("whenDeleted %s: status %+v", whenDeleted, is)
+		}
+		s.Change(setKey, func(o client.Object) { o.SetFinalizers(nil) })
+		s.CollectGarbage()
+		for _, pod := range s.pods() {
+			if pod.DeletionTimestamp == nil {
+				t.Errorf("pod %s stays", pod.Name)
+			}
+		}
+		if claims := len(s.List("PersistentVolumeClaim", false)); claims != map[appsv1beta1.StatefulSetClaimRetention]int{keep: 4}[whenDeleted] {
+			t.Errorf("whenDeleted %s: %d claims are left", whenDeleted, claims)
+		}
+	}
+}
+
+// TestASelectorThatCannotBeRead shows ASTS-074: it is logged, and nothing is tried again.
+func TestASelectorThatCannotBeRead(t *testing.T) {
+	s := simulate(1, makeSet(2), statefulset.Features{})
+	s.spend(time.Minute)
+	s.change(func(set *appsv1beta1.StatefulSet) {
+		set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Sometimes"}}}
+	})
+	s.node.Fail("web-1")
+	s.Events(10)
+	writes := len(s.Writes)
+	if outcome, err := s.pass.Run(context.Background(), client.ObjectKeyFromObject(s.set()), s.set().UID); err != nil || outcome.After != 0 {
+		t.Errorf("again after %s, %v", outcome.After, err)
+	}
+	for _, w := range s.Writes[writes:] {
+		if w.Key != setKey || w.Subresource != "status" {
+			t.Errorf("%v is written", w)
+		}
+	}
+	var logged []string
+	ctx := log.IntoContext(context.Background(), funcr.New(func(_, args string) { logged = append(logged, args) },
+		funcr.Options{Verbosity: 2}))
+	loop := reconcile.NewLoop(reconcile.Loop{Now: s.Now, Owner: reconcile.UIDs[appsv1beta1.StatefulSet](s.kube.API), Pass: s.pass.loop,
+		Forget: func(types.NamespacedName, types.UID) {}}, time.Second, nil)
+	if _, err := loop.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.set())}); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(strings.Join(logged, " "), `spec.selector: \"Sometimes\" is not a valid label selector operator`) {
+		t.Error(logged)
+	}
+	if pod, _ := s.Get(podKey("web-1")).(*corev1.Pod); pod == nil || pod.DeletionTimestamp != nil {
+		t.Error("a pod goes")
+	}
+}

@@ -1,0 +1,237 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// moved counts the pods of image nginx:2.
+func (s *simulated) moved() (n int) {
+	for _, pod := range s.pods() {
+		if pod.Spec.Containers[0].Image == "nginx:2" {
+			n++
+		}
+	}
+	return n
+}
+
+// TestUpdatesThatTheCachesDoNotShow shows ASTS-119: as long as the caches show nothing of the updates that were begun, no more are begun
+// than maxUnavailable lets, whether or not their answers came, also when a pod has disappeared meanwhile. Nothing stalls by that.
+func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
+	for name, lost := range map[string]float64{"answered": 0, "the answers are lost": 1} {
+		for _, most := range []int{1, 2} {
+			t.Run(name, func(t *testing.T) {
+				s := simulate(1, makeSet(5, inPlace, inParallel, func(set *appsv1beta1.StatefulSet) {
+					set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(most)
+				}), statefulset.Features{})
+				s.spend(time.Minute)
+				s.change(image("nginx:2"))
+				s.Events(100)
+				blind := func() {
+					for range 60 {
+						s.Queue.Add()
+						s.Manage()
+						s.Pass(time.Second)
+					}
+				}
+				s.Faults.Lose = lost
+				blind()
+				s.Faults.Lose = 0
+				blind()
+				if n := s.moved(); n != most || s.Undelivered() == 0 {
+					t.Errorf("%d pods are updated while none is seen to be", n)
+				}
+				s.Remove(podKey("web-4"))
+				blind()
+				if n := s.moved(); n > most {
+					t.Errorf("%d pods are updated, and one is gone", n)
+				}
+				s.spend(5 * time.Minute)
+				if is := s.set().Status; is.UpdatedAvailableReplicas != 5 {
+					t.Errorf("it stands still: %s", s.describe())
+				}
+			})
+		}
+	}
+}
+
+// TestCondemnedPodsArePaced shows ASTS-128: nothing happens but that time passes, and condemned pods go when they have been ready for
+// minReadySeconds, in order.
+func TestCondemnedPodsArePaced(t *testing.T) {
+	seconds := int32(30)
+	s := simulate(1, makeSet(3, func(set *appsv1beta1.StatefulSet) {
+		set.Spec.UpdateStrategy.RollingUpdate.MinReadySeconds = &seconds
+	}), statefulset.Features{})
+	s.spend(5 * time.Minute)
+	for _, name := range []string{"web-1", "web-2"} {
+		s.node.Crash(name)
+		for s.node.Step(name) {
+		}
+	}
+	ready := s.Now()
+	s.change(scaled(1))
+	var gone []string
+	s.BeforeWrite = func(w simulation.Write, _, _ client.Object) {
+		if w.Verb == "delete" && w.Key.Kind == "Pod" {
+			gone = append(gone, w.Key.Name)
+			if waited := s.Now().Sub(ready); waited < 30*time.Second || waited > 32*time.Second {
+				t.Errorf("%s goes after %s", w.Key.Name, waited)
+			}
+		}
+	}
+	s.Round()
+	if due := s.Queue.Due(); due.IsZero() || due.After(ready.Add(31*time.Second)) {
+		t.Errorf("the set is due at %s", due)
+	}
+	s.spend(5 * time.Minute)
+	if !slices.Equal(gone, []string{"web-2", "web-1"}) {
+		t.Errorf("%v: %s", gone, s.describe())
+	}
+}
+
+// TestPausedUpdatesAreCompleted shows ASTS-145: while updates are paused none begins, but what has begun is completed: its grace period
+// ends, it gets its images, its hook lets it go, and it comes back into service.
+func TestPausedUpdatesAreCompleted(t *testing.T) {
+	hooked := func(image string) func(*appsv1beta1.StatefulSet) {
+		return func(set *appsv1beta1.StatefulSet) {
+			setTemplate(set, `{"metadata":{"labels":{"app":"web","held":"yes"}},
+				"spec":{"containers":[{"name":"nginx","image":"`+image+`"}]}}`)
+		}
+	}
+	for name, policy := range map[string]func(*appsv1beta1.StatefulSet){"ordered": inOrder, "parallel": inParallel} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(1, makeSet(3, inPlace, policy, hooked("nginx:1"), func(set *appsv1beta1.StatefulSet) {
+				set.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{GracePeriodSeconds: 30}
+				set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"held": "yes"}}}
+			}), statefulset.Features{})
+			s.spend(time.Minute)
+			before := s.uids()
+			s.change(hooked("nginx:2"))
+			s.spend(time.Second)
+			s.Change(podKey("web-2"), func(o client.Object) { delete(o.GetLabels(), "held") })
+			s.spend(10 * time.Second)
+			state := func() string { return s.pod("web-2").Labels[pub.LifecycleState] }
+			if s.moved() > 0 || state() != "Updating" {
+				t.Fatalf("it is %s before its grace period is over: %s", state(), s.describe())
+			}
+			s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Paused = true })
+			s.spend(5 * time.Minute)
+			if s.moved() != 1 || state() != "Updated" || s.set().Status.ReadyReplicas != 3 || s.set().Status.AvailableReplicas != 2 {
+				t.Errorf("it is %s, and waits for its hook: %s", state(), s.describe())
+			}
+			s.Change(podKey("web-2"), func(o client.Object) { o.GetLabels()["held"] = "yes" })
+			s.spend(5 * time.Minute)
+			if is := s.set().Status; s.moved() != 1 || state() != "Normal" || is.AvailableReplicas != 3 || is.UpdatedReplicas != 1 {
+				t.Errorf("it is %s: %s", state(), s.describe())
+			}
+			for ordinal, uid := range s.uids() {
+				if before[ordinal] != uid {
+					t.Errorf("pod %d is another one", ordinal)
+				}
+			}
+		})
+	}
+}
+
+// slowly is a client whose requests that create or delete take a second, and which counts how many of a kind are under way at most.
+type slowly struct {
+	client.Client
+	mu            sync.Mutex
+	running, most map[string]int
+	begun         int
+	fails         func(client.Object) error
+}
+
+func (c *slowly) do(verb string, object client.Object, then func() error) error {
+	kind := verb + " " + object.GetObjectKind().GroupVersionKind().Kind
+	c.mu.Lock()
+	c.begun++
+	c.running[kind]++
+	c.most[kind] = max(c.most[kind], c.running[kind])
+	c.mu.Unlock()
+	time.Sleep(time.Second) // in a bubble, whose time passes by itself
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running[kind]--
+	if c.fails != nil {
+		if err := c.fails(object); err != nil {
+			return err
+		}
+	}
+	return then()
+}
+
+func (c *slowly) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	return c.do("create", object, func() error { return c.Client.Create(ctx, object, options...) })
+}
+
+func (c *slowly) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	return c.do("delete", object, func() error { return c.Client.Delete(ctx, object, options...) })
+}
+
+// silent hears events and says nothing.
+type silent struct{}
+
+func (silent) Event(client.Object, string, string, string) {}
+
+// TestManyPodsAtATime shows ASTS-135: under Parallel all pods that are missing are created in one pass, each after its PVC, and all
+// condemned ones deleted, as many at a time as the bound of all controllers leaves. After a creation failed no further one begins; a
+// deletion that fails stops no other.
+func TestManyPodsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := simulate(1, makeSet(0, inParallel, func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "1Gi") }),
+			statefulset.Features{})
+		s.spend(time.Minute)
+		slow := &slowly{Client: s.kube.Client}
+		s.kube.Client, s.kube.Flow, s.pass.Applier.Events = slow, reconcile.NewFlow(0), silent{}
+		pass := func() time.Duration {
+			slow.running, slow.most, slow.begun = map[string]int{}, map[string]int{}, 0
+			s.Events(10_000)
+			began := time.Now()
+			_, _ = s.reconcile()
+			return time.Since(began)
+		}
+		s.change(scaled(30))
+		if took := pass(); len(s.pods()) != 30 || took > 3*time.Second ||
+			slow.most["create PersistentVolumeClaim"] != 30 || slow.most["create Pod"] != 30 {
+			t.Errorf("%d pods in %s, %v at a time", len(s.pods()), took, slow.most)
+		}
+		s.change(scaled(0)) // none of them is ready yet
+		slow.fails = func(object client.Object) error {
+			if object.GetName() == "web-3" {
+				return context.DeadlineExceeded
+			}
+			return nil
+		}
+		took := pass()
+		left := slices.DeleteFunc(s.pods(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+		if len(left) != 1 || left[0].Name != "web-3" || took > 2*time.Second {
+			t.Errorf("%d pods are left after %s", len(left), took)
+		}
+		s.spend(time.Minute)
+		s.change(scaled(200))
+		slow.fails = func(object client.Object) error {
+			if strings.HasPrefix(object.GetName(), "web-") {
+				return context.DeadlineExceeded
+			}
+			return nil
+		}
+		if pass(); slow.begun < 30 || slow.begun > 100 {
+			t.Errorf("%d creations are begun of 200, all of which fail", slow.begun)
+		}
+	})
+}
