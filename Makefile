@@ -62,8 +62,9 @@ test-integration: $(cluster) ## Tests against a real API server
 	KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" go test -tags integration -count=1 ./test/integration/... ./cmd/manager/...
 
 .PHONY: test-e2e
+test-e2e: export CSI := 1
 test-e2e: local-deploy ## Tests against real kubelets, with the shipped manifests; RUN=Partition for some
-	KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" go test -tags e2e -count=1 -v -timeout 30m -parallel 6 $(if $(RUN),-run "$(RUN)") ./test/e2e/...
+	KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" VOLUMES="$$($(cluster) volumes)" go test -tags e2e -count=1 -v -timeout 30m -parallel 6 $(if $(RUN),-run "$(RUN)") ./test/e2e/...
 
 .PHONY: perf
 perf: build $(cluster) ## Measure speed, writes, CPU and memory: SCENARIO="cloneset-1000 rest", by default what takes about 20 minutes together
@@ -76,7 +77,7 @@ $(cluster): $(shell find test/cluster -type f 2>/dev/null)
 	@go -C test/cluster build -trimpath=false -o ../../$(cluster) .
 
 .PHONY: cluster-up
-cluster-up: $(cluster) ## Start the local cluster: NODES=2, SIMULATED=20, K8S_VERSION=v1.36.3, CLUSTER=afloat
+cluster-up: $(cluster) ## Start the local cluster: NODES=2, SIMULATED=20, K8S_VERSION=v1.36.3, CLUSTER=afloat, CSI=1
 	@$(cluster) up
 
 .PHONY: cluster-down

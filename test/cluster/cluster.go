@@ -19,6 +19,7 @@ type spec struct {
 	Version   string   `json:"version"`
 	Nodes     int      `json:"nodes"`
 	Simulated int      `json:"simulated"`
+	CSI       bool     `json:"csi,omitempty"`
 	Root      bool     `json:"root"`
 	Index     int      `json:"index"` // picks the address ranges; free among the running clusters
 	Ports     ports    `json:"ports"`

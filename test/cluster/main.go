@@ -31,6 +31,7 @@ func newCommand() *cobra.Command {
   CLUSTER      its name (afloat)
   NODES        real nodes (2 as root, else 0)
   SIMULATED    simulated nodes (0 as root, else 20)
+  CSI          1: with the driver of volumes that grow; a cluster without it gets it
   K8S_VERSION  ` + fmt.Sprint(kubernetesVersions) + ` (` + defaultVersion + `)`,
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
@@ -39,6 +40,8 @@ func newCommand() *cobra.Command {
 		func(c *cluster, _ []string) (string, error) { return c.kubeconfig(), nil }))
 	root.AddCommand(pathCommand("audit", "Print the path of the audit log: every write, with its user agent", cobra.NoArgs,
 		func(c *cluster, _ []string) (string, error) { return c.auditLog(), nil }))
+	root.AddCommand(pathCommand("volumes", "Print the path of the folder that has a folder for each volume of the CSI driver", cobra.NoArgs,
+		func(c *cluster, _ []string) (string, error) { return c.volumes(), nil }))
 	root.AddCommand(pathCommand("node-socket NODE", "Print the path of a real node's containerd socket", cobra.ExactArgs(1),
 		func(c *cluster, args []string) (string, error) {
 			if !slices.Contains(c.nodeNames(), args[0]) {
@@ -107,6 +110,7 @@ func upCommand() *cobra.Command {
 			if r.simulated, err = number("SIMULATED"); err != nil {
 				return err
 			}
+			r.csi = os.Getenv("CSI") == "1"
 			return c.up(cmd.Context(), r)
 		},
 	}
@@ -209,7 +213,7 @@ func binariesCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVar(&only, "only", nil, "components: etcd, kubernetes, containerd, runc, cni, kwok, pause")
+	cmd.Flags().StringSliceVar(&only, "only", nil, "components: etcd, kubernetes, containerd, runc, cni, kwok, pause, csi-driver, csi-provisioner, csi-resizer")
 	cmd.Flags().BoolVar(&envtest, "envtest", false, "print one folder with etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS")
 	return cmd
 }

@@ -70,6 +70,8 @@ func (c *cluster) ensurePKI() error {
 		{file: "kube-scheduler", user: "system:kube-scheduler"},
 		{file: "kube-proxy", user: "system:kube-proxy"},
 		{file: "kwok", user: "kwok", group: "system:masters"},
+		{file: "csi-provisioner", user: "csi-provisioner"},
+		{file: "csi-resizer", user: "csi-resizer"},
 	}
 	for _, node := range c.nodeNames() {
 		users = append(users, identity{file: node, user: "system:node:" + node, group: "system:nodes"})

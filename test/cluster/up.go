@@ -16,6 +16,7 @@ type request struct {
 	version   *string
 	nodes     *int
 	simulated *int
+	csi       bool // a cluster that runs gets it too
 }
 
 // settle turns the request into the spec of a new cluster, or checks it against the one that runs.
@@ -46,7 +47,7 @@ func (r request) settle(c *cluster, root bool) error {
 			return fmt.Errorf("NODES=%d SIMULATED=%d: want 0 to 50 real nodes and any number of simulated ones", s.Nodes, s.Simulated)
 		}
 		c.spec = s
-		return nil
+		return r.settleCSI(c)
 	}
 	have := c.spec
 	if r.version != nil && *r.version != have.Version || r.nodes != nil && *r.nodes != have.Nodes ||
@@ -55,6 +56,14 @@ func (r request) settle(c *cluster, root bool) error {
 			"cluster %s already is there with K8S_VERSION=%s NODES=%d SIMULATED=%d: take it down first, or set CLUSTER to another name",
 			c.name, have.Version, have.Nodes, have.Simulated)
 	}
+	return r.settleCSI(c)
+}
+
+func (r request) settleCSI(c *cluster) error {
+	if r.csi && c.spec.Nodes == 0 {
+		return errors.New("CSI=1: the driver serves real nodes, and there are none")
+	}
+	c.spec.CSI = c.spec.CSI || r.csi
 	return nil
 }
 
@@ -95,6 +104,8 @@ func (c *cluster) up(ctx context.Context, r request) error {
 		if err := c.reserve(); err != nil {
 			return err
 		}
+	} else if err := c.save(); err != nil { // the driver may be new
+		return err
 	} else if c.healthy(ctx) {
 		c.out.say("cluster %s is up already", c.name)
 		c.next()
@@ -117,6 +128,9 @@ func (c *cluster) needs() []string {
 	n := []string{"etcd", "kubernetes", "pause"}
 	if c.spec.Nodes > 0 {
 		n = append(n, "containerd", "runc", "cni")
+	}
+	if c.spec.CSI {
+		n = append(n, "csi-driver", "csi-provisioner", "csi-resizer")
 	}
 	if c.spec.Simulated > 0 {
 		n = append(n, "kwok")
@@ -296,6 +310,11 @@ func (c *cluster) startNodes(ctx context.Context, a *api) error {
 			return err
 		}
 	}
+	if c.spec.CSI {
+		if err := c.startCSI(ctx, a); err != nil {
+			return err
+		}
+	}
 	if c.spec.Simulated > 0 {
 		p, err := c.kwok()
 		if err != nil {
@@ -320,6 +339,9 @@ func (c *cluster) expected() []string {
 	}
 	if c.spec.Nodes > 0 {
 		names = append(names, "kube-proxy")
+	}
+	if c.spec.CSI {
+		names = append(names, "csi-driver", "csi-provisioner", "csi-resizer")
 	}
 	if c.spec.Simulated > 0 {
 		names = append(names, "kwok")
@@ -355,6 +377,11 @@ func (c *cluster) waitReady(ctx context.Context, a *api, s *step) error {
 		s.set(fmt.Sprintf("%d ready", ready))
 		if len(waiting) > 0 {
 			return fmt.Errorf("not ready: %s", strings.Join(waiting, " "))
+		}
+		if c.spec.CSI {
+			if err := c.csiNodes(ctx, a); err != nil {
+				return err
+			}
 		}
 		return a.get(ctx, "/api/v1/namespaces/default/serviceaccounts/default", nil)
 	})

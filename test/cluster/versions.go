@@ -19,6 +19,9 @@ const (
 	runcVersion       = "v1.5.2"
 	cniVersion        = "v1.9.1"
 	kwokVersion       = "v0.8.0"
+	// Newer ones of the provisioner need a module that the public module mirror does not serve.
+	provisionerVersion = "v6.3.0"
+	resizerVersion     = "v2.3.0"
 )
 
 // checkVersion returns an error that lists the known versions if v is none of them.
@@ -116,6 +119,20 @@ func components(version string) []component {
 		{
 			name: "pause", version: "v1-" + runtime.GOARCH, module: "pause",
 			packages: map[string]string{"pause": "."}, expected: 2 * time.Second,
+		},
+		{
+			name: "csi-driver", version: "v1-" + runtime.GOARCH, module: "csi",
+			packages: map[string]string{"csi-driver": "."}, expected: 30 * time.Second,
+		},
+		{
+			name: "csi-provisioner", version: provisionerVersion, module: "csi", requires: "github.com/kubernetes-csi/external-provisioner/v6",
+			packages: map[string]string{"csi-provisioner": "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner"},
+			expected: 2 * time.Minute,
+		},
+		{
+			name: "csi-resizer", version: resizerVersion, module: "csi", requires: "github.com/kubernetes-csi/external-resizer/v2",
+			packages: map[string]string{"csi-resizer": "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer"},
+			expected: 15 * time.Second,
 		},
 	}
 }
