@@ -29,6 +29,8 @@ type claimState struct {
 	// growing names one that has not the size yet that it asks for; pending are since when file systems wait to be mounted anew.
 	growing string
 	pending time.Time
+	// failed is what the storage says of one that it cannot grow.
+	failed string
 	// growth is what has to grow, and fixed says what differs from its template and cannot be changed.
 	growth []podplan.Growth
 	fixed  string
@@ -94,15 +96,28 @@ func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeCl
 		c.ready[i] = c.compatible[i]
 		return
 	}
-	for _, condition := range claim.Status.Conditions {
-		if condition.Type == corev1.PersistentVolumeClaimFileSystemResizePending && condition.Status == corev1.ConditionTrue {
-			if since := condition.LastTransitionTime.Time; c.pending.IsZero() || since.Before(c.pending) {
-				c.pending = since
-			}
-			return
+	pending, failure := holds(claim, corev1.PersistentVolumeClaimFileSystemResizePending), holds(claim, corev1.PersistentVolumeClaimNodeResizeError)
+	if failure == nil && pending == nil { // else the volume has grown, whatever failed before
+		failure = holds(claim, corev1.PersistentVolumeClaimControllerResizeError)
+	}
+	if failure != nil {
+		c.failed = fmt.Sprintf("claim %s does not grow to %s: %s", claim.Name, asked.String(), failure.Message)
+	}
+	if pending == nil {
+		c.growing = claim.Name
+	} else if since := pending.LastTransitionTime.Time; c.pending.IsZero() || since.Before(c.pending) {
+		c.pending = since
+	}
+}
+
+// holds returns the condition of a PVC, nil unless it is True.
+func holds(claim *corev1.PersistentVolumeClaim, kind corev1.PersistentVolumeClaimConditionType) *corev1.PersistentVolumeClaimCondition {
+	for i := range claim.Status.Conditions {
+		if c := &claim.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
+			return c
 		}
 	}
-	c.growing = claim.Name
+	return nil
 }
 
 // claimsGrow tells whether a PVC of the slot has not the size yet that it asks for (ASTS-156).

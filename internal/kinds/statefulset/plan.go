@@ -35,6 +35,8 @@ type Plan struct {
 	Growth []podplan.Growth
 	// ClaimsFixed says which PVCs differ from their templates in what cannot be changed (ASTS-275).
 	ClaimsFixed string
+	// GrowthFailed is what the storage says of a PVC that it cannot grow (ASTS-277).
+	GrowthFailed string
 	// Refusal says why a pod that is missing is not made.
 	Refusal string
 	// Status is the status as far as the snapshot tells.

@@ -1,6 +1,7 @@
 package statefulset
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -56,13 +57,20 @@ func (p *planner) update() {
 	p.sayGrowth()
 }
 
-// sayGrowth lets pods wait whose volumes grow: they count as unavailable until these have their size.
+// sayGrowth lets pods wait whose volumes grow: they count as unavailable until these have their size. It tells what keeps volumes from it.
 func (p *planner) sayGrowth() {
-	for i := range p.slots {
-		if s := &p.slots[i]; p.resizes && p.undecided(s) && p.claimsGrow(s) {
-			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "its claims have not the size yet that they ask for")
-		}
+	if !p.resizes {
+		return
 	}
+	for i := range p.slots {
+		s := &p.slots[i]
+		failed := p.claims[s.ordinal].failed
+		if p.undecided(s) && p.claimsGrow(s) {
+			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", cmp.Or(failed, "its claims have not the size yet that they ask for"))
+		}
+		p.GrowthFailed = cmp.Or(p.GrowthFailed, failed)
+	}
+	p.UpdateError = cmp.Or(p.UpdateError, p.GrowthFailed)
 }
 
 // undecided tells whether nothing is decided about the pod of a slot yet, and there is something to decide. A grace period is waited for,
@@ -199,7 +207,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 				c.growth[0].Storage.String())
 			return stopped
 		case c.growing != "":
-			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s has not the size yet that it asks for", c.growing)
+			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s",
+				cmp.Or(c.failed, fmt.Sprintf("claim %s has not the size yet that it asks for", c.growing)))
 			return stopped
 		}
 	}
@@ -218,7 +227,7 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		return stopped
 	case s.info.New: // nothing but the file system is missing
 		if due := c.pending.Add(remountAfter); p.Now.Before(due) {
-			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "its file system has not grown yet").Until = due
+			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", cmp.Or(c.failed, "its file system has not grown yet")).Until = due
 			return stopped
 		}
 		if s.info.Available && !budget.Available() {

@@ -291,6 +291,51 @@ func TestClaimsFollow(t *testing.T) {
 	}
 }
 
+// TestStorageThatFailsIsTold shows that the set tells what the storage says of a PVC that it cannot grow, as long as that holds (ASTS-277
+// (part)).
+func TestStorageThatFailsIsTold(t *testing.T) {
+	const pending = corev1.PersistentVolumeClaimFileSystemResizePending
+	const volume, node = corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError
+	for name, tt := range map[string]struct {
+		options    []option
+		has        string
+		conditions []corev1.PersistentVolumeClaimConditionType
+		told       bool
+	}{
+		"it grows":                 {[]option{follow}, "1Gi", []corev1.PersistentVolumeClaimConditionType{corev1.PersistentVolumeClaimResizing}, false},
+		"the volume does not":      {[]option{follow}, "1Gi", []corev1.PersistentVolumeClaimConditionType{volume}, true},
+		"the volume does by now":   {[]option{follow}, "1Gi", []corev1.PersistentVolumeClaimConditionType{volume, pending}, false},
+		"the file system does not": {[]option{follow}, "1Gi", []corev1.PersistentVolumeClaimConditionType{pending, node}, true},
+		"it has grown":             {[]option{follow}, "2Gi", []corev1.PersistentVolumeClaimConditionType{volume}, false},
+		"it is not the set's work": {nil, "1Gi", []corev1.PersistentVolumeClaimConditionType{volume}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, append([]option{withClaims}, tt.options...)...)
+			w.at("a:1")
+			all(w, "a:1", 3)
+			setClaims(w.Set, "2Gi")
+			for i := range 3 {
+				w.claim(i).Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+				w.claim(i).Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+			}
+			claim := w.claim(1)
+			claim.Status.Capacity[corev1.ResourceStorage] = resource.MustParse(tt.has)
+			for _, kind := range tt.conditions {
+				claim.Status.Conditions = append(claim.Status.Conditions, corev1.PersistentVolumeClaimCondition{Type: kind,
+					Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(planTime), Message: "no room: " + string(kind)})
+			}
+			plan := Make(w.Snapshot)
+			want := "claim data-web-1 does not grow to 2Gi: no room: " + string(tt.conditions[len(tt.conditions)-1])
+			if (plan.UpdateError == want) != tt.told || !tt.told && plan.UpdateError != "" {
+				t.Errorf("it says %q", plan.UpdateError)
+			}
+			if v := plan.Verdicts[1]; tt.told && v.Message != want {
+				t.Errorf("the pod waits because %q", v.Message)
+			}
+		})
+	}
+}
+
 // TestWhatCannotBeDoneIsTold shows the words that conditions and events get.
 func TestWhatCannotBeDoneIsTold(t *testing.T) {
 	w := newWorld(t, 2, policy(only))

@@ -77,12 +77,13 @@ func (p *Pass) Forget(owner types.UID) {
 func (m *memory) announce(a *application) {
 	plan := a.plan
 	updates := plan.UpdateError
-	if plan.ClaimsFixed != "" {
+	if plan.ClaimsFixed != "" || updates == plan.GrowthFailed {
 		updates = "" // it has an event of its own
 	}
 	m.Once(a.Application, corev1.EventTypeWarning, "FailedUpdatePodInPlace", updates)   // ASTS-095, ASTS-162
 	m.Once(a.Application, corev1.EventTypeWarning, "FailedCreate", plan.Refusal)        // ASTS-106
 	m.Once(a.Application, corev1.EventTypeWarning, "FailedUpdatePVC", plan.ClaimsFixed) // ASTS-275
+	m.Once(a.Application, corev1.EventTypeWarning, "FailedResize", plan.GrowthFailed)   // ASTS-277
 	m.Once(a.Application, corev1.EventTypeNormal, "WaitingForClaims", plan.ClaimsAwaited)
 	m.Once(a.Application, corev1.EventTypeWarning, "ScaleUpLimited", plan.ScaleLimited)
 }
