@@ -154,22 +154,22 @@ func TestAVolumeGrowsInUse(t *testing.T) {
 	}
 }
 
-func TestAVolumeIsToldToRefuseToGrow(t *testing.T) {
+func TestAVolumeRefusesToGrowBeyondItsLimit(t *testing.T) {
 	s := start(t)
 	if _, err := s.create(8<<20, nil); err != nil {
 		t.Fatal(err)
 	}
-	marker := filepath.Join(s.dir, "volumes", "pvc-1.refuse")
-	if err := os.WriteFile(marker, nil, 0o644); err != nil {
+	limit := filepath.Join(s.dir, "volumes", "pvc-1.limit")
+	if err := os.WriteFile(limit, []byte("12000000\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.grant(16 << 20); status.Code(err) != codes.Internal {
 		t.Errorf("growing gives %v", err)
 	}
-	if _, err := s.grant(8 << 20); err != nil {
-		t.Errorf("the size that it has is refused: %v", err)
+	if _, err := s.grant(9 << 20); err != nil {
+		t.Errorf("less than the limit is refused: %v", err)
 	}
-	if err := os.Remove(marker); err != nil {
+	if err := os.Remove(limit); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.grant(16 << 20); err != nil {

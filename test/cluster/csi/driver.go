@@ -142,8 +142,12 @@ func (c controller) ControllerExpandVolume(_ context.Context, r *csi.ControllerE
 		return nil, failure(err)
 	}
 	if asked := r.GetCapacityRange().GetRequiredBytes(); asked > have.Size {
-		if c.volumes.refuses(id) {
-			return nil, status.Errorf(codes.Internal, "volume %s is told to refuse", id)
+		limit, err := c.volumes.limit(id)
+		if err != nil {
+			return nil, failure(err)
+		}
+		if asked > limit {
+			return nil, status.Errorf(codes.Internal, "volume %s may not grow beyond %d bytes", id, limit)
 		}
 		have.Size = asked
 		if err := c.volumes.write(id, have); err != nil {

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -48,10 +51,16 @@ var (
 
 func (v *volumes) folder(id string) string { return filepath.Join(v.dir, "volumes", id) }
 
-// refuses tells whether the volume is to refuse to grow: whoever tests what happens then makes this file.
-func (v *volumes) refuses(id string) bool {
-	_, err := os.Stat(v.folder(id) + ".refuse")
-	return err == nil
+// limit is the size, in bytes, beyond which the volume refuses to grow: whoever tests what happens then writes it into this file.
+func (v *volumes) limit(id string) (int64, error) {
+	b, err := os.ReadFile(v.folder(id) + ".limit")
+	if errors.Is(err, fs.ErrNotExist) {
+		return math.MaxInt64, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 }
 
 func (v *volumes) read(id string) (record, error) {
@@ -101,7 +110,7 @@ func (v *volumes) remove(id string) error {
 	if err := os.Remove(v.folder(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	os.Remove(v.folder(id) + ".refuse") //nolint:errcheck // there seldom is one
+	os.Remove(v.folder(id) + ".limit") //nolint:errcheck // there seldom is one
 	return os.Remove(v.folder(id) + ".json")
 }
 
