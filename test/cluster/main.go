@@ -213,7 +213,8 @@ func binariesCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVar(&only, "only", nil, "components: etcd, kubernetes, containerd, runc, cni, kwok, pause, csi-driver, csi-provisioner, csi-resizer")
+	cmd.Flags().StringSliceVar(&only, "only", nil,
+		"components: etcd, kubernetes, containerd, runc, cni, kwok, pause, csi-driver, csi-provisioner, csi-resizer")
 	cmd.Flags().BoolVar(&envtest, "envtest", false, "print one folder with etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS")
 	return cmd
 }

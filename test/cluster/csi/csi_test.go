@@ -88,7 +88,8 @@ func (s *suite) publish() {
 func (s *suite) unpublish() {
 	s.Helper()
 	for range 2 {
-		if _, err := s.node.NodeUnpublishVolume(s.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "pvc-1", TargetPath: s.target}); err != nil {
+		if _, err := s.node.NodeUnpublishVolume(s.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "pvc-1",
+			TargetPath: s.target}); err != nil {
 			s.Fatal(err)
 		}
 	}
@@ -201,7 +202,8 @@ func TestAnOfflineVolumeGrowsBetweenPods(t *testing.T) {
 func TestWhatIsNoVolumeIsNotFound(t *testing.T) {
 	s := start(t)
 	for _, id := range []string{"", "pvc-2", "../../etc"} {
-		if _, err := s.controller.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: id}); status.Code(err) != codes.NotFound {
+		_, err := s.controller.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: id})
+		if status.Code(err) != codes.NotFound {
 			t.Errorf("growing %q gives %v", id, err)
 		}
 	}
