@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
@@ -226,15 +228,22 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		budget.Take(s.info)
 		return stopped
 	case s.info.New: // nothing but the file system is missing
-		if due := c.pending.Add(remountAfter); p.Now.Before(due) {
-			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", cmp.Or(c.failed, "its file system has not grown yet")).Until = due
-			return stopped
+		since := c.pending // which a new pod finds as it was
+		if made := s.pod.CreationTimestamp.Time; made.After(since) {
+			since = made
 		}
-		if s.info.Available && !budget.Available() {
+		due, why := since.Add(remountAfter), cmp.Or(c.failed, "its file system has not grown yet")
+		switch {
+		case p.Now.Before(due):
+			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", why).Until = due
+		case s.pod.Status.Phase != corev1.PodRunning: // its volumes may be mounted yet
+			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", why)
+		case s.info.Available && !budget.Available():
 			return hold(podplan.ReasonMaxUnavailable, p.budgetWords())
+		default:
+			p.deletePod(s.pod, podplan.ReasonVolumes, "its file system grows when it is mounted anew")
+			budget.Take(s.info)
 		}
-		p.deletePod(s.pod, podplan.ReasonVolumes, "its file system grows when it is mounted anew")
-		budget.Take(s.info)
 		return stopped
 	}
 	p.MoveTo(s.info, p.Update, true, budget)

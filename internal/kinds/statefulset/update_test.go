@@ -276,6 +276,20 @@ func TestClaimsFollow(t *testing.T) {
 				"1Gi")
 			remount(w.claim(2), time.Hour)
 		}, []string{"-2"}},
+		"ASTS-278 (part) its new pod has just come": {[]option{follow}, func(w *world) {
+			three(w)
+			larger(w)
+			size(w.claim(2), "2Gi", "1Gi")
+			remount(w.claim(2), time.Hour)
+			w.Pods[2].CreationTimestamp = metav1.NewTime(planTime.Add(-time.Second))
+		}, nil},
+		"ASTS-278 (part) its new pod does not run yet": {[]option{follow}, func(w *world) {
+			three(w)
+			larger(w)
+			size(w.claim(2), "2Gi", "1Gi")
+			remount(w.claim(2), time.Hour)
+			w.Pods[2].Status.Phase = corev1.PodPending
+		}, nil},
 		"ASTS-275 (part) what cannot be changed": {[]option{follow},
 			func(w *world) { three(w); w.claim(2).Spec.AccessModes = nil; larger(w) }, nil},
 		"ASTS-130 (part) a template is added":    {nil, func(w *world) { three(w); w.Pods[2].Spec.Volumes = nil }, []string{"-2"}},
