@@ -96,7 +96,8 @@ func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeCl
 		c.ready[i] = c.compatible[i]
 		return
 	}
-	pending, failure := holds(claim, corev1.PersistentVolumeClaimFileSystemResizePending), holds(claim, corev1.PersistentVolumeClaimNodeResizeError)
+	pending := holds(claim, corev1.PersistentVolumeClaimFileSystemResizePending)
+	failure := holds(claim, corev1.PersistentVolumeClaimNodeResizeError)
 	if failure == nil && pending == nil { // else the volume has grown, whatever failed before
 		failure = holds(claim, corev1.PersistentVolumeClaimControllerResizeError)
 	}

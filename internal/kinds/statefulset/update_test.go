@@ -310,18 +310,19 @@ func TestClaimsFollow(t *testing.T) {
 func TestStorageThatFailsIsTold(t *testing.T) {
 	const pending = corev1.PersistentVolumeClaimFileSystemResizePending
 	const volume, node = corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError
+	type conditions = []corev1.PersistentVolumeClaimConditionType
 	for name, tt := range map[string]struct {
 		options    []option
 		has        string
-		conditions []corev1.PersistentVolumeClaimConditionType
+		conditions conditions
 		told       bool
 	}{
-		"it grows":                 {[]option{follow}, "1Gi", []corev1.PersistentVolumeClaimConditionType{corev1.PersistentVolumeClaimResizing}, false},
-		"the volume does not":      {[]option{follow}, "1Gi", []corev1.PersistentVolumeClaimConditionType{volume}, true},
-		"the volume does by now":   {[]option{follow}, "1Gi", []corev1.PersistentVolumeClaimConditionType{volume, pending}, false},
-		"the file system does not": {[]option{follow}, "1Gi", []corev1.PersistentVolumeClaimConditionType{pending, node}, true},
-		"it has grown":             {[]option{follow}, "2Gi", []corev1.PersistentVolumeClaimConditionType{volume}, false},
-		"it is not the set's work": {nil, "1Gi", []corev1.PersistentVolumeClaimConditionType{volume}, false},
+		"it grows":                 {[]option{follow}, "1Gi", conditions{corev1.PersistentVolumeClaimResizing}, false},
+		"the volume does not":      {[]option{follow}, "1Gi", conditions{volume}, true},
+		"the volume does by now":   {[]option{follow}, "1Gi", conditions{volume, pending}, false},
+		"the file system does not": {[]option{follow}, "1Gi", conditions{pending, node}, true},
+		"it has grown":             {[]option{follow}, "2Gi", conditions{volume}, false},
+		"it is not the set's work": {nil, "1Gi", conditions{volume}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3, append([]option{withClaims}, tt.options...)...)

@@ -125,6 +125,9 @@ func TestARefusedGrowthIsToldInOnePlace(t *testing.T) {
 	if told < 10 {
 		t.Errorf("it was told in %d rounds", told)
 	}
+	if !s.said("Warning FailedResize ", "my-data-web-0") || s.said("Warning FailedUpdatePodInPlace ", "my-data-web-0") {
+		t.Errorf("events %q", s.events)
+	}
 	s.Refused = nil
 	s.spend(10 * time.Minute)
 	if conditions := s.set().Status.Conditions; len(conditions) > 0 {

@@ -55,7 +55,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	planning := p.Kube.Now().Sub(begun)
 	applying := p.applying(plan)
 	result := applying.apply(ctx)
-	kept.announce(applying)
+	kept.announce(applying, snapshot.GrowthError)
 	progress := waiting.Progress{Arrived: int(plan.Status.AvailableReplicas + plan.Status.UpdatedAvailableReplicas), Complete: plan.Settled()}
 	outcome, err := kept.Finish(applying.Application, result, planning, progress, func() (time.Duration, error) {
 		status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
@@ -73,11 +73,11 @@ func (p *Pass) Forget(owner types.UID) {
 	p.memory.Forget(owner)
 }
 
-// announce records what the plan itself has to say, when it changes.
-func (m *memory) announce(a *application) {
+// announce records what the plan itself has to say, when it changes. growth is why claims could not be grown a moment ago.
+func (m *memory) announce(a *application, growth string) {
 	plan := a.plan
 	updates := plan.UpdateError
-	if plan.ClaimsFixed != "" || updates == plan.GrowthFailed {
+	if plan.ClaimsFixed != "" || updates == plan.GrowthFailed || updates == growth {
 		updates = "" // it has an event of its own
 	}
 	m.Once(a.Application, corev1.EventTypeWarning, "FailedUpdatePodInPlace", updates)   // ASTS-095, ASTS-162
