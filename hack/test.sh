@@ -29,7 +29,10 @@ hack/lint.sh
 
 step "local cluster"
 make --no-print-directory bin/afloat-cluster
-go -C test/cluster vet ./...
+for module in test/cluster test/cluster/csi; do
+  go -C $module vet ./...
+  go -C $module test ./...
+done
 
 step "integration tests against a real API server"
 make --no-print-directory test-integration
