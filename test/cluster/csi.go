@@ -31,7 +31,8 @@ func (c *cluster) csiPrograms() []program {
 	return programs
 }
 
-// rules of what the controllers of volumes may do, as their projects ship them, without what only snapshots and leader election need.
+// csiRules are what the controllers may do: as their projects ship them, without what only snapshots, topology, volumes that are attached,
+// and leader election need.
 var csiRules = map[string][]object{
 	"csi-provisioner": {
 		rule("", "persistentvolumes", "get", "list", "watch", "create", "patch", "delete"),
@@ -39,9 +40,6 @@ var csiRules = map[string][]object{
 		rule("", "nodes", "get", "list", "watch"),
 		rule("", "events", "list", "watch", "create", "update", "patch"),
 		rule("storage.k8s.io", "storageclasses", "get", "list", "watch"),
-		rule("storage.k8s.io", "csinodes", "get", "list", "watch"),
-		rule("storage.k8s.io", "volumeattachments", "get", "list", "watch"),
-		rule("storage.k8s.io", "volumeattributesclasses", "get", "list", "watch"),
 	},
 	"csi-resizer": {
 		rule("", "persistentvolumes", "get", "list", "watch", "patch"),
@@ -49,7 +47,6 @@ var csiRules = map[string][]object{
 		rule("", "persistentvolumeclaims/status", "patch"),
 		rule("", "pods", "get", "list", "watch"),
 		rule("", "events", "list", "watch", "create", "update", "patch"),
-		rule("storage.k8s.io", "volumeattributesclasses", "get", "list", "watch"),
 	},
 }
 
