@@ -86,10 +86,11 @@ func (s *stateful) sizes(ctx context.Context) (sizes []string, err error) {
 	return sizes, nil
 }
 
-// grow waits until the claims of both pods have the size, and checks that no claim asks for it before that of the higher ordinal has it.
+// grow lets the claims of both pods grow from 8Mi to a size, and checks that no claim asks for it before that of the higher ordinal has it.
 // A kubelet looks at volumes when something of a pod changes, else only about once in a minute: a pod whose turn it is gets a label.
-func (s *stateful) grow(from, to string) {
+func (s *stateful) grow(to string) {
 	s.t.Helper()
+	const from = "8Mi"
 	before, between, after := from+" "+from, to+" "+from, to+" "+to
 	eventually(s.t, "claims of "+to, func(ctx context.Context) string {
 		sizes, err := s.sizes(ctx)
@@ -213,7 +214,7 @@ func TestStatefulSetVolumesGrowOnline(t *testing.T) {
 	if err := s.resize("16Mi", ""); err != nil {
 		t.Fatal(err)
 	}
-	s.grow("8Mi", "16Mi")
+	s.grow("16Mi")
 	s.feels("16384")
 	s.tells("SuccessfulResize", "data-online-1")
 	s.tells("SuccessfulResize", "data-online-0")
@@ -244,7 +245,7 @@ func TestStatefulSetVolumesGrowWithTheRollout(t *testing.T) {
 			if err := s.resize("16Mi", "app:v2"); err != nil {
 				t.Fatal(err)
 			}
-			s.grow("8Mi", "16Mi")
+			s.grow("16Mi")
 			s.settled()
 			s.feels("16384")
 			happened, lowest := s.told()
@@ -303,7 +304,7 @@ func TestStatefulSetVolumesThatMayNotGrow(t *testing.T) {
 	s.failing("data-lost-1")
 	s.inPlace("app:v1", 0)
 	allow("true")
-	s.grow("8Mi", "16Mi")
+	s.grow("16Mi")
 	s.settled()
 	s.failing("")
 	s.inPlace("app:v2", 1)
@@ -327,7 +328,7 @@ func TestStatefulSetVolumeThatFailsToGrow(t *testing.T) {
 	s.inPlace("app:v1", 0)
 	s.happened()
 	s.limit(1, "")
-	s.grow("8Mi", "16Mi")
+	s.grow("16Mi")
 	s.settled()
 	s.failing("")
 	s.inPlace("app:v2", 1)
@@ -351,7 +352,7 @@ func TestStatefulSetSizeThatIsTakenBack(t *testing.T) {
 		t.Errorf("the claim asks for %s", asks)
 	}
 	s.ask(1, "12Mi")
-	s.grow("8Mi", "12Mi")
+	s.grow("12Mi")
 	s.failing("")
 	s.feels("12288")
 	s.inPlace("app:v1", 0)
