@@ -86,8 +86,8 @@ func (s *stateful) sizes(ctx context.Context) (sizes []string, err error) {
 	return sizes, nil
 }
 
-// grow lets the claims of both pods grow from 8Mi to a size, and checks that no claim asks for it before that of the higher ordinal has it.
-// A kubelet looks at volumes when something of a pod changes, else only about once in a minute: a pod whose turn it is gets a label.
+// grow lets the claims of both pods grow from 8Mi to a size, and checks that none asks for it before that of the higher ordinal has it. A
+// kubelet looks at volumes when something of a pod changes, else only about once in a minute: a pod whose turn it is gets a label.
 func (s *stateful) grow(to string) {
 	s.t.Helper()
 	const from = "8Mi"
