@@ -213,8 +213,8 @@ func (w *Writer) follow(ctx context.Context, object client.Object) {
 	}
 	_ = wait.ExponentialBackoffWithContext(ctx, behind, func(ctx context.Context) (bool, error) {
 		seen, err := w.Own.cached(ctx, object)
-		return err != nil || seen != nil && !older(seen, object), nil
-	}) // it is sent anyway
+		return err == nil && seen != nil && !older(seen, object), err
+	}) // it is sent in any case
 }
 
 // Merge is Patch with a merge patch of metadata and of what else is given; each may be nil.

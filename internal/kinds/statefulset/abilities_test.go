@@ -33,7 +33,7 @@ func TestAbilities(t *testing.T) {
 		"parallel update with maxUnavailable": {old, []option{inParallel, maxUnavailable(3)}, []option{inParallel},
 			[]string{"-4", "-3", "-2"}, []string{"-4"}},
 		"update in place": {old, []option{policy(possible)}, nil, []string{"~4"}, []string{"-4"}},
-		"update by priority": {func(w *world) { old(w); labelled("tier", "gold")(w.Pods[1]) }, []option{inParallel, weighted("tier", "gold")},
+		"update by priority": {func(w *world) { old(w); labelled("tier", "gold")(w.Pods[1]) }, []option{inParallel, goldFirst},
 			[]option{inParallel}, []string{"-1"}, []string{"-4"}},
 		"pause": {old, []option{paused}, nil, nil, []string{"-4"}},
 		"minReadySeconds": {func(w *world) { all(w, "a:1", 4); w.pod(4, "a:2", readyFor(time.Minute)) }, []option{minReady(90)}, nil, nil,

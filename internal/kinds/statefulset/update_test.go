@@ -30,13 +30,11 @@ func labelled(key, value string) state {
 	return func(pod *corev1.Pod) { pod.Labels[key] = value }
 }
 
-func weighted(key, value string) option {
-	return rollingWith(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) {
-		r.UnorderedUpdate = &appsv1beta1.StatefulSetUnorderedUpdate{PriorityStrategy: &pub.UpdatePriorityStrategy{
-			WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 10,
-				MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{key: value}}}}}}
-	})
-}
+var goldFirst = rollingWith(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) {
+	r.UnorderedUpdate = &appsv1beta1.StatefulSetUnorderedUpdate{PriorityStrategy: &pub.UpdatePriorityStrategy{
+		WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 10,
+			MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}}}}}
+})
 
 func numbered(key string) option {
 	return rollingWith(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) {
@@ -108,13 +106,13 @@ func TestUpdate(t *testing.T) {
 			w.pod(1,
 				"a:1", pending)
 		}, []string{"~1"}},
-		"ASTS-150 (part), ASTS-152 (part) by weight": {4, []option{inParallel, weighted("tier", "gold"), policy(possible)}, func(w *world) {
+		"ASTS-150 (part), ASTS-152 (part) by weight": {4, []option{inParallel, goldFirst, policy(possible)}, func(w *world) {
 			w.pod(0, "a:1")
 			w.pod(1, "a:1", labelled("tier", "gold"))
 			w.pod(2, "a:1")
 			w.pod(3, "a:1")
 		}, []string{"~1"}},
-		"ASTS-150 (part) updated ones use up what is to be": {3, []option{inParallel, weighted("tier", "gold"), policy(possible),
+		"ASTS-150 (part) updated ones use up what is to be": {3, []option{inParallel, goldFirst, policy(possible),
 			partition(2)}, func(w *world) { w.pod(0, "a:2"); w.pod(1, "a:1", labelled("tier", "gold")); w.pod(2, "a:1") }, nil},
 		"ASTS-153 (part) by the number at the end": {4, []option{inParallel, numbered("rank"), policy(possible)}, func(w *world) {
 			w.pod(0, "a:1", labelled("rank", "r-9"))

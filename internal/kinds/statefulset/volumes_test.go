@@ -186,7 +186,7 @@ func TestGrowth(t *testing.T) {
 		"partition leaves one":              {[]option{partition(2)}, func(*world) {}, []string{"grow 2 2Gi"}},
 		"paused":                            {[]option{paused}, func(*world) {}, nil},
 		"OnDelete":                          {[]option{deletedByHand}, func(*world) {}, nil},
-		"in the order of priorities": {[]option{inParallel, policy(possible), weighted("tier", "gold")},
+		"in the order of priorities": {[]option{inParallel, policy(possible), goldFirst},
 			func(w *world) { newer(w); labelled("tier", "gold")(w.Pods[1]) }, []string{"grow 1 2Gi"}},
 		"another one is down":               {[]option{inParallel}, func(w *world) { notReady(w.Pods[0]); grown(w, 0) }, nil},
 		"it is down itself":                 {[]option{inParallel}, func(w *world) { notReady(w.Pods[0]) }, []string{"grow 0 2Gi"}},
