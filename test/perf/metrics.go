@@ -19,7 +19,7 @@ import (
 type metrics struct {
 	// requests to the API server, by method, reads and events included.
 	requests map[string]float64
-	// reconciles of CloneSets.
+	// reconciles of CloneSets and StatefulSets.
 	reconciles float64
 	// heap in use, in MiB.
 	heap float64
@@ -65,7 +65,7 @@ func parseMetrics(text string) (*metrics, error) {
 		m.requests[label(one, "method")] += one.GetCounter().GetValue()
 	}
 	for _, one := range families["controller_runtime_reconcile_total"].GetMetric() {
-		if strings.Contains(label(one, "controller"), "cloneset") {
+		if name := label(one, "controller"); strings.Contains(name, "cloneset") || strings.Contains(name, "statefulset") {
 			m.reconciles += one.GetCounter().GetValue()
 		}
 	}

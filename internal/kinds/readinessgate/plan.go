@@ -3,6 +3,7 @@
 package readinessgate
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -15,15 +16,17 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// Plan returns the patch that opens the gate, nil if there is none to make. Pods of CloneSets get theirs in a write that their
-// controller makes anyway.
+// workloads are the kinds of ours whose controllers open the gate in a write that they make anyway.
+var workloads = []string{"CloneSet", "StatefulSet"}
+
+// Plan returns the patch that opens the gate, nil if there is none to make. Pods of our workloads get theirs from these.
 func Plan(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	if finished || pod.DeletionTimestamp != nil || readiness.Condition(pod, pub.KruisePodReady) != nil {
 		return nil
 	}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "CloneSet" && strings.HasPrefix(owner.APIVersion,
-		appsv1beta1.GroupVersion.Group+"/") {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && slices.Contains(workloads, owner.Kind) &&
+		strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
 		return nil
 	}
 	patch := &podpatch.Patch{}

@@ -47,8 +47,14 @@ func TestGateIsOpenedOnce(t *testing.T) {
 		"of a CloneSet": {gated(func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Controller: &yes}}
 		}), false},
-		"of another kind of ours": {gated(func(p *corev1.Pod) {
+		"of a StatefulSet": {gated(func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Controller: &yes}}
+		}), false},
+		"of a StatefulSet of Kubernetes": {gated(func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Controller: &yes}}
+		}), true},
+		"of another kind of ours": {gated(func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "DaemonSet", Controller: &yes}}
 		}), true},
 	}
 	for name, test := range cases {
