@@ -21,8 +21,9 @@ const bareParallel = 32
 // gates are the readiness gates of pods that are updated in place: the first one is closed meanwhile.
 var gates = []corev1.PodConditionType{"InPlaceUpdateReady", "KruisePodReady"}
 
-// bareClient sends only the writes that no manager can avoid: it decides nothing, and reads nothing but a watch of its pods. These
-// are such as a CloneSet's, since what a write costs the API server depends on what a pod has: an owner, the labels and the annotations of the wire, two gates.
+// bareClient sends only the writes that no manager can avoid: it decides nothing, and reads nothing but a watch of its pods. These are
+// such as a CloneSet's, since what a write costs the API server depends on what a pod has: an owner, the labels and the annotations of the
+// wire, two gates.
 type bareClient struct {
 	kube      kubernetes.Interface
 	namespace string
