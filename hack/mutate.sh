@@ -18,7 +18,7 @@ mkdir -p bin "$out"
 go build -o bin/mutate ./hack/mutate
 export SIM=1
 # What plans have in common is tested by the kinds that plan with it, and a planner also by the passes of its controller.
-declare -A tested=([engine/podplan]="./internal/kinds/cloneset ./internal/kinds/cloneset/controller ./internal/kinds/statefulset")
+declare -A tested=([engine/podplan]="./internal/kinds/cloneset ./internal/kinds/cloneset/controller ./internal/kinds/statefulset ./internal/kinds/statefulset/controller")
 for planner in internal/kinds/*/controller; do
   planner=${planner%/controller}
   tested[${planner#internal/}]="./$planner ./$planner/controller"
