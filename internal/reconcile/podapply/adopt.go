@@ -18,7 +18,7 @@ import (
 
 // adopt makes the owner the controller of a pod without one.
 func (a *Application) adopt(ctx context.Context, v *podplan.Verdict) error {
-	if err := a.lives(ctx); err != nil {
+	if err := a.Lives(ctx); err != nil {
 		return err
 	}
 	if err := a.patch(ctx, v); err != nil {
@@ -33,7 +33,7 @@ func (a *Application) AdoptRevisions(ctx context.Context, revisions []*appsv1.Co
 	if len(revisions) == 0 {
 		return nil
 	}
-	if err := a.lives(ctx); err != nil {
+	if err := a.Lives(ctx); err != nil {
 		return err
 	}
 	for _, r := range revisions {
@@ -44,16 +44,16 @@ func (a *Application) AdoptRevisions(ctx context.Context, revisions []*appsv1.Co
 	return nil
 }
 
-// lives makes sure that the owner stands in the API server and is not being deleted: what is adopted by one that goes, goes with it.
-// It asks once in the course of a plan.
-func (a *Application) lives(ctx context.Context) error {
+// Lives makes sure that the owner stands in the API server, with the spec that the plan was made for, and is not being deleted: what it
+// is made an owner of goes with it. It asks once in the course of a plan.
+func (a *Application) Lives(ctx context.Context) error {
 	a.owned.Do(func() {
 		now := reflect.New(reflect.TypeOf(a.owner).Elem()).Interface().(client.Object)
 		err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.owner), now)
 		switch {
 		case err != nil:
-			a.ownerErr = reconcile.Gone(fmt.Errorf("reading %s from the API server, to adopt: %w", a.owner.GetName(), err))
-		case now.GetUID() != a.owner.GetUID() || now.GetDeletionTimestamp() != nil:
+			a.ownerErr = reconcile.Gone(fmt.Errorf("reading %s from the API server, before anything becomes its own: %w", a.owner.GetName(), err))
+		case now.GetUID() != a.owner.GetUID() || now.GetGeneration() != a.owner.GetGeneration() || now.GetDeletionTimestamp() != nil:
 			a.ownerErr = reconcile.ErrChanged
 		}
 	})

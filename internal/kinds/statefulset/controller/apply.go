@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,7 +28,7 @@ func (p *Pass) applying(plan *statefulset.Plan) *application {
 
 // apply carries out all of the plan but the status. It goes on with other pods where one fails.
 func (a *application) apply(ctx context.Context) *podapply.Result {
-	result := &podapply.Result{Unfinished: len(a.plan.ClaimOwners) > 0} // pods that go wait for their claims' owners
+	result := &podapply.Result{}
 	// ASTS-071
 	result.Add(&result.UpdateError, a.AdoptRevisions(ctx, a.plan.AdoptRevisions, a.plan.OwnerOfRevisions()))
 	left, ok := a.Revisions(ctx, result)
@@ -35,7 +36,7 @@ func (a *application) apply(ctx context.Context) *podapply.Result {
 		return result
 	}
 	result.Add(&result.PullError, a.PreDownload(ctx, left))
-	result.Add(&result.ScaleError, a.owners(ctx))
+	a.owners(ctx, result)
 	result.Add(&result.ScaleError, a.CreateClaims(ctx, a.plan.CreateClaims))
 	a.GrowClaims(ctx, a.plan.Growth, podapply.GrowthWords{Grown: "SuccessfulResize", Failed: "FailedResize",
 		Annotations: map[string]any{pub.OwnedByStatefulSet: a.plan.Set.Name}}, result)
@@ -52,9 +53,17 @@ func (a *application) collided(ctx context.Context, count int32) error {
 	return a.PatchStatus(ctx, a.plan.Set, &a.plan.Set.Status, status)
 }
 
-// owners gives PVCs the owners of the retention policy.
-func (a *application) owners(ctx context.Context) error {
-	return errors.Join(a.Each(ctx, len(a.plan.ClaimOwners), func(i int) error {
+// owners gives PVCs the owners of the retention policy. A spec that is not the newest may say that PVCs go which are to stay, and one
+// that lost its owner because the set is deleted without its pods must not get it back.
+func (a *application) owners(ctx context.Context, result *podapply.Result) {
+	if len(a.plan.ClaimOwners) == 0 {
+		return
+	}
+	if err := a.Lives(ctx); err != nil {
+		result.Add(&result.ScaleError, err)
+		return
+	}
+	errs := a.Each(ctx, len(a.plan.ClaimOwners), func(i int) error {
 		change := a.plan.ClaimOwners[i]
 		owners := change.Owners
 		if owners == nil {
@@ -66,5 +75,7 @@ func (a *application) owners(ctx context.Context) error {
 			return fmt.Errorf("changing the owners of claim %s: %w", change.Claim.Name, err)
 		}
 		return err
-	})...)
+	})
+	result.Unfinished = slices.Contains(errs, nil) // pods that go wait for their claims' owners
+	result.Add(&result.ScaleError, errors.Join(errs...))
 }

@@ -76,8 +76,14 @@ func (s *simulated) wake(before, after client.Object) {
 	}
 }
 
+// startManager starts a manager whose caches begin with a list.
 func (s *simulated) startManager(features statefulset.Features) {
 	s.Restart()
+	s.beginManager(features)
+}
+
+// beginManager lets a manager begin with the caches as they are, as one does that stood by.
+func (s *simulated) beginManager(features statefulset.Features) {
 	s.Queue = simulation.NewQueue(s.Cluster, setKey.Name)
 	api := s.API()
 	s.kube = &Kube{podapply.Reader{API: api, Pods: s.Pods()}}

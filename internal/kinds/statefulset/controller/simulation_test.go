@@ -34,7 +34,7 @@ type rolloutRun struct {
 	hooked  bool
 	// calm: nobody but the manager takes pods out of service, and kubelets bring all of them up.
 	calm bool
-	// haunted: managers overlap. reused: PVCs may go, because the retention policy was one that deletes at some time.
+	// haunted: managers overlap. deletesClaims: PVCs may go, because the retention policy was one that deletes at some time.
 	haunted, deletesClaims bool
 	zombie                 *zombie
 	// claims are all PVCs that ever existed, by name.
@@ -155,7 +155,10 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 		}
 		if w.Verb == "delete" {
 			r.fail("claim %s is deleted", w.Key.Name)
-		} else if !r.haunted && (before == nil || !slices.Equal(before.GetOwnerReferences(), after.GetOwnerReferences())) {
+		} else if before == nil || !slices.Equal(before.GetOwnerReferences(), after.GetOwnerReferences()) {
+			if before != nil { // the set is looked at before
+				set = r.set()
+			}
 			r.owners(set, w.Key.Name, after)
 		}
 	case "Pod":
@@ -224,7 +227,7 @@ func (r *rolloutRun) disruption(set *appsv1beta1.StatefulSet, slots []int, w sim
 		}
 		r.keepsPartition(set, slots, before, pod)
 	}
-	if slot && w.Verb == "delete" && !r.haunted {
+	if w.Verb == "delete" && slices.Contains(slotsOf(r.set()), ordinal(name)) && slot {
 		r.keepsClaims(before)
 	}
 	if r.haunted || !r.calm || !r.available(before) || stays && r.available(pod) {
@@ -511,8 +514,13 @@ func (r *rolloutRun) play(steps int) {
 			return
 		}
 		r.Pass(time.Duration(r.Rand.IntN(1500)) * time.Millisecond)
-		if r.Dead() && r.Chance(0.3) {
+		switch {
+		case !r.Dead():
+		case r.Chance(0.2):
 			r.startManager(r.pass.Features)
+		case r.Chance(0.2):
+			r.Revive()
+			r.beginManager(r.pass.Features)
 		}
 		if r.haunted {
 			r.haunt()
