@@ -96,6 +96,8 @@ type Verdict struct {
 	Patch *podpatch.Patch
 	// Claims are made the pod's own before it is deleted, so that they go with it whatever happens (CS-061).
 	Claims []*corev1.PersistentVolumeClaim
+	// Kept are the names of claims that must not go with the pod: the API server is asked before it is deleted.
+	Kept []string
 }
 
 // Creation is one pod to make, with the claims that it lacks.

@@ -34,8 +34,9 @@ type claimState struct {
 	// growth is what has to grow, and fixed says what differs from its template and cannot be changed.
 	growth []podplan.Growth
 	fixed  string
-	// settling: some get other owners in this plan.
+	// settling: some get other owners in this plan. kept are the names of those that would go with their pod if it were no slot.
 	settling bool
+	kept     []string
 	// compatible and ready are by template (ASTS-271).
 	compatible, ready []bool
 }
@@ -165,7 +166,8 @@ func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerRefere
 }
 
 // retain gives the PVCs of slots and of condemned pods the owners of the retention policy. References to others stay (ASTS-260 to
-// 265). While a slot has no pod, a reference to its former one stays too under whenScaled Delete: that PVC goes (ASTS-264).
+// 265); what makes a pod the controller, as Kubernetes' own StatefulSet does, is none of them. While a slot has no pod, a reference to
+// its former one stays too under whenScaled Delete: that PVC goes (ASTS-264).
 func (p *planner) retain() {
 	if !p.Features.DeleteClaims {
 		return
@@ -184,15 +186,18 @@ func (p *planner) retainAt(s *slot, condemned bool) {
 	}
 	want := p.ownersOf(s.pod, condemned)
 	for i := range p.Set.Spec.VolumeClaimTemplates {
-		claim := p.Claims[claimName(p.Set.Spec.VolumeClaimTemplates[i].Name, p.Set.Name, s.ordinal)]
+		name := claimName(p.Set.Spec.VolumeClaimTemplates[i].Name, p.Set.Name, s.ordinal)
+		if p.deletesScaled() && !condemned {
+			p.claims[s.ordinal].kept = append(p.claims[s.ordinal].kept, name)
+		}
+		claim := p.Claims[name]
 		if claim == nil || claim.DeletionTimestamp != nil {
 			continue
 		}
-		kept := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool {
-			ours := owner.UID == p.Set.UID || owner.Kind == "Pod" && owner.Name == podName(p.Set.Name, s.ordinal)
-			return ours && (owner.Controller == nil || !*owner.Controller)
+		others := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool {
+			return owner.UID == p.Set.UID || owner.Kind == "Pod" && owner.Name == podName(p.Set.Name, s.ordinal)
 		})
-		next := append(kept, want...)
+		next := append(others, want...)
 		if sameOwners(claim.OwnerReferences, next) {
 			continue
 		}

@@ -224,7 +224,9 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 	case !hooked && p.claims[ordinal].settling:
 		return p.Decide(pod, podplan.Wait, reason, "%s; its claims get their owners first", why)
 	case !hooked:
-		return p.Decide(pod, podplan.Delete, reason, "%s", why)
+		v := p.Decide(pod, podplan.Delete, reason, "%s", why)
+		v.Kept = p.claims[ordinal].kept
+		return v
 	case lifecycle.State(pod) == pub.LifecycleStatePreparingDelete:
 		return p.Decide(pod, podplan.Wait, podplan.ReasonLifecycleHook, "its preDelete hook holds it: %s", why)
 	}

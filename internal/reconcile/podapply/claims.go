@@ -72,6 +72,24 @@ func (a *Application) stays(ctx context.Context, name, pod string) error {
 	return nil
 }
 
+// keeps makes sure that no claim that is to stay goes with a pod: a manager that another one has taken over from may have handed it over,
+// and caches of claims lag by themselves.
+func (a *Application) keeps(ctx context.Context, v *podplan.Verdict) error {
+	for _, name := range v.Kept {
+		claim := &corev1.PersistentVolumeClaim{}
+		err := a.Read(ctx, types.NamespacedName{Namespace: v.Pod.Namespace, Name: name}, claim)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("reading claim %s, which stays when pod %s goes: %w", name, v.Pod.Name, err)
+		case claim.DeletionTimestamp == nil && slices.ContainsFunc(claim.OwnerReferences,
+			func(owner metav1.OwnerReference) bool { return owner.UID == v.Pod.UID }):
+			return reconcile.ErrChanged // the next plan knows of it
+		}
+	}
+	return nil
+}
+
 // CreateClaims makes PVCs that pods wait for; one that exists already is what was wanted.
 func (a *Application) CreateClaims(ctx context.Context, creations []podplan.Creation) error {
 	return errors.Join(a.Each(ctx, len(creations), func(i int) error { return a.createClaims(ctx, creations[i], false) })...)

@@ -141,6 +141,9 @@ func (a *Application) delete(ctx context.Context, v *podplan.Verdict) error {
 	if err := a.missing(ctx, v.Unstored); err != nil {
 		return err
 	}
+	if err := a.keeps(ctx, v); err != nil {
+		return err
+	}
 	if err := a.HandOver(ctx, v.Pod, v.Claims...); err != nil {
 		return err
 	}

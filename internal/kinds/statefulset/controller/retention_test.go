@@ -69,8 +69,8 @@ func (s *simulated) deleting(t *testing.T, want bool) {
 	}
 }
 
-// TestClaimsGoOrStay shows ASTS-260, ASTS-262 (part) and ASTS-263: what PVCs are owned by, and what the garbage collector takes with sets
-// and pods.
+// TestClaimsGoOrStay shows ASTS-260, ASTS-262 (part) and ASTS-263, with the tests below: what PVCs are owned by, and what the garbage
+// collector takes with sets and pods.
 func TestClaimsGoOrStay(t *testing.T) {
 	for _, tt := range []struct {
 		deleted, scaled appsv1beta1.StatefulSetClaimRetention
@@ -148,7 +148,7 @@ func TestClaimsGoOrStay(t *testing.T) {
 	}
 }
 
-// TestAChangedPolicy shows ASTS-262, with TestClaimsGoOrStay, and ASTS-265: references follow the policy, also where a pod is just
+// TestAChangedPolicy shows ASTS-262, with TestClaimsGoOrStay and TestClaimsStayWhenTheSetIsDeletedWithoutItsPods, and ASTS-265: references follow the policy, also where a pod is just
 // made, and nothing is deleted for that; others' references stay, and PVCs that are missing are not waited for.
 func TestAChangedPolicy(t *testing.T) {
 	s := simulate(1, makeSet(2, claimed("data")), everything)
@@ -205,5 +205,43 @@ func TestNoRetentionWithoutItsGate(t *testing.T) {
 		if diff := cmp.Diff(set, s.owners("data-web-0")); diff != "" || len(s.owners("data-web-1")) > 0 {
 			t.Errorf("%s %v", diff, s.owners("data-web-1"))
 		}
+	}
+}
+
+// TestAClaimThatWouldGoIsSeenInTime shows that no claim goes with a pod that is made anew, where a former manager had made the pod its
+// owner and the cache does not show it yet (ASTS-263 (part)).
+func TestAClaimThatWouldGoIsSeenInTime(t *testing.T) {
+	s := started(t, makeSet(3, claimed("data"), retain(keep, remove)), everything)
+	uid, claim := s.claim("data-web-2").UID, s.Cached(claimKey("data-web-2"))
+	pod := s.pod("web-2")
+	s.Change(claimKey("data-web-2"), func(o client.Object) { // the set was smaller for a moment
+		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}})
+	})
+	s.change(image("nginx:2"))
+	s.startManager(everything)
+	s.Show(claimKey("data-web-2"), claim)
+	s.BeforeWrite = func(w simulation.Write, before, _ client.Object) {
+		if w.Verb == "delete" && w.Key.Kind == "Pod" && len(s.owners("data-"+w.Key.Name)) > 0 {
+			t.Errorf("%s is deleted, and its claim has the owners %v", before.GetName(), s.owners("data-"+w.Key.Name))
+		}
+	}
+	s.spend(5 * time.Minute)
+	if now := s.claim("data-web-2"); now == nil || now.UID != uid || s.pod("web-2").Spec.Containers[0].Image != "nginx:2" {
+		t.Error("the claim went, or the pod did not: ", s.describe())
+	}
+}
+
+// TestClaimsOfAScaleInByKubernetes shows that claims which the StatefulSet of Kubernetes made go with pods that are no slots stay with those
+// that are slots of ours: its pods are the controllers of these claims (ASTS-261 (part), ASTS-263 (part)).
+func TestClaimsOfAScaleInByKubernetes(t *testing.T) {
+	s := started(t, makeSet(3, claimed("data"), retain(keep, remove)), everything)
+	uid, pod, yes := s.claim("data-web-2").UID, s.pod("web-2"), true
+	s.Change(claimKey("data-web-2"), func(o client.Object) {
+		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes}})
+	})
+	s.change(image("nginx:2"))
+	s.spend(5 * time.Minute)
+	if now := s.claim("data-web-2"); now == nil || now.UID != uid || len(now.OwnerReferences) > 0 {
+		t.Error("the claim went with its pod: ", s.describe())
 	}
 }
