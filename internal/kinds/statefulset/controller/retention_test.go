@@ -148,8 +148,9 @@ func TestClaimsGoOrStay(t *testing.T) {
 	}
 }
 
-// TestAChangedPolicy shows ASTS-262, with TestClaimsGoOrStay and TestClaimsStayWhenTheSetIsDeletedWithoutItsPods, and ASTS-265: references follow the policy, also where a pod is just
-// made, and nothing is deleted for that; others' references stay, and PVCs that are missing are not waited for.
+// TestAChangedPolicy shows ASTS-262, with TestClaimsGoOrStay and TestClaimsStayWhenTheSetIsDeletedWithoutItsPods, and ASTS-265: references
+// follow the policy, also where a pod is just made, and nothing is deleted for that; others' references stay, and PVCs that are missing are
+// not waited for.
 func TestAChangedPolicy(t *testing.T) {
 	s := simulate(1, makeSet(2, claimed("data")), everything)
 	s.spend(time.Minute)
