@@ -91,8 +91,10 @@ func (a *Application) keeps(ctx context.Context, v *podplan.Verdict) error {
 }
 
 // CreateClaims makes PVCs that pods wait for; one that exists already is what was wanted.
-func (a *Application) CreateClaims(ctx context.Context, creations []podplan.Creation) error {
-	return errors.Join(a.Each(ctx, len(creations), func(i int) error { return a.createClaims(ctx, creations[i], false) })...)
+func (a *Application) CreateClaims(ctx context.Context, creations []podplan.Creation, result *Result) {
+	result.Add(&result.ScaleError, errors.Join(a.InTime(ctx, result, len(creations), func(i int) error {
+		return a.createClaims(ctx, creations[i], false)
+	})...))
 }
 
 // createClaims makes the PVCs of a new pod, all that can be made (ASTS-103). One that exists is kept (CS-046); look: the pod must not take
@@ -126,12 +128,16 @@ type GrowthWords struct {
 }
 
 // GrowClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the event and the condition
-// carry its words. It refuses the other PVCs of the same template too: they are left to the next attempt. The failure is noted as the
-// result's GrowthError; to which condition it belongs is up to the kind.
+// carry its words. It refuses the other PVCs of the same template too: they are left to the next attempt, and so one follows the other.
+// The failure is noted as the result's GrowthError; to which condition it belongs is up to the kind.
 func (a *Application) GrowClaims(ctx context.Context, growths []podplan.Growth, words GrowthWords, result *Result) {
 	result.Grew = len(growths) > 0
-	refused := map[string]bool{}
+	end, refused := a.Now().Add(passTime), map[string]bool{}
 	for _, growth := range growths {
+		if a.Now().After(end) {
+			result.Unfinished = true
+			return
+		}
 		claim, of := growth.Claim, ""
 		if growth.Pod != "" {
 			of = " of pod " + growth.Pod

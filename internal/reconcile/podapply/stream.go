@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +21,6 @@ import (
 // service goes before what makes new ones, and that before what takes others out. No request waits for the slowest of those before
 // it. Once a creation failed no further one begins: it would fail too (CS-047).
 func (a *Application) Pods(ctx context.Context, result *Result) {
-	end := a.Now().Add(passTime)
 	var mends, starts []*podplan.Verdict
 	for _, v := range a.plan.Verdicts {
 		switch v.Action {
@@ -33,14 +33,10 @@ func (a *Application) Pods(ctx context.Context, result *Result) {
 	}
 	var mu sync.Mutex
 	creations, failed := a.plan.Create, false
-	panics := a.Each(ctx, len(mends)+len(creations)+len(starts), func(i int) error {
+	panics := a.InTime(ctx, result, len(mends)+len(creations)+len(starts), func(i int) error {
 		mu.Lock()
-		late, skip := a.Now().After(end), failed
-		result.Unfinished = result.Unfinished || late
+		skip := failed
 		mu.Unlock()
-		if late {
-			return nil
-		}
 		switch first := len(mends); {
 		case i < first:
 			a.carryOut(ctx, mends[i], &mu, result)
@@ -62,9 +58,23 @@ func (a *Application) Pods(ctx context.Context, result *Result) {
 	result.Add(&result.UpdateError, errors.Join(panics...))
 }
 
-// passTime bounds how long a pass goes on taking up pods. A plan for many would otherwise be carried out for many seconds in which pods
-// that are complete wait for the next.
+// passTime bounds how long a pass goes on taking up pods, or claims. A plan for many would otherwise be carried out for many seconds in
+// which pods that are complete wait for the next.
 const passTime = 500 * time.Millisecond
+
+// InTime is Each, as long as there is time: what is left is planned anew.
+func (a *Application) InTime(ctx context.Context, result *Result, n int, do func(i int) error) []error {
+	end, late := a.Now().Add(passTime), atomic.Bool{}
+	errs := a.Each(ctx, n, func(i int) error {
+		if a.Now().After(end) {
+			late.Store(true)
+			return nil
+		}
+		return do(i)
+	})
+	result.Unfinished = result.Unfinished || late.Load()
+	return errs
+}
 
 // carryOut carries out one decision, and notes what came of it.
 func (a *Application) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.Mutex, result *Result) {

@@ -37,7 +37,7 @@ func (a *application) apply(ctx context.Context) *podapply.Result {
 	}
 	result.Add(&result.PullError, a.PreDownload(ctx, left))
 	a.owners(ctx, result)
-	result.Add(&result.ScaleError, a.CreateClaims(ctx, a.plan.CreateClaims))
+	a.CreateClaims(ctx, a.plan.CreateClaims, result)
 	a.GrowClaims(ctx, a.plan.Growth, podapply.GrowthWords{Grown: "SuccessfulResize", Failed: "FailedResize",
 		Annotations: map[string]any{pub.OwnedByStatefulSet: a.plan.Set.Name}}, result)
 	result.Add(&result.UpdateError, result.GrowthError)
@@ -63,7 +63,7 @@ func (a *application) owners(ctx context.Context, result *podapply.Result) {
 		result.Add(&result.ScaleError, err)
 		return
 	}
-	errs := a.Each(ctx, len(a.plan.ClaimOwners), func(i int) error {
+	errs := a.InTime(ctx, result, len(a.plan.ClaimOwners), func(i int) error {
 		change := a.plan.ClaimOwners[i]
 		owners := change.Owners
 		if owners == nil {
@@ -76,6 +76,6 @@ func (a *application) owners(ctx context.Context, result *podapply.Result) {
 		}
 		return err
 	})
-	result.Unfinished = slices.Contains(errs, nil) // pods that go wait for their claims' owners
+	result.Unfinished = result.Unfinished || slices.Contains(errs, nil) // pods that go wait for their claims' owners
 	result.Add(&result.ScaleError, errors.Join(errs...))
 }

@@ -235,3 +235,52 @@ func TestManyPodsAtATime(t *testing.T) {
 		}
 	})
 }
+
+// TestClaimsDoNotKeepPodsWaiting shows that a pass over many claims on a slow API server is as short as one over many pods: the next plan
+// goes on with the rest, and with the pods that are complete by then.
+func TestClaimsDoNotKeepPodsWaiting(t *testing.T) {
+	follow := func(set *appsv1beta1.StatefulSet) { follows(set); set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(30) }
+	lose := func(s *simulated) {
+		for _, pod := range s.pods() {
+			s.Change(podKey(pod.Name), func(o client.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodPending })
+			s.Remove(claimKey("data-" + pod.Name))
+		}
+	}
+	for name, many := range map[string]func(*simulated){
+		"growth":         func(s *simulated) { s.change(sizedClaims("2Gi")) },
+		"owners":         func(s *simulated) { s.change(retain(remove, keep)) },
+		"missing claims": lose,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := started(t, makeSet(30, inPlace, parallel, sizedClaims("1Gi"), follow), everything)
+			s.Answer = func(r *simulation.Request) error {
+				if r.Key.Kind == "PersistentVolumeClaim" {
+					s.Pass(100 * time.Millisecond)
+				}
+				return nil
+			}
+			many(s)
+			written, passes := func() (n int) {
+				for _, w := range s.Writes {
+					if w.Key.Kind == "PersistentVolumeClaim" {
+						n++
+					}
+				}
+				return n
+			}, 0
+			before := written()
+			for ; written() < before+30 && passes < 1000; passes++ {
+				s.Events(1 << 20)
+				begun := s.Now()
+				s.Manage()
+				if took := s.Now().Sub(begun); took > time.Second {
+					t.Errorf("a pass takes %s", took)
+				}
+				s.Pass(time.Millisecond)
+			}
+			if passes < 5 || passes == 1000 {
+				t.Errorf("%d passes, %d written", passes, written()-before)
+			}
+		})
+	}
+}
