@@ -339,11 +339,23 @@ func Laid[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) boo
 		}
 	}
 	for _, w := range written {
-		if newest, there := w.over(nil); there && mine(newest.(T)) {
+		if newest, there := w.over(o.elsewhere(w)); there && mine(newest.(T)) {
 			kept = append(kept, newest.(T))
 		}
 	}
 	return kept
+}
+
+// elsewhere is what was deleted, as the cache has it though a list of the owner's objects has not: as nobody's, if it was adopted before.
+func (o *Own) elsewhere(w *write) client.Object {
+	if w.operation != deleted {
+		return nil
+	}
+	seen, err := o.cached(context.Background(), w.object)
+	if err != nil { // the next pass fails to settle it
+		return nil
+	}
+	return seen
 }
 
 // Newest is Laid for one object, of which the type and the name must be known though the cache has none.

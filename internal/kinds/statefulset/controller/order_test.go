@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 )
 
@@ -87,5 +88,38 @@ func TestOrderOfWork(t *testing.T) {
 				t.Errorf("%s\n%s", diff, s.describe())
 			}
 		})
+	}
+}
+
+// TestAnAdoptedPodThatGoesIsSeen shows that a pod which was adopted and deleted, of which the caches show neither, is still there: no other
+// condemned pod goes (ASTS-126 (part)), and it counts.
+func TestAnAdoptedPodThatGoesIsSeen(t *testing.T) {
+	s := started(t, makeSet(3), everything)
+	s.Change(podKey("web-2"), func(o client.Object) { o.SetOwnerReferences(nil) })
+	s.change(replicas(1))
+	s.Events(1 << 20)
+	for range 5 { // it is adopted, deleted, and waited for
+		s.Queue.Add()
+		s.Manage()
+	}
+	if s.pod("web-2").DeletionTimestamp == nil || s.pod("web-1").DeletionTimestamp != nil || s.set().Status.Replicas != 3 {
+		t.Error(s.describe())
+	}
+}
+
+// TestTheNameOfAnAdoptedPodThatGoes shows that such a pod is not told to be somebody else's (ASTS-106 (part)).
+func TestTheNameOfAnAdoptedPodThatGoes(t *testing.T) {
+	s := started(t, makeSet(3, parallel), everything)
+	s.Change(podKey("web-2"), func(o client.Object) {
+		o.SetOwnerReferences(nil)
+		o.GetLabels()[pub.SpecifiedDelete] = "true"
+	})
+	s.Events(1 << 20)
+	for range 5 {
+		s.Queue.Add()
+		s.Manage()
+	}
+	if s.pod("web-2").DeletionTimestamp == nil || s.said("Warning FailedCreate ") || len(s.set().Status.Conditions) > 0 {
+		t.Error(s.events, s.describe())
 	}
 }

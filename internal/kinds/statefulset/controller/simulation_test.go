@@ -35,7 +35,8 @@ type rolloutRun struct {
 	// calm: nobody but the manager takes pods out of service, and kubelets bring all of them up.
 	calm bool
 	// haunted: managers overlap. deletesClaims: PVCs may go, because the retention policy was one that deletes at some time.
-	haunted, deletesClaims bool
+	// forgetful: a user deleted revisions.
+	haunted, deletesClaims, forgetful bool
 	zombie                 *zombie
 	// claims are all PVCs that ever existed, by name.
 	claims map[string]bool
@@ -189,7 +190,7 @@ func (r *rolloutRun) creation(set *appsv1beta1.StatefulSet, slots []int, name st
 		}
 	}
 	rolling := set.Spec.UpdateStrategy.RollingUpdate
-	if rolling == nil || rolling.UnorderedUpdate != nil || onDelete(set) {
+	if rolling == nil || rolling.UnorderedUpdate != nil || onDelete(set) || r.forgetful {
 		return
 	}
 	partition := 0
@@ -395,8 +396,12 @@ func (r *rolloutRun) retention(n int) *appsv1beta1.StatefulSetClaimRetentionPoli
 
 // user does something that users do.
 func (r *rolloutRun) user() {
-	n := r.Rand.IntN(20)
-	if pods := r.pods(); n > 12 && len(pods) > 0 {
+	n := r.Rand.IntN(24)
+	switch pods := r.pods(); {
+	case n > 19:
+		r.toRecords(n)
+		return
+	case n > 12 && len(pods) > 0:
 		r.toPod(pods[r.Rand.IntN(len(pods))], n)
 		return
 	}
@@ -446,6 +451,29 @@ func (r *rolloutRun) user() {
 			}
 		}
 	})
+}
+
+// toRecords loses something of what the manager wrote down, as a backup does, or a hand.
+func (r *rolloutRun) toRecords(n int) {
+	kind := "ControllerRevision"
+	switch n {
+	case 20:
+		r.Change(setKey, func(o client.Object) { o.(*appsv1beta1.StatefulSet).Status = appsv1beta1.StatefulSetStatus{} })
+		return
+	case 21:
+		kind = "PersistentVolumeClaim"
+	}
+	objects := r.List(kind, false)
+	if len(objects) == 0 {
+		return
+	}
+	key := simulation.Key{Kind: kind, Name: objects[r.Rand.IntN(len(objects))].GetName()}
+	if n == 22 {
+		r.forgetful = true
+		r.Remove(key)
+		return
+	}
+	r.Change(key, func(o client.Object) { o.SetOwnerReferences(nil) })
 }
 
 // toPod does something to a pod.
