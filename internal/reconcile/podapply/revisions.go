@@ -60,20 +60,16 @@ func (a *Application) writeRevision(ctx context.Context) (left *appsv1.Controlle
 	return left, nil
 }
 
-// nameTaken settles that the name of a new revision exists: with equal data it was written by ourselves before, with other data the
-// collision count grows and the next pass tries the next hash (CS-084).
+// nameTaken settles that the name of a new revision exists: with equal data it was written by ourselves before, or given up by a former
+// owner; with other data, or if it is somebody else's, the collision count grows and the next pass tries the next hash (CS-084).
 func (a *Application) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
 	existing := &appsv1.ControllerRevision{}
 	if err := a.Own.Live.Get(ctx, client.ObjectKeyFromObject(r), existing); err != nil {
 		return fmt.Errorf("reading revision %s, whose name is taken: %w", r.Name, err)
 	}
-	if revision.Equal(existing.Data.Raw, r.Data.Raw) {
-		for _, owner := range existing.OwnerReferences {
-			if owner.UID == a.owner.GetUID() {
-				a.Own.Created(a.owner.GetUID(), existing, a.Now())
-				return reconcile.ErrChanged
-			}
-		}
+	if revision.Equal(existing.Data.Raw, r.Data.Raw) && ours(a.owner, a.selector, existing) {
+		a.Own.Created(a.owner.GetUID(), existing, a.Now())
+		return reconcile.ErrChanged
 	}
 	collisions := int32(1)
 	if a.plan.CollisionCount != nil {

@@ -99,3 +99,22 @@ func TestACollisionOfNames(t *testing.T) {
 		})
 	}
 }
+
+// TestARevisionToBeAdoptedIsNoCollision shows that a set which is handed over keeps its revision although the caches do not show yet that
+// the former owner gave it up: the pods keep their labels (ASTS-071 (part), ASTS-084 (part)).
+func TestARevisionToBeAdoptedIsNoCollision(t *testing.T) {
+	s := started(t, makeSet(2), statefulset.Features{})
+	name := s.set().Status.UpdateRevision
+	for _, key := range []simulation.Key{revisionKey(name), podKey("web-0"), podKey("web-1")} {
+		s.Change(key, func(o client.Object) { o.SetOwnerReferences(nil) })
+	}
+	s.Remove(setKey)
+	s.Store(setKey, makeSet(2))
+	s.startManager(statefulset.Features{})
+	s.Hide(revisionKey(name))
+	s.spend(time.Minute)
+	is := s.set().Status
+	if is.UpdateRevision != name || is.CollisionCount != nil || len(s.List("ControllerRevision", false)) != 1 || is.AvailableReplicas != 2 {
+		t.Errorf("%+v %s", is, s.describe())
+	}
+}
