@@ -84,18 +84,24 @@ func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 func (p *Planner) modeFrom(label string, target *Revision) Mode {
 	policy := p.Workload.Policy
 	if policy == ReCreate && !p.sameTemplate(label, target) {
-		return Mode{Recreate: true, why: "the policy is ReCreate"}
+		return Mode{Recreate: true, why: "the policy is ReCreate", unstored: p.unstored(label)}
 	}
 	change, refusal := p.compare(label, target, policy)
 	if refusal != "" {
 		m := p.impossible(refusal)
-		if p.Find(label) == nil && !slices.ContainsFunc(p.in.Revisions,
-			func(r *appsv1.ControllerRevision) bool { return revision.SameLabel(r.Name, label) }) {
-			m.unstored = label
-		}
+		m.unstored = p.unstored(label)
 		return m
 	}
 	return Mode{Change: change, daemon: len(change.NeedsDaemon()) > 0, words: change.String()}
+}
+
+// unstored returns the label if the snapshot has no revision that it names.
+func (p *Planner) unstored(label string) string {
+	named := func(r *appsv1.ControllerRevision) bool { return revision.SameLabel(r.Name, label) }
+	if slices.ContainsFunc(p.in.Revisions, named) || slices.ContainsFunc(p.in.Foreign, named) {
+		return ""
+	}
+	return label
 }
 
 // sameTemplate tells whether a pod of another revision has the template of the update revision all the same, as pods have that another

@@ -88,8 +88,9 @@ type Workload struct {
 type Snapshot struct {
 	// Pods are all pods controlled by the workload, inactive ones included (CS-055).
 	Pods []*corev1.Pod
-	// Revisions are its stored revisions (CS-057).
-	Revisions []*appsv1.ControllerRevision
+	// Revisions are its stored revisions (CS-057). Foreign are those of others that its pods carry: pods that change hands may come
+	// before their revision.
+	Revisions, Foreign []*appsv1.ControllerRevision
 	// PullJobs are the ImagePullJobs that it controls; PullJobsServed tells whether they can be known at all (CS-200).
 	PullJobs       []*metav1.PartialObjectMetadata
 	PullJobsServed bool
@@ -184,12 +185,13 @@ type Planner struct {
 	contents map[*appsv1.ControllerRevision]*contents
 	sources  map[string]map[string]any
 
-	observed  []Pod
-	revisions []Revision
-	found     map[string]*Revision // by label
-	verdicts  map[*corev1.Pod]*Verdict
-	modes     map[modeKey]Mode
-	deadline  time.Time
+	observed []Pod
+	// revisions are the workload's, foreign are others.
+	revisions, foreign []Revision
+	found              map[string]*Revision // by label
+	verdicts           map[*corev1.Pod]*Verdict
+	modes              map[modeKey]Mode
+	deadline           time.Time
 	// probing: one pod tries whether updates in place are refused still.
 	probing bool
 	// unused is a patch that is empty as yet.

@@ -71,17 +71,18 @@ func (p *Planner) rememberedClaims() string {
 	return string(encoded)
 }
 
-// Find returns the stored revision that a pod's label names, nil if there is none.
+// Find returns the stored revision that a pod's label names, whosever it is, nil if there is none.
 func (p *Planner) Find(label string) *Revision {
 	if info, ok := p.found[label]; ok {
 		return info
 	}
 	var found *Revision
-	for i := range p.revisions {
-		// else pods that carry it are recreated (IPU-030)
-		if revision.SameLabel(p.revisions[i].Name, label) && p.read(p.revisions[i].object).err == nil {
-			found = &p.revisions[i]
-			break
+	for _, list := range [][]Revision{p.revisions, p.foreign} {
+		for i := range list {
+			// else pods that carry it are recreated (IPU-030)
+			if found == nil && revision.SameLabel(list[i].Name, label) && p.read(list[i].object).err == nil {
+				found = &list[i]
+			}
 		}
 	}
 	if p.found == nil {
@@ -109,6 +110,9 @@ func (p *Planner) DetermineRevisions() error {
 	history := revision.NewHistory(p.in.Revisions, p.holds)
 	for _, object := range history.Stored {
 		p.revisions = append(p.revisions, infoOf(object))
+	}
+	for _, object := range p.in.Foreign {
+		p.foreign = append(p.foreign, infoOf(object))
 	}
 	p.out.CollisionCount = p.Workload.CollisionCount
 	equal := history.Find(data)

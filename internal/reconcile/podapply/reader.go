@@ -8,9 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -90,7 +93,34 @@ func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1
 	snapshot.Revisions = reconcile.Laid(r.Own, uid, snapshot.Revisions, func(found *appsv1.ControllerRevision) bool {
 		return ours(owner, selector, found)
 	})
-	return snapshot, nil
+	snapshot.Foreign, err = r.foreign(ctx, owner, &snapshot)
+	return snapshot, err
+}
+
+// foreign reads the revisions of others that pods of the owner carry.
+func (r *Reader) foreign(ctx context.Context, owner client.Object, s *podplan.Snapshot) (found []*appsv1.ControllerRevision, err error) {
+	looked := map[string]bool{"": true}
+	for _, stored := range s.Revisions {
+		looked[stored.Name], looked[revision.ShortHash(stored.Name)] = true, true
+	}
+	for _, pod := range s.Pods {
+		label := pod.Labels[pub.ControllerRevisionHash]
+		if looked[label] {
+			continue
+		}
+		looked[label] = true
+		object := &appsv1.ControllerRevision{}
+		name := types.NamespacedName{Namespace: owner.GetNamespace(), Name: revisionName(owner, label)}
+		err := r.Client.Get(ctx, name, object, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading revision %s: %w", name.Name, err)
+		}
+		object.Namespace, object.Name = name.Namespace, name.Name
+		if newest, exists := reconcile.Newest(r.Own, owner.GetUID(), object, err == nil); exists {
+			found = append(found, newest)
+		}
+	}
+	return found, nil
 }
 
 // ours tells whether a revision is one of those that plans for the owner are made from (CS-057).

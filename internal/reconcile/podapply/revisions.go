@@ -81,25 +81,27 @@ func (a *Application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 	return reconcile.ErrChanged
 }
 
+// revisionName is the name of the revision that a pod's label names.
+func revisionName(owner client.Object, label string) string {
+	if strings.Contains(label, "-") {
+		return label
+	}
+	return revision.Name(owner.GetName(), label) // the short hash (CS-050)
+}
+
 // missing makes sure that no revision of the name stands in the API server, though the cache has none: pods are recreated for it,
 // and caches of revisions and of pods lag each by itself, above all when a manager takes over from another.
 func (a *Application) missing(ctx context.Context, label string) error {
 	if label == "" {
 		return nil
 	}
-	name := label
-	if !strings.Contains(label, "-") {
-		name = revision.Name(a.owner.GetName(), label) // the short hash (CS-050)
-	}
+	name := revisionName(a.owner, label)
 	found := &appsv1.ControllerRevision{}
 	switch err := a.Own.Live.Get(ctx, types.NamespacedName{Namespace: a.owner.GetNamespace(), Name: name}, found); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("looking for revision %s: %w", name, err)
-	}
-	if !ours(a.owner, a.selector, found) {
-		return nil
 	}
 	a.Own.Created(a.owner.GetUID(), found, a.Now()) // the next plan knows of it
 	return reconcile.ErrChanged

@@ -239,3 +239,46 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 		t.Error("a pod goes")
 	}
 }
+
+// TestPodsAreGivenUpBeforeTheirRevision shows that no pod is restarted when it changes hands, though the garbage collector has not taken
+// its revision from the former owner yet, or the caches do not show that it has (ASTS-083 (part)). The new set was there first.
+func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
+	for name, hide := range map[string]bool{"it is somebody else's": false, "it is not in the caches": true} {
+		for policy, option := range map[string]func(*appsv1beta1.StatefulSet){"recreate": parallel, "in place": inPlace} {
+			t.Run(name+" "+policy, func(t *testing.T) {
+				s := started(t, makeSet(2, option), statefulset.Features{})
+				before, yes := s.pods(), true
+				revision := s.set().Status.UpdateRevision
+				native := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", Controller: &yes,
+					UID: s.List("Node", false)[0].GetUID()}
+				owned := []simulation.Key{revisionKey(revision), podKey("web-0"), podKey("web-1")}
+				for _, key := range owned {
+					s.Change(key, func(o client.Object) { o.SetOwnerReferences([]metav1.OwnerReference{native}) })
+				}
+				s.Remove(setKey)
+				s.Store(setKey, makeSet(2, option))
+				s.startManager(statefulset.Features{})
+				s.spend(time.Minute) // its own revision has another name
+				for _, key := range owned[1:] {
+					s.Change(key, func(o client.Object) { o.SetOwnerReferences(nil) })
+				}
+				if hide {
+					s.Change(owned[0], func(o client.Object) { o.SetOwnerReferences(nil) })
+					s.Events(1 << 20)
+					s.Hide(owned[0])
+				}
+				s.spend(time.Minute)
+				s.Change(owned[0], func(o client.Object) { o.SetOwnerReferences(nil) })
+				s.spend(time.Minute)
+				for _, pod := range before {
+					if now := s.pod(pod.Name); now == nil || now.UID != pod.UID || controllerOf(now) != s.set().UID {
+						t.Error(s.describe())
+					}
+				}
+				if is := s.set().Status; is.UpdatedAvailableReplicas != 2 {
+					t.Error(s.describe())
+				}
+			})
+		}
+	}
+}

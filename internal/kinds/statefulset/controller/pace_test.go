@@ -239,7 +239,10 @@ func TestManyPodsAtATime(t *testing.T) {
 // TestClaimsDoNotKeepPodsWaiting shows that a pass over many claims on a slow API server is as short as one over many pods: the next plan
 // goes on with the rest, and with the pods that are complete by then.
 func TestClaimsDoNotKeepPodsWaiting(t *testing.T) {
-	follow := func(set *appsv1beta1.StatefulSet) { follows(set); set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(30) }
+	follow := func(set *appsv1beta1.StatefulSet) {
+		follows(set)
+		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(30)
+	}
 	lose := func(s *simulated) {
 		for _, pod := range s.pods() {
 			s.Change(podKey(pod.Name), func(o client.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodPending })
