@@ -191,7 +191,7 @@ func (c *Cluster) Remove(key Key) {
 	}
 }
 
-// CollectGarbage removes objects that have owners of which none exists.
+// CollectGarbage removes objects that have owners of which none exists, and references to owners that do not where others do.
 func (c *Cluster) CollectGarbage() {
 	alive := map[types.UID]bool{}
 	for _, object := range c.truth {
@@ -199,10 +199,14 @@ func (c *Cluster) CollectGarbage() {
 	}
 	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "ControllerRevision", "ImagePullJob"} {
 		for _, object := range c.List(kind, false) {
-			owners := object.GetOwnerReferences()
-			if len(owners) > 0 && object.GetDeletionTimestamp() == nil &&
-				!slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return alive[owner.UID] }) {
-				c.EndGracefully(Key{kind, object.GetName()})
+			owners, key := object.GetOwnerReferences(), Key{kind, object.GetName()}
+			solid := slices.DeleteFunc(slices.Clone(owners), func(owner metav1.OwnerReference) bool { return !alive[owner.UID] })
+			switch {
+			case len(solid) == len(owners) || object.GetDeletionTimestamp() != nil:
+			case len(solid) == 0:
+				c.EndGracefully(key)
+			default:
+				c.Change(key, func(o client.Object) { o.SetOwnerReferences(solid) })
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,7 +38,7 @@ type rolloutRun struct {
 	// haunted: managers overlap. deletesClaims: PVCs may go, because the retention policy was one that deletes at some time.
 	// forgetful: a user deleted revisions.
 	haunted, deletesClaims, forgetful bool
-	zombie                 *zombie
+	zombie                            *zombie
 	// claims are all PVCs that ever existed, by name.
 	claims map[string]bool
 }
@@ -174,7 +175,7 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 }
 
 func (r *rolloutRun) creation(set *appsv1beta1.StatefulSet, slots []int, name string, after client.Object) {
-	if r.haunted {
+	if r.haunted || set.UID != r.set().UID { // what a set gets that is gone goes with it
 		return
 	}
 	rank := slices.Index(slots, ordinal(name))
@@ -203,11 +204,12 @@ func (r *rolloutRun) creation(set *appsv1beta1.StatefulSet, slots []int, name st
 	}
 }
 
-// newest is the revision of the highest number.
+// newest is the revision of the highest number that is not somebody else's.
 func (r *rolloutRun) newest() string {
 	name, number := "", int64(0)
 	for _, object := range r.List("ControllerRevision", false) {
-		if stored := object.(*appsv1.ControllerRevision); stored.Revision > number {
+		if stored := object.(*appsv1.ControllerRevision); stored.Revision > number &&
+			slices.Contains([]types.UID{"", r.set().UID}, controllerOf(stored)) {
 			name, number = stored.Name, stored.Revision
 		}
 	}
@@ -396,8 +398,11 @@ func (r *rolloutRun) retention(n int) *appsv1beta1.StatefulSetClaimRetentionPoli
 
 // user does something that users do.
 func (r *rolloutRun) user() {
-	n := r.Rand.IntN(24)
+	n := r.Rand.IntN(25)
 	switch pods := r.pods(); {
+	case n == 24:
+		r.handOver()
+		return
 	case n > 19:
 		r.toRecords(n)
 		return
@@ -474,6 +479,23 @@ func (r *rolloutRun) toRecords(n int) {
 		return
 	}
 	r.Change(key, func(o client.Object) { o.SetOwnerReferences(nil) })
+}
+
+// handOver deletes the set without its pods, and makes it anew.
+func (r *rolloutRun) handOver() {
+	old := r.set()
+	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "ControllerRevision"} {
+		for _, object := range r.List(kind, false) {
+			r.Change(simulation.Key{Kind: kind, Name: object.GetName()}, func(o client.Object) {
+				o.SetOwnerReferences(slices.DeleteFunc(slices.Clone(o.GetOwnerReferences()),
+					func(owner metav1.OwnerReference) bool { return owner.UID == old.UID }))
+			})
+		}
+	}
+	r.Remove(setKey)
+	next := makeSet(0)
+	next.Spec = *old.Spec.DeepCopy()
+	r.Store(setKey, next)
 }
 
 // toPod does something to a pod.
