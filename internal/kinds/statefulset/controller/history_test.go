@@ -72,8 +72,8 @@ func TestHistory(t *testing.T) {
 	}, "9")
 }
 
-// TestACollisionOfNames shows ASTS-084: where the name of a new revision is taken by another content, whosever it is and whether or not
-// the caches show it, the collision count is raised and another name is found.
+// TestACollisionOfNames shows ASTS-084, with TestARevisionToBeAdoptedIsNoCollision: where the name of a new revision is taken by another
+// content, whosever it is and whether or not the caches show it, the collision count is raised and another name is found.
 func TestACollisionOfNames(t *testing.T) {
 	first := simulate(1, makeSet(1), statefulset.Features{})
 	first.spend(time.Minute)
