@@ -106,7 +106,8 @@ func TestUpdateRevision(t *testing.T) {
 }
 
 // TestEqualRevisions shows ASTS-083, with TestPodsAreGivenUpBeforeTheirRevision: a stored revision that says the same as the template in
-// other words is its revision, and causes no rollout, whoever wrote it. Pods of another one that says the same only get another label, under every policy.
+// other words is its revision, and causes no rollout, whoever wrote it. Pods of another one that says the same only get another label,
+// under every policy.
 func TestEqualRevisions(t *testing.T) {
 	for name, data := range map[string]string{
 		"ours": `{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},

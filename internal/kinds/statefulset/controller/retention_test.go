@@ -232,8 +232,8 @@ func TestAClaimThatWouldGoIsSeenInTime(t *testing.T) {
 	}
 }
 
-// TestClaimsOfAScaleInByKubernetes shows that claims which the StatefulSet of Kubernetes made go with pods that are no slots stay with those
-// that are slots of ours: its pods are the controllers of these claims (ASTS-261 (part), ASTS-263 (part)).
+// TestClaimsOfAScaleInByKubernetes shows that claims stay which the StatefulSet of Kubernetes was about to let go with a pod that is a slot
+// of ours: the pod is their controller (ASTS-261 (part), ASTS-263 (part)).
 func TestClaimsOfAScaleInByKubernetes(t *testing.T) {
 	s := started(t, makeSet(3, claimed("data"), retain(keep, remove)), everything)
 	uid, pod, yes := s.claim("data-web-2").UID, s.pod("web-2"), true
