@@ -58,8 +58,9 @@ func needs(operator corev1.NodeSelectorOperator, values ...string) func(*corev1.
 	}
 }
 
-// TestJudge shows what a node is to a pod of a DaemonSet (ADS-080 (part), ADS-082 (part), ADS-083 (part)) and of a BroadcastJob (BJ-031
-// (part), BJ-032 (part), BJ-033 (part), BJ-034 (part), BJ-035 (part), BJ-036 (part)): e may run there, t may stay there, neither is empty.
+// TestJudge shows what a node is to a pod of a DaemonSet (ADS-080 (part), ADS-082 (part), ADS-083 (part)) and of a BroadcastJob
+// (BJ-031 (part), BJ-032 (part), BJ-033 (part), BJ-034 (part), BJ-035 (part), BJ-036 (part)): e may run there, t may stay there, neither
+// is empty.
 func TestJudge(t *testing.T) {
 	for name, tt := range map[string]struct {
 		node        *corev1.Node
