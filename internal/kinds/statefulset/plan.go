@@ -238,10 +238,13 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 	return v
 }
 
-// restore brings back a pod that prepares its deletion, and need not go any more (ASTS-229).
+// restore brings back a pod that prepares its deletion, and need not go any more (ASTS-229). State Normal would say that its update is
+// complete.
 func (p *planner) restore(info *podplan.Pod) {
 	next := pub.LifecycleStateNormal
-	if hook := p.Hooks().PreNormal; hook != nil && !lifecycle.FullyHooked(hook, info.Pod) {
+	if hook := p.Hooks().PreNormal; !info.Progress.Complete {
+		next = pub.LifecycleStateUpdating
+	} else if hook != nil && !lifecycle.FullyHooked(hook, info.Pod) {
 		next = pub.LifecycleStatePreparingNormal
 	}
 	patch := &podpatch.Patch{}

@@ -128,7 +128,7 @@ func TestAPodThatPreparesItsDeletionInItsGracePeriod(t *testing.T) {
 		image string
 		want  string
 	}{
-		"it stays":       {"a:2", "0: label lifecycle.apps.kruise.io/state=Normal, annotation lifecycle.apps.kruise.io/timestamp"},
+		"it stays":       {"a:2", "0: label lifecycle.apps.kruise.io/state=Updating, annotation lifecycle.apps.kruise.io/timestamp"},
 		"it is outdated": {"a:1", "-0"},
 	} {
 		t.Run(name, func(t *testing.T) {

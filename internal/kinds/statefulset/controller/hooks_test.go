@@ -301,3 +301,40 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 		}
 	}
 }
+
+// TestADeletionThatIsNotNeededInTheMidstOfAnUpdate shows ASTS-229 (part): a pod that comes back while its new container does not run yet
+// is not in service before that runs. It came back as Normal, which says that the update is complete.
+func TestADeletionThatIsNotNeededInTheMidstOfAnUpdate(t *testing.T) {
+	replicas := func(n int32) func(*appsv1beta1.StatefulSet) {
+		return func(set *appsv1beta1.StatefulSet) { set.Spec.Replicas = &n }
+	}
+	keepsTraffic := func(set *appsv1beta1.StatefulSet) {
+		set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{LabelsHandler: map[string]string{"traffic": "on"}}}
+	}
+	for name, seconds := range map[string]int32{"at once": 0, "with a grace period": 20} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(1, makeSet(2, inPlace, inParallel, keepsTraffic, hookedImage("nginx:1"), grace(seconds)), everything)
+			s.node.Digests = map[string]string{"nginx:1": "a", "nginx:2": ""} // which nobody can pull
+			state := func() string { return s.pod("web-1").Labels[pub.LifecycleState] }
+			s.spend(time.Minute)
+			s.change(hookedImage("nginx:2"))
+			s.spend(5 * time.Second)
+			s.change(replicas(1))
+			s.spend(5 * time.Second)
+			if state() != string(pub.LifecycleStatePreparingDelete) {
+				t.Fatal(state(), s.describe())
+			}
+			s.change(replicas(2))
+			s.spend(time.Minute)
+			if pod := s.pod("web-1"); state() != string(pub.LifecycleStateUpdating) || pod.Spec.Containers[0].Image != "nginx:2" ||
+				readiness.Condition(pod, pub.InPlaceUpdateReady).Status != corev1.ConditionFalse {
+				t.Errorf("conditions %+v: %s", pod.Status.Conditions, s.describe())
+			}
+			s.node.Digests["nginx:2"] = "b"
+			s.spend(5 * time.Minute)
+			if s.set().Status.UpdatedAvailableReplicas != 2 || state() != string(pub.LifecycleStateNormal) {
+				t.Error(s.describe())
+			}
+		})
+	}
+}
