@@ -172,3 +172,46 @@ func TestWhatStandsStillIsTold(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoIsWaitedForIsTold shows that what is told of a set that stands still under OrderedReady names the pod that holds up the others,
+// and what it lacks: of many pods three of those that waited for it were named.
+func TestWhoIsWaitedForIsTold(t *testing.T) {
+	pulls := func(pod *corev1.Pod) {
+		notReady(pod)
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main",
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+	}
+	const last = ". pod web-7: container main: ImagePullBackOff"
+	for name, tt := range map[string]struct {
+		replicas int32
+		want     string
+	}{
+		"an update":     {8, "OrderedReady: it comes after others: pod web-7 is not available" + last},
+		"scaling in":    {4, "OrderedReady: it comes after others: pod web-7 goes"},
+		"a broken slot": {9, "OrderedReady: it comes after others: pod web-7 is not available" + last},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tt.replicas, policy(possible))
+			w.at("a:1")
+			w.at("a:2")
+			for i := range 7 {
+				w.pod(i, "a:1")
+			}
+			w.pod(7, "a:2", pulls)
+			if wait := Make(w.Snapshot).Waiting; wait == nil || wait.String() != tt.want {
+				t.Errorf("%v", wait)
+			}
+		})
+	}
+	w := newWorld(t, 2, policy(possible)) // nobody waits for longer than a user asked for
+	w.at("a:1")
+	w.at("a:2")
+	w.pod(0, "a:1")
+	w.pod(1, "a:2", in(pub.LifecycleStateUpdating), func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{pub.InPlaceUpdateGrace: `{"revision":"` + w.revisions["a:2"] + `","graceSeconds":60}`,
+			pub.InPlaceUpdateState: `{"revision":"` + w.revisions["a:2"] + `","updateTimestamp":"2026-01-02T03:04:00Z"}`}
+	})
+	if wait := Make(w.Snapshot).Waiting; wait != nil {
+		t.Errorf("in its grace period: %v", wait)
+	}
+}
