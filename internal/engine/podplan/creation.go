@@ -17,12 +17,12 @@ type Growth struct {
 	Storage resource.Quantity
 }
 
-// MayCreate tells how many of the missing pods may be created now. After a failure none are for a while; then one shows whether
-// creation is possible again (CS-047, CS-072).
+// MayCreate tells how many of the missing pods may be created now: no more than there is room for. After a failure none are for a while;
+// then one shows whether creation is possible again (CS-047, CS-072).
 func (p *Planner) MayCreate(missing int) int {
 	switch {
 	case missing == 0 || p.in.CreationError == "":
-		return missing
+		return min(missing, p.atOnce())
 	case p.in.Now.Before(p.in.CreationHeldUntil):
 		p.LookAgain(p.in.CreationHeldUntil)
 		p.out.ScaleError = p.in.CreationError
@@ -31,4 +31,21 @@ func (p *Planner) MayCreate(missing int) int {
 	}
 	p.out.Probing = missing > 1
 	return 1
+}
+
+// roomForDocuments is of how many bytes of templates one plan makes documents, which take up to thirty times as much memory: a user may
+// write both large templates and a wrong number of replicas.
+const roomForDocuments = 8 << 20
+
+// atOnce is for how many pods one plan has room, at least one.
+func (p *Planner) atOnce() int {
+	most := 0
+	for _, from := range []*Revision{p.Update, p.Current} {
+		size := len(from.object.Data.Raw)
+		for _, claim := range p.claimTemplatesOf(from) {
+			size += len(claim.Raw())
+		}
+		most = max(most, size)
+	}
+	return max(roomForDocuments/max(most, 1), 1)
 }

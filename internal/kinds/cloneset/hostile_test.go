@@ -1,9 +1,11 @@
 package cloneset
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +47,20 @@ func TestMessagesKeepStill(t *testing.T) {
 	}
 	if n := len(Make(Snapshot{Set: clonesettest.Set(math.MaxInt32), Snapshot: podplan.Snapshot{Now: clonesettest.Now},
 		Random: rand.IntN}).Create); n != maxCreate {
+		t.Errorf("%d pods in one plan", n)
+	}
+}
+
+// TestManyReplicasOfMuch: a wrong number of replicas, each with hundreds of claims, took gigabytes for the documents of one plan.
+func TestManyReplicasOfMuch(t *testing.T) {
+	set, claims := clonesettest.Set(math.MaxInt32), []string{}
+	for i := range 300 {
+		claims = append(claims, fmt.Sprintf(`{"metadata":{"name":"c%d"},"spec":{"accessModes":["ReadWriteOnce"]}}`, i))
+	}
+	if err := set.Spec.VolumeClaimTemplates.UnmarshalJSON([]byte("[" + strings.Join(claims, ",") + "]")); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Now: clonesettest.Now}, Random: rand.IntN}).Create); n == 0 || n > 500 {
 		t.Errorf("%d pods in one plan", n)
 	}
 }

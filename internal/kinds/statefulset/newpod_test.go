@@ -1,8 +1,10 @@
 package statefulset
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +110,48 @@ func TestManyReplicas(t *testing.T) {
 	}
 	if names := w.Vacant(); len(names) != maxCreate || names[0] != "web-0" {
 		t.Errorf("%d vacant, the first %s", len(names), names[0])
+	}
+}
+
+// TestManyReplicasOfMuch: nor does a wrong number cost much where each pod has hundreds of claims, or very many labels. The documents of
+// one plan took gigabytes, and each manager that took over did it again.
+func TestManyReplicasOfMuch(t *testing.T) {
+	claims, labels := []string{}, []string{`"app":"web"`}
+	for i := range 300 {
+		claims = append(claims, fmt.Sprintf(`{"metadata":{"name":"c%d"},"spec":{"accessModes":["ReadWriteOnce"]}}`, i))
+	}
+	for i := range 50_000 {
+		labels = append(labels, fmt.Sprintf(`"l%d":""`, i))
+	}
+	for name, tt := range map[string]struct {
+		labels []string
+		claims string
+		most   int
+	}{
+		"claims": {labels[:1], strings.Join(claims, ","), 6},
+		"labels": {labels, "", 16},
+		"both":   {labels, strings.Join(claims, ","), 6},
+		"a large claim": {labels[:1], `{"metadata":{"name":"c","annotations":{` + strings.Join(labels, ",") +
+			`}},"spec":{"accessModes":["ReadWriteOnce"]}}`, 16},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, math.MaxInt32, inParallel)
+			template := `{"metadata":{"labels":{` + strings.Join(tt.labels, ",") + `}},"spec":{"containers":[{"name":"main","image":"a:1"}]}}`
+			if err := errors.Join(w.Set.Spec.Template.UnmarshalJSON([]byte(template)),
+				w.Set.Spec.VolumeClaimTemplates.UnmarshalJSON([]byte("["+tt.claims+"]"))); err != nil {
+				t.Fatal(err)
+			}
+			w.Revisions = append(w.Revisions, Make(w.Snapshot).NewRevision)
+			setTemplate(w.Set, "a:2") // pods within the partition are large still
+			partition(math.MaxInt32)(w.Set)
+			w.Set.Status.CurrentRevision = w.Revisions[0].Name
+			if n := len(Make(w.Snapshot).Create); n == 0 || n > tt.most || Make(w.Snapshot).Create[0].Name != "web-0" {
+				t.Errorf("%d pods", n)
+			}
+			if n := len(w.ClaimNames()); n > maxCreate {
+				t.Errorf("%d claims are looked for", n)
+			}
+		})
 	}
 }
 

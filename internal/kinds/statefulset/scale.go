@@ -101,7 +101,7 @@ func (p *planner) scaleParallel() {
 		}
 	}
 	first, n := 0, p.MayCreate(len(vacant))
-	if n < len(vacant) { // each in its turn, since what is refused may be refused to one of them alone (ASTS-136)
+	if n < len(vacant) && p.CreationError != "" { // each in its turn, since what is refused may be refused to one of them alone (ASTS-136)
 		first = int(p.Now.Unix() % int64(len(vacant)))
 	}
 	for _, s := range vacant[first : first+n] {

@@ -11,8 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// maxCreate is how many pods one plan creates, and so how many missing ones it looks at: a wrong number of replicas must not take the
-// memory of a manager that serves others too.
+// maxCreate is how many pods one plan creates, each with its claims, and so how many missing ones it looks at: a wrong number of replicas
+// must not take the memory of a manager that serves others too.
 const maxCreate = 2000
 
 // slot is an ordinal with its pod.
@@ -52,7 +52,7 @@ func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 	}
 	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	slices.SortFunc(condemned, func(a, b slot) int { return cmp.Compare(b.ordinal, a.ordinal) })
-	missing := min(ordinals.Len()-len(slots), maxCreate)
+	missing := min(ordinals.Len()-len(slots), max(maxCreate/max(len(s.Set.Spec.VolumeClaimTemplates), 1), 1))
 	if missing <= 0 {
 		return slots, condemned
 	}
