@@ -90,10 +90,10 @@ func (p *planner) scaleParallel() {
 		case s.pod == nil && down >= p.Limits.ScaleMaxUnavailable:
 			limited++
 		case s.pod == nil:
-			if p.vacancy(s) {
+			if p.vacancy(s) { // else nothing fills it, and others go on (ASTS-106, ASTS-141)
 				vacant = append(vacant, s)
+				down++
 			}
-			down++
 		case s.finished: // it must not hold up its own successor (ASTS-140)
 			p.deletePod(s.pod, podplan.ReasonFailed, "its phase is "+string(s.pod.Status.Phase))
 		case s.info != nil && !s.info.Available:

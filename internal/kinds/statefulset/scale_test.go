@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -105,6 +106,11 @@ func TestScaleParallel(t *testing.T) {
 			w.pod(0, "a:1", pending, readyFor(0), specified, in(pub.LifecycleStateUpdating))
 			notReady(w.Pods[0])
 		}, []string{"+1 a:1", "-0"}},
+		"a name that is taken is no load": {3, []option{scaleBy(1)}, func(w *world) { w.Strangers["web-0"] = true }, []string{"+1 a:1"}},
+		"nor is one whose claim goes": {2, []option{scaleBy(1), withClaims}, func(w *world) {
+			end := metav1.NewTime(planTime)
+			w.claim(0).DeletionTimestamp = &end
+		}, []string{"+1 a:1"}},
 		"deletion is not limited": {1, []option{scaleBy(1)},
 			func(w *world) { w.pod(0, "a:1", notReady); w.pod(1, "a:1"); w.pod(2, "a:1") }, []string{"-1", "-2"}},
 		"beyond the stop others are repaired, updated and deleted": {4, []option{scaleBy(1), policy(possible)}, func(w *world) {
