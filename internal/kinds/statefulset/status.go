@@ -79,9 +79,8 @@ func (p *planner) status() {
 	if p.Set.DeletionTimestamp != nil { // pods that are left do not complete a rollout, and revisions go with the set (ASTS-073)
 		return
 	}
-	if !onDelete(p.Set) && status.UpdatedReplicas == status.Replicas && status.ReadyReplicas == status.Replicas &&
-		int(status.Replicas) == p.Limits.Replicas {
-		status.CurrentRevision, status.CurrentReplicas = status.UpdateRevision, status.UpdatedReplicas // ASTS-302
+	if status.UpdatedReplicas == status.Replicas && status.ReadyReplicas == status.Replicas && int(status.Replicas) == p.Limits.Replicas {
+		status.CurrentRevision, status.CurrentReplicas = status.UpdateRevision, status.UpdatedReplicas // ASTS-302, ASTS-303
 	}
 	p.PruneHistory(status.CurrentRevision)
 }

@@ -85,7 +85,8 @@ func TestCompletion(t *testing.T) {
 		"one is not ready":           {nil, func(w *world) { all(w, "a:2", 2); w.pod(2, "a:2", notReady) }, false},
 		"one is old":                 {[]option{partition(1)}, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:2"); w.pod(2, "a:2") }, false},
 		"one is missing":             {nil, func(w *world) { all(w, "a:2", 2) }, false},
-		"OnDelete moves nothing":     {[]option{deletedByHand}, func(w *world) { all(w, "a:2", 3) }, false},
+		"all are, under OnDelete":    {[]option{deletedByHand}, func(w *world) { all(w, "a:2", 3) }, true},
+		"one is old, under OnDelete": {[]option{deletedByHand}, func(w *world) { all(w, "a:2", 2); w.pod(2, "a:1") }, false},
 		"one that is condemned goes": {nil, func(w *world) { all(w, "a:2", 4) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,6 +104,21 @@ func TestCompletion(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAPodThatIsLostAfterOnDelete comes back as it was, within the partition of the rolling updates that follow: it came back at the
+// revision from before OnDelete, which no pod had any more (ASTS-303, ASTS-108 (part)).
+func TestAPodThatIsLostAfterOnDelete(t *testing.T) {
+	w := newWorld(t, 3, deletedByHand)
+	w.at("a:1")
+	w.at("a:2")
+	all(w, "a:2", 3)
+	w.Set.Status = Make(w.Snapshot).Status
+	w.at("a:3")
+	w.Set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateStatefulSetStrategyType
+	partition(3)(w.Set)
+	w.Pods = w.Pods[1:]
+	w.expect("+0 a:2")
 }
 
 // TestConditions shows ASTS-306 and ASTS-307: they stand as long as something fails.
