@@ -76,6 +76,10 @@ func Template(kind string, template *template.PodTemplate, selector *metav1.Labe
 	if len(malformed) > 0 {
 		return append(errs, malformed...)
 	}
+	if key := inplace.Selects(matcher); key != "" {
+		errs = append(errs, field.Forbidden(at,
+			fmt.Sprintf("label %s is the controllers' own, who set and change it: the %s would lose its pods", key, kind)))
+	}
 	if decodeErr == nil && !matcher.Matches(labels.Set(template.Labels)) {
 		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels,
 			"selector does not match template labels: they must have what spec.selector asks for"))

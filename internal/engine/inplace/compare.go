@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
@@ -171,6 +173,18 @@ var own = map[string]bool{
 // Own tells whether a label or an annotation belongs to the controllers. A template may have it because it was copied from a running pod;
 // it is then set neither in new pods nor in present ones (IPU-082, CS-041, CS-050).
 func Own(key string) bool { return own[key] }
+
+// Selects names a label of the controllers that the selector asks for, empty if there is none. As they set and change it, the pods that are
+// made would not be found, or be lost in the midst of a rollout.
+func Selects(selector labels.Selector) string {
+	requirements, _ := selector.Requirements()
+	for i := range requirements {
+		if Own(requirements[i].Key()) {
+			return requirements[i].Key()
+		}
+	}
+	return ""
+}
 
 func mapChange(old, new revision.Document) map[string]*string {
 	change := map[string]*string{}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
@@ -105,8 +106,9 @@ func (p *planner) make() {
 		p.stand(err)
 		return
 	}
-	if p.Set.DeletionTimestamp == nil && !selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) {
-		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata: pods would be made without end; correct the labels", selector))
+	if p.Set.DeletionTimestamp == nil && (!selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) || inplace.Selects(selector) != "") {
+		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
+			"pods would be made without end; correct the labels", selector))
 		return
 	}
 	if p.Set.DeletionTimestamp != nil {

@@ -71,6 +71,8 @@ func TestValidateCreate(t *testing.T) {
 		"CS-021 empty selector":           {both, `{"selector":{}}`, []string{"Invalid spec.selector"}},
 		"CS-021 malformed selector": {both, `{"selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`,
 			[]string{"Invalid spec.selector.matchExpressions[0].operator"}},
+		"CS-021 a label of ours": {both, `{"selector":{"matchLabels":{"app":"shop"},
+			"matchExpressions":[{"key":"lifecycle.apps.kruise.io/state","operator":"DoesNotExist"}]}}`, []string{"Forbidden spec.selector"}},
 		"CS-021 other labels": {both, `{"selector":{"matchLabels":{"app":"x"}}}`,
 			[]string{"Invalid spec.template.metadata.labels"}},
 		"CS-022 volume and claim of one name": {both,

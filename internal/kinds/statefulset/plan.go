@@ -13,6 +13,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
@@ -117,8 +118,9 @@ func (p *planner) make() {
 		p.HoldDeleted()
 		return
 	}
-	if !selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) {
-		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata: no pod could be the set's", selector))
+	if !selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) || inplace.Selects(selector) != "" {
+		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
+			"no pod could be the set's", selector))
 		return
 	}
 	if err := p.limits(); err != nil {

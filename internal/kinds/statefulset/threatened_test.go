@@ -215,3 +215,29 @@ func TestWhoIsWaitedForIsTold(t *testing.T) {
 		t.Errorf("in its grace period: %v", wait)
 	}
 }
+
+// TestASelectorThatLosesItsPods: a selector that asks for labels which controllers set and change would not find the pods that are made, or
+// lose them in the midst of a rollout. None is made, and that is told (ASTS-043 (part)).
+func TestASelectorThatLosesItsPods(t *testing.T) {
+	for name, tt := range map[string]struct {
+		labels   string
+		selector metav1.LabelSelectorRequirement
+	}{
+		"a label that new pods have": {`"app":"web"`, metav1.LabelSelectorRequirement{Key: pub.LifecycleState, Operator: "DoesNotExist"}},
+		"one that new pods have not": {`"app":"web","apps.kruise.io/specified-delete":"no"`,
+			metav1.LabelSelectorRequirement{Key: pub.SpecifiedDelete, Operator: "Exists"}},
+		"one that changes with an update": {`"app":"web"`,
+			metav1.LabelSelectorRequirement{Key: pub.ControllerRevisionHash, Operator: "NotIn", Values: []string{"x"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			if err := w.Set.Spec.Template.UnmarshalJSON([]byte(`{"metadata":{"labels":{` + tt.labels + `}},"spec":{}}`)); err != nil {
+				t.Fatal(err)
+			}
+			w.Set.Spec.Selector.MatchExpressions = append(w.Set.Spec.Selector.MatchExpressions, tt.selector)
+			if plan := Make(w.Snapshot); len(plan.Create) > 0 || plan.UpdateError == "" {
+				t.Error(plan)
+			}
+		})
+	}
+}

@@ -133,6 +133,8 @@ func TestValidate(t *testing.T) {
 		"ASTS-043 empty": {`{"selector":{}}`, []string{"Invalid spec.selector"}},
 		"ASTS-043 malformed": {`{"selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`,
 			[]string{"Invalid spec.selector.matchExpressions[0].operator"}},
+		"ASTS-043 a label of ours": {`{"selector":{"matchLabels":{"app":"shop"},
+			"matchExpressions":[{"key":"lifecycle.apps.kruise.io/state","operator":"DoesNotExist"}]}}`, []string{"Forbidden spec.selector"}},
 		"ASTS-043 does not match": {`{"selector":{"matchLabels":{"app":"x"}}}`, []string{"Invalid spec.template.metadata.labels"}},
 		"ASTS-044 pods that end": {`{"template":{"metadata":{"labels":{"app":"shop"}},"spec":{"restartPolicy":"Never","activeDeadlineSeconds":5}}}`,
 			[]string{"Forbidden spec.template.spec.activeDeadlineSeconds", "NotSupported spec.template.spec.restartPolicy"}},
