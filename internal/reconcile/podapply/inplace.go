@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -92,11 +93,14 @@ func (a *Application) refused(ctx context.Context, v *podplan.Verdict, err error
 // nodeTooSmall is in the server's words for a resize that the pod's node can never carry out (IPU-315); there is no code for it.
 const nodeTooSmall = "node didn't have enough allocatable resources"
 
-// sameDecision tells whether what was decided about a pod still holds for a newer version of it: the same pod, alive, at the same
-// revision, in the same state, with no update or deletion that somebody else began. A pod that was out of service when it was
-// decided about, and therefore cost nothing, must still be.
+// sameDecision tells whether what was decided about a pod still holds for a newer version of it: the same pod, alive, of the same owner,
+// at the same revision, in the same state, with no update or deletion that somebody else began. A pod that was out of service when it
+// was decided about, and therefore cost nothing, must still be.
 func sameDecision(decided, now *corev1.Pod) bool {
 	if decided.UID != now.UID || !podplan.Active(now) || readiness.Ready(now) && !readiness.Ready(decided) {
+		return false
+	}
+	if owner := metav1.GetControllerOfNoCopy(now); owner == nil || owner.UID != metav1.GetControllerOfNoCopy(decided).UID {
 		return false
 	}
 	for _, key := range []string{pub.ControllerRevisionHash, pub.LifecycleState, pub.SpecifiedDelete} {

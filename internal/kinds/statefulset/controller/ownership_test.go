@@ -282,3 +282,32 @@ func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
 		}
 	}
 }
+
+// TestAPodThatIsGivenUpIsNotUpdated shows that an update in place does not go on, after a conflict, with a pod that is not the set's any
+// more, as while it changes hands: the pod got the label of the new revision, and not its image, of which the caches keep nothing then.
+func TestAPodThatIsGivenUpIsNotUpdated(t *testing.T) {
+	for _, subresource := range []string{"status", ""} {
+		s := started(t, makeSet(1, inPlace), everything)
+		revision := s.pod("web-0").Labels[pub.ControllerRevisionHash]
+		s.Answer = func(r *simulation.Request) error {
+			if r.Verb == "patch" && r.Key == podKey("web-0") && r.Subresource == subresource {
+				s.Answer = nil
+				s.edit("web-0", func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+			}
+			return nil
+		}
+		s.change(image("nginx:2"))
+		s.onePass() // the revision is new
+		for s.Answer != nil {
+			s.onePass()
+		}
+		if pod := s.pod("web-0"); pod.Labels[pub.ControllerRevisionHash] != revision || pod.Annotations[pub.InPlaceUpdateState] != "" {
+			t.Errorf("after a conflict about %q: %s", subresource, s.describe())
+		}
+		s.spend(5 * time.Minute) // the set adopts it again
+		if pod := s.pod("web-0"); metav1.GetControllerOf(pod) == nil || pod.Spec.Containers[0].Image != "nginx:2" ||
+			s.set().Status.UpdatedAvailableReplicas != 1 {
+			t.Error(s.describe())
+		}
+	}
+}
