@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -41,6 +42,8 @@ type rolloutRun struct {
 	zombie                            *zombie
 	// claims are all PVCs that ever existed, by name.
 	claims map[string]bool
+	// former is the spec before a user's last change; nil if that was taken back.
+	former *appsv1beta1.StatefulSetSpec
 }
 
 // zombie is a manager that goes on although another one has taken over.
@@ -131,7 +134,8 @@ func (r *rolloutRun) available(pod *corev1.Pod) bool {
 		return false
 	}
 	ready, minReady := false, time.Duration(0)
-	if rolling := r.set().Spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.MinReadySeconds != nil && !onDelete(r.set()) {
+	set := r.seen() // what a user has just changed is no matter of the manager's yet
+	if rolling := set.Spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.MinReadySeconds != nil && !onDelete(set) {
 		minReady = time.Duration(*rolling.MinReadySeconds) * time.Second
 	}
 	for _, c := range pod.Status.Conditions {
@@ -228,6 +232,10 @@ func (r *rolloutRun) disruption(set *appsv1beta1.StatefulSet, slots []int, w sim
 				r.fail("image of pod %s changed while it was in service", name)
 			}
 		}
+		if runs, image := r.node.Runs(before, "nginx").Image, before.Spec.Containers[0].Image; inService(pod) && !inService(before) &&
+			runs != image && before.Status.Phase == corev1.PodRunning {
+			r.fail("pod %s comes into service and runs %q, not %s", name, runs, image)
+		}
 		r.keepsPartition(set, slots, before, pod)
 	}
 	if w.Verb == "delete" && slices.Contains(slotsOf(r.set()), ordinal(name)) && slot {
@@ -254,6 +262,16 @@ func (r *rolloutRun) disruption(set *appsv1beta1.StatefulSet, slots []int, w sim
 			}
 		}
 	}
+}
+
+// inService tells whether the manager lets the pod serve after an update.
+func inService(pod *corev1.Pod) bool {
+	if state := pod.Labels[pub.LifecycleState]; state != "" && state != string(pub.LifecycleStateNormal) {
+		return false
+	}
+	return !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == pub.InPlaceUpdateReady && c.Status != corev1.ConditionTrue
+	})
 }
 
 // keepsClaims: no PVC goes with a pod that is made anew.
@@ -410,6 +428,12 @@ func (r *rolloutRun) user() {
 		r.toPod(pods[r.Rand.IntN(len(pods))], n)
 		return
 	}
+	if r.former != nil && r.Chance(0.3) { // what was just begun is to be undone
+		r.change(func(set *appsv1beta1.StatefulSet) { set.Spec = *r.former })
+		r.former = nil
+		return
+	}
+	r.former = r.set().Spec.DeepCopy()
 	r.change(func(set *appsv1beta1.StatefulSet) {
 		rolling := set.Spec.UpdateStrategy.RollingUpdate
 		switch n {
@@ -502,7 +526,13 @@ func (r *rolloutRun) handOver() {
 func (r *rolloutRun) toPod(pod *corev1.Pod, n int) {
 	switch n {
 	case 13:
-		r.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
+		r.Change(podKey(pod.Name), func(o client.Object) {
+			if _, specified := o.GetLabels()[pub.SpecifiedDelete]; specified {
+				delete(o.GetLabels(), pub.SpecifiedDelete)
+				return
+			}
+			o.GetLabels()[pub.SpecifiedDelete] = "true"
+		})
 	case 14:
 		r.Change(podKey(pod.Name), func(o client.Object) { o.SetOwnerReferences(nil) })
 	case 15:
@@ -576,7 +606,7 @@ func (r *rolloutRun) play(steps int) {
 			r.haunt()
 		}
 		switch n := r.Rand.IntN(100); {
-		case n < 4:
+		case n < 4 || n < 12 && r.former != nil && r.Chance(0.3):
 			r.user()
 		case n < 40:
 			r.Events(1 + r.Rand.IntN(6))
@@ -662,9 +692,17 @@ func (r *rolloutRun) finish() {
 }
 
 // giveUp deletes a condemned pod that never comes up, as a user does: several of them wait for each other under OrderedReady (ASTS-126).
-// It also deletes one that was taken out of the set, whose name the set needs.
+// It also deletes one that was taken out of the set, whose name the set needs, and one that waits for a PVC which a user deleted, and of
+// which there is no template any more.
 func (r *rolloutRun) giveUp(pod *corev1.Pod) bool {
 	set := r.set()
+	for _, claim := range claimsOf(pod) {
+		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && r.Get(claimKey(claim)) == nil &&
+			!slices.ContainsFunc(set.Spec.VolumeClaimTemplates, func(t template.VolumeClaimTemplate) bool { return t.Name+"-"+pod.Name == claim }) {
+			r.EndGracefully(podKey(pod.Name))
+			return true
+		}
+	}
 	if pod.Labels["app"] != "web" && pod.DeletionTimestamp == nil && metav1.GetControllerOf(pod) == nil {
 		r.EndGracefully(podKey(pod.Name))
 		return true
