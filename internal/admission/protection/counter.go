@@ -121,8 +121,13 @@ func (l list) read(page io.Reader) (number counted, next string, err error) {
 }
 
 func (l list) items(decoder *json.Decoder) (number counted, err error) {
-	if err := delimiter(decoder, '['); err != nil {
+	switch token, err := decoder.Token(); {
+	case err != nil:
 		return 0, err
+	case token == nil: // API servers write an empty list of metadata as null
+		return 0, nil
+	case token != json.Delim('['):
+		return 0, fmt.Errorf("the list has %v instead of items", token)
 	}
 	for decoder.More() {
 		var item struct {

@@ -64,7 +64,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if page < len(pages) {
 		fmt.Fprintf(w, `{"kind":"List","apiVersion":"v1","metadata":{"continue":%q},"items":[%s],"more":{"a":[1]},"number":7}`, next, pages[page])
 	} else {
-		fmt.Fprint(w, `{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}`)
+		fmt.Fprint(w, `{"kind":"List","apiVersion":"v1","metadata":{},"items":null}`) // as API servers do
 	}
 }
 
