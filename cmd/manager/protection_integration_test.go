@@ -17,7 +17,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// DP-D1 (part), DP-002 (part): a manager without the gate drops the entries of built-in kinds, so that their protected objects can be
+// DP-D1, DP-002 (part): entries are about labelled objects alone. A manager without the gate drops the entries of built-in kinds, so that their protected objects can be
 // deleted; one with the gate adds them again, and counts what it refuses (DP-040 (part)).
 func TestProtectionFollowsItsGate(t *testing.T) {
 	i := install(t)
@@ -30,6 +30,9 @@ func TestProtectionFollowsItsGate(t *testing.T) {
 		for _, hook := range config.Webhooks {
 			if len(hook.Rules[0].Operations) == 1 && hook.Rules[0].Operations[0] == admissionregistrationv1.Delete && hook.Name != "vpod.kb.io" {
 				names = append(names, hook.Name)
+				if len(hook.ObjectSelector.MatchExpressions) == 0 {
+					t.Errorf("%s is about all objects", hook.Name)
+				}
 			}
 		}
 		return names, err
@@ -47,7 +50,7 @@ func TestProtectionFollowsItsGate(t *testing.T) {
 	if err := off.process.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	on := i.replica("--enable-leader-election=false")
+	on := i.replica("--enable-leader-election=false", "--protection-log-path=/no/such/folder")
 	on.becomesReady()
 	service.ResourceVersion, service.UID = "", ""
 	i.create(service)
@@ -61,6 +64,16 @@ func TestProtectionFollowsItsGate(t *testing.T) {
 				i.create(service)
 			}
 			return fmt.Errorf("not refused: %w", errors.Join(err, errors.New("deleted")))
+		}
+		return nil
+	})
+	i.eventually("the log is on stderr", func() error { // OPS-097 (part)
+		on.mu.Lock()
+		defer on.mu.Unlock()
+		for _, text := range []string{"Refused deletions are written to stderr", `"Kind":"Service","Namespace":"default","Name":"web"`} {
+			if !strings.Contains(on.logs.String(), text) {
+				return fmt.Errorf("no %q", text)
+			}
 		}
 		return nil
 	})

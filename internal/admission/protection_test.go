@@ -32,7 +32,7 @@ func guarded(t *testing.T, list string) *Environment {
 	return &Environment{Options: Options{Gates: on, Kinds: Registered}, guard: protection.New(on, nil, teller)}
 }
 
-// DP-030: the shipped entries for built-in kinds: their names, paths, rules and selectors. DP-032 (part): they fail closed.
+// DP-030: the shipped entries for built-in kinds: their names, paths, rules and selectors. They fail closed (DP-032 (part)).
 func TestShippedEntriesForProtectedKinds(t *testing.T) {
 	var shipped admissionv1.ValidatingWebhookConfiguration
 	read(t, "../../config/webhook/validating.yaml", &shipped)
@@ -76,7 +76,7 @@ func TestShippedEntriesForProtectedKinds(t *testing.T) {
 	}
 }
 
-// DP-002: without the gate, which needs no PodWebhook, all deletions are allowed. DP-D1: nor does the manager then know the entries, so
+// DP-002: without the gate, which needs no PodWebhook, all deletions are allowed. DP-D1 (part): nor does the manager then know the entries, so
 // that the leader drops them.
 func TestProtectionWithItsGate(t *testing.T) {
 	for list, on := range map[string]bool{"": true, "PodWebhook=false": true, "ResourcesDeletionProtection=false": false} {

@@ -32,7 +32,8 @@ import (
 
 const protection = "policy.kruise.io/delete-protection"
 
-// protectable returns an object of each kind, by kind, in a namespace that is made for it. The objects in namespaces want two replicas.
+// protectable returns an object of each kind, by kind, in a namespace that is made for it. Workloads want two replicas, the
+// StatefulSet those that it has by default.
 func protectable(t *testing.T, name string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	made(t, `{apiVersion: v1, kind: Namespace, metadata: {name: `+name+`}}`)
@@ -41,7 +42,7 @@ func protectable(t *testing.T, name string) map[string]*unstructured.Unstructure
 	for _, text := range []string{
 		`{apiVersion: apps/v1, kind: Deployment, spec: {` + pods + `}}`,
 		`{apiVersion: apps/v1, kind: ReplicaSet, spec: {` + pods + `}}`,
-		`{apiVersion: apps/v1, kind: StatefulSet, spec: {serviceName: s, ` + pods + `}}`,
+		`{apiVersion: apps/v1, kind: StatefulSet, spec: {serviceName: s, ` + strings.TrimPrefix(pods, "replicas: 2, ") + `}}`,
 		`{apiVersion: v1, kind: Service, spec: {ports: [{port: 80}]}}`,
 		`{apiVersion: networking.k8s.io/v1, kind: Ingress, spec: {defaultBackend: {service: {name: s, port: {number: 80}}}}}`,
 		`{apiVersion: v1, kind: Namespace, metadata: {name: ` + name + `-itself}}`,
@@ -94,7 +95,7 @@ func goes(t *testing.T, object client.Object, options ...client.DeleteOption) {
 	}
 }
 
-// DP-001, DP-011, DP-020: objects of all kinds are kept by Always, in dry runs too, until the label goes or has another value; the
+// DP-001 (part), DP-011, DP-020 (part): objects of all kinds are kept by Always, in dry runs too, until the label goes or has another value; the
 // protection log and events tell who was refused.
 func TestProtectedKinds(t *testing.T) {
 	for kind, object := range protectable(t, "protected-kinds") {
@@ -162,7 +163,7 @@ func logged(t *testing.T, kind, name string) (lines []map[string]string) {
 }
 
 // DP-012: Cascading keeps workloads with replicas, namespaces with active pods or bound claims, and definitions with objects; Services and
-// Ingresses it does not keep. DP-013: claims count.
+// Ingresses it does not keep. DP-013: claims count. DP-016: replicas that are left out are one, since the API server says so, and null is none.
 func TestCascadingKinds(t *testing.T) {
 	all := protectable(t, "cascading")
 	for _, object := range all {
@@ -171,8 +172,8 @@ func TestCascadingKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, kind := range []string{"Deployment", "ReplicaSet", "StatefulSet"} {
-		keptBy(t, all[kind], "and replicas 2>0: scale to 0 or remove the label")
+	for kind, replicas := range map[string]int{"Deployment": 2, "ReplicaSet": 2, "StatefulSet": 1} {
+		keptBy(t, all[kind], fmt.Sprintf("and replicas %d>0: scale to 0 or remove the label", replicas))
 		if err := kube.Patch(t.Context(), all[kind], client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))); err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +264,7 @@ func TestCollectionsOfProtected(t *testing.T) {
 	}
 }
 
-// DP-030, DP-031, DP-032: while no manager answers, everything can be deleted that is not protected, or that terminates; what is protected
+// DP-030, DP-031: while no manager answers, everything can be deleted that is not protected, or that terminates; what is protected
 // cannot, until the label goes. In kube-system nothing is protected.
 func TestProtectionWhileNoManagerAnswers(t *testing.T) {
 	data, err := os.ReadFile("../../config/webhook/validating.yaml")
@@ -332,6 +333,19 @@ func TestProtectionWhileNoManagerAnswers(t *testing.T) {
 	}
 }
 
+// DP-021: our own definitions can be protected as well; nobody needs them to go for an uninstallation, which leaves them.
+func TestProtectedDefinitionsOfOurs(t *testing.T) {
+	ours := &unstructured.Unstructured{}
+	ours.SetAPIVersion("apiextensions.k8s.io/v1")
+	ours.SetKind("CustomResourceDefinition")
+	ours.SetName("imagelistpulljobs.apps.kruise.io")
+	label(t, ours, "Always")
+	defer label(t, ours, "")
+	if err := kube.Delete(t.Context(), ours, client.DryRunAll); !apierrors.IsForbidden(err) {
+		t.Error(err)
+	}
+}
+
 // DP-D2: who gives a Service or an Ingress the value that has no effect there is warned, once.
 func TestWarningsOfProtection(t *testing.T) {
 	data, err := os.ReadFile("../../config/webhook/warnings.yaml")
@@ -384,7 +398,8 @@ func TestWarningsOfProtection(t *testing.T) {
 }
 
 // The manual's examples of protection: a namespace, the right to list objects of definitions, which the shipped roles do not have (OPS-082
-// (part)), and another failurePolicy, which the manager leaves as it is (DP-032 (part)).
+// (part)), and another failurePolicy than Fail, with
+// the reason for both, which the manager leaves as it is (DP-032).
 func TestManualOfProtection(t *testing.T) {
 	page, err := os.ReadFile("../../docs/manual/deletion-protection.md")
 	if err != nil {
@@ -439,8 +454,20 @@ func TestManualOfProtection(t *testing.T) {
 	_, patch, found := strings.Cut(string(page), "kruise-validating-webhook-configuration \\\n  -p '")
 	patch, _, _ = strings.Cut(patch, "'")
 	hooks := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kruise-validating-webhook-configuration"}}
+	key := client.ObjectKeyFromObject(hooks)
+	if err := kube.Get(t.Context(), key, hooks); err != nil {
+		t.Fatal(err)
+	}
+	for _, hook := range hooks.Webhooks {
+		if hook.ObjectSelector != nil && len(hook.ObjectSelector.MatchExpressions) > 0 && *hook.FailurePolicy != admissionv1.Fail {
+			t.Errorf("%s is shipped with %s", hook.Name, *hook.FailurePolicy)
+		}
+	}
 	if err := kube.Patch(t.Context(), hooks, client.RawPatch(types.StrategicMergePatchType, []byte(patch))); err != nil || !found {
 		t.Fatal(found, err)
+	}
+	if !strings.Contains(string(page), "The risk is a labelled object that must go") {
+		t.Error("the manual does not name the risk of Fail")
 	}
 	at := slices.IndexFunc(hooks.Webhooks, func(h admissionv1.ValidatingWebhook) bool { return h.Name == "vnamespace.kb.io" })
 	good := hooks.Webhooks[at].ClientConfig.CABundle
@@ -449,7 +476,7 @@ func TestManualOfProtection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := wait(func() error { // until the manager has looked at it
-		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(hooks), hooks); err != nil || string(hooks.Webhooks[at].ClientConfig.CABundle) != string(good) {
+		if err := kube.Get(t.Context(), key, hooks); err != nil || string(hooks.Webhooks[at].ClientConfig.CABundle) != string(good) {
 			return errors.Join(err, errors.New("not repaired"))
 		}
 		return nil

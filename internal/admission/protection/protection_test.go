@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -131,12 +132,14 @@ func (w *world) deletes(t *testing.T, kind, label, meta, spec string, change ...
 	if kind != "Namespace" && kind != "CustomResourceDefinition" {
 		meta += `,"namespace":"shop"`
 	}
+	if label != "" {
+		label = `,"labels":{"policy.kruise.io/delete-protection":"` + label + `"}`
+	}
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Delete,
 		Kind: metav1.GroupVersionKind{Group: "apps", Version: "v1", Kind: kind}, Namespace: "shop",
-		Resource: metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: strings.ToLower(kind) + "s"},
-		UserInfo: authenticationv1.UserInfo{Username: "alice"},
-		OldObject: k8sruntime.RawExtension{Raw: []byte(`{"metadata":{"name":"web","uid":"u","labels":{"policy.kruise.io/delete-protection":"` + label + `"}` +
-			meta + `},"spec":{` + spec + `}}`)}}}
+		Resource:  metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: strings.ToLower(kind) + "s"},
+		UserInfo:  authenticationv1.UserInfo{Username: "alice"},
+		OldObject: k8sruntime.RawExtension{Raw: []byte(`{"metadata":{"name":"web","uid":"u"` + label + meta + `},"spec":{` + spec + `}}`)}}}
 	for _, c := range change {
 		c(&request)
 	}
@@ -150,8 +153,8 @@ const (
 
 func phase(of string) string { return `{"metadata":{},"status":{"phase":"` + of + `"}}` }
 
-// TestRules has the decisions by kind and label (DP-001, DP-011, DP-012, DP-013, DP-016, DP-018).
-// DP-003, DP-014: definitions by Cascading need the gate of their own, and its absence refuses.
+// TestRules has the decisions by kind and label (DP-001, DP-011, DP-012, DP-013, DP-016 (part), DP-018, DP-D3).
+// DP-003, DP-014: definitions with Cascading need a gate of their own, which is off by default, and without it they are refused.
 func TestRules(t *testing.T) {
 	const (
 		definition = `"group":"example.com","names":{"plural":"games"},"versions":[{"name":"v1","served":true},{"name":"v2","served":true,"storage":true}]`
@@ -231,16 +234,15 @@ func TestWhatIsJudged(t *testing.T) {
 		change  func(*admission.Request)
 		allowed bool
 	}{
-		"a deletion":                 {"", func(*admission.Request) {}, false},
-		"one of a collection":        {"", func(r *admission.Request) { r.Name = "" }, false},
-		"an update":                  {"", func(r *admission.Request) { r.Operation = admissionv1.Update }, true},
-		"a subresource":              {"", func(r *admission.Request) { r.SubResource = "scale" }, true},
-		"no old object":              {"", func(r *admission.Request) { r.OldObject.Raw = nil }, true},
-		"terminating":                {`,"deletionTimestamp":"2026-01-02T03:04:05Z"`, func(*admission.Request) {}, true},
-		"by the namespace's end":     {"", asUser("system:serviceaccount:kube-system:namespace-controller"), false}, // DP-019 (part)
-		"by the garbage collector":   {"", asUser("system:serviceaccount:kube-system:generic-garbage-collector"), false},
-		"by a cluster administrator": {"", asUser("system:admin"), false},
-		// DP-020 (part)
+		"a deletion":                    {"", func(*admission.Request) {}, false},
+		"one of a collection":           {"", func(r *admission.Request) { r.Name = "" }, false},
+		"an update":                     {"", func(r *admission.Request) { r.Operation = admissionv1.Update }, true},
+		"a subresource":                 {"", func(r *admission.Request) { r.SubResource = "scale" }, true},
+		"no old object":                 {"", func(r *admission.Request) { r.OldObject.Raw = nil }, true},
+		"terminating":                   {`,"deletionTimestamp":"2026-01-02T03:04:05Z"`, func(*admission.Request) {}, true},
+		"by the namespace controller":   {"", asUser("system:serviceaccount:kube-system:namespace-controller"), false},
+		"by the garbage collector":      {"", asUser("system:serviceaccount:kube-system:generic-garbage-collector"), false},
+		"by a cluster administrator":    {"", asUser("system:admin"), false},
 		"with an owner and a finalizer": {`,"ownerReferences":[{"kind":"App","name":"a"}],"finalizers":["a/b"]`, func(*admission.Request) {}, false},
 	} {
 		w := newWorld(t, allGates)
@@ -254,6 +256,43 @@ func TestWhatIsJudged(t *testing.T) {
 
 func asUser(name string) func(*admission.Request) {
 	return func(r *admission.Request) { r.UserInfo.Username = name }
+}
+
+// DP-020: what lets a deletion through, and that owners and finalizers do not.
+func TestWaysThrough(t *testing.T) {
+	for name, test := range map[string]struct {
+		gates, kind, label, meta, spec string
+		allowed                        bool
+	}{
+		"no way":                {allGates, "Deployment", "Cascading", "", `"replicas":2`, false},
+		"owners":                {allGates, "Deployment", "Cascading", `,"ownerReferences":[{"kind":"App","name":"a"}]`, `"replicas":2`, false},
+		"finalizers":            {allGates, "Deployment", "Cascading", `,"finalizers":["a/b"]`, `"replicas":2`, false},
+		"the label changed":     {allGates, "Deployment", "No", "", `"replicas":2`, true},
+		"the label removed":     {allGates, "Deployment", "", "", `"replicas":2`, true},
+		"scaled to 0":           {allGates, "Deployment", "Cascading", "", `"replicas":0`, true},
+		"the namespace empty":   {allGates, "Namespace", "Cascading", "", "", true},
+		"the gate switched off": {"ResourcesDeletionProtection=false", "Deployment", "Always", "", `"replicas":2`, true},
+	} {
+		if got := newWorld(t, test.gates).deletes(t, test.kind, test.label, test.meta, test.spec); got.Allowed != test.allowed {
+			t.Errorf("%s: %+v", name, got.Result)
+		}
+	}
+}
+
+// DP-D4: a kind is a line: its name, the path of its webhook, and what keeps its objects under Cascading.
+func TestAnotherKind(t *testing.T) {
+	w, kinds := newWorld(t, allGates), Kinds
+	t.Cleanup(func() { Kinds = kinds })
+	Kinds = append(slices.Clone(kinds), Kind{"Job", "/validate-batch-job", func(context.Context, *Guard, *object) (content, error) {
+		return content{"running pods", 4, "wait for them"}, nil
+	}})
+	if got := w.deletes(t, "Job", "Cascading", "", ""); got.Allowed || got.Result.Message !=
+		"Job shop/web is protected by label policy.kruise.io/delete-protection=Cascading and running pods 4>0: wait for them or remove the label before deleting it" {
+		t.Errorf("%+v", got.Result)
+	}
+	if got := w.deletes(t, "Job", "Always", "", ""); got.Allowed {
+		t.Error("Always")
+	}
 }
 
 // DP-015: what cannot be listed refuses, with the error and how to proceed.

@@ -17,8 +17,15 @@ var line = Line{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Event: "Delet
 const text = `{"Time":"2026-01-02T03:04:05Z","Event":"DeletionProtection","Operation":"DELETE","Kind":"Deployment","Namespace":"shop",` +
 	`"Name":"web","UserAgent":"alice","Object":"deployments.apps shop/web"}` + "\n"
 
-// OPS-097 (part): one JSON object a line, with the named fields, after what is there already.
-func TestLines(t *testing.T) {
+// OPS-097: the log has one JSON object a line and is rotated; lines go elsewhere if there is none.
+func TestProtectionLog(t *testing.T) {
+	t.Run("lines", lines)
+	t.Run("rotation", rotation)
+	t.Run("no folder", noFolder)
+}
+
+// lines: one JSON object a line, with the named fields, after what is there already.
+func lines(t *testing.T) {
 	dir, fallback := t.TempDir(), &bytes.Buffer{}
 	for range 2 { // as after a restart
 		l, err := Open(dir, fallback)
@@ -34,8 +41,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// OPS-097 (part): the file is replaced when it would be larger than 100 MiB, and there are never more than three.
-func TestRotation(t *testing.T) {
+// rotation: the file is replaced when it would be larger than 100 MiB, and there are never more than three.
+func rotation(t *testing.T) {
 	dir := t.TempDir()
 	l, err := Open(dir, &bytes.Buffer{})
 	if err != nil {
@@ -66,8 +73,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// OPS-097 (part): without a folder that can be written to, lines go elsewhere.
-func TestFallback(t *testing.T) {
+// noFolder: without a folder that can be written to, lines go elsewhere.
+func noFolder(t *testing.T) {
 	fallback := &bytes.Buffer{}
 	l, err := Open(filepath.Join(t.TempDir(), "absent"), fallback)
 	if err == nil {
