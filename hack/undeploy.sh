@@ -10,7 +10,8 @@ if [ -n "$foreign" ] && [ "${FORCE:-}" != 1 ]; then
   exit 1
 fi
 "$kubectl" delete --ignore-not-found mutatingwebhookconfiguration/kruise-mutating-webhook-configuration \
-  validatingwebhookconfiguration/kruise-validating-webhook-configuration
+  validatingwebhookconfiguration/kruise-validating-webhook-configuration \
+  validatingadmissionpolicy/kruise-protection-warnings validatingadmissionpolicybinding/kruise-protection-warnings
 for crd in $("$kubectl" get crd -o name | grep -E '\.(apps|policy)\.kruise\.io$' || true); do
   "$kubectl" patch "$crd" --type=json -p '[{"op":"replace","path":"/spec/conversion","value":{"strategy":"None"}}]'
 done

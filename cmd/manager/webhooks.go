@@ -41,6 +41,7 @@ func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{})
 		Pods:                gates.Enabled(features.PodWebhook),
 		GateAllPods:         gates.Enabled(features.KruisePodReadinessGate),
 		UnschedulableWindow: o.kinds.UnschedulableWindow,
+		ProtectionLog:       o.protectionLog,
 	}
 	if o.renewBefore != "" {
 		renewBefore, err := certificate.ParseRenewBefore(o.renewBefore)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 )
@@ -31,7 +32,7 @@ type cloneSetWebhooks struct {
 // CloneSets makes the webhooks of the kind.
 func CloneSets(e *Environment) Webhooks {
 	w := &cloneSetWebhooks{templates: templatesOf(e), pods: e.cached, inPlace: e.InPlace}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: protection(e, "CloneSet")}
+	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.Scaled("CloneSet"))}
 }
 
 // mutate fills in what was left out (CS-010 to CS-015).

@@ -407,7 +407,6 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 }
 
 // CS-034: deletion of a protected CloneSet, with the gate.
-// DP-010, DP-011, DP-012, DP-018 as well.
 func TestDeletionProtection(t *testing.T) {
 	labelled := func(label, replicas, more string) string {
 		return `{"apiVersion":"apps.kruise.io/v1alpha1","metadata":{"name":"web"` + more +
@@ -431,7 +430,7 @@ func TestDeletionProtection(t *testing.T) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			list := fmt.Sprintf("ResourcesDeletionProtection=%t", !test.off)
-			handlers := handlersOf(t, "CloneSet", list, CloneSets(&Environment{Options: Options{Gates: gates(t, list)}}))
+			handlers := handlersOf(t, "CloneSet", list, CloneSets(guarded(t, list)))
 			got := review(t, handlers[validateCloneSetPath], "DELETE", "", test.old)
 			if got.Allowed != (test.refused == "") ||
 				!got.Allowed && (got.Result.Code != 403 || !strings.Contains(got.Result.Message, test.refused)) {

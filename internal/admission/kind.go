@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -59,9 +60,7 @@ func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
 		if handle == nil {
 			continue
 		}
-		handlers[k.path(verb)] = admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
-			ctx, cancel := context.WithTimeout(ctx, admissionTime)
-			defer cancel()
+		handlers[k.path(verb)] = limited(func(ctx context.Context, request admission.Request) admission.Response {
 			switch written := request.Operation == admissionv1.Create || request.Operation == admissionv1.Update; {
 			case request.Operation == admissionv1.Delete && verb == "validate" && webhooks.Delete != nil:
 				return webhooks.Delete(ctx, request)
@@ -84,4 +83,6 @@ type Environment struct {
 	cached, live client.Reader
 	mapper       meta.RESTMapper
 	announcer    announcer
+	// guard judges deletions of protected objects.
+	guard *protection.Guard
 }

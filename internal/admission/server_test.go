@@ -31,6 +31,7 @@ func testServer(t *testing.T, options Options) *server {
 			t.Fatal(err)
 		}
 	}
+	options.Gates = gates(t, "")
 	keeping := options.keeper(registered(t, nil, nil))
 	keeping.CRDs, keeping.OtherCRDs = nil, nil
 	callers, err := readCallers(options.ClientCAFile)
@@ -155,7 +156,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		"KruisePodReadinessGate": {all: true, condition: "KruisePodReady"},
 	} {
 		handlers := registered(t, podsIf(test.pods, test.all), nil)
-		options := Options{GateAllPods: test.all}.keeper(handlers)
+		options := Options{GateAllPods: test.all, Gates: gates(t, "")}.keeper(handlers)
 		for _, path := range []string{mutatePodPath, mutatePodAllPath} {
 			active, known := options.Paths[path]
 			if _, handled := handlers[path]; handled != test.want || active != test.want || !known {
@@ -164,7 +165,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		}
 		for _, removals := range []*pod.Removals{nil, pod.NewRemovals()} {
 			handlers := registered(t, nil, removals)
-			if active, known := (Options{}).keeper(handlers).Paths[validatePodPath]; !known || active != (removals != nil) ||
+			if active, known := (Options{Gates: gates(t, "")}).keeper(handlers).Paths[validatePodPath]; !known || active != (removals != nil) ||
 				active != (handlers[validatePodPath] != nil) {
 				t.Errorf("removals are checked: %t, known: %t", active, known)
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -21,11 +23,14 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/admission/pod"
+	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/platform/protectionlog"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // Names of the shipped objects (OPS-060).
@@ -77,6 +82,8 @@ type Options struct {
 	Versioned workloadspread.Versioned
 	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
 	Pods, GateAllPods bool
+	// ProtectionLog is the folder of the log of refused deletions (OPS-097).
+	ProtectionLog string
 }
 
 // Reading and writing only by name (OPS-080, OPS-082). A create cannot be limited to a name.
@@ -104,9 +111,13 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
+	guard, err := options.guard(mgr, clientset.CoreV1().RESTClient())
+	if err != nil {
+		return err
+	}
 	upkeep := &struct{ announcer }{} // the keeper; it is made later, from the paths of the handlers
 	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
-		mapper: mgr.GetRESTMapper(), announcer: upkeep}, chain, removals)
+		mapper: mgr.GetRESTMapper(), announcer: upkeep, guard: guard}, chain, removals)
 	keeping := options.keeper(handlers)
 	options.follow(ctx, &keeping)
 	if keeping.Paths[mutatePodRecentPath] {
@@ -160,6 +171,9 @@ func admissionHandlers(e *Environment, pods *pod.Chain, removals *pod.Removals) 
 	for i := range e.Kinds {
 		maps.Copy(handlers, e.Kinds[i].handlers(e))
 	}
+	for _, kind := range protection.Kinds { // also without the gate: entries may be there for a while, or for good (OPS-050)
+		handlers[kind.Path] = limited(e.guard.Handler(kind))
+	}
 	if pods != nil {
 		handlers[mutatePodPath] = mutatePod(pods, true)
 		handlers[mutatePodAllPath] = mutatePod(pods, false)
@@ -171,6 +185,29 @@ func admissionHandlers(e *Environment, pods *pod.Chain, removals *pod.Removals) 
 		handlers[validatePodPath] = validatePod(removals, e.live)
 	}
 	return handlers
+}
+
+// limited ends the context of a handler while the API server still waits.
+func limited(handle admission.HandlerFunc) admission.Handler {
+	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
+		ctx, cancel := context.WithTimeout(ctx, admissionTime)
+		defer cancel()
+		return handle(ctx, request)
+	})
+}
+
+// guard makes what judges deletions of protected objects.
+func (o Options) guard(mgr manager.Manager, client rest.Interface) (*protection.Guard, error) {
+	log := mgr.GetLogger().WithName("deletion-protection")
+	var lines *protectionlog.Log
+	if o.Gates.Enabled(features.ResourcesDeletionProtection) {
+		var err error
+		if lines, err = protectionlog.Open(o.ProtectionLog, os.Stderr); err != nil {
+			log.Info("Refused deletions are written to stderr", "reason", err.Error())
+		}
+	}
+	teller := protection.NewTeller(reconcile.NewRecorder(mgr.GetEventRecorder("deletion-protection")), lines, log, time.Now)
+	return protection.New(o.Gates, client, teller), register(teller.Metrics()...)
 }
 
 // learners returns the readers of recent rules.
@@ -284,6 +321,9 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 	}
 	for path := range handlers {
 		paths[path] = true
+	}
+	for _, kind := range protection.Kinds { // without the gate there are no entries (DP-D1)
+		paths[kind.Path] = o.Gates.Enabled(features.ResourcesDeletionProtection)
 	}
 	return certificate.Options{
 		Secret:      types.NamespacedName{Namespace: o.Namespace, Name: o.SecretName},

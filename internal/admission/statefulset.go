@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
@@ -32,7 +33,7 @@ func StatefulSets(e *Environment) Webhooks {
 		AutoDeletePVC: e.Gates.Enabled(features.StatefulSetAutoDeletePVC),
 		AutoResizePVC: e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
 		StartOrdinal:  e.Gates.Enabled(features.StatefulSetStartOrdinal), InPlace: e.InPlace}}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: protection(e, "StatefulSet")}
+	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.Scaled("StatefulSet"))}
 }
 
 // mutate fills in what was left out (ASTS-014 to ASTS-021). The API server itself clears the status (ASTS-022).

@@ -195,7 +195,7 @@ func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
 	for _, on := range []bool{true, false} {
 		list := fmt.Sprintf("ResourcesDeletionProtection=%t", on)
-		handlers := handlersOf(t, "StatefulSet", list, StatefulSets(&Environment{Options: Options{Gates: gates(t, list)}}))
+		handlers := handlersOf(t, "StatefulSet", list, StatefulSets(guarded(t, list)))
 		for _, test := range []struct {
 			label, replicas, more string
 			refused               bool

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -12,7 +11,6 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podtemplate"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
@@ -129,34 +127,4 @@ func claimNames(object document) []string {
 		names = append(names, name)
 	}
 	return names
-}
-
-// protection returns what refuses the deletion of protected objects of the kind (CS-034, DP-010, DP-018, ASTS-060); nil without its gate.
-func protection(e *Environment, kind string) admission.HandlerFunc {
-	if !e.Gates.Enabled(features.ResourcesDeletionProtection) {
-		return nil
-	}
-	return func(_ context.Context, request admission.Request) admission.Response { return protect(kind, &request) }
-}
-
-// protect refuses the deletion of a protected object. An unreadable one counts as not protected.
-func protect(kind string, request *admission.Request) admission.Response {
-	var object struct {
-		Metadata metav1.ObjectMeta `json:"metadata"`
-		Spec     struct {
-			Replicas int64 `json:"replicas"`
-		} `json:"spec"`
-	}
-	if json.Unmarshal(request.OldObject.Raw, &object) != nil || object.Metadata.DeletionTimestamp != nil {
-		return admission.Allowed("")
-	}
-	value, replicas := object.Metadata.Labels[pub.DeletionProtection], object.Spec.Replicas
-	protected := fmt.Sprintf("%s %s/%s is protected by label %s=%s", kind, request.Namespace, request.Name, pub.DeletionProtection, value)
-	switch {
-	case value == "Always":
-		return admission.Denied(protected + ": remove the label before deleting it")
-	case value == "Cascading" && replicas > 0:
-		return admission.Denied(fmt.Sprintf("%s and replicas %d>0: scale to 0 or remove the label before deleting it", protected, replicas))
-	}
-	return admission.Allowed("")
 }

@@ -47,6 +47,8 @@ var (
 	sent = &recorded{}
 	// writes has method and path of all write requests of the manager.
 	writes = &recorded{}
+	// protectionLog is the folder of the manager's protection log.
+	protectionLog string
 )
 
 func TestMain(m *testing.M) {
@@ -145,7 +147,8 @@ func startManager(config *rest.Config, callers string) (stop func(), err error) 
 	logs := &bytes.Buffer{}
 	manager := exec.CommandContext(context.Background(), binary, "--kubeconfig", kubeconfig, "--enable-leader-election=false",
 		"--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false", "--shutdown-delay-duration=0s",
-		"--webhook-client-ca-file="+callers)
+		"--webhook-client-ca-file="+callers, "--feature-gates=DeletionProtectionForCRDCascadingGate=true", "--protection-log-path="+dir)
+	protectionLog = dir
 	manager.Env = append(os.Environ(), "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs", "WEBHOOK_CERT_DIR="+filepath.Join(dir, "certs"),
 		fmt.Sprintf("WEBHOOK_PORT=%d", port))
 	manager.Stdout, manager.Stderr = logs, logs

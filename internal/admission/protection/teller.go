@@ -1,0 +1,97 @@
+package protection
+
+import (
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/internal/platform/protectionlog"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Bounds of what users can cause by deleting many protected objects: events a second and at once, and label values of a counter.
+const (
+	eventsASecond = 1
+	eventsAtOnce  = 20
+	mostSeries    = 1000
+)
+
+// Teller tells what was refused: by counters (DP-040), the protection log (DP-041), and an event on objects in namespaces.
+type Teller struct {
+	recorder                          reconcile.Recorder
+	lines                             *protectionlog.Log
+	log                               logr.Logger
+	now                               func() time.Time
+	limiter                           *rate.Limiter
+	namespaces, definitions, workload *counters
+}
+
+// NewTeller returns a teller.
+func NewTeller(recorder reconcile.Recorder, lines *protectionlog.Log, log logr.Logger, now func() time.Time) *Teller {
+	return &Teller{recorder: recorder, lines: lines, log: log, now: now, limiter: rate.NewLimiter(eventsASecond, eventsAtOnce),
+		namespaces:  newCounters("namespace_deletion_protection", "Refused deletions of namespaces.", "name"),
+		definitions: newCounters("crd_deletion_protection", "Refused deletions of CustomResourceDefinitions.", "name"),
+		workload:    newCounters("workload_deletion_protection", "Refused deletions of objects in namespaces.", "kind_namespace_name")}
+}
+
+// Metrics returns the counters.
+func (t *Teller) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{t.namespaces, t.definitions, t.workload}
+}
+
+func (t *Teller) tell(kind Kind, request *admission.Request, o *object, why string) {
+	user, meta := request.UserInfo.Username, &o.Metadata
+	switch {
+	case kind.Name == "Namespace":
+		t.namespaces.add(meta.Name, user)
+	case meta.Namespace == "":
+		t.definitions.add(meta.Name, user)
+	default:
+		t.workload.add(kind.Name+"_"+meta.Namespace+"_"+meta.Name, user)
+		if !ptr.Deref(request.DryRun, false) && t.limiter.AllowN(t.now(), 1) {
+			t.recorder.Event(reference(request, o), corev1.EventTypeWarning, "DeletionRefused", "User "+user+" was refused: "+why)
+		}
+	}
+	resource := request.Resource.Resource
+	if request.Resource.Group != "" {
+		resource += "." + request.Resource.Group
+	}
+	if err := t.lines.Write(protectionlog.Line{Time: t.now(), Event: "DeletionProtection", Operation: string(request.Operation),
+		Kind: kind.Name, Namespace: meta.Namespace, Name: meta.Name, UserAgent: user, Object: resource + " " + name(o)}); err != nil {
+		t.log.Error(err, "The protection log cannot be written")
+	}
+}
+
+// counters are a counter for each object and user. It forgets the oldest when there are too many, since users choose the names.
+type counters struct {
+	*prometheus.CounterVec
+	mu    sync.Mutex
+	known map[[2]string]bool
+	order [][2]string
+}
+
+func newCounters(name, help, label string) *counters {
+	return &counters{CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label, "username"}),
+		known: map[[2]string]bool{}}
+}
+
+func (c *counters) add(name, user string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	labels := [2]string{name, user}
+	if !c.known[labels] {
+		if len(c.order) == mostSeries {
+			c.DeleteLabelValues(c.order[0][:]...)
+			delete(c.known, c.order[0])
+			c.order = c.order[1:]
+		}
+		c.known[labels], c.order = true, append(c.order, labels)
+	}
+	c.WithLabelValues(labels[:]...).Inc()
+}

@@ -1,0 +1,102 @@
+package admission
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/afloat-project/afloat/internal/admission/protection"
+	"github.com/afloat-project/afloat/internal/platform/protectionlog"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// guarded is an environment with a guard, and the gates of the list.
+func guarded(t *testing.T, list string) *Environment {
+	t.Helper()
+	lines, err := protectionlog.Open(t.TempDir(), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := gates(t, list)
+	teller := protection.NewTeller(reconcile.NewRecorder(events.NewFakeRecorder(100)), lines, logr.Discard(), time.Now)
+	return &Environment{Options: Options{Gates: on, Kinds: Registered}, guard: protection.New(on, nil, teller)}
+}
+
+// DP-030: the shipped entries for built-in kinds: their names, paths, rules and selectors. They fail closed (DP-032 (part)).
+func TestShippedEntriesForProtectedKinds(t *testing.T) {
+	var shipped admissionv1.ValidatingWebhookConfiguration
+	read(t, "../../config/webhook/validating.yaml", &shipped)
+	got := map[string]string{}
+	for _, hook := range shipped.Webhooks {
+		path := *hook.ClientConfig.Service.Path
+		rule := hook.Rules[0]
+		if !strings.HasPrefix(hook.Name, "vbuiltin") && rule.APIGroups[0] == "apps.kruise.io" || path == validatePodPath {
+			continue
+		}
+		got[hook.Name] = fmt.Sprint(path, rule.Operations, rule.APIGroups, rule.APIVersions, rule.Resources, *rule.Scope)
+		objects, err := metav1.LabelSelectorAsSelector(hook.ObjectSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		namespaces, err := metav1.LabelSelectorAsSelector(hook.NamespaceSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := func(name string) bool { return namespaces.Matches(labels.Set{"kubernetes.io/metadata.name": name}) }
+		if objects.Matches(labels.Set{"app": "web"}) || !objects.Matches(labels.Set{"policy.kruise.io/delete-protection": "x"}) ||
+			in("kube-system") || !in("kruise-system") || !in("shop") {
+			t.Errorf("%s: %s, %s", hook.Name, objects, namespaces)
+		}
+		if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun ||
+			*hook.MatchPolicy != admissionv1.Equivalent || *hook.TimeoutSeconds != 30 || len(hook.Rules) != 1 || len(hook.MatchConditions) != 1 {
+			t.Errorf("%s: %+v", hook.Name, hook)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{
+		"vbuiltindeployment.kb.io":  "/validate-apps-deployment[DELETE] [apps] [v1] [deployments]Namespaced",
+		"vbuiltinreplicaset.kb.io":  "/validate-apps-replicaset[DELETE] [apps] [v1] [replicasets]Namespaced",
+		"vbuiltinstatefulset.kb.io": "/validate-apps-statefulset[DELETE] [apps] [v1] [statefulsets]Namespaced",
+		"vcustomresourcedefinition.kb.io": "/validate-customresourcedefinition[DELETE] [apiextensions.k8s.io] [v1 v1beta1] " +
+			"[customresourcedefinitions]Cluster",
+		"vnamespace.kb.io": "/validate-namespace[DELETE] [] [v1] [namespaces]Cluster",
+		"vservice.kb.io":   "/validate-service[DELETE] [] [v1] [services]Namespaced",
+		"vingress.kb.io":   "/validate-ingress[DELETE] [networking.k8s.io] [v1 v1beta1] [ingresses]Namespaced",
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// DP-002: without the gate, which needs no PodWebhook, all deletions are allowed. DP-D1 (part): nor does the manager then know the entries, so
+// that the leader drops them.
+func TestProtectionWithItsGate(t *testing.T) {
+	for list, on := range map[string]bool{"": true, "PodWebhook=false": true, "ResourcesDeletionProtection=false": false} {
+		e := guarded(t, list)
+		handlers := admissionHandlers(e, nil, nil)
+		e.CertDir = filepath.Join(t.TempDir(), "certs")
+		paths := e.keeper(handlers).Paths
+		for _, kind := range protection.Kinds {
+			answer := review(t, handlers[kind.Path], "DELETE", "",
+				`{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"Always"}}}`)
+			if known, ok := paths[kind.Path]; answer.Allowed == on || known != on || !ok {
+				t.Errorf("%q, %s: allowed %v, entry %v", list, kind.Name, answer.Allowed, known)
+			}
+		}
+		for _, path := range []string{validateCloneSetPath, validateStatefulSetPath} {
+			answer := review(t, handlers[path], "DELETE", "",
+				`{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"Always"}}}`)
+			if answer.Allowed == on || !paths[path] {
+				t.Errorf("%q, %s: allowed %v", list, path, answer.Allowed)
+			}
+		}
+	}
+}
