@@ -208,16 +208,18 @@ func (r *rolloutRun) creation(set *appsv1beta1.StatefulSet, slots []int, name st
 	}
 }
 
-// newest is the revision of the highest number that is not somebody else's.
+// newest is the revision of the highest number that is not somebody else's. A set that was there before its former one gave up the
+// revisions gives a number twice; then the younger one counts.
 func (r *rolloutRun) newest() string {
-	name, number := "", int64(0)
+	newest := &appsv1.ControllerRevision{}
 	for _, object := range r.List("ControllerRevision", false) {
-		if stored := object.(*appsv1.ControllerRevision); stored.Revision > number &&
-			slices.Contains([]types.UID{"", r.set().UID}, controllerOf(stored)) {
-			name, number = stored.Name, stored.Revision
+		stored := object.(*appsv1.ControllerRevision)
+		if slices.Contains([]types.UID{"", r.set().UID}, controllerOf(stored)) && (stored.Revision > newest.Revision ||
+			stored.Revision == newest.Revision && newest.CreationTimestamp.Before(&stored.CreationTimestamp)) {
+			newest = stored
 		}
 	}
-	return name
+	return newest.Name
 }
 
 // disruption judges what is done to a pod.
@@ -257,7 +259,7 @@ func (r *rolloutRun) disruption(set *appsv1beta1.StatefulSet, slots []int, w sim
 		r.fail("pod %s is condemned and goes, and %d slots are down", name, down)
 	case !slot && isOrdered(set):
 		for _, other := range r.pods() {
-			if n := ordinal(other.Name); n > ordinal(name) && !slices.Contains(slots, n) {
+			if n := ordinal(other.Name); n > ordinal(name) && !slices.Contains(slots, n) && controllerOf(other) == set.UID {
 				r.fail("pod %s is condemned and goes before %s", name, other.Name)
 			}
 		}
