@@ -80,7 +80,8 @@ func parseOptions(args []string) (*options, error) {
 		"how long the first pass over certificates and webhooks may take")
 	fs.StringVar(&o.webhookClientCAFile, "webhook-client-ca-file", "",
 		"certificates in PEM: callers of admission webhooks must show one that they have signed; empty lets anybody call")
-	fs.StringVar(&o.protectionLog, "protection-log-path", "/log", "folder of the log of refused deletions; if it cannot be written to, it is stderr")
+	fs.StringVar(&o.protectionLog, "protection-log-path", "/log",
+		"folder of the log of refused deletions; if it cannot be written to, it is stderr")
 	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 10*time.Second,
 		"for how long the manager goes on, and is not ready, after it is asked to end: callers of its webhooks learn of it later")
 	fs.Float32Var(&o.qps, "rest-config-qps", -1, "API requests per second; negative leaves the limit to the server")

@@ -17,8 +17,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// DP-D1, DP-002 (part): entries are about labelled objects alone. A manager without the gate drops the entries of built-in kinds, so that their protected objects can be
-// deleted; one with the gate adds them again, and counts what it refuses (DP-040 (part)).
+// DP-D1, DP-002 (part), DP-040 (part): entries are about labelled objects alone. A manager without the gate drops those of built-in kinds,
+// so that their protected objects can be deleted; one with the gate adds them again, and counts what it refuses.
 func TestProtectionFollowsItsGate(t *testing.T) {
 	i := install(t)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web",
@@ -28,7 +28,8 @@ func TestProtectionFollowsItsGate(t *testing.T) {
 		config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		err = i.kube.Get(t.Context(), types.NamespacedName{Name: "kruise-validating-webhook-configuration"}, config)
 		for _, hook := range config.Webhooks {
-			if len(hook.Rules[0].Operations) == 1 && hook.Rules[0].Operations[0] == admissionregistrationv1.Delete && hook.Name != "vpod.kb.io" {
+			if len(hook.Rules[0].Operations) == 1 && hook.Rules[0].Operations[0] == admissionregistrationv1.Delete &&
+				hook.Name != "vpod.kb.io" {
 				names = append(names, hook.Name)
 				if len(hook.ObjectSelector.MatchExpressions) == 0 {
 					t.Errorf("%s is about all objects", hook.Name)

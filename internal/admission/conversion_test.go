@@ -233,7 +233,8 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 			}
 			sideEffects := admissionv1.SideEffectClassNone
 			// They announce rules for pods, or tell in events what they refuse.
-			if slices.Contains([]string{validateSidecarSetPath, validateWorkloadSpreadPath, validateCloneSetPath, validateStatefulSetPath}, path) {
+			if slices.Contains([]string{validateSidecarSetPath, validateWorkloadSpreadPath, validateCloneSetPath,
+				validateStatefulSetPath}, path) {
 				sideEffects = admissionv1.SideEffectClassNoneOnDryRun
 			}
 			if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != sideEffects || *hook.MatchPolicy != admissionv1.Equivalent ||

@@ -58,7 +58,8 @@ func TestShippedEntriesForProtectedKinds(t *testing.T) {
 			t.Errorf("%s: %s, %s", hook.Name, objects, namespaces)
 		}
 		if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun ||
-			*hook.MatchPolicy != admissionv1.Equivalent || *hook.TimeoutSeconds != 30 || len(hook.Rules) != 1 || len(hook.MatchConditions) != 1 {
+			*hook.MatchPolicy != admissionv1.Equivalent || *hook.TimeoutSeconds != 30 || len(hook.Rules) != 1 ||
+			len(hook.MatchConditions) != 1 {
 			t.Errorf("%s: %+v", hook.Name, hook)
 		}
 	}
@@ -76,8 +77,8 @@ func TestShippedEntriesForProtectedKinds(t *testing.T) {
 	}
 }
 
-// DP-002: without the gate, which needs no PodWebhook, all deletions are allowed. DP-D1 (part): nor does the manager then know the entries, so
-// that the leader drops them.
+// DP-002: without the gate, which needs no PodWebhook, all deletions are allowed.
+// DP-D1 (part): nor does the manager then know the entries, so that the leader drops them.
 func TestProtectionWithItsGate(t *testing.T) {
 	for list, on := range map[string]bool{"": true, "PodWebhook=false": true, "ResourcesDeletionProtection=false": false} {
 		e := guarded(t, list)

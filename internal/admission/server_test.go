@@ -165,7 +165,8 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		}
 		for _, removals := range []*pod.Removals{nil, pod.NewRemovals()} {
 			handlers := registered(t, nil, removals)
-			if active, known := (Options{Gates: gates(t, "")}).keeper(handlers).Paths[validatePodPath]; !known || active != (removals != nil) ||
+			if active, known := (Options{Gates: gates(t, "")}).keeper(handlers).Paths[validatePodPath]; !known ||
+				active != (removals != nil) ||
 				active != (handlers[validatePodPath] != nil) {
 				t.Errorf("removals are checked: %t, known: %t", active, known)
 			}

@@ -95,8 +95,8 @@ func goes(t *testing.T, object client.Object, options ...client.DeleteOption) {
 	}
 }
 
-// DP-001 (part), DP-011, DP-020 (part): objects of all kinds are kept by Always, in dry runs too, until the label goes or has another value; the
-// protection log and events tell who was refused.
+// DP-001 (part), DP-011, DP-020 (part): objects of all kinds are kept by Always, in dry runs too, until the label goes or has another
+// value; the protection log and events tell who was refused.
 func TestProtectedKinds(t *testing.T) {
 	for kind, object := range protectable(t, "protected-kinds") {
 		object.SetLabels(map[string]string{protection: "Always"})
@@ -163,7 +163,7 @@ func logged(t *testing.T, kind, name string) (lines []map[string]string) {
 }
 
 // DP-012: Cascading keeps workloads with replicas, namespaces with active pods or bound claims, and definitions with objects; Services and
-// Ingresses it does not keep. DP-013: claims count. DP-016: replicas that are left out are one, since the API server says so, and null is none.
+// Ingresses it does not keep. DP-013: claims count. DP-016 (part): replicas that are left out are one, since the API server says so.
 func TestCascadingKinds(t *testing.T) {
 	all := protectable(t, "cascading")
 	for _, object := range all {
@@ -397,9 +397,8 @@ func TestWarningsOfProtection(t *testing.T) {
 	}
 }
 
-// The manual's examples of protection: a namespace, the right to list objects of definitions, which the shipped roles do not have (OPS-082
-// (part)), and another failurePolicy than Fail, with
-// the reason for both, which the manager leaves as it is (DP-032).
+// OPS-082 (part), DP-032: the manual's examples of protection: a namespace, the right to list objects of definitions, which the shipped
+// roles do not have, and another failurePolicy than Fail, with the reason for both, which the manager leaves as it is.
 func TestManualOfProtection(t *testing.T) {
 	page, err := os.ReadFile("../../docs/manual/deletion-protection.md")
 	if err != nil {

@@ -89,7 +89,8 @@ func customResources(ctx context.Context, g *Guard, o *object) (content, error) 
 		return content{}, errors.New("no version is served, so that nobody can tell whether there are objects")
 	}
 	at := max(0, slices.IndexFunc(served, func(v version) bool { return v.Storage }))
-	number, err := g.counter.count(ctx, list{path: fmt.Sprintf("/apis/%s/%s/%s", o.Spec.Group, served[at].Name, o.Spec.Names.Plural), bare: true})
+	path := fmt.Sprintf("/apis/%s/%s/%s", o.Spec.Group, served[at].Name, o.Spec.Names.Plural)
+	number, err := g.counter.count(ctx, list{path: path, bare: true})
 	if apierrors.IsForbidden(err) { // it has no such right unless an administrator gives it (OPS-082)
 		err = fmt.Errorf("the manager needs the right to list them, see its manual on deletion protection: %w", err)
 	}

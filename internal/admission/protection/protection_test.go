@@ -153,7 +153,8 @@ const (
 
 func phase(of string) string { return `{"metadata":{},"status":{"phase":"` + of + `"}}` }
 
-// TestRules has the decisions by kind and label (DP-001, DP-011, DP-012, DP-013, DP-016 (part), DP-018, DP-D3).
+// TestRules has the decisions by kind and label (DP-001, DP-011, DP-012, DP-013, DP-018, DP-D3).
+// DP-016: replicas that are left out or null in the object as it is stored are none; that the API server stores 1 shows TestCascadingKinds.
 // DP-003, DP-014: definitions with Cascading need a gate of their own, which is off by default, and without it they are refused.
 func TestRules(t *testing.T) {
 	const (
