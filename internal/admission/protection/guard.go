@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -44,7 +45,9 @@ func (g *Guard) Handler(kind Kind) admission.HandlerFunc {
 		}
 		why = fmt.Sprintf("%s %s is protected by label %s=%s%s", kind.Name, name(&o), pub.DeletionProtection,
 			o.Metadata.Labels[pub.DeletionProtection], why)
-		g.teller.tell(kind, &request, &o, why)
+		if !ptr.Deref(request.DryRun, false) { // as the entries declare by NoneOnDryRun
+			g.teller.tell(kind, &request, &o, why)
+		}
 		if code == http.StatusForbidden {
 			return admission.Denied(why)
 		}

@@ -439,7 +439,11 @@ func TestEvents(t *testing.T) {
 	w := newWorld(t, allGates)
 	dry := true
 	w.deletes(t, "Namespace", "Always", "", "")
+	written := w.lines.Len()
 	w.deletes(t, "Deployment", "Cascading", "", `"replicas":2`, func(r *admission.Request) { r.DryRun = &dry })
+	if w.lines.Len() != written {
+		t.Error("a dry run is written down")
+	}
 	w.deletes(t, "Deployment", "Cascading", "", `"replicas":2`)
 	if diff := cmp.Diff([]string{"Warning DeletionRefused apps/v1 Deployment shop/web u"}, w.events.about); diff != "" {
 		t.Fatal(diff)

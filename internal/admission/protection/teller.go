@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/platform/protectionlog"
@@ -54,7 +53,7 @@ func (t *Teller) tell(kind Kind, request *admission.Request, o *object, why stri
 		t.definitions.add(meta.Name, user)
 	default:
 		t.workload.add(kind.Name+"_"+meta.Namespace+"_"+meta.Name, user)
-		if !ptr.Deref(request.DryRun, false) && t.limiter.AllowN(t.now(), 1) {
+		if t.limiter.AllowN(t.now(), 1) {
 			t.recorder.Event(reference(request, o), corev1.EventTypeWarning, "DeletionRefused", "User "+user+" was refused: "+why)
 		}
 	}

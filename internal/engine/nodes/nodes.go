@@ -26,8 +26,7 @@ type Rules struct {
 // ForDaemon returns the rules for pods that belong to a node, such as those of a DaemonSet: they tolerate what a node suffers from
 // passingly, and the size of a node does not count (ADS-080, ADS-082).
 func ForDaemon(spec *corev1.PodSpec) *Rules {
-	return &Rules{nodeName: spec.NodeName, affinity: nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity),
-		tolerations: DaemonTolerations(spec)}
+	return rules(spec, DaemonTolerations(spec), nil)
 }
 
 // ForJob returns the rules for pods that do work on a node and end: they tolerate only what their template tolerates, and have to fit
@@ -37,8 +36,12 @@ func ForJob(spec *corev1.PodSpec) *Rules {
 	if requests == nil {
 		requests = corev1.ResourceList{}
 	}
+	return rules(spec, spec.Tolerations, requests)
+}
+
+func rules(spec *corev1.PodSpec, tolerations []corev1.Toleration, requests corev1.ResourceList) *Rules {
 	return &Rules{nodeName: spec.NodeName, affinity: nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity),
-		tolerations: spec.Tolerations, requests: requests}
+		tolerations: tolerations, requests: requests}
 }
 
 // Verdict is what a node is to a pod. Eligible: a new one should run there. Tolerable: one that is there may stay. Every eligible node
