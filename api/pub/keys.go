@@ -102,3 +102,21 @@ const (
 	LifecycleStateUpdated         LifecycleStateType = "Updated"
 	LifecycleStatePreparingDelete LifecycleStateType = "PreparingDelete"
 )
+
+// Of PodUnavailableBudgets (docs/spec/protection.md).
+const (
+	// RelatedBudget on a pod names the budget that covers it; RelatedBudgetLegacy is the key that old releases used. Both are written
+	// together (PUB-070).
+	RelatedBudget       = "pub.kruise.io/related-pub"
+	RelatedBudgetLegacy = "kruise.io/related-pub"
+	// NoProtect with a true value exempts a pod from all budgets (PUB-086).
+	NoProtect = "pub.kruise.io/no-protect"
+	// UnavailablePodPrefix begins labels of pods that count as out of service although they are ready (PUB-055).
+	UnavailablePodPrefix = "unavailable-pod.kruise.io/"
+	// BudgetOperations on a budget lists the operations that it protects from, separated by commas (PUB-012).
+	BudgetOperations = "kruise.io/pub-protect-operations"
+	// BudgetTotalReplicas on a budget is protectTotalReplicas of v1beta1 (PUB-013).
+	BudgetTotalReplicas = "pub.kruise.io/protect-total-replicas"
+	// BudgetIgnoredPods on a budget holds ignoredPodSelector of v1beta1, as JSON (PUB-122).
+	BudgetIgnoredPods = "pub.kruise.io/ignored-pod-selector"
+)

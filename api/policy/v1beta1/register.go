@@ -1,0 +1,17 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is policy.kruise.io/v1beta1.
+var GroupVersion = schema.GroupVersion{Group: "policy.kruise.io", Version: "v1beta1"}
+
+// AddToScheme registers the kinds of this package.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &PodUnavailableBudget{}, &PodUnavailableBudgetList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
