@@ -2,8 +2,12 @@ package sidecarset
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
 )
 
 // PodState is what a plan sees of one pod.
@@ -52,4 +56,25 @@ func (l *Looker) Lacks(pod *corev1.Pod) (images, resources string) {
 		resources = fmt.Sprint(sizes)
 	}
 	return images, resources
+}
+
+// Upgrading says which sidecar of the pod, of whatever SidecarSet, does not run yet what it was upgraded to in place; empty if there is none
+// (PUB-056).
+func Upgrading(pod *corev1.Pod) (string, error) {
+	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
+	if err != nil {
+		return "", err
+	}
+	for _, set := range slices.Sorted(maps.Keys(states)) {
+		for _, name := range slices.Sorted(maps.Keys(states[set].LastContainerStatuses)) {
+			container, status := containerOf(pod, name)
+			if before := states[set].LastContainerStatuses[name]; container == nil || status == nil || before.Image == "" {
+				continue // what the reference recorded says too little (PUB-D1)
+			}
+			if lag := lags(pod, name, states[set], false); lag != "" {
+				return lag, nil
+			}
+		}
+	}
+	return "", nil
 }

@@ -1,0 +1,225 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/disruption"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/booking"
+)
+
+// +kubebuilder:rbac:groups=policy.kruise.io,resources=podunavailablebudgets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=policy.kruise.io,resources=podunavailablebudgets/status,verbs=get;patch
+
+type desk = booking.Desk[policyv1beta1.PodUnavailableBudget, *policyv1beta1.PodUnavailableBudget, *podunavailablebudget.Ledger]
+
+// Attempts of one booking, and the waits between them (PUB-089), and how many requests may wait for one budget.
+var bookingBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 3, Jitter: 0.5, Steps: 4, Cap: 500 * time.Millisecond}
+
+const (
+	bookingBatch   = 500
+	bookingWaiting = podunavailablebudget.MaxBookings
+)
+
+// Guard books disruptions of pods in the budgets that cover them. The webhooks of pods ask it for everybody (PUB-080 to PUB-091), and our own
+// controllers before they touch a pod (PUB-100, PUB-101).
+type Guard struct {
+	index   *Index
+	owners  *Owners
+	desk    *desk
+	options podunavailablebudget.Options
+	now     func() time.Time
+	// known waits until all budgets are known.
+	known   func(context.Context) error
+	writes  *prometheus.CounterVec
+	waiters reconcile.Waiters
+}
+
+var _ reconcile.Guard = (*Guard)(nil)
+
+// NewGuard returns a Guard of the budgets of an index. known waits until that has all budgets.
+func NewGuard(c client.Client, live client.Reader, index *Index, owners *Owners, options podunavailablebudget.Options,
+	known func(context.Context) error, now func() time.Time) *Guard {
+	g := &Guard{index: index, owners: owners, options: options, now: now, known: known,
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_podunavailablebudget_booking_writes_total",
+			Help: "Attempts to write bookings into the status of a PodUnavailableBudget, by result: written, conflict, failed."},
+			[]string{"result"})}
+	g.desk = booking.New(booking.Options[policyv1beta1.PodUnavailableBudget, *policyv1beta1.PodUnavailableBudget,
+		*podunavailablebudget.Ledger]{
+		Client: c, Live: live, Cached: index.Get, Now: now,
+		Begin: func(_ context.Context, budget *policyv1beta1.PodUnavailableBudget) *podunavailablebudget.Ledger {
+			return podunavailablebudget.NewLedger(g.rulesOf(budget), options, now())
+		},
+		Changes: (*podunavailablebudget.Ledger).Changes,
+		Backoff: bookingBackoff, Batch: bookingBatch, Waiting: bookingWaiting, Writes: g.writes})
+	return g
+}
+
+// Metrics are for the registry.
+func (g *Guard) Metrics() []prometheus.Collector { return []prometheus.Collector{g.writes} }
+
+// rulesOf are the rules of a version of a budget; those of the index where they are the same.
+func (g *Guard) rulesOf(budget *policyv1beta1.PodUnavailableBudget) *podunavailablebudget.Rules {
+	for _, r := range g.index.In(budget.Namespace) {
+		if r.Same(budget) {
+			return r.With(budget)
+		}
+	}
+	return podunavailablebudget.NewRules(budget)
+}
+
+// Request is what somebody wants to do to a pod.
+type Request struct {
+	Pod *corev1.Pod
+	By  disruption.Operation
+	// DryRun: it is decided, and not booked (PUB-091).
+	DryRun bool
+}
+
+// Answer is what a budget says of a request.
+type Answer struct {
+	podunavailablebudget.Decision
+	// Budget decided; nil if no budget covers the pod.
+	Budget *policyv1beta1.PodUnavailableBudget
+}
+
+// Book decides about a request, and books it if that is needed. An error says that it is not decided: the pod must be left alone.
+func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
+	pod := request.Pod
+	if why, free := podunavailablebudget.Free(pod, g.now()); free {
+		return Answer{Decision: podunavailablebudget.Decision{Allowed: true, Reason: why}}, nil
+	}
+	if err := g.known(ctx); err != nil {
+		return Answer{}, fmt.Errorf("PodUnavailableBudgets: %w", err)
+	}
+	covering, err := g.covering(ctx, pod)
+	if err != nil {
+		return Answer{}, err
+	}
+	rules := podunavailablebudget.Related(pod, covering)
+	if rules == nil {
+		return Answer{Decision: podunavailablebudget.Decision{Allowed: true, Reason: "no budget covers the pod"}}, nil
+	}
+	answer := Answer{Budget: rules.Budget}
+	if request.DryRun {
+		ledger := podunavailablebudget.NewLedger(g.rulesOf(g.desk.Newest(rules.Budget)), g.options, g.now())
+		answer.Decision = ledger.Book(pod, request.By)
+		return answer, nil
+	}
+	err = g.desk.Do(ctx, rules.Budget, func(ledger *podunavailablebudget.Ledger, fresh bool) error {
+		answer.Decision = ledger.Book(pod, request.By)
+		if !answer.Allowed && !fresh { // another replica, or the controller, may have counted meanwhile
+			return booking.ErrStale
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, booking.ErrGone): // PUB-089
+		answer.Decision = podunavailablebudget.Decision{Allowed: true, Reason: "the budget is gone"}
+		return answer, nil
+	case err != nil:
+		return Answer{}, fmt.Errorf("PodUnavailableBudget %s: %w", rules.Budget.Name, err)
+	}
+	return answer, nil
+}
+
+// covering returns the budgets that cover a pod.
+func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailablebudget.Rules, error) {
+	candidates := g.index.In(pod.Namespace)
+	var chain Chain
+	for _, r := range candidates {
+		if r.Target.Name == "" {
+			continue
+		}
+		var err error
+		if chain, err = g.owners.Above(ctx, pod); err != nil {
+			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, err)
+		}
+		break
+	}
+	return covering(candidates, pod, chain), nil
+}
+
+func covering(candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain Chain) []*podunavailablebudget.Rules {
+	var found []*podunavailablebudget.Rules
+	for _, r := range candidates {
+		if r.Budget.DeletionTimestamp == nil && (r.Covers(pod, chain.References) || named(r, pod)) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// named tells whether the pod names a budget of a workload that may have pods by other ways than as their controller: what its scale
+// subresource selects (PUB-035). The controller has looked at that.
+func named(r *podunavailablebudget.Rules, pod *corev1.Pod) bool {
+	return r.Target.Name != "" && !counted(r.Target.GroupKind) && podunavailablebudget.RelatedName(pod) == r.Budget.Name
+}
+
+// Limits implements reconcile.Guard.
+func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error) {
+	chains := map[types.UID]Chain{}
+	newest := map[string][]*podunavailablebudget.Rules{}
+	for _, pod := range pods {
+		candidates, seen := newest[pod.Namespace]
+		if !seen {
+			for _, r := range g.index.In(pod.Namespace) {
+				candidates = append(candidates, g.rulesOf(g.desk.Newest(r.Budget)))
+			}
+			newest[pod.Namespace] = candidates
+		}
+		owner := metav1.GetControllerOfNoCopy(pod)
+		if len(candidates) == 0 || owner == nil {
+			continue
+		}
+		if _, known := chains[owner.UID]; known {
+			continue
+		}
+		chain, err := g.owners.Above(ctx, pod)
+		if err != nil {
+			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, err)
+		}
+		chains[owner.UID] = chain
+	}
+	empty := true
+	for _, candidates := range newest {
+		empty = empty && len(candidates) == 0
+	}
+	if empty {
+		return nil, nil
+	}
+	return podunavailablebudget.NewLimits(func(pod *corev1.Pod) []*podunavailablebudget.Rules {
+		var chain Chain
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+			chain = chains[owner.UID]
+		}
+		return covering(newest[pod.Namespace], pod, chain)
+	}, g.options, g.now()), nil
+}
+
+// Ask implements reconcile.Guard.
+func (g *Guard) Ask(ctx context.Context, pod *corev1.Pod, by disruption.Operation) error {
+	answer, err := g.Book(ctx, Request{Pod: pod, By: by})
+	switch {
+	case err != nil:
+		return err
+	case !answer.Allowed:
+		return fmt.Errorf("%w: %s", reconcile.ErrChanged, answer.Reason)
+	}
+	return nil
+}
+
+// Waiters implements reconcile.Guard.
+func (g *Guard) Waiters() *reconcile.Waiters { return &g.waiters }

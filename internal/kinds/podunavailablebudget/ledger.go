@@ -1,0 +1,166 @@
+package podunavailablebudget
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/disruption"
+)
+
+// MaxBookings is how many pods both maps of a budget hold at most (PUB-064).
+const MaxBookings = 2000
+
+// How long bookings count of pods that do not leave service (PUB-061, PUB-062). A booking stays for settleTime at least, also when the pod is
+// seen to have left: the caches of another manager, which counts next, may not show that yet.
+const (
+	deletionTime = 20 * time.Second
+	updateTime   = 10 * time.Second
+	settleTime   = 5 * time.Second
+)
+
+// Ledger is the status of a budget while pods are booked in it.
+type Ledger struct {
+	rules   *Rules
+	status  policyv1beta1.PodUnavailableBudgetStatus
+	options Options
+	now     time.Time
+	changed bool
+}
+
+// NewLedger returns the ledger of a budget as it is. Nothing of the budget is changed by it.
+func NewLedger(rules *Rules, options Options, now time.Time) *Ledger {
+	l := &Ledger{rules: rules, status: rules.Budget.Status, options: options, now: now}
+	l.status.DisruptedPods, l.status.UnavailablePods = maps.Clone(l.status.DisruptedPods), maps.Clone(l.status.UnavailablePods)
+	return l
+}
+
+// Changes are the members of the status that bookings changed, as a JSON merge patch; none if there is nothing to be written.
+func (l *Ledger) Changes() map[string]any {
+	if !l.changed {
+		return nil
+	}
+	before := &l.rules.Budget.Status
+	return map[string]any{"unavailableAllowed": l.status.UnavailableAllowed, "currentAvailable": l.status.CurrentAvailable,
+		"disruptedPods":   difference(before.DisruptedPods, l.status.DisruptedPods),
+		"unavailablePods": difference(before.UnavailablePods, l.status.UnavailablePods)}
+}
+
+// difference has what is to be set, and nil for what is to be removed.
+func difference(before, after map[string]metav1.Time) map[string]any {
+	changes := map[string]any{}
+	for name, at := range after {
+		if was, found := before[name]; !found || !was.Equal(&at) {
+			changes[name] = at
+		}
+	}
+	for name := range before {
+		if _, stays := after[name]; !stays {
+			changes[name] = nil
+		}
+	}
+	return changes
+}
+
+// Decision is the answer to who wants to disrupt a pod.
+type Decision struct {
+	Allowed bool
+	// Booked: the pod was booked anew, so that one pod fewer may go.
+	Booked bool
+	// Reason is why, in words.
+	Reason string
+}
+
+// Book decides about a pod, and books it if it may be disrupted and that counts. The first rule that applies decides (PUB-086 to PUB-089).
+func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
+	allowed := func(format string, args ...any) Decision {
+		return Decision{Allowed: true, Reason: fmt.Sprintf(format, args...)}
+	}
+	if why, free := Free(pod, l.now); free {
+		return allowed("%s", why)
+	}
+	switch s, budget := &l.status, l.rules.Budget; {
+	case l.rules.Ignores(pod):
+		return allowed("ignoredPodSelector selects the pod")
+	case !l.rules.Protects(by, l.options):
+		return allowed("%s is not protected", by)
+	case s.ObservedGeneration < budget.Generation:
+		return Decision{Reason: l.words(by) + ", because its pods are not counted yet"}
+	case s.DesiredAvailable == 0:
+		return allowed("no pod need stay in service")
+	case l.booked(pod):
+		l.renew(pod.Name, by)
+		return allowed("booked already")
+	case len(s.DisruptedPods)+len(s.UnavailablePods) >= MaxBookings:
+		return Decision{Reason: fmt.Sprintf("%s: too many disruptions (%d) are not confirmed yet", l.words(by), MaxBookings)}
+	case s.UnavailableAllowed <= 0:
+		return Decision{Reason: l.words(by)}
+	}
+	l.status.UnavailableAllowed--
+	l.status.CurrentAvailable--
+	l.enter(pod.Name, by)
+	return Decision{Allowed: true, Booked: true, Reason: "booked"}
+}
+
+// booked tells whether this very pod is booked, not a former one of its name. Times are whole seconds; a pod that came in the second of the
+// booking is booked again, which allows less for a moment and never more.
+func (l *Ledger) booked(pod *corev1.Pod) bool {
+	at, found := l.entry(pod.Name)
+	return found && pod.CreationTimestamp.Time.Before(at)
+}
+
+func (l *Ledger) entry(name string) (time.Time, bool) {
+	if at, found := l.status.DisruptedPods[name]; found {
+		return at.Time, true
+	}
+	at, found := l.status.UnavailablePods[name]
+	return at.Time, found
+}
+
+// deletes tells whether the operation removes the pod.
+func deletes(by disruption.Operation) bool { return by == policyv1beta1.Delete || by == policyv1beta1.Evict }
+
+// renew begins the life of a booking again where it is half over, or too short for a deletion: what is allowed now may be done later than
+// the booking ends.
+func (l *Ledger) renew(name string, by disruption.Operation) {
+	at, disrupted := l.status.DisruptedPods[name]
+	if disrupted && l.now.Sub(at.Time) < deletionTime/2 {
+		return
+	}
+	if at, found := l.status.UnavailablePods[name]; found && !deletes(by) && l.now.Sub(at.Time) < updateTime/2 {
+		return
+	}
+	if disrupted {
+		by = policyv1beta1.Delete
+	}
+	l.enter(name, by)
+}
+
+// enter notes the pod in the map of the operation alone.
+func (l *Ledger) enter(name string, by disruption.Operation) {
+	into, other := &l.status.UnavailablePods, l.status.DisruptedPods
+	if deletes(by) {
+		into, other = &l.status.DisruptedPods, l.status.UnavailablePods
+	}
+	if *into == nil {
+		*into = map[string]metav1.Time{}
+	}
+	(*into)[name] = metav1.NewTime(l.now.Truncate(time.Second))
+	delete(other, name)
+	l.changed = true
+}
+
+// words say that the budget allows no more, with its numbers (PUB-092).
+func (l *Ledger) words(by disruption.Operation) string {
+	return Refusal(l.rules.Budget.Name, by, &l.status)
+}
+
+// Refusal says that a budget with these numbers allows no such operation.
+func Refusal(name string, by disruption.Operation, s *policyv1beta1.PodUnavailableBudgetStatus) string {
+	return fmt.Sprintf("PodUnavailableBudget %s allows %d more %s: %d of %d pods must stay in service, and %d do", name,
+		s.UnavailableAllowed, by, s.DesiredAvailable, s.TotalReplicas, s.CurrentAvailable)
+}

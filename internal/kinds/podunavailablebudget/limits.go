@@ -1,0 +1,42 @@
+package podunavailablebudget
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/internal/engine/disruption"
+)
+
+// Limits are what budgets allow, for one plan.
+type Limits struct {
+	// covering returns the budgets that cover a pod.
+	covering func(*corev1.Pod) []*Rules
+	ledgers  map[*Rules]*Ledger
+	options  Options
+	now      time.Time
+}
+
+var _ disruption.Limits = (*Limits)(nil)
+
+// NewLimits returns what budgets allow as they are now.
+func NewLimits(covering func(*corev1.Pod) []*Rules, options Options, now time.Time) *Limits {
+	return &Limits{covering, map[*Rules]*Ledger{}, options, now}
+}
+
+// Take implements disruption.Limits.
+func (l *Limits) Take(pod *corev1.Pod, by disruption.Operation) (refusal string) {
+	rules := Related(pod, l.covering(pod))
+	if rules == nil {
+		return ""
+	}
+	ledger := l.ledgers[rules]
+	if ledger == nil {
+		ledger = NewLedger(rules, l.options, l.now)
+		l.ledgers[rules] = ledger
+	}
+	if decision := ledger.Book(pod, by); !decision.Allowed {
+		return decision.Reason
+	}
+	return ""
+}

@@ -1,0 +1,204 @@
+package podunavailablebudget
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/plural"
+)
+
+var errNoNumber = errors.New("spec has neither maxUnavailable nor minAvailable")
+
+// Workload is what stands at the top of the controllers of some covered pods.
+type Workload struct {
+	Reference
+	// Replicas is how many pods it shall have, nil if that cannot be told (PUB-042).
+	Replicas *int32
+	// Pods is how many covered, active pods it has.
+	Pods int32
+}
+
+// Snapshot is what the numbers of a budget are made from.
+type Snapshot struct {
+	Rules *Rules
+	// Pods are the pods that the budget covers (PUB-035, PUB-037), also those that are not active. None may be changed.
+	Pods []*corev1.Pod
+	// Workloads are those that count: the target, or what the pods that the selector selects belong to. Those that are gone, or are being
+	// deleted, are left out (PUB-036, PUB-041).
+	Workloads []Workload
+	// Bare is how many active pods have no controller.
+	Bare int
+	// Now is the time of the snapshot.
+	Now time.Time
+}
+
+// Plan is what the numbers of a budget shall be, and what is to be told.
+type Plan struct {
+	Status policyv1beta1.PodUnavailableBudgetStatus
+	// NotDeleted are pods whose deletion was admitted and did not come (PUB-061).
+	NotDeleted []*corev1.Pod
+	// Unknown are the workloads of which nobody knows how many pods they shall have (PUB-042).
+	Unknown []string
+	// NoPods: no pod is covered (PUB-111).
+	NoPods bool
+	// Error is why the numbers cannot be made, empty if they can (PUB-111).
+	Error string
+	// After is when to count again although nothing happens; 0 means not at all (PUB-063).
+	After time.Duration
+	// Why says by pod why it is not in service, or how it is booked.
+	Why map[string]string
+}
+
+// Make counts.
+func Make(s Snapshot) *Plan {
+	budget := s.Rules.Budget
+	p := &Plan{Why: map[string]string{}}
+	p.Status.ObservedGeneration = budget.Generation
+	p.bookings(&s)
+	for _, pod := range s.Pods {
+		if !Active(pod) {
+			continue
+		}
+		p.NoPods = false
+		if p.Why[pod.Name] != "" { // it is booked
+			continue
+		}
+		if why, _ := Why(pod, s.Now); why != "" {
+			p.Why[pod.Name] = why
+			continue
+		}
+		p.Status.CurrentAvailable++
+	}
+	p.NoPods = !slices.ContainsFunc(s.Pods, Active)
+	p.total(&s)
+	desired, err := Desired(&budget.Spec, p.Status.TotalReplicas)
+	_, overridden := TotalOverride(budget)
+	switch {
+	case err != nil: // nothing may go until the numbers can be made
+		p.Error, desired = err.Error(), p.Status.TotalReplicas
+	case p.Status.TotalReplicas == 0 && !overridden && s.Bare == 0:
+		desired = 0 // PUB-052
+	}
+	p.Status.DesiredAvailable = desired
+	p.Status.UnavailableAllowed = max(p.Status.CurrentAvailable-desired, 0)
+	return p
+}
+
+// bookings keeps those that count still.
+func (p *Plan) bookings(s *Snapshot) {
+	pods := map[string]*corev1.Pod{}
+	for _, pod := range s.Pods {
+		if other := pods[pod.Name]; other == nil || !Active(other) {
+			pods[pod.Name] = pod
+		}
+	}
+	keep := func(from map[string]metav1.Time, life time.Duration, words string, ended func(*corev1.Pod)) map[string]metav1.Time {
+		var kept map[string]metav1.Time
+		for name, at := range from {
+			pod := pods[name]
+			if pod != nil && pod.CreationTimestamp.After(at.Time) {
+				continue // it is another pod of that name
+			}
+			left := pod == nil || !Active(pod)
+			end := at.Add(life)
+			if left {
+				end = at.Add(settleTime)
+			}
+			if wait := end.Sub(s.Now); wait > 0 {
+				if kept == nil {
+					kept = map[string]metav1.Time{}
+				}
+				kept[name] = at
+				if !left {
+					p.Why[name] = words
+				}
+				p.again(min(wait, life)) // a clock may be ahead
+				continue
+			}
+			if !left && ended != nil {
+				ended(pod)
+			}
+		}
+		return kept
+	}
+	status := &s.Rules.Budget.Status
+	p.Status.DisruptedPods = keep(status.DisruptedPods, deletionTime, "its deletion was admitted", func(pod *corev1.Pod) {
+		p.NotDeleted = append(p.NotDeleted, pod)
+	})
+	p.Status.UnavailablePods = keep(status.UnavailablePods, updateTime, "its update was admitted", nil)
+	slices.SortFunc(p.NotDeleted, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// total is how many pods there are expected to be (PUB-040 to PUB-042).
+func (p *Plan) total(s *Snapshot) {
+	override, overridden := TotalOverride(s.Rules.Budget)
+	sum := int64(0)
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
+		switch {
+		case w.Replicas != nil:
+			sum += int64(max(*w.Replicas, 0))
+		default:
+			sum += int64(w.Pods)
+			if !overridden {
+				p.Unknown = append(p.Unknown, w.Kind+" "+w.Name)
+			}
+		}
+	}
+	if overridden {
+		sum = int64(override)
+	}
+	p.Status.TotalReplicas = int32(min(sum, 1<<31-1)) //nolint:gosec // bounded in this line
+	slices.Sort(p.Unknown)
+}
+
+func (p *Plan) again(after time.Duration) {
+	if p.After == 0 || after < p.After {
+		p.After = max(after, time.Millisecond)
+	}
+}
+
+// Overdue are the covered pods whose bookings end now by time, so that they would count as in service by what the caches say (PUB-061,
+// PUB-062). Who plans looks at them in the API server first: caches may lag behind for longer than a booking lives.
+func Overdue(s *Snapshot) []*corev1.Pod {
+	status := &s.Rules.Budget.Status
+	var overdue []*corev1.Pod
+	for _, pod := range s.Pods {
+		at, found := status.DisruptedPods[pod.Name]
+		life := deletionTime
+		if !found {
+			at, found = status.UnavailablePods[pod.Name]
+			life = updateTime
+		}
+		if !found || s.Now.Before(at.Add(life)) || pod.CreationTimestamp.After(at.Time) || !Active(pod) {
+			continue
+		}
+		if why, _ := Why(pod, s.Now); why == "" {
+			overdue = append(overdue, pod)
+		}
+	}
+	return overdue
+}
+
+// UsedBy says which pods use the budget up, and how.
+func (p *Plan) UsedBy() string {
+	const most = 5
+	names := slices.Sorted(maps.Keys(p.Why))
+	var parts []string
+	for _, name := range names[:min(len(names), most)] {
+		parts = append(parts, fmt.Sprintf("%s (%s)", name, p.Why[name]))
+	}
+	if more := len(names) - most; more > 0 {
+		parts = append(parts, plural.Of(more, "more pod"))
+	}
+	return strings.Join(parts, ", ")
+}
