@@ -27,6 +27,8 @@ type Options struct {
 	Pods *podindex.Index
 	// Flow bounds what is under way, for all controllers together.
 	Flow *Flow
+	// Guard knows the budgets of pods; nil where there are none.
+	Guard Guard
 	// Everywhere: the controller works on every replica, not on the leader alone.
 	Everywhere bool
 }
@@ -34,7 +36,7 @@ type Options struct {
 // API returns what a controller of the manager reads and writes through.
 func (o Options) API(mgr ctrl.Manager) *API {
 	api := NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
-	api.Flow = o.Flow
+	api.Flow, api.Guard = o.Flow, o.Guard
 	return api
 }
 
@@ -55,6 +57,9 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 		settings.RateLimiter = own.BackOff()
 	} else {
 		settings.RateLimiter = o.Limiter()
+	}
+	if loop, ok := r.(*Loop); ok && o.Guard != nil {
+		b = b.WatchesRawSource(loop.wake(o.Guard))
 	}
 	if o.Everywhere {
 		settings.NeedLeaderElection = new(false)

@@ -30,6 +30,8 @@ type API struct {
 	Own *Own
 	// Now tells the time.
 	Now func() time.Time
+	// Guard is asked before pods are taken out of service; nil where there are no budgets.
+	Guard Guard
 	// Flow bounds what is under way; nil lets one task follow the other.
 	Flow *Flow
 }

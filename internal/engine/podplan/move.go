@@ -3,6 +3,7 @@ package podplan
 import (
 	"fmt"
 
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
@@ -85,7 +86,8 @@ func (p *Planner) prepare(info *Pod) {
 	}
 	lifecycle.Enter(patch, pub.LifecycleStatePreparingUpdate, p.in.Now)
 	p.Share(patch, info.Pod, pub.LifecycleStatePreparingUpdate)
-	p.Decide(info.Pod, Patch, ReasonLifecycleHook, "its inPlaceUpdate hook comes first").Patch = patch
+	v := p.Decide(info.Pod, Patch, ReasonLifecycleHook, "its inPlaceUpdate hook comes first")
+	v.Patch, v.Prepares = patch, policyv1beta1.Update
 }
 
 // rehook tells whether the pod waits, updated, for its hook to be restored, so that a further update has to give the user's operator

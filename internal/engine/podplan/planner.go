@@ -11,6 +11,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
@@ -108,6 +109,8 @@ type Snapshot struct {
 	GrowthError     string
 	// Refused are the objects about which the API server refused the last request, and when, by UID. Others come before them.
 	Refused map[types.UID]time.Time
+	// Limits are what budgets allow of what takes pods out of service; nil if there are none (PUB-100).
+	Limits disruption.Limits
 	// Known is what former plans found out; nil for nothing. What this one finds out replaces it.
 	Known *Knowledge
 	// Now is the time of the snapshot.
@@ -158,6 +161,8 @@ type Plan struct {
 	UpdateError, ScaleError string
 	// Waiting is what holds the rollout or the scaling, and was not asked for; nil if nothing does (OPS-099).
 	Waiting *waiting.Wait
+	// HeldByBudget: a budget holds some pods.
+	HeldByBudget bool
 	// After is when to look again although nothing happened; 0 means not at all (CS-076).
 	After time.Duration
 }
@@ -192,6 +197,8 @@ type Planner struct {
 	verdicts           map[*corev1.Pod]*Verdict
 	modes              map[modeKey]Mode
 	deadline           time.Time
+	// decided are the verdicts that change pods, in the order in which they were made; only where there are budgets.
+	decided []*Verdict
 	// probing: one pod tries whether updates in place are refused still.
 	probing bool
 	// unused is a patch that is empty as yet.

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
@@ -74,6 +75,8 @@ const (
 	ReasonFailed            Reason = "Failed"
 	ReasonOrdered           Reason = "OrderedReady"
 	ReasonVolumes           Reason = "Volumes"
+	// ReasonBudget: a budget of all who disrupt pods does not allow it now (PUB-100).
+	ReasonBudget Reason = "PodUnavailableBudget"
 )
 
 // Verdict is the decision about one pod.
@@ -96,6 +99,8 @@ type Verdict struct {
 	Patch *podpatch.Patch
 	// Claims are made the pod's own before it is deleted, so that they go with it whatever happens (CS-061).
 	Claims []*corev1.PersistentVolumeClaim
+	// Prepares is what a patch prepares the pod for that only enters a lifecycle state: its hook may take the pod out of service.
+	Prepares disruption.Operation
 	// Kept are the names of claims that must not go with the pod: the API server is asked before it is deleted.
 	Kept []string
 }
@@ -121,6 +126,9 @@ func (p *Planner) Decide(pod *corev1.Pod, action Action, reason Reason, format s
 	p.room = p.room[1:]
 	*v = Verdict{Pod: pod, Action: action, Reason: reason, Message: words(format, args)}
 	p.verdicts[pod] = v
+	if p.in.Limits != nil && action != Keep && action != Wait {
+		p.decided = append(p.decided, v)
+	}
 	return v
 }
 

@@ -33,7 +33,7 @@ func (p *Planner) waits() *waiting.Wait {
 				askedFor++
 			}
 			continue
-		case ReasonMaxUnavailable, ReasonUpdateUnhealthy, ReasonOrdered: // what they wait for is among the others
+		case ReasonMaxUnavailable, ReasonUpdateUnhealthy, ReasonOrdered, ReasonBudget: // what they wait for is among the others
 			if wait.Reason == "" {
 				wait.Reason, wait.Message = string(v.Reason), v.Message
 			}

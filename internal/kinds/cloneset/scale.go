@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/plural"
@@ -283,7 +284,8 @@ func (p *planner) deletePod(info *podplan.Pod, reason podplan.Reason, why string
 		patch := &podpatch.Patch{}
 		lifecycle.Enter(patch, pub.LifecycleStatePreparingDelete, p.Now)
 		p.Share(patch, info.Pod, pub.LifecycleStatePreparingDelete)
-		p.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "%s; its preDelete hook comes first", why).Patch = patch
+		v := p.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "%s; its preDelete hook comes first", why)
+		v.Patch, v.Prepares = patch, policyv1beta1.Delete
 		return
 	}
 	v := p.Decide(info.Pod, podplan.Delete, reason, "%s", why)

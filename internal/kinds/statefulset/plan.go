@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
@@ -236,7 +237,7 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 	lifecycle.Enter(patch, pub.LifecycleStatePreparingDelete, p.Now)
 	p.Share(patch, pod, pub.LifecycleStatePreparingDelete)
 	v := p.Decide(pod, podplan.Patch, podplan.ReasonLifecycleHook, "%s; its preDelete hook comes first", why)
-	v.Patch = patch
+	v.Patch, v.Prepares = patch, policyv1beta1.Delete
 	return v
 }
 

@@ -27,7 +27,8 @@ type Outcome struct {
 // Loop is the outcome as the loop of the controller wants it, with the plan that was carried out.
 func (o Outcome) Loop(plan *podplan.Plan) reconcile.Done {
 	reconcile.Sooner(&o.After, o.Tell)
-	return reconcile.Done{After: o.After, Planning: o.Planning, More: o.Unfinished, Headline: plan.Headline(), Record: plan.Record}
+	return reconcile.Done{After: o.After, Planning: o.Planning, More: o.Unfinished, Headline: plan.Headline(), Record: plan.Record,
+		Held: plan.HeldByBudget}
 }
 
 // Finish ends a pass: it remembers what became of the plan, tells of what holds the workload, and has the status written last. status

@@ -125,6 +125,9 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 
 // verdict carries out the decision about one pod.
 func (a *Application) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, updateErr error) {
+	if err := a.Ask(ctx, v.Pod, v.Disruption()); err != nil {
+		return nil, err
+	}
 	switch v.Action {
 	case podplan.Delete:
 		return a.delete(ctx, v), nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,9 +43,11 @@ type Guard struct {
 	options podunavailablebudget.Options
 	now     func() time.Time
 	// known waits until all budgets are known.
-	known   func(context.Context) error
-	writes  *prometheus.CounterVec
-	waiters reconcile.Waiters
+	known  func(context.Context) error
+	writes *prometheus.CounterVec
+
+	mu   sync.Mutex
+	told []func(namespace string)
 }
 
 var _ reconcile.Guard = (*Guard)(nil)
@@ -221,5 +224,19 @@ func (g *Guard) Ask(ctx context.Context, pod *corev1.Pod, by disruption.Operatio
 	return nil
 }
 
-// Waiters implements reconcile.Guard.
-func (g *Guard) Waiters() *reconcile.Waiters { return &g.waiters }
+// Tell implements reconcile.Guard.
+func (g *Guard) Tell(do func(namespace string)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.told = append(g.told, do)
+}
+
+// tell says that a budget of the namespace may allow more than before.
+func (g *Guard) tell(namespace string) {
+	g.mu.Lock()
+	told := g.told
+	g.mu.Unlock()
+	for _, do := range told {
+		do(namespace)
+	}
+}

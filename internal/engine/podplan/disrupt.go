@@ -1,0 +1,50 @@
+package podplan
+
+import (
+	"time"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/disruption"
+)
+
+// Disruption is by which operation the verdict takes its pod out of service, or changes what budgets protect; empty if it does not. A pod
+// that is marked for recreation serves on until it is deleted.
+func (v *Verdict) Disruption() disruption.Operation {
+	switch {
+	case v.Action == Delete:
+		return policyv1beta1.Delete
+	case v.Action == Patch:
+		return v.Prepares
+	case v.Action != UpdateInPlace:
+		return ""
+	case len(v.Update.Change.Stops) > 0:
+		return policyv1beta1.Update
+	case len(v.Update.Change.Resources) > 0:
+		return policyv1beta1.Resize
+	}
+	return ""
+}
+
+// askAgain is when a pod is looked at again that a budget holds, if nothing is told of the budget before (PUB-100).
+const askAgain = time.Second
+
+// heedBudgets lets pods wait that were to be taken out of service, and that budgets do not allow to go now, in the order in which they were
+// decided about.
+func (p *Planner) heedBudgets() {
+	if p.in.Limits == nil {
+		return
+	}
+	for i := range p.decided {
+		v := p.decided[i]
+		by := v.Disruption()
+		if by == "" || p.verdicts[v.Pod] != v {
+			continue
+		}
+		refusal := p.in.Limits.Take(v.Pod, by)
+		if refusal == "" {
+			continue
+		}
+		p.Decide(v.Pod, Wait, ReasonBudget, "%s", refusal).Until = p.in.Now.Add(askAgain)
+		p.out.HeldByBudget = true
+	}
+}

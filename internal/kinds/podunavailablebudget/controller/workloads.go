@@ -1,0 +1,240 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	lru "k8s.io/apimachinery/pkg/util/cache"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+)
+
+// How many pods a workload shall have is what its scale subresource says, whatever its kind (PUB-040).
+//
+// +kubebuilder:rbac:groups=*,resources=*/scale,verbs=get
+
+// followed are the kinds whose objects are watched, as metadata alone, once a budget depends on one. Others are looked at from time to time.
+var followed = map[schema.GroupKind]string{
+	{Group: "apps", Kind: "Deployment"}:              "v1",
+	{Group: "apps", Kind: "ReplicaSet"}:              "v1",
+	{Group: "apps", Kind: "StatefulSet"}:             "v1",
+	{Group: "", Kind: "ReplicationController"}:       "v1",
+	{Group: "apps.kruise.io", Kind: "CloneSet"}:      "v1beta1",
+	{Group: "apps.kruise.io", Kind: "StatefulSet"}:   "v1beta1",
+}
+
+// counted tells whether objects of the kind have no pods but those whose controllers lead to them.
+func counted(kind schema.GroupKind) bool { return followed[kind] != "" }
+
+const (
+	// replicasKept bounds what is remembered of workloads. What is read of an object that is watched holds for its generation, and of others
+	// for otherFor.
+	replicasKept    = 8192
+	replicasKeptFor = time.Hour
+	otherFor        = 10 * time.Second
+)
+
+// Workload is what a budget needs to know of one.
+type Workload struct {
+	UID types.UID
+	// Replicas is how many pods it shall have; nil if it does not say.
+	Replicas *int32
+	// Selector finds its pods where its scale subresource says so; nil otherwise.
+	Selector labels.Selector
+}
+
+// Workloads reads workloads of any kind.
+type Workloads struct {
+	caches cache.Cache
+	live   client.Reader
+	scales client.SubResourceReader
+	mapper meta.RESTMapper
+	known  *lru.LRUExpireCache
+
+	mu        sync.Mutex
+	informers map[schema.GroupKind]cache.Informer
+	told      []func(namespace string, changed podunavailablebudget.Reference)
+}
+
+// NewWorkloads returns a reader of workloads. caches has metadata of those that are watched.
+func NewWorkloads(caches cache.Cache, live client.Reader, scales client.SubResourceReader, mapper meta.RESTMapper) *Workloads {
+	return &Workloads{caches: caches, live: live, scales: scales, mapper: mapper,
+		known: lru.NewLRUExpireCacheWithClock(replicasKept, clock.RealClock{}), informers: map[schema.GroupKind]cache.Informer{}}
+}
+
+// Tell has do called with each watched workload that appears, is deleted, or changes its spec (PUB-105).
+func (w *Workloads) Tell(do func(namespace string, changed podunavailablebudget.Reference)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = append(w.told, do)
+}
+
+// Get returns a workload; nil if it does not exist, or is being deleted (PUB-036).
+func (w *Workloads) Get(ctx context.Context, namespace string, of podunavailablebudget.Reference) (*Workload, error) {
+	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
+	mapping, err := w.mapper.RESTMapping(of.GroupKind)
+	if meta.IsNoMatchError(err) || err == nil && mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking up %s: %w", of.GroupKind, err)
+	}
+	if !counted(of.GroupKind) {
+		return w.other(ctx, mapping.GroupVersionKind, key)
+	}
+	found, err := w.metadata(ctx, of.GroupKind, key)
+	if err != nil || found == nil || found.DeletionTimestamp != nil {
+		return nil, err
+	}
+	kept := fmt.Sprintf("%s %d", found.UID, found.Generation)
+	if known, ok := w.known.Get(kept); ok {
+		if workload, ok := known.(*Workload); ok {
+			return workload, nil
+		}
+	}
+	workload, _, err := w.scale(ctx, mapping.GroupVersionKind, key)
+	if err == nil && workload != nil && workload.UID == found.UID {
+		w.known.Add(kept, workload, replicasKeptFor)
+	}
+	return workload, err
+}
+
+// other reads a workload of a kind that is not watched.
+func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*Workload, error) {
+	kept := kind.GroupKind().String() + " " + key.String()
+	if known, ok := w.known.Get(kept); ok {
+		workload, _ := known.(*Workload)
+		return workload, nil
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	err := w.live.Get(ctx, key, object)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+	}
+	var workload *Workload
+	if !apierrors.IsNotFound(err) && object.DeletionTimestamp == nil {
+		scaled, _, errScale := w.scale(ctx, kind, key)
+		switch {
+		case errScale != nil:
+			return nil, errScale
+		case scaled != nil:
+			workload = scaled
+		case err == nil: // it has no scale
+			workload = &Workload{UID: object.UID}
+		}
+	}
+	w.known.Add(kept, workload, otherFor)
+	return workload, nil
+}
+
+// metadata reads a watched workload from the cache, or, if it is not there, from the API server: what is not there yet must not count as
+// gone.
+func (w *Workloads) metadata(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
+	if w.filled(ctx, kind) {
+		if err := w.caches.Get(ctx, key, object, client.UnsafeDisableDeepCopy); err == nil {
+			return object, nil
+		}
+	}
+	switch err := w.live.Get(ctx, key, object); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+	}
+	return object, nil
+}
+
+// filled watches a kind, and tells whether the cache has all its objects.
+func (w *Workloads) filled(ctx context.Context, kind schema.GroupKind) bool {
+	if w.caches == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if informer := w.informers[kind]; informer != nil {
+		return informer.HasSynced()
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
+	informer, err := w.caches.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return false
+	}
+	if _, err := informer.AddEventHandler(w.handler(kind)); err != nil {
+		return false
+	}
+	w.informers[kind] = informer
+	return informer.HasSynced()
+}
+
+func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandler {
+	tell := func(object any) {
+		if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = last.Obj
+		}
+		of, ok := object.(client.Object)
+		if !ok {
+			return
+		}
+		w.mu.Lock()
+		told := w.told
+		w.mu.Unlock()
+		for _, do := range told {
+			do(of.GetNamespace(), podunavailablebudget.Reference{GroupKind: kind, Name: of.GetName()})
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{AddFunc: tell, DeleteFunc: tell, UpdateFunc: func(old, object any) {
+		before, ok := old.(client.Object)
+		after, ok2 := object.(client.Object)
+		if ok && ok2 && (before.GetGeneration() != after.GetGeneration() || before.GetUID() != after.GetUID() ||
+			(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)) {
+			tell(object)
+		}
+	}}
+}
+
+// scale reads the scale subresource. It returns nil if the object does not exist or has no scale; served tells which.
+func (w *Workloads) scale(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (workload *Workload, served bool,
+	err error) {
+	// The client reads subresources of unstructured objects into such alone.
+	object, read, scale := &unstructured.Unstructured{}, &unstructured.Unstructured{}, &autoscalingv1.Scale{}
+	object.SetGroupVersionKind(kind)
+	object.SetNamespace(key.Namespace)
+	object.SetName(key.Name)
+	read.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
+	err = w.scales.Get(ctx, object, read)
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, scale)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("reading the scale of %s %s: %w", kind.Kind, key, err)
+	}
+	workload = &Workload{UID: scale.UID, Replicas: &scale.Spec.Replicas}
+	if scale.Status.Selector != "" {
+		if selector, err := labels.Parse(scale.Status.Selector); err == nil && !selector.Empty() {
+			workload.Selector = selector
+		}
+	}
+	return workload, true, nil
+}

@@ -1,0 +1,36 @@
+package reconcile
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/internal/engine/disruption"
+)
+
+// Guard knows the budgets that limit how many pods all controllers and users together take out of service (PUB-100, PUB-101). A controller
+// plans by its Limits, and asks it before it touches a pod.
+type Guard interface {
+	// Limits are what the budgets of pods allow now, for one plan; nil if they have none.
+	Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error)
+	// Ask books that the pod is taken out of service. The error is ErrChanged if its budget does not allow that: the next plan says why.
+	Ask(ctx context.Context, pod *corev1.Pod, by disruption.Operation) error
+	// Tell has do called with the namespace of each budget that may allow more than before.
+	Tell(do func(namespace string))
+}
+
+// Limits are what the budgets of pods allow now; nil without a Guard.
+func (a *API) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error) {
+	if a.Guard == nil {
+		return nil, nil
+	}
+	return a.Guard.Limits(ctx, pods)
+}
+
+// Ask books that the pod is taken out of service by the operation; an empty one takes nothing out.
+func (a *API) Ask(ctx context.Context, pod *corev1.Pod, by disruption.Operation) error {
+	if a.Guard == nil || by == "" {
+		return nil
+	}
+	return a.Guard.Ask(ctx, pod, by)
+}
