@@ -19,6 +19,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/imageref"
+	"github.com/afloat-project/afloat/internal/engine/selectors"
 )
 
 // Document is a JSON object as an admission request holds it.
@@ -29,7 +30,6 @@ const (
 	defaultTimeout = 600
 	defaultBackoff = 3
 	maxListed      = 255 // of an ImageListPullJob (IMG-045)
-	maxTerms       = 200 // labels and values of a selector, which is read at each event of a pod: all others' events wait for that
 	maxTold        = 20  // errors of a NodeImage, which has thousands of tags
 )
 
@@ -341,16 +341,16 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 		if _, err := metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
 			refuse("spec.selector: %w", err)
 		}
-		if n := terms(&s.LabelSelector); n > maxTerms {
-			refuse("spec.selector has %d labels and values, at most %d are allowed: list nodes in names", n, maxTerms)
+		if n := selectors.Terms(&s.LabelSelector); n > selectors.MostTerms {
+			refuse("spec.selector has %d labels and values, at most %d are allowed: list nodes in names", n, selectors.MostTerms)
 		}
 	}
 	if s := t.PodSelector; s != nil {
 		if _, err := metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
 			refuse("spec.podSelector: %w", err)
 		}
-		if n := terms(&s.LabelSelector); n > maxTerms {
-			refuse("spec.podSelector has %d labels and values, at most %d are allowed", n, maxTerms)
+		if n := selectors.Terms(&s.LabelSelector); n > selectors.MostTerms {
+			refuse("spec.podSelector has %d labels and values, at most %d are allowed", n, selectors.MostTerms)
 		}
 	}
 	if _, err := parallelism(t.Parallelism); err != nil {
@@ -381,15 +381,6 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 			appsv1beta1.CompletionNever)
 	}
 	return errs
-}
-
-// terms is the number of labels and values in a selector.
-func terms(selector *metav1.LabelSelector) int {
-	n := len(selector.MatchLabels)
-	for i := range selector.MatchExpressions {
-		n += 1 + len(selector.MatchExpressions[i].Values)
-	}
-	return n
 }
 
 // parallelism is the number of nodes at a time (IMG-017, IMG-037).

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/selectors"
 )
 
 // meets is said of another SidecarSet; what to do otherwise follows.
@@ -47,11 +48,11 @@ func meet(a, b *appsv1beta1.SidecarSetSpec) bool {
 	if a.Selector == nil || b.Selector == nil {
 		return false
 	}
-	namespaces, err := Overlap(a.NamespaceSelector, b.NamespaceSelector)
+	namespaces, err := selectors.Overlap(a.NamespaceSelector, b.NamespaceSelector)
 	if err != nil || !namespaces {
 		return false
 	}
-	pods, err := Overlap(a.Selector, b.Selector)
+	pods, err := selectors.Overlap(a.Selector, b.Selector)
 	return err == nil && pods
 }
 

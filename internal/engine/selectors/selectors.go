@@ -1,4 +1,5 @@
-package sidecarset
+// Package selectors compares label selectors.
+package selectors
 
 import (
 	"fmt"
@@ -71,4 +72,16 @@ func (d *demand) possible() bool {
 		return false
 	}
 	return d.among == nil || d.among.Difference(d.out).Len() > 0
+}
+
+// MostTerms is how many labels and values a selector may have that is read at each event of a pod: all others' events wait for that.
+const MostTerms = 200
+
+// Terms is the number of labels and values in a selector.
+func Terms(selector *metav1.LabelSelector) int {
+	n := len(selector.MatchLabels)
+	for i := range selector.MatchExpressions {
+		n += 1 + len(selector.MatchExpressions[i].Values)
+	}
+	return n
 }
