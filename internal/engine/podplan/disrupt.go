@@ -31,7 +31,7 @@ const askAgain = time.Second
 // heedBudgets lets pods wait that were to be taken out of service, and that budgets do not allow to go now, in the order in which they were
 // decided about.
 func (p *Planner) heedBudgets() {
-	if p.in.Limits == nil {
+	if p.in.Disruptions == nil {
 		return
 	}
 	for i := range p.decided {
@@ -40,7 +40,7 @@ func (p *Planner) heedBudgets() {
 		if by == "" || p.verdicts[v.Pod] != v {
 			continue
 		}
-		refusal := p.in.Limits.Take(v.Pod, by)
+		refusal := p.in.Disruptions.Take(v.Pod, by)
 		if refusal == "" {
 			continue
 		}

@@ -109,8 +109,8 @@ type Snapshot struct {
 	GrowthError     string
 	// Refused are the objects about which the API server refused the last request, and when, by UID. Others come before them.
 	Refused map[types.UID]time.Time
-	// Limits are what budgets allow of what takes pods out of service; nil if there are none (PUB-100).
-	Limits disruption.Limits
+	// Disruptions are what budgets allow of what takes pods out of service; nil if there are none (PUB-100).
+	Disruptions disruption.Limits
 	// Known is what former plans found out; nil for nothing. What this one finds out replaces it.
 	Known *Knowledge
 	// Now is the time of the snapshot.

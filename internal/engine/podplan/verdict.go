@@ -126,7 +126,7 @@ func (p *Planner) Decide(pod *corev1.Pod, action Action, reason Reason, format s
 	p.room = p.room[1:]
 	*v = Verdict{Pod: pod, Action: action, Reason: reason, Message: words(format, args)}
 	p.verdicts[pod] = v
-	if p.in.Limits != nil && action != Keep && action != Wait {
+	if p.in.Disruptions != nil && action != Keep && action != Wait {
 		p.decided = append(p.decided, v)
 	}
 	return v

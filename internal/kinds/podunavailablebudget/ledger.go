@@ -122,7 +122,9 @@ func (l *Ledger) entry(name string) (time.Time, bool) {
 }
 
 // deletes tells whether the operation removes the pod.
-func deletes(by disruption.Operation) bool { return by == policyv1beta1.Delete || by == policyv1beta1.Evict }
+func deletes(by disruption.Operation) bool {
+	return by == policyv1beta1.Delete || by == policyv1beta1.Evict
+}
 
 // renew begins the life of a booking again where it is half over, or too short for a deletion: what is allowed now may be done later than
 // the booking ends.

@@ -65,7 +65,7 @@ func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1
 		controller := metav1.GetControllerOfNoCopy(pod)
 		return controller != nil && controller.UID == uid
 	})
-	if snapshot.Limits, err = r.Limits(ctx, snapshot.Pods); err != nil {
+	if snapshot.Disruptions, err = r.Limits(ctx, snapshot.Pods); err != nil {
 		return snapshot, err
 	}
 	if snapshot.PullJobsServed = r.PullJobs != nil && r.PullJobs(); snapshot.PullJobsServed {

@@ -30,12 +30,12 @@ import (
 
 // followed are the kinds whose objects are watched, as metadata alone, once a budget depends on one. Others are looked at from time to time.
 var followed = map[schema.GroupKind]string{
-	{Group: "apps", Kind: "Deployment"}:              "v1",
-	{Group: "apps", Kind: "ReplicaSet"}:              "v1",
-	{Group: "apps", Kind: "StatefulSet"}:             "v1",
-	{Group: "", Kind: "ReplicationController"}:       "v1",
-	{Group: "apps.kruise.io", Kind: "CloneSet"}:      "v1beta1",
-	{Group: "apps.kruise.io", Kind: "StatefulSet"}:   "v1beta1",
+	{Group: "apps", Kind: "Deployment"}:            "v1",
+	{Group: "apps", Kind: "ReplicaSet"}:            "v1",
+	{Group: "apps", Kind: "StatefulSet"}:           "v1",
+	{Group: "", Kind: "ReplicationController"}:     "v1",
+	{Group: "apps.kruise.io", Kind: "CloneSet"}:    "v1beta1",
+	{Group: "apps.kruise.io", Kind: "StatefulSet"}: "v1beta1",
 }
 
 // counted tells whether objects of the kind have no pods but those whose controllers lead to them.
@@ -107,7 +107,7 @@ func (w *Workloads) Get(ctx context.Context, namespace string, of podunavailable
 			return workload, nil
 		}
 	}
-	workload, _, err := w.scale(ctx, mapping.GroupVersionKind, key)
+	workload, err := w.scale(ctx, mapping.GroupVersionKind, key)
 	if err == nil && workload != nil && workload.UID == found.UID {
 		w.known.Add(kept, workload, replicasKeptFor)
 	}
@@ -129,7 +129,7 @@ func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key
 	}
 	var workload *Workload
 	if !apierrors.IsNotFound(err) && object.DeletionTimestamp == nil {
-		scaled, _, errScale := w.scale(ctx, kind, key)
+		scaled, errScale := w.scale(ctx, kind, key)
 		switch {
 		case errScale != nil:
 			return nil, errScale
@@ -211,30 +211,29 @@ func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandl
 	}}
 }
 
-// scale reads the scale subresource. It returns nil if the object does not exist or has no scale; served tells which.
-func (w *Workloads) scale(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (workload *Workload, served bool,
-	err error) {
+// scale reads the scale subresource. It returns nil if the object does not exist or has no scale.
+func (w *Workloads) scale(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*Workload, error) {
 	// The client reads subresources of unstructured objects into such alone.
 	object, read, scale := &unstructured.Unstructured{}, &unstructured.Unstructured{}, &autoscalingv1.Scale{}
 	object.SetGroupVersionKind(kind)
 	object.SetNamespace(key.Namespace)
 	object.SetName(key.Name)
 	read.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
-	err = w.scales.Get(ctx, object, read)
+	err := w.scales.Get(ctx, object, read)
 	if apierrors.IsNotFound(err) {
-		return nil, false, nil
+		return nil, nil
 	}
 	if err == nil {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, scale)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("reading the scale of %s %s: %w", kind.Kind, key, err)
+		return nil, fmt.Errorf("reading the scale of %s %s: %w", kind.Kind, key, err)
 	}
-	workload = &Workload{UID: scale.UID, Replicas: &scale.Spec.Replicas}
+	workload := &Workload{UID: scale.UID, Replicas: &scale.Spec.Replicas}
 	if scale.Status.Selector != "" {
 		if selector, err := labels.Parse(scale.Status.Selector); err == nil && !selector.Empty() {
 			workload.Selector = selector
 		}
 	}
-	return workload, true, nil
+	return workload, nil
 }

@@ -1,0 +1,156 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+const (
+	controllerName = "podunavailablebudget-controller"
+	// pauseAtMost is the longest pause between the passes of a budget; passEvery is the least time between two.
+	pauseAtMost = time.Second
+	passEvery   = 100 * time.Millisecond
+	// deletedAgain is when a budget is looked at again after one of its pods began to be deleted (PUB-105).
+	deletedAgain = 5 * time.Second
+)
+
+type reconciler struct {
+	pass   *Pass
+	watch  *Watch
+	meters *meters
+	last   reconcile.Memory[time.Time]
+}
+
+// Setup adds the controller to the manager.
+func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
+	api := options.API(mgr)
+	r := &reconciler{watch: watch, meters: newMeters(), pass: &Pass{API: api, Guard: watch.Guard,
+		Workloads: NewWorkloads(mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient().SubResource("scale"), mgr.GetRESTMapper()),
+		Events:    reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
+	if err := reconcile.Register(r.meters.all()...); err != nil {
+		return err
+	}
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[policyv1beta1.PodUnavailableBudget](api), Pass: r.run,
+		Forget: r.forget}, pauseAtMost, options.Limiter())
+	options.Guard = nil // it is not held by itself
+	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
+		For(&policyv1beta1.PodUnavailableBudget{}).
+		Watches(&corev1.Pod{}, r.pods()).
+		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
+			r.pass.Workloads.Tell(func(namespace string, changed podunavailablebudget.Reference) { r.ofWorkload(q, namespace, changed) })
+			return nil
+		})))
+}
+
+type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+
+func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	if owner == "" {
+		return reconcile.Done{}, nil
+	}
+	begin, last := r.pass.API.Now(), r.last.Of(owner)
+	if wait := passEvery - begin.Sub(*last); wait > 0 { // pods of a rollout change faster than anybody need know
+		return reconcile.Done{After: wait}, nil
+	}
+	*last = begin
+	after, plan, err := r.pass.Run(ctx, name, owner)
+	if plan != nil {
+		r.meters.observe(name, plan)
+	}
+	return reconcile.Done{After: after}, err
+}
+
+func (r *reconciler) forget(name types.NamespacedName, owner types.UID) {
+	r.pass.Forget(owner)
+	r.last.Forget(owner)
+	r.meters.forget(name)
+}
+
+// ofWorkload asks for a pass of the budgets whose numbers depend on a workload (PUB-105, PUB-106).
+func (r *reconciler) ofWorkload(q queue, namespace string, changed podunavailablebudget.Reference) {
+	for _, rules := range r.watch.Index.In(namespace) {
+		if r.pass.Counts(rules, changed) {
+			q.Add(request(rules))
+		}
+	}
+}
+
+func request(rules *podunavailablebudget.Rules) ctrl.Request {
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: rules.Budget.Namespace, Name: rules.Budget.Name}}
+}
+
+// pods ask for passes of the budgets that may cover them, if they change in what these count (PUB-105).
+func (r *reconciler) pods() handler.EventHandler {
+	tell := func(q queue, pods ...*corev1.Pod) {
+		for _, rules := range r.watch.Index.In(pods[0].Namespace) {
+			for _, pod := range pods {
+				if r.concerns(rules, pod) {
+					q.Add(request(rules))
+					if pod.DeletionTimestamp != nil {
+						q.AddAfter(request(rules), deletedAgain)
+					}
+					break
+				}
+			}
+		}
+	}
+	one := func(q queue, object any) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			tell(q, pod)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { one(q, e.Object) },
+		DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { one(q, e.Object) },
+		GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) { one(q, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			old, ok := e.ObjectOld.(*corev1.Pod)
+			pod, ok2 := e.ObjectNew.(*corev1.Pod)
+			if ok && ok2 && len(r.watch.Index.In(pod.Namespace)) > 0 && differs(old, pod, r.pass.API.Now()) {
+				tell(q, old, pod)
+			}
+		},
+	}
+}
+
+// concerns tells whether a budget may cover the pod. Of a workload's budget that is what the pod says; one that says nothing true is looked
+// at by all of them.
+func (r *reconciler) concerns(rules *podunavailablebudget.Rules, pod *corev1.Pod) bool {
+	if rules.Target.Name == "" {
+		return rules.Selects(pod)
+	}
+	named := podunavailablebudget.RelatedName(pod)
+	return named == rules.Budget.Name || r.watch.Index.Get(types.NamespacedName{Namespace: pod.Namespace, Name: named}) == nil
+}
+
+// differs tells whether two versions of a pod differ in what budgets count.
+func differs(old, pod *corev1.Pod, now time.Time) bool {
+	before, _ := podunavailablebudget.Why(old, now)
+	after, _ := podunavailablebudget.Why(pod, now)
+	return (before == "") != (after == "") || podunavailablebudget.Active(old) != podunavailablebudget.Active(pod) ||
+		podunavailablebudget.RelatedName(old) != podunavailablebudget.RelatedName(pod) || !sameLabels(old, pod) ||
+		controllerUID(old) != controllerUID(pod)
+}
+
+func controllerUID(pod *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return owner.UID
+	}
+	return ""
+}

@@ -1,0 +1,313 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Pass counts the pods of one budget.
+type Pass struct {
+	API       *reconcile.API
+	Guard     *Guard
+	Workloads *Workloads
+	Events    reconcile.Recorder
+
+	memory reconcile.Memory[memory]
+}
+
+// memory is what a pass keeps of a budget for the next ones.
+type memory struct {
+	news reconcile.News
+	// tops are the workloads that the last numbers come from.
+	tops map[podunavailablebudget.Reference]bool
+}
+
+// noPodsAgain is when a budget is looked at again that covers no pod, although nothing is told of any (PUB-D2).
+const noPodsAgain = time.Minute
+
+// Run makes one pass: it counts, writes the numbers, and tells the pods which budget covers them.
+func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (after time.Duration, plan *podunavailablebudget.Plan,
+	err error) {
+	found, err := reconcile.Begin[policyv1beta1.PodUnavailableBudget](ctx, p.API, name, owner)
+	if err != nil || found == nil || found.DeletionTimestamp != nil {
+		return 0, nil, err
+	}
+	kept := p.memory.Of(owner)
+	budget := p.Guard.desk.Newest(found)
+	snapshot, err := p.snapshot(ctx, budget)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := p.look(ctx, snapshot); err != nil {
+		return 0, nil, err
+	}
+	_, err = p.Guard.desk.WriteStatus(ctx, budget, func(newest *policyv1beta1.PodUnavailableBudget) ([]byte, error) {
+		rules := p.Guard.rulesOf(newest)
+		if !snapshot.Rules.Same(newest) { // it covers other pods now
+			return nil, reconcile.ErrChanged
+		}
+		snapshot.Rules = rules
+		plan = podunavailablebudget.Make(*snapshot)
+		return reconcile.StatusPatch(newest, &newest.Status, &plan.Status)
+	})
+	if reconcile.Changed(err) || apierrors.IsNotFound(err) {
+		return reconcile.RetrySoon, nil, nil
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("writing status: %w", err)
+	}
+	kept.tops = map[podunavailablebudget.Reference]bool{}
+	for i := range snapshot.Workloads {
+		kept.tops[snapshot.Workloads[i].Reference] = true
+	}
+	p.announce(kept, budget, plan)
+	after = plan.After
+	if plan.NoPods {
+		reconcile.Sooner(&after, noPodsAgain)
+	}
+	return after, plan, p.stamp(ctx, snapshot)
+}
+
+// Forget drops what is remembered of a budget that is gone.
+func (p *Pass) Forget(owner types.UID) {
+	p.API.Own.Forget(owner)
+	p.memory.Forget(owner)
+}
+
+// Counts tells whether the numbers of a budget came from the workload last.
+func (p *Pass) Counts(budget *podunavailablebudget.Rules, workload podunavailablebudget.Reference) bool {
+	return budget.Target == workload || p.memory.Of(budget.Budget.UID).tops[workload]
+}
+
+// snapshot reads the pods that the budget covers, and what they belong to.
+func (p *Pass) snapshot(ctx context.Context, budget *policyv1beta1.PodUnavailableBudget) (*podunavailablebudget.Snapshot, error) {
+	s := &podunavailablebudget.Snapshot{Rules: p.Guard.rulesOf(budget), Now: p.API.Now()}
+	var pods corev1.PodList
+	if err := p.API.Client.List(ctx, &pods, client.InNamespace(budget.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	var err error
+	if s.Rules.Target.Name == "" {
+		err = p.selected(ctx, s, pods.Items)
+	} else {
+		err = p.targeted(ctx, s, pods.Items)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Pods = reconcile.Laid(p.API.Own, budget.UID, s.Pods, func(*corev1.Pod) bool { return true })
+	return s, nil
+}
+
+// targeted takes the pods of the workload that the budget names (PUB-035, PUB-036).
+func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod) error {
+	budget, target := s.Rules.Budget, s.Rules.Target
+	workload, err := p.Workloads.Get(ctx, budget.Namespace, target)
+	if err != nil || workload == nil {
+		return err
+	}
+	counts := podunavailablebudget.Workload{Reference: target, Replicas: workload.Replicas}
+	ofController := map[types.UID]bool{}
+	for i := range pods {
+		owner := metav1.GetControllerOfNoCopy(&pods[i])
+		if owner == nil {
+			continue
+		}
+		of, known := ofController[owner.UID]
+		if !known {
+			if of, err = p.of(ctx, &pods[i], target, workload.UID); err != nil {
+				return err
+			}
+			ofController[owner.UID] = of
+		}
+		if of {
+			s.Pods = append(s.Pods, &pods[i])
+		}
+	}
+	if len(s.Pods) == 0 && !counted(target.GroupKind) && workload.Selector != nil {
+		for i := range pods {
+			if workload.Selector.Matches(labelSet(&pods[i])) {
+				s.Pods = append(s.Pods, &pods[i])
+			}
+		}
+	}
+	for _, pod := range s.Pods {
+		if podunavailablebudget.Active(pod) {
+			counts.Pods++
+		}
+	}
+	s.Workloads = []podunavailablebudget.Workload{counts}
+	return nil
+}
+
+// of tells whether a workload stands above a pod. What controls pods alone need not be read.
+func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebudget.Reference, uid types.UID) (bool, error) {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	direct, _ := podunavailablebudget.ControllerOf(pod)
+	if owner.UID == uid || direct.GroupKind == target.GroupKind {
+		return owner.UID == uid, nil
+	}
+	if counted(target.GroupKind) && target.Kind != "Deployment" && counted(direct.GroupKind) {
+		return false, nil
+	}
+	chain, err := p.Guard.owners.Above(ctx, pod)
+	return slices.Contains(chain.UIDs, uid), err
+}
+
+// selected takes the pods that the selector selects, and the workloads at the top of their controllers (PUB-037, PUB-041).
+func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod) error {
+	tops := map[types.UID]*podunavailablebudget.Workload{}
+	topOf := map[types.UID]types.UID{}
+	for i := range pods {
+		pod := &pods[i]
+		if !s.Rules.Selects(pod) {
+			continue
+		}
+		s.Pods = append(s.Pods, pod)
+		if !podunavailablebudget.Active(pod) {
+			continue
+		}
+		owner := metav1.GetControllerOfNoCopy(pod)
+		if owner == nil {
+			s.Bare++
+			continue
+		}
+		top, known := topOf[owner.UID]
+		if !known {
+			chain, err := p.Guard.owners.Above(ctx, pod)
+			if err != nil {
+				return err
+			}
+			last := len(chain.UIDs) - 1
+			top = chain.UIDs[last]
+			topOf[owner.UID] = top
+			if tops[top] == nil {
+				workload, err := p.Workloads.Get(ctx, pod.Namespace, chain.References[last])
+				if err != nil {
+					return err
+				}
+				tops[top] = &podunavailablebudget.Workload{Reference: chain.References[last], Pods: -1}
+				if workload != nil && workload.UID == top {
+					tops[top].Replicas, tops[top].Pods = workload.Replicas, 0
+				}
+			}
+		}
+		if tops[top].Pods >= 0 {
+			tops[top].Pods++
+		}
+	}
+	for _, workload := range tops {
+		if workload.Pods >= 0 {
+			s.Workloads = append(s.Workloads, *workload)
+		}
+	}
+	slices.SortFunc(s.Workloads, func(a, b podunavailablebudget.Workload) int {
+		return strings.Compare(a.String()+a.Name, b.String()+b.Name)
+	})
+	return nil
+}
+
+// look reads the pods from the API server whose bookings end now although they are in service by what the cache says: it may lag.
+func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error {
+	overdue := podunavailablebudget.Overdue(s)
+	if len(overdue) == 0 {
+		return nil
+	}
+	now := make([]*corev1.Pod, len(overdue))
+	errs := p.API.For(s.Rules.Budget.UID).Each(ctx, len(overdue), func(i int) error {
+		pod := &corev1.Pod{}
+		err := p.API.Live.Get(ctx, client.ObjectKeyFromObject(overdue[i]), pod)
+		if err == nil && pod.UID == overdue[i].UID {
+			now[i] = pod
+		}
+		return client.IgnoreNotFound(err)
+	})
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("reading pods whose bookings end: %w", err)
+	}
+	for i, pod := range overdue {
+		at := slices.Index(s.Pods, pod)
+		if now[i] == nil {
+			s.Pods = slices.Delete(s.Pods, at, at+1)
+		} else {
+			s.Pods[at] = now[i]
+		}
+	}
+	return nil
+}
+
+// stamp tells the pods that the budget decides about, if they do not say so (PUB-075).
+func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) error {
+	budget := s.Rules.Budget
+	others := p.Guard.index.In(budget.Namespace)
+	var missing []*corev1.Pod
+	for _, pod := range s.Pods {
+		if !podunavailablebudget.Active(pod) || pod.Annotations[pub.RelatedBudget] == budget.Name &&
+			pod.Annotations[pub.RelatedBudgetLegacy] == budget.Name {
+			continue
+		}
+		covering := covering(others, pod, Chain{})
+		if s.Rules.Target.Name != "" {
+			covering = append(covering, s.Rules)
+		}
+		if related := podunavailablebudget.Related(pod, covering); related != nil && related.Budget.Name == budget.Name {
+			missing = append(missing, pod)
+		}
+	}
+	writer := p.API.For(budget.UID)
+	errs := writer.Each(ctx, len(missing), func(i int) error {
+		patch := &podpatch.Patch{}
+		patch.Annotation(pub.RelatedBudget, budget.Name)
+		patch.Annotation(pub.RelatedBudgetLegacy, budget.Name)
+		body, err := patch.JSON(missing[i])
+		if err != nil {
+			return err
+		}
+		if _, err = reconcile.Patch(ctx, writer, missing[i], body, ""); err != nil && !reconcile.Changed(reconcile.Gone(err)) {
+			return fmt.Errorf("telling pod %s of its budget: %w", missing[i].Name, err)
+		}
+		return nil
+	})
+	return errors.Join(errs...)
+}
+
+// announce tells what is new about the numbers (PUB-042, PUB-061, PUB-111).
+func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan) {
+	once := func(eventType, reason, message string) {
+		if kept.news.Is(reason, message) {
+			p.Events.Event(budget, eventType, reason, message)
+		}
+	}
+	noPods, unknown := "", ""
+	if plan.NoPods {
+		noPods = "the budget covers no pod"
+	}
+	if len(plan.Unknown) > 0 {
+		unknown = fmt.Sprintf("%s not say how many pods there shall be, so those that there are count; set protectTotalReplicas: %s",
+			plural.Form(len(plan.Unknown), "it does", "they do"), plural.Few(plan.Unknown, 5))
+	}
+	once(corev1.EventTypeNormal, "NoPods", noPods)
+	once(corev1.EventTypeWarning, "UnknownReplicas", unknown)
+	once(corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", plan.Error)
+	for _, pod := range plan.NotDeleted {
+		p.Events.Event(pod, corev1.EventTypeWarning, "NotDeleted",
+			"PodUnavailableBudget "+budget.Name+" admitted the deletion of the pod, which has not come")
+	}
+}
