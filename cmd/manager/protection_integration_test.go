@@ -29,7 +29,7 @@ func TestProtectionFollowsItsGate(t *testing.T) {
 		err = i.kube.Get(t.Context(), types.NamespacedName{Name: "kruise-validating-webhook-configuration"}, config)
 		for _, hook := range config.Webhooks {
 			if len(hook.Rules[0].Operations) == 1 && hook.Rules[0].Operations[0] == admissionregistrationv1.Delete &&
-				hook.Name != "vpod.kb.io" {
+				hook.Name != "vpod-placed.kb.io" {
 				names = append(names, hook.Name)
 				if len(hook.ObjectSelector.MatchExpressions) == 0 {
 					t.Errorf("%s is about all objects", hook.Name)

@@ -76,7 +76,7 @@ func TestARefusalListsAllFaults(t *testing.T) {
 			crr("v1beta1", `,"labels":{"crr.apps.kruise.io/pod-uid":"a"}`, `{"podName":"web-7","containers":[]}`),
 			[]string{"spec of ContainerRecreateRequest is immutable", "crr.apps.kruise.io/pod-uid"}},
 		"a pod": {
-			mutatePod(newPodChain(false, nil,
+			mutatePod(newPodChain(false, nil, nil,
 				pod.NewSidecars(
 					oneSidecar{err: field.ErrorList{field.Duplicate(field.NewPath("spec", "containers").Index(0).Child("name"),
 						"side")}.ToAggregate()}, false, time.Now)), false), admissionv1.Create,

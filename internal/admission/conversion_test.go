@@ -195,7 +195,7 @@ func TestConvertHostileReviews(t *testing.T) {
 // OPS-060, OPS-061, OPS-062, OPS-065: the shipped entries and the handlers agree.
 // CS-018 too.
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
-	handlers := registered(t, podsIf(true, true), pod.NewRemovals())
+	handlers := registered(t, podsIf(true, true), pod.NewDisruptions())
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string,
 		want map[string][]admissionv1.OperationType) {
 		if name != configuration || len(annotations) > 0 {
@@ -215,14 +215,14 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 				got[hook.Name+" "+path] = hook.Rules[0].Operations
 				continue
 			}
-			if path == validatePodPath { // WS-100, WS-106, WS-188: the manager writes the namespaces of evictions
-				conditions := 1
-				if hook.Name == validateEvictionName {
-					conditions = 0
+			if path == validatePodPath { // WS-100, WS-106, WS-188, PUB-080 (part): the manager writes which requests are sent
+				policy, seconds := admissionv1.Fail, int32(10)
+				if strings.Contains(hook.Name, "placed") {
+					policy, seconds = admissionv1.Ignore, 5
 				}
-				if *hook.FailurePolicy != admissionv1.Ignore || *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun ||
-					len(hook.MatchConditions) != conditions ||
-					*hook.TimeoutSeconds != 5 || len(hook.NamespaceSelector.MatchExpressions) != 2 {
+				if *hook.FailurePolicy != policy || *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun ||
+					len(hook.MatchConditions) != 1 || hook.MatchConditions[0].Expression != "false" ||
+					*hook.TimeoutSeconds != seconds || len(hook.NamespaceSelector.MatchExpressions) != 2 {
 					t.Errorf("%s: %+v", hook.Name, hook)
 				}
 				got[hook.Name+" "+path] = hook.Rules[0].Operations
@@ -260,9 +260,12 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	read(t, "../../config/webhook/validating.yaml", &v)
 	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations,
 		entries(handlers, "validate", map[string][]admissionv1.OperationType{
-			"vcloneset.kb.io " + validateCloneSetPath:       {"CREATE", "UPDATE", "DELETE"},
-			"vstatefulset.kb.io " + validateStatefulSetPath: {"CREATE", "UPDATE", "DELETE"}, // ASTS-013
-			"vpod.kb.io " + validatePodPath:                 {"DELETE"}, validateEvictionName + " " + validatePodPath: {"CREATE"}}))
+			"vcloneset.kb.io " + validateCloneSetPath:          {"CREATE", "UPDATE", "DELETE"},
+			"vstatefulset.kb.io " + validateStatefulSetPath:    {"CREATE", "UPDATE", "DELETE"}, // ASTS-013
+			validatePodName + " " + validatePodPath:            {"UPDATE", "DELETE"},
+			validateEvictionName + " " + validatePodPath:       {"CREATE"},
+			validatePlacedName + " " + validatePodPath:         {"DELETE"},
+			validatePlacedEvictionName + " " + validatePodPath: {"CREATE"}}))
 }
 
 // entries returns the named entries and those of all kinds that have a handler, by name and path, with their operations.

@@ -31,7 +31,7 @@ const (
 )
 
 // registered are the handlers of the kinds of the registry, with the default gates.
-func registered(t *testing.T, pods *pod.Chain, removals *pod.Removals) map[string]admission.Handler {
+func registered(t *testing.T, pods *pod.Chain, removals *pod.Disruptions) map[string]admission.Handler {
 	t.Helper()
 	return admissionHandlers(&Environment{Options: Options{Kinds: Registered, Gates: gates(t, "")}}, pods, removals)
 }

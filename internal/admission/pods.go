@@ -14,13 +14,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/pod"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
 // Paths of the webhooks of pods, and names of the entries that the manager narrows (OPS-060). Two entries call the same handler: one sends
@@ -35,8 +38,7 @@ const (
 	mutatePodRecentPath = "/mutate-pod-recent"
 	mutatePodRecentName = "mpod-recent.kb.io"
 
-	validatePodPath      = "/validate-pod"
-	validateEvictionName = "vpodeviction.kb.io"
+	validatePodPath = "/validate-pod"
 )
 
 // podPaths are all paths of pods.
@@ -96,43 +98,90 @@ func triedOnly(request *admission.Request) bool {
 	return request.DryRun != nil && *request.DryRun || json.Unmarshal(request.Options.Raw, &options) == nil && len(options.DryRun) > 0
 }
 
-// validatePod handles the deletion and eviction of pods (WS-100). live reads a pod that is evicted: the request has only its name, and the
-// cache of pods is slim and filled only on the leader.
-func validatePod(chain *pod.Removals, live client.Reader) admission.HandlerFunc {
+// validatePod handles what is done to pods: deletion, eviction, and changes (WS-100, PUB-080 to PUB-092). live reads a pod that is evicted: the
+// request has only its name, and the cache of pods is slim and filled only on the leader. guarded tells whether a namespace has budgets.
+func validatePod(chain *pod.Disruptions, live client.Reader, guarded func(namespace string) bool) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		ctx, cancel := context.WithTimeout(ctx, podTime)
 		defer cancel()
-		removal := &pod.Removal{Pod: &corev1.Pod{}, DryRun: triedOnly(&request)}
+		disruption, answer := disruptionOf(ctx, &request, live, guarded)
+		if disruption == nil {
+			return answer
+		}
+		err := chain.Admit(ctx, disruption)
+		var refusal *pod.Refused
+		var internal *pod.InternalError
 		switch {
-		case request.Operation == admissionv1.Delete && request.SubResource == "":
-			if len(request.OldObject.Raw) == 0 { // deletion of a collection: its pods are sent one by one
-				return admission.Allowed("")
-			}
-			if err := json.Unmarshal(request.OldObject.Raw, removal.Pod); err != nil {
-				return refused(http.StatusBadRequest, "reading the pod: "+err.Error())
-			}
-		case request.Operation == admissionv1.Create && request.SubResource == "eviction":
-			var eviction policyv1.Eviction // the older version has the same fields
-			if err := json.Unmarshal(request.Object.Raw, &eviction); err != nil {
-				return refused(http.StatusBadRequest, "reading the eviction: "+err.Error())
-			}
-			removal.Eviction = true
-			removal.DryRun = removal.DryRun || eviction.DeleteOptions != nil && len(eviction.DeleteOptions.DryRun) > 0
-			err := live.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, eviction.Name)}, removal.Pod)
-			if apierrors.IsNotFound(err) {
-				return admission.Allowed("")
-			}
-			if err != nil { // booking removals refuses none (WS-106)
-				return admission.Allowed("").WithWarnings("the pod could not be read: " + err.Error())
-			}
-		default:
+		case err == nil:
 			return admission.Allowed("")
+		case errors.As(err, &internal):
+			return refused(http.StatusInternalServerError, err.Error())
+		case errors.As(err, &refusal) && disruption.By == policyv1beta1.Evict:
+			return notNow(refusal)
 		}
-		if err := chain.Admit(ctx, removal); err != nil {
-			return refused(http.StatusForbidden, err.Error())
-		}
-		return admission.Allowed("")
+		return refused(http.StatusForbidden, err.Error())
 	}
+}
+
+// disruptionOf reads what a request does to a pod. Without a disruption the answer is that to the request.
+func disruptionOf(ctx context.Context, request *admission.Request, live client.Reader,
+	guarded func(namespace string) bool) (*pod.Disruption, admission.Response) {
+	d := &pod.Disruption{Pod: &corev1.Pod{}, User: request.UserInfo.Username, DryRun: triedOnly(request)}
+	before := request.OldObject.Raw
+	switch whole := request.SubResource == ""; {
+	case whole && request.Operation == admissionv1.Delete:
+		if len(before) == 0 { // deletion of a collection: its pods are sent one by one
+			return nil, admission.Allowed("")
+		}
+		d.By = policyv1beta1.Delete
+	case (whole || request.SubResource == "resize") && request.Operation == admissionv1.Update:
+		by, err := podunavailablebudget.Changed(before, request.Object.Raw)
+		if err != nil {
+			return nil, refused(http.StatusBadRequest, err.Error())
+		}
+		if by == "" {
+			return nil, admission.Allowed("")
+		}
+		d.By = by
+	case request.SubResource == "eviction" && request.Operation == admissionv1.Create:
+		var eviction policyv1.Eviction // the older version has the same fields
+		if err := json.Unmarshal(request.Object.Raw, &eviction); err != nil {
+			return nil, refused(http.StatusBadRequest, "reading the eviction: "+err.Error())
+		}
+		d.By = policyv1beta1.Evict
+		d.DryRun = d.DryRun || eviction.DeleteOptions != nil && len(eviction.DeleteOptions.DryRun) > 0
+		err := live.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, eviction.Name)}, d.Pod)
+		if apierrors.IsNotFound(err) {
+			return nil, admission.Allowed("")
+		}
+		if err != nil && guarded(request.Namespace) {
+			return nil, refused(http.StatusInternalServerError, "the pod could not be read: "+err.Error())
+		}
+		if err != nil { // booking removals refuses none (WS-106)
+			return nil, admission.Allowed("").WithWarnings("the pod could not be read: " + err.Error())
+		}
+		return d, admission.Response{}
+	default:
+		return nil, admission.Allowed("")
+	}
+	if err := json.Unmarshal(before, d.Pod); err != nil {
+		return nil, refused(http.StatusBadRequest, "reading the pod: "+err.Error())
+	}
+	return d, admission.Response{}
+}
+
+// pendingSeconds is when to evict again a pod whose budget is being counted; it is what the API server says of its own budgets.
+const pendingSeconds = 10
+
+// notNow refuses an eviction as the API server does for its own budgets, so that who drains a node waits and tries again (PUB-092).
+func notNow(refusal *pod.Refused) admission.Response {
+	response := refused(http.StatusTooManyRequests, refusal.Message)
+	response.Result.Details = &metav1.StatusDetails{
+		Causes: []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: refusal.Message}}}
+	if refusal.Pending {
+		response.Result.Details.RetryAfterSeconds = pendingSeconds
+	}
+	return response
 }
 
 // fieldErrors are the errors that name fields, if the error is a list of such.

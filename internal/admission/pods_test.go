@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
@@ -51,7 +52,7 @@ func podRequest(operation admissionapi.Operation, subResource, labels string) ad
 
 // SS-086, SS-120: only the creation of a pod changes it.
 func TestOnlyCreationInjects(t *testing.T) {
-	handle := mutatePod(newPodChain(false, nil, pod.NewSidecars(oneSidecar{}, false, time.Now)), false)
+	handle := mutatePod(newPodChain(false, nil, nil, pod.NewSidecars(oneSidecar{}, false, time.Now)), false)
 	for name, test := range map[string]struct {
 		request admission.Request
 		changed bool
@@ -70,7 +71,7 @@ func TestOnlyCreationInjects(t *testing.T) {
 
 // SS-094: an internal error refuses the pod with 500; the answer comes while the API server still waits.
 func TestInternalErrorsRefuse(t *testing.T) {
-	chain := newPodChain(false, nil, pod.NewSidecars(oneSidecar{&inject.Error{SidecarSet: "logs", Err: errors.New("no revision")}}, false,
+	chain := newPodChain(false, nil, nil, pod.NewSidecars(oneSidecar{&inject.Error{SidecarSet: "logs", Err: errors.New("no revision")}}, false,
 		time.Now))
 	answer := mutatePod(chain, false)(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`))
 	if answer.Allowed || answer.Result.Code != http.StatusInternalServerError ||
@@ -90,7 +91,7 @@ func TestInternalErrorsRefuse(t *testing.T) {
 
 // SS-280: pods are accepted unchanged if the kind does not exist.
 func TestWithoutSidecarSets(t *testing.T) {
-	if answer := mutatePod(newPodChain(false, nil, nil), false)(t.Context(),
+	if answer := mutatePod(newPodChain(false, nil, nil, nil), false)(t.Context(),
 		podRequest(admissionapi.Create, "", `"a":"b"`)); !answer.Allowed || len(answer.Patches) != 0 {
 		t.Errorf("%+v", answer)
 	}
@@ -190,49 +191,60 @@ func TestRemovalsOfPods(t *testing.T) {
 		// want is the removal that is checked; read is the pod that is read.
 		want, read string
 		code       int32
+		// guarded: the namespace has budgets.
+		guarded bool
 	}{
-		"deletion":     {request(admissionapi.Delete, "", "p", "", old, `{}`, false), nil, "d/p", "", 200},
-		"dry deletion": {request(admissionapi.Delete, "", "p", "", old, `{}`, true), nil, "d/p dry", "", 200},
+		"deletion":     {request(admissionapi.Delete, "", "p", "", old, `{}`, false), nil, "d/p", "", 200, false},
+		"dry deletion": {request(admissionapi.Delete, "", "p", "", old, `{}`, true), nil, "d/p dry", "", 200, false},
 		"dry deletion by its options": {request(admissionapi.Delete, "", "p", "", old, `{"dryRun":["All"]}`, false), nil,
-			"d/p dry", "", 200},
-		"deletion of a collection":         {request(admissionapi.Delete, "", "", "", "", `{}`, false), nil, "", "", 200},
-		"deletion of something unreadable": {request(admissionapi.Delete, "", "p", "", "{", `{}`, false), nil, "", "", 400},
+			"d/p dry", "", 200, false},
+		"deletion of a collection":         {request(admissionapi.Delete, "", "", "", "", `{}`, false), nil, "", "", 200, false},
+		"deletion of something unreadable": {request(admissionapi.Delete, "", "p", "", "{", `{}`, false), nil, "", "", 400, false},
 		"eviction": {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false), nil,
-			"d/p evicted", "d/p", 200},
+			"d/p EVICT", "d/p", 200, false},
 		"eviction without name": {request(admissionapi.Create, "eviction", "", eviction+`}`, "", `{}`, false), nil,
-			"d/p evicted", "d/p", 200},
+			"d/p EVICT", "d/p", 200, false},
 		"dry eviction": {request(admissionapi.Create, "eviction", "p",
-			eviction+`,"deleteOptions":{"dryRun":["All"]}}`, "", `{}`, false), nil, "d/p evicted dry", "d/p", 200},
+			eviction+`,"deleteOptions":{"dryRun":["All"]}}`, "", `{}`, false), nil, "d/p EVICT dry", "d/p", 200, false},
 		"dry eviction by its options": {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{"dryRun":["All"]}`,
-			false), nil, "d/p evicted dry", "d/p", 200},
+			false), nil, "d/p EVICT dry", "d/p", 200, false},
 		"eviction of what is gone": {request(admissionapi.Create, "eviction", "absent", eviction+`}`, "", `{}`, false), nil,
-			"", "d/absent", 200},
-		"unreadable eviction": {request(admissionapi.Create, "eviction", "p", `{`, "", `{}`, false), nil, "", "", 400},
+			"", "d/absent", 200, false},
+		"unreadable eviction": {request(admissionapi.Create, "eviction", "p", `{`, "", `{}`, false), nil, "", "", 400, false},
 		"WS-106 eviction of what cannot be read": {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false),
-			errors.New("no answer"), "", "d/p", 200},
-		"creation":                   {request(admissionapi.Create, "", "p", old, "", `{}`, false), nil, "", "", 200},
-		"update":                     {request(admissionapi.Update, "", "p", old, old, `{}`, false), nil, "", "", 200},
-		"deletion of a sub-resource": {request(admissionapi.Delete, "x", "p", "", old, `{}`, false), nil, "", "", 200},
+			errors.New("no answer"), "", "d/p", 200, false},
+		"PUB-081 eviction of what cannot be read": {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false),
+			errors.New("no answer"), "", "d/p", 500, true},
+		"PUB-082 update of the spec": {request(admissionapi.Update, "", "p", `{"metadata":{"name":"p","namespace":"d"},"spec":{"x":1}}`, old,
+			`{}`, false), nil, "d/p UPDATE", "", 200, true},
+		"PUB-084 resize": {request(admissionapi.Update, "resize", "p",
+			`{"metadata":{"name":"p","namespace":"d"},"spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":"2"}}}]}}`,
+			`{"metadata":{"name":"p","namespace":"d"},"spec":{"containers":[{"name":"a"}]}}`, `{}`, false), nil, "d/p RESIZE", "", 200, true},
+		"an eviction that is refused": {request(admissionapi.Create, "eviction", "needed", eviction+`}`, "", `{}`, false), nil,
+			"d/needed EVICT", "d/needed", 429, true},
+		"creation":                   {request(admissionapi.Create, "", "p", old, "", `{}`, false), nil, "", "", 200, false},
+		"update":                     {request(admissionapi.Update, "", "p", old, old, `{}`, false), nil, "", "", 200, false},
+		"deletion of a sub-resource": {request(admissionapi.Delete, "x", "p", "", old, `{}`, false), nil, "", "", 200, false},
 		"refused": {request(admissionapi.Delete, "", "p", "",
-			`{"metadata":{"name":"needed","namespace":"d"}}`, `{}`, false), nil, "d/needed", "", 403},
+			`{"metadata":{"name":"needed","namespace":"d"}}`, `{}`, false), nil, "d/needed", "", 403, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checked := ""
 			live := &podReader{err: test.err}
-			chain := pod.NewRemovals(pod.Check{Name: "test", Apply: func(_ context.Context, r *pod.Removal) error {
+			chain := pod.NewDisruptions(pod.Check{Name: "test", Apply: func(_ context.Context, r *pod.Disruption) error {
 				checked = r.Pod.Namespace + "/" + r.Pod.Name
-				if r.Eviction {
-					checked += " evicted"
+				if r.By != policyv1beta1.Delete {
+					checked += " " + string(r.By)
 				}
 				if r.DryRun {
 					checked += " dry"
 				}
 				if r.Pod.Name == "needed" {
-					return errors.New("it is needed")
+					return &pod.Refused{Message: "it is needed"}
 				}
 				return nil
 			}})
-			answer := validatePod(chain, live)(t.Context(), test.request)
+			answer := validatePod(chain, live, func(string) bool { return test.guarded })(t.Context(), test.request)
 			if checked != test.want || strings.Join(live.asked, " ") != test.read || answer.Allowed != (test.code == 200) ||
 				answer.Result.Code != test.code {
 				t.Errorf("checked %q, read %v, %+v", checked, live.asked, answer)

@@ -41,7 +41,7 @@ func (l *learned) Learn(_ context.Context, namespace string) error {
 // A pod of a recent rule is changed after the rules were read from the API server, and refused if they cannot be read. A probing pod is
 // refused with its token, and only in a dry run.
 func TestRecentPods(t *testing.T) {
-	mutate := mutatePod(newPodChain(false, nil, pod.NewSidecars(oneSidecar{}, false, time.Now)), false)
+	mutate := mutatePod(newPodChain(false, nil, nil, pod.NewSidecars(oneSidecar{}, false, time.Now)), false)
 	rules := &learned{}
 	handle := mutateRecentPod(mutate, rules)
 	if answer := handle(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`)); !answer.Allowed || len(answer.Patches) == 0 ||

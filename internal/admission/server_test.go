@@ -163,7 +163,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 				t.Errorf("%s: %s is handled: %v, kept: %v, known: %v", name, path, handled, active, known)
 			}
 		}
-		for _, removals := range []*pod.Removals{nil, pod.NewRemovals()} {
+		for _, removals := range []*pod.Disruptions{nil, pod.NewDisruptions()} {
 			handlers := registered(t, nil, removals)
 			if active, known := (Options{Gates: gates(t, "")}).keeper(handlers).Paths[validatePodPath]; !known ||
 				active != (removals != nil) ||
@@ -196,5 +196,5 @@ func podsIf(on, gateAll bool) *pod.Chain {
 	if !on {
 		return nil
 	}
-	return newPodChain(gateAll, nil, nil)
+	return newPodChain(gateAll, nil, nil, nil)
 }

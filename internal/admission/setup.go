@@ -14,7 +14,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -25,6 +24,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
@@ -80,6 +80,8 @@ type Options struct {
 	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version (WS-184); nil without the gate.
 	Spreads   *workloadspreadcontroller.Watch
 	Versioned workloadspread.Versioned
+	// Budgets follows PodUnavailableBudgets; nil without their gates (PUB-016).
+	Budgets *podunavailablebudgetcontroller.Watch
 	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
 	Pods, GateAllPods bool
 	// ProtectionLog is the folder of the log of refused deletions (OPS-097).
@@ -107,17 +109,18 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
 	judge := NewTemplateJudge(clientset.CoreV1().RESTClient())
-	chain, removals, err := options.podWebhooks(mgr)
+	teller, err := options.teller(mgr)
 	if err != nil {
 		return err
 	}
-	guard, err := options.guard(mgr, clientset.CoreV1().RESTClient())
+	chain, disruptions, err := options.podWebhooks(mgr, teller)
 	if err != nil {
 		return err
 	}
+	guard := protection.New(options.Gates, clientset.CoreV1().RESTClient(), teller)
 	upkeep := &struct{ announcer }{} // the keeper; it is made later, from the paths of the handlers
 	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
-		mapper: mgr.GetRESTMapper(), announcer: upkeep, guard: guard}, chain, removals)
+		mapper: mgr.GetRESTMapper(), announcer: upkeep, guard: guard}, chain, disruptions)
 	keeping := options.keeper(handlers)
 	options.follow(ctx, &keeping)
 	if keeping.Paths[mutatePodRecentPath] {
@@ -164,9 +167,9 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 // more (OPS-066). What is not known by then does not refuse the object.
 const admissionTime = 7 * time.Second
 
-// admissionHandlers returns the admission webhooks by path. pods changes pods; nil without gate PodWebhook. removals checks their removal;
-// nil if there are no checks.
-func admissionHandlers(e *Environment, pods *pod.Chain, removals *pod.Removals) map[string]admission.Handler {
+// admissionHandlers returns the admission webhooks by path. pods changes pods; nil without gate PodWebhook. disruptions checks what is done to
+// them; nil if there are no checks.
+func admissionHandlers(e *Environment, pods *pod.Chain, disruptions *pod.Disruptions) map[string]admission.Handler {
 	handlers := map[string]admission.Handler{}
 	for i := range e.Kinds {
 		maps.Copy(handlers, e.Kinds[i].handlers(e))
@@ -181,8 +184,9 @@ func admissionHandlers(e *Environment, pods *pod.Chain, removals *pod.Removals) 
 			handlers[mutatePodRecentPath] = mutateRecentPod(mutatePod(pods, false), learners...)
 		}
 	}
-	if removals != nil {
-		handlers[validatePodPath] = validatePod(removals, e.live)
+	if disruptions != nil {
+		guarded := func(namespace string) bool { return e.Budgets != nil && len(e.Budgets.Index.In(namespace)) > 0 }
+		handlers[validatePodPath] = validatePod(disruptions, e.live, guarded)
 	}
 	return handlers
 }
@@ -196,18 +200,18 @@ func limited(handle admission.HandlerFunc) admission.Handler {
 	})
 }
 
-// guard makes what judges deletions of protected objects.
-func (o Options) guard(mgr manager.Manager, client rest.Interface) (*protection.Guard, error) {
-	log := mgr.GetLogger().WithName("deletion-protection")
+// teller makes what tells of refused deletions and disruptions.
+func (o Options) teller(mgr manager.Manager) (*protection.Teller, error) {
+	log := mgr.GetLogger().WithName("protection")
 	var lines *protectionlog.Log
-	if o.Gates.Enabled(features.ResourcesDeletionProtection) {
+	if o.Gates.Enabled(features.ResourcesDeletionProtection) || o.Budgets != nil {
 		var err error
 		if lines, err = protectionlog.Open(o.ProtectionLog, os.Stderr); err != nil {
-			log.Info("Refused deletions are written to stderr", "reason", err.Error())
+			log.Info("What is refused is written to stderr", "reason", err.Error())
 		}
 	}
-	teller := protection.NewTeller(reconcile.NewRecorder(mgr.GetEventRecorder("deletion-protection")), lines, log, time.Now)
-	return protection.New(o.Gates, client, teller), register(teller.Metrics()...)
+	teller := protection.NewTeller(reconcile.NewRecorder(mgr.GetEventRecorder("protection")), lines, log, time.Now)
+	return teller, register(teller.Metrics()...)
 }
 
 // learners returns the readers of recent rules.
@@ -222,33 +226,47 @@ func (o Options) learners() []learner {
 	return all
 }
 
-// podWebhooks returns the chain that changes pods and the checks of their removal. Both are nil without gate PodWebhook; the checks also if
-// nothing puts pods into subsets (WS-186, WS-187).
-func (o Options) podWebhooks(mgr manager.Manager) (chain *pod.Chain, removals *pod.Removals, err error) {
+// podWebhooks returns the chain that changes pods and the checks of what is done to them. Both are nil without gate PodWebhook; the checks
+// also if nothing puts pods into subsets (WS-186, WS-187), or protects them (PUB-016).
+func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (chain *pod.Chain, disruptions *pod.Disruptions, err error) {
 	if !o.Pods {
 		return nil, nil, nil
 	}
-	var spreads *pod.Spreads
+	var checks []pod.Check
 	var collectors []prometheus.Collector
+	var budgets *pod.Budgets
+	var spreads *pod.Spreads
+	if o.Budgets != nil {
+		budgets = &pod.Budgets{Guard: o.Budgets.Guard, Live: mgr.GetAPIReader(), Tell: teller.Disruption}
+		checks = append(checks, budgets.Check())
+		collectors = append(collectors, o.Budgets.Guard.Metrics()...)
+	}
 	if o.Spreads != nil {
 		spreads = pod.NewSpreads(pod.SpreadOptions{Matcher: o.Spreads, Booker: o.Spreads.Booker, Known: o.Spreads.Index.Get,
 			Versioned: o.Versioned,
 			Recorder:  mgr.GetEventRecorder("workloadspread"), Log: mgr.GetLogger().WithName("workloadspread"), Now: time.Now})
 		o.Spreads.WhenGone(spreads.Forget)
-		removals = pod.NewRemovals(spreads.Check()) // a check that counts removals comes last (WS-104)
-		collectors = append(o.Spreads.Booker.Metrics(), spreads.Metric(), removals.Metric())
+		checks = append(checks, spreads.Check()) // which books what is not refused, and so comes last (WS-104)
+		collectors = append(append(collectors, o.Spreads.Booker.Metrics()...), spreads.Metric())
 	}
 	sidecars := pod.NewSidecars(o.Sidecars, o.Gates.Enabled(features.EnableSortSidecarContainerByName), time.Now)
-	chain = newPodChain(o.GateAllPods, spreads, sidecars)
-	return chain, removals, register(append(collectors, chain.Metric(), sidecars.Metric())...)
+	chain = newPodChain(o.GateAllPods, spreads, budgets, sidecars)
+	if len(checks) > 0 {
+		disruptions = pod.NewDisruptions(checks...)
+		collectors = append(collectors, disruptions.Metric())
+	}
+	return chain, disruptions, register(append(collectors, chain.Metric(), sidecars.Metric())...)
 }
 
-// newPodChain puts the steps into their order: SidecarSets select by the labels that subsets give, and steps that add containers come
-// before launch priority (SS-090, ND-125).
-func newPodChain(gateAll bool, spreads *pod.Spreads, sidecars *pod.Sidecars) *pod.Chain {
+// newPodChain puts the steps into their order: SidecarSets and budgets select by the labels that subsets give, and steps that add containers
+// come before launch priority (SS-090, ND-125).
+func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidecars *pod.Sidecars) *pod.Chain {
 	steps := []pod.Step{pod.Gate(gateAll)}
 	if spreads != nil {
 		steps = append(steps, spreads.Step())
+	}
+	if budgets != nil {
+		steps = append(steps, budgets.Step())
 	}
 	if sidecars != nil {
 		steps = append(steps, sidecars.Step())
@@ -270,16 +288,15 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	if !o.Pods {
 		return
 	}
-	sidecars, spreads := o.Sidecars, o.Spreads
+	sidecars, spreads, budgets := o.Sidecars, o.Spreads, o.Budgets
 	changes := []<-chan struct{}{sidecars.Changed()}
 	if spreads != nil {
 		changes = append(changes, spreads.Changed())
-		// WS-106
-		keeping.Scopes[validateEvictionName] = certificate.Scope{Policy: admissionv1.Ignore,
-			Conditions: func() ([]admissionv1.MatchCondition, bool) {
-				return []admissionv1.MatchCondition{{Name: "of-workloadspreads", Expression: spreads.Scope.Evictions()}}, spreads.Synced()
-			}}
 	}
+	if budgets != nil {
+		changes = append(changes, budgets.Changed())
+	}
+	o.scopeDisruptions(keeping)
 	keeping.Rescope = either(ctx, changes)
 	keeping.Scopes[mutatePodAllName] = certificate.Scope{Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
 		if !sidecars.Synced() || spreads != nil && !spreads.Synced() {

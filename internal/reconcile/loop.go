@@ -2,15 +2,12 @@ package reconcile
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
@@ -29,10 +26,7 @@ type Loop struct {
 
 	memory  *pacing.Memory
 	backOff *pacing.BackOff
-
-	mu sync.Mutex
-	// held are the objects that budgets hold, by namespace.
-	held map[string]sets.Set[types.NamespacedName]
+	held    *held
 }
 
 // Done is what a pass did.
@@ -54,7 +48,7 @@ type Done struct {
 
 // NewLoop completes a Loop. No object waits for longer than atMost; limiter is the back-off of objects that fail, nil means the library's.
 func NewLoop(loop Loop, atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request]) *Loop {
-	loop.memory, loop.backOff = pacing.NewMemory(atMost, loop.Forget), pacing.NewBackOff(limiter)
+	loop.memory, loop.backOff, loop.held = pacing.NewMemory(atMost, loop.Forget), pacing.NewBackOff(limiter), &held{}
 	return &loop
 }
 
@@ -76,50 +70,11 @@ func (l *Loop) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	done, err := l.Pass(ctx, name, owner)
-	l.hold(name, done.Held)
+	l.held.is(name, done.Held)
 	// After an error the queue decides.
 	l.memory.Passed(name, begin, done.Planning, done.More || err != nil)
 	if done.Headline != "" && l.memory.News(name, done.Headline) {
 		log.FromContext(ctx).V(2).Info("Plan", done.Record()...)
 	}
 	return l.backOff.Answer(request, done.After, err)
-}
-
-// hold remembers whether a budget holds the object.
-func (l *Loop) hold(name types.NamespacedName, held bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	names := l.held[name.Namespace]
-	switch {
-	case held && names == nil:
-		if l.held == nil {
-			l.held = map[string]sets.Set[types.NamespacedName]{}
-		}
-		l.held[name.Namespace] = sets.New(name)
-	case held:
-		names.Insert(name)
-	case names != nil:
-		if names.Delete(name); names.Len() == 0 {
-			delete(l.held, name.Namespace)
-		}
-	}
-}
-
-// heldIn are the objects that may be held by a budget of that namespace.
-func (l *Loop) heldIn(namespace string) []types.NamespacedName {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return append(l.held[namespace].UnsortedList(), l.held[""].UnsortedList()...)
-}
-
-// wake has the objects that budgets hold come back when these allow more.
-func (l *Loop) wake(guard Guard) source.Func {
-	return func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		guard.Tell(func(namespace string) {
-			for _, name := range l.heldIn(namespace) {
-				queue.Add(ctrl.Request{NamespacedName: name})
-			}
-		})
-		return nil
-	}
 }

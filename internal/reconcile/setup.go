@@ -59,7 +59,7 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 		settings.RateLimiter = o.Limiter()
 	}
 	if loop, ok := r.(*Loop); ok && o.Guard != nil {
-		b = b.WatchesRawSource(loop.wake(o.Guard))
+		b = b.WatchesRawSource(loop.held.wake(o.Guard))
 	}
 	if o.Everywhere {
 		settings.NeedLeaderElection = new(false)

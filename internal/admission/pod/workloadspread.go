@@ -199,10 +199,10 @@ func (s *Spreads) flush(spread *appsv1beta1.WorkloadSpread, reason string, l *le
 // Check returns the check that books removals. It refuses nothing, and comes last (WS-104).
 func (s *Spreads) Check() Check { return Check{Name: "workloadspread", Apply: s.remove} }
 
-func (s *Spreads) remove(ctx context.Context, removal *Removal) error {
+func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
 	pod := removal.Pod
 	placement, ok := pub.ParsePlacement(pod.Annotations)
-	if removal.DryRun || !ok || !workloadspread.Active(pod) { // WS-101, WS-102
+	if !removal.Removes() || removal.DryRun || !ok || !workloadspread.Active(pod) { // WS-101, WS-102
 		return nil
 	}
 	if _, controlled := workloadspread.ControllerOf(pod); !controlled {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
@@ -279,8 +280,8 @@ func TestRemovals(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(test.pod), pod); err != nil {
 				t.Fatal(err)
 			}
-			chain := NewRemovals(world.spreads(time.Now, nil).Check())
-			if err := chain.Admit(t.Context(), &Removal{Pod: pod, DryRun: test.dry}); err != nil {
+			chain := NewDisruptions(world.spreads(time.Now, nil).Check())
+			if err := chain.Admit(t.Context(), &Disruption{Pod: pod, By: policyv1beta1.Evict, DryRun: test.dry}); err != nil {
 				t.Error(err)
 			}
 			if diff := cmp.Diff(test.want, world.deleted); diff != "" {
@@ -293,13 +294,13 @@ func TestRemovals(t *testing.T) {
 // WS-104: what an earlier check refuses is not booked.
 func TestRefusedRemovalsAreNotBooked(t *testing.T) {
 	world, reason := &spreadWorld{spread: shopSpread(t)}, errors.New("too many are away")
-	chain := NewRemovals(Check{Name: "budget", Apply: func(context.Context, *Removal) error { return reason }},
+	chain := NewDisruptions(Check{Name: "budget", Apply: func(context.Context, *Disruption) error { return reason }},
 		world.spreads(time.Now, nil).Check())
 	pod := &corev1.Pod{}
 	if err := yaml.Unmarshal([]byte(`{metadata: {name: p, namespace: d, annotations: {apps.kruise.io/matched-workloadspread: '{"name":"shop","subset":"a"}'}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, controller: true}]}}`), pod); err != nil {
 		t.Fatal(err)
 	}
-	if err := chain.Admit(t.Context(), &Removal{Pod: pod}); !errors.Is(err, reason) || len(world.deleted) != 0 {
+	if err := chain.Admit(t.Context(), &Disruption{Pod: pod, By: policyv1beta1.Delete}); !errors.Is(err, reason) || len(world.deleted) != 0 {
 		t.Errorf("%v, %v", err, world.deleted)
 	}
 }

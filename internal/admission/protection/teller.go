@@ -1,6 +1,7 @@
 package protection
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -8,8 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/platform/protectionlog"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -21,7 +24,7 @@ const (
 	mostSeries    = 1000
 )
 
-// Teller tells what was refused: by counters (DP-040), the protection log (DP-041), and an event on objects in namespaces.
+// Teller tells what was refused: by counters (DP-040, PUB-112), the protection log (DP-041, PUB-093), and an event on objects in namespaces.
 type Teller struct {
 	recorder                          reconcile.Recorder
 	lines                             *protectionlog.Log
@@ -29,6 +32,7 @@ type Teller struct {
 	now                               func() time.Time
 	limiter                           *rate.Limiter
 	namespaces, definitions, workload *counters
+	budgets                           *counters
 }
 
 // NewTeller returns a teller.
@@ -36,12 +40,13 @@ func NewTeller(recorder reconcile.Recorder, lines *protectionlog.Log, log logr.L
 	return &Teller{recorder: recorder, lines: lines, log: log, now: now, limiter: rate.NewLimiter(eventsASecond, eventsAtOnce),
 		namespaces:  newCounters("namespace_deletion_protection", "Refused deletions of namespaces.", "name"),
 		definitions: newCounters("crd_deletion_protection", "Refused deletions of CustomResourceDefinitions.", "name"),
-		workload:    newCounters("workload_deletion_protection", "Refused deletions of objects in namespaces.", "kind_namespace_name")}
+		workload:    newCounters("workload_deletion_protection", "Refused deletions of objects in namespaces.", "kind_namespace_name"),
+		budgets:     newCounters("pod_unavailable_budget", "Disruptions of pods that PodUnavailableBudgets refused.", "kind_namespace_name")}
 }
 
 // Metrics returns the counters.
 func (t *Teller) Metrics() []prometheus.Collector {
-	return []prometheus.Collector{t.namespaces, t.definitions, t.workload}
+	return []prometheus.Collector{t.namespaces, t.definitions, t.workload, t.budgets}
 }
 
 func (t *Teller) tell(kind Kind, request *admission.Request, o *object, why string) {
@@ -61,8 +66,28 @@ func (t *Teller) tell(kind Kind, request *admission.Request, o *object, why stri
 	if request.Resource.Group != "" {
 		resource += "." + request.Resource.Group
 	}
-	if err := t.lines.Write(protectionlog.Line{Time: t.now(), Event: "DeletionProtection", Operation: string(request.Operation),
-		Kind: kind.Name, Namespace: meta.Namespace, Name: meta.Name, UserAgent: user, Object: resource + " " + name(o)}); err != nil {
+	t.write(protectionlog.Line{Event: "DeletionProtection", Operation: string(request.Operation),
+		Kind: kind.Name, Namespace: meta.Namespace, Name: meta.Name, UserAgent: user, Object: resource + " " + name(o)})
+}
+
+// Disruption tells of a disruption of a pod that a budget refused.
+func (t *Teller) Disruption(d *pod.Disruption, why string) {
+	owner, about := metav1.GetControllerOfNoCopy(d.Pod), "unknown_"+d.Pod.Namespace+"_"+d.Pod.Name
+	if owner != nil {
+		about = owner.Kind + "_" + d.Pod.Namespace + "_" + owner.Name
+	}
+	t.budgets.add(about, d.User)
+	if t.limiter.AllowN(t.now(), 1) {
+		t.recorder.Event(d.Pod, corev1.EventTypeWarning, "PubPreventPodDeletion",
+			fmt.Sprintf("PodUnavailableBudget prevents pod deletion (%s by %s): %s", d.By, d.User, why))
+	}
+	t.write(protectionlog.Line{Event: "PodUnavailableBudget", Operation: string(d.By), Kind: "Pod", Namespace: d.Pod.Namespace,
+		Name: d.Pod.Name, UserAgent: d.User, Object: "pods " + d.Pod.Namespace + "/" + d.Pod.Name})
+}
+
+func (t *Teller) write(line protectionlog.Line) {
+	line.Time = t.now()
+	if err := t.lines.Write(line); err != nil {
 		t.log.Error(err, "The protection log cannot be written")
 	}
 }

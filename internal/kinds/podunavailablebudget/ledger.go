@@ -71,6 +71,8 @@ type Decision struct {
 	Allowed bool
 	// Booked: the pod was booked anew, so that one pod fewer may go.
 	Booked bool
+	// Pending: the pods of the budget are not counted yet, so that asking again soon is worth while.
+	Pending bool
 	// Reason is why, in words.
 	Reason string
 }
@@ -89,7 +91,7 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	case !l.rules.Protects(by, l.options):
 		return allowed("%s is not protected", by)
 	case s.ObservedGeneration < budget.Generation:
-		return Decision{Reason: l.words(by) + ", because its pods are not counted yet"}
+		return Decision{Pending: true, Reason: fmt.Sprintf("PodUnavailableBudget %s allows no %s before its pods are counted", budget.Name, by)}
 	case s.DesiredAvailable == 0:
 		return allowed("no pod need stay in service")
 	case l.booked(pod):

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +67,18 @@ var harmless = regexp.MustCompile(`^[-._/a-zA-Z0-9]*$`)
 
 // Harmless tells whether a text may be put into an expression between quotes.
 func Harmless(text string) bool { return harmless.MatchString(text) }
+
+// Within is true for requests in the namespaces, whose names are harmless; "false" for none, and "true" for too many.
+func Within(namespaces []string) string {
+	if len(namespaces) == 0 {
+		return "false"
+	}
+	text := "request.namespace in ['" + strings.Join(slices.Sorted(slices.Values(namespaces)), "', '") + "']"
+	if len(text) > MaxLength {
+		return "true"
+	}
+	return text
+}
 
 // Follower keeps an index of the objects of a kind, and signals when the pods that they select may have changed.
 type Follower[T client.Object] struct {

@@ -138,6 +138,18 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 	return answer, nil
 }
 
+// Covering returns the budget that decides about a pod, nil if there is none.
+func (g *Guard) Covering(ctx context.Context, pod *corev1.Pod) (*policyv1beta1.PodUnavailableBudget, error) {
+	if err := g.known(ctx); err != nil {
+		return nil, fmt.Errorf("PodUnavailableBudgets: %w", err)
+	}
+	covering, err := g.covering(ctx, pod)
+	if rules := podunavailablebudget.Related(pod, covering); err == nil && rules != nil {
+		return rules.Budget, nil
+	}
+	return nil, err
+}
+
 // covering returns the budgets that cover a pod.
 func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailablebudget.Rules, error) {
 	candidates := g.index.In(pod.Namespace)

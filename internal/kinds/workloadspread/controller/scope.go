@@ -88,7 +88,7 @@ func creations(asked []scopeTerm) string {
 			controlled += " && o.kind in " + kinds
 		}
 		terms = append(terms, fmt.Sprintf("(%s && object.metadata.ownerReferences.exists(o, has(o.controller) && %s))",
-			within(byKinds[kinds]), controlled))
+			matchconditions.Within(byKinds[kinds]), controlled))
 	}
 	const controlled = "has(object.metadata.ownerReferences)"
 	text := controlled + " && (" + strings.Join(terms, " || ") + ")"
@@ -107,18 +107,7 @@ func (s *Scope) Evictions() string {
 	for _, t := range s.terms() {
 		namespaces.Insert(t.namespace)
 	}
-	if namespaces.Len() == 0 {
-		return "false"
-	}
-	if text := within(sets.List(namespaces)); len(text) <= matchconditions.MaxLength {
-		return text
-	}
-	return "true"
-}
-
-func within(namespaces []string) string {
-	slices.Sort(namespaces)
-	return "request.namespace in " + quotedList(namespaces)
+	return matchconditions.Within(namespaces.UnsortedList())
 }
 
 // quotedList is a list of names of namespaces or of kinds that are supported, all of which are harmless.

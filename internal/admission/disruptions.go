@@ -1,0 +1,85 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/admission/certificate"
+	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/platform/matchconditions"
+)
+
+// Entries that call validatePodPath (OPS-060, OPS-061). Two are for pods that budgets may protect: while the manager is away what is done to
+// these is refused. Two are for pods in subsets of WorkloadSpreads elsewhere: what is done to these is never refused (WS-106). A request is
+// sent by one of them alone, so that one handler sees all that is to be checked (WS-104).
+const (
+	validatePodName            = "vpod.kb.io"
+	validateEvictionName       = "vpodeviction.kb.io"
+	validatePlacedName         = "vpod-placed.kb.io"
+	validatePlacedEvictionName = "vpodeviction-placed.kb.io"
+)
+
+// scopeDisruptions says which requests these entries send.
+func (o Options) scopeDisruptions(keeping *certificate.Options) {
+	namespaces := func() ([]string, bool) {
+		if o.Budgets == nil {
+			return nil, true
+		}
+		return o.Budgets.Namespaces(), o.Budgets.Synced()
+	}
+	scope := func(name string, policy admissionv1.FailurePolicyType, conditions func(guarded string) []admissionv1.MatchCondition) {
+		keeping.Scopes[name] = certificate.Scope{Policy: policy, Conditions: func() ([]admissionv1.MatchCondition, bool) {
+			names, known := namespaces()
+			if o.Spreads != nil && !o.Spreads.Synced() {
+				known = false
+			}
+			return conditions(matchconditions.Within(names)), known
+		}}
+	}
+	condition := func(name, expression string) admissionv1.MatchCondition {
+		return admissionv1.MatchCondition{Name: name, Expression: expression}
+	}
+	updates := o.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
+	scope(validatePodName, admissionv1.Fail, func(guarded string) []admissionv1.MatchCondition {
+		return []admissionv1.MatchCondition{condition("of-podunavailablebudgets", guarded), condition("in-service", inService),
+			condition("protected", protected), condition("spec-changed", changed(updates))}
+	})
+	scope(validateEvictionName, admissionv1.Fail, func(guarded string) []admissionv1.MatchCondition {
+		return []admissionv1.MatchCondition{condition("of-podunavailablebudgets", guarded)}
+	})
+	placed, evictions := func() string { return "false" }, func() string { return "false" }
+	if o.Spreads != nil {
+		placed, evictions = func() string { return inSubset }, o.Spreads.Scope.Evictions
+	}
+	scope(validatePlacedName, admissionv1.Ignore, func(guarded string) []admissionv1.MatchCondition {
+		return []admissionv1.MatchCondition{condition("in-a-subset", placed()),
+			condition("elsewhere", fmt.Sprintf("!(%s)", strings.Join([]string{guarded, inService, protected}, " && ")))}
+	})
+	scope(validatePlacedEvictionName, admissionv1.Ignore, func(guarded string) []admissionv1.MatchCondition {
+		return []admissionv1.MatchCondition{condition("of-workloadspreads", evictions()), condition("elsewhere", "!("+guarded+")")}
+	})
+}
+
+// Expressions about the pod as it is before. A pod that is out of service, or that somebody has freed, can be disrupted while the manager is
+// away (PUB-086, rules 1 and 2); kubelet ends deleted pods by a deletion too.
+const (
+	inSubset  = "oldObject != null && has(oldObject.metadata.annotations) && '" + pub.MatchedWorkloadSpread + "' in oldObject.metadata.annotations"
+	inService = "(oldObject != null && !has(oldObject.metadata.deletionTimestamp) && has(oldObject.status.conditions)" +
+		" && oldObject.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True'))"
+	protected = "!(oldObject != null && has(oldObject.metadata.annotations) && '" + pub.NoProtect + "' in oldObject.metadata.annotations" +
+		" && oldObject.metadata.annotations['" + pub.NoProtect + "'] in ['1', 't', 'T', 'true', 'TRUE', 'True'])"
+)
+
+// changed is true for deletions, and for updates of a spec, or of labels that take a pod out of service (PUB-082). Where pods have a
+// generation it tells whether the spec changes.
+func changed(updates bool) string {
+	if !updates {
+		return "request.operation == 'DELETE'"
+	}
+	return "request.operation == 'DELETE' || !has(object.metadata.generation) || !has(oldObject.metadata.generation)" +
+		" || object.metadata.generation != oldObject.metadata.generation" +
+		" || has(object.metadata.labels) && object.metadata.labels.exists(k, k.startsWith('" + pub.UnavailablePodPrefix + "'))"
+}

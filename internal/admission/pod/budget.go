@@ -1,0 +1,113 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	operations "gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
+)
+
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
+
+// Budgets heeds PodUnavailableBudgets.
+type Budgets struct {
+	// Guard knows the budgets, and books in them.
+	Guard interface {
+		Book(ctx context.Context, request podunavailablebudgetcontroller.Request) (podunavailablebudgetcontroller.Answer, error)
+		Covering(ctx context.Context, pod *corev1.Pod) (*policyv1beta1.PodUnavailableBudget, error)
+	}
+	// Live lists PodDisruptionBudgets.
+	Live client.Reader
+	// Tell is called with what is refused.
+	Tell func(disruption *Disruption, why string)
+}
+
+// Check returns the check that refuses what budgets do not allow, and books the rest (PUB-080 to PUB-093).
+func (b *Budgets) Check() Check { return Check{Name: "podunavailablebudget", Apply: b.check} }
+
+func (b *Budgets) check(ctx context.Context, d *Disruption) error {
+	request := podunavailablebudgetcontroller.Request{Pod: d.Pod, By: d.By, DryRun: d.DryRun}
+	if d.By == policyv1beta1.Evict && !d.DryRun {
+		// What a PodDisruptionBudget refuses after this is not to use up the budget.
+		answer, err := b.Guard.Book(ctx, podunavailablebudgetcontroller.Request{Pod: d.Pod, By: d.By, DryRun: true})
+		if err != nil {
+			return &InternalError{err}
+		}
+		if answer.Allowed && answer.Booked {
+			if why, err := b.disruptionBudget(ctx, d.Pod); err != nil {
+				return &InternalError{err}
+			} else if why != "" {
+				return &Refused{Message: why}
+			}
+		}
+	}
+	answer, err := b.Guard.Book(ctx, request)
+	if err != nil {
+		return &InternalError{err}
+	}
+	if answer.Allowed {
+		return nil
+	}
+	if !d.DryRun {
+		b.Tell(d, answer.Reason)
+	}
+	return &Refused{answer.Reason, answer.Pending}
+}
+
+// disruptionBudget says which PodDisruptionBudget is about to refuse the eviction of a pod in service; empty if none is.
+func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod) (string, error) {
+	var budgets policyv1.PodDisruptionBudgetList
+	if err := b.Live.List(ctx, &budgets, client.InNamespace(pod.Namespace)); err != nil {
+		return "", fmt.Errorf("listing PodDisruptionBudgets: %w", err)
+	}
+	for i := range budgets.Items {
+		budget := &budgets.Items[i]
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if _, admitted := budget.Status.DisruptedPods[pod.Name]; !admitted && budget.Status.DisruptionsAllowed <= 0 {
+			return fmt.Sprintf("PodDisruptionBudget %s allows no disruption: %d healthy pods are needed, and there are %d", budget.Name,
+				budget.Status.DesiredHealthy, budget.Status.CurrentHealthy), nil
+		}
+	}
+	return "", nil
+}
+
+// Step returns the step that tells a new pod which budget covers it (PUB-071). What cannot be found out blocks no pod, and the controller
+// looks at it later (PUB-074).
+func (b *Budgets) Step() Step {
+	return Step{Name: "podunavailablebudget", Apply: func(ctx context.Context, request *Request) ([]operations.Operation, error) {
+		pod := request.Pod.DeepCopy()
+		pod.Namespace = request.Namespace
+		budget, err := b.Guard.Covering(ctx, pod)
+		if err != nil || budget == nil {
+			return nil, nil //nolint:nilerr // PUB-074
+		}
+		return annotate(request.Pod, map[string]any{pub.RelatedBudget: budget.Name, pub.RelatedBudgetLegacy: budget.Name}), nil
+	}}
+}
+
+// annotate sets annotations of a pod.
+func annotate(pod *corev1.Pod, annotations map[string]any) []operations.Operation {
+	if pod.Annotations == nil {
+		return []operations.Operation{operations.NewOperation("add", "/metadata/annotations", annotations)}
+	}
+	var changes []operations.Operation
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		changes = append(changes, operations.NewOperation("add", "/metadata/annotations/"+strings.ReplaceAll(key, "/", "~1"), annotations[key]))
+	}
+	return changes
+}

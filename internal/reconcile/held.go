@@ -1,0 +1,57 @@
+package reconcile
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// held are the objects of a controller of which budgets hold pods, by namespace.
+type held struct {
+	mu    sync.Mutex
+	names map[string]sets.Set[types.NamespacedName]
+}
+
+// is remembers whether a budget holds the object.
+func (h *held) is(name types.NamespacedName, held bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	names := h.names[name.Namespace]
+	switch {
+	case held && names == nil:
+		if h.names == nil {
+			h.names = map[string]sets.Set[types.NamespacedName]{}
+		}
+		h.names[name.Namespace] = sets.New(name)
+	case held:
+		names.Insert(name)
+	case names != nil:
+		if names.Delete(name); names.Len() == 0 {
+			delete(h.names, name.Namespace)
+		}
+	}
+}
+
+// in are the objects that a budget of that namespace may hold. Those without a namespace may have pods anywhere.
+func (h *held) in(namespace string) []types.NamespacedName {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append(h.names[namespace].UnsortedList(), h.names[""].UnsortedList()...)
+}
+
+// wake has the objects that budgets hold come back when these allow more.
+func (h *held) wake(guard Guard) source.Func {
+	return func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		guard.Tell(func(namespace string) {
+			for _, name := range h.in(namespace) {
+				queue.Add(ctrl.Request{NamespacedName: name})
+			}
+		})
+		return nil
+	}
+}
