@@ -26,14 +26,14 @@ func budgets(t *testing.T, stored ...client.Object) Webhooks {
 }
 
 func budgetOf(version, metadata, spec string) string {
-	return `{"apiVersion":"policy.kruise.io/` + version + `","kind":"PodUnavailableBudget","metadata":{"name":"web","namespace":"shop"` + metadata +
-		`},"spec":{` + spec + `}}`
+	return `{"apiVersion":"policy.kruise.io/` + version + `","kind":"PodUnavailableBudget","metadata":{"name":"web","namespace":"shop"` +
+		metadata + `},"spec":{` + spec + `}}`
 }
 
 const someBudget = `"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"},"maxUnavailable":1`
 
-// PUB-016 (part), PUB-020: with both gates off, as they are without PodWebhook, nothing is created or updated, in either version, and the answer
-// names both; one of them is enough. Budgets that are being deleted may be updated. PUB-015: nothing is defaulted.
+// PUB-016 (part), PUB-020: with both gates off, as they are without PodWebhook, nothing is created or updated, in either version, and the
+// answer names both; one of them is enough. Budgets that are being deleted may be updated. PUB-015: nothing is defaulted.
 func TestBudgetsAreRefusedWithoutTheirGates(t *testing.T) {
 	for list, on := range map[string]bool{
 		"":                                     true,
