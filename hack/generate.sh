@@ -11,7 +11,7 @@ bin/controller-gen object paths=./api/...
 bin/controller-gen crd:maxDescLen=250 paths=./api/... output:crd:artifacts:config=config/crd/bases
 (cd config/crd && printf 'resources:\n' >kustomization.yaml && printf -- '- %s\n' bases/*.yaml >>kustomization.yaml)
 # Kinds whose versions differ are converted by the manager's webhook (OPS-070). The manager fills in the CA bundle (OPS-071).
-for kind in $(sed -n 's/^func \(.*\)FromV1beta1(.*/\1/p' api/apps/v1alpha1/*_conversion.go); do
+for kind in $(sed -n 's/^func \(.*\)FromV1beta1(.*/\1/p' api/*/v1alpha1/*_conversion.go); do
   sed -i '0,/^spec:$/s//spec:\
   conversion:\
     strategy: Webhook\

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -97,7 +98,7 @@ func TestSidecarSetsThatComeLaterNeedNoRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = whenServed(t.Context(), mgr, 10*time.Millisecond, watch.Absent, func(ctx context.Context) error { return watch.Follow(ctx, mgr) },
-		"SidecarSet")
+		schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1beta1", Kind: "SidecarSet"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestACRDThatComesLater(t *testing.T) {
 	}
 	err = whenServed(t.Context(), mgr, 100*time.Millisecond, nil, func(ctx context.Context) error {
 		return containerrecreatecontroller.Setup(ctx, mgr, reconcile.Options{Workers: 1})
-	}, "ContainerRecreateRequest")
+	}, appsv1beta1.GroupVersion.WithKind("ContainerRecreateRequest"))
 	if err != nil {
 		t.Fatal(err)
 	}

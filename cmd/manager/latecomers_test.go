@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+var nodeImage = []schema.GroupVersionKind{{Group: "apps.kruise.io", Version: "v1beta1", Kind: "NodeImage"}}
+
 // mapper answers like an API server that serves all kinds, or lacks one, or does not answer.
 type mapper struct {
 	meta.RESTMapper
@@ -36,14 +38,14 @@ func TestControllersOfKindsThatComeLater(t *testing.T) {
 		if servedEvery != 10*time.Second {
 			t.Errorf("kinds are looked for every %s", servedEvery)
 		}
-		l := &latecomer{kinds: []string{"NodeImage"}, mapper: m, every: servedEvery,
+		l := &latecomer{kinds: nodeImage, mapper: m, every: servedEvery,
 			setup: func(context.Context) error { started++; return nil }}
 		m.answer.Store(&away)
-		if missing, err := l.missing(); missing != "" || err == nil {
+		if missing, err := l.missing(); !missing.Empty() || err == nil {
 			t.Errorf("away: %q %v", missing, err)
 		}
 		m.answer.Store(&lacking)
-		if missing, err := l.missing(); missing != "NodeImage" || err != nil {
+		if missing, err := l.missing(); missing.Kind != "NodeImage" || err != nil {
 			t.Errorf("lacking: %q %v", missing, err)
 		}
 		ended := make(chan error, 1)
@@ -89,8 +91,8 @@ func TestAnAPIServerThatIsAwayAtTheStart(t *testing.T) {
 					time.AfterFunc(test.back, func() { m.answer.Store(test.then) })
 				}
 				began := time.Now()
-				missing, err := (&latecomer{kinds: []string{"NodeImage"}, mapper: m}).atStart(t.Context())
-				if took := time.Since(began); missing != test.missing || err != nil != test.fails || took != test.took ||
+				missing, err := (&latecomer{kinds: nodeImage, mapper: m}).atStart(t.Context())
+				if took := time.Since(began); missing.Kind != test.missing || err != nil != test.fails || took != test.took ||
 					m.asked.Load() != test.asked {
 					t.Errorf("%q, %v, after %s and %d questions", missing, err, took, m.asked.Load())
 				}

@@ -38,6 +38,8 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1alpha1 "github.com/afloat-project/afloat/api/policy/v1alpha1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
@@ -165,7 +167,8 @@ func leadership(elected <-chan struct{}) prometheus.Collector {
 
 func scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme,
+		policyv1alpha1.AddToScheme, policyv1beta1.AddToScheme} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
@@ -321,7 +324,7 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 	}
 	for i := range registry.Kinds {
 		kind := &registry.Kinds[i]
-		if kind.Setup == nil || kind.Gates.Off(e.Gates) != "" {
+		if kind.Setup == nil || kind.Gates.Off(e.Gates) != nil {
 			continue
 		}
 		absent := func() {
@@ -330,7 +333,7 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 			}
 		}
 		setup := func(ctx context.Context) error { return kind.Setup(ctx, e) }
-		if err := whenServed(ctx, e.Manager, servedEvery, absent, setup, append([]string{kind.Name}, kind.With...)...); err != nil {
+		if err := whenServed(ctx, e.Manager, servedEvery, absent, setup, kind.Served()...); err != nil {
 			return err
 		}
 	}

@@ -91,7 +91,7 @@ var newerKubernetes = map[string]bool{"spec.containers[].preStop.httpGet.protoco
 func TestConvertedKindsNameTheService(t *testing.T) {
 	for i := range registry.Kinds {
 		kind := &registry.Kinds[i]
-		crd := readCRD(t, "bases/apps.kruise.io_"+kind.Plural+".yaml")
+		crd := readCRD(t, "bases/"+kind.Group+"_"+kind.Plural+".yaml")
 		if kind.Conversion != nil {
 			namesTheService(t, crd)
 		} else if crd.Spec.Conversion != nil {

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	kjson "sigs.k8s.io/json"
 
-	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
@@ -32,7 +31,7 @@ func readBeta[Alpha, Beta any](raw []byte, request *admission.Request, up func(*
 		return nil, err
 	}
 	object := new(Beta)
-	if versionOf(document, request) == appsv1alpha1.GroupVersion.Version {
+	if versionOf(document, request) == alpha {
 		given := new(Alpha)
 		if _, err = decode(raw, given); err == nil {
 			object = up(given)

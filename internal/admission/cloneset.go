@@ -115,8 +115,9 @@ func documents(request *admission.Request) (updated, old document, err error) {
 
 // versionOf is the version in which the object is written, whatever was requested (OPS-066).
 func versionOf(object document, request *admission.Request) string {
-	if text, _ := object["apiVersion"].(string); text == alpha || text == beta {
-		return path.Base(text)
+	text, _ := object["apiVersion"].(string)
+	if version := path.Base(text); version == alpha || version == beta {
+		return version
 	}
 	return request.Kind.Version
 }

@@ -24,7 +24,7 @@ const maxReview = 32 << 20
 // converter converts an object of one version, as JSON, to another version as kind.
 type converter func(raw []byte, kind schema.GroupVersionKind) (converted []byte, err error)
 
-// Conversion has the converters of a kind, by the version of the object and the wanted one.
+// Conversion has the converters of a kind, by the version of the object and the wanted one, without the group.
 type Conversion map[[2]string]converter
 
 // Between makes the conversion of a kind from functions between its types. Unknown fields keep their path, or get the one that place
@@ -33,7 +33,7 @@ func Between[Alpha, Beta any](up func(*Alpha) *Beta, down func(*Beta) *Alpha, pl
 	return Conversion{{alpha, beta}: between(up, place), {beta, alpha}: between(down, place)}
 }
 
-const alpha, beta = "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"
+const alpha, beta = "v1alpha1", "v1beta1"
 
 // between makes a converter from a function between two types.
 func between[From, To any](convert func(*From) *To, place func(path []string) []string) converter {
@@ -101,9 +101,11 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	if object.APIVersion == to {
 		return raw, nil
 	}
+	from, wanted := object.GroupVersionKind(), schema.FromAPIVersionAndKind(to, object.Kind)
 	var convert converter
-	if i := slices.IndexFunc(h.kinds, func(k Kind) bool { return k.Name == object.Kind }); i >= 0 {
-		convert = h.kinds[i].Conversion[[2]string{object.APIVersion, to}]
+	if i := slices.IndexFunc(h.kinds, func(k Kind) bool { return k.Name == from.Kind && k.Group == from.Group }); i >= 0 &&
+		from.Group == wanted.Group {
+		convert = h.kinds[i].Conversion[[2]string{from.Version, wanted.Version}]
 	}
 	if convert == nil {
 		return nil, fmt.Errorf("%s cannot be converted from %s to %s", object.Kind, object.APIVersion, to)
@@ -111,7 +113,7 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	if n := items(raw); n > mostItems { // the webhooks refuse these, but anybody who can reach the port can send them
 		return nil, errors.New(tooMany(n))
 	}
-	converted, err := attempt(convert, raw, schema.FromAPIVersionAndKind(to, object.Kind))
+	converted, err := attempt(convert, raw, wanted)
 	if err == nil {
 		return converted, nil
 	}

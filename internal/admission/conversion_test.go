@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -166,10 +167,16 @@ func has(value any, path string) bool {
 	return true
 }
 
+// convertOne converts an object to the version of its group.
 func convertOne(t *testing.T, object, to string) document {
 	t.Helper()
+	given, err := decodeDocument([]byte(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to = path.Join(path.Dir(given["apiVersion"].(string)), to)
 	_, got := convert(t,
-		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/`+to+
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"`+to+
 			`","objects":[`+object+`]}}`)
 	objects, _ := got["response"].(document)["convertedObjects"].([]any)
 	if len(objects) != 1 {

@@ -1,7 +1,10 @@
 package admission
 
 import (
+	"cmp"
 	"context"
+	"net/http"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -10,17 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// Kind describes a kind of our API group to the webhooks; internal/registry lists the kinds.
+// Kind describes a kind of ours to the webhooks; internal/registry lists the kinds.
 type Kind struct {
-	// Name is the kind's name, such as CloneSet; Plural is that of its resource.
-	Name, Plural string
-	// Gates must all be on. If one is off, the kind's controller does not run, and its objects are refused.
-	Gates Gates
+	// Group is its API group; Name is the kind's name, such as CloneSet; Plural is that of its resource.
+	Group, Name, Plural string
+	// Gates must be on. Otherwise the kind's controller does not run, and its objects are refused with OffCode; 0 stands for 403.
+	Gates   Gates
+	OffCode int32
 	// Conversion converts between v1alpha1 and v1beta1. It is nil if both have the same schema; the API server then converts by itself
 	// (OPS-070).
 	Conversion Conversion
@@ -29,31 +32,31 @@ type Kind struct {
 }
 
 // Definition is the name of the kind's CustomResourceDefinition.
-func (k *Kind) Definition() string { return k.Plural + "." + appsv1beta1.GroupVersion.Group }
+func (k *Kind) Definition() string { return k.Plural + "." + k.Group }
 
 // path is that of a webhook of the kind (OPS-060).
 func (k *Kind) path(verb string) string {
-	return "/" + verb + "-" + strings.ReplaceAll(appsv1beta1.GroupVersion.Group, ".", "-") + "-" + strings.ToLower(k.Name)
+	return "/" + verb + "-" + strings.ReplaceAll(k.Group, ".", "-") + "-" + strings.ToLower(k.Name)
 }
 
-// Gates are names of feature gates.
-type Gates []featuregate.Feature
+// Gates are lists of feature gates. Of each list one must be on.
+type Gates [][]featuregate.Feature
 
-// Off returns the first gate that is off; empty if all are on.
-func (g Gates) Off(gates *features.Gates) featuregate.Feature {
-	for _, gate := range g {
-		if !gates.Enabled(gate) {
-			return gate
+// Off returns the first list of which all gates are off; nil if there is none.
+func (g Gates) Off(gates *features.Gates) []featuregate.Feature {
+	for _, list := range g {
+		if !slices.ContainsFunc(list, gates.Enabled) {
+			return list
 		}
 	}
-	return ""
+	return nil
 }
 
 // Webhooks of a kind: Mutate and Validate handle creation and update, Delete handles deletion. Nil means that there is none.
 type Webhooks struct{ Mutate, Validate, Delete admission.HandlerFunc }
 
-// handlers returns the handlers of the kind, by path. If a gate is off, creation and update are refused, except for objects that are being
-// deleted.
+// handlers returns the handlers of the kind, by path. If a gate is off that must be on, creation and update are refused, except for objects
+// that are being deleted.
 func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
 	webhooks, off, handlers := k.Webhooks(e), k.Gates.Off(e.Gates), map[string]admission.Handler{}
 	for verb, handle := range map[string]admission.HandlerFunc{"mutate": webhooks.Mutate, "validate": webhooks.Validate} {
@@ -64,10 +67,10 @@ func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
 			switch written := request.Operation == admissionv1.Create || request.Operation == admissionv1.Update; {
 			case request.Operation == admissionv1.Delete && verb == "validate" && webhooks.Delete != nil:
 				return webhooks.Delete(ctx, request)
-			case !written || request.SubResource != "" || off != "" && leaving(&request):
+			case !written || request.SubResource != "" || off != nil && leaving(&request):
 				return admission.Allowed("")
-			case off != "":
-				return gateOff(string(off))
+			case off != nil:
+				return gateOff(cmp.Or(k.OffCode, http.StatusForbidden), off)
 			}
 			return handle(ctx, request)
 		})

@@ -23,6 +23,7 @@ const (
 	validateSidecarSetPath     = "/validate-apps-kruise-io-sidecarset"
 	validateWorkloadSpreadPath = "/validate-apps-kruise-io-workloadspread"
 	mutateNodeImagePath        = "/mutate-apps-kruise-io-nodeimage"
+	validateBudgetPath         = "/validate-policy-kruise-io-podunavailablebudget"
 	validateNodeImagePath      = "/validate-apps-kruise-io-nodeimage"
 	mutatePullJobPath          = "/mutate-apps-kruise-io-imagepulljob"
 	validatePullJobPath        = "/validate-apps-kruise-io-imagepulljob"

@@ -18,6 +18,8 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1alpha1 "github.com/afloat-project/afloat/api/policy/v1alpha1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
@@ -27,9 +29,10 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 	const rounds = 40
 	// Lists that the other version keeps in an annotation, or does not have, are not made for unknown fields of their items.
 	dropped := map[string]string{"ContainerRecreateRequest of v1beta1": "status.", "SidecarSet of v1alpha1": "spec.namespaceSelector.",
-		"StatefulSet of v1beta1": "status.volumeClaims."}
+		"StatefulSet of v1beta1": "status.volumeClaims.", "PodUnavailableBudget of v1beta1": "spec.ignoredPodSelector."}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme,
+		policyv1alpha1.AddToScheme, policyv1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -38,15 +41,15 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 		if Registered[i].Conversion == nil {
 			continue
 		}
-		kind := Registered[i].Name
+		kind, group := Registered[i].Name, Registered[i].Group
 		types := [2]reflect.Type{}
-		for side, version := range [2]schema.GroupVersion{appsv1alpha1.GroupVersion, appsv1beta1.GroupVersion} {
-			types[side] = reflect.PointerTo(scheme.AllKnownTypes()[version.WithKind(kind)])
+		for side, version := range [2]string{alpha, beta} {
+			types[side] = reflect.PointerTo(scheme.AllKnownTypes()[schema.GroupVersionKind{Group: group, Version: version, Kind: kind}])
 		}
 		for side, versions := range [2][2]string{{"v1alpha1", "v1beta1"}, {"v1beta1", "v1alpha1"}} {
 			t.Run(kind+" of "+versions[0], func(t *testing.T) {
 				for seed := range int64(rounds) {
-					given, future := newer(t, kind, versions[0], types[side], seed)
+					given, future := newer(t, group+"/"+versions[0], kind, types[side], seed)
 					there := convertOne(t, encoded(t, given), versions[1])
 					back := convertOne(t, encoded(t, there), versions[0])
 					for path := range future {
@@ -56,8 +59,9 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 					}
 					unknownFields(there, types[1-side], nil, 0, func(path []string, _ int, _ any) {
 						at := strings.Join(path, ".")
-						// of CloneSets, see MovedInCloneSets
-						if !strings.HasPrefix(path[len(path)-1], "future") && at != "spec.updateStrategy.rollingUpdate" {
+						// of CloneSets, see MovedInCloneSets; of budgets, which have the rest in an annotation
+						if !strings.HasPrefix(path[len(path)-1], "future") && at != "spec.updateStrategy.rollingUpdate" &&
+							at != "spec.ignoredPodSelector" {
 							t.Errorf("seed %d: there is %s", seed, at)
 						}
 					})
@@ -68,7 +72,7 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 }
 
 // newer is an object filled at random, with fields that its type does not have; these are returned by their paths.
-func newer(t *testing.T, kind, version string, of reflect.Type, seed int64) (document, map[string]bool) {
+func newer(t *testing.T, apiVersion, kind string, of reflect.Type, seed int64) (document, map[string]bool) {
 	t.Helper()
 	object := reflect.New(of.Elem()).Interface()
 	randfill.NewWithSeed(seed).NilChance(.3).NumElements(0, 3).MaxDepth(14).Funcs(
@@ -85,7 +89,7 @@ func newer(t *testing.T, kind, version string, of reflect.Type, seed int64) (doc
 	if err != nil {
 		t.Fatal(err)
 	}
-	given["apiVersion"], given["kind"] = "apps.kruise.io/"+version, kind
+	given["apiVersion"], given["kind"] = apiVersion, kind
 	random, future := rand.New(rand.NewPCG(uint64(seed), 1)), map[string]bool{}
 	var visit func(value any, of reflect.Type, path []string)
 	visit = func(value any, of reflect.Type, path []string) {

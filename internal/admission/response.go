@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -111,8 +112,11 @@ func leaving(request *admission.Request) bool {
 	return request.Operation == admissionv1.Update && json.Unmarshal(request.OldObject.Raw, &old) == nil && old.DeletionTimestamp != nil
 }
 
-// gateOff refuses a request because a feature gate is off (CRR-020, IMG-020, IMG-030).
-func gateOff(gate string) admission.Response {
-	return refused(http.StatusForbidden,
-		fmt.Sprintf("feature gate %s is off: an administrator can switch it on by --feature-gates of the manager", gate))
+// gateOff refuses a request because a feature gate is off, or each of several of which one would do (CRR-020, IMG-020, IMG-030, PUB-020).
+func gateOff(code int32, gates []featuregate.Feature) admission.Response {
+	off := fmt.Sprintf("feature gate %s is off: an administrator can switch it on", gates[0])
+	if len(gates) > 1 {
+		off = fmt.Sprintf("feature gates %q are off: an administrator can switch one of them on", gates)
+	}
+	return refused(code, off+" by --feature-gates of the manager")
 }

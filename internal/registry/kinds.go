@@ -4,11 +4,16 @@ package registry
 
 import (
 	"context"
+	"net/http"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1alpha1 "github.com/afloat-project/afloat/api/policy/v1alpha1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
@@ -19,7 +24,7 @@ type Kind struct {
 	// Controller names its controller in the flag --<controller>-workers; Workers is the default. Empty if another kind's works for it.
 	Controller string
 	Workers    int
-	// Setup adds its controller, as soon as the kind, and those that are named in With, are served; nil if another kind's does.
+	// Setup adds its controller, as soon as the kind, and those of its group that are named in With, are served; nil if another kind's does.
 	Setup func(context.Context, *Environment) error
 	With  []string
 	// Absent, unless nil, is called if they are not served at the start.
@@ -28,58 +33,79 @@ type Kind struct {
 	Beside []client.Object
 }
 
+// Served are the kinds that must be served before the controller is set up, in the version that it reads.
+func (k *Kind) Served() []schema.GroupVersionKind {
+	var served []schema.GroupVersionKind
+	for _, name := range append([]string{k.Name}, k.With...) {
+		served = append(served, schema.GroupVersionKind{Group: k.Group, Version: "v1beta1", Kind: name})
+	}
+	return served
+}
+
 // Gates of the kinds that the node daemon works on (CRR-020, IMG-020, IMG-030).
 var (
-	ofDaemon   = admission.Gates{features.KruiseDaemon}
-	ofPullJobs = admission.Gates{features.KruiseDaemon, features.ImagePullJobGate}
+	ofDaemon   = admission.Gates{{features.KruiseDaemon}}
+	ofPullJobs = admission.Gates{{features.KruiseDaemon}, {features.ImagePullJobGate}}
 )
+
+// Groups of kinds.
+var apps, policy = appsv1beta1.GroupVersion.Group, policyv1beta1.GroupVersion.Group
 
 // Kinds are all kinds that are built. Their controllers start in this order.
 var Kinds = []Kind{
 	{
-		Kind: admission.Kind{Name: "ContainerRecreateRequest", Plural: "containerrecreaterequests", Gates: ofDaemon,
+		Kind: admission.Kind{Group: apps, Name: "ContainerRecreateRequest", Plural: "containerrecreaterequests", Gates: ofDaemon,
 			Webhooks: admission.ContainerRecreateRequests,
 			Conversion: admission.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1,
 				appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil)},
 		Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
 	},
 	{
-		Kind: admission.Kind{Name: "NodeImage", Plural: "nodeimages", Gates: ofDaemon, Webhooks: admission.NodeImages,
+		Kind: admission.Kind{Group: apps, Name: "NodeImage", Plural: "nodeimages", Gates: ofDaemon, Webhooks: admission.NodeImages,
 			Conversion: admission.Between((*appsv1alpha1.NodeImage).ToV1beta1, appsv1alpha1.NodeImageFromV1beta1, nil)},
 		Controller: "nodeimage", Workers: 3, Setup: images, With: []string{"ImagePullJob", "ImageListPullJob"},
 	},
 	{
-		Kind:       admission.Kind{Name: "ImagePullJob", Plural: "imagepulljobs", Gates: ofPullJobs, Webhooks: admission.ImagePullJobs},
+		Kind: admission.Kind{Group: apps, Name: "ImagePullJob", Plural: "imagepulljobs", Gates: ofPullJobs,
+			Webhooks: admission.ImagePullJobs},
 		Controller: "imagepulljob", Workers: 3,
 	},
 	{
-		Kind: admission.Kind{Name: "ImageListPullJob", Plural: "imagelistpulljobs", Gates: ofPullJobs,
+		Kind: admission.Kind{Group: apps, Name: "ImageListPullJob", Plural: "imagelistpulljobs", Gates: ofPullJobs,
 			Webhooks: admission.ImageListPullJobs},
 	},
 	{
-		Kind: admission.Kind{Name: "SidecarSet", Plural: "sidecarsets", Webhooks: admission.SidecarSets,
+		Kind: admission.Kind{Group: apps, Name: "SidecarSet", Plural: "sidecarsets", Webhooks: admission.SidecarSets,
 			Conversion: admission.Between((*appsv1alpha1.SidecarSet).ToV1beta1, appsv1alpha1.SidecarSetFromV1beta1, nil)},
 		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets,
 		Beside: []client.Object{&appsv1.ControllerRevision{}}, // SS-183
 	},
 	{
-		Kind: admission.Kind{Name: "WorkloadSpread", Plural: "workloadspreads", Gates: admission.Gates{features.WorkloadSpread},
+		Kind: admission.Kind{Group: apps, Name: "WorkloadSpread", Plural: "workloadspreads", Gates: admission.Gates{{features.WorkloadSpread}},
 			Webhooks: admission.WorkloadSpreads,
 			Conversion: admission.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1, appsv1alpha1.WorkloadSpreadFromV1beta1,
 				admission.RenamedInWorkloadSpreads)},
 		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads, Absent: func(e *Environment) { e.Spreads.Absent() },
 	},
 	{
-		Kind: admission.Kind{Name: "CloneSet", Plural: "clonesets", Webhooks: admission.CloneSets,
+		Kind: admission.Kind{Group: apps, Name: "CloneSet", Plural: "clonesets", Webhooks: admission.CloneSets,
 			Conversion: admission.Between((*appsv1alpha1.CloneSet).ToV1beta1, appsv1alpha1.CloneSetFromV1beta1,
 				admission.MovedInCloneSets)},
 		// A worker waits while requests of its set are on the way; the server's priority and fairness bounds them.
 		Controller: "cloneset", Workers: 20, Setup: cloneSets,
 	},
 	{
-		Kind: admission.Kind{Name: "StatefulSet", Plural: "statefulsets", Webhooks: admission.StatefulSets,
+		Kind: admission.Kind{Group: apps, Name: "StatefulSet", Plural: "statefulsets", Webhooks: admission.StatefulSets,
 			Conversion: admission.StatefulSetConversion()},
 		Controller: "statefulset", Workers: 20, Setup: statefulSets,
+	},
+	{
+		Kind: admission.Kind{Group: policy, Name: "PodUnavailableBudget", Plural: "podunavailablebudgets",
+			Gates:   admission.Gates{{features.PodUnavailableBudgetDeleteGate, features.PodUnavailableBudgetUpdateGate}}, // PUB-016
+			OffCode: http.StatusBadRequest, Webhooks: admission.PodUnavailableBudgets,
+			Conversion: admission.Between((*policyv1alpha1.PodUnavailableBudget).ToV1beta1,
+				policyv1alpha1.PodUnavailableBudgetFromV1beta1, nil)},
+		Controller: "podunavailablebudget", Workers: 3,
 	},
 }
 
@@ -87,17 +113,15 @@ var Kinds = []Kind{
 // other releases convert (OPS-070).
 var (
 	Controllers = []string{"advancedcronjob", "broadcastjob", "daemonset", "nodepodprobe", "persistentpodstate", "podprobemarker",
-		"podunavailablebudget",
 		"resourcedistribution", "sidecarterminator", "uniteddeployment"}
 	Definitions = []string{"advancedcronjobs.apps.kruise.io", "daemonsets.apps.kruise.io", "persistentpodstates.apps.kruise.io",
-		"podunavailablebudgets.policy.kruise.io",
 		"resourcedistributions.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
 )
 
 // The manager publishes its authority in the definitions of the kinds that it converts; at the others it only looks (OPS-080).
 //
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io;podunavailablebudgets.policy.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;resourcedistributions.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
 
 // Admitted are the kinds as the webhooks know them.
 func Admitted() []admission.Kind {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -31,19 +33,20 @@ func text(t *testing.T, file string) string {
 // Whatever kind has a type is in the list, and the other way round.
 func TestEveryTypeIsRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := appsv1beta1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(appsv1beta1.AddToScheme(scheme), policyv1beta1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	types := scheme.KnownTypes(appsv1beta1.GroupVersion)
+	types := scheme.AllKnownTypes()
 	var got, want []string
-	for name := range types {
-		if _, listed := types[name+"List"]; listed {
-			want = append(want, name)
+	for kind := range types {
+		if _, listed := types[kind.GroupVersion().WithKind(kind.Kind+"List")]; listed && kind.Group != "" {
+			want = append(want, kind.String())
 		}
 	}
 	for i := range Kinds {
-		got = append(got, Kinds[i].Name)
-		for _, with := range Kinds[i].With {
+		served := Kinds[i].Served()
+		got = append(got, served[0].String())
+		for _, with := range served[1:] {
 			if types[with] == nil {
 				t.Errorf("%s is set up with %s, which is no kind", Kinds[i].Name, with)
 			}
@@ -76,7 +79,8 @@ func TestWhatAKindConsistsOf(t *testing.T) {
 			if kind.Conversion == nil && strings.Contains(path[1], "_conversion") {
 				continue
 			}
-			path := strings.NewReplacer("<kind>", strings.ToLower(kind.Name), "<kinds>", kind.Plural).Replace(path[1])
+			path := strings.NewReplacer("<kind>", strings.ToLower(kind.Name), "<kinds>", kind.Plural,
+				"<group>", strings.TrimSuffix(kind.Group, ".kruise.io")).Replace(path[1])
 			if _, err := os.Stat(filepath.Join("../..", path)); err != nil {
 				t.Errorf("%s: %v", kind.Name, err)
 			}
@@ -101,9 +105,9 @@ func TestTheManagerMayDoWhatTheRegistryNeeds(t *testing.T) {
 		}
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
-				if role.Name == "kruise-manager-role" && slices.Contains(rule.Verbs, "watch") &&
-					slices.Contains(rule.APIGroups, appsv1beta1.GroupVersion.Group) {
-					watched[resource] = true
+				for _, group := range rule.APIGroups {
+					watched[resource+"."+group] = watched[resource+"."+group] ||
+						role.Name == "kruise-manager-role" && slices.Contains(rule.Verbs, "watch")
 				}
 				if resource == "customresourcedefinitions" {
 					verbs := strings.Join(rule.Verbs, " ")
@@ -114,7 +118,7 @@ func TestTheManagerMayDoWhatTheRegistryNeeds(t *testing.T) {
 	}
 	want := map[string][]string{"get": Definitions}
 	for i := range Kinds {
-		if !watched[Kinds[i].Plural] {
+		if !watched[Kinds[i].Definition()] {
 			t.Errorf("the manager may not watch %s", Kinds[i].Plural)
 		}
 		if Kinds[i].Conversion != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Conversion of PodUnavailableBudgets (PUB-120 to PUB-123): what v1alpha1 has no fields for stands in annotations. Values that cannot be read
-// stay there, and their fields are empty, so that every object converts (OPS-072); admission refuses such values (PUB-027).
+// Conversion of PodUnavailableBudgets (PUB-120 to PUB-123): what v1alpha1 has no fields for stands in annotations. Values that cannot be
+// read stay there, and their fields are empty, so that every object converts (OPS-072); admission refuses such values (PUB-027).
 
 // ToV1beta1 returns the budget in the v1beta1 form. It does not modify in.
 func (in *PodUnavailableBudget) ToV1beta1() *v1beta1.PodUnavailableBudget {

@@ -38,15 +38,15 @@ func document(t *testing.T, object any) (value map[string]any) {
 func filler(seed int64) *randfill.Filler {
 	meta := func(o *metav1.ObjectMeta, c randfill.Continue) {
 		*o = metav1.ObjectMeta{Name: "web"}
-		for key, values := range map[string][]string{
-			"note":                  {"kept"},
-			pub.BudgetOperations:    {"", ",", "DELETE", " EVICT,DELETE ,", "RESIZE,RESIZE", "delete", "DELETE,EXPLODE"},
-			pub.BudgetTotalReplicas: {"", "5", "007", "+3", "0", "-1", "many", "2147483648"},
-			pub.BudgetIgnoredPods: {"", "null", "[]", "{}", `{"matchLabels":{"a":"b"}}`, ` {"matchExpressions":[{"key":"a","operator":"Exists"}]}`,
-				`{"matchLabel":{}}`, `{"matchLabels":{"a":1}}`, `{"matchLabels":{}}`},
+		for _, of := range [][]string{
+			{"note", "kept"},
+			{pub.BudgetOperations, "", ",", "DELETE", " EVICT,DELETE ,", "RESIZE,RESIZE", "delete", "DELETE,EXPLODE"},
+			{pub.BudgetTotalReplicas, "", "5", "007", "+3", "0", "-1", "many", "2147483648"},
+			{pub.BudgetIgnoredPods, "", "null", "[]", "{}", `{"matchLabels":{"a":"b"}}`, `{"matchLabel":{}}`, `{"matchLabels":{"a":1}}`,
+				` {"matchExpressions":[{"key":"a","operator":"Exists"}]}`, `{"matchLabels":{}}`},
 		} {
 			if c.Bool() {
-				metav1.SetMetaDataAnnotation(o, key, values[c.Intn(len(values))])
+				metav1.SetMetaDataAnnotation(o, of[0], of[1+c.Intn(len(of)-1)])
 			}
 		}
 	}
@@ -88,7 +88,8 @@ func TestConversionLosesNothing(t *testing.T) {
 		if want.Spec.ProtectTotalReplicas == nil {
 			want.Spec.ProtectTotalReplicas, _ = v1beta1.ParseBudgetTotalReplicas(want.Annotations[pub.BudgetTotalReplicas])
 		}
-		if diff := cmp.Diff(document(t, want.Spec), document(t, got.Spec)) + cmp.Diff(document(t, want.Status), document(t, got.Status)); diff != "" {
+		if diff := cmp.Diff(document(t, want.Spec), document(t, got.Spec)) +
+			cmp.Diff(document(t, want.Status), document(t, got.Status)); diff != "" {
 			t.Errorf("seed %d: v1beta1 and back (-in +out):\n%s", seed, diff)
 		}
 		if got.Annotations["note"] != beta.Annotations["note"] {

@@ -6,8 +6,8 @@ import (
 	"github.com/afloat-project/afloat/api/policy/v1beta1"
 )
 
-// PodUnavailableBudgetSpec says which pods must stay in service, and how many of them. What v1beta1 has beside that stands in annotations
-// (PUB-120).
+// PodUnavailableBudgetSpec says which pods must stay in service, and how many of them. What v1beta1 has beside that stands in annotations.
+// +spec:PUB-120
 type PodUnavailableBudgetSpec struct {
 	v1beta1.PodUnavailableBudgetSelection `json:",inline"`
 }

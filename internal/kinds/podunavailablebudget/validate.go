@@ -88,7 +88,8 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path, empty st
 func validateNumbers(spec *policyv1beta1.PodUnavailableBudgetSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if (spec.MaxUnavailable == nil) == (spec.MinAvailable == nil) {
-		errs = append(errs, field.Required(path.Child("maxUnavailable, minAvailable"), "exactly one of them says how many pods may be out of service"))
+		errs = append(errs, field.Required(path.Child("maxUnavailable, minAvailable"),
+			"exactly one of them says how many pods may be out of service"))
 	}
 	judge := func(value *intstr.IntOrString, path *field.Path) {
 		if value == nil {
@@ -115,8 +116,8 @@ func percentage(value *intstr.IntOrString) (percent int, ok bool) {
 	return percent, err == nil && percent <= 100
 }
 
-// validateAnnotations refuses annotations that cannot be read, and a number of pods that contradicts its field. An annotation that the update
-// leaves alone may be of another time than the field, which wins (PUB-027, PUB-123).
+// validateAnnotations refuses annotations that cannot be read, and a number of pods that contradicts its field. An annotation that the
+// update leaves alone may be of another time than the field, which wins (PUB-027, PUB-123).
 func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.ErrorList {
 	_, badOperations := policyv1beta1.ParseBudgetOperations(budget.Annotations[pub.BudgetOperations])
 	total, badTotal := policyv1beta1.ParseBudgetTotalReplicas(budget.Annotations[pub.BudgetTotalReplicas])
@@ -194,8 +195,8 @@ func keys(selector *metav1.LabelSelector) sets.Set[string] {
 	return keys
 }
 
-// Warnings tell of a valid budget what its author may not expect: that it never allows anything, and that an annotation decides where a field
-// of v1beta1 is empty.
+// Warnings tell of a valid budget what its author may not expect: that it never allows anything, and that an annotation decides where a
+// field of v1beta1 is empty.
 func Warnings(budget *policyv1beta1.PodUnavailableBudget) []string {
 	var warnings []string
 	most, least := budget.Spec.MaxUnavailable, budget.Spec.MinAvailable

@@ -86,8 +86,9 @@ func TestValidate(t *testing.T) {
 		"PUB-022: no apiVersion": {spec(one, "targetRef: {kind: A, name: web}"), bad("FieldValueRequired spec.targetRef.apiVersion")},
 		"PUB-022: unparsable": {spec(one, "targetRef: {apiVersion: a/b/c, kind: A, name: web}"),
 			bad("FieldValueInvalid spec.targetRef.apiVersion")},
-		"PUB-023: an empty selector":     {spec(one, "selector: {}"), bad("FieldValueInvalid spec.selector")},
-		"PUB-023: also with empty lists": {spec(one, "selector: {matchLabels: {}, matchExpressions: []}"), bad("FieldValueInvalid spec.selector")},
+		"PUB-023: an empty selector": {spec(one, "selector: {}"), bad("FieldValueInvalid spec.selector")},
+		"PUB-023: also with empty lists": {spec(one, "selector: {matchLabels: {}, matchExpressions: []}"),
+			bad("FieldValueInvalid spec.selector")},
 		"PUB-023: an operator": {spec(one, "selector: {matchExpressions: [{key: a, operator: Near}]}"),
 			bad("FieldValueInvalid spec.selector.matchExpressions[0].operator")},
 		"PUB-023: In without values": {spec(one, "selector: {matchExpressions: [{key: a, operator: In}]}"),
@@ -106,7 +107,8 @@ func TestValidate(t *testing.T) {
 		"PUB-026: operations": {spec(ofLabels, one, "protectOperations: [DELETE, delete, UPDATE, CREATE]"),
 			bad("FieldValueNotSupported spec.protectOperations[1]", "FieldValueNotSupported spec.protectOperations[3]")},
 		"PUB-026: empty ignored pods": {spec(ofLabels, one, "ignoredPodSelector: {}"), bad("FieldValueInvalid spec.ignoredPodSelector")},
-		"PUB-026: invalid ignored pods": {spec(ofLabels, one, "ignoredPodSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}"),
+		"PUB-026: invalid ignored pods": {spec(ofLabels, one,
+			"ignoredPodSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}"),
 			bad("FieldValueForbidden spec.ignoredPodSelector.matchExpressions[0].values")},
 		"PUB-027: no number": {annotated(pub.BudgetTotalReplicas, "many", ofLabels, one), bad(total)},
 		"PUB-027: empty":     {annotated(pub.BudgetTotalReplicas, "", ofLabels, one), bad(total)},
@@ -118,12 +120,13 @@ func TestValidate(t *testing.T) {
 		"PUB-027: words":     {annotated(pub.BudgetOperations, " RESIZE ,EVICT,,", ofLabels, one), good},
 		"PUB-027: other words than the field has": {annotated(pub.BudgetOperations, "EVICT", ofLabels, one,
 			"protectOperations: [DELETE]"), good},
-		"PUB-027: an unknown word":            {annotated(pub.BudgetOperations, "DELETE,CREATE", ofLabels, one), bad(operations)},
-		"PUB-122: no selector":                {annotated(pub.BudgetIgnoredPods, "a=b", ofLabels, one), bad(ignored)},
-		"PUB-122: null":                       {annotated(pub.BudgetIgnoredPods, "null", ofLabels, one), bad(ignored)},
-		"PUB-122: an unknown field":           {annotated(pub.BudgetIgnoredPods, `{"matchLabel":{"a":"b"}}`, ofLabels, one), bad(ignored)},
-		"PUB-122: a selector":                 {annotated(pub.BudgetIgnoredPods, `{"matchLabels":{"a":"b"}}`, ofLabels, one), good},
-		"PUB-122: an empty selector, PUB-026": {annotated(pub.BudgetIgnoredPods, `{}`, ofLabels, one), bad("FieldValueInvalid spec.ignoredPodSelector")},
+		"PUB-027: an unknown word":  {annotated(pub.BudgetOperations, "DELETE,CREATE", ofLabels, one), bad(operations)},
+		"PUB-122: no selector":      {annotated(pub.BudgetIgnoredPods, "a=b", ofLabels, one), bad(ignored)},
+		"PUB-122: null":             {annotated(pub.BudgetIgnoredPods, "null", ofLabels, one), bad(ignored)},
+		"PUB-122: an unknown field": {annotated(pub.BudgetIgnoredPods, `{"matchLabel":{"a":"b"}}`, ofLabels, one), bad(ignored)},
+		"PUB-122: a selector":       {annotated(pub.BudgetIgnoredPods, `{"matchLabels":{"a":"b"}}`, ofLabels, one), good},
+		"PUB-122: an empty selector, PUB-026": {annotated(pub.BudgetIgnoredPods, `{}`, ofLabels, one),
+			bad("FieldValueInvalid spec.ignoredPodSelector")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			written := budget(t, test.budget)
@@ -155,8 +158,8 @@ func TestSelectorsHaveFewTerms(t *testing.T) {
 	}
 }
 
-// PUB-028, PUB-123: an update may change everything but what is covered. A number of pods in an annotation must be that of the field only if
-// the update sets the annotation.
+// PUB-028, PUB-123: an update may change everything but what is covered. A number of pods in an annotation must be that of the field only
+// if the update sets the annotation.
 func TestUpdate(t *testing.T) {
 	const one = "maxUnavailable: 1"
 	stale := annotated(pub.BudgetTotalReplicas, "10", ofLabels, one, "protectTotalReplicas: 10")
@@ -166,9 +169,11 @@ func TestUpdate(t *testing.T) {
 	}{
 		"all else": {spec(ofLabels, one), annotated(pub.BudgetOperations, "EVICT", ofLabels, "minAvailable: 10%",
 			"protectOperations: [DELETE], protectTotalReplicas: 5, ignoredPodSelector: {matchLabels: {a: b}}"), nil},
-		"the selector":   {spec(ofLabels, one), spec("selector: {matchLabels: {app: other}}", one), []string{"FieldValueInvalid spec.selector"}},
-		"the target":     {spec(ofWorkload, one), spec(strings.Replace(ofWorkload, "web", "other", 1), one), []string{"FieldValueInvalid spec.targetRef"}},
-		"its apiVersion": {spec(ofWorkload, one), spec(strings.Replace(ofWorkload, "v1", "v2", 1), one), []string{"FieldValueInvalid spec.targetRef"}},
+		"the selector": {spec(ofLabels, one), spec("selector: {matchLabels: {app: other}}", one), []string{"FieldValueInvalid spec.selector"}},
+		"the target": {spec(ofWorkload, one), spec(strings.Replace(ofWorkload, "web", "other", 1), one),
+			[]string{"FieldValueInvalid spec.targetRef"}},
+		"its apiVersion": {spec(ofWorkload, one), spec(strings.Replace(ofWorkload, "v1", "v2", 1), one),
+			[]string{"FieldValueInvalid spec.targetRef"}},
 		"from one to the other": {spec(ofWorkload, one), spec(ofLabels, one),
 			[]string{"FieldValueInvalid spec.selector", "FieldValueInvalid spec.targetRef"}},
 		"an empty list in the selector": {spec(ofLabels, one), spec("selector: {matchLabels: {app: web}, matchExpressions: []}", one), nil},
@@ -202,31 +207,32 @@ func TestOverlap(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		"the same workload":             {target("apps/v1", "Deployment", "web"), target("apps/v1", "Deployment", "web"), true},
-		"in another version":            {target("apps/v1", "Deployment", "web"), target("apps/v1beta2", "Deployment", "web"), true},
-		"of another group":              {target("apps/v1", "StatefulSet", "web"), target("apps.kruise.io/v1", "StatefulSet", "web"), false},
-		"of another kind":               {target("apps/v1", "Deployment", "web"), target("apps/v1", "ReplicaSet", "web"), false},
-		"of another name":               {target("apps/v1", "Deployment", "web"), target("apps/v1", "Deployment", "api"), false},
-		"a workload and a selector":     {ofWorkload, ofLabels, false},
-		"the same labels":               {ofLabels, ofLabels, true},
-		"a label and In":                {ofLabels, expression("app", "In", "web", "api"), true},
-		"other keys":                    {ofLabels, "selector: {matchLabels: {tier: web}}", false},
-		"more keys":                     {ofLabels, "selector: {matchLabels: {app: web, tier: x}}", false},
-		"In, In with a value":           {expression("a", "In", "x", "v"), expression("a", "In", "v", "z"), true},
-		"In, In without":                {expression("a", "In", "x", "v"), expression("a", "In", "z"), false},
-		"In, NotIn of all":              {expression("a", "In", "x", "v"), expression("a", "NotIn", "x", "v", "z"), false},
-		"In, NotIn of some":             {expression("a", "In", "x", "v"), expression("a", "NotIn", "x"), true},
-		"Exists, In":                    {expression("a", "Exists"), expression("a", "In", "x"), true},
-		"Exists, NotIn":                 {expression("a", "Exists"), expression("a", "NotIn", "x"), true},
-		"Exists, Exists":                {expression("a", "Exists"), expression("a", "Exists"), true},
-		"Exists, DoesNotExist":          {expression("a", "Exists"), expression("a", "DoesNotExist"), false},
-		"In, DoesNotExist":              {expression("a", "In", "x"), expression("a", "DoesNotExist"), false},
-		"NotIn, NotIn":                  {expression("a", "NotIn", "x"), expression("a", "NotIn", "v"), true},
-		"NotIn, DoesNotExist":           {expression("a", "NotIn", "x"), expression("a", "DoesNotExist"), true},
-		"DoesNotExist, DoesNotExist":    {expression("a", "DoesNotExist"), expression("a", "DoesNotExist"), true},
-		"one key of two excludes":       {"selector: {matchLabels: {a: x, b: v}}", "selector: {matchLabels: {a: x, b: z}}", false},
-		"the other one is invalid":      {ofLabels, expression("app", "Near", "web"), false},
-		"the other one selects in vain": {ofLabels, "selector: {matchLabels: {app: web}, matchExpressions: [{key: app, operator: DoesNotExist}]}", false},
+		"the same workload":          {target("apps/v1", "Deployment", "web"), target("apps/v1", "Deployment", "web"), true},
+		"in another version":         {target("apps/v1", "Deployment", "web"), target("apps/v1beta2", "Deployment", "web"), true},
+		"of another group":           {target("apps/v1", "StatefulSet", "web"), target("apps.kruise.io/v1", "StatefulSet", "web"), false},
+		"of another kind":            {target("apps/v1", "Deployment", "web"), target("apps/v1", "ReplicaSet", "web"), false},
+		"of another name":            {target("apps/v1", "Deployment", "web"), target("apps/v1", "Deployment", "api"), false},
+		"a workload and a selector":  {ofWorkload, ofLabels, false},
+		"the same labels":            {ofLabels, ofLabels, true},
+		"a label and In":             {ofLabels, expression("app", "In", "web", "api"), true},
+		"other keys":                 {ofLabels, "selector: {matchLabels: {tier: web}}", false},
+		"more keys":                  {ofLabels, "selector: {matchLabels: {app: web, tier: x}}", false},
+		"In, In with a value":        {expression("a", "In", "x", "v"), expression("a", "In", "v", "z"), true},
+		"In, In without":             {expression("a", "In", "x", "v"), expression("a", "In", "z"), false},
+		"In, NotIn of all":           {expression("a", "In", "x", "v"), expression("a", "NotIn", "x", "v", "z"), false},
+		"In, NotIn of some":          {expression("a", "In", "x", "v"), expression("a", "NotIn", "x"), true},
+		"Exists, In":                 {expression("a", "Exists"), expression("a", "In", "x"), true},
+		"Exists, NotIn":              {expression("a", "Exists"), expression("a", "NotIn", "x"), true},
+		"Exists, Exists":             {expression("a", "Exists"), expression("a", "Exists"), true},
+		"Exists, DoesNotExist":       {expression("a", "Exists"), expression("a", "DoesNotExist"), false},
+		"In, DoesNotExist":           {expression("a", "In", "x"), expression("a", "DoesNotExist"), false},
+		"NotIn, NotIn":               {expression("a", "NotIn", "x"), expression("a", "NotIn", "v"), true},
+		"NotIn, DoesNotExist":        {expression("a", "NotIn", "x"), expression("a", "DoesNotExist"), true},
+		"DoesNotExist, DoesNotExist": {expression("a", "DoesNotExist"), expression("a", "DoesNotExist"), true},
+		"one key of two excludes":    {"selector: {matchLabels: {a: x, b: v}}", "selector: {matchLabels: {a: x, b: z}}", false},
+		"the other one is invalid":   {ofLabels, expression("app", "Near", "web"), false},
+		"the other one selects in vain": {ofLabels,
+			"selector: {matchLabels: {app: web}, matchExpressions: [{key: app, operator: DoesNotExist}]}", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, pair := range [][2]string{{test.a, test.b}, {test.b, test.a}} {

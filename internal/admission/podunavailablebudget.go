@@ -1,0 +1,49 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	policyv1alpha1 "github.com/afloat-project/afloat/api/policy/v1alpha1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+)
+
+// budgetWebhook admits PodUnavailableBudgets of both versions (PUB-020 to PUB-030).
+type budgetWebhook struct{ cached client.Reader }
+
+// PodUnavailableBudgets makes the webhook of the kind.
+func PodUnavailableBudgets(e *Environment) Webhooks {
+	return Webhooks{Validate: (&budgetWebhook{e.cached}).validate}
+}
+
+// +kubebuilder:rbac:groups=policy.kruise.io,resources=podunavailablebudgets,verbs=get;list;watch
+
+func (w *budgetWebhook) validate(ctx context.Context, request admission.Request) admission.Response {
+	if leaving(&request) {
+		return admission.Allowed("")
+	}
+	budget, old, err := compared(&request, (*policyv1alpha1.PodUnavailableBudget).ToV1beta1)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	var others policyv1beta1.PodUnavailableBudgetList
+	if request.Operation == admissionv1.Create {
+		if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return refused(http.StatusInternalServerError, fmt.Sprintf("listing PodUnavailableBudgets: %v", err))
+		}
+	}
+	causes := causesOf(podunavailablebudget.Validate(budget, old, others.Items))
+	if len(causes) > 0 && old != nil {
+		causes = fresh(causes, causesOf(podunavailablebudget.Validate(old, nil, nil)))
+	}
+	if len(causes) > 0 {
+		return invalid(&request, causes)
+	}
+	return admission.Allowed("").WithWarnings(podunavailablebudget.Warnings(budget)...)
+}

@@ -1,0 +1,146 @@
+package admission
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+)
+
+func budgets(t *testing.T, stored ...client.Object) Webhooks {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := policyv1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return PodUnavailableBudgets(&Environment{cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).Build()})
+}
+
+func budgetOf(version, metadata, spec string) string {
+	return `{"apiVersion":"policy.kruise.io/` + version + `","kind":"PodUnavailableBudget","metadata":{"name":"web","namespace":"shop"` +
+		metadata + `},"spec":{` + spec + `}}`
+}
+
+const someBudget = `"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"},"maxUnavailable":1`
+
+// PUB-016 (part), PUB-020: with both gates off, as they are without PodWebhook, nothing is created or updated, in either version, and the
+// answer names both; one of them is enough. Budgets that are being deleted may be updated. PUB-015: nothing is defaulted.
+func TestBudgetsAreRefusedWithoutTheirGates(t *testing.T) {
+	for list, on := range map[string]bool{
+		"":                                     true,
+		"PodUnavailableBudgetDeleteGate=false": false,
+		"PodUnavailableBudgetDeleteGate=false,PodUnavailableBudgetUpdateGate=true": true,
+		"PodUnavailableBudgetDeleteGate=true,PodUnavailableBudgetUpdateGate=true":  true,
+		"PodWebhook=false": false,
+		"PodWebhook=false,PodUnavailableBudgetDeleteGate=true,PodUnavailableBudgetUpdateGate=true": false,
+	} {
+		handlers := handlersOf(t, "PodUnavailableBudget", list, budgets(t))
+		handler := handlers[validateBudgetPath]
+		if len(handlers) != 1 || handler == nil {
+			t.Fatalf("PUB-015: %v", handlers)
+		}
+		for _, version := range []string{"v1alpha1", "v1beta1"} {
+			good := budgetOf(version, "", someBudget)
+			for operation, old := range map[admissionv1.Operation]string{admissionv1.Create: "", admissionv1.Update: good} {
+				response := review(t, handler, operation, strings.Replace(good, `"maxUnavailable":1`, `"maxUnavailable":2`, 1), old)
+				if response.Allowed != on || !on && (response.Result.Code != http.StatusBadRequest ||
+					!strings.Contains(response.Result.Message, "PodUnavailableBudgetDeleteGate") ||
+					!strings.Contains(response.Result.Message, "PodUnavailableBudgetUpdateGate")) {
+					t.Errorf("%q, %s of %s: %+v", list, operation, version, response)
+				}
+			}
+			leaving := budgetOf(version, `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, someBudget)
+			if response := review(t, handler, admissionv1.Update, good, leaving); !response.Allowed {
+				t.Errorf("%q, one that is deleted: %+v", list, response)
+			}
+		}
+	}
+}
+
+// PUB-030: all faults are told at once, with 422. A fault that the stored object has already does not refuse an update; a new one does.
+func TestFaultsOfBudgets(t *testing.T) {
+	handler := handlersOf(t, "PodUnavailableBudget", "", budgets(t))[validateBudgetPath]
+	for name, test := range map[string]struct {
+		old, updated string
+		want         []string
+	}{
+		"both": {"", budgetOf("v1beta1", "", `"targetRef":{"apiVersion":"apps/v1","kind":"Deployment"},"maxUnavailable":-1`),
+			[]string{"spec.targetRef.name", "spec.maxUnavailable"}},
+		"annotations": {"", budgetOf("v1alpha1",
+			`,"annotations":{"kruise.io/pub-protect-operations":"X","pub.kruise.io/protect-total-replicas":"x"}`, someBudget),
+			[]string{"metadata.annotations[kruise.io/pub-protect-operations]", "metadata.annotations[pub.kruise.io/protect-total-replicas]"}},
+		"an old fault": {budgetOf("v1beta1", "", `"selector":{},"maxUnavailable":1`),
+			budgetOf("v1beta1", "", `"selector":{},"maxUnavailable":2`), nil},
+		"an old one and a new one": {budgetOf("v1beta1", "", `"selector":{},"maxUnavailable":1`),
+			budgetOf("v1beta1", "", `"selector":{},"maxUnavailable":"x"`), []string{"spec.maxUnavailable"}},
+		"what is covered changes": {budgetOf("v1alpha1", "", someBudget), budgetOf("v1alpha1", "", strings.Replace(someBudget, "web", "api", 1)),
+			[]string{"spec.targetRef"}},
+		"no budget": {"", `{"apiVersion":"policy.kruise.io/v1beta1","kind":"PodUnavailableBudget","spec":[]}`, []string{"<document>"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			operation := admissionv1.Update
+			if test.old == "" {
+				operation = admissionv1.Create
+			}
+			response := review(t, handler, operation, test.updated, test.old)
+			var got []string
+			if !response.Allowed {
+				for _, cause := range response.Result.Details.Causes {
+					got = append(got, cause.Field)
+				}
+				if response.Result.Code != http.StatusUnprocessableEntity || response.Result.Reason != metav1.StatusReasonInvalid {
+					t.Errorf("%+v", response.Result)
+				}
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%+v", response.Result)
+			}
+		})
+	}
+}
+
+// PUB-029 (part): a budget is compared with those of its namespace alone, and not with itself.
+func TestBudgetsOfOtherNamespacesDoNotOverlap(t *testing.T) {
+	of := func(namespace, name string) *policyv1beta1.PodUnavailableBudget {
+		b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		b.Spec.TargetReference = &policyv1beta1.TargetReference{APIVersion: "apps/v1beta2", Kind: "Deployment", Name: "web"}
+		return b
+	}
+	for other, want := range map[*policyv1beta1.PodUnavailableBudget]bool{of("bar", "other"): true, of("shop", "web"): true,
+		of("shop", "other"): false} {
+		handler := handlersOf(t, "PodUnavailableBudget", "", budgets(t, other))[validateBudgetPath]
+		response := review(t, handler, admissionv1.Create, budgetOf("v1alpha1", "", someBudget), "")
+		if response.Allowed != want || !want && !strings.Contains(response.Result.Message, "PodUnavailableBudget other ") {
+			t.Errorf("%s/%s: %+v", other.Namespace, other.Name, response)
+		}
+	}
+}
+
+// What a budget never allows, and which annotation decides, is told when it is written; in v1alpha1 annotations are the ordinary way.
+func TestWarningsOfBudgets(t *testing.T) {
+	handler := handlersOf(t, "PodUnavailableBudget", "", budgets(t))[validateBudgetPath]
+	annotations := `,"annotations":{"kruise.io/pub-protect-operations":"EVICT"}`
+	never := strings.Replace(someBudget, `"maxUnavailable":1`, `"minAvailable":"100%"`, 1)
+	for text, want := range map[string]string{
+		budgetOf("v1beta1", "", someBudget):           "[]",
+		budgetOf("v1alpha1", annotations, someBudget): "[]",
+		budgetOf("v1beta1", annotations, someBudget):  "kruise.io/pub-protect-operations",
+		budgetOf("v1alpha1", "", never):               "100%",
+	} {
+		for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
+			response := review(t, handler, operation, text, text)
+			if got := fmt.Sprint(response.Warnings); !response.Allowed || !strings.Contains(got, want) {
+				t.Errorf("%s: %s", text, got)
+			}
+		}
+	}
+}
