@@ -269,10 +269,10 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 			return seen == nil || seen.GetUID() != w.object.GetUID() || seen.GetDeletionTimestamp() != nil, nil
 		}
 	case changed:
-		return seen == nil || seen.GetUID() != w.object.GetUID() || !older(seen, w.object), nil
+		return seen == nil || seen.GetUID() != w.object.GetUID() || !Older(seen, w.object), nil
 	default: // created
 		if seen != nil {
-			return !older(seen, w.object), nil // one of the same name from before does not do
+			return !Older(seen, w.object), nil // one of the same name from before does not do
 		}
 	}
 	if !late {
@@ -298,7 +298,7 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 
 // arrived tells whether a cache that shows this of an object's name shows the object itself, or one that came after it.
 func arrived(seen, object client.Object) bool {
-	return seen != nil && (seen.GetUID() == object.GetUID() || !older(seen, object))
+	return seen != nil && (seen.GetUID() == object.GetUID() || !Older(seen, object))
 }
 
 // read returns the object of the same type and name, nil if there is none.
@@ -389,14 +389,14 @@ func (w *write) over(cached client.Object) (client.Object, bool) {
 	case unsure: // not before it is settled
 		return cached, cached != nil
 	}
-	if cached != nil && !older(cached, w.object) {
+	if cached != nil && !Older(cached, w.object) {
 		return cached, true
 	}
 	return w.object, true
 }
 
-// older tells whether the version of a is older than that of b; versions that cannot be compared are not.
-func older(a, b client.Object) bool {
+// Older tells whether the version of a is older than that of b; versions that cannot be compared are not.
+func Older(a, b client.Object) bool {
 	if a.GetResourceVersion() == b.GetResourceVersion() {
 		return false
 	}

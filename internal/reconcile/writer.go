@@ -213,7 +213,7 @@ func (w *Writer) follow(ctx context.Context, object client.Object) {
 	}
 	_ = wait.ExponentialBackoffWithContext(ctx, behind, func(ctx context.Context) (bool, error) {
 		seen, err := w.Own.cached(ctx, object)
-		return err == nil && seen != nil && !older(seen, object), err
+		return err == nil && seen != nil && !Older(seen, object), err
 	}) // it is sent in any case
 }
 

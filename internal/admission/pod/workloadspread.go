@@ -22,6 +22,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/message"
+	"github.com/afloat-project/afloat/internal/reconcile/booking"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -122,7 +123,7 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 		return err
 	})
 	// A named pod that an earlier request booked keeps its place, since that request may still create it.
-	if decision.Made || creation.Generated && (decision.Booked || errors.Is(err, workloadspreadcontroller.ErrNotBooked)) {
+	if decision.Made || creation.Generated && (decision.Booked || errors.Is(err, booking.ErrNotBooked)) {
 		request.AtEnd(func(admitted bool) {
 			if !admitted {
 				s.release(ctx, spread, creation)

@@ -25,7 +25,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
-	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
+	"github.com/afloat-project/afloat/internal/reconcile/booking"
 )
 
 // spreadWorld matches each pod with one WorkloadSpread, and its fields decide about bookings.
@@ -127,7 +127,7 @@ func TestSpreads(t *testing.T) {
 		"WS-113: gone": {&spreadWorld{spread: spread,
 			decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{Gone: true} }},
 			Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "", "p h1", ""},
-		"WS-112: not booked, so refused": {&spreadWorld{spread: spread, bookErr: workloadspreadcontroller.ErrNotBooked},
+		"WS-112: not booked, so refused": {&spreadWorld{spread: spread, bookErr: booking.ErrNotBooked},
 			Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "error", "p h1", ""},
 		"WS-094: a patch that cannot be applied": {&spreadWorld{spread: spread, decide: into(1, false)},
 			Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "error", "p h1", ""},
@@ -255,7 +255,7 @@ func TestRemovals(t *testing.T) {
 		"booked": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false,
 			nil, []workloadspread.Deletion{{Name: "p", Version: "h1", Subset: "a"}}},
 		"WS-106: the booking fails": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false,
-			workloadspreadcontroller.ErrNotBooked, []workloadspread.Deletion{{Name: "p", Version: "h1", Subset: "a"}}},
+			booking.ErrNotBooked, []workloadspread.Deletion{{Name: "p", Version: "h1", Subset: "a"}}},
 		"WS-101: a dry run": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, true,
 			nil, nil},
 		"WS-102: no annotation": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + of + `}}`, false, nil, nil},
@@ -341,7 +341,7 @@ func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
 			want: 1},
 		"an id, after an answer was lost": {pod: `"generateName":"p-",`, decision: workloadspread.Decision{Booked: true}, want: 1},
 		"an id, where the outcome is not known": {pod: `"generateName":"p-",`,
-			err:  fmt.Errorf("%w in time", workloadspreadcontroller.ErrNotBooked),
+			err:  fmt.Errorf("%w in time", booking.ErrNotBooked),
 			want: 1},
 		"a name that was booked before": {pod: `"name":"p",`, decision: workloadspread.Decision{Booked: true}, want: 0},
 		"not booked":                    {pod: `"name":"p",`, decision: workloadspread.Decision{}, want: 0},

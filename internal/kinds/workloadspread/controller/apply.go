@@ -17,7 +17,7 @@ import (
 // Applier carries plans out.
 type Applier struct {
 	API    *reconcile.API
-	Status StatusWriter
+	Booker *Booker
 	Events reconcile.Recorder
 }
 
@@ -114,7 +114,7 @@ func (a *Applier) pod(ctx context.Context, plan *workloadspread.Plan, w *workloa
 
 func (a *Applier) status(ctx context.Context, plan *workloadspread.Plan, result *Result) error {
 	var change workloadspread.StatusChange
-	written, err := a.Status.WriteStatus(ctx, plan.Spread, func(newest *appsv1beta1.WorkloadSpread) ([]byte, error) {
+	written, err := a.Booker.WriteStatus(ctx, plan.Spread, func(newest *appsv1beta1.WorkloadSpread) ([]byte, error) {
 		if newest.UID != plan.Spread.UID || newest.Generation != plan.Spread.Generation || newest.DeletionTimestamp != nil {
 			return nil, reconcile.ErrChanged
 		}

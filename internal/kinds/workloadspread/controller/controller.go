@@ -35,7 +35,7 @@ type Options struct {
 	reconcile.Options
 	// Workloads reads targets and tells of their changes.
 	Workloads Followed
-	// Booker is what the webhooks of this process book with: status is written under its lock. Nil where there are none.
+	// Booker is what the webhooks of this process book with: the status is written with it too (WS-110).
 	Booker *Booker
 	// Versioned are the kinds whose pods are counted by version (WS-184).
 	Versioned workloadspread.Versioned
@@ -75,10 +75,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	api := options.API(mgr)
 	kube := &Kube{API: api, Pods: options.Pods, Workloads: options.Workloads}
-	var status StatusWriter = PlainStatusWriter{kube}
-	if options.Booker != nil {
-		status = SharedStatusWriter{options.Booker, kube}
-	}
 	if options.Window == 0 {
 		options.Window = workloadspread.UnschedulableWindow
 	}
@@ -86,7 +82,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.WorkloadSpread](api), Pass: r.run,
 		Forget: r.forget},
 		pauseAtMost, options.Limiter())
-	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{API: api, Status: status,
+	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{API: api, Booker: options.Booker,
 		Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
 	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.WorkloadSpread{}). // its status too: the webhooks book there

@@ -1,13 +1,10 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -291,90 +288,17 @@ func TestPodsOfTarget(t *testing.T) {
 	}
 }
 
-// WS-110, WS-111: the controller begins with what was booked last in this process, and bookings with what it wrote.
-func TestSharedStatusWriter(t *testing.T) {
-	stored := spreadTo("ws", "default", "apps/v1", "Deployment", "web")
-	c := cachedSpreads(t, stored)
-	kube := &Kube{API: &reconcile.API{Client: c, Live: c}}
-	read := func() *appsv1beta1.WorkloadSpread {
-		spread, err := kube.GetSpread(t.Context(), wsName)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return spread
-	}
-	old := read()
-	booker := NewBooker(c, c, func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return old }, nil, logr.Discard(), time.Now)
-	booked := old.DeepCopy()
-	booked.Status.ObservedGeneration = 41
-	if err := booker.Locked(t.Context(), old.UID, func() (*appsv1beta1.WorkloadSpread, error) {
-		return booked, c.Status().Update(t.Context(), booked)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	var seen []int64
-	decide := func(newest *appsv1beta1.WorkloadSpread) ([]byte, error) {
-		seen = append(seen, newest.Status.ObservedGeneration)
-		return reconcile.StatusPatch(newest, &newest.Status,
-			&appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: newest.Status.ObservedGeneration + 1})
-	}
-	writer := SharedStatusWriter{booker, kube}
-	if written, err := writer.WriteStatus(t.Context(), old, decide); err != nil || written.Status.ObservedGeneration != 42 {
-		t.Fatal(written, err)
-	}
-	if last := booker.room(old.UID).last; last.Status.ObservedGeneration != 42 || last.ResourceVersion != read().ResourceVersion {
-		t.Error(last)
-	}
-	// Another process writes: a conflict is answered with a fresh read.
-	others := read()
-	others.Status.ObservedGeneration = 50
-	if err := c.Status().Update(t.Context(), others); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := writer.WriteStatus(t.Context(), old, decide); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]int64{41, 42, 50}, seen); diff != "" {
-		t.Error(diff)
-	}
-	if _, err := writer.WriteStatus(t.Context(), old, func(*appsv1beta1.WorkloadSpread) ([]byte, error) {
-		return nil,
-			reconcile.ErrChanged
-	}); !errors.Is(err, reconcile.ErrChanged) {
-		t.Error(err)
-	}
-	if written, err := writer.WriteStatus(t.Context(), old, func(*appsv1beta1.WorkloadSpread) ([]byte, error) {
-		return nil,
-			nil
-	}); written != nil || err != nil {
-		t.Error(written, err)
-	}
-}
-
 // WS-178: after some conflicts in a row the queue decides.
 func TestConflictsWithoutEnd(t *testing.T) {
-	tries := 0
-	writer := PlainStatusWriter{contended{}}
-	_, err := writer.WriteStatus(t.Context(), workloadspreadtest.Spread(),
-		func(*appsv1beta1.WorkloadSpread) ([]byte, error) {
-			tries++
-			return []byte(`{}`), nil
-		})
-	if !apierrors.IsConflict(err) || tries != statusAttempts {
-		t.Error(tries, err)
+	s := newBookServer(t, workloadspreadtest.Read(t, two))
+	b, spread := s.behind(t, nil)
+	s.before = func(int) error { return conflicting() }
+	_, err := b.WriteStatus(t.Context(), spread, func(*appsv1beta1.WorkloadSpread) ([]byte, error) { return []byte(`{}`), nil })
+	if !apierrors.IsConflict(err) || len(s.bodies) != 4 {
+		t.Error(len(s.bodies), err)
 	}
 	result := Result{}
 	if result.add(err); !result.Retry || result.Err != nil {
 		t.Error(result)
 	}
-}
-
-type contended struct{}
-
-func (contended) GetSpread(context.Context, types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
-	return workloadspreadtest.Spread(), nil
-}
-
-func (contended) PatchSpreadStatus(context.Context, *appsv1beta1.WorkloadSpread, []byte) (*appsv1beta1.WorkloadSpread, error) {
-	return nil, apierrors.NewConflict(schema.GroupResource{}, "ws", errors.New("another version"))
 }

@@ -44,10 +44,7 @@ type Kube struct {
 	Workloads Followed
 }
 
-var (
-	_ Reader       = &kubeReader{}
-	_ SpreadClient = (*Kube)(nil)
-)
+var _ Reader = &kubeReader{}
 
 // kubeReader is the Reader of a Kube.
 type kubeReader struct{ *Kube }
@@ -199,16 +196,3 @@ func (k *kubeReader) Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpr
 
 // podsAtOnce is how many pods are listed with one request.
 const podsAtOnce = 500
-
-// GetSpread implements SpreadClient.
-func (k *Kube) GetSpread(ctx context.Context, name types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
-	spread := &appsv1beta1.WorkloadSpread{}
-	return spread, k.Live.Get(ctx, name, spread)
-}
-
-// PatchSpreadStatus implements SpreadClient.
-func (k *Kube) PatchSpreadStatus(ctx context.Context, spread *appsv1beta1.WorkloadSpread, body []byte) (*appsv1beta1.WorkloadSpread,
-	error) {
-	patched := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: spread.Namespace, Name: spread.Name}}
-	return patched, k.Client.SubResource("status").Patch(ctx, patched, client.RawPatch(types.MergePatchType, body))
-}

@@ -21,6 +21,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // WS-077, WS-114: a request that has ended is not booked by whoever comes next: its pod was refused, or its deletion went on unbooked.
@@ -57,7 +58,7 @@ func TestBookerForgetsRequestsThatEnded(t *testing.T) {
 					synctest.Wait()
 				}
 				var all sync.WaitGroup
-				if err := b.Locked(t.Context(), spread.UID, func() (*appsv1beta1.WorkloadSpread, error) {
+				if _, err := b.WriteStatus(t.Context(), spread, func(*appsv1beta1.WorkloadSpread) ([]byte, error) {
 					begin(&all, 100*time.Millisecond) // one of them has the lock, and gives the batch back at its end
 					begin(&all, 60*time.Millisecond)
 					return nil, nil
@@ -184,12 +185,12 @@ func TestBookerKnowsWhatItsControllerClosed(t *testing.T) {
 		return &workloadspread.Target{Exists: true},
 			nil
 	}})
-	if err := b.Locked(t.Context(), spread.UID, func() (*appsv1beta1.WorkloadSpread, error) {
-		closed := s.stored(t)
+	if _, err := b.WriteStatus(t.Context(), spread, func(newest *appsv1beta1.WorkloadSpread) ([]byte, error) {
+		closed := newest.DeepCopy()
 		closed.Status.SubsetStatuses = []appsv1beta1.WorkloadSpreadSubsetStatus{{Name: "a",
 			Conditions: []metav1.Condition{{Type: "Schedulable", Status: "False", Reason: workloadspread.ReasonUnschedulable,
 				LastTransitionTime: metav1.Now()}}}}
-		return closed, s.Status().Update(t.Context(), closed)
+		return reconcile.StatusPatch(newest, &newest.Status, &closed.Status)
 	}); err != nil {
 		t.Fatal(err)
 	}

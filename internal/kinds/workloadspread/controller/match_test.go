@@ -17,6 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -247,7 +250,18 @@ func TestKindsAreFollowedWhenTheyAreListed(t *testing.T) {
 // WS-055, WS-110, WS-115: events change what is known, follow the kinds of targets once for each spec, and drop what bookings remember.
 func TestWatchFollowsWorkloadSpreads(t *testing.T) {
 	index, workloads := &Index{}, &standing{}
-	booker := NewBooker(nil, nil, index.Get, workloads, logr.Discard(), time.Now)
+	written := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(_ context.Context, _ client.Client,
+		_ string, spread client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+		spread.SetResourceVersion("1000")
+		return nil
+	}}).Build()
+	booker := NewBooker(written, nil, index.Get, workloads, logr.Discard(), time.Now)
+	write := func(spread *appsv1beta1.WorkloadSpread) {
+		_, err := booker.WriteStatus(t.Context(), spread, func(*appsv1beta1.WorkloadSpread) ([]byte, error) { return []byte("{}"), nil })
+		if err != nil || booker.Newest(spread).ResourceVersion != "1000" {
+			t.Error("what is written is not remembered", err)
+		}
+	}
 	w := newWatch(index, booker, NewMatcher(index, workloads, logr.Discard()),
 		func(spread *appsv1beta1.WorkloadSpread) {
 			_ = workloads.Follow(t.Context(), workloadspread.TargetOf(spread))
@@ -270,11 +284,11 @@ func TestWatchFollowsWorkloadSpreads(t *testing.T) {
 		}
 	}
 	first := spreading(t, "ws", "apps/v1", "ReplicaSet", "r", "")
-	first.Generation = 1
+	first.Generation, first.ResourceVersion = 1, "1"
 	counted := first.DeepCopy()
 	counted.ResourceVersion = "2"
 	other := first.DeepCopy()
-	other.UID = "other"
+	other.UID, other.ResourceVersion = "other", "3"
 	other.Spec.TargetReference.APIVersion, other.Spec.TargetReference.Kind = "apps.kruise.io/v1beta1", "CloneSet"
 	for _, step := range []struct {
 		name        string
@@ -284,8 +298,8 @@ func TestWatchFollowsWorkloadSpreads(t *testing.T) {
 	}{
 		{"created", func() { w.spreads.OnAdd(first, true) }, true, true, 1},
 		{"its status changes", func() { w.spreads.OnUpdate(first, counted) }, false, true, 1},
-		{"made again, unseen", func() { booker.room(first.UID); w.spreads.OnUpdate(counted, other) }, true, false, 2},
-		{"deleted", func() { booker.room(other.UID); w.spreads.OnDelete(other) }, true, false, 2},
+		{"made again, unseen", func() { write(first); w.spreads.OnUpdate(counted, other) }, true, false, 2},
+		{"deleted", func() { write(other); w.spreads.OnDelete(other) }, true, false, 2},
 	} {
 		step.do()
 		found, err := w.Match(t.Context(), owned(t, "apps/v1", "ReplicaSet", "r"), "d")
@@ -296,7 +310,7 @@ func TestWatchFollowsWorkloadSpreads(t *testing.T) {
 			t.Error("the status is not known")
 		}
 	}
-	if len(booker.rooms) != 0 || !cmp.Equal(gone, []string{"other"}) || len(index.namespaces) != 0 {
-		t.Errorf("%v, %v, %v", booker.rooms, gone, index.namespaces)
+	if booker.Newest(first) != first || booker.Newest(other) != other || !cmp.Equal(gone, []string{"other"}) || len(index.namespaces) != 0 {
+		t.Errorf("%v, %v", gone, index.namespaces)
 	}
 }

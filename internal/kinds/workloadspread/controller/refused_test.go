@@ -21,6 +21,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
+	"github.com/afloat-project/afloat/internal/reconcile/booking"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -116,7 +117,7 @@ func TestABookingThatIsUnderWayIsGivenBack(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
-		if _, err := b.Create(ctx, spread, pod, prepared); !errors.Is(err, ErrNotBooked) {
+		if _, err := b.Create(ctx, spread, pod, prepared); !errors.Is(err, booking.ErrNotBooked) {
 			t.Fatal(err)
 		}
 		if n := workloadspreadtest.Bookings(s.stored(t).Status.VersionedSubsetStatuses["v"]); n != 1 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,7 +87,7 @@ func (s *simulated) startManager() {
 	api := s.API()
 	s.reader = simReader{&kubeReader{&Kube{API: api, Pods: s.Pods()}}, s}
 	s.pass = &Pass{Reader: s.reader, Versioned: versioned, Window: s.window,
-		Applier: Applier{API: api, Status: PlainStatusWriter{s.reader.Kube}, Events: s}}
+		Applier: Applier{API: api, Booker: NewBooker(api.Client, api.Live, nil, nil, logr.Discard(), s.Now), Events: s}}
 }
 
 // Event implements Recorder.

@@ -1,0 +1,262 @@
+// Package booking writes decisions about single requests, such as those of webhooks, into the status of an object that they share.
+//
+// Correctness rests on the version that each write is guarded by, whatever number of managers book: a decision counts only if the object
+// was still what it was made from. Within a process the decisions about one object come one after the other, each on what those before it
+// leave, and those that wait meanwhile share the next write.
+//
+// An answer may be lost after the write has been done. The next attempt reads the object and decides again: who decides must find there
+// what it has booked already.
+package booking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+var (
+	// ErrNotBooked is why nothing is booked for certain, or nobody knows whether it is, although it should be.
+	ErrNotBooked = errors.New("the status cannot be written")
+	// ErrBusy is why a request is not booked that finds too many others before it.
+	ErrBusy = errors.New("too many requests wait for the same status")
+	// ErrGone is why there is nothing to book in: the object does not exist any more, or is being deleted.
+	ErrGone = errors.New("the object is gone")
+	// ErrStale is returned by who decides, to decide again on an object that is at least as new as the request.
+	ErrStale = errors.New("the object may be older than the request")
+)
+
+// Object is a pointer to an object of type T.
+type Object[T any] interface {
+	*T
+	client.Object
+}
+
+// Options are those of a Desk. D is the draft of a kind: an object as the decisions of a batch change it.
+type Options[T any, P Object[T], D any] struct {
+	// Client writes, and Live reads from the API server.
+	Client client.SubResourceClientConstructor
+	Live   client.Reader
+	// Cached returns what the informer has, which is not changed; nil if it has none.
+	Cached func(types.NamespacedName) P
+	Now    func() time.Time
+	// Begin makes a draft. What the object holds must not be changed with it. ctx is that of one request of the batch.
+	Begin func(ctx context.Context, object P) D
+	// Changes are the members of the status that a draft changes, as a JSON merge patch; with none of them nothing is written.
+	Changes func(draft D) map[string]any
+	// Backoff is the wait after each failed attempt; its steps are how many attempts there are. A request ends earlier with its context.
+	Backoff wait.Backoff
+	// Batch is how many requests share a write at most, and Waiting how many wait for one object at most, beside those whose write is
+	// under way. 0 is no limit.
+	Batch, Waiting int
+	// Writes counts the attempts to write by result: written, conflict, failed.
+	Writes *prometheus.CounterVec
+}
+
+// Desk books in the status of the objects of one kind.
+type Desk[T any, P Object[T], D any] struct {
+	options Options[T, P, D]
+
+	mu    sync.Mutex
+	rooms map[types.UID]*room[T, P, D]
+}
+
+// New returns a Desk.
+func New[T any, P Object[T], D any](options Options[T, P, D]) *Desk[T, P, D] {
+	return &Desk[T, P, D]{options: options, rooms: map[types.UID]*room[T, P, D]{}}
+}
+
+// Do has decide called with a draft of the object, and returns once what it changed there is written: by this request, or by another one of
+// the same batch. It is called again after each attempt that failed, with a draft of what the API server has then. An error of decide is
+// the answer; it must have changed nothing then. fresh tells that the object is at least as new as the request: if it is not, decide may
+// return [ErrStale] to have the object read. Once Do has returned, decide is not called any more.
+//
+// Other errors are [ErrGone], [ErrBusy], and [ErrNotBooked] after the last attempt or at the end of ctx.
+func (d *Desk[T, P, D]) Do(ctx context.Context, object P, decide func(draft D, fresh bool) error) error {
+	k := &request[D]{done: ctx.Done(), arrived: d.options.Now(), decide: decide, answered: make(chan struct{})}
+	r := d.enter(object.GetUID())
+	defer d.leave(object.GetUID(), r)
+	if !r.wait(k, d.options.Waiting) {
+		return ErrBusy
+	}
+	for {
+		select {
+		case <-k.answered:
+			return k.err
+		default:
+		}
+		select {
+		case <-k.answered:
+			return k.err
+		case <-ctx.Done():
+			r.withdraw(k)
+			return fmt.Errorf("%w in time: %w", ErrNotBooked, ctx.Err())
+		case r.lock <- struct{}{}:
+			d.serve(ctx, r, object)
+		}
+	}
+}
+
+// Newest returns the newer of an object and of what was read or written here last. While somebody writes it is the object: what is read
+// then may be as old as it likes.
+func (d *Desk[T, P, D]) Newest(object P) P {
+	r := d.enter(object.GetUID())
+	defer d.leave(object.GetUID(), r)
+	select {
+	case r.lock <- struct{}{}:
+		defer func() { <-r.lock }()
+		return r.newest(object)
+	default:
+		return object
+	}
+}
+
+// serve decides about those that wait, and gives the lock of the room back, whatever happens.
+func (d *Desk[T, P, D]) serve(ctx context.Context, r *room[T, P, D], of P) {
+	batch, ended := r.next(d.options.Batch), false
+	defer func() {
+		if !ended { // somebody's decision panics
+			answer(batch, fmt.Errorf("%w: the decision about another request failed", ErrNotBooked))
+		}
+		<-r.lock
+	}()
+	if len(batch) > 0 {
+		r.giveBack(d.pass(ctx, r, of, batch)) // who has no time left leaves the others to the next one
+	}
+	ended = true
+}
+
+// pass decides about a batch and writes it; it returns what it had no time for. The lock of the room is held.
+func (d *Desk[T, P, D]) pass(ctx context.Context, r *room[T, P, D], of P, batch []*request[D]) []*request[D] {
+	live, backoff := r.doubt, d.options.Backoff
+	for attempt := 1; ; attempt++ {
+		var err error
+		if batch, err = d.attempt(ctx, r, of, batch, live); err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return batch
+		}
+		if attempt >= d.options.Backoff.Steps {
+			answer(batch, fmt.Errorf("%w in %d attempts: %w", ErrNotBooked, attempt, err))
+			return nil
+		}
+		live = true
+		pause := time.NewTimer(backoff.Step())
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return batch
+		case <-pause.C:
+		}
+	}
+}
+
+// attempt reads, decides and writes once; live has the object read from the API server. It returns the requests that are not answered, with
+// an error if there are such.
+func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P, batch []*request[D], live bool) ([]*request[D], error) {
+	if batch = awaited(batch); len(batch) == 0 {
+		return nil, nil
+	}
+	object, err := d.read(ctx, r, of, live)
+	if err != nil {
+		return batch, err
+	}
+	if object == nil || object.GetDeletionTimestamp() != nil {
+		answer(batch, ErrGone)
+		return nil, nil
+	}
+	draft := d.options.Begin(ctx, object)
+	if err := ctx.Err(); err != nil { // what it needs may be missing in the draft
+		return batch, err
+	}
+	for _, k := range batch {
+		fresh := live || !r.fresh.Before(k.arrived)
+		if k.err = k.ask(draft, fresh); errors.Is(k.err, ErrStale) && !fresh {
+			return d.attempt(ctx, r, of, batch, true)
+		}
+	}
+	open := batch[:0:0]
+	for _, k := range batch {
+		if k.err != nil {
+			answer([]*request[D]{k}, k.err)
+		} else {
+			open = append(open, k)
+		}
+	}
+	if changes := d.options.Changes(draft); len(changes) > 0 {
+		if err := d.write(ctx, r, object, changes); err != nil {
+			return open, err
+		}
+	}
+	answer(open, nil)
+	return nil, nil
+}
+
+// read returns the newer of what was written here last and of the informer's copy, or what the API server has. Nil: it is gone.
+func (d *Desk[T, P, D]) read(ctx context.Context, r *room[T, P, D], of P, live bool) (P, error) {
+	key := client.ObjectKeyFromObject(of)
+	if !live {
+		if cached := d.options.Cached(key); cached != nil && cached.GetUID() == of.GetUID() {
+			return r.newest(cached), nil
+		}
+		if r.last != nil {
+			return r.last, nil
+		}
+	}
+	begin, found := d.options.Now(), P(new(T))
+	err := d.options.Live.Get(ctx, key, found)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading %s %s: %w", kind[T](), key, err)
+	}
+	r.last, r.doubt = nil, false
+	if err != nil || found.GetUID() != of.GetUID() {
+		return nil, nil
+	}
+	r.remember(found, begin)
+	return found, nil
+}
+
+// write patches the status of exactly this version of the object.
+func (d *Desk[T, P, D]) write(ctx context.Context, r *room[T, P, D], object P, changes map[string]any) error {
+	body, err := reconcile.MergePatch(object, nil, map[string]any{"status": changes})
+	if err != nil {
+		return err
+	}
+	_, err = d.patch(ctx, r, object, body)
+	result := "written"
+	switch {
+	case apierrors.IsConflict(err):
+		result = "conflict"
+	case err != nil:
+		result = "failed"
+	}
+	d.options.Writes.WithLabelValues(result).Inc()
+	return err
+}
+
+func (d *Desk[T, P, D]) patch(ctx context.Context, r *room[T, P, D], object P, body []byte) (P, error) {
+	begin, written := d.options.Now(), P(new(T))
+	written.SetNamespace(object.GetNamespace())
+	written.SetName(object.GetName())
+	if err := d.options.Client.SubResource("status").Patch(ctx, written, client.RawPatch(types.MergePatchType, body)); err != nil {
+		if r.doubt = !apierrors.IsNotFound(err); !r.doubt {
+			r.last = nil
+		}
+		return nil, fmt.Errorf("patching the status of %s %s: %w", kind[T](), client.ObjectKeyFromObject(object), err)
+	}
+	r.remember(written, begin) // it was the newest when it was replaced
+	return written, nil
+}
+
+func kind[T any]() string { return reflect.TypeFor[T]().Name() }

@@ -1,0 +1,165 @@
+package booking
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// room is where the decisions about one object are made. It exists while somebody is in it, and as long as something is remembered there.
+type room[T any, P Object[T], D any] struct {
+	// visitors are guarded by the mutex of the Desk.
+	visitors int
+
+	// lock is held by who reads, decides and writes.
+	lock chan struct{}
+	// last is the newest object that was written or read live here; fresh is when it was the newest of all for sure. doubt: the outcome of
+	// a write is not known. All three are guarded by lock.
+	last  P
+	fresh time.Time
+	doubt bool
+
+	mu      sync.Mutex
+	waiting []*request[D]
+}
+
+// request is one that waits for its answer. Nobody waits any more once done is closed: then nothing may be booked.
+type request[D any] struct {
+	done    <-chan struct{}
+	arrived time.Time
+
+	mu     sync.Mutex
+	decide func(draft D, fresh bool) error // nil once nobody waits
+
+	answered chan struct{}
+	err      error
+}
+
+// ask has the request decided about. Who has left meanwhile is not asked.
+func (k *request[D]) ask(draft D, fresh bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.decide == nil {
+		return context.Canceled
+	}
+	return k.decide(draft, fresh)
+}
+
+// leave makes sure that decide is not called any more.
+func (k *request[D]) leave() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.decide = nil
+}
+
+// answer answers those of a batch that have no answer yet.
+func answer[D any](batch []*request[D], err error) {
+	for _, k := range batch {
+		select {
+		case <-k.answered:
+		default:
+			k.err = err
+			close(k.answered)
+		}
+	}
+}
+
+// awaited are those of a batch whose requests have not ended meanwhile.
+func awaited[D any](batch []*request[D]) []*request[D] {
+	kept := batch[:0:0]
+	for _, k := range batch {
+		select {
+		case <-k.done:
+		default:
+			kept = append(kept, k)
+		}
+	}
+	return kept
+}
+
+// enter returns the room of an object, for who leaves it again.
+func (d *Desk[T, P, D]) enter(uid types.UID) *room[T, P, D] {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.rooms[uid]
+	if r == nil {
+		r = &room[T, P, D]{lock: make(chan struct{}, 1)}
+		d.rooms[uid] = r
+	}
+	r.visitors++
+	return r
+}
+
+func (d *Desk[T, P, D]) leave(uid types.UID, r *room[T, P, D]) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r.visitors--; r.visitors == 0 && r.last == nil && !r.doubt && d.rooms[uid] == r {
+		delete(d.rooms, uid)
+	}
+}
+
+// Forget drops what is kept of an object that is deleted. Another one of its name has another UID, and begins anew.
+func (d *Desk[T, P, D]) Forget(uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.rooms, uid)
+}
+
+// newest returns the newer of an object and of what is remembered. The lock is held.
+func (r *room[T, P, D]) newest(object P) P {
+	if r.last != nil && reconcile.Older(object, r.last) {
+		return r.last
+	}
+	return object
+}
+
+func (r *room[T, P, D]) remember(object P, newestAt time.Time) {
+	r.last = r.newest(object)
+	if newestAt.After(r.fresh) {
+		r.fresh = newestAt
+	}
+}
+
+// wait lets a request wait, unless so many do already; 0 is no limit.
+func (r *room[T, P, D]) wait(k *request[D], limit int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if limit > 0 && len(r.waiting) >= limit {
+		return false
+	}
+	r.waiting = append(r.waiting, k)
+	return true
+}
+
+func (r *room[T, P, D]) giveBack(batch []*request[D]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = append(batch, r.waiting...)
+}
+
+// next takes the next batch, of so many requests at most; 0 is no limit.
+func (r *room[T, P, D]) next(limit int) []*request[D] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = awaited(r.waiting) // those of a batch that was given back too
+	n := len(r.waiting)
+	if limit > 0 {
+		n = min(n, limit)
+	}
+	batch := r.waiting[:n:n]
+	r.waiting = r.waiting[n:]
+	return batch
+}
+
+// withdraw takes out a request that ends without an answer.
+func (r *room[T, P, D]) withdraw(k *request[D]) {
+	k.leave()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = slices.DeleteFunc(r.waiting, func(other *request[D]) bool { return other == k })
+}

@@ -1,0 +1,45 @@
+package booking
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// statusAttempts bounds how often a controller tries to write a status in one pass while others book in it.
+const statusAttempts = 4
+
+// WriteStatus is for the controller, whose writes of the status take their turn with the bookings. It calls decide with the newest version
+// of the object that is known, and patches the status with the JSON merge patch that it returns, which is guarded by that version; nil
+// writes nothing. After a conflict it does so again with a version that it reads from the API server. An error of decide ends it. It
+// returns what the API server answered, nil if nothing was written. The next booking is made from that.
+func (d *Desk[T, P, D]) WriteStatus(ctx context.Context, object P, decide func(newest P) ([]byte, error)) (P, error) {
+	r := d.enter(object.GetUID())
+	defer d.leave(object.GetUID(), r)
+	select {
+	case r.lock <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for other writes of the status: %w", ctx.Err())
+	}
+	defer func() { <-r.lock }()
+	newest := r.newest(object)
+	for attempt := 1; ; attempt++ {
+		body, err := decide(newest)
+		if err != nil || body == nil {
+			return nil, err
+		}
+		written, err := d.patch(ctx, r, newest, body)
+		if err == nil || !apierrors.IsConflict(err) || attempt == statusAttempts {
+			return written, err
+		}
+		if newest, err = d.read(ctx, r, object, true); err != nil {
+			return nil, fmt.Errorf("after a conflict: %w", err)
+		}
+		if newest == nil {
+			return nil, reconcile.ErrChanged
+		}
+	}
+}
