@@ -165,9 +165,6 @@ func (d *Desk[T, P, D]) pass(ctx context.Context, r *room[T, P, D], of P, batch 
 // attempt reads, decides and writes once; live has the object read from the API server. It returns the requests that are not answered, with
 // an error if there are such.
 func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P, batch []*request[D], live bool) ([]*request[D], error) {
-	if batch = awaited(batch); len(batch) == 0 {
-		return nil, nil
-	}
 	object, err := d.read(ctx, r, of, live)
 	if err != nil {
 		return batch, err
@@ -219,11 +216,10 @@ func (d *Desk[T, P, D]) read(ctx context.Context, r *room[T, P, D], of P, live b
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading %s %s: %w", kind[T](), key, err)
 	}
-	r.last, r.doubt = nil, false
 	if err != nil || found.GetUID() != of.GetUID() {
-		return nil, nil
+		found = nil
 	}
-	r.remember(found, begin)
+	r.last, r.fresh, r.doubt = found, begin, false
 	return found, nil
 }
 
@@ -250,12 +246,10 @@ func (d *Desk[T, P, D]) patch(ctx context.Context, r *room[T, P, D], object P, b
 	written.SetNamespace(object.GetNamespace())
 	written.SetName(object.GetName())
 	if err := d.options.Client.SubResource("status").Patch(ctx, written, client.RawPatch(types.MergePatchType, body)); err != nil {
-		if r.doubt = !apierrors.IsNotFound(err); !r.doubt {
-			r.last = nil
-		}
+		r.doubt = true
 		return nil, fmt.Errorf("patching the status of %s %s: %w", kind[T](), client.ObjectKeyFromObject(object), err)
 	}
-	r.remember(written, begin) // it was the newest when it was replaced
+	r.last, r.fresh = written, begin // it was the newest when it was replaced
 	return written, nil
 }
 

@@ -49,6 +49,21 @@ func TestTooManyWait(t *testing.T) {
 		if seats := s.stored().Status.Seats; len(seats) != 2 || !seats["late"] {
 			t.Errorf("%v", seats)
 		}
+		// Nor do those count that went away while the first of them tried to book for all.
+		s.before = func(int) error { return conflict() }
+		d.options.Waiting = 3
+		d.holding(t, object, func() {
+			for _, timeout := range []time.Duration{50, 40, 40} {
+				ctx, cancel := context.WithTimeout(t.Context(), timeout*time.Millisecond)
+				t.Cleanup(cancel)
+				waits(ctx, context.DeadlineExceeded)
+			}
+		})
+		all.Wait()
+		s.before, d.options.Waiting = nil, 2
+		if err := d.Do(t.Context(), object, book("last")); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -99,6 +114,10 @@ func TestWhatIsGone(t *testing.T) {
 		if err := s.Delete(t.Context(), s.stored()); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Second)
+		if err := d.Do(t.Context(), object, func(*sale, bool) error { return ErrStale }); !errors.Is(err, ErrGone) || d.remembers() != 0 {
+			t.Error(err, d.remembers())
+		}
 		if err := d.Do(t.Context(), object, book("b")); !errors.Is(err, ErrGone) || d.remembers() != 0 {
 			t.Error(err, d.remembers())
 		}
@@ -113,11 +132,13 @@ func TestWhatIsGone(t *testing.T) {
 		if err := d.Do(t.Context(), object, book("b")); !errors.Is(err, ErrGone) || d.remembers() != 0 {
 			t.Error(err, d.remembers())
 		}
+		s.reads, s.sends = 0, 0
 		for _, name := range []string{"c", "d"} {
 			if err := d.Do(t.Context(), s.stored(), book(name)); err != nil || d.remembers() != 1 {
 				t.Error(err, d.remembers())
 			}
 		}
+		s.expect("what the informer still has is another one", 1, 2)
 		if status := s.stored().Status; status.Free != 3 || len(status.Seats) != 2 {
 			t.Errorf("%+v", status)
 		}
@@ -133,12 +154,23 @@ func TestNothingToRemember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(0))
 		d, object := s.behind()
-		if err := d.Do(t.Context(), object, func(*sale, bool) error { return errSoldOut }); !errors.Is(err, errSoldOut) || d.remembers() != 0 {
+		if err := d.Do(t.Context(), object, func(*sale, bool) error { return errSoldOut }); !errors.Is(err, errSoldOut) ||
+			d.remembers() != 0 {
 			t.Error(err, d.remembers())
 		}
 		if _, err := d.WriteStatus(t.Context(), object, func(*Show) ([]byte, error) { return nil, nil }); err != nil || d.remembers() != 0 {
 			t.Error(err, d.remembers())
 		}
+		d.holding(t, object, func() {
+			d.Forget("u1")
+			if _, err := d.WriteStatus(t.Context(), object, counting(1)); err != nil {
+				t.Error(err)
+			}
+		})
+		if d.remembers() != 1 {
+			t.Error("who was there when it was forgotten takes away what came after")
+		}
+		d.Forget("u1")
 		if err := s.Delete(t.Context(), s.stored()); err != nil {
 			t.Fatal(err)
 		}

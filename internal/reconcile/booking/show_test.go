@@ -44,7 +44,8 @@ func (s *Show) DeepCopyObject() runtime.Object {
 var showName = types.NamespacedName{Namespace: "d", Name: "show"}
 
 func show(free int) *Show {
-	return &Show{ObjectMeta: metav1.ObjectMeta{Namespace: showName.Namespace, Name: showName.Name, UID: "u1"}, Status: ShowStatus{Free: free}}
+	return &Show{ObjectMeta: metav1.ObjectMeta{Namespace: showName.Namespace, Name: showName.Name, UID: "u1"},
+		Status: ShowStatus{Free: free}}
 }
 
 // sale is the draft of a Show.
@@ -92,36 +93,37 @@ func serve(t *testing.T, object *Show) *server {
 	scheme.AddKnownTypes(version, &Show{})
 	metav1.AddToGroupVersion(scheme, version)
 	s := &server{t: t}
-	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(object).WithStatusSubresource(object).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			s.mu.Lock()
-			s.reads++
-			s.mu.Unlock()
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return c.Get(ctx, key, object, options...)
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch,
-			options ...client.SubResourcePatchOption) error {
-			s.mu.Lock()
-			s.sends++
-			n := s.sends
-			s.mu.Unlock()
-			if s.before != nil {
-				if err := s.before(n); err != nil {
+	s.WithWatch = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(object).WithStatusSubresource(object).Build(),
+		interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+				s.mu.Lock()
+				s.reads++
+				s.mu.Unlock()
+				if err := ctx.Err(); err != nil {
 					return err
 				}
-			}
-			if err := c.SubResource(subresource).Patch(ctx, object, patch, options...); err != nil {
-				return err
-			}
-			if s.after != nil {
-				return s.after(n)
-			}
-			return nil
-		},
-	}).Build()
+				return c.Get(ctx, key, object, options...)
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch,
+				options ...client.SubResourcePatchOption) error {
+				s.mu.Lock()
+				s.sends++
+				n := s.sends
+				s.mu.Unlock()
+				if s.before != nil {
+					if err := s.before(n); err != nil {
+						return err
+					}
+				}
+				if err := c.SubResource(subresource).Patch(ctx, object, patch, options...); err != nil {
+					return err
+				}
+				if s.after != nil {
+					return s.after(n)
+				}
+				return nil
+			},
+		})
 	return s
 }
 
