@@ -133,6 +133,34 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
+// Nobody is refused because of a booking of the same batch that could not be written.
+func TestRefusalsOnWhatIsNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, show(1))
+		d, object := s.behind()
+		s.before = func(n int) error {
+			if n == 1 { // another replica is faster
+				s.change(func(status *ShowStatus) { status.Free = 2 })
+			}
+			return nil
+		}
+		var all sync.WaitGroup
+		d.holding(t, object, func() {
+			for _, name := range []string{"a", "b"} {
+				all.Go(func() {
+					if err := d.Do(t.Context(), object, book(name)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		})
+		all.Wait()
+		if diff := cmp.Diff(ShowStatus{Free: 0, Seats: map[string]bool{"a": true, "b": true}}, s.stored().Status); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // What cannot be written is an error after the last attempt; who has less time ends earlier. What became of the last write is found out
 // before the next one.
 func TestGivingUp(t *testing.T) {

@@ -60,13 +60,15 @@ func (k *request[D]) ended() bool {
 	}
 }
 
-// answer answers those of a batch that have no answer yet.
+// answer answers those of a batch that have no answer yet: with an error, or with what was decided about each.
 func answer[D any](batch []*request[D], err error) {
 	for _, k := range batch {
 		select {
 		case <-k.answered:
 		default:
-			k.err = err
+			if err != nil {
+				k.err = err
+			}
 			close(k.answered)
 		}
 	}
