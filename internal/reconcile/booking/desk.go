@@ -78,8 +78,8 @@ func New[T any, P Object[T], D any](options Options[T, P, D]) *Desk[T, P, D] {
 
 // Do has decide called with a draft of the object, and returns once what it changed there is written: by this request, or by another one of
 // the same batch. It is called again after each attempt that failed, with a draft of what the API server has then. An error of decide is
-// the answer; it must have changed nothing then. fresh tells that the object is at least as new as the request: if it is not, decide may
-// return [ErrStale] to have the object read. Once Do has returned, decide is not called any more.
+// the answer, once what it was decided on is written; it must have changed nothing then. fresh tells that the object is at least as new as
+// the request: if it is not, decide may return [ErrStale] to have the object read. Once Do has returned, decide is not called any more.
 //
 // Other errors are [ErrGone], [ErrBusy], and [ErrNotBooked] after the last attempt or at the end of ctx.
 func (d *Desk[T, P, D]) Do(ctx context.Context, object P, decide func(draft D, fresh bool) error) error {
@@ -130,55 +130,50 @@ func (d *Desk[T, P, D]) serve(ctx context.Context, r *room[T, P, D], of P) {
 		}
 		<-r.lock
 	}()
-	if len(batch) > 0 {
-		r.giveBack(d.pass(ctx, r, of, batch)) // who has no time left leaves the others to the next one
+	if len(batch) > 0 && !d.pass(ctx, r, of, batch) {
+		r.giveBack(batch) // who has no time left leaves the others to the next one
 	}
 	ended = true
 }
 
-// pass decides about a batch and writes it; it returns what it had no time for. The lock of the room is held.
-func (d *Desk[T, P, D]) pass(ctx context.Context, r *room[T, P, D], of P, batch []*request[D]) []*request[D] {
+// pass decides about a batch, writes it and answers, unless it has no time for that. The lock of the room is held.
+func (d *Desk[T, P, D]) pass(ctx context.Context, r *room[T, P, D], of P, batch []*request[D]) bool {
 	live, backoff := r.doubt, d.options.Backoff
 	for attempt := 1; ; attempt++ {
-		var err error
-		if batch, err = d.attempt(ctx, r, of, batch, live); err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return batch
-		}
-		if attempt >= d.options.Backoff.Steps {
+		err := d.attempt(ctx, r, of, batch, live)
+		switch {
+		case err == nil:
+			return true
+		case ctx.Err() != nil:
+			return false
+		case attempt >= d.options.Backoff.Steps:
 			answer(batch, fmt.Errorf("%w in %d attempts: %w", ErrNotBooked, attempt, err))
-			return nil
+			return true
 		}
 		live = true
 		pause := time.NewTimer(backoff.Step())
 		select {
 		case <-ctx.Done():
 			pause.Stop()
-			return batch
+			return false
 		case <-pause.C:
 		}
 	}
 }
 
-// attempt reads, decides and writes once; live has the object read from the API server. It returns the requests that are not answered, with
-// an error if there are such.
-func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P, batch []*request[D], live bool) ([]*request[D], error) {
-	if batch = awaited(batch); len(batch) == 0 {
-		return nil, nil
-	}
+// attempt reads, decides, writes and answers once; live has the object read from the API server. With an error nobody is answered.
+func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P, batch []*request[D], live bool) error {
 	object, err := d.read(ctx, r, of, live)
 	if err != nil {
-		return batch, err
+		return err
 	}
 	if object == nil || object.GetDeletionTimestamp() != nil {
 		answer(batch, ErrGone)
-		return nil, nil
+		return nil
 	}
 	draft := d.options.Begin(ctx, object)
 	if err := ctx.Err(); err != nil { // what it needs may be missing in the draft
-		return batch, err
+		return err
 	}
 	for _, k := range batch {
 		fresh := live || !r.fresh.Before(k.arrived)
@@ -186,21 +181,13 @@ func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P, bat
 			return d.attempt(ctx, r, of, batch, true)
 		}
 	}
-	open := batch[:0:0]
-	for _, k := range batch {
-		if k.err != nil {
-			answer([]*request[D]{k}, k.err)
-		} else {
-			open = append(open, k)
-		}
-	}
 	if changes := d.options.Changes(draft); len(changes) > 0 {
 		if err := d.write(ctx, r, object, changes); err != nil {
-			return open, err
+			return err
 		}
 	}
-	answer(open, nil)
-	return nil, nil
+	answer(batch, nil)
+	return nil
 }
 
 // read returns the newer of what was written here last and of the informer's copy, or what the API server has. Nil: it is gone.
@@ -219,11 +206,10 @@ func (d *Desk[T, P, D]) read(ctx context.Context, r *room[T, P, D], of P, live b
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading %s %s: %w", kind[T](), key, err)
 	}
-	r.last, r.doubt = nil, false
 	if err != nil || found.GetUID() != of.GetUID() {
-		return nil, nil
+		found = nil
 	}
-	r.remember(found, begin)
+	r.last, r.fresh, r.doubt = found, begin, false
 	return found, nil
 }
 
@@ -250,12 +236,10 @@ func (d *Desk[T, P, D]) patch(ctx context.Context, r *room[T, P, D], object P, b
 	written.SetNamespace(object.GetNamespace())
 	written.SetName(object.GetName())
 	if err := d.options.Client.SubResource("status").Patch(ctx, written, client.RawPatch(types.MergePatchType, body)); err != nil {
-		if r.doubt = !apierrors.IsNotFound(err); !r.doubt {
-			r.last = nil
-		}
+		r.doubt = true
 		return nil, fmt.Errorf("patching the status of %s %s: %w", kind[T](), client.ObjectKeyFromObject(object), err)
 	}
-	r.remember(written, begin) // it was the newest when it was replaced
+	r.last, r.fresh = written, begin // it was the newest when it was replaced
 	return written, nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// room is where the decisions about one object are made. It exists while somebody is in it, and as long as something is remembered there.
+// room is where the decisions about one object are made. It exists while somebody is in it, and as long as an object is remembered there.
 type room[T any, P Object[T], D any] struct {
 	// visitors are guarded by the mutex of the Desk.
 	visitors int
@@ -19,7 +19,7 @@ type room[T any, P Object[T], D any] struct {
 	// lock is held by who reads, decides and writes.
 	lock chan struct{}
 	// last is the newest object that was written or read live here; fresh is when it was the newest of all for sure. doubt: the outcome of
-	// a write is not known. All three are guarded by lock.
+	// the last write is not known. All three are guarded by lock.
 	last  P
 	fresh time.Time
 	doubt bool
@@ -33,53 +33,45 @@ type request[D any] struct {
 	done    <-chan struct{}
 	arrived time.Time
 
+	// mu is held while somebody decides.
 	mu     sync.Mutex
-	decide func(draft D, fresh bool) error // nil once nobody waits
+	decide func(draft D, fresh bool) error
 
 	answered chan struct{}
 	err      error
 }
 
-// ask has the request decided about. Who has left meanwhile is not asked.
+// ask decides about the request, unless nobody waits for it any more.
 func (k *request[D]) ask(draft D, fresh bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.decide == nil {
+	if k.ended() {
 		return context.Canceled
 	}
 	return k.decide(draft, fresh)
 }
 
-// leave makes sure that decide is not called any more.
-func (k *request[D]) leave() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.decide = nil
+func (k *request[D]) ended() bool {
+	select {
+	case <-k.done:
+		return true
+	default:
+		return false
+	}
 }
 
-// answer answers those of a batch that have no answer yet.
+// answer answers those of a batch that have no answer yet: with an error, or with what was decided about each.
 func answer[D any](batch []*request[D], err error) {
 	for _, k := range batch {
 		select {
 		case <-k.answered:
 		default:
-			k.err = err
+			if err != nil {
+				k.err = err
+			}
 			close(k.answered)
 		}
 	}
-}
-
-// awaited are those of a batch whose requests have not ended meanwhile.
-func awaited[D any](batch []*request[D]) []*request[D] {
-	kept := batch[:0:0]
-	for _, k := range batch {
-		select {
-		case <-k.done:
-		default:
-			kept = append(kept, k)
-		}
-	}
-	return kept
 }
 
 // enter returns the room of an object, for who leaves it again.
@@ -98,7 +90,7 @@ func (d *Desk[T, P, D]) enter(uid types.UID) *room[T, P, D] {
 func (d *Desk[T, P, D]) leave(uid types.UID, r *room[T, P, D]) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if r.visitors--; r.visitors == 0 && r.last == nil && !r.doubt && d.rooms[uid] == r {
+	if r.visitors--; r.visitors == 0 && r.last == nil && d.rooms[uid] == r {
 		delete(d.rooms, uid)
 	}
 }
@@ -118,13 +110,6 @@ func (r *room[T, P, D]) newest(object P) P {
 	return object
 }
 
-func (r *room[T, P, D]) remember(object P, newestAt time.Time) {
-	r.last = r.newest(object)
-	if newestAt.After(r.fresh) {
-		r.fresh = newestAt
-	}
-}
-
 // wait lets a request wait, unless so many do already; 0 is no limit.
 func (r *room[T, P, D]) wait(k *request[D], limit int) bool {
 	r.mu.Lock()
@@ -136,17 +121,17 @@ func (r *room[T, P, D]) wait(k *request[D], limit int) bool {
 	return true
 }
 
+// giveBack lets a batch wait again, before the others. Who has gone away meanwhile did not wait, and could not withdraw.
 func (r *room[T, P, D]) giveBack(batch []*request[D]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.waiting = append(batch, r.waiting...)
+	r.waiting = slices.DeleteFunc(append(batch, r.waiting...), (*request[D]).ended)
 }
 
 // next takes the next batch, of so many requests at most; 0 is no limit.
 func (r *room[T, P, D]) next(limit int) []*request[D] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.waiting = awaited(r.waiting) // those of a batch that was given back too
 	n := len(r.waiting)
 	if limit > 0 {
 		n = min(n, limit)
@@ -156,9 +141,10 @@ func (r *room[T, P, D]) next(limit int) []*request[D] {
 	return batch
 }
 
-// withdraw takes out a request that ends without an answer.
+// withdraw takes out a request that ends without an answer, once nobody decides about it.
 func (r *room[T, P, D]) withdraw(k *request[D]) {
-	k.leave()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = slices.DeleteFunc(r.waiting, func(other *request[D]) bool { return other == k })

@@ -263,48 +263,6 @@ func TestBookerGivesUp(t *testing.T) {
 	})
 }
 
-// Who has no time left leaves the others, which it was about to book, to one of them.
-func TestBookerLeavesOthersWhatItCannotEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newBookServer(t, workloadspreadtest.Read(t, two))
-		b, spread := s.behind(t, &standing{})
-		failing := true
-		s.before = func(int) error {
-			if failing {
-				return conflicting()
-			}
-			return nil
-		}
-		short, cancel := context.WithTimeout(t.Context(), 60*time.Millisecond)
-		defer cancel()
-		var all sync.WaitGroup
-		all.Go(func() {
-			if _, err := b.Create(short, spread, workloadspread.Creation{Key: "short", Version: "v"}, prepared); !errors.Is(err,
-				context.DeadlineExceeded) {
-				t.Errorf("%v", err)
-			}
-		})
-		synctest.Wait() // it has the lock, and waits for its next attempt
-		for i := range 2 {
-			all.Go(func() {
-				if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: fmt.Sprint(i), Version: "v"}, prepared); err != nil ||
-					!d.Booked {
-					t.Errorf("%+v, %v", d, err)
-				}
-			})
-		}
-		time.Sleep(70 * time.Millisecond)
-		s.mu.Lock()
-		failing = false
-		s.mu.Unlock()
-		all.Wait()
-		if keys := workloadspreadtest.Keys(s.stored(t).Status.VersionedSubsetStatuses["v"][0].CreatingPods); !cmp.Equal(keys,
-			[]string{"0", "1"}) {
-			t.Errorf("%v", keys)
-		}
-	})
-}
-
 // WS-077: before a pod is let go without a subset, the API server is asked; once for all that asked before.
 func TestBookerAsksBeforeItGivesUp(t *testing.T) {
 	full := strings.Replace(two, "status: {observedGeneration: 1, ", `status: {observedGeneration: 1, subsetStatuses: [], `, 1)

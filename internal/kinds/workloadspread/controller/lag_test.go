@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -23,60 +20,6 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
-
-// WS-077, WS-114: a request that has ended is not booked by whoever comes next: its pod was refused, or its deletion went on unbooked.
-func TestBookerForgetsRequestsThatEnded(t *testing.T) {
-	for name, dead := range map[string]func(context.Context, *Booker, *appsv1beta1.WorkloadSpread) error{
-		"a creation": func(ctx context.Context, b *Booker, spread *appsv1beta1.WorkloadSpread) error {
-			_, err := b.Create(ctx, spread, workloadspread.Creation{Key: "dead", Generated: true, Version: "v"}, prepared)
-			return err
-		},
-		"a deletion": func(ctx context.Context, b *Booker, spread *appsv1beta1.WorkloadSpread) error {
-			_, err := b.Delete(ctx, spread, workloadspread.Deletion{Name: "dead", Version: "v", Subset: "a"})
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newBookServer(t, workloadspreadtest.Read(t, two))
-				b, spread := s.behind(t, &standing{})
-				failing := true
-				s.before = func(int) error {
-					if failing {
-						return conflicting()
-					}
-					return nil
-				}
-				begin := func(all *sync.WaitGroup, timeout time.Duration) {
-					ctx, cancel := context.WithTimeout(t.Context(), timeout)
-					all.Go(func() {
-						defer cancel()
-						if err := dead(ctx, b, spread); !errors.Is(err, context.DeadlineExceeded) {
-							t.Errorf("%v", err)
-						}
-					})
-					synctest.Wait()
-				}
-				var all sync.WaitGroup
-				if _, err := b.WriteStatus(t.Context(), spread, func(*appsv1beta1.WorkloadSpread) ([]byte, error) {
-					begin(&all, 100*time.Millisecond) // one of them has the lock, and gives the batch back at its end
-					begin(&all, 60*time.Millisecond)
-					return nil, nil
-				}); err != nil {
-					t.Fatal(err)
-				}
-				all.Wait()
-				failing = false
-				d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "alive", Version: "v"}, prepared)
-				list := s.stored(t).Status.VersionedSubsetStatuses["v"]
-				if err != nil || d.Subset.Name != "a" || !cmp.Equal(workloadspreadtest.Keys(list[0].CreatingPods), []string{"alive"}) ||
-					len(list[0].DeletingPods) != 0 {
-					t.Errorf("%+v, %v: %+v", d, err, list)
-				}
-			})
-		})
-	}
-}
 
 // TestScalingThatTheCacheShowsLate: a workload was scaled, and its pods come before the cache shows that. They fill the share of
 // the new number, and not that of the old one (WS-012). Where the API server does not answer, what the cache has is better than
