@@ -306,6 +306,9 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if err := e.FollowSpreads(ctx); err != nil {
 		return nil, err
 	}
+	if err := e.FollowBudgets(); err != nil {
+		return nil, err
+	}
 	if gates.Enabled(features.PodWebhook) {
 		e.Sidecars, err = choose.NewWatch(mgr, o.installNamespace)
 	}

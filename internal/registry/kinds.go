@@ -105,7 +105,7 @@ var Kinds = []Kind{
 			OffCode: http.StatusBadRequest, Webhooks: admission.PodUnavailableBudgets,
 			Conversion: admission.Between((*policyv1alpha1.PodUnavailableBudget).ToV1beta1,
 				policyv1alpha1.PodUnavailableBudgetFromV1beta1, nil)},
-		Controller: "podunavailablebudget", Workers: 3,
+		Controller: "podunavailablebudget", Workers: 3, Setup: podUnavailableBudgets, Absent: func(e *Environment) { e.Budgets.Absent() },
 	},
 }
 

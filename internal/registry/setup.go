@@ -13,6 +13,8 @@ import (
 	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
@@ -49,7 +51,15 @@ type Environment struct {
 
 // controller are the options that all controllers have; name is that of the flag with the number of workers.
 func (e *Environment) controller(name string) reconcile.Options {
-	return reconcile.Options{Workers: *e.Workers[name], RateLimiter: e.Limiter, Pods: e.Index, Flow: e.Flow}
+	return reconcile.Options{Workers: *e.Workers[name], RateLimiter: e.Limiter, Pods: e.Index, Flow: e.Flow, Guard: e.guard()}
+}
+
+// guard is asked before pods are taken out of service; nil without the gates of PodUnavailableBudgets.
+func (e *Environment) guard() reconcile.Guard {
+	if e.Budgets == nil {
+		return nil
+	}
+	return e.Budgets.Guard
 }
 
 func containerRecreateRequests(ctx context.Context, e *Environment) error {
@@ -146,4 +156,25 @@ func (e *Environment) FollowSpreads(ctx context.Context) (err error) {
 	e.Spreads = workloadspreadcontroller.NewWatch(ctx, e.Manager, e.Workloads)
 	e.Listed.WhenRead(e.Spreads.FollowListed)
 	return nil
+}
+
+// FollowBudgets fills in what the webhooks and all controllers that take pods out of service have in common, on every replica; nothing of it
+// without the gates (PUB-016).
+func (e *Environment) FollowBudgets() error {
+	deletes, updates := e.Gates.Enabled(features.PodUnavailableBudgetDeleteGate), e.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
+	if !deletes && !updates {
+		return nil
+	}
+	resizes, err := e.Resizes(features.InPlacePodVerticalScaling)
+	e.Budgets = podunavailablebudgetcontroller.NewWatch(e.Manager,
+		podunavailablebudget.Options{Deletes: deletes, Updates: updates, Resizes: resizes})
+	return err
+}
+
+// podUnavailableBudgets follows budgets on every replica, and adds the controller that counts their pods.
+func podUnavailableBudgets(ctx context.Context, e *Environment) error {
+	if err := e.Budgets.Follow(ctx, e.Manager); err != nil {
+		return err
+	}
+	return podunavailablebudgetcontroller.Setup(e.Manager, e.Budgets, e.controller("podunavailablebudget"))
 }
