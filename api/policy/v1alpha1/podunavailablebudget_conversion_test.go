@@ -71,7 +71,7 @@ func filler(seed int64) *randfill.Filler {
 // with all its fields, and annotations that say the same. An empty field gets the value of its annotation, which it had before. Converting
 // changes no input.
 func TestConversionLosesNothing(t *testing.T) {
-	for seed := range int64(5000) {
+	for seed := range int64(1000) {
 		f := filler(seed)
 		alpha, beta := &PodUnavailableBudget{}, &v1beta1.PodUnavailableBudget{}
 		f.Fill(alpha)
