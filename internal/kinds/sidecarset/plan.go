@@ -17,6 +17,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
@@ -62,6 +63,7 @@ const (
 	ReasonNoHash           Reason = "NoHash"
 	ReasonResizeInfeasible Reason = "ResizeInfeasible"
 	ReasonRefused          Reason = "Refused"
+	ReasonBudget           Reason = "PodUnavailableBudget"
 )
 
 // PodVerdict is the decision about one pod.
@@ -72,6 +74,8 @@ type PodVerdict struct {
 	Message string
 	// Change makes the patches of the pod for a version of it, in the order in which they are sent: those of an upgrade or a reset.
 	Change func(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error)
+	// By is by which operation a change takes the pod out of service, as budgets name it.
+	By disruption.Operation
 	// Upgradable is what the pod's condition shall say of the SidecarSet; nil leaves it. Of an upgrade it is said when that is done
 	// (SS-230).
 	Upgradable *bool
@@ -109,6 +113,8 @@ type Plan struct {
 	HeldBackReason Reason
 	// Waiting is what holds the rollout, and was not asked for; nil if nothing does (OPS-099).
 	Waiting *waiting.Wait
+	// HeldByBudget: a budget holds some pods (PUB-101).
+	HeldByBudget bool
 	// Again is when to plan again although nothing happens; 0 means not at all.
 	Again time.Duration
 	// Sentences explain the plan.

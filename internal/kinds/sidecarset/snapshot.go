@@ -11,6 +11,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/retries"
 )
 
@@ -30,6 +31,8 @@ type Snapshot struct {
 	Now time.Time
 	// Features are the switches that the plan depends on.
 	Features Features
+	// Disruptions are what budgets allow of what takes pods out of service; nil if there are none (PUB-101).
+	Disruptions disruption.Limits
 	// Known is what former plans found out about pods; nil for nothing.
 	Known *Knowledge
 }

@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
@@ -119,7 +121,9 @@ func (p *planner) reset(pod *podInfo) bool {
 	}
 	changes, waiting := p.resets(pod)
 	if len(changes) > 0 {
-		waiting = p.heldBack(pod.Pod.UID)
+		if waiting = p.heldBack(pod.Pod.UID); waiting == "" {
+			waiting = p.heldByBudget(pod.Pod, policyv1beta1.Update)
+		}
 	}
 	if len(changes) == 0 || waiting != "" {
 		if waiting != "" {
@@ -142,6 +146,7 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 	}
 	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image", strings.Join(workingOf(p.Set, pod.working), ", "),
 		strings.Join(names, ", "))
+	v.By = policyv1beta1.Update
 	v.Change = func(now *corev1.Pod, at time.Time) ([]*podpatch.Patch, error) {
 		fresh := p.examine(now)
 		if !Active(now) || !fresh.matched || mainFinished(now) {
@@ -186,6 +191,9 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 			underway = append(underway, pod)
 		case p.heldBack(pod.Pod.UID) != "":
 			waits(ReasonRefused, p.heldBack(pod.Pod.UID))
+			underway = append(underway, pod)
+		case len(overtaken) > 0 && p.heldByBudget(pod.Pod, policyv1beta1.Update) != "":
+			waits(ReasonBudget, p.heldByBudget(pod.Pod, policyv1beta1.Update))
 			underway = append(underway, pod)
 		case len(overtaken) > 0:
 			p.resetVerdict(pod, overtaken, func(now *podInfo) []*hotChange { return p.overtaken(now.Pod, now.working) })
@@ -254,6 +262,11 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 			ended = true
 			p.verdict(pod, Wait, ReasonMaxUnavailable, "%s", &l)
 		default:
+			by := p.operation(pod)
+			if refusal := p.heldByBudget(pod.Pod, by); refusal != "" { // the budgets of some must not hold the others
+				p.verdict(pod, Wait, ReasonBudget, "%s", refusal)
+				continue
+			}
 			how := "it is not ready anyway"
 			if pod.ready {
 				l.used++
@@ -279,7 +292,31 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 
 func (p *planner) upgradeVerdict(pod *podInfo, how string) {
 	v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.Status.LatestRevision, p.changeWords(pod.Pod), how)
-	v.Upgradable, v.Change = &isTrue, p.change(pod)
+	v.Upgradable, v.Change, v.By = &isTrue, p.change(pod), p.operation(pod)
+}
+
+// operation is by which operation the pod is upgraded, as budgets name it.
+func (p *planner) operation(pod *podInfo) disruption.Operation {
+	if images, hot := p.wanted(pod.Pod); len(images)+len(hot) > 0 {
+		return policyv1beta1.Update
+	}
+	return policyv1beta1.Resize
+}
+
+// askAgain is when a pod is looked at again that a budget holds, if nothing is told of the budget before.
+const askAgain = time.Second
+
+// heldByBudget says which budget does not allow the pod to be taken out of service now, empty if it may be; then it counts as taken.
+func (p *planner) heldByBudget(pod *corev1.Pod, by disruption.Operation) string {
+	if p.Disruptions == nil {
+		return ""
+	}
+	refusal := p.Disruptions.Take(pod, by)
+	if refusal != "" {
+		p.HeldByBudget = true
+		p.comeBack(askAgain)
+	}
+	return refusal
 }
 
 // change makes the patches of an upgrade for a version of the pod for which the decision still holds: it costs no more than what was

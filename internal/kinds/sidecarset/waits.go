@@ -30,7 +30,7 @@ func (p *planner) waits() *waiting.Wait {
 		}
 		name := v.Pod.Namespace + "/" + v.Pod.Name
 		switch v.Reason {
-		case ReasonMaxUnavailable:
+		case ReasonMaxUnavailable, ReasonBudget:
 			if wait.Reason == "" {
 				wait.Reason, wait.Message = string(v.Reason), v.Message
 			}

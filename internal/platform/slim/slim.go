@@ -79,7 +79,7 @@ func Node(object any) (any, error) {
 
 // Pod keeps of a pod of ours what decisions read. Of any other pod it keeps its owner, its node, and what starts a pass for
 // ContainerRecreateRequests (CRR-055, a checksum in the status' message), for its readiness gate (CRR-087) or its launch barrier (ND-135).
-// Of a pod in a subset of a WorkloadSpread it also keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171).
+// Of a pod in a subset of a WorkloadSpread it also keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171), and of one that a budget covers whether it is ready (PUB-055).
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -155,8 +155,12 @@ func ofOthers(pod *corev1.Pod) {
 		annotation(pub.LaunchCompleted)
 		keep(corev1.ContainersReady)
 	}
+	covered := annotation(pub.RelatedBudget)
+	covered = annotation(pub.RelatedBudgetLegacy) || covered
 	if placed {
 		keep(corev1.PodScheduled)
+	}
+	if placed || covered {
 		keep(corev1.PodReady)
 	}
 	for _, s := range status.ContainerStatuses {

@@ -191,7 +191,7 @@ func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner t
 	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning}
 	if plan := outcome.Plan; plan != nil {
 		r.meters.observe(plan, outcome.Done)
-		done.Headline, done.Record = plan.Headline(), plan.Record
+		done.Headline, done.Record, done.Held = plan.Headline(), plan.Record, plan.HeldByBudget
 	}
 	return done, err
 }

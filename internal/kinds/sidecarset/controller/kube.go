@@ -44,6 +44,9 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.SidecarSet) (*side
 	if snapshot.Pods, err = k.Injected(set.Name, set.UID); err != nil {
 		return nil, err
 	}
+	if snapshot.Disruptions, err = k.Limits(ctx, snapshot.Pods); err != nil {
+		return nil, err
+	}
 	if set.Spec.NamespaceSelector != nil {
 		if snapshot.Namespaces, err = k.namespaces(ctx, snapshot.Pods); err != nil {
 			return nil, err
