@@ -232,6 +232,9 @@ func (o *oracle) judge(pod *corev1.Pod, by policyv1beta1.PodUnavailableBudgetOpe
 				floor = min(floor, desired(&b.Spec, t))
 			}
 		}
+		if floor == 0 { // nothing is booked
+			return
+		}
 		if others+lost >= floor {
 			o.decided[pod.UID] = b.UID
 			return

@@ -106,8 +106,8 @@ func (r *budgetRun) budget(name string) *policyv1beta1.PodUnavailableBudget {
 	return budget
 }
 
-// newRun draws a world from the seed.
-func newRun(seed uint64) *budgetRun {
+// newWorld is a cluster without workloads and managers.
+func newWorld(seed uint64) *budgetRun {
 	r := &budgetRun{Cluster: simulation.New(seed), touched: map[string]time.Time{}, healthy: -1, trace: os.Getenv("TRACE") != ""}
 	r.oracle = newOracle(r)
 	r.Apart, r.calm, r.Slim, r.Delivered, r.BeforeWrite = seed%5 > 1, r.Chance(0.5), slim.Any, r.delivered, r.beforeWrite
@@ -125,14 +125,29 @@ func newRun(seed uint64) *budgetRun {
 		return nil
 	}
 	r.Store(simulation.Key{Kind: "Node", Name: "node"}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
-	set := clonesettest.Set(int32(2+r.Rand.IntN(6)), clonesettest.MaxUnavailable(1+r.Rand.IntN(4)), setImage("app:1"))
+	return r
+}
+
+// withSet adds the CloneSet, and withDeployment the Deployment.
+func (r *budgetRun) withSet(replicas int32, maxUnavailable int) {
+	set := clonesettest.Set(replicas, clonesettest.MaxUnavailable(maxUnavailable), setImage("app:1"))
 	set.Name, set.Namespace = setName, namespace
 	r.Store(setKey, set)
+}
+
+func (r *budgetRun) withDeployment(replicas int32) {
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dep", Annotations: map[string]string{"version": "1"}}}
+	deployment.Spec.Replicas = &replicas
+	r.Store(deploymentKey, deployment)
+	r.replicaSet("dep-1", "dep", replicas, deployment)
+}
+
+// newRun draws a world from the seed.
+func newRun(seed uint64) *budgetRun {
+	r := newWorld(seed)
+	r.withSet(int32(2+r.Rand.IntN(6)), 1+r.Rand.IntN(4))
 	if r.Chance(0.5) {
-		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dep", Annotations: map[string]string{"version": "1"}}}
-		deployment.Spec.Replicas = new(int32(1 + r.Rand.IntN(5)))
-		r.Store(deploymentKey, deployment)
-		r.replicaSet("dep-1", "dep", *deployment.Spec.Replicas, deployment)
+		r.withDeployment(int32(1 + r.Rand.IntN(5)))
 	}
 	if r.Chance(0.4) {
 		r.replicaSet("rs", "rs", int32(1+r.Rand.IntN(4)), nil)
@@ -143,6 +158,12 @@ func newRun(seed uint64) *budgetRun {
 	for i := range 1 + r.Rand.IntN(3) {
 		r.newBudget(i)
 	}
+	r.begin()
+	return r
+}
+
+// begin starts the replicas of the manager.
+func (r *budgetRun) begin() {
 	for i := range 2 {
 		m := &replica{run: r, name: string(rune('A' + i)), view: r.Fork()}
 		if r.Chance(0.5) {
@@ -153,7 +174,6 @@ func newRun(seed uint64) *budgetRun {
 	}
 	r.leader = r.managers[0]
 	r.leader.lead()
-	return r
 }
 
 // skewAtMost is how much a manager's clock differs from the true one.
@@ -440,13 +460,13 @@ func (r *budgetRun) play(steps int) {
 
 // round lets everybody act once, with caches that keep up, and tells whether anything happened.
 func (r *budgetRun) round() bool {
-	moved := false
+	writes := len(r.Writes)
 	for _, m := range r.managers {
-		m.as(func() { moved = r.Deliver(1<<20) || moved })
+		m.as(func() { r.Deliver(1 << 20) })
 		for m.work() {
-			moved = true
 		}
 	}
+	moved := len(r.Writes) > writes
 	for _, pod := range r.pods() {
 		moved = r.kubelet(pod.Name) || moved
 	}
@@ -475,20 +495,12 @@ func (r *budgetRun) finish() {
 		})
 	}
 	for _, pod := range r.pods() {
-		if _, has := pod.Labels[unavailablePrefix+"x"]; has {
-			r.Change(podKey(pod.Name), func(o client.Object) { delete(o.GetLabels(), unavailablePrefix+"x") })
-		}
+		r.Change(podKey(pod.Name), func(o client.Object) {
+			delete(o.GetLabels(), unavailablePrefix+"x")
+			o.GetLabels()["team"] = "a"
+		})
 	}
-	for quiet, begin := r.Now(), r.Now(); r.Now().Sub(quiet) < 90*time.Second && r.failure == ""; {
-		if r.round() {
-			quiet = r.Now()
-		}
-		if r.Now().Sub(begin) > 30*time.Minute {
-			r.fail("no rest: %s", r.describe())
-		}
-		r.Pass(500 * time.Millisecond)
-	}
-	if r.failure != "" {
+	if r.rest(); r.failure != "" {
 		return
 	}
 	set := r.Get(setKey).(*appsv1beta1.CloneSet)
@@ -506,11 +518,7 @@ func (r *budgetRun) finish() {
 	if len(r.draining) > 0 {
 		r.fail("%d pods are still to be evicted%s", len(r.draining), r.describe())
 	}
-	for _, b := range r.budgets() {
-		if wrong := r.oracle.exact(b); wrong != "" {
-			r.fail("%s%s", wrong, r.describe())
-		}
-	}
+	r.exact()
 	writes := len(r.Writes)
 	for range 240 {
 		r.Pass(time.Second)
@@ -518,6 +526,28 @@ func (r *budgetRun) finish() {
 	}
 	if len(r.Writes) > writes {
 		r.fail("written at rest: %v", r.Writes[writes:])
+	}
+}
+
+// rest waits until nothing happens any more for longer than anything waits.
+func (r *budgetRun) rest() {
+	for quiet, begin := r.Now(), r.Now(); r.Now().Sub(quiet) < 90*time.Second && r.failure == ""; {
+		if r.round() {
+			quiet = r.Now()
+		}
+		if r.Now().Sub(begin) > 30*time.Minute {
+			r.fail("no rest: %s", r.describe())
+		}
+		r.Pass(500 * time.Millisecond)
+	}
+}
+
+// exact compares the numbers of all budgets with an exact count.
+func (r *budgetRun) exact() {
+	for _, b := range r.budgets() {
+		if wrong := r.oracle.exact(b); wrong != "" {
+			r.fail("%s%s", wrong, r.describe())
+		}
 	}
 }
 
