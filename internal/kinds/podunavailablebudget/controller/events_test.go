@@ -48,6 +48,32 @@ func TestABudgetCountsPodsThatAnotherOneDecidesAbout(t *testing.T) {
 	}
 }
 
+// PUB-073 (part), PUB-075 (part): of two budgets that cover a pod the one of its workload decides, whichever counts first.
+func TestPodsAreToldOfTheBudgetOfTheirWorkload(t *testing.T) {
+	r := newWorld(1)
+	r.unasked = true
+	r.withSet(3, 1)
+	r.withDeployment(3)
+	for name, target := range map[string]*policyv1beta1.TargetReference{"a-of-all": nil,
+		"of-set":        {APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: setName},
+		"of-deployment": {APIVersion: "apps/v1", Kind: "Deployment", Name: "dep"}} {
+		b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		b.Spec.MaxUnavailable, b.Spec.TargetReference = kindtest.Number(1), target
+		if target == nil {
+			b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+		}
+		r.Store(budgetKey(name), b)
+	}
+	r.begin()
+	r.rest()
+	for _, pod := range r.pods() {
+		want := map[string]string{"web": "of-set", "dep": "of-deployment"}[pod.Labels["app"]]
+		if got := pod.Annotations["pub.kruise.io/related-pub"]; got != want {
+			t.Errorf("pod %s is told of budget %s", pod.Name, got)
+		}
+	}
+}
+
 // Events ask which budgets a workload counts for while these are counted. This once ended the process: a map was read and written.
 func TestEventsComeDuringAPass(t *testing.T) {
 	r := newWorld(1)
