@@ -74,6 +74,36 @@ func TestPodsAreToldOfTheBudgetOfTheirWorkload(t *testing.T) {
 	}
 }
 
+// PUB-089 (part): a budget that is gone holds nobody, and another one that covers the pod decides in its place, however late a replica hears
+// of it all. Who replaced a budget by one of another name once left its pods unprotected for a moment.
+func TestAnotherBudgetDecidesInThePlaceOfOneThatIsGone(t *testing.T) {
+	for _, test := range []struct {
+		both    bool
+		allowed bool
+	}{{false, true}, {true, false}} {
+		r := newWorld(1)
+		r.withSet(3, 1)
+		r.begin()
+		add := func(name, label, value string) {
+			b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			b.Spec.MaxUnavailable, b.Spec.Selector = kindtest.Number(0), &metav1.LabelSelector{MatchLabels: map[string]string{label: value}}
+			r.Store(budgetKey(name), b)
+			r.rest()
+		}
+		add("old", "team", "a")
+		if test.both {
+			add("new", "app", "web")
+		}
+		r.Remove(budgetKey("old"))
+		for _, m := range r.managers { // no event has come yet
+			answer, err := m.watch.Guard.Book(t.Context(), Request{Pod: r.pods()[0], By: policyv1beta1.Delete})
+			if err != nil || answer.Allowed != test.allowed {
+				t.Errorf("%+v: %+v %v", test, answer, err)
+			}
+		}
+	}
+}
+
 // Events ask which budgets a workload counts for while these are counted. This once ended the process: a map was read and written.
 func TestEventsComeDuringAPass(t *testing.T) {
 	r := newWorld(1)
