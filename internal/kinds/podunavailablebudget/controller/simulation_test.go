@@ -61,6 +61,8 @@ type budgetRun struct {
 	calm, trace bool
 	// undisturbed: nobody acts in the middle of what others do. unasked: no webhook sees creations.
 	undisturbed, unasked bool
+	// restless: leaders change all the time, caches are late, and all pods are to be evicted.
+	restless bool
 	draining    []types.UID
 	// healthy is how many pods of app web a PodDisruptionBudget wants to stay; none below 0.
 	healthy int
@@ -114,6 +116,7 @@ func newWorld(seed uint64) *budgetRun {
 	r.oracle = newOracle(r)
 	r.Apart, r.calm, r.Slim, r.Delivered, r.BeforeWrite = seed%5 > 1, r.Chance(0.5), slim.Any, r.delivered, r.beforeWrite
 	r.AfterWrite = func(simulation.Write) { r.oracle.observe() }
+	r.restless = r.Chance(0.3)
 	r.options = podunavailablebudget.Options{Deletes: true, Updates: !r.Chance(0.1)}
 	r.node = &simulation.Node{Cluster: r.Cluster, Digests: map[string]string{}, Observes: r.Chance(0.5)}
 	if err := errors.Join(clonesetcontroller.Index(context.Background(), r.Cluster), podapply.IndexRevisions(context.Background(), r.Cluster),
@@ -176,6 +179,7 @@ func (r *budgetRun) begin() {
 	}
 	r.leader = r.managers[0]
 	r.leader.lead()
+	r.oracle.observe()
 }
 
 // skewAtMost is how much a manager's clock differs from the true one.
@@ -287,11 +291,16 @@ func (r *budgetRun) meddle() {
 func (r *budgetRun) act(some int) {
 	pods := r.pods()
 	m := r.managers[r.Rand.IntN(len(r.managers))]
+	if r.restless && r.depth == 0 {
+		r.restlessly(pods)
+	}
 	switch n := r.Rand.IntN(some); {
 	case n < 30:
 		m.work()
 	case n < 45:
-		m.as(func() { r.Deliver(1 + r.Rand.IntN(6)) })
+		if !r.restless || r.Chance(0.2) {
+			m.as(func() { r.Deliver(1 + r.Rand.IntN(6)) })
+		}
 	case n < 65:
 		for _, pod := range pods {
 			if r.Chance(0.5) {
@@ -312,6 +321,24 @@ func (r *budgetRun) act(some int) {
 		r.Pass(time.Duration(r.Rand.IntN(3000)) * time.Millisecond)
 	}
 	r.oracle.observe()
+}
+
+func (r *budgetRun) restlessly(pods []*corev1.Pod) {
+	switch n := r.Rand.IntN(10); {
+	case n == 0:
+		r.elect()
+	case n < 4 && len(pods) > 0:
+		if uid := pods[r.Rand.IntN(len(pods))].UID; len(r.draining) < 5 && !slices.Contains(r.draining, uid) {
+			r.draining = append(r.draining, uid)
+		}
+		r.drain()
+	case n < 6:
+		r.managers[r.Rand.IntN(len(r.managers))].work()
+	case n < 8:
+		for _, pod := range pods {
+			r.kubelet(pod.Name)
+		}
+	}
 }
 
 // elect starts managers that have died, and gives the lease to another one.
@@ -578,7 +605,7 @@ func TestSimulatedBudgets(t *testing.T) {
 	var judged, refused atomic.Int64
 	simulation.Seeds(t, 2000, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.play(300 + r.Rand.IntN(300))
+		r.play(200 + r.Rand.IntN(250))
 		if r.failure == "" {
 			r.finish()
 		}
