@@ -1,0 +1,299 @@
+package podunavailablebudget_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
+)
+
+// TestTheOrderOfTheDecision shows each rule that allows without booking, each refusal, and each booking, and which comes first (PUB-038,
+// PUB-064, PUB-086, PUB-088, PUB-089 (part)). Rule 3 stands in TestLimits.
+func TestTheOrderOfTheDecision(t *testing.T) {
+	now := podunavailablebudgettest.Now
+	counted, build := podunavailablebudgettest.Counted, podunavailablebudgettest.Pod
+	full := counted(3, 2, 2)
+	uncounted := func(b *policyv1beta1.PodUnavailableBudget) { b.Generation++ }
+	crowd := func(n int) option {
+		return func(b *policyv1beta1.PodUnavailableBudget) {
+			for i := range n {
+				book := podunavailablebudgettest.Disrupted
+				if i%2 == 0 {
+					book = podunavailablebudgettest.Unavailable
+				}
+				book(fmt.Sprint("other-", i), now)(b)
+			}
+		}
+	}
+	refused := func(by string) string {
+		return "PodUnavailableBudget web allows 0 more " + by + ": 2 of 3 pods must stay in service, and 2 do"
+	}
+	const allowed, booked, no, pending = "allowed: ", "booked: booked", "refused: ", "pending: "
+	for name, tt := range map[string]struct {
+		options []option
+		pod     *corev1.Pod
+		by      policyv1beta1.PodUnavailableBudgetOperation
+		want    string
+	}{
+		"booked": {[]option{counted(3, 2, 3)}, build("p"), policyv1beta1.Delete, booked},
+		"1 the pod is exempt, before its budget is counted": {[]option{full, uncounted}, build("p", podunavailablebudgettest.Noted(pub.NoProtect, "true")),
+			policyv1beta1.Delete, allowed + "annotation pub.kruise.io/no-protect"},
+		"2 out of service already": {[]option{full, uncounted}, build("p", podunavailablebudgettest.NotReady), policyv1beta1.Evict,
+			allowed + "not ready"},
+		"2 but not where that is not known (PUB-D1)": {[]option{full}, build("p", podunavailablebudgettest.Noted(pub.InPlaceUpdateState, "{")),
+			policyv1beta1.Evict, no + refused("EVICT")},
+		"4 ignored": {[]option{full, uncounted, podunavailablebudgettest.Ignores("app", "web")}, build("p"), policyv1beta1.Update,
+			allowed + "ignoredPodSelector selects the pod"},
+		"4 not ignored": {[]option{full, podunavailablebudgettest.Ignores("app", "db")}, build("p"), policyv1beta1.Update, no + refused("UPDATE")},
+		"5 no pod need stay": {[]option{counted(0, 0, 0)}, build("p"), policyv1beta1.Delete, allowed + "no pod need stay in service"},
+		"5 but not of a budget without status": {nil, build("p"), policyv1beta1.Delete,
+			pending + "PodUnavailableBudget web allows no DELETE before its pods are counted"},
+		"5 nor of one that changed": {[]option{counted(0, 0, 0), uncounted}, build("p"), policyv1beta1.Delete,
+			pending + "PodUnavailableBudget web allows no DELETE before its pods are counted"},
+		"6 not protected": {[]option{full, uncounted, podunavailablebudgettest.Protects(policyv1beta1.Evict)}, build("p"), policyv1beta1.Delete,
+			allowed + "DELETE is not protected"},
+		"7 booked for a deletion": {[]option{full, podunavailablebudgettest.Disrupted("p", now)}, build("p"), policyv1beta1.Update,
+			allowed + "booked already"},
+		"7 booked for an update": {[]option{full, podunavailablebudgettest.Unavailable("p", now)}, build("p"), policyv1beta1.Delete,
+			allowed + "booked already"},
+		"7 a former pod of the name was booked": {[]option{full, podunavailablebudgettest.Disrupted("p", now.Add(-9*time.Second))},
+			build("p", podunavailablebudgettest.Since(now.Add(-8*time.Second))), policyv1beta1.Delete, no + refused("DELETE")},
+		"7 nor one that came in that second": {[]option{full, podunavailablebudgettest.Disrupted("p", now.Add(-9*time.Second))},
+			build("p", podunavailablebudgettest.Since(now.Add(-9*time.Second))), policyv1beta1.Delete, no + refused("DELETE")},
+		"7 booked, when too many are": {[]option{full, crowd(1999), podunavailablebudgettest.Disrupted("p", now)}, build("p"), policyv1beta1.Delete,
+			allowed + "booked already"},
+		"used up":                     {[]option{full}, build("p"), policyv1beta1.Resize, allowed + "RESIZE is not protected"},
+		"one too many":                {[]option{full}, build("p"), policyv1beta1.Evict, no + refused("EVICT")},
+		"the last that is remembered": {[]option{counted(9999, 2, 9999), crowd(1999)}, build("p"), policyv1beta1.Delete, booked},
+		"too many to be remembered": {[]option{counted(9999, 2, 9999), crowd(2000)}, build("p"), policyv1beta1.Delete, no +
+			"PodUnavailableBudget web allows 9997 more DELETE: 2 of 9999 pods must stay in service, and 9999 do: " +
+			"too many disruptions (2000) are not confirmed yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			budget := podunavailablebudgettest.Budget(tt.options...)
+			before := budget.DeepCopy()
+			ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(budget), podunavailablebudgettest.AllGates, now)
+			d := ledger.Book(tt.pod, tt.by)
+			kind := map[podunavailablebudget.Decision]string{{Allowed: true}: allowed, {Allowed: true, Booked: true}: "booked: ", {}: no,
+				{Pending: true}: pending}[podunavailablebudget.Decision{Allowed: d.Allowed, Booked: d.Booked, Pending: d.Pending}]
+			if diff := cmp.Diff(tt.want, kind+d.Reason); diff != "" {
+				t.Error(diff)
+			}
+			if wrote := ledger.Changes() != nil; wrote != (d.Booked) {
+				t.Errorf("changes: %v", ledger.Changes())
+			}
+			if diff := cmp.Diff(before, budget); diff != "" {
+				t.Error("the budget is changed:", diff)
+			}
+		})
+	}
+}
+
+// TestWhereBookingsStand shows the map of each operation, that a pod stands in one alone, and which bookings of the same pod are renewed
+// without charge (PUB-060; PUB-086 (part), PUB-089 (part)).
+func TestWhereBookingsStand(t *testing.T) {
+	now := podunavailablebudgettest.Now
+	ago := func(seconds int) time.Time { return now.Add(-time.Duration(seconds) * time.Second) }
+	disrupted, unavailable := podunavailablebudgettest.Disrupted, podunavailablebudgettest.Unavailable
+	nothing := func(*policyv1beta1.PodUnavailableBudget) {}
+	for name, tt := range map[string]struct {
+		before option
+		by     policyv1beta1.PodUnavailableBudgetOperation
+		after  option
+	}{
+		"deletion":                             {nothing, policyv1beta1.Delete, disrupted("p", now)},
+		"eviction":                             {nothing, policyv1beta1.Evict, disrupted("p", now)},
+		"update":                               {nothing, policyv1beta1.Update, unavailable("p", now)},
+		"resize":                               {nothing, policyv1beta1.Resize, unavailable("p", now)},
+		"a deletion of late":                   {disrupted("p", ago(9)), policyv1beta1.Evict, disrupted("p", ago(9))},
+		"a deletion that is half over":         {disrupted("p", ago(10)), policyv1beta1.Delete, disrupted("p", now)},
+		"an update of late":                    {unavailable("p", ago(4)), policyv1beta1.Resize, unavailable("p", ago(4))},
+		"an update that is half over":          {unavailable("p", ago(5)), policyv1beta1.Update, unavailable("p", now)},
+		"an update of what is deleted":         {disrupted("p", ago(9)), policyv1beta1.Update, disrupted("p", ago(9))},
+		"an update of what was to be deleted":  {disrupted("p", ago(10)), policyv1beta1.Update, disrupted("p", now)},
+		"a deletion of what is updated":        {unavailable("p", ago(1)), policyv1beta1.Delete, disrupted("p", now)},
+		"a deletion of what stands in both":    {both(disrupted("p", ago(1)), unavailable("p", ago(1))), policyv1beta1.Delete, both(disrupted("p", ago(1)), unavailable("p", ago(1)))},
+		"another pod of the name, by deletion": {unavailable("p", now.Add(-2*time.Hour)), policyv1beta1.Delete, disrupted("p", now)},
+		"another pod of the name, by update":   {disrupted("p", now.Add(-2*time.Hour)), policyv1beta1.Update, unavailable("p", now)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			budget := podunavailablebudgettest.Budget(podunavailablebudgettest.Protects(policyv1beta1.BudgetOperations...),
+				podunavailablebudgettest.Counted(3, 2, 3), tt.before)
+			was, _ := budget.Status.DisruptedPods["p"]
+			also, _ := budget.Status.UnavailablePods["p"]
+			pod := podunavailablebudgettest.Pod("p")
+			charged := !pod.CreationTimestamp.Before(&was) && !pod.CreationTimestamp.Before(&also)
+			ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(budget), podunavailablebudgettest.AllGates, now)
+			if d := ledger.Book(pod, tt.by); !d.Allowed || d.Booked != charged {
+				t.Error(d)
+			}
+			want := podunavailablebudgettest.Budget(podunavailablebudgettest.Counted(3, 2, 3), tt.after).Status
+			if charged {
+				want.CurrentAvailable, want.UnavailableAllowed = 2, 0
+			}
+			if diff := cmp.Diff(want, ledger.Status(), cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(want, merged(t, &budget.Status, ledger.Changes()), cmpopts.EquateEmpty()); diff != "" {
+				t.Error("as written:", diff)
+			}
+		})
+	}
+}
+
+func both(options ...option) option {
+	return func(b *policyv1beta1.PodUnavailableBudget) {
+		for _, o := range options {
+			o(b)
+		}
+	}
+}
+
+type failing interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// merged is a status after a JSON merge patch, as the API server stores it.
+func merged(t failing, status *policyv1beta1.PodUnavailableBudgetStatus, changes map[string]any) policyv1beta1.PodUnavailableBudgetStatus {
+	t.Helper()
+	reread := func(from, into any) {
+		document, err := json.Marshal(from)
+		if err == nil {
+			err = json.Unmarshal(document, into)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stored, patch map[string]any
+	reread(status, &stored)
+	reread(changes, &patch)
+	var apply func(into, patch map[string]any)
+	apply = func(into, patch map[string]any) {
+		for key, value := range patch {
+			inner, isMap := value.(map[string]any)
+			switch {
+			case value == nil:
+				delete(into, key)
+			case isMap:
+				if _, found := into[key].(map[string]any); !found {
+					into[key] = map[string]any{}
+				}
+				apply(into[key].(map[string]any), inner)
+			default:
+				into[key] = value
+			}
+		}
+	}
+	apply(stored, patch)
+	var after policyv1beta1.PodUnavailableBudgetStatus
+	reread(stored, &after)
+	return after
+}
+
+// TestNoMorePodsGoThanAreAllowed books pods in any order, by whatever ways, again and again, by managers whose writes may be refused, and
+// compares with who was let go: never more pods than the budget allowed when it was counted, each charged once, and what is written gives
+// the status that the manager went on with (PUB-087 (part), PUB-089 (part)).
+func TestNoMorePodsGoThanAreAllowed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pods := podunavailablebudgettest.Pods(rapid.IntRange(1, 8).Draw(t, "pods"))
+		n, desired := int32(len(pods)), rapid.Int32Range(1, 8).Draw(t, "desired")
+		allowed := max(n-desired, 0)
+		stored := podunavailablebudgettest.Budget(podunavailablebudgettest.Protects(policyv1beta1.BudgetOperations...),
+			podunavailablebudgettest.Counted(n, desired, n))
+		now, gone := podunavailablebudgettest.Now, map[string]bool{}
+		for range rapid.IntRange(1, 12).Draw(t, "writes") {
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(9*time.Second)).Draw(t, "later")))
+			ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(stored), podunavailablebudgettest.AllGates, now)
+			let := map[string]bool{}
+			for range rapid.IntRange(1, 6).Draw(t, "requests") {
+				pod := pods[rapid.IntRange(0, len(pods)-1).Draw(t, "pod")]
+				d := ledger.Book(pod, rapid.SampledFrom(policyv1beta1.BudgetOperations).Draw(t, "by"))
+				was := gone[pod.Name] || let[pod.Name]
+				room := int32(len(gone)+len(let)) < allowed
+				if d.Allowed != (was || room) || d.Booked != (!was && room) {
+					t.Fatalf("%s: %+v; gone %v %v, allowed %d", pod.Name, d, gone, let, allowed)
+				}
+				if d.Booked {
+					let[pod.Name] = true
+				}
+			}
+			after := merged(t, &stored.Status, ledger.Changes())
+			if diff := cmp.Diff(ledger.Status(), after, cmpopts.EquateEmpty()); diff != "" {
+				t.Fatal("as written:", diff)
+			}
+			if rapid.Bool().Draw(t, "conflict") { // nobody is let go by what is not written
+				continue
+			}
+			stored.Status = after
+			for name := range let {
+				gone[name] = true
+			}
+			if want := n - int32(len(gone)); after.CurrentAvailable != want || after.UnavailableAllowed != max(allowed-int32(len(gone)), 0) {
+				t.Fatalf("%d in service, %d allowed; gone are %v of %d", after.CurrentAvailable, after.UnavailableAllowed, gone, n)
+			}
+			if on := len(after.DisruptedPods) + len(after.UnavailablePods); on != len(gone) {
+				t.Fatalf("%d booked, gone are %v", on, gone)
+			}
+		}
+	})
+}
+
+// TestRefusal names the budget, the operation, and the numbers (PUB-092 (part)).
+func TestRefusal(t *testing.T) {
+	status := podunavailablebudgettest.Budget(podunavailablebudgettest.Counted(5, 4, 4)).Status
+	want := "PodUnavailableBudget web allows 0 more EVICT: 4 of 5 pods must stay in service, and 4 do"
+	if diff := cmp.Diff(want, podunavailablebudget.Refusal("web", policyv1beta1.Evict, &status)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestLimits uses budgets up in the order of a plan, each by itself, and lets go what no budget covers (PUB-100 (part), PUB-101 (part); rule 3
+// of PUB-086).
+func TestLimits(t *testing.T) {
+	web := podunavailablebudgettest.Rules(podunavailablebudgettest.Counted(4, 2, 3))
+	db := podunavailablebudgettest.Rules(podunavailablebudgettest.Named("db"), podunavailablebudgettest.Counted(2, 1, 2))
+	limits := podunavailablebudget.NewLimits(func(pod *corev1.Pod) []*podunavailablebudget.Rules {
+		switch pod.Labels["app"] {
+		case "web":
+			return []*podunavailablebudget.Rules{web}
+		case "db":
+			return []*podunavailablebudget.Rules{db}
+		}
+		return nil
+	}, podunavailablebudgettest.AllGates, podunavailablebudgettest.Now)
+	in := func(app string) func(*corev1.Pod) { return podunavailablebudgettest.Labelled("app", app) }
+	const webUsed = "PodUnavailableBudget web allows 0 more UPDATE: 2 of 4 pods must stay in service, and 2 do"
+	for i, tt := range []struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		{podunavailablebudgettest.Pod("a"), ""},
+		{podunavailablebudgettest.Pod("b"), webUsed},
+		{podunavailablebudgettest.Pod("a"), ""}, // it goes already
+		{podunavailablebudgettest.Pod("c", podunavailablebudgettest.NotReady), ""},
+		{podunavailablebudgettest.Pod("d", in("db")), ""},
+		{podunavailablebudgettest.Pod("e", in("db")), "PodUnavailableBudget db allows 0 more UPDATE: 1 of 2 pods must stay in service, and 1 do"},
+		{podunavailablebudgettest.Pod("f", in("free")), ""},
+		{podunavailablebudgettest.Pod("g"), webUsed},
+	} {
+		if diff := cmp.Diff(tt.want, limits.Take(tt.pod, policyv1beta1.Update)); diff != "" {
+			t.Errorf("%d %s: %s", i, tt.pod.Name, diff)
+		}
+	}
+	if web.Budget.Status.UnavailableAllowed != 1 || len(web.Budget.Status.UnavailablePods) > 0 {
+		t.Error("a plan alone books nothing:", web.Budget.Status)
+	}
+}
+
