@@ -14,22 +14,22 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
-	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
+	build "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 )
 
 // TestTheOrderOfTheDecision shows each rule that allows without booking, each refusal, and each booking, and which comes first (PUB-038,
-// PUB-064, PUB-086, PUB-088, PUB-089 (part)). Rule 3 stands in TestLimits.
+// PUB-064, PUB-086, PUB-088 (part), PUB-089 (part)). Rule 3 stands in TestLimits.
 func TestTheOrderOfTheDecision(t *testing.T) {
-	now := podunavailablebudgettest.Now
-	counted, build := podunavailablebudgettest.Counted, podunavailablebudgettest.Pod
+	now := build.Now
+	counted := build.Counted
 	full := counted(3, 2, 2)
 	uncounted := func(b *policyv1beta1.PodUnavailableBudget) { b.Generation++ }
 	crowd := func(n int) option {
 		return func(b *policyv1beta1.PodUnavailableBudget) {
 			for i := range n {
-				book := podunavailablebudgettest.Disrupted
+				book := build.Disrupted
 				if i%2 == 0 {
-					book = podunavailablebudgettest.Unavailable
+					book = build.Unavailable
 				}
 				book(fmt.Sprint("other-", i), now)(b)
 			}
@@ -45,51 +45,52 @@ func TestTheOrderOfTheDecision(t *testing.T) {
 		by      policyv1beta1.PodUnavailableBudgetOperation
 		want    string
 	}{
-		"booked": {[]option{counted(3, 2, 3)}, build("p"), policyv1beta1.Delete, booked},
-		"1 the pod is exempt, before its budget is counted": {[]option{full, uncounted}, build("p", podunavailablebudgettest.Noted(pub.NoProtect, "true")),
+		"booked": {[]option{counted(3, 2, 3)}, build.Pod("p"), policyv1beta1.Delete, booked},
+		"1 the pod is exempt, before its budget is counted": {[]option{full, uncounted}, build.Pod("p", build.Noted(pub.NoProtect,
+			"true")),
 			policyv1beta1.Delete, allowed + "annotation pub.kruise.io/no-protect"},
-		"2 out of service already": {[]option{full, uncounted}, build("p", podunavailablebudgettest.NotReady), policyv1beta1.Evict,
+		"2 out of service already": {[]option{full, uncounted}, build.Pod("p", build.NotReady), policyv1beta1.Evict,
 			allowed + "not ready"},
-		"2 but not where that is not known (PUB-D1)": {[]option{full}, build("p", podunavailablebudgettest.Noted(pub.InPlaceUpdateState, "{")),
+		"2 but not where that is not known (PUB-D1)": {[]option{full}, build.Pod("p", build.Noted(pub.InPlaceUpdateState, "{")),
 			policyv1beta1.Evict, no + refused("EVICT")},
-		"4 ignored": {[]option{full, uncounted, podunavailablebudgettest.Ignores("app", "web")}, build("p"), policyv1beta1.Update,
+		"4 ignored": {[]option{full, uncounted, build.Ignores("app", "web")}, build.Pod("p"), policyv1beta1.Update,
 			allowed + "ignoredPodSelector selects the pod"},
-		"4 not ignored": {[]option{full, podunavailablebudgettest.Ignores("app", "db")}, build("p"), policyv1beta1.Update, no + refused("UPDATE")},
-		"5 no pod need stay": {[]option{counted(0, 0, 0)}, build("p"), policyv1beta1.Delete, allowed + "no pod need stay in service"},
-		"5 but not of a budget without status": {nil, build("p"), policyv1beta1.Delete,
+		"4 not ignored":      {[]option{full, build.Ignores("app", "db")}, build.Pod("p"), policyv1beta1.Update, no + refused("UPDATE")},
+		"5 no pod need stay": {[]option{counted(0, 0, 0)}, build.Pod("p"), policyv1beta1.Delete, allowed + "no pod need stay in service"},
+		"5 but not of a budget without status": {nil, build.Pod("p"), policyv1beta1.Delete,
 			pending + "PodUnavailableBudget web allows no DELETE before its pods are counted"},
-		"5 nor of one that changed": {[]option{counted(0, 0, 0), uncounted}, build("p"), policyv1beta1.Delete,
+		"5 nor of one that changed": {[]option{counted(0, 0, 0), uncounted}, build.Pod("p"), policyv1beta1.Delete,
 			pending + "PodUnavailableBudget web allows no DELETE before its pods are counted"},
-		"6 not protected": {[]option{full, uncounted, podunavailablebudgettest.Protects(policyv1beta1.Evict)}, build("p"), policyv1beta1.Delete,
+		"6 not protected": {[]option{full, uncounted, build.Protects(policyv1beta1.Evict)}, build.Pod("p"), policyv1beta1.Delete,
 			allowed + "DELETE is not protected"},
-		"7 booked for a deletion": {[]option{full, podunavailablebudgettest.Disrupted("p", now)}, build("p"), policyv1beta1.Update,
+		"7 booked for a deletion": {[]option{full, build.Disrupted("p", now)}, build.Pod("p"), policyv1beta1.Update,
 			allowed + "booked already"},
-		"7 booked for an update": {[]option{full, podunavailablebudgettest.Unavailable("p", now)}, build("p"), policyv1beta1.Delete,
+		"7 booked for an update": {[]option{full, build.Unavailable("p", now)}, build.Pod("p"), policyv1beta1.Update,
 			allowed + "booked already"},
-		"7 a former pod of the name was booked": {[]option{full, podunavailablebudgettest.Disrupted("p", now.Add(-9*time.Second))},
-			build("p", podunavailablebudgettest.Since(now.Add(-8*time.Second))), policyv1beta1.Delete, no + refused("DELETE")},
-		"7 nor one that came in that second": {[]option{full, podunavailablebudgettest.Disrupted("p", now.Add(-9*time.Second))},
-			build("p", podunavailablebudgettest.Since(now.Add(-9*time.Second))), policyv1beta1.Delete, no + refused("DELETE")},
-		"7 booked, when too many are": {[]option{full, crowd(1999), podunavailablebudgettest.Disrupted("p", now)}, build("p"), policyv1beta1.Delete,
+		"7 a former pod of the name was booked": {[]option{full, build.Disrupted("p", now.Add(-9*time.Second))},
+			build.Pod("p", build.Since(now.Add(-8*time.Second))), policyv1beta1.Delete, no + refused("DELETE")},
+		"7 nor one that came in that second": {[]option{full, build.Disrupted("p", now.Add(-9*time.Second))},
+			build.Pod("p", build.Since(now.Add(-9*time.Second))), policyv1beta1.Delete, no + refused("DELETE")},
+		"7 booked, when too many are": {[]option{full, crowd(1999), build.Disrupted("p", now)}, build.Pod("p"), policyv1beta1.Delete,
 			allowed + "booked already"},
-		"used up":                     {[]option{full}, build("p"), policyv1beta1.Resize, allowed + "RESIZE is not protected"},
-		"one too many":                {[]option{full}, build("p"), policyv1beta1.Evict, no + refused("EVICT")},
-		"the last that is remembered": {[]option{counted(9999, 2, 9999), crowd(1999)}, build("p"), policyv1beta1.Delete, booked},
-		"too many to be remembered": {[]option{counted(9999, 2, 9999), crowd(2000)}, build("p"), policyv1beta1.Delete, no +
+		"6 nor are resizes":           {[]option{full}, build.Pod("p"), policyv1beta1.Resize, allowed + "RESIZE is not protected"},
+		"one too many":                {[]option{full}, build.Pod("p"), policyv1beta1.Evict, no + refused("EVICT")},
+		"the last that is remembered": {[]option{counted(9999, 2, 9999), crowd(1999)}, build.Pod("p"), policyv1beta1.Delete, booked},
+		"too many to be remembered": {[]option{counted(9999, 2, 9999), crowd(2000)}, build.Pod("p"), policyv1beta1.Delete, no +
 			"PodUnavailableBudget web allows 9997 more DELETE: 2 of 9999 pods must stay in service, and 9999 do: " +
 			"too many disruptions (2000) are not confirmed yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			budget := podunavailablebudgettest.Budget(tt.options...)
+			budget := build.Budget(tt.options...)
 			before := budget.DeepCopy()
-			ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(budget), podunavailablebudgettest.AllGates, now)
+			ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(budget), build.AllGates, now)
 			d := ledger.Book(tt.pod, tt.by)
 			kind := map[podunavailablebudget.Decision]string{{Allowed: true}: allowed, {Allowed: true, Booked: true}: "booked: ", {}: no,
 				{Pending: true}: pending}[podunavailablebudget.Decision{Allowed: d.Allowed, Booked: d.Booked, Pending: d.Pending}]
 			if diff := cmp.Diff(tt.want, kind+d.Reason); diff != "" {
 				t.Error(diff)
 			}
-			if wrote := ledger.Changes() != nil; wrote != (d.Booked) {
+			if wrote := ledger.Changes() != nil; wrote != d.Booked {
 				t.Errorf("changes: %v", ledger.Changes())
 			}
 			if diff := cmp.Diff(before, budget); diff != "" {
@@ -102,42 +103,43 @@ func TestTheOrderOfTheDecision(t *testing.T) {
 // TestWhereBookingsStand shows the map of each operation, that a pod stands in one alone, and which bookings of the same pod are renewed
 // without charge (PUB-060; PUB-086 (part), PUB-089 (part)).
 func TestWhereBookingsStand(t *testing.T) {
-	now := podunavailablebudgettest.Now
+	now := build.Now
 	ago := func(seconds int) time.Time { return now.Add(-time.Duration(seconds) * time.Second) }
-	disrupted, unavailable := podunavailablebudgettest.Disrupted, podunavailablebudgettest.Unavailable
+	disrupted, unavailable := build.Disrupted, build.Unavailable
 	nothing := func(*policyv1beta1.PodUnavailableBudget) {}
 	for name, tt := range map[string]struct {
 		before option
 		by     policyv1beta1.PodUnavailableBudgetOperation
 		after  option
 	}{
-		"deletion":                             {nothing, policyv1beta1.Delete, disrupted("p", now)},
-		"eviction":                             {nothing, policyv1beta1.Evict, disrupted("p", now)},
-		"update":                               {nothing, policyv1beta1.Update, unavailable("p", now)},
-		"resize":                               {nothing, policyv1beta1.Resize, unavailable("p", now)},
-		"a deletion of late":                   {disrupted("p", ago(9)), policyv1beta1.Evict, disrupted("p", ago(9))},
-		"a deletion that is half over":         {disrupted("p", ago(10)), policyv1beta1.Delete, disrupted("p", now)},
-		"an update of late":                    {unavailable("p", ago(4)), policyv1beta1.Resize, unavailable("p", ago(4))},
-		"an update that is half over":          {unavailable("p", ago(5)), policyv1beta1.Update, unavailable("p", now)},
-		"an update of what is deleted":         {disrupted("p", ago(9)), policyv1beta1.Update, disrupted("p", ago(9))},
-		"an update of what was to be deleted":  {disrupted("p", ago(10)), policyv1beta1.Update, disrupted("p", now)},
-		"a deletion of what is updated":        {unavailable("p", ago(1)), policyv1beta1.Delete, disrupted("p", now)},
-		"a deletion of what stands in both":    {both(disrupted("p", ago(1)), unavailable("p", ago(1))), policyv1beta1.Delete, both(disrupted("p", ago(1)), unavailable("p", ago(1)))},
+		"deletion":                            {nothing, policyv1beta1.Delete, disrupted("p", now)},
+		"eviction":                            {nothing, policyv1beta1.Evict, disrupted("p", now)},
+		"update":                              {nothing, policyv1beta1.Update, unavailable("p", now)},
+		"resize":                              {nothing, policyv1beta1.Resize, unavailable("p", now)},
+		"a deletion of late":                  {disrupted("p", ago(9)), policyv1beta1.Evict, disrupted("p", ago(9))},
+		"a deletion that is half over":        {disrupted("p", ago(10)), policyv1beta1.Delete, disrupted("p", now)},
+		"an update of late":                   {unavailable("p", ago(4)), policyv1beta1.Resize, unavailable("p", ago(4))},
+		"an update that is half over":         {unavailable("p", ago(5)), policyv1beta1.Update, unavailable("p", now)},
+		"an update of what is deleted":        {disrupted("p", ago(9)), policyv1beta1.Update, disrupted("p", ago(9))},
+		"an update of what was to be deleted": {disrupted("p", ago(10)), policyv1beta1.Update, disrupted("p", now)},
+		"a deletion of what is updated":       {unavailable("p", ago(1)), policyv1beta1.Delete, disrupted("p", now)},
+		"a deletion of what stands in both": {both(disrupted("p", ago(1)), unavailable("p", ago(1))), policyv1beta1.Delete,
+			both(disrupted("p", ago(1)), unavailable("p", ago(1)))},
 		"another pod of the name, by deletion": {unavailable("p", now.Add(-2*time.Hour)), policyv1beta1.Delete, disrupted("p", now)},
 		"another pod of the name, by update":   {disrupted("p", now.Add(-2*time.Hour)), policyv1beta1.Update, unavailable("p", now)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			budget := podunavailablebudgettest.Budget(podunavailablebudgettest.Protects(policyv1beta1.BudgetOperations...),
-				podunavailablebudgettest.Counted(3, 2, 3), tt.before)
+			budget := build.Budget(build.Protects(policyv1beta1.BudgetOperations...),
+				build.Counted(3, 2, 3), tt.before)
 			was, _ := budget.Status.DisruptedPods["p"]
 			also, _ := budget.Status.UnavailablePods["p"]
-			pod := podunavailablebudgettest.Pod("p")
+			pod := build.Pod("p")
 			charged := !pod.CreationTimestamp.Before(&was) && !pod.CreationTimestamp.Before(&also)
-			ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(budget), podunavailablebudgettest.AllGates, now)
+			ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(budget), build.AllGates, now)
 			if d := ledger.Book(pod, tt.by); !d.Allowed || d.Booked != charged {
 				t.Error(d)
 			}
-			want := podunavailablebudgettest.Budget(podunavailablebudgettest.Counted(3, 2, 3), tt.after).Status
+			want := build.Budget(build.Counted(3, 2, 3), tt.after).Status
 			if charged {
 				want.CurrentAvailable, want.UnavailableAllowed = 2, 0
 			}
@@ -207,15 +209,15 @@ func merged(t failing, status *policyv1beta1.PodUnavailableBudgetStatus, changes
 // the status that the manager went on with (PUB-087 (part), PUB-089 (part)).
 func TestNoMorePodsGoThanAreAllowed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		pods := podunavailablebudgettest.Pods(rapid.IntRange(1, 8).Draw(t, "pods"))
+		pods := build.Pods(rapid.IntRange(1, 8).Draw(t, "pods"))
 		n, desired := int32(len(pods)), rapid.Int32Range(1, 8).Draw(t, "desired")
 		allowed := max(n-desired, 0)
-		stored := podunavailablebudgettest.Budget(podunavailablebudgettest.Protects(policyv1beta1.BudgetOperations...),
-			podunavailablebudgettest.Counted(n, desired, n))
-		now, gone := podunavailablebudgettest.Now, map[string]bool{}
+		stored := build.Budget(build.Protects(policyv1beta1.BudgetOperations...),
+			build.Counted(n, desired, n))
+		now, gone := build.Now, map[string]bool{}
 		for range rapid.IntRange(1, 12).Draw(t, "writes") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(9*time.Second)).Draw(t, "later")))
-			ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(stored), podunavailablebudgettest.AllGates, now)
+			ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(stored), build.AllGates, now)
 			let := map[string]bool{}
 			for range rapid.IntRange(1, 6).Draw(t, "requests") {
 				pod := pods[rapid.IntRange(0, len(pods)-1).Draw(t, "pod")]
@@ -252,18 +254,18 @@ func TestNoMorePodsGoThanAreAllowed(t *testing.T) {
 
 // TestRefusal names the budget, the operation, and the numbers (PUB-092 (part)).
 func TestRefusal(t *testing.T) {
-	status := podunavailablebudgettest.Budget(podunavailablebudgettest.Counted(5, 4, 4)).Status
+	status := build.Budget(build.Counted(5, 4, 4)).Status
 	want := "PodUnavailableBudget web allows 0 more EVICT: 4 of 5 pods must stay in service, and 4 do"
 	if diff := cmp.Diff(want, podunavailablebudget.Refusal("web", policyv1beta1.Evict, &status)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestLimits uses budgets up in the order of a plan, each by itself, and lets go what no budget covers (PUB-100 (part), PUB-101 (part); rule 3
-// of PUB-086).
+// TestLimits uses budgets up in the order of a plan, each by itself, and lets go what no budget covers: rule 3 of
+// PUB-086 (PUB-100 (part), PUB-101 (part)).
 func TestLimits(t *testing.T) {
-	web := podunavailablebudgettest.Rules(podunavailablebudgettest.Counted(4, 2, 3))
-	db := podunavailablebudgettest.Rules(podunavailablebudgettest.Named("db"), podunavailablebudgettest.Counted(2, 1, 2))
+	web := build.Rules(build.Counted(4, 2, 3))
+	db := build.Rules(build.Named("db"), build.Counted(2, 1, 2))
 	limits := podunavailablebudget.NewLimits(func(pod *corev1.Pod) []*podunavailablebudget.Rules {
 		switch pod.Labels["app"] {
 		case "web":
@@ -272,21 +274,21 @@ func TestLimits(t *testing.T) {
 			return []*podunavailablebudget.Rules{db}
 		}
 		return nil
-	}, podunavailablebudgettest.AllGates, podunavailablebudgettest.Now)
-	in := func(app string) func(*corev1.Pod) { return podunavailablebudgettest.Labelled("app", app) }
+	}, build.AllGates, build.Now)
+	in := func(app string) func(*corev1.Pod) { return build.Labelled("app", app) }
 	const webUsed = "PodUnavailableBudget web allows 0 more UPDATE: 2 of 4 pods must stay in service, and 2 do"
 	for i, tt := range []struct {
 		pod  *corev1.Pod
 		want string
 	}{
-		{podunavailablebudgettest.Pod("a"), ""},
-		{podunavailablebudgettest.Pod("b"), webUsed},
-		{podunavailablebudgettest.Pod("a"), ""}, // it goes already
-		{podunavailablebudgettest.Pod("c", podunavailablebudgettest.NotReady), ""},
-		{podunavailablebudgettest.Pod("d", in("db")), ""},
-		{podunavailablebudgettest.Pod("e", in("db")), "PodUnavailableBudget db allows 0 more UPDATE: 1 of 2 pods must stay in service, and 1 do"},
-		{podunavailablebudgettest.Pod("f", in("free")), ""},
-		{podunavailablebudgettest.Pod("g"), webUsed},
+		{build.Pod("a"), ""},
+		{build.Pod("b"), webUsed},
+		{build.Pod("a"), ""}, // it goes already
+		{build.Pod("c", build.NotReady), ""},
+		{build.Pod("d", in("db")), ""},
+		{build.Pod("e", in("db")), "PodUnavailableBudget db allows 0 more UPDATE: 1 of 2 pods must stay in service, and 1 do"},
+		{build.Pod("f", in("free")), ""},
+		{build.Pod("g"), webUsed},
 	} {
 		if diff := cmp.Diff(tt.want, limits.Take(tt.pod, policyv1beta1.Update)); diff != "" {
 			t.Errorf("%d %s: %s", i, tt.pod.Name, diff)
@@ -296,4 +298,3 @@ func TestLimits(t *testing.T) {
 		t.Error("a plan alone books nothing:", web.Budget.Status)
 	}
 }
-

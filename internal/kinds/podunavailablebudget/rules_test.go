@@ -18,7 +18,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
-	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
+	build "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 )
 
 func cpu(quantity string) resource.Quantity { return resource.MustParse(quantity) }
@@ -27,7 +27,7 @@ type option = func(*policyv1beta1.PodUnavailableBudget)
 
 // TestDesired shows how many pods must stay in service, with the examples of the specification (PUB-050, PUB-051).
 func TestDesired(t *testing.T) {
-	max, min := podunavailablebudgettest.MaxUnavailable, podunavailablebudgettest.MinAvailable
+	max, min := build.MaxUnavailable, build.MinAvailable
 	for name, tt := range map[string]struct {
 		number option
 		total  int32
@@ -51,12 +51,12 @@ func TestDesired(t *testing.T) {
 		"max 1% of as many as can be":       {max(kindtest.Text("1%")), math.MaxInt32, 2126008810},
 		"min 200%, which admission refuses": {min(kindtest.Text("200%")), math.MaxInt32, math.MaxInt32},
 	} {
-		if got, err := podunavailablebudget.Desired(&podunavailablebudgettest.Budget(tt.number).Spec, tt.total); err != nil || got != tt.want {
+		if got, err := podunavailablebudget.Desired(&build.Budget(tt.number).Spec, tt.total); err != nil || got != tt.want {
 			t.Errorf("%s: %d, %v; want %d", name, got, err, tt.want)
 		}
 	}
 	for name, number := range map[string]option{"no number": max(nil), "no percentage": max(kindtest.Text("many"))} {
-		if got, err := podunavailablebudget.Desired(&podunavailablebudgettest.Budget(number).Spec, 3); err == nil {
+		if got, err := podunavailablebudget.Desired(&build.Budget(number).Spec, 3); err == nil {
 			t.Errorf("%s: %d", name, got)
 		}
 	}
@@ -68,19 +68,19 @@ func TestPercentagesAreRoundedUp(t *testing.T) {
 		percent, total := rapid.Int64Range(0, 100).Draw(t, "percent"), rapid.Int64Range(0, math.MaxInt32).Draw(t, "total")
 		part := (percent*total + 99) / 100
 		text := kindtest.Text(fmt.Sprint(percent, "%"))
-		least, err := podunavailablebudget.Desired(&podunavailablebudgettest.Budget(podunavailablebudgettest.MinAvailable(text)).Spec, int32(total))
+		least, err := podunavailablebudget.Desired(&build.Budget(build.MinAvailable(text)).Spec, int32(total))
 		if err != nil || int64(least) != part {
 			t.Fatalf("min: %d, %v; want %d", least, err, part)
 		}
-		left, err := podunavailablebudget.Desired(&podunavailablebudgettest.Budget(podunavailablebudgettest.MaxUnavailable(text)).Spec, int32(total))
+		left, err := podunavailablebudget.Desired(&build.Budget(build.MaxUnavailable(text)).Spec, int32(total))
 		if err != nil || int64(left) != total-part {
 			t.Fatalf("max: %d, %v; want %d", left, err, total-part)
 		}
 	})
 }
 
-// TestWhatABudgetCovers shows the pods of a selector, and those of a workload that stands anywhere above them (PUB-035 (part), PUB-037 (part),
-// PUB-072).
+// TestWhatABudgetCovers shows the pods of a selector, and those of a workload that stands anywhere above them (PUB-035 (part), PUB-037
+// (part), PUB-072).
 func TestWhatABudgetCovers(t *testing.T) {
 	above := func(chain ...string) (references []podunavailablebudget.Reference) {
 		for i := 0; i < len(chain); i += 3 {
@@ -89,8 +89,8 @@ func TestWhatABudgetCovers(t *testing.T) {
 		}
 		return references
 	}
-	pod := podunavailablebudgettest.Pod("p")
-	target := podunavailablebudgettest.Target
+	pod := build.Pod("p")
+	target := build.Target
 	for name, tt := range map[string]struct {
 		option option
 		above  []podunavailablebudget.Reference
@@ -99,14 +99,17 @@ func TestWhatABudgetCovers(t *testing.T) {
 		"its labels": {func(*policyv1beta1.PodUnavailableBudget) {}, nil, true},
 		"other labels": {func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.Selector.MatchLabels["app"] = "db" },
 			above("apps", "ReplicaSet", "web"), false},
-		"an empty selector selects nothing": {func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.Selector = &metav1.LabelSelector{} }, nil, false},
+		"an empty selector selects nothing": {func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.Selector = &metav1.LabelSelector{} }, nil,
+			false},
 		"nor one that cannot be read": {func(b *policyv1beta1.PodUnavailableBudget) {
 			b.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}}
 		}, nil, false},
-		"nor none at all":           {func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.Selector = nil }, nil, false},
-		"its controller":            {target("apps/v1", "ReplicaSet", "web"), above("apps", "ReplicaSet", "web"), true},
-		"what controls that":        {target("apps/v1", "Deployment", "web"), above("apps", "ReplicaSet", "web-1", "apps", "Deployment", "web"), true},
-		"what controls that, again": {target("x.io/v1", "Fleet", "web"), above("apps.kruise.io", "CloneSet", "a", "x.io", "Fleet", "web"), true},
+		"nor none at all": {func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.Selector = nil }, nil, false},
+		"its controller":  {target("apps/v1", "ReplicaSet", "web"), above("apps", "ReplicaSet", "web"), true},
+		"what controls that": {target("apps/v1", "Deployment", "web"), above("apps", "ReplicaSet", "web-1", "apps", "Deployment",
+			"web"), true},
+		"what controls that, again": {target("x.io/v1", "Fleet", "web"), above("apps.kruise.io", "CloneSet", "a", "x.io", "Fleet",
+			"web"), true},
 		"another version of the API": {target("apps.kruise.io/v1alpha1", "CloneSet", "web"), above("apps.kruise.io", "CloneSet", "web"),
 			true},
 		"another group": {target("apps.kruise.io/v1beta1", "StatefulSet", "web"), above("apps", "StatefulSet", "web"), false},
@@ -114,7 +117,7 @@ func TestWhatABudgetCovers(t *testing.T) {
 		"another name":  {target("apps/v1", "ReplicaSet", "db"), above("apps", "ReplicaSet", "web"), false},
 		"no controller": {target("apps/v1", "ReplicaSet", "web"), nil, false},
 	} {
-		if got := podunavailablebudgettest.Rules(tt.option).Covers(pod, tt.above); got != tt.want {
+		if got := build.Rules(tt.option).Covers(pod, tt.above); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -122,26 +125,27 @@ func TestWhatABudgetCovers(t *testing.T) {
 
 // TestWhichBudgetDecides shows who decides about a pod that several budgets cover (PUB-070 (part), PUB-073 (part), PUB-076 (part)).
 func TestWhichBudgetDecides(t *testing.T) {
-	named, created := podunavailablebudgettest.Named, podunavailablebudgettest.Created
-	target := podunavailablebudgettest.Target("apps/v1", "ReplicaSet", "web")
-	day := func(n int) option { return created(podunavailablebudgettest.Now.AddDate(0, 0, n)) }
-	build := func(options ...option) *podunavailablebudget.Rules { return podunavailablebudgettest.Rules(options...) }
-	all := []*podunavailablebudget.Rules{build(named("a"), day(-9)), build(named("b"), target, day(-1)), build(named("d"), target, day(-2)),
-		build(named("c"), target, day(-2))}
+	named, created := build.Named, build.Created
+	target := build.Target("apps/v1", "ReplicaSet", "web")
+	day := func(n int) option { return created(build.Now.AddDate(0, 0, n)) }
+	all := []*podunavailablebudget.Rules{build.Rules(named("a"), day(-9)), build.Rules(named("b"), target, day(-1)),
+		build.Rules(named("d"), target, day(-2)),
+		build.Rules(named("c"), target, day(-2))}
 	for name, tt := range map[string]struct {
 		pod      *corev1.Pod
 		covering []*podunavailablebudget.Rules
 		want     string
 	}{
-		"none":                                   {podunavailablebudgettest.Pod("p"), nil, ""},
-		"a workload before labels, older, name":  {podunavailablebudgettest.Pod("p"), all, "c"},
-		"the older":                              {podunavailablebudgettest.Pod("p"), all[:3], "d"},
-		"a workload before labels":               {podunavailablebudgettest.Pod("p"), all[:2], "b"},
-		"the one that the pod names":             {podunavailablebudgettest.Pod("p", podunavailablebudgettest.Noted(pub.RelatedBudget, "a")), all, "a"},
-		"by the former key":                      {podunavailablebudgettest.Pod("p", podunavailablebudgettest.Noted(pub.RelatedBudgetLegacy, "a")), all, "a"},
-		"by both":                                {podunavailablebudgettest.Pod("p", podunavailablebudgettest.Noted(pub.RelatedBudgetLegacy, "a"), podunavailablebudgettest.Noted(pub.RelatedBudget, "b")), all, "b"},
-		"one that does not cover it is nobody's": {podunavailablebudgettest.Pod("p", podunavailablebudgettest.Noted(pub.RelatedBudget, "z")), all, "c"},
-		"an empty name frees nothing":            {podunavailablebudgettest.Pod("p", podunavailablebudgettest.Noted(pub.RelatedBudget, "")), all, "c"},
+		"none":                                  {build.Pod("p"), nil, ""},
+		"a workload before labels, older, name": {build.Pod("p"), all, "c"},
+		"the older":                             {build.Pod("p"), all[:3], "d"},
+		"a workload before labels":              {build.Pod("p"), all[:2], "b"},
+		"the one that the pod names":            {build.Pod("p", build.Noted(pub.RelatedBudget, "a")), all, "a"},
+		"by the former key":                     {build.Pod("p", build.Noted(pub.RelatedBudgetLegacy, "a")), all, "a"},
+		"by both": {build.Pod("p", build.Noted(pub.RelatedBudgetLegacy, "a"),
+			build.Noted(pub.RelatedBudget, "b")), all, "b"},
+		"one that does not cover it is nobody's": {build.Pod("p", build.Noted(pub.RelatedBudget, "z")), all, "c"},
+		"an empty name frees nothing":            {build.Pod("p", build.Noted(pub.RelatedBudget, "")), all, "c"},
 	} {
 		for range 2 { // whatever the order
 			slices.Reverse(tt.covering)
@@ -158,32 +162,37 @@ func TestWhichBudgetDecides(t *testing.T) {
 
 // TestProtectedOperations shows which operations a budget limits, with each gate (PUB-012, PUB-085; PUB-016 (part)).
 func TestProtectedOperations(t *testing.T) {
-	protects := podunavailablebudgettest.Protects
-	note := func(text string) option { return podunavailablebudgettest.Annotated(pub.BudgetOperations, text) }
+	protects := build.Protects
+	note := func(text string) option { return build.Annotated(pub.BudgetOperations, text) }
 	none := func(*policyv1beta1.PodUnavailableBudget) {}
 	type gates = podunavailablebudget.Options
-	all := podunavailablebudgettest.AllGates
+	all := build.AllGates
 	for name, tt := range map[string]struct {
 		options []option
 		gates   gates
 		want    []policyv1beta1.PodUnavailableBudgetOperation
 	}{
-		"nothing said":                              {[]option{none}, all, operations("DELETE", "EVICT", "UPDATE")},
-		"all":                                       {[]option{protects(policyv1beta1.BudgetOperations...)}, all, operations("DELETE", "EVICT", "RESIZE", "UPDATE")},
-		"one":                                       {[]option{protects(policyv1beta1.Evict)}, all, operations("EVICT")},
-		"by the annotation":                         {[]option{note(" DELETE, RESIZE ")}, all, operations("DELETE", "RESIZE")},
-		"the field wins":                            {[]option{note("DELETE"), protects(policyv1beta1.Update)}, all, operations("UPDATE")},
-		"an annotation that cannot be read":         {[]option{note("DELETE,STOP")}, all, operations("DELETE", "EVICT", "UPDATE")},
-		"an annotation of nothing":                  {[]option{note(" , ")}, all, operations("DELETE", "EVICT", "UPDATE")},
-		"no gate":                                   {[]option{none}, gates{}, nil},
-		"deletions alone":                           {[]option{protects(policyv1beta1.BudgetOperations...)}, gates{Deletes: true, Resizes: true}, operations("DELETE", "EVICT")},
-		"updates alone":                             {[]option{protects(policyv1beta1.BudgetOperations...)}, gates{Updates: true, Resizes: true}, operations("RESIZE", "UPDATE")},
-		"a resize that restarts counts as update":   {[]option{none}, gates{Updates: true}, operations("RESIZE", "UPDATE")},
-		"but not where updates are not limited":     {[]option{protects(policyv1beta1.Delete)}, gates{Updates: true, Deletes: true}, operations("DELETE")},
-		"a resize that restarts, without its gate":  {[]option{none}, gates{Deletes: true}, operations("DELETE", "EVICT")},
-		"resizes alone, which are expected to stop": {[]option{protects(policyv1beta1.Resize)}, gates{Updates: true}, operations("RESIZE")},
+		"nothing said": {[]option{none}, all, operations("DELETE", "EVICT", "UPDATE")},
+		"all": {[]option{protects(policyv1beta1.BudgetOperations...)}, all,
+			operations("DELETE", "EVICT", "RESIZE", "UPDATE")},
+		"one":                               {[]option{protects(policyv1beta1.Evict)}, all, operations("EVICT")},
+		"by the annotation":                 {[]option{note(" DELETE, RESIZE ")}, all, operations("DELETE", "RESIZE")},
+		"the field wins":                    {[]option{note("DELETE"), protects(policyv1beta1.Update)}, all, operations("UPDATE")},
+		"an annotation that cannot be read": {[]option{note("DELETE,STOP")}, all, operations("DELETE", "EVICT", "UPDATE")},
+		"an annotation of nothing":          {[]option{note(" , ")}, all, operations("DELETE", "EVICT", "UPDATE")},
+		"no gate":                           {[]option{none}, gates{}, nil},
+		"deletions alone": {[]option{protects(policyv1beta1.BudgetOperations...)}, gates{Deletes: true, Resizes: true},
+			operations("DELETE", "EVICT")},
+		"updates alone": {[]option{protects(policyv1beta1.BudgetOperations...)}, gates{Updates: true, Resizes: true},
+			operations("RESIZE", "UPDATE")},
+		"a resize that restarts counts as update": {[]option{none}, gates{Updates: true}, operations("RESIZE", "UPDATE")},
+		"but not where updates are not limited": {[]option{protects(policyv1beta1.Delete)}, gates{Updates: true, Deletes: true},
+			operations("DELETE")},
+		"a resize that restarts, without its gate": {[]option{none}, gates{Deletes: true}, operations("DELETE", "EVICT")},
+		"resizes alone, which are expected to stop": {[]option{protects(policyv1beta1.Resize)}, gates{Updates: true},
+			operations("RESIZE")},
 	} {
-		rules := podunavailablebudgettest.Rules(tt.options...)
+		rules := build.Rules(tt.options...)
 		var got []policyv1beta1.PodUnavailableBudgetOperation
 		for _, by := range slices.Sorted(slices.Values(policyv1beta1.BudgetOperations)) {
 			if rules.Protects(by, tt.gates) {
@@ -200,24 +209,24 @@ func operations(words ...policyv1beta1.PodUnavailableBudgetOperation) []policyv1
 	return words
 }
 
-// TestRulesAreKeptWhileTheySayTheSame shows that the rules of a budget are made anew where its spec or its annotations differ, or where it is
-// another one of the name, and not for its status.
+// TestRulesAreKeptWhileTheySayTheSame shows that the rules of a budget are made anew where its spec or its annotations differ, or where it
+// is another one of the name, and not for its status.
 func TestRulesAreKeptWhileTheySayTheSame(t *testing.T) {
-	rules := podunavailablebudgettest.Rules()
+	rules := build.Rules()
 	for name, tt := range map[string]struct {
 		change option
 		want   bool
 	}{
-		"its status":          {podunavailablebudgettest.Counted(3, 2, 3), true},
+		"its status":          {build.Counted(3, 2, 3), true},
 		"its generation":      {func(b *policyv1beta1.PodUnavailableBudget) { b.Generation++ }, false},
-		"its annotations":     {podunavailablebudgettest.Annotated(pub.BudgetTotalReplicas, "3"), false},
+		"its annotations":     {build.Annotated(pub.BudgetTotalReplicas, "3"), false},
 		"another of its name": {func(b *policyv1beta1.PodUnavailableBudget) { b.UID = "other" }, false},
 	} {
-		budget := podunavailablebudgettest.Budget(tt.change)
+		budget := build.Budget(tt.change)
 		if got := rules.Same(budget); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
-		if with := rules.With(budget); with.Budget != budget || rules.Budget == budget || !with.Selects(podunavailablebudgettest.Pod("p")) {
+		if with := rules.With(budget); with.Budget != budget || rules.Budget == budget || !with.Selects(build.Pod("p")) {
 			t.Errorf("%s: rules with another version of the budget", name)
 		}
 	}
@@ -225,9 +234,9 @@ func TestRulesAreKeptWhileTheySayTheSame(t *testing.T) {
 
 // TestControllerOf is the controller alone, whatever else owns the pod.
 func TestControllerOf(t *testing.T) {
-	pod := podunavailablebudgettest.Pod("p", func(pod *corev1.Pod) {
+	pod := build.Pod("p", func(pod *corev1.Pod) {
 		pod.OwnerReferences = append([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "c"}}, pod.OwnerReferences...)
-	}, podunavailablebudgettest.Since(podunavailablebudgettest.Now.Add(-time.Minute)))
+	}, build.Since(build.Now.Add(-time.Minute)))
 	want := podunavailablebudget.Reference{GroupKind: schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, Name: "web"}
 	if got, found := podunavailablebudget.ControllerOf(pod); !found || got != want {
 		t.Errorf("%v, %v", got, found)

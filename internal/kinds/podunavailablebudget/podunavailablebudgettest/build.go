@@ -115,7 +115,8 @@ func book(into *map[string]metav1.Time, name string, at time.Time) {
 // Pod returns a pod in service of ReplicaSet web with label app=web, created an hour ago; options change it.
 func Pod(name string, options ...func(*corev1.Pod)) *corev1.Pod {
 	yes := true
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name),
+		Labels:      map[string]string{"app": "web"},
 		Annotations: map[string]string{}, CreationTimestamp: metav1.NewTime(Now.Add(-time.Hour)), OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs", Controller: &yes}}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "nginx", Image: "nginx:1"}}
