@@ -57,17 +57,22 @@ func (v *versioned) UnmarshalJSON(document []byte) error {
 	return json.Unmarshal(document, &v.pod)
 }
 
-// onlyResized tells whether nothing but CPU and memory of containers differs, and kubelet need restart none of them for that.
+// onlyResized tells whether nothing but CPU and memory of containers and native sidecars differs, and kubelet need restart none of them
+// for that.
 func onlyResized(was, is *versioned) bool {
 	source, static := was.pod.Annotations[configSource]
 	if _, mirror := was.pod.Annotations[configMirror]; mirror || static && source != "api" {
 		return false
 	}
-	if len(was.pod.Spec.Containers) != len(is.pod.Spec.Containers) || !reflect.DeepEqual(withoutResources(was.spec), withoutResources(is.spec)) {
+	if !reflect.DeepEqual(withoutResources(was.spec), withoutResources(is.spec)) {
 		return false
 	}
-	for i := range was.pod.Spec.Containers {
-		before, after := &was.pod.Spec.Containers[i], &is.pod.Spec.Containers[i]
+	all := func(pod *corev1.Pod) []corev1.Container {
+		return slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers)
+	}
+	olds, news := all(&was.pod), all(&is.pod)
+	for i := range olds {
+		before, after := &olds[i], &news[i]
 		if !equality.Semantic.DeepEqual(before.Resources.Claims, after.Resources.Claims) {
 			return false
 		}
@@ -82,19 +87,23 @@ func onlyResized(was, is *versioned) bool {
 	return true
 }
 
-// withoutResources is a spec without the resources of its containers.
+// withoutResources is a spec without the resources of its containers and native sidecars.
 func withoutResources(spec map[string]any) map[string]any {
 	rest := map[string]any{}
 	maps.Copy(rest, spec)
-	containers, _ := spec["containers"].([]any)
-	kept := make([]any, len(containers))
-	for i := range containers {
-		container, _ := containers[i].(map[string]any)
-		container = maps.Clone(container)
-		delete(container, "resources")
-		kept[i] = container
+	for _, list := range []string{"containers", "initContainers"} {
+		containers, _ := spec[list].([]any)
+		kept := make([]any, len(containers))
+		for i := range containers {
+			container, _ := containers[i].(map[string]any)
+			container = maps.Clone(container)
+			if list == "containers" || container["restartPolicy"] == string(corev1.ContainerRestartPolicyAlways) {
+				delete(container, "resources")
+			}
+			kept[i] = container
+		}
+		rest[list] = kept
 	}
-	rest["containers"] = kept
 	return rest
 }
 

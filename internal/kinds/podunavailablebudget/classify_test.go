@@ -124,17 +124,18 @@ func TestWhichChangesAreDisruptions(t *testing.T) {
 			update},
 		"an empty policy": {[]change{of([]any{map[string]any{"resourceName": "cpu", "restartPolicy": ""}}, container(0, "resizePolicy")...)},
 			[]change{more}, resize},
-		"CPU of both":                  {nil, []change{more, of("1", resources(1, "requests", "cpu")...)}, resize},
-		"another resource":             {nil, []change{of("2Gi", resources(0, "requests", "ephemeral-storage")...)}, update},
-		"claims of devices":            {nil, []change{of([]any{map[string]any{"name": "gpu"}}, resources(0, "claims")...)}, update},
-		"CPU and an image":             {nil, []change{more, of("a:2", container(0, "image")...)}, update},
-		"a policy of resizes":          {nil, []change{of([]any{}, container(0, "resizePolicy")...)}, update},
-		"a container more":             {nil, []change{of([]any{map[string]any{"name": "one"}}, "spec", "containers")}, update},
-		"another name":                 {nil, []change{of("three", container(1, "name")...)}, update},
-		"CPU of the whole pod":         {nil, []change{of("4", "spec", "resources", "limits", "cpu")}, update},
-		"CPU of an init container":     {nil, []change{of("2", "spec", "initContainers", 0, "resources", "requests", "cpu")}, update},
-		"CPU of a native sidecar":      {nil, []change{of("2", "spec", "initContainers", 1, "resources", "requests", "cpu")}, resize},
-		"its image too":                {nil, []change{of("2", "spec", "initContainers", 1, "resources", "requests", "cpu"), of("m:2", "spec", "initContainers", 1, "image")}, update},
+		"CPU of both":              {nil, []change{more, of("1", resources(1, "requests", "cpu")...)}, resize},
+		"another resource":         {nil, []change{of("2Gi", resources(0, "requests", "ephemeral-storage")...)}, update},
+		"claims of devices":        {nil, []change{of([]any{map[string]any{"name": "gpu"}}, resources(0, "claims")...)}, update},
+		"CPU and an image":         {nil, []change{more, of("a:2", container(0, "image")...)}, update},
+		"a policy of resizes":      {nil, []change{of([]any{}, container(0, "resizePolicy")...)}, update},
+		"a container more":         {nil, []change{of([]any{map[string]any{"name": "one"}}, "spec", "containers")}, update},
+		"another name":             {nil, []change{of("three", container(1, "name")...)}, update},
+		"CPU of the whole pod":     {nil, []change{of("4", "spec", "resources", "limits", "cpu")}, update},
+		"CPU of an init container": {nil, []change{of("2", "spec", "initContainers", 0, "resources", "requests", "cpu")}, update},
+		"CPU of a native sidecar":  {nil, []change{of("2", "spec", "initContainers", 1, "resources", "requests", "cpu")}, resize},
+		"its image too": {nil, []change{of("2", "spec", "initContainers", 1, "resources", "requests", "cpu"),
+			of("m:2", "spec", "initContainers", 1, "image")}, update},
 		"CPU of a static pod":          {[]change{of("file", append(annotation, "kubernetes.io/config.source")...)}, []change{more}, update},
 		"CPU of its mirror":            {[]change{of("x", append(annotation, "kubernetes.io/config.mirror")...)}, []change{more}, update},
 		"CPU of one of the API server": {[]change{of("api", append(annotation, "kubernetes.io/config.source")...)}, []change{more}, resize},
@@ -149,6 +150,9 @@ func TestWhichChangesAreDisruptions(t *testing.T) {
 		if got := changed(t, before, after); got != tt.want {
 			t.Errorf("%s: %q, not %q", name, got, tt.want)
 		}
+	}
+	if got := changed(t, map[string]any{}, podDocument(t)); got != update {
+		t.Errorf("a pod without spec: %q", got)
 	}
 	for _, documents := range [][2]string{{"{", "{}"}, {"{}", `{"spec":1}`}} {
 		if by, err := podunavailablebudget.Changed([]byte(documents[0]), []byte(documents[1])); err == nil {
