@@ -1,7 +1,6 @@
 package podunavailablebudget_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -169,38 +168,10 @@ type failing interface {
 // merged is a status after a JSON merge patch, as the API server stores it.
 func merged(t failing, status *policyv1beta1.PodUnavailableBudgetStatus, changes map[string]any) policyv1beta1.PodUnavailableBudgetStatus {
 	t.Helper()
-	reread := func(from, into any) {
-		document, err := json.Marshal(from)
-		if err == nil {
-			err = json.Unmarshal(document, into)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	after, err := build.Merged(status, changes)
+	if err != nil {
+		t.Fatal(err)
 	}
-	var stored, patch map[string]any
-	reread(status, &stored)
-	reread(changes, &patch)
-	var apply func(into, patch map[string]any)
-	apply = func(into, patch map[string]any) {
-		for key, value := range patch {
-			inner, isMap := value.(map[string]any)
-			switch {
-			case value == nil:
-				delete(into, key)
-			case isMap:
-				if _, found := into[key].(map[string]any); !found {
-					into[key] = map[string]any{}
-				}
-				apply(into[key].(map[string]any), inner)
-			default:
-				into[key] = value
-			}
-		}
-	}
-	apply(stored, patch)
-	var after policyv1beta1.PodUnavailableBudgetStatus
-	reread(stored, &after)
 	return after
 }
 
