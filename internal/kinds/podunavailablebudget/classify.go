@@ -12,6 +12,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
 // Annotations of pods that a kubelet has from elsewhere than the API server.
@@ -79,7 +80,7 @@ func onlyResized(was, is *versioned) bool {
 		changed := slices.Concat(differing(before.Resources.Requests, after.Resources.Requests),
 			differing(before.Resources.Limits, after.Resources.Limits))
 		for _, resource := range changed {
-			if resource != corev1.ResourceCPU && resource != corev1.ResourceMemory || restarts(after, resource) {
+			if resource != corev1.ResourceCPU && resource != corev1.ResourceMemory || inplace.Restarts(after, resource) {
 				return false
 			}
 		}
@@ -120,11 +121,4 @@ func differing(before, after corev1.ResourceList) []corev1.ResourceName {
 		}
 	}
 	return names
-}
-
-// restarts tells whether the container is restarted for a resize of that resource.
-func restarts(container *corev1.Container, resource corev1.ResourceName) bool {
-	return slices.ContainsFunc(container.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
-		return p.ResourceName == resource && p.RestartPolicy != "" && p.RestartPolicy != corev1.NotRequired
-	})
 }

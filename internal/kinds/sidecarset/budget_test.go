@@ -58,6 +58,13 @@ func TestBudgetsHoldUpgrades(t *testing.T) {
 			[]string{"UPDATE p0", "UPDATE p1", "UPDATE p2"}},
 		"a resize": {sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("4"), two), sidecarsettest.Set(sidecarsettest.Sized("1")), 1),
 			[]string{"p0"}, []string{"p0 wait PodUnavailableBudget"}, []string{"RESIZE p0"}},
+		"a resize that restarts": {sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("4"), two),
+			sidecarsettest.Set(sidecarsettest.Sized("1")), 1, sidecarsettest.Every(func(pod *corev1.Pod) {
+				for i := range pod.Spec.Containers {
+					pod.Spec.Containers[i].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU,
+						RestartPolicy: corev1.RestartContainer}}
+				}
+			})), nil, []string{"p0 upgrade Outdated"}, []string{"UPDATE p0"}},
 		"only the record is behind, and nothing stops": {sidecarsettest.Snapshot(sidecarsettest.Set(image, two), sidecarsettest.Set(), 1,
 			sidecarsettest.Every(func(pod *corev1.Pod) {
 				for i := range pod.Spec.Containers {

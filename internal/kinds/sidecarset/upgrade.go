@@ -309,14 +309,23 @@ func (p *planner) upgradeVerdict(pod *podInfo, how string) {
 
 // operation is by which operation the pod is upgraded, as budgets name it; empty if only annotations change.
 func (p *planner) operation(pod *podInfo) disruption.Operation {
-	images, hot := p.wanted(pod.Pod)
-	switch {
-	case len(images)+len(hot) > 0:
+	if images, hot := p.wanted(pod.Pod); len(images)+len(hot) > 0 {
 		return policyv1beta1.Update
-	case !p.resize(pod.Pod).Empty():
-		return policyv1beta1.Resize
 	}
-	return ""
+	if p.resize(pod.Pod).Empty() {
+		return ""
+	}
+	for name, change := range p.quantities(pod.Pod) {
+		container, _ := containerOf(pod.Pod, name)
+		for _, list := range []corev1.ResourceList{change.Requests, change.Limits} {
+			for resource := range list {
+				if inplace.Restarts(container, resource) {
+					return policyv1beta1.Update
+				}
+			}
+		}
+	}
+	return policyv1beta1.Resize
 }
 
 // askAgain is when a pod is looked at again that a budget holds, if nothing is told of the budget before.
