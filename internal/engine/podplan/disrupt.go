@@ -17,7 +17,7 @@ func (v *Verdict) Disruption() disruption.Operation {
 		return v.Prepares
 	case v.Action != UpdateInPlace:
 		return ""
-	case len(v.Update.Change.Stops)+len(v.Update.Change.Images) > 0: // the webhook takes the image of a container that is done for an update
+	case len(v.Update.Change.Stops)+len(v.Update.Change.Images) > 0: // also of a container that is done: it is a change of the spec
 		return policyv1beta1.Update
 	case len(v.Update.Change.Resources) > 0:
 		return policyv1beta1.Resize

@@ -3,16 +3,19 @@ package podunavailablebudgettest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // Guard keeps one budget in memory, which covers the pods that its selector selects. It counts whenever somebody plans.
@@ -116,4 +119,50 @@ func merge(into, patch map[string]any) {
 			into[key] = value
 		}
 	}
+}
+
+// Watch has Admit judge each write of the manager of a simulated cluster.
+func (g *Guard) Watch(cluster *simulation.Cluster, failed func(error)) {
+	cluster.BeforeWrite = func(w simulation.Write, before, after client.Object) {
+		was, found := before.(*corev1.Pod)
+		if !found || was == nil {
+			return
+		}
+		is, _ := after.(*corev1.Pod)
+		if w.Verb != "delete" && is == nil {
+			return
+		}
+		if w.Verb == "delete" {
+			is = nil
+		}
+		if err := g.Admit(was, is); err != nil {
+			failed(err)
+		}
+	}
+}
+
+// Admit judges a change of a pod, or its deletion if after is nil, as the webhooks do. It is an error if the budget refuses it, and also if it
+// were booked only now: who changes pods has asked before.
+func (g *Guard) Admit(before, after *corev1.Pod) error {
+	by := policyv1beta1.Delete
+	if after != nil {
+		was, errWas := json.Marshal(before)
+		is, errIs := json.Marshal(after)
+		operation, err := podunavailablebudget.Changed(was, is)
+		if err = errors.Join(errWas, errIs, err); err != nil || operation == "" {
+			return err
+		}
+		by = operation
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	rules := podunavailablebudget.NewRules(g.Budget)
+	if !rules.Selects(before) {
+		return nil
+	}
+	answer := podunavailablebudget.NewLedger(rules, AllGates, g.Now()).Book(before, by)
+	if !answer.Allowed || answer.Booked {
+		return fmt.Errorf("%s of pod %s: %s", by, before.Name, answer.Reason)
+	}
+	return nil
 }
