@@ -206,7 +206,7 @@ func TestFiveSecondsFromTheBooking(t *testing.T) {
 }
 
 // TestTheCountOfAnyPods compares the numbers, bookings and reasons with a count of its own, which knows of each pod only how it was made
-// (PUB-053 (part), PUB-054 (part), PUB-060 to 063).
+// (PUB-053 (part), PUB-054 (part), PUB-060 (part), PUB-063 (part)).
 func TestTheCountOfAnyPods(t *testing.T) {
 	now := build.Now
 	rapid.Check(t, func(t *rapid.T) {

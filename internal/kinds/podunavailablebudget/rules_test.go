@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -156,6 +157,37 @@ func TestWhichBudgetDecides(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("%s: %q", name, got)
 			}
+		}
+	}
+}
+
+// TestOverlappingBudgetsAreTold names the other budgets that cover active pods of one, so that users are told (PUB-073 (part)).
+func TestOverlappingBudgetsAreTold(t *testing.T) {
+	other := func(b *policyv1beta1.PodUnavailableBudget) {
+		b.Spec.Selector.MatchLabels = map[string]string{"tier": "front"}
+	}
+	leaving := func(b *policyv1beta1.PodUnavailableBudget) {
+		at := build.Pod("p", build.Terminating)
+		b.DeletionTimestamp = at.DeletionTimestamp
+	}
+	web := build.Rules()
+	all := []*podunavailablebudget.Rules{web, build.Rules(build.Named("front"), other), build.Rules(build.Named("leaving"), leaving),
+		build.Rules(build.Named("of-a-workload"), build.Target("apps/v1", "ReplicaSet", "web"))}
+	front := build.Labelled("tier", "front")
+	for name, tt := range map[string]struct {
+		pods []*corev1.Pod
+		want []string
+	}{
+		"none":                            {build.Pods(2), nil},
+		"labels of two":                   {append(build.Pods(2), build.Pod("x", front), build.Pod("y", front)), []string{"front"}},
+		"of a pod that ends":              {[]*corev1.Pod{build.Pod("x", front, build.Terminating)}, nil},
+		"a pod says that another decides": {[]*corev1.Pod{build.Pod("x", build.Noted(pub.RelatedBudget, "of-a-workload"))}, []string{"of-a-workload"}},
+		"which is not there":              {[]*corev1.Pod{build.Pod("x", build.Noted(pub.RelatedBudget, "gone"))}, nil},
+		"it decides itself":               {[]*corev1.Pod{build.Pod("x", build.Noted(pub.RelatedBudget, "web"))}, nil},
+		"both":                            {[]*corev1.Pod{build.Pod("x", front, build.Noted(pub.RelatedBudget, "of-a-workload"))}, []string{"front", "of-a-workload"}},
+	} {
+		if diff := cmp.Diff(tt.want, web.Rivals(tt.pods, all), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
 		}
 	}
 }
