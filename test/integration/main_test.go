@@ -34,7 +34,6 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/test/story"
 )
 
@@ -85,7 +84,7 @@ func run(m *testing.M) (int, error) {
 	if kube, err = story.NewClient(config); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(appsv1alpha1.AddToScheme(kube.Scheme()), policyv1beta1.AddToScheme(kube.Scheme())); err != nil {
+	if err := appsv1alpha1.AddToScheme(kube.Scheme()); err != nil {
 		return 0, err
 	}
 	// Envtest is not used for this, because it removes the conversion webhook.
