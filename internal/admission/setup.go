@@ -356,7 +356,8 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 			Conditions: func() ([]admissionv1.MatchCondition, bool) {
 				return otherPods(o.GateAllPods, "false", "false"), true
 			}}},
-		Derived:    &certificate.Derived{From: mutatePodName, Name: mutatePodAllName, Path: mutatePodAllPath},
+		Derived: append([]certificate.Derived{{Kind: "MutatingWebhookConfiguration", From: mutatePodName, Name: mutatePodAllName,
+			Path: mutatePodAllPath}}, o.derivedDisruptions()...),
 		CRDs:       o.converted(),
 		OtherCRDs:  o.OtherCRDs,
 		ServerPort: o.Port,

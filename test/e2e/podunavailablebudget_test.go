@@ -50,7 +50,7 @@ func drain(ctx context.Context, node, app string) ([]byte, error) {
 func TestRolloutDrainAndScaleInTogether(t *testing.T) {
 	w := create(t, "together", `
 replicas: 9
-updateStrategy: {type: InPlaceIfPossible, maxUnavailable: 100%}
+updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 100%}}
 template: {spec: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: together}}}]}}
 `)
 	w.budgeted(`targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: together}, maxUnavailable: 2`, 9)
@@ -158,7 +158,7 @@ updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavaila
 		return ""
 	}
 	eventually(t, "deletions are refused", refused)
-	w.image("nginx:1.27")
+	w.change(`spec: {template: {spec: {containers: [{name: nginx, image: "nginx:1.27", imagePullPolicy: IfNotPresent}]}}}`)
 	eventually(t, "the StatefulSet waits", func(ctx context.Context) string {
 		return eventWith(ctx, ns, "RolloutWaiting", "PodUnavailableBudget held")
 	})

@@ -311,7 +311,7 @@ func asksAbout(t *testing.T, namespace string) {
 			}
 		}
 		for _, hook := range validating.Webhooks {
-			if hook.Name == "vpodeviction-placed.kb.io" && len(hook.MatchConditions) == 2 && strings.Contains(hook.MatchConditions[0].Expression,
+			if hook.Name == "vpodeviction.kb.io" && len(hook.MatchConditions) == 2 && strings.Contains(hook.MatchConditions[0].Expression,
 				"'"+namespace+"'") && *hook.FailurePolicy == registrationv1.Ignore {
 				asked++
 			}

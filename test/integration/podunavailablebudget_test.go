@@ -184,8 +184,11 @@ func TestBudgetVersions(t *testing.T) {
 				cmp.Diff(want.GetAnnotations(), alpha.GetAnnotations()); diff != "" {
 				t.Errorf("v1alpha1 (-want +got):\n%s", diff)
 			}
-			alpha.SetLabels(map[string]string{"written": "again"})
-			if err := kube.Update(t.Context(), alpha); err != nil {
+			if err := wait(func() error { // the controller writes the status meanwhile
+				alpha = as(t, "v1alpha1", budget)
+				alpha.SetLabels(map[string]string{"written": "again"})
+				return kube.Update(t.Context(), alpha)
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(asYAML(t, beta.Object["spec"]), asYAML(t, as(t, "v1beta1", budget).Object["spec"])); diff != "" {

@@ -50,6 +50,8 @@ type Plan struct {
 	Unknown []string
 	// NoPods: no pod is covered (PUB-111).
 	NoPods bool
+	// Window is the reason of the window that the numbers are made for, empty if there is none (PUB-140).
+	Window string
 	// Error is why the numbers cannot be made, empty if they can (PUB-111).
 	Error string
 	// After is when to count again although nothing happens; 0 means not at all (PUB-063).
@@ -80,7 +82,11 @@ func Make(s Snapshot) *Plan {
 	}
 	p.NoPods = !slices.ContainsFunc(s.Pods, Active)
 	p.total(&s)
-	desired, err := Desired(&budget.Spec, p.Status.TotalReplicas)
+	desired, reason, until, err := s.Rules.Number(p.Status.TotalReplicas, s.Now)
+	p.Window = reason
+	if !until.IsZero() {
+		p.again(until.Sub(s.Now))
+	}
 	_, overridden := TotalOverride(budget)
 	switch {
 	case err != nil: // nothing may go until the numbers can be made
