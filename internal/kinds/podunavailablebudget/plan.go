@@ -94,7 +94,7 @@ func Make(s Snapshot) *Plan {
 	case p.Status.TotalReplicas == 0 && !overridden && s.Bare == 0:
 		desired = 0 // PUB-052
 	}
-	p.Status.DesiredAvailable = desired
+	p.Status.DesiredAvailable, p.Status.UsedBy = desired, p.usedBy()
 	p.Status.UnavailableAllowed = max(p.Status.CurrentAvailable-desired, 0)
 	return p
 }
@@ -195,8 +195,8 @@ func Overdue(s *Snapshot) []*corev1.Pod {
 	return overdue
 }
 
-// UsedBy says which pods use the budget up, and how.
-func (p *Plan) UsedBy() string {
+// usedBy says which pods use the budget up, and how, and which window is open (PUB-141).
+func (p *Plan) usedBy() string {
 	const most = 5
 	names := slices.Sorted(maps.Keys(p.Why))
 	var parts []string
@@ -205,6 +205,9 @@ func (p *Plan) UsedBy() string {
 	}
 	if more := len(names) - most; more > 0 {
 		parts = append(parts, plural.Of(more, "more pod"))
+	}
+	if p.Window != "" {
+		parts = append(parts, "window: "+p.Window)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -22,6 +22,7 @@ const (
 	mostWindows   = 20
 	leastDuration = time.Minute
 	mostDuration  = 7 * 24 * time.Hour
+	mostReason    = 200
 )
 
 // Window is a time in which other numbers hold than those of the spec (PUB-140). It is an element of annotation pub.kruise.io/windows.
@@ -91,6 +92,9 @@ func (w *Window) complete(at *field.Path) field.ErrorList {
 		}
 		of.Location = zone
 		w.opens = of
+	}
+	if len(w.Reason) > mostReason {
+		errs = append(errs, field.TooLong(at.Child("reason"), "", mostReason))
 	}
 	if d := w.Duration.Duration; d < leastDuration || d > mostDuration {
 		errs = append(errs, field.Invalid(at.Child("duration"), d.String(), fmt.Sprintf("must be from %s to %s", leastDuration, mostDuration)))

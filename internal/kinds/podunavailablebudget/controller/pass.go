@@ -161,14 +161,14 @@ func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, p
 func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebudget.Reference, uid types.UID) (bool, error) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	direct, _ := podunavailablebudget.ControllerOf(pod)
-	if owner.UID == uid || direct.GroupKind == target.GroupKind {
-		return owner.UID == uid, nil
+	if direct.GroupKind == target.GroupKind {
+		return owner.UID == uid || uid == "" && direct == target, nil
 	}
 	if counted(target.GroupKind) && target.Kind != "Deployment" && counted(direct.GroupKind) {
 		return false, nil
 	}
 	chain, err := p.Guard.owners.Above(ctx, pod)
-	return slices.Contains(chain.UIDs, uid), err
+	return slices.Contains(chain.UIDs, uid) || uid == "" && slices.Contains(chain.References, target), err
 }
 
 // selected takes the pods that the selector selects, and the workloads at the top of their controllers (PUB-037, PUB-041).
