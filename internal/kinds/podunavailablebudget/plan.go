@@ -13,7 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
 var errNoNumber = errors.New("spec has neither maxUnavailable nor minAvailable")
@@ -107,7 +110,8 @@ func (p *Plan) bookings(s *Snapshot) {
 			pods[pod.Name] = pod
 		}
 	}
-	keep := func(from map[string]metav1.Time, life time.Duration, words string, ended func(*corev1.Pod)) map[string]metav1.Time {
+	keep := func(from map[string]metav1.Time, life time.Duration, words string, over func(*corev1.Pod, time.Time) bool,
+		ended func(*corev1.Pod)) map[string]metav1.Time {
 		var kept map[string]metav1.Time
 		for name, at := range from {
 			pod := pods[name]
@@ -116,8 +120,11 @@ func (p *Plan) bookings(s *Snapshot) {
 			}
 			left := pod == nil || !Active(pod)
 			end := at.Add(life)
-			if left {
+			switch {
+			case left:
 				end = at.Add(settleTime)
+			case over != nil && over(pod, at.Time):
+				end = at.Add(overTime)
 			}
 			if wait := end.Sub(s.Now); wait > 0 {
 				if kept == nil {
@@ -137,11 +144,25 @@ func (p *Plan) bookings(s *Snapshot) {
 		return kept
 	}
 	status := &s.Rules.Budget.Status
-	p.Status.DisruptedPods = keep(status.DisruptedPods, deletionTime, "its deletion was admitted", func(pod *corev1.Pod) {
+	p.Status.DisruptedPods = keep(status.DisruptedPods, deletionTime, "its deletion was admitted", nil, func(pod *corev1.Pod) {
 		p.NotDeleted = append(p.NotDeleted, pod)
 	})
-	p.Status.UnavailablePods = keep(status.UnavailablePods, updateTime, "its update was admitted", nil)
+	p.Status.UnavailablePods = keep(status.UnavailablePods, updateTime, "its update was admitted", updated, nil)
 	slices.SortFunc(p.NotDeleted, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// updated tells whether an update in place, or of a sidecar, that was begun since that time is over: the pod is back in service.
+func updated(pod *corev1.Pod, since time.Time) bool {
+	if state, err := inplace.StateOf(pod); err == nil && state != nil && !state.UpdateTimestamp.Time.Before(since) {
+		return true // Why says whether it is complete
+	}
+	states, err := sidecarset.ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
+	for _, state := range states {
+		if err == nil && !state.UpdateTimestamp.Time.Before(since) {
+			return true
+		}
+	}
+	return false
 }
 
 // total is how many pods there are expected to be (PUB-040 to PUB-042).
