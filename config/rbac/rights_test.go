@@ -294,7 +294,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		"replicationcontrollers": read, "replicationcontrollers/scale": "get", "apps/daemonsets": "get", "apps/deployments/scale": "get",
 		"apps/replicasets/scale": "get", "apps/statefulsets/scale": "get", "apps.kruise.io/clonesets/scale": "get",
 		"apps.kruise.io/statefulsets/scale": "get",
-		"policy/poddisruptionbudgets":       "list", // which refuse evictions too
+		"policy/poddisruptionbudgets":       read, // which refuse evictions too
 		"apps.kruise.io/workloadspreads":    read, "apps.kruise.io/workloadspreads/status": "get patch",
 		"apps.kruise.io/statefulsets":              read,
 		"apps.kruise.io/statefulsets/finalizers":   "update",
