@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	registrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
@@ -132,9 +134,10 @@ func protects(t *testing.T, budget *policyv1beta1.PodUnavailableBudget, pods int
 	}
 }
 
-func evict(ctx context.Context, namespace, name string) error {
+func evict(ctx context.Context, namespace, name string, options ...client.SubResourceCreateOption) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	return kube.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	return kube.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}},
+		options...)
 }
 
 // PUB-087 (part), PUB-089 (part), PUB-090 (part), PUB-092 (part): 200 evictions at once of pods of which five may go take five, and the others
@@ -244,5 +247,78 @@ func TestDisruptionsOfProtectedPods(t *testing.T) {
 	}
 	if err := wait(func() error { return kube.Delete(t.Context(), at(1)) }); err != nil {
 		t.Errorf("PUB-089: %v", err)
+	}
+}
+
+// PUB-080 (part): while no manager answers, pods in service that a budget may protect are not deleted, evicted or changed. All others are:
+// those that are not ready, those that somebody freed, and those of other namespaces; and what changes no spec passes.
+func TestDisruptionsWhileNoManagerAnswers(t *testing.T) {
+	namespace := protectedPods(t, 4, func(s *policyv1beta1.PodUnavailableBudgetSpec) {
+		many := intstr.FromInt32(3)
+		s.MaxUnavailable = &many
+	})
+	elsewhere := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "elsewhere-"}}
+	if err := kube.Create(t.Context(), elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"web-0", "web-1"} {
+		if err := readyPod(t.Context(), elsewhere.Name, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var live registrationv1.ValidatingWebhookConfiguration
+	if err := kube.Get(t.Context(), types.NamespacedName{Name: "kruise-validating-webhook-configuration"}, &live); err != nil {
+		t.Fatal(err)
+	}
+	unreachable := &registrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "unreachable-budgets"}}
+	for _, hook := range live.Webhooks {
+		if strings.HasSuffix(hook.Name, "-budget.kb.io") {
+			hook.Name = "unreachable." + hook.Name
+			hook.ClientConfig = registrationv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/validate-pod")}
+			unreachable.Webhooks = append(unreachable.Webhooks, hook)
+		}
+	}
+	if len(unreachable.Webhooks) != 2 {
+		t.Fatalf("%d entries", len(unreachable.Webhooks))
+	}
+	if err := kube.Create(t.Context(), unreachable); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = kube.Delete(context.Background(), unreachable) })
+	at := func(i int) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("web-%d", i)}}
+	}
+	merge := func(body string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(body)) }
+	image := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"c","image":"i:2"}]}}`))
+	for what, try := range map[string]func() error{
+		"a deletion":  func() error { return kube.Delete(t.Context(), at(0), client.DryRunAll) },
+		"an eviction": func() error { return evict(t.Context(), namespace, "web-0", client.DryRunAll) },
+		"an update":   func() error { return kube.Patch(t.Context(), at(0), image, client.DryRunAll) },
+	} {
+		if err := wait(func() error { // until the API server knows the entries
+			if err := try(); err == nil || !strings.Contains(err.Error(), "failed calling webhook \"unreachable.") {
+				return fmt.Errorf("not refused: %w", err)
+			}
+			return nil
+		}); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for i, body := range map[int]string{1: `{"metadata":{"labels":{"x":"y"}}}`, 2: `{"metadata":{"annotations":{"` + pub.NoProtect + `":"true"}}}`} {
+		if err := kube.Patch(t.Context(), at(i), merge(body)); err != nil {
+			t.Errorf("a change of metadata: %v", err)
+		}
+	}
+	if err := kube.Status().Patch(t.Context(), at(3), merge(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)); err != nil {
+		t.Fatal(err)
+	}
+	for what, pod := range map[string]*corev1.Pod{"that somebody freed": at(2), "that is not ready": at(3),
+		"of another namespace": {ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere.Name, Name: "web-0"}}} {
+		if err := kube.Delete(t.Context(), pod); err != nil {
+			t.Errorf("a pod %s: %v", what, err)
+		}
+	}
+	if err := evict(t.Context(), elsewhere.Name, "web-1"); err != nil {
+		t.Errorf("an eviction elsewhere: %v", err)
 	}
 }
