@@ -155,7 +155,7 @@ func logged(t *testing.T, kind, name string) (lines []map[string]string) {
 		if err := json.Unmarshal([]byte(line), &fields); err != nil {
 			t.Fatal(err)
 		}
-		if fields["Event"] == "DeletionProtection" && fields["Kind"] == kind && fields["Name"] == name {
+		if fields["Kind"] == kind && fields["Name"] == name {
 			lines = append(lines, fields)
 		}
 	}

@@ -49,6 +49,7 @@ func scenarios() []scenario {
 			run: startUp},
 		scenario{name: "rest", about: "5,000 pods of CloneSets at rest for one minute, then events of single pods.", run: atRest},
 		scenario{name: "admission", about: "What webhooks add to the creation of pods.", run: admission},
+		scenario{name: "evictions", about: "100 evictions a second of pods of 50 PodUnavailableBudgets, and of pods without one.", run: evictions},
 	)
 }
 

@@ -22,6 +22,9 @@ const (
 	deletionTime = 20 * time.Second
 	updateTime   = 10 * time.Second
 	settleTime   = 6 * time.Second
+	// overTime is how long one stays at least whose update is over. Two updates may begin in one second, which is all that is known of their
+	// times.
+	overTime = 2 * time.Second
 )
 
 // Ledger is the status of a budget while pods are booked in it.

@@ -40,12 +40,13 @@ type Rules struct {
 	// selector and ignored select nothing where the budget has none, or one that cannot be read.
 	selector, ignored labels.Selector
 	operations        sets.Set[disruption.Operation]
+	windows           []Window
 }
 
 // NewRules compiles the rules of a budget.
 func NewRules(budget *policyv1beta1.PodUnavailableBudget) *Rules {
 	r := &Rules{Budget: budget, selector: compiled(budget.Spec.Selector), ignored: compiled(budget.Spec.IgnoredPodSelector),
-		operations: Operations(budget)}
+		operations: Operations(budget), windows: Windows(budget)}
 	if ref := budget.Spec.TargetReference; ref != nil {
 		r.Target = Reference{schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,6 +38,21 @@ type memory struct {
 	news reconcile.News
 	// tops are the workloads that the last numbers come from.
 	tops map[podunavailablebudget.Reference]bool
+	// written is when the status was written last.
+	written time.Time
+}
+
+// wordsEvery is how often a status is written of which nothing but words changes.
+const wordsEvery = 5 * time.Second
+
+// words is for how long a status need not be written, since nothing but its words changes.
+func (m *memory) words(from, to *policyv1beta1.PodUnavailableBudgetStatus, now time.Time) time.Duration {
+	same := *to
+	same.UsedBy = from.UsedBy
+	if from.UsedBy == to.UsedBy || !equality.Semantic.DeepEqual(from, &same) {
+		return 0
+	}
+	return wordsEvery - now.Sub(m.written)
 }
 
 // noPodsAgain is when a budget is looked at again that covers no pod, although nothing is told of any (PUB-D2).
@@ -58,13 +74,17 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if err := p.look(ctx, snapshot); err != nil {
 		return 0, nil, err
 	}
-	_, err = p.Guard.desk.WriteStatus(ctx, budget, func(newest *policyv1beta1.PodUnavailableBudget) ([]byte, error) {
+	wait := time.Duration(0)
+	written, err := p.Guard.desk.WriteStatus(ctx, budget, func(newest *policyv1beta1.PodUnavailableBudget) ([]byte, error) {
 		rules := p.Guard.rulesOf(newest)
 		if !snapshot.Rules.Same(newest) { // it covers other pods now
 			return nil, reconcile.ErrChanged
 		}
 		snapshot.Rules = rules
 		plan = podunavailablebudget.Make(*snapshot)
+		if wait = kept.words(&newest.Status, &plan.Status, p.API.Now()); wait > 0 {
+			return nil, nil
+		}
 		return reconcile.StatusPatch(newest, &newest.Status, &plan.Status)
 	})
 	if reconcile.Changed(err) || apierrors.IsNotFound(err) {
@@ -73,12 +93,16 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if err != nil {
 		return 0, nil, fmt.Errorf("writing status: %w", err)
 	}
+	if written != nil {
+		kept.written = p.API.Now()
+	}
 	kept.tops = map[podunavailablebudget.Reference]bool{}
 	for i := range snapshot.Workloads {
 		kept.tops[snapshot.Workloads[i].Reference] = true
 	}
 	p.announce(kept, budget, plan, snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace)))
 	after = plan.After
+	reconcile.Sooner(&after, wait)
 	if plan.NoPods {
 		reconcile.Sooner(&after, noPodsAgain)
 	}
@@ -161,14 +185,14 @@ func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, p
 func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebudget.Reference, uid types.UID) (bool, error) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	direct, _ := podunavailablebudget.ControllerOf(pod)
-	if owner.UID == uid || direct.GroupKind == target.GroupKind {
-		return owner.UID == uid, nil
+	if direct.GroupKind == target.GroupKind {
+		return owner.UID == uid || uid == "" && direct == target, nil
 	}
 	if counted(target.GroupKind) && target.Kind != "Deployment" && counted(direct.GroupKind) {
 		return false, nil
 	}
 	chain, err := p.Guard.owners.Above(ctx, pod)
-	return slices.Contains(chain.UIDs, uid), err
+	return slices.Contains(chain.UIDs, uid) || uid == "" && slices.Contains(chain.References, target), err
 }
 
 // selected takes the pods that the selector selects, and the workloads at the top of their controllers (PUB-037, PUB-041).
