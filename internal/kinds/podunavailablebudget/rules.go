@@ -3,6 +3,7 @@ package podunavailablebudget
 import (
 	"maps"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,6 +129,20 @@ func (r *Rules) before(o *Rules) bool {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	return a.Name < b.Name
+}
+
+// Rivals are the names of other budgets that cover active pods of this one, or decide about them.
+func (r *Rules) Rivals(pods []*corev1.Pod, all []*Rules) []string {
+	rivals := sets.New[string]()
+	for _, other := range all {
+		name := other.Budget.Name
+		if name != r.Budget.Name && other.Budget.DeletionTimestamp == nil && slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+			return Active(pod) && (other.Selects(pod) || RelatedName(pod) == name)
+		}) {
+			rivals.Insert(name)
+		}
+	}
+	return sets.List(rivals)
 }
 
 // RelatedName is the name of the budget that the pod says to be covered by, empty if it says none (PUB-070).

@@ -110,7 +110,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		tops[snapshot.Workloads[i].Reference] = true
 	}
 	kept.seen.Store(&seen{tops, controllers})
-	p.announce(kept, budget, plan)
+	p.announce(kept, budget, plan, snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace)))
 	after = plan.After
 	reconcile.Sooner(&after, wait)
 	if plan.NoPods {
@@ -343,14 +343,14 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 	return errors.Join(errs...)
 }
 
-// announce tells what is new about the numbers (PUB-042, PUB-061, PUB-111).
-func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan) {
+// announce tells what is new about the numbers, and about other budgets of the same pods (PUB-042, PUB-061, PUB-073, PUB-111).
+func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan, rivals []string) {
 	once := func(eventType, reason, message string) {
 		if kept.news.Is(reason, message) {
 			p.Events.Event(budget, eventType, reason, message)
 		}
 	}
-	noPods, unknown := "", ""
+	noPods, unknown, multiple := "", "", ""
 	if plan.NoPods {
 		noPods = "the budget covers no pod"
 	}
@@ -358,7 +358,12 @@ func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget
 		unknown = fmt.Sprintf("%s not say how many pods there shall be, so those that there are count; set protectTotalReplicas: %s",
 			plural.Form(len(plan.Unknown), "it does", "they do"), plural.Few(plan.Unknown, 5))
 	}
+	if len(rivals) > 0 {
+		multiple = fmt.Sprintf("some of its pods are covered by %s too; about each pod the budget decides that its annotation %s names",
+			plural.Few(rivals, 5), pub.RelatedBudget)
+	}
 	once(corev1.EventTypeNormal, "NoPods", noPods)
+	once(corev1.EventTypeWarning, "MultipleBudgets", multiple)
 	once(corev1.EventTypeWarning, "UnknownReplicas", unknown)
 	once(corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", plan.Error)
 	for _, pod := range plan.NotDeleted {
