@@ -82,6 +82,7 @@ type View struct {
 type event struct {
 	key    Key
 	object client.Object // nil: deleted
+	at     time.Time
 }
 
 // ErrDead is the answer to every request of a manager that has died.
@@ -135,7 +136,7 @@ func (c *Cluster) Store(key Key, object client.Object) client.Object {
 	object.SetResourceVersion(strconv.FormatInt(c.version, 10))
 	if object.GetUID() == "" {
 		object.SetUID(types.UID(fmt.Sprintf("uid-%d", c.version)))
-		object.SetCreationTimestamp(metav1.NewTime(c.now))
+		object.SetCreationTimestamp(metav1.NewTime(c.now.Truncate(time.Second))) // as documents tell it
 		object.SetGeneration(1)
 	}
 	if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 && key.Kind != "Pod" {
@@ -143,7 +144,7 @@ func (c *Cluster) Store(key Key, object client.Object) client.Object {
 		return object
 	}
 	c.truth[key] = object
-	c.happens(event{key, object})
+	c.happens(event{key, object, c.now})
 	return object
 }
 
@@ -187,7 +188,7 @@ func (c *Cluster) Remove(key Key) {
 	if _, ok := c.truth[key]; ok {
 		c.version++
 		delete(c.truth, key)
-		c.happens(event{key, nil})
+		c.happens(event{key, nil, c.now})
 	}
 }
 
@@ -216,21 +217,32 @@ func (c *Cluster) CollectGarbage() {
 func (c *Cluster) Deliver(n int) bool {
 	n = min(n, len(c.view.feed))
 	for range n {
-		i := c.next()
-		e := c.view.feed[i]
-		before, after := c.view.cache[e.key], client.Object(nil)
-		if e.object == nil {
-			delete(c.view.cache, e.key)
-		} else {
-			after = c.slimmed(e.object)
-			c.view.cache[e.key] = after
-		}
-		if c.Delivered != nil {
-			c.Delivered(before, after)
-		}
-		c.view.feed = slices.Delete(c.view.feed, i, i+1)
+		c.deliver(c.next())
 	}
 	return n > 0
+}
+
+// CatchUp brings all events to the manager's cache that happened longer ago than that.
+func (c *Cluster) CatchUp(lag time.Duration) {
+	for len(c.view.feed) > 0 && c.now.Sub(c.view.feed[0].at) > lag {
+		c.deliver(0)
+	}
+}
+
+// deliver brings one event to the manager's cache.
+func (c *Cluster) deliver(i int) {
+	e := c.view.feed[i]
+	c.view.feed = slices.Delete(c.view.feed, i, i+1)
+	before, after := c.view.cache[e.key], client.Object(nil)
+	if e.object == nil {
+		delete(c.view.cache, e.key)
+	} else {
+		after = c.slimmed(e.object)
+		c.view.cache[e.key] = after
+	}
+	if c.Delivered != nil {
+		c.Delivered(before, after)
+	}
 }
 
 func (c *Cluster) slimmed(object client.Object) client.Object {

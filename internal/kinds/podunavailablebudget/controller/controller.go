@@ -155,14 +155,13 @@ func (r *reconciler) pods() handler.EventHandler {
 	}
 }
 
-// concerns tells whether a budget may cover the pod. Of a workload's budget that is what the pod says; one that says nothing true is looked
-// at by all of them.
+// concerns tells whether a budget may cover the pod. A pod that says nothing true of its budget is looked at by all those of workloads.
 func (r *reconciler) concerns(rules *podunavailablebudget.Rules, pod *corev1.Pod) bool {
 	if rules.Target.Name == "" {
 		return rules.Selects(pod)
 	}
 	named := podunavailablebudget.RelatedName(pod)
-	return named == rules.Budget.Name || r.watch.Index.Get(types.NamespacedName{Namespace: pod.Namespace, Name: named}) == nil
+	return named == rules.Budget.Name || r.pass.MayLead(rules, pod) || r.watch.Index.Get(types.NamespacedName{Namespace: pod.Namespace, Name: named}) == nil
 }
 
 // differs tells whether two versions of a pod differ in what budgets count.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,10 +37,18 @@ type Pass struct {
 // memory is what a pass keeps of a budget for the next ones.
 type memory struct {
 	news reconcile.News
-	// tops are the workloads that the last numbers come from.
-	tops map[podunavailablebudget.Reference]bool
+	// seen is what the last numbers come from. Events read it while a pass may replace it.
+	seen atomic.Pointer[seen]
 	// written is when the status was written last.
 	written time.Time
+}
+
+// seen is what a pass has read, and does not change any more.
+type seen struct {
+	// tops are the workloads that count.
+	tops map[podunavailablebudget.Reference]bool
+	// controllers tells of the controllers of pods whether the target of the budget is one of them, or stands above.
+	controllers map[types.UID]bool
 }
 
 // wordsEvery is how often a status is written of which nothing but words changes.
@@ -67,7 +76,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	}
 	kept := p.memory.Of(owner)
 	budget := p.Guard.desk.Newest(found)
-	snapshot, err := p.snapshot(ctx, budget)
+	snapshot, controllers, err := p.snapshot(ctx, budget)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -96,10 +105,11 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if written != nil {
 		kept.written = p.API.Now()
 	}
-	kept.tops = map[podunavailablebudget.Reference]bool{}
+	tops := map[podunavailablebudget.Reference]bool{}
 	for i := range snapshot.Workloads {
-		kept.tops[snapshot.Workloads[i].Reference] = true
+		tops[snapshot.Workloads[i].Reference] = true
 	}
+	kept.seen.Store(&seen{tops, controllers})
 	p.announce(kept, budget, plan, snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace)))
 	after = plan.After
 	reconcile.Sooner(&after, wait)
@@ -117,35 +127,59 @@ func (p *Pass) Forget(owner types.UID) {
 
 // Counts tells whether the numbers of a budget came from the workload last.
 func (p *Pass) Counts(budget *podunavailablebudget.Rules, workload podunavailablebudget.Reference) bool {
-	return budget.Target == workload || p.memory.Of(budget.Budget.UID).tops[workload]
+	last := p.memory.Of(budget.Budget.UID).seen.Load()
+	return budget.Target == workload || last != nil && last.tops[workload]
+}
+
+// MayLead tells whether the workload that a budget names stands above a pod, as far as the last numbers tell: a controller that they do not
+// know may lead there.
+func (p *Pass) MayLead(budget *podunavailablebudget.Rules, pod *corev1.Pod) bool {
+	direct, controlled := podunavailablebudget.ControllerOf(pod)
+	if !controlled || direct == budget.Target || alone(budget.Target, direct) {
+		return direct == budget.Target
+	}
+	last := p.memory.Of(budget.Budget.UID).seen.Load()
+	if last == nil {
+		return true
+	}
+	leads, known := last.controllers[metav1.GetControllerOfNoCopy(pod).UID]
+	return leads || !known
+}
+
+// alone tells whether what controls a pod has nothing above it that is of the kind of the target, so that it need not be read.
+func alone(target, direct podunavailablebudget.Reference) bool {
+	return direct.GroupKind == target.GroupKind || counted(target.GroupKind) && target.Kind != "Deployment" && counted(direct.GroupKind)
 }
 
 // snapshot reads the pods that the budget covers, and what they belong to.
-func (p *Pass) snapshot(ctx context.Context, budget *policyv1beta1.PodUnavailableBudget) (*podunavailablebudget.Snapshot, error) {
+func (p *Pass) snapshot(ctx context.Context, budget *policyv1beta1.PodUnavailableBudget) (*podunavailablebudget.Snapshot,
+	map[types.UID]bool, error) {
 	s := &podunavailablebudget.Snapshot{Rules: p.Guard.rulesOf(budget), Now: p.API.Now()}
 	var pods corev1.PodList
 	if err := p.API.Client.List(ctx, &pods, client.InNamespace(budget.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
+		return nil, nil, fmt.Errorf("listing pods: %w", err)
 	}
+	var controllers map[types.UID]bool
 	var err error
 	if s.Rules.Target.Name == "" {
 		err = p.selected(ctx, s, pods.Items)
 	} else {
-		err = p.targeted(ctx, s, pods.Items)
+		controllers, err = p.targeted(ctx, s, pods.Items)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.Pods = reconcile.Laid(p.API.Own, budget.UID, s.Pods, func(*corev1.Pod) bool { return true })
-	return s, nil
+	return s, controllers, nil
 }
 
-// targeted takes the pods of the workload that the budget names (PUB-035, PUB-036).
-func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod) error {
+// targeted takes the pods of the workload that the budget names (PUB-035, PUB-036), and tells of their controllers whether it is one of them,
+// or stands above.
+func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod) (map[types.UID]bool, error) {
 	budget, target := s.Rules.Budget, s.Rules.Target
 	workload, err := p.Workloads.Get(ctx, budget.Namespace, target)
 	if err != nil || workload == nil {
-		return err
+		return nil, err
 	}
 	counts := podunavailablebudget.Workload{Reference: target, Replicas: workload.Replicas}
 	ofController := map[types.UID]bool{}
@@ -157,7 +191,7 @@ func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, p
 		of, known := ofController[owner.UID]
 		if !known {
 			if of, err = p.of(ctx, &pods[i], target, workload.UID); err != nil {
-				return err
+				return nil, err
 			}
 			ofController[owner.UID] = of
 		}
@@ -178,18 +212,15 @@ func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, p
 		}
 	}
 	s.Workloads = []podunavailablebudget.Workload{counts}
-	return nil
+	return ofController, nil
 }
 
 // of tells whether a workload stands above a pod. What controls pods alone need not be read.
 func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebudget.Reference, uid types.UID) (bool, error) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	direct, _ := podunavailablebudget.ControllerOf(pod)
-	if direct.GroupKind == target.GroupKind {
+	if owner.UID == uid || alone(target, direct) {
 		return owner.UID == uid || uid == "" && direct == target, nil
-	}
-	if counted(target.GroupKind) && target.Kind != "Deployment" && counted(direct.GroupKind) {
-		return false, nil
 	}
 	chain, err := p.Guard.owners.Above(ctx, pod)
 	return slices.Contains(chain.UIDs, uid) || uid == "" && slices.Contains(chain.References, target), err

@@ -1,0 +1,361 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// What the simulation lets happen at most: lagAtMost is how far caches are behind, and requestAtMost how long a request takes from its
+// admission to its effect.
+const (
+	lagAtMost     = 2 * time.Second
+	requestAtMost = 2 * time.Second
+)
+
+// oracle judges by the words of the specification, on what is stored in the API server, with nothing of the code that is tested. It
+// forgives what nobody can know: what has changed within the lag of the caches, or since the pods were counted last.
+type oracle struct {
+	r *budgetRun
+	// worlds are the budgets as they were, the latest last.
+	worlds []world
+	// totals are, by budget, how many pods there were expected to be; losses are when pods left service that were not booked in it.
+	totals map[types.UID][]total
+	losses map[types.UID][]time.Time
+	// basis is when the last count began that ended.
+	basis map[types.UID]time.Time
+	// serving are the pods in service when it looked last, with the budgets that cover them.
+	serving map[types.UID][]types.UID
+	// decided is the budget by which a pod was taken out of service.
+	decided map[types.UID]types.UID
+	judged  int
+}
+
+type world struct {
+	at      time.Time
+	text    string
+	budgets []*policyv1beta1.PodUnavailableBudget
+}
+
+type total struct {
+	at time.Time
+	n  int
+	// bare are pods without controller.
+	bare int
+}
+
+func newOracle(r *budgetRun) *oracle {
+	return &oracle{r: r, totals: map[types.UID][]total{}, losses: map[types.UID][]time.Time{}, basis: map[types.UID]time.Time{},
+		serving: map[types.UID][]types.UID{}, decided: map[types.UID]types.UID{}}
+}
+
+func active(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
+}
+
+// inService tells whether users have the pod (PUB-055, PUB-056): what it runs is what it should.
+func (o *oracle) inService(pod *corev1.Pod) bool {
+	if !active(pod) || pod.Status.Phase != corev1.PodRunning {
+		return false
+	}
+	ready := false
+	for _, c := range pod.Status.Conditions {
+		ready = ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		if c.Type == pub.InPlaceUpdateReady && c.Status != corev1.ConditionTrue {
+			return false
+		}
+	}
+	for key := range pod.Labels {
+		if strings.HasPrefix(key, "unavailable-pod.kruise.io/") {
+			return false
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		ready = ready && o.r.node.Runs(pod, c.Name).Image == c.Image
+	}
+	return ready
+}
+
+// above are kind and name of what controls the pod, what controls that, and so on.
+func (o *oracle) above(pod *corev1.Pod) []string {
+	var chain []string
+	for owner := metav1.GetControllerOf(pod); owner != nil; {
+		chain = append(chain, owner.Kind+" "+owner.Name)
+		object := o.r.Get(simulation.Key{Kind: owner.Kind, Name: owner.Name})
+		if object == nil || object.GetUID() != owner.UID {
+			break
+		}
+		owner = metav1.GetControllerOf(object)
+	}
+	return chain
+}
+
+func matches(selector *metav1.LabelSelector, pod *corev1.Pod) bool {
+	if selector == nil {
+		return false
+	}
+	for key, value := range selector.MatchLabels {
+		if actual, has := pod.Labels[key]; !has || actual != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (o *oracle) covers(budget *policyv1beta1.PodUnavailableBudget, pod *corev1.Pod) bool {
+	if target := budget.Spec.TargetReference; target != nil {
+		return slices.Contains(o.above(pod), target.Kind+" "+target.Name)
+	}
+	return matches(budget.Spec.Selector, pod)
+}
+
+// deciding is the budget that decides about a pod (PUB-070, PUB-073).
+func (o *oracle) deciding(budgets []*policyv1beta1.PodUnavailableBudget, pod *corev1.Pod) *policyv1beta1.PodUnavailableBudget {
+	named := pod.Annotations["pub.kruise.io/related-pub"]
+	if named == "" {
+		named = pod.Annotations["kruise.io/related-pub"]
+	}
+	var best *policyv1beta1.PodUnavailableBudget
+	for _, b := range budgets { // by name
+		if !o.covers(b, pod) {
+			continue
+		}
+		if b.Name == named {
+			return b
+		}
+		if best == nil || best.Spec.TargetReference == nil && b.Spec.TargetReference != nil ||
+			(best.Spec.TargetReference == nil) == (b.Spec.TargetReference == nil) && b.CreationTimestamp.Before(&best.CreationTimestamp) {
+			best = b
+		}
+	}
+	return best
+}
+
+// expected is how many pods there shall be without an override (PUB-040, PUB-041), and how many without controller there are.
+func (o *oracle) expected(budget *policyv1beta1.PodUnavailableBudget) (n, bare int) {
+	tops := map[string]bool{}
+	if target := budget.Spec.TargetReference; target != nil {
+		tops[target.Kind+" "+target.Name] = true
+	} else {
+		for _, pod := range o.r.pods() {
+			if !active(pod) || !o.covers(budget, pod) {
+				continue
+			}
+			if chain := o.above(pod); len(chain) > 0 {
+				tops[chain[len(chain)-1]] = true
+			} else {
+				bare++
+			}
+		}
+	}
+	for top := range tops {
+		kind, name, _ := strings.Cut(top, " ")
+		if object := o.r.Get(simulation.Key{Kind: kind, Name: name}); object != nil && object.GetDeletionTimestamp() == nil {
+			n += int(replicasOf(object))
+		}
+	}
+	return n, bare
+}
+
+// desired is how many pods must stay in service (PUB-050 to PUB-052).
+func desired(spec *policyv1beta1.PodUnavailableBudgetSpec, of total) int {
+	n := of.n
+	if spec.ProtectTotalReplicas != nil {
+		n = int(*spec.ProtectTotalReplicas)
+	} else if n == 0 && of.bare == 0 {
+		return 0
+	}
+	value := func(v *intstr.IntOrString) int {
+		if v.Type == intstr.Int {
+			return int(v.IntVal)
+		}
+		percent := 0
+		if _, err := fmt.Sscanf(v.StrVal, "%d%%", &percent); err != nil {
+			panic(err)
+		}
+		return (percent*n + 99) / 100
+	}
+	if spec.MaxUnavailable != nil {
+		return max(0, n-value(spec.MaxUnavailable))
+	}
+	return value(spec.MinAvailable)
+}
+
+// free tells whether the budget does not limit the operation (PUB-012, PUB-014, PUB-016).
+func (o *oracle) free(budget *policyv1beta1.PodUnavailableBudget, pod *corev1.Pod, by policyv1beta1.PodUnavailableBudgetOperation) bool {
+	operations := budget.Spec.ProtectOperations
+	if len(operations) == 0 {
+		operations = []policyv1beta1.PodUnavailableBudgetOperation{"DELETE", "UPDATE", "EVICT"}
+	}
+	return matches(budget.Spec.IgnoredPodSelector, pod) || !slices.Contains(operations, by) || by == "UPDATE" && !o.r.options.Updates
+}
+
+// judge is called when a pod in service is about to be taken out of it on purpose: so many others must be in service (PUB-002).
+func (o *oracle) judge(pod *corev1.Pod, by policyv1beta1.PodUnavailableBudgetOperation) {
+	o.observe()
+	delete(o.decided, pod.UID)
+	if pod.Annotations["pub.kruise.io/no-protect"] == "true" {
+		return
+	}
+	o.judged++
+	now, words := o.r.Now(), ""
+	for i := len(o.worlds) - 1; i >= 0; i-- {
+		w := &o.worlds[i]
+		b := o.deciding(w.budgets, pod)
+		if b == nil || o.free(b, pod, by) {
+			return
+		}
+		others, lost, floor := 0, 0, int(^uint(0)>>1)
+		for _, other := range o.r.pods() {
+			if other.UID != pod.UID && o.inService(other) && o.covers(b, other) {
+				others++
+			}
+		}
+		since := o.basis[b.UID].Add(-lagAtMost - requestAtMost)
+		for _, at := range o.losses[b.UID] {
+			if !at.Before(since) {
+				lost++
+			}
+		}
+		for k, t := range o.totals[b.UID] {
+			if k+1 == len(o.totals[b.UID]) || o.totals[b.UID][k+1].at.After(since) {
+				floor = min(floor, desired(&b.Spec, t))
+			}
+		}
+		if floor == 0 { // nothing is booked
+			return
+		}
+		if others+lost >= floor {
+			o.decided[pod.UID] = b.UID
+			return
+		}
+		words += fmt.Sprintf("\nbudget %s generation %d: %d others in service, %d lost unseen since %s, desired %d, status %+v", b.Name, b.Generation,
+			others, lost, since.Format("05.000"), floor, o.r.budget(b.Name).Status)
+		if now.Sub(w.at) > lagAtMost+requestAtMost {
+			break // it was in force all the time
+		}
+	}
+	o.r.fail("%s of pod %s, which is in service:%s", by, pod.Name, words)
+}
+
+// counted notes that the count of a budget has ended which began then.
+func (o *oracle) counted(uid types.UID, begin time.Time) { o.basis[uid] = begin }
+
+// observe notes what has changed in the API server.
+func (o *oracle) observe() {
+	r, now := o.r, o.r.Now()
+	w := world{at: now}
+	for _, b := range r.budgets() {
+		if b.DeletionTimestamp == nil {
+			w.budgets = append(w.budgets, b)
+			w.text += fmt.Sprintln(b.UID, b.Generation)
+		}
+	}
+	if n := len(o.worlds); n == 0 || o.worlds[n-1].text != w.text {
+		o.worlds = append(o.worlds, w)
+	}
+	for _, b := range w.budgets {
+		t := total{at: now}
+		t.n, t.bare = o.expected(b)
+		list := o.totals[b.UID]
+		if n := len(list); n == 0 || list[n-1].n != t.n || list[n-1].bare != t.bare {
+			o.totals[b.UID] = append(list, t)
+		}
+	}
+	serving := map[types.UID][]types.UID{}
+	for _, pod := range r.pods() {
+		if !o.inService(pod) {
+			continue
+		}
+		serving[pod.UID] = nil
+		for _, b := range w.budgets {
+			if o.covers(b, pod) {
+				serving[pod.UID] = append(serving[pod.UID], b.UID)
+			}
+		}
+	}
+	for pod, covering := range o.serving {
+		still, serves := serving[pod]
+		for _, b := range covering {
+			if !slices.Contains(still, b) && o.decided[pod] != b {
+				o.losses[b] = append(o.losses[b], now)
+			}
+		}
+		if !serves {
+			delete(o.decided, pod)
+		}
+	}
+	o.serving = serving
+}
+
+// wrote judges a write of a budget's status: a booking charges one for a pod that was not booked, and nothing for one that was (PUB-087).
+func (o *oracle) wrote(before, after *policyv1beta1.PodUnavailableBudget) {
+	was, is := &before.Status, &after.Status
+	if is.UnavailableAllowed < 0 || is.ObservedGeneration != was.ObservedGeneration || is.DesiredAvailable != was.DesiredAvailable ||
+		is.TotalReplicas != was.TotalReplicas {
+		o.r.fail("a booking changes numbers that are not its own: %+v, before %+v", is, was)
+	}
+	at := func(s *policyv1beta1.PodUnavailableBudgetStatus, name string) (metav1.Time, bool) {
+		if t, found := s.DisruptedPods[name]; found {
+			return t, true
+		}
+		t, found := s.UnavailablePods[name]
+		return t, found
+	}
+	charged, fresh := was.UnavailableAllowed-is.UnavailableAllowed, int32(0)
+	for _, entries := range []map[string]metav1.Time{is.DisruptedPods, is.UnavailablePods} {
+		for name, t := range entries {
+			former, found := at(was, name)
+			pod, _ := o.r.Get(podKey(name)).(*corev1.Pod)
+			if !found || pod != nil && !pod.CreationTimestamp.Before(&former) && !t.Equal(&former) {
+				fresh++
+			}
+		}
+	}
+	if charged != fresh || charged > 1 {
+		o.r.fail("%d charged, %d booked: %+v, before %+v", charged, fresh, is, was)
+	}
+	for name := range is.DisruptedPods {
+		if _, both := is.UnavailablePods[name]; both {
+			o.r.fail("pod %s is booked twice", name)
+		}
+	}
+}
+
+// exact compares the status of a budget with an exact count, when all is quiet.
+func (o *oracle) exact(b *policyv1beta1.PodUnavailableBudget) string {
+	t := total{}
+	t.n, t.bare = o.expected(b)
+	want := policyv1beta1.PodUnavailableBudgetStatus{ObservedGeneration: b.Generation, TotalReplicas: int32(t.n), DesiredAvailable: int32(desired(&b.Spec, t))}
+	if b.Spec.ProtectTotalReplicas != nil {
+		want.TotalReplicas = *b.Spec.ProtectTotalReplicas
+	}
+	for _, pod := range o.r.pods() {
+		if o.inService(pod) && o.covers(b, pod) {
+			want.CurrentAvailable++
+		}
+		if d := o.deciding(o.r.budgets(), pod); active(pod) && d != nil && (pod.Annotations["pub.kruise.io/related-pub"] != d.Name ||
+			pod.Annotations["kruise.io/related-pub"] != d.Name) {
+			return fmt.Sprintf("pod %s is covered by budget %s, and says %v", pod.Name, d.Name, pod.Annotations)
+		}
+	}
+	want.UnavailableAllowed = max(0, want.CurrentAvailable-want.DesiredAvailable)
+	got := b.Status
+	if len(got.DisruptedPods)+len(got.UnavailablePods) == 0 {
+		got.DisruptedPods, got.UnavailablePods = nil, nil
+	}
+	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		return fmt.Sprintf("status of budget %s %+v; an exact count gives %+v", b.Name, got, want)
+	}
+	return ""
+}

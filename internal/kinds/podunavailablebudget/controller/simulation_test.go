@@ -1,0 +1,590 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+const (
+	namespace = "default"
+	setName   = "web"
+)
+
+var (
+	setKey        = simulation.Key{Kind: "CloneSet", Name: setName}
+	deploymentKey = simulation.Key{Kind: "Deployment", Name: "dep"}
+)
+
+func podKey(name string) simulation.Key { return simulation.Key{Kind: "Pod", Name: name} }
+
+func budgetKey(name string) simulation.Key {
+	return simulation.Key{Kind: "PodUnavailableBudget", Name: name}
+}
+
+// budgetRun is one random world of budgets, workloads, managers and users, with an oracle.
+type budgetRun struct {
+	*simulation.Cluster
+	node     *simulation.Node
+	oracle   *oracle
+	options  podunavailablebudget.Options
+	managers []*replica
+	// leader has the lease; nil while nobody has. acting is the manager that acts.
+	leader, acting *replica
+	// depth is how many act in the middle of what others do.
+	depth, created, refusals int
+	// calm: nobody but who asks takes pods out of service.
+	calm, trace bool
+	draining    []types.UID
+	// healthy is how many pods of app web a PodDisruptionBudget wants to stay; none below 0.
+	healthy int
+	// touched are pods whose image a user has changed, and when.
+	touched map[string]time.Time
+	failure string
+}
+
+func (r *budgetRun) fail(format string, args ...any) {
+	if r.failure == "" {
+		r.failure = fmt.Sprintf(format, args...)
+		r.tracef("FAILURE %s", r.failure)
+	}
+}
+
+func (r *budgetRun) tracef(format string, args ...any) {
+	if r.trace {
+		fmt.Printf("%s %s%s\n", r.Now().Format("04:05.000"), strings.Repeat("    ", r.depth), fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *budgetRun) pods() []*corev1.Pod {
+	objects := r.List("Pod", false)
+	pods := make([]*corev1.Pod, len(objects))
+	for i, object := range objects {
+		pods[i] = object.(*corev1.Pod)
+	}
+	return pods
+}
+
+func (r *budgetRun) budgets() []*policyv1beta1.PodUnavailableBudget {
+	objects := r.List("PodUnavailableBudget", false)
+	budgets := make([]*policyv1beta1.PodUnavailableBudget, len(objects))
+	for i, object := range objects {
+		budgets[i] = object.(*policyv1beta1.PodUnavailableBudget)
+	}
+	return budgets
+}
+
+func (r *budgetRun) budget(name string) *policyv1beta1.PodUnavailableBudget {
+	budget, _ := r.Get(budgetKey(name)).(*policyv1beta1.PodUnavailableBudget)
+	if budget == nil {
+		return &policyv1beta1.PodUnavailableBudget{}
+	}
+	return budget
+}
+
+// newWorld is a cluster without workloads and managers.
+func newWorld(seed uint64) *budgetRun {
+	r := &budgetRun{Cluster: simulation.New(seed), touched: map[string]time.Time{}, healthy: -1, trace: os.Getenv("TRACE") != ""}
+	r.oracle = newOracle(r)
+	r.Apart, r.calm, r.Slim, r.Delivered, r.BeforeWrite = seed%5 > 1, r.Chance(0.5), slim.Any, r.delivered, r.beforeWrite
+	r.AfterWrite = func(simulation.Write) { r.oracle.observe() }
+	r.options = podunavailablebudget.Options{Deletes: true, Updates: !r.Chance(0.1)}
+	r.node = &simulation.Node{Cluster: r.Cluster, Digests: map[string]string{}, Observes: r.Chance(0.5)}
+	if err := errors.Join(clonesetcontroller.Index(context.Background(), r.Cluster), podapply.IndexRevisions(context.Background(), r.Cluster),
+		r.IndexField(context.Background(), podapply.NewPullJob(), podapply.OwnerIndex, podapply.IndexByController)); err != nil {
+		panic(err)
+	}
+	r.Answer = func(request *simulation.Request) error {
+		if request.Verb == "get" && r.Chance(r.Faults.Refuse) {
+			return apierrors.NewInternalError(errors.New("not read"))
+		}
+		return nil
+	}
+	r.Store(simulation.Key{Kind: "Node", Name: "node"}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
+	return r
+}
+
+// withSet adds the CloneSet, and withDeployment the Deployment.
+func (r *budgetRun) withSet(replicas int32, maxUnavailable int) {
+	set := clonesettest.Set(replicas, clonesettest.MaxUnavailable(maxUnavailable), setImage("app:1"))
+	set.Name, set.Namespace = setName, namespace
+	r.Store(setKey, set)
+}
+
+func (r *budgetRun) withDeployment(replicas int32) {
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dep", Annotations: map[string]string{"version": "1"}}}
+	deployment.Spec.Replicas = &replicas
+	r.Store(deploymentKey, deployment)
+	r.replicaSet("dep-1", "dep", replicas, deployment)
+}
+
+// newRun draws a world from the seed.
+func newRun(seed uint64) *budgetRun {
+	r := newWorld(seed)
+	r.withSet(int32(2+r.Rand.IntN(6)), 1+r.Rand.IntN(4))
+	if r.Chance(0.5) {
+		r.withDeployment(int32(1 + r.Rand.IntN(5)))
+	}
+	if r.Chance(0.4) {
+		r.replicaSet("rs", "rs", int32(1+r.Rand.IntN(4)), nil)
+	}
+	if r.Chance(0.3) {
+		r.healthy = r.Rand.IntN(4)
+	}
+	for i := range 1 + r.Rand.IntN(3) {
+		r.newBudget(i)
+	}
+	r.begin()
+	return r
+}
+
+// begin starts the replicas of the manager.
+func (r *budgetRun) begin() {
+	for i := range 2 {
+		m := &replica{run: r, name: string(rune('A' + i)), view: r.Fork()}
+		if r.Chance(0.5) {
+			m.skew = time.Duration(r.Rand.IntN(2*int(skewAtMost/time.Millisecond))-int(skewAtMost/time.Millisecond)) * time.Millisecond
+		}
+		r.managers = append(r.managers, m)
+		m.start()
+	}
+	r.leader = r.managers[0]
+	r.leader.lead()
+}
+
+// skewAtMost is how much a manager's clock differs from the true one.
+const skewAtMost = time.Second
+
+func setImage(image string) func(*appsv1beta1.CloneSet) {
+	return clonesettest.Templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","team":"a"}},"spec":{"containers":[{"name":"app","image":%q}]}}`, image))
+}
+
+// newBudget makes the budget of that number, if there is none: each covers pods by another way.
+func (r *budgetRun) newBudget(i int) {
+	name := fmt.Sprint("b", i)
+	if r.Get(budgetKey(name)) != nil {
+		return
+	}
+	b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	label := func(key, value string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+	}
+	switch i {
+	case 0:
+		b.Spec.TargetReference = &policyv1beta1.TargetReference{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Name: setName}
+		if r.Chance(0.4) {
+			b.Spec.TargetReference, b.Spec.Selector = nil, label("app", "web")
+		}
+	case 1:
+		b.Spec.Selector = label("team", "a")
+	case 2:
+		b.Spec.TargetReference = &policyv1beta1.TargetReference{APIVersion: "apps/v1", Kind: []string{"Deployment", "ReplicaSet"}[r.Rand.IntN(2)], Name: "dep"}
+		if b.Spec.TargetReference.Kind == "ReplicaSet" {
+			b.Spec.TargetReference.Name = "rs"
+		}
+	}
+	r.number(b)
+	if r.Chance(0.15) {
+		b.Spec.ProtectTotalReplicas = new(int32(1 + r.Rand.IntN(8)))
+	}
+	if r.Chance(0.2) {
+		b.Spec.IgnoredPodSelector = label("tier", "spare")
+	}
+	if r.Chance(0.2) {
+		b.Spec.ProtectOperations = [][]operation{{"DELETE"}, {"DELETE", "EVICT"}, {"EVICT", "UPDATE"}, {"DELETE", "UPDATE", "EVICT", "RESIZE"}}[r.Rand.IntN(4)]
+	}
+	r.Store(budgetKey(name), b)
+}
+
+func (r *budgetRun) number(b *policyv1beta1.PodUnavailableBudget) {
+	numbers := []*intstr.IntOrString{kindtest.Number(1), kindtest.Number(1), kindtest.Number(2), kindtest.Number(r.Rand.IntN(6)), kindtest.Text("20%"),
+		kindtest.Text("50%"), kindtest.Text("80%")}
+	b.Spec.MaxUnavailable, b.Spec.MinAvailable = numbers[r.Rand.IntN(len(numbers))], nil
+	if r.Chance(0.3) {
+		b.Spec.MaxUnavailable, b.Spec.MinAvailable = nil, b.Spec.MaxUnavailable
+	}
+}
+
+// scale sets the replicas of a workload.
+func (r *budgetRun) scale(key simulation.Key, replicas int32) {
+	r.Change(key, func(o client.Object) {
+		switch w := o.(type) {
+		case *appsv1beta1.CloneSet:
+			w.Spec.Replicas = &replicas
+		case *appsv1.ReplicaSet:
+			w.Spec.Replicas = &replicas
+		case *appsv1.Deployment:
+			w.Spec.Replicas = &replicas
+		}
+		o.SetGeneration(o.GetGeneration() + 1)
+	})
+}
+
+func (r *budgetRun) edit(name string, change func(*policyv1beta1.PodUnavailableBudget)) {
+	r.Change(budgetKey(name), func(o client.Object) {
+		change(o.(*policyv1beta1.PodUnavailableBudget))
+		o.SetGeneration(o.GetGeneration() + 1)
+	})
+}
+
+// beforeWrite watches what managers write.
+func (r *budgetRun) beforeWrite(w simulation.Write, before, after client.Object) {
+	r.tracef("%s %s %s of %s", r.acting.name, w.Verb, w.Subresource, w.Key.Name)
+	switch {
+	case w.Key.Kind == "PodUnavailableBudget" && (r.acting.led == nil || r.acting.led.counting != w.Key.Name):
+		r.oracle.wrote(before.(*policyv1beta1.PodUnavailableBudget), after.(*policyv1beta1.PodUnavailableBudget))
+	case w.Key.Kind == "Pod" && w.Verb != "create":
+		pod := before.(*corev1.Pod)
+		if !r.oracle.inService(pod) {
+			return
+		}
+		if w.Verb == "delete" {
+			r.oracle.judge(pod, policyv1beta1.Delete)
+		} else if !r.oracle.inService(after.(*corev1.Pod)) {
+			r.oracle.judge(pod, policyv1beta1.Update)
+		}
+	}
+}
+
+// meddle lets others act in the middle of what somebody does.
+func (r *budgetRun) meddle() {
+	if r.depth > 1 || !r.Chance(0.15) || r.Faults == (simulation.Faults{}) && r.Rand.IntN(2) == 0 {
+		return
+	}
+	r.depth++
+	r.Pass(time.Duration(r.Rand.IntN(200)) * time.Millisecond)
+	r.act(90)
+	r.depth--
+}
+
+// act lets somebody do something; some only if nothing else is under way.
+func (r *budgetRun) act(some int) {
+	pods := r.pods()
+	m := r.managers[r.Rand.IntN(len(r.managers))]
+	switch n := r.Rand.IntN(some); {
+	case n < 30:
+		m.work()
+	case n < 50:
+		m.as(func() { r.Deliver(1 + r.Rand.IntN(6)) })
+	case n < 70:
+		if len(pods) > 0 {
+			r.kubelet(pods[r.Rand.IntN(len(pods))].Name)
+		}
+	case n < 77:
+		r.replicaSets()
+	case n < 84:
+		r.drain()
+	case n < 90:
+		r.user(pods)
+	case n < 92:
+		r.collectGarbage()
+	case n < 96:
+		r.elect()
+	default:
+		r.Pass(time.Duration(r.Rand.IntN(3000)) * time.Millisecond)
+	}
+	r.oracle.observe()
+}
+
+// elect starts managers that have died, and gives the lease to another one.
+func (r *budgetRun) elect() {
+	for _, m := range r.managers {
+		if m.dead {
+			m.start()
+			if r.leader == m {
+				r.leader = nil
+			}
+		}
+	}
+	if r.leader != nil && r.Chance(0.7) {
+		return
+	}
+	if r.leader != nil {
+		r.leader.ends = r.Now().Add(time.Duration(r.Rand.IntN(5000)) * time.Millisecond)
+	}
+	var able []*replica
+	for _, m := range r.managers {
+		if m != r.leader && m.ends.IsZero() && m.led == nil {
+			able = append(able, m)
+		}
+	}
+	r.leader = nil
+	if len(able) > 0 {
+		r.leader = able[r.Rand.IntN(len(able))]
+		r.leader.lead()
+		r.tracef("%s leads", r.leader.name)
+	}
+}
+
+// endZombies ends those that have gone on for long enough without the lease.
+func (r *budgetRun) endZombies() {
+	for _, m := range r.managers {
+		if !m.ends.IsZero() && r.Now().After(m.ends) {
+			m.start()
+		}
+	}
+}
+
+func (r *budgetRun) user(pods []*corev1.Pod) {
+	var pod *corev1.Pod
+	if len(pods) > 0 {
+		pod = pods[r.Rand.IntN(len(pods))]
+	}
+	kinds := 8
+	if !r.calm {
+		kinds = 17
+	}
+	switch n := r.Rand.IntN(kinds); {
+	case n == 0:
+		image := fmt.Sprint("app:", 1+r.Rand.IntN(3))
+		r.Change(setKey, func(o client.Object) {
+			setImage(image)(o.(*appsv1beta1.CloneSet))
+			o.SetGeneration(o.GetGeneration() + 1)
+		})
+	case n == 1:
+		r.scale(setKey, int32(r.Rand.IntN(8)))
+	case n == 2 && r.Get(deploymentKey) != nil:
+		r.Change(deploymentKey, func(o client.Object) { o.SetAnnotations(map[string]string{"version": fmt.Sprint(1 + r.Rand.IntN(3))}) })
+	case n == 3:
+		for _, key := range []simulation.Key{deploymentKey, {Kind: "ReplicaSet", Name: "rs"}} {
+			if r.Get(key) != nil {
+				r.scale(key, int32(r.Rand.IntN(6)))
+			}
+		}
+	case pod == nil:
+	case n == 4:
+		_ = r.remove(pod.Name)
+	case n == 5:
+		for range 1 + r.Rand.IntN(3) {
+			r.draining = append(r.draining, pods[r.Rand.IntN(len(pods))].UID)
+		}
+	case n == 6 && pod.Labels["app"] != setName: // others do not take it back
+		image := fmt.Sprint("app:", 1+r.Rand.IntN(3))
+		if pod.Spec.Containers[0].Image != image {
+			_ = r.disrupt(pod.Name, policyv1beta1.Update, func() {
+				r.touched[pod.Name] = r.Now()
+				r.Change(podKey(pod.Name), func(o client.Object) { o.(*corev1.Pod).Spec.Containers[0].Image = image })
+			})
+		}
+	case n == 7:
+		const label = unavailablePrefix + "x"
+		if _, has := pod.Labels[label]; has {
+			r.Change(podKey(pod.Name), func(o client.Object) { delete(o.GetLabels(), label) })
+			return
+		}
+		_ = r.disrupt(pod.Name, policyv1beta1.Update, func() {
+			r.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()[label] = "" })
+		})
+	case n == 8:
+		r.node.Crash(pod.Name)
+	case n == 9:
+		r.node.Fail(pod.Name)
+	case n == 10 && r.Chance(0.5):
+		r.Change(podKey(pod.Name), func(o client.Object) {
+			metav1.SetMetaDataAnnotation(&o.(*corev1.Pod).ObjectMeta, "pub.kruise.io/no-protect", fmt.Sprint(r.Chance(0.5)))
+		})
+	case n == 11:
+		for key, values := range map[string][]string{"tier": {"spare", "main"}} {
+			value := values[r.Rand.IntN(2)]
+			r.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()[key] = value })
+		}
+		if r.Chance(0.3) {
+			team := []string{"a", "a", "b"}[r.Rand.IntN(3)]
+			r.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()["team"] = team })
+		}
+	case n == 12: // PUB-076 (part)
+		other := []string{"", "b0", "b1", "b2", "nobody"}[r.Rand.IntN(5)]
+		r.Change(podKey(pod.Name), func(o client.Object) {
+			annotations := o.GetAnnotations()
+			for _, key := range []string{"pub.kruise.io/related-pub", "kruise.io/related-pub"} {
+				if delete(annotations, key); other != "" {
+					if annotations == nil {
+						annotations = map[string]string{}
+					}
+					annotations[key] = other
+				}
+			}
+			o.SetAnnotations(annotations)
+		})
+	case n == 13:
+		r.edit(fmt.Sprint("b", r.Rand.IntN(3)), r.number)
+	case n == 14:
+		r.Remove(budgetKey(fmt.Sprint("b", r.Rand.IntN(3))))
+	case n == 15:
+		r.newBudget(r.Rand.IntN(3))
+	case n == 16 && r.Chance(0.2):
+		r.Remove(simulation.Key{Kind: "ReplicaSet", Name: "rs"})
+	}
+}
+
+const unavailablePrefix = "unavailable-pod.kruise.io/"
+
+func (r *budgetRun) play(steps int) {
+	for i := 0; i < steps && r.failure == ""; i++ {
+		r.Pass(time.Duration(r.Rand.IntN(500)) * time.Millisecond)
+		r.kubelets()
+		r.endZombies()
+		if i == 60 { // all have begun
+			r.Faults = simulation.Faults{Refuse: 0.02, Lose: 0.02, Die: 0.005}
+			if r.Chance(0.3) {
+				r.Faults = simulation.Faults{}
+			}
+		}
+		r.act(100)
+	}
+}
+
+// round lets everybody act once, with caches that keep up, and tells whether anything happened.
+func (r *budgetRun) round() bool {
+	writes := len(r.Writes)
+	for _, m := range r.managers {
+		m.as(func() { r.Deliver(1 << 20) })
+		for m.work() {
+		}
+	}
+	moved := len(r.Writes) > writes
+	for _, pod := range r.pods() {
+		moved = r.kubelet(pod.Name) || moved
+	}
+	moved = r.replicaSets() || moved
+	moved = r.drain() || moved
+	moved = r.collectGarbage() || moved
+	r.oracle.observe()
+	return moved
+}
+
+// finish ends the disturbances, and checks what must hold at rest: what was begun ends, the numbers are exact, and nothing is written.
+func (r *budgetRun) finish() {
+	r.Faults, r.healthy = simulation.Faults{}, -1
+	for _, m := range r.managers {
+		if m.dead || m != r.leader {
+			m.start()
+		}
+	}
+	if r.leader == nil || r.leader.led == nil {
+		r.leader = r.managers[0]
+		r.leader.lead()
+	}
+	for _, b := range r.budgets() {
+		r.edit(b.Name, func(b *policyv1beta1.PodUnavailableBudget) {
+			b.Spec.MaxUnavailable, b.Spec.MinAvailable, b.Spec.ProtectTotalReplicas = kindtest.Number(1), nil, nil
+		})
+	}
+	for _, pod := range r.pods() {
+		r.Change(podKey(pod.Name), func(o client.Object) {
+			delete(o.GetLabels(), unavailablePrefix+"x")
+			o.GetLabels()["team"] = "a"
+		})
+	}
+	if r.rest(); r.failure != "" {
+		return
+	}
+	set := r.Get(setKey).(*appsv1beta1.CloneSet)
+	for _, object := range slices.Concat(r.List("ReplicaSet", false), []client.Object{set}) {
+		pods := r.ofController(object.GetUID())
+		if len(pods) != int(replicasOf(object)) {
+			r.fail("%s has %d pods, and shall have %d%s", object.GetName(), len(pods), replicasOf(object), r.describe())
+		}
+		for _, pod := range pods {
+			if !r.oracle.inService(pod) || object == client.Object(set) && pod.Spec.Containers[0].Image != set.Spec.Template.Spec.Containers[0].Image {
+				r.fail("pod %s is not in service, or not updated%s", pod.Name, r.describe())
+			}
+		}
+	}
+	if len(r.draining) > 0 {
+		r.fail("%d pods are still to be evicted%s", len(r.draining), r.describe())
+	}
+	r.exact()
+	writes := len(r.Writes)
+	for range 240 {
+		r.Pass(time.Second)
+		r.round()
+	}
+	if len(r.Writes) > writes {
+		r.fail("written at rest: %v", r.Writes[writes:])
+	}
+}
+
+// rest waits until nothing happens any more for longer than anything waits.
+func (r *budgetRun) rest() {
+	for quiet, begin := r.Now(), r.Now(); r.Now().Sub(quiet) < 90*time.Second && r.failure == ""; {
+		if r.round() {
+			quiet = r.Now()
+		}
+		if r.Now().Sub(begin) > 30*time.Minute {
+			r.fail("no rest: %s", r.describe())
+		}
+		r.Pass(500 * time.Millisecond)
+	}
+}
+
+// exact compares the numbers of all budgets with an exact count.
+func (r *budgetRun) exact() {
+	for _, b := range r.budgets() {
+		if wrong := r.oracle.exact(b); wrong != "" {
+			r.fail("%s%s", wrong, r.describe())
+		}
+	}
+}
+
+func (r *budgetRun) describe() string {
+	var b strings.Builder
+	for _, budget := range r.budgets() {
+		fmt.Fprintf(&b, "\nbudget %s generation %d %+v status %+v", budget.Name, budget.Generation, budget.Spec, budget.Status)
+	}
+	for _, pod := range r.pods() {
+		fmt.Fprintf(&b, "\npod %s in service %v deleted %v image %s labels %v annotations %v", pod.Name, r.oracle.inService(pod), pod.DeletionTimestamp != nil,
+			pod.Spec.Containers[0].Image, pod.Labels, pod.Annotations)
+	}
+	for _, m := range r.managers {
+		fmt.Fprintf(&b, "\nmanager %s dead %v leads %v", m.name, m.dead, m.led != nil)
+	}
+	return b.String()
+}
+
+// TestSimulatedBudgets: whoever takes pods out of service, however many managers answer, die, lag, and go on after others took over from them,
+// so many others stay in service as the budget wants; nobody is charged twice; what waits for a budget goes on when it allows more; a
+// budget that is gone holds nobody (PUB-087 (part), PUB-089 (part), PUB-090 (part)).
+func TestSimulatedBudgets(t *testing.T) {
+	var judged, refused atomic.Int64
+	simulation.Seeds(t, 2000, func(t *testing.T, seed uint64) {
+		r := newRun(seed)
+		r.play(300 + r.Rand.IntN(300))
+		if r.failure == "" {
+			r.finish()
+		}
+		if r.failure != "" {
+			t.Error(r.failure)
+		}
+		judged.Add(int64(r.oracle.judged))
+		refused.Add(int64(r.refusals))
+	})
+	t.Logf("%d disruptions, %d refusals", judged.Load(), refused.Load())
+	if os.Getenv("SEED") == "" && (judged.Load() == 0 || refused.Load() == 0) {
+		t.Error("nothing was disrupted, or refused: the simulation shows less than it says")
+	}
+}
