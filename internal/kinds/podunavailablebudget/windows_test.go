@@ -51,7 +51,8 @@ func TestWindows(t *testing.T) {
 		"nor what is no list":                {"{", at("01 23:00"), number{Desired: 9}},
 	} {
 		rules := build.Rules(build.Annotated(pub.BudgetWindows, tt.windows))
-		got, err := number{}, error(nil)
+		var got number
+		var err error
 		if got.Desired, got.Reason, got.Until, err = rules.Number(10, tt.now); err != nil {
 			t.Fatal(name, err)
 		}

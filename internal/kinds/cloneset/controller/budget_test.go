@@ -14,6 +14,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller/guardtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 )
 
@@ -21,7 +22,7 @@ import (
 // everything booked.
 func (n *tale) under(options ...func(*policyv1beta1.PodUnavailableBudget)) *policyv1beta1.PodUnavailableBudget {
 	budget := podunavailablebudgettest.Budget(append(options, func(b *policyv1beta1.PodUnavailableBudget) { b.Namespace = "default" })...)
-	guard := &podunavailablebudgettest.Guard{Budget: budget, Now: n.Now, Pods: n.pods,
+	guard := &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.pods,
 		Replicas: func() int32 { return *n.set().Spec.Replicas },
 		Asked: func(pod *corev1.Pod, by disruption.Operation, answer podunavailablebudget.Decision) {
 			n.say("asked: %s pod %s: %s", by, pod.Name, answer.Reason)

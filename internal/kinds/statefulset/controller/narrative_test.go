@@ -16,6 +16,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller/guardtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/simulation"
@@ -140,7 +141,7 @@ func TestNarratives(t *testing.T) {
 // everything booked.
 func (n *tale) under(options ...func(*policyv1beta1.PodUnavailableBudget)) *policyv1beta1.PodUnavailableBudget {
 	budget := podunavailablebudgettest.Budget(append(options, func(b *policyv1beta1.PodUnavailableBudget) { b.Namespace = "default" })...)
-	guard := &podunavailablebudgettest.Guard{Budget: budget, Now: n.Now, Pods: n.pods,
+	guard := &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.pods,
 		Replicas: func() int32 { return *n.set().Spec.Replicas },
 		Asked: func(pod *corev1.Pod, by disruption.Operation, answer podunavailablebudget.Decision) {
 			fmt.Fprintf(&n.text, "asked: %s pod %s: %s\n", by, pod.Name, answer.Reason)

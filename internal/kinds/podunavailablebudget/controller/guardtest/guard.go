@@ -1,4 +1,5 @@
-package podunavailablebudgettest
+// Package guardtest keeps a PodUnavailableBudget in memory, for tests of controllers that ask.
+package guardtest
 
 import (
 	"context"
@@ -14,6 +15,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
@@ -51,7 +53,7 @@ func (g *Guard) Limits(context.Context, []*corev1.Pod) (disruption.Limits, error
 			return []*podunavailablebudget.Rules{rules}
 		}
 		return nil
-	}, AllGates, g.Now()), nil
+	}, podunavailablebudgettest.AllGates, g.Now()), nil
 }
 
 // Ask implements reconcile.Guard.
@@ -62,9 +64,9 @@ func (g *Guard) Ask(_ context.Context, pod *corev1.Pod, by disruption.Operation)
 	if !rules.Selects(pod) {
 		return nil
 	}
-	ledger := podunavailablebudget.NewLedger(rules, AllGates, g.Now())
+	ledger := podunavailablebudget.NewLedger(rules, podunavailablebudgettest.AllGates, g.Now())
 	answer := ledger.Book(pod, by)
-	status, err := Merged(&g.Budget.Status, ledger.Changes())
+	status, err := podunavailablebudgettest.Merged(&g.Budget.Status, ledger.Changes())
 	if err != nil {
 		return err
 	}
@@ -80,46 +82,6 @@ func (g *Guard) Ask(_ context.Context, pod *corev1.Pod, by disruption.Operation)
 
 // Tell implements reconcile.Guard; nobody is told.
 func (g *Guard) Tell(func(namespace string)) {}
-
-// Merged is a status after a JSON merge patch, as the API server stores it.
-func Merged(status *policyv1beta1.PodUnavailableBudgetStatus, changes map[string]any) (after policyv1beta1.PodUnavailableBudgetStatus, err error) {
-	var stored, patch map[string]any
-	if err = reread(status, &stored); err == nil {
-		err = reread(changes, &patch)
-	}
-	if err != nil {
-		return after, err
-	}
-	merge(stored, patch)
-	return after, reread(stored, &after)
-}
-
-func reread(from, into any) error {
-	document, err := json.Marshal(from)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(document, into)
-}
-
-func merge(into, patch map[string]any) {
-	for key, value := range patch {
-		inner, isMap := value.(map[string]any)
-		switch {
-		case value == nil:
-			delete(into, key)
-		case isMap:
-			below, found := into[key].(map[string]any)
-			if !found {
-				below = map[string]any{}
-			}
-			merge(below, inner)
-			into[key] = below
-		default:
-			into[key] = value
-		}
-	}
-}
 
 // Watch has Admit judge each write of the manager of a simulated cluster.
 func (g *Guard) Watch(cluster *simulation.Cluster, failed func(error)) {
@@ -160,7 +122,7 @@ func (g *Guard) Admit(before, after *corev1.Pod) error {
 	if !rules.Selects(before) {
 		return nil
 	}
-	answer := podunavailablebudget.NewLedger(rules, AllGates, g.Now()).Book(before, by)
+	answer := podunavailablebudget.NewLedger(rules, podunavailablebudgettest.AllGates, g.Now()).Book(before, by)
 	if !answer.Allowed || answer.Booked {
 		return fmt.Errorf("%s of pod %s: %s", by, before.Name, answer.Reason)
 	}
