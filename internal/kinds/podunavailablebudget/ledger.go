@@ -15,6 +15,9 @@ import (
 // MaxBookings is how many pods both maps of a budget hold at most (PUB-064).
 const MaxBookings = 2000
 
+// MaxBudgets is how many budgets a namespace may have (PUB-142).
+const MaxBudgets = 1000
+
 // How long bookings count of pods that do not leave service (PUB-061, PUB-062). A booking stays for 5 s at least, also when the pod is seen to
 // have left: the caches of another manager, which counts next, may not show that yet. settleTime is longer, since the time that is written is
 // up to a second before that of the booking.

@@ -305,7 +305,7 @@ func TestUsedBy(t *testing.T) {
 	}
 	plan := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: pods, Now: build.Now})
 	want := "p0 (its deletion was admitted), p1 (its update was admitted), p2 (not ready), p3 (not ready), p4 (not ready), 1 more pod"
-	if diff := cmp.Diff(want, plan.UsedBy()); diff != "" {
+	if diff := cmp.Diff(want, plan.Status.UsedBy); diff != "" {
 		t.Error(diff)
 	}
 }
