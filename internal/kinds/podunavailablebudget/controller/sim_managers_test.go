@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
@@ -214,7 +216,7 @@ func (m *replica) work() bool {
 		if uid != "" {
 			last = *l.budgets.last.Of(uid)
 		}
-		result, err := l.loops[kind].Reconcile(context.Background(), request)
+		result, err := l.loops[kind].Reconcile(log.IntoContext(context.Background(), logr.Discard()), request)
 		l.counting = ""
 		if uid != "" && err == nil && *l.budgets.last.Of(uid) != last && result.RequeueAfter != reconcile.RetrySoon {
 			r.oracle.counted(uid, begin)
