@@ -61,7 +61,7 @@ type budgetRun struct {
 	calm, trace bool
 	// undisturbed: nobody acts in the middle of what others do. unasked: no webhook sees creations.
 	undisturbed, unasked bool
-	draining    []types.UID
+	draining             []types.UID
 	// healthy is how many pods of app web a PodDisruptionBudget wants to stay; none below 0.
 	healthy int
 	// touched are pods whose image a user has changed, and when.
