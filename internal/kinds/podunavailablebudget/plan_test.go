@@ -3,6 +3,7 @@ package podunavailablebudget_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,6 +137,10 @@ func TestHowLongBookingsLive(t *testing.T) {
 	came := func(seconds float64) *corev1.Pod {
 		return build.Pod("p", build.Since(ago(seconds)))
 	}
+	since := func(seconds float64) *corev1.Pod { // it was updated in place since then, and is done
+		stamp := ago(seconds).Format(time.RFC3339)
+		return build.Pod("p", build.Noted(pub.InPlaceUpdateState, strings.Replace(begun, "2026-01-01T11:55:00Z", stamp, 1)+"}"))
+	}
 	for name, tt := range map[string]struct {
 		booking option
 		pod     *corev1.Pod
@@ -154,6 +159,10 @@ func TestHowLongBookingsLive(t *testing.T) {
 		"an update, nearly over":              {unavailable("p", ago(9)), here, outcome{Stays: true, After: time.Second}},
 		"an update that is over":              {unavailable("p", ago(10)), here, outcome{Counts: true, Overdue: true}},
 		"an update that took it down":         {unavailable("p", ago(10)), down, outcome{}},
+		"an update that is done already":      {unavailable("p", ago(2)), since(2), outcome{Counts: true}},
+		"but not at once":                     {unavailable("p", ago(1)), since(1), outcome{Stays: true, After: time.Second}},
+		"an earlier one was done":             {unavailable("p", ago(2)), since(3), outcome{Stays: true, After: 8 * time.Second}},
+		"a deletion of one that was updated":  {disrupted("p", ago(2)), since(1), outcome{Stays: true, After: 18 * time.Second}},
 		"an update of a pod that is deleted":  {unavailable("p", ago(6)), left, outcome{}},
 		"another pod of the name":             {disrupted("p", ago(3)), came(2), outcome{Counts: true}},
 		"it came in the same second":          {disrupted("p", ago(3)), came(3), outcome{Stays: true, After: 17 * time.Second}},
@@ -295,7 +304,7 @@ func TestAPodAndItsSuccessor(t *testing.T) {
 	}
 }
 
-// TestUsedBy names those who use the budget up, and how, but not all of many.
+// TestUsedBy names those who use the budget up, and how, but not all of many (PUB-141 (part)).
 func TestUsedBy(t *testing.T) {
 	budget := build.Budget(build.Disrupted("p0", build.Now),
 		build.Unavailable("p1", build.Now))
