@@ -40,12 +40,12 @@ func (b *Budgets) Check() Check { return Check{Name: "podunavailablebudget", App
 func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 	request := podunavailablebudgetcontroller.Request{Pod: d.Pod, By: d.By, DryRun: d.DryRun}
 	if d.By == policyv1beta1.Evict && !d.DryRun {
-		// What a PodDisruptionBudget refuses after this is not to use up the budget.
+		// What a PodDisruptionBudget refuses after this is not to use up the budget, nor to go on doing so.
 		answer, err := b.Guard.Book(ctx, podunavailablebudgetcontroller.Request{Pod: d.Pod, By: d.By, DryRun: true})
 		if err != nil {
 			return &InternalError{err}
 		}
-		if answer.Allowed && answer.Booked {
+		if answer.Allowed && (answer.Booked || answer.Renewed) {
 			if why, err := b.disruptionBudget(ctx, d.Pod); err != nil {
 				return &InternalError{err}
 			} else if why != "" {

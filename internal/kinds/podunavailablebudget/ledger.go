@@ -15,6 +15,9 @@ import (
 // MaxBookings is how many pods both maps of a budget hold at most (PUB-064).
 const MaxBookings = 2000
 
+// MaxBudgets is how many budgets a namespace may have (PUB-142).
+const MaxBudgets = 1000
+
 // How long bookings count of pods that do not leave service (PUB-061, PUB-062). A booking stays for 5 s at least, also when the pod is seen to
 // have left: the caches of another manager, which counts next, may not show that yet. settleTime is longer, since the time that is written is
 // up to a second before that of the booking.
@@ -73,8 +76,8 @@ func difference(before, after map[string]metav1.Time) map[string]any {
 // Decision is the answer to who wants to disrupt a pod.
 type Decision struct {
 	Allowed bool
-	// Booked: the pod was booked anew, so that one pod fewer may go.
-	Booked bool
+	// Booked: the pod was booked anew, so that one pod fewer may go. Renewed: its booking begins its life again.
+	Booked, Renewed bool
 	// Pending: the pods of the budget are not counted yet, so that asking again soon is worth while.
 	Pending bool
 	// Reason is why, in words.
@@ -98,9 +101,13 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 		return Decision{Pending: true, Reason: fmt.Sprintf("PodUnavailableBudget %s allows no %s before its pods are counted", budget.Name, by)}
 	case s.DesiredAvailable == 0:
 		return allowed("no pod need stay in service")
-	case l.booked(pod):
-		l.renew(pod.Name, by)
+	case l.booked(pod) && !l.stale(pod.Name, by):
 		return allowed("booked already")
+	case l.booked(pod) && s.CurrentAvailable >= s.DesiredAvailable: // it is not counted
+		l.renew(pod.Name, by)
+		return Decision{Allowed: true, Renewed: true, Reason: "booked already"}
+	case l.booked(pod):
+		return Decision{Reason: l.words(by)}
 	case len(s.DisruptedPods)+len(s.UnavailablePods) >= MaxBookings:
 		return Decision{Reason: fmt.Sprintf("%s: too many disruptions (%d) are not confirmed yet", l.words(by), MaxBookings)}
 	case s.UnavailableAllowed <= 0:
@@ -132,17 +139,17 @@ func deletes(by disruption.Operation) bool {
 	return by == policyv1beta1.Delete || by == policyv1beta1.Evict
 }
 
-// renew begins the life of a booking again where it is half over, or too short for a deletion: what is allowed now may be done later than
-// the booking ends.
+// stale tells whether a booking is half over, or too short for a deletion: what is allowed now may be done later than it ends.
+func (l *Ledger) stale(name string, by disruption.Operation) bool {
+	if at, found := l.status.DisruptedPods[name]; found {
+		return l.now.Sub(at.Time) >= deletionTime/2
+	}
+	return deletes(by) || l.now.Sub(l.status.UnavailablePods[name].Time) >= updateTime/2
+}
+
+// renew begins the life of a booking again, which stays one of a deletion if it is one.
 func (l *Ledger) renew(name string, by disruption.Operation) {
-	at, disrupted := l.status.DisruptedPods[name]
-	if disrupted && l.now.Sub(at.Time) < deletionTime/2 {
-		return
-	}
-	if at, found := l.status.UnavailablePods[name]; found && !deletes(by) && l.now.Sub(at.Time) < updateTime/2 {
-		return
-	}
-	if disrupted {
+	if _, disrupted := l.status.DisruptedPods[name]; disrupted {
 		by = policyv1beta1.Delete
 	}
 	l.enter(name, by)

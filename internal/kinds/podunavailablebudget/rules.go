@@ -65,6 +65,9 @@ func compiled(selector *metav1.LabelSelector) labels.Selector {
 	return made
 }
 
+// Targets tells whether the budget names a workload.
+func (r *Rules) Targets() bool { return r.Target.Name != "" }
+
 // Selects tells whether the budget has a selector that selects the pod (PUB-037).
 func (r *Rules) Selects(pod *corev1.Pod) bool { return r.selector.Matches(labels.Set(pod.Labels)) }
 

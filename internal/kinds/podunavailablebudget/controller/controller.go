@@ -44,6 +44,7 @@ func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
 	r := &reconciler{watch: watch, meters: newMeters(), pass: &Pass{API: api, Guard: watch.Guard,
 		Workloads: NewWorkloads(mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient().SubResource("scale"), mgr.GetRESTMapper()),
 		Events:    reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
+	watch.Guard.owners.watched = r.pass.Workloads.metadata
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}

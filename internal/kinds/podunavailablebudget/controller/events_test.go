@@ -48,6 +48,62 @@ func TestABudgetCountsPodsThatAnotherOneDecidesAbout(t *testing.T) {
 	}
 }
 
+// PUB-073 (part), PUB-075 (part): of two budgets that cover a pod the one of its workload decides, whichever counts first.
+func TestPodsAreToldOfTheBudgetOfTheirWorkload(t *testing.T) {
+	r := newWorld(1)
+	r.unasked = true
+	r.withSet(3, 1)
+	r.withDeployment(3)
+	for name, target := range map[string]*policyv1beta1.TargetReference{"a-of-all": nil,
+		"of-set":        {APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: setName},
+		"of-deployment": {APIVersion: "apps/v1", Kind: "Deployment", Name: "dep"}} {
+		b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		b.Spec.MaxUnavailable, b.Spec.TargetReference = kindtest.Number(1), target
+		if target == nil {
+			b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+		}
+		r.Store(budgetKey(name), b)
+	}
+	r.begin()
+	r.rest()
+	for _, pod := range r.pods() {
+		want := map[string]string{"web": "of-set", "dep": "of-deployment"}[pod.Labels["app"]]
+		if got := pod.Annotations["pub.kruise.io/related-pub"]; got != want {
+			t.Errorf("pod %s is told of budget %s", pod.Name, got)
+		}
+	}
+}
+
+// PUB-089 (part): a budget that is gone holds nobody, and another one that covers the pod decides in its place, however late a replica hears
+// of it all. Who replaced a budget by one of another name once left its pods unprotected for a moment.
+func TestAnotherBudgetDecidesInThePlaceOfOneThatIsGone(t *testing.T) {
+	for _, test := range []struct {
+		both    bool
+		allowed bool
+	}{{false, true}, {true, false}} {
+		r := newWorld(1)
+		r.withSet(3, 1)
+		r.begin()
+		add := func(name, label, value string) {
+			b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			b.Spec.MaxUnavailable, b.Spec.Selector = kindtest.Number(0), &metav1.LabelSelector{MatchLabels: map[string]string{label: value}}
+			r.Store(budgetKey(name), b)
+			r.rest()
+		}
+		add("old", "team", "a")
+		if test.both {
+			add("new", "app", "web")
+		}
+		r.Remove(budgetKey("old"))
+		for _, m := range r.managers { // no event has come yet
+			answer, err := m.watch.Guard.Book(t.Context(), Request{Pod: r.pods()[0], By: policyv1beta1.Delete})
+			if err != nil || answer.Allowed != test.allowed {
+				t.Errorf("%+v: %+v %v", test, answer, err)
+			}
+		}
+	}
+}
+
 // Events ask which budgets a workload counts for while these are counted. This once ended the process: a map was read and written.
 func TestEventsComeDuringAPass(t *testing.T) {
 	r := newWorld(1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -111,28 +112,35 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	rules := podunavailablebudget.Related(pod, covering)
-	if rules == nil {
-		return Answer{Decision: podunavailablebudget.Decision{Allowed: true, Reason: "no budget covers the pod"}}, nil
+	for {
+		rules := podunavailablebudget.Related(pod, covering)
+		if rules == nil {
+			return Answer{Decision: podunavailablebudget.Decision{Allowed: true, Reason: "no budget covers the pod"}}, nil
+		}
+		answer, err := g.decide(ctx, rules, request)
+		if !errors.Is(err, booking.ErrGone) {
+			return answer, err
+		}
+		covering = slices.DeleteFunc(covering, func(r *podunavailablebudget.Rules) bool { return r == rules }) // PUB-089
 	}
+}
+
+// decide has one budget decide about a request. The error is booking.ErrGone if there is no such budget any more.
+func (g *Guard) decide(ctx context.Context, rules *podunavailablebudget.Rules, request Request) (Answer, error) {
 	answer := Answer{Budget: rules.Budget}
 	if request.DryRun {
 		ledger := podunavailablebudget.NewLedger(g.rulesOf(g.desk.Newest(rules.Budget)), g.options, g.now())
-		answer.Decision = ledger.Book(pod, request.By)
+		answer.Decision = ledger.Book(request.Pod, request.By)
 		return answer, nil
 	}
-	err = g.desk.Do(ctx, rules.Budget, func(ledger *podunavailablebudget.Ledger, fresh bool) error {
-		answer.Decision = ledger.Book(pod, request.By)
+	err := g.desk.Do(ctx, rules.Budget, func(ledger *podunavailablebudget.Ledger, fresh bool) error {
+		answer.Decision = ledger.Book(request.Pod, request.By)
 		if !answer.Allowed && !fresh { // another replica, or the controller, may have counted meanwhile
 			return booking.ErrStale
 		}
 		return nil
 	})
-	switch {
-	case errors.Is(err, booking.ErrGone): // PUB-089
-		answer.Decision = podunavailablebudget.Decision{Allowed: true, Reason: "the budget is gone"}
-		return answer, nil
-	case err != nil:
+	if err != nil {
 		return Answer{}, fmt.Errorf("PodUnavailableBudget %s: %w", rules.Budget.Name, err)
 	}
 	return answer, nil
@@ -154,15 +162,11 @@ func (g *Guard) Covering(ctx context.Context, pod *corev1.Pod) (*policyv1beta1.P
 func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailablebudget.Rules, error) {
 	candidates := g.index.In(pod.Namespace)
 	var chain Chain
-	for _, r := range candidates {
-		if r.Target.Name == "" {
-			continue
-		}
+	if slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
 		var err error
 		if chain, err = g.owners.Above(ctx, pod); err != nil {
 			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, err)
 		}
-		break
 	}
 	return covering(candidates, pod, chain), nil
 }
@@ -196,7 +200,7 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 			newest[pod.Namespace] = candidates
 		}
 		owner := metav1.GetControllerOfNoCopy(pod)
-		if len(candidates) == 0 || owner == nil {
+		if owner == nil || !slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
 			continue
 		}
 		if _, known := chains[owner.UID]; known {

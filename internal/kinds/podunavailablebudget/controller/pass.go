@@ -311,15 +311,17 @@ func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error
 // stamp tells the pods that the budget decides about, if they do not say so (PUB-075).
 func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) error {
 	budget := s.Rules.Budget
-	others := p.Guard.index.In(budget.Namespace)
 	var missing []*corev1.Pod
 	for _, pod := range s.Pods {
 		if !podunavailablebudget.Active(pod) || pod.Annotations[pub.RelatedBudget] == budget.Name &&
 			pod.Annotations[pub.RelatedBudgetLegacy] == budget.Name {
 			continue
 		}
-		covering := covering(others, pod, Chain{})
-		if s.Rules.Target.Name != "" {
+		covering, err := p.Guard.covering(ctx, pod)
+		if err != nil {
+			return err
+		}
+		if s.Rules.Target.Name != "" { // it may have its pods by their labels
 			covering = append(covering, s.Rules)
 		}
 		if related := podunavailablebudget.Related(pod, covering); related != nil && related.Budget.Name == budget.Name {

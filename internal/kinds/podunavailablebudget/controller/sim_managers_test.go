@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
@@ -124,7 +126,7 @@ func (m *replica) start() {
 	m.watch = nil // nobody is told of what it lists
 	m.as(func() {
 		r.Restart()
-		owners := &Owners{m.live(), mapper, lru.NewLRUExpireCacheWithClock(ownersKept, m)}
+		owners := &Owners{live: m.live(), mapper: mapper, parents: lru.NewLRUExpireCacheWithClock(ownersKept, m)}
 		m.watch = newWatch(m.client(), m.live(), owners, r.options, m.now)
 		m.watch.budgets.Absent()
 		for _, budget := range r.List("PodUnavailableBudget", true) {
@@ -147,7 +149,9 @@ func (m *replica) lead() {
 		workloads.known = lru.NewLRUExpireCacheWithClock(replicasKept, m)
 		l.budgets = &reconciler{watch: m.watch, meters: newMeters(), pass: &Pass{API: api, Guard: m.watch.Guard, Workloads: workloads, Events: r}}
 		l.handler = l.budgets.pods()
-		workloads.Tell(func(namespace string, changed podunavailablebudget.Reference) { l.budgets.ofWorkload(l.queue, namespace, changed) })
+		workloads.Tell(func(namespace string, changed podunavailablebudget.Reference) {
+			l.budgets.ofWorkload(l.queue, namespace, changed)
+		})
 		own := reconcile.NewAPI(m.client(), m.live(), slim.Any, m.now)
 		own.Guard = m.watch.Guard
 		sets := &clonesetcontroller.Pass{Kube: &clonesetcontroller.Kube{Reader: podapply.Reader{API: own, Pods: r.Pods()}},
@@ -212,7 +216,7 @@ func (m *replica) work() bool {
 		if uid != "" {
 			last = *l.budgets.last.Of(uid)
 		}
-		result, err := l.loops[kind].Reconcile(context.Background(), request)
+		result, err := l.loops[kind].Reconcile(log.IntoContext(context.Background(), logr.Discard()), request)
 		l.counting = ""
 		if uid != "" && err == nil && *l.budgets.last.Of(uid) != last && result.RequeueAfter != reconcile.RetrySoon {
 			r.oracle.counted(uid, begin)

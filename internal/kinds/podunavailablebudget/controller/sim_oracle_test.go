@@ -32,13 +32,15 @@ type oracle struct {
 	// totals are, by budget, how many pods there were expected to be; losses are when pods left service that were not booked in it.
 	totals map[types.UID][]total
 	losses map[types.UID][]time.Time
-	// basis is when the last count began that ended.
-	basis map[types.UID]time.Time
+	// counts are those that have ended, by budget.
+	counts map[types.UID][]count
 	// serving are the pods in service when it looked last, with the budgets that cover them.
 	serving map[types.UID][]types.UID
 	// decided is the budget by which a pod was taken out of service.
 	decided map[types.UID]types.UID
-	judged  int
+	// said is what pods say that tells which budgets cover them, and since when.
+	said   map[types.UID]saying
+	judged int
 }
 
 type world struct {
@@ -46,6 +48,13 @@ type world struct {
 	text    string
 	budgets []*policyv1beta1.PodUnavailableBudget
 }
+
+type saying struct {
+	at   time.Time
+	text string
+}
+
+type count struct{ begin, end time.Time }
 
 type total struct {
 	at time.Time
@@ -55,8 +64,8 @@ type total struct {
 }
 
 func newOracle(r *budgetRun) *oracle {
-	return &oracle{r: r, totals: map[types.UID][]total{}, losses: map[types.UID][]time.Time{}, basis: map[types.UID]time.Time{},
-		serving: map[types.UID][]types.UID{}, decided: map[types.UID]types.UID{}}
+	return &oracle{r: r, totals: map[types.UID][]total{}, losses: map[types.UID][]time.Time{}, counts: map[types.UID][]count{},
+		serving: map[types.UID][]types.UID{}, decided: map[types.UID]types.UID{}, said: map[types.UID]saying{}}
 }
 
 func active(pod *corev1.Pod) bool {
@@ -207,6 +216,9 @@ func (o *oracle) judge(pod *corev1.Pod, by policyv1beta1.PodUnavailableBudgetOpe
 	if pod.Annotations["pub.kruise.io/no-protect"] == "true" {
 		return
 	}
+	if o.r.Now().Sub(o.said[pod.UID].at) <= lagAtMost+requestAtMost { // it may be another budget that was asked
+		return
+	}
 	o.judged++
 	now, words := o.r.Now(), ""
 	for i := len(o.worlds) - 1; i >= 0; i-- {
@@ -215,25 +227,22 @@ func (o *oracle) judge(pod *corev1.Pod, by policyv1beta1.PodUnavailableBudgetOpe
 		if b == nil || o.free(b, pod, by) {
 			return
 		}
-		others, lost, floor := 0, 0, int(^uint(0)>>1)
+		since := o.since(b.UID, now.Add(-requestAtMost)) // it may have been admitted by that count
+		floor := o.floor(b, since)
+		// Nothing is booked where nothing is demanded, and that may be decided by numbers of before the last count.
+		if floor == 0 || o.floor(b, o.since(b.UID, now.Add(-lagAtMost-requestAtMost))) == 0 {
+			return
+		}
+		others, lost := 0, 0
 		for _, other := range o.r.pods() {
 			if other.UID != pod.UID && o.inService(other) && o.covers(b, other) {
 				others++
 			}
 		}
-		since := o.basis[b.UID].Add(-lagAtMost - requestAtMost)
 		for _, at := range o.losses[b.UID] {
 			if !at.Before(since) {
 				lost++
 			}
-		}
-		for k, t := range o.totals[b.UID] {
-			if k+1 == len(o.totals[b.UID]) || o.totals[b.UID][k+1].at.After(since) {
-				floor = min(floor, desired(&b.Spec, t))
-			}
-		}
-		if floor == 0 { // nothing is booked
-			return
 		}
 		if others+lost >= floor {
 			o.decided[pod.UID] = b.UID
@@ -249,7 +258,31 @@ func (o *oracle) judge(pod *corev1.Pod, by policyv1beta1.PodUnavailableBudgetOpe
 }
 
 // counted notes that the count of a budget has ended which began then.
-func (o *oracle) counted(uid types.UID, begin time.Time) { o.basis[uid] = begin }
+func (o *oracle) counted(uid types.UID, begin time.Time) {
+	o.counts[uid] = append(o.counts[uid], count{begin, o.r.Now()})
+}
+
+// since is from when on what happened may be missing in the last count of a budget that had ended at a time.
+func (o *oracle) since(uid types.UID, at time.Time) time.Time {
+	begin := time.Time{}
+	for _, c := range o.counts[uid] {
+		if !c.end.After(at) {
+			begin = c.begin
+		}
+	}
+	return begin.Add(-lagAtMost - requestAtMost)
+}
+
+// floor is the least number of pods that a budget demanded to stay in service since then.
+func (o *oracle) floor(b *policyv1beta1.PodUnavailableBudget, since time.Time) int {
+	floor, list := int(^uint(0)>>1), o.totals[b.UID]
+	for i, t := range list {
+		if i+1 == len(list) || list[i+1].at.After(since) {
+			floor = min(floor, desired(&b.Spec, t))
+		}
+	}
+	return floor
+}
 
 // observe notes what has changed in the API server.
 func (o *oracle) observe() {
@@ -274,6 +307,11 @@ func (o *oracle) observe() {
 	}
 	serving := map[types.UID][]types.UID{}
 	for _, pod := range r.pods() {
+		text := fmt.Sprint(pod.Labels["app"], pod.Labels["team"], pod.Labels["tier"], pod.Annotations["pub.kruise.io/related-pub"],
+			pod.Annotations["kruise.io/related-pub"])
+		if o.said[pod.UID].text != text {
+			o.said[pod.UID] = saying{now, text}
+		}
 		if !o.inService(pod) {
 			continue
 		}

@@ -59,7 +59,7 @@ func (r *budgetRun) admit(pod *corev1.Pod, by operation, who *replica) error {
 				err = apierrors.NewInternalError(e)
 				return
 			}
-			if answer.Allowed && answer.Booked && !r.disruptionBudgetAllows(pod) {
+			if answer.Allowed && (answer.Booked || answer.Renewed) && !r.disruptionBudgetAllows(pod) {
 				err = apierrors.NewTooManyRequests("PodDisruptionBudget", 0)
 				return
 			}
@@ -138,7 +138,7 @@ func (r *budgetRun) admitPatch(m *replica, name string, patch client.Patch) erro
 // mutate is the webhook of creations, which is not always asked.
 func (r *budgetRun) mutate(pod *corev1.Pod) {
 	m := r.answering(nil)
-	if m == nil || r.Chance(0.4) {
+	if m == nil || r.unasked || r.Chance(0.4) {
 		return
 	}
 	m.as(func() {

@@ -59,7 +59,9 @@ type budgetRun struct {
 	depth, created, refusals int
 	// calm: nobody but who asks takes pods out of service.
 	calm, trace bool
-	draining    []types.UID
+	// undisturbed: nobody acts in the middle of what others do. unasked: no webhook sees creations.
+	undisturbed, unasked bool
+	draining             []types.UID
 	// healthy is how many pods of app web a PodDisruptionBudget wants to stay; none below 0.
 	healthy int
 	// touched are pods whose image a user has changed, and when.
@@ -272,7 +274,7 @@ func (r *budgetRun) beforeWrite(w simulation.Write, before, after client.Object)
 
 // meddle lets others act in the middle of what somebody does.
 func (r *budgetRun) meddle() {
-	if r.depth > 1 || !r.Chance(0.15) || r.Faults == (simulation.Faults{}) && r.Rand.IntN(2) == 0 {
+	if r.depth > 1 || r.undisturbed || !r.Chance(0.15) {
 		return
 	}
 	r.depth++
@@ -479,7 +481,7 @@ func (r *budgetRun) round() bool {
 
 // finish ends the disturbances, and checks what must hold at rest: what was begun ends, the numbers are exact, and nothing is written.
 func (r *budgetRun) finish() {
-	r.Faults, r.healthy = simulation.Faults{}, -1
+	r.Faults, r.healthy, r.undisturbed = simulation.Faults{}, -1, true
 	for _, m := range r.managers {
 		if m.dead || m != r.leader {
 			m.start()

@@ -1,0 +1,40 @@
+package podunavailablebudget
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+)
+
+// PUB-086 (part), PUB-087 (part): who was admitted and did not go within half the life of the booking goes later only if so many others are in
+// service then as must be. A drain that a PodDisruptionBudget held up once took a pod of a workload that had grown meanwhile.
+func TestAnOldBookingIsRenewedOnlyWhileTheBudgetAllowsIt(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 1, 0, 0, time.UTC)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	for name, test := range map[string]struct {
+		age             time.Duration
+		current         int32
+		allowed, renews bool
+	}{
+		"a young booking holds whatever happens":   {9 * time.Second, 2, true, false},
+		"an old one is renewed":                    {10 * time.Second, 4, true, true},
+		"an old one is not renewed below the rest": {10 * time.Second, 3, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			budget := &policyv1beta1.PodUnavailableBudget{}
+			budget.Status = policyv1beta1.PodUnavailableBudgetStatus{DesiredAvailable: 4, TotalReplicas: 6, CurrentAvailable: test.current,
+				DisruptedPods: map[string]metav1.Time{"p": metav1.NewTime(now.Add(-test.age))}}
+			ledger := NewLedger(NewRules(budget), Options{Deletes: true}, now)
+			decision := ledger.Book(pod, policyv1beta1.Evict)
+			if decision.Allowed != test.allowed || decision.Booked || decision.Renewed != test.renews || (ledger.Changes() != nil) != test.renews {
+				t.Errorf("%+v %v", decision, ledger.Changes())
+			}
+		})
+	}
+}
