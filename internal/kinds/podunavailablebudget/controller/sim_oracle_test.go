@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -56,11 +57,19 @@ type saying struct {
 
 type count struct{ begin, end time.Time }
 
+// total is how many pods there shall be by workload, and how many there are without one.
 type total struct {
-	at time.Time
-	n  int
-	// bare are pods without controller.
+	at   time.Time
+	of   map[string]int
 	bare int
+}
+
+func (t total) sum() int {
+	n := 0
+	for _, replicas := range t.of {
+		n += replicas
+	}
+	return n
 }
 
 func newOracle(r *budgetRun) *oracle {
@@ -150,8 +159,9 @@ func (o *oracle) deciding(budgets []*policyv1beta1.PodUnavailableBudget, pod *co
 	return best
 }
 
-// expected is how many pods there shall be without an override (PUB-040, PUB-041), and how many without controller there are.
-func (o *oracle) expected(budget *policyv1beta1.PodUnavailableBudget) (n, bare int) {
+// expected is how many pods there shall be without an override (PUB-040, PUB-041).
+func (o *oracle) expected(budget *policyv1beta1.PodUnavailableBudget) total {
+	t := total{at: o.r.Now(), of: map[string]int{}}
 	tops := map[string]bool{}
 	if target := budget.Spec.TargetReference; target != nil {
 		tops[target.Kind+" "+target.Name] = true
@@ -163,22 +173,22 @@ func (o *oracle) expected(budget *policyv1beta1.PodUnavailableBudget) (n, bare i
 			if chain := o.above(pod); len(chain) > 0 {
 				tops[chain[len(chain)-1]] = true
 			} else {
-				bare++
+				t.bare++
 			}
 		}
 	}
 	for top := range tops {
 		kind, name, _ := strings.Cut(top, " ")
 		if object := o.r.Get(simulation.Key{Kind: kind, Name: name}); object != nil && object.GetDeletionTimestamp() == nil {
-			n += int(replicasOf(object))
+			t.of[top] = int(replicasOf(object))
 		}
 	}
-	return n, bare
+	return t
 }
 
 // desired is how many pods must stay in service (PUB-050 to PUB-052).
 func desired(spec *policyv1beta1.PodUnavailableBudgetSpec, of total) int {
-	n := of.n
+	n := of.sum()
 	if spec.ProtectTotalReplicas != nil {
 		n = int(*spec.ProtectTotalReplicas)
 	} else if n == 0 && of.bare == 0 {
@@ -273,15 +283,22 @@ func (o *oracle) since(uid types.UID, at time.Time) time.Time {
 	return begin.Add(-lagAtMost - requestAtMost)
 }
 
-// floor is the least number of pods that a budget demanded to stay in service since then.
+// floor is the least number of pods that a budget may have demanded to stay in service since then: caches lag by kind, so that each of the
+// workloads may have been seen as it was at another time.
 func (o *oracle) floor(b *policyv1beta1.PodUnavailableBudget, since time.Time) int {
-	floor, list := int(^uint(0)>>1), o.totals[b.UID]
+	list := o.totals[b.UID]
+	least := list[len(list)-1]
+	least.of = maps.Clone(least.of)
 	for i, t := range list {
-		if i+1 == len(list) || list[i+1].at.After(since) {
-			floor = min(floor, desired(&b.Spec, t))
+		if i+1 < len(list) && !list[i+1].at.After(since) {
+			continue
 		}
+		for top := range least.of {
+			least.of[top] = min(least.of[top], t.of[top])
+		}
+		least.bare = min(least.bare, t.bare)
 	}
-	return floor
+	return desired(&b.Spec, least)
 }
 
 // observe notes what has changed in the API server.
@@ -298,10 +315,8 @@ func (o *oracle) observe() {
 		o.worlds = append(o.worlds, w)
 	}
 	for _, b := range w.budgets {
-		t := total{at: now}
-		t.n, t.bare = o.expected(b)
-		list := o.totals[b.UID]
-		if n := len(list); n == 0 || list[n-1].n != t.n || list[n-1].bare != t.bare {
+		t, list := o.expected(b), o.totals[b.UID]
+		if n := len(list); n == 0 || !maps.Equal(list[n-1].of, t.of) || list[n-1].bare != t.bare {
 			o.totals[b.UID] = append(list, t)
 		}
 	}
@@ -372,9 +387,8 @@ func (o *oracle) wrote(before, after *policyv1beta1.PodUnavailableBudget) {
 
 // exact compares the status of a budget with an exact count, when all is quiet.
 func (o *oracle) exact(b *policyv1beta1.PodUnavailableBudget) string {
-	t := total{}
-	t.n, t.bare = o.expected(b)
-	want := policyv1beta1.PodUnavailableBudgetStatus{ObservedGeneration: b.Generation, TotalReplicas: int32(t.n), DesiredAvailable: int32(desired(&b.Spec, t))}
+	t := o.expected(b)
+	want := policyv1beta1.PodUnavailableBudgetStatus{ObservedGeneration: b.Generation, TotalReplicas: int32(t.sum()), DesiredAvailable: int32(desired(&b.Spec, t))}
 	if b.Spec.ProtectTotalReplicas != nil {
 		want.TotalReplicas = *b.Spec.ProtectTotalReplicas
 	}

@@ -247,7 +247,13 @@ func (r *budgetRun) replicaSets() bool {
 		case n < 0:
 			yes := true
 			r.created++
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", rs.Name, r.created),
+			name := fmt.Sprintf("%s-%d", rs.Name, r.created)
+			for i := 0; rs.Name == "rs"; i++ { // some controllers give names of pods that are gone
+				if name = fmt.Sprint("rs-", i); r.Get(podKey(name)) == nil {
+					break
+				}
+			}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
 				Labels: map[string]string{"app": rs.Labels["app"], "team": "a"}, OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1",
 					Kind: "ReplicaSet", Name: rs.Name, UID: rs.UID, Controller: &yes}}}}
 			pod.Status.Phase = corev1.PodPending

@@ -290,15 +290,17 @@ func (r *budgetRun) act(some int) {
 	switch n := r.Rand.IntN(some); {
 	case n < 30:
 		m.work()
-	case n < 50:
+	case n < 45:
 		m.as(func() { r.Deliver(1 + r.Rand.IntN(6)) })
-	case n < 70:
-		if len(pods) > 0 {
-			r.kubelet(pods[r.Rand.IntN(len(pods))].Name)
+	case n < 65:
+		for _, pod := range pods {
+			if r.Chance(0.5) {
+				r.kubelet(pod.Name)
+			}
 		}
-	case n < 77:
+	case n < 72:
 		r.replicaSets()
-	case n < 84:
+	case n < 82:
 		r.drain()
 	case n < 90:
 		r.user(pods)
@@ -358,7 +360,7 @@ func (r *budgetRun) user(pods []*corev1.Pod) {
 	}
 	kinds := 8
 	if !r.calm {
-		kinds = 17
+		kinds = 19
 	}
 	switch n := r.Rand.IntN(kinds); {
 	case n == 0:
@@ -432,7 +434,7 @@ func (r *budgetRun) user(pods []*corev1.Pod) {
 			}
 			o.SetAnnotations(annotations)
 		})
-	case n == 13:
+	case n == 13 || n > 16:
 		r.edit(fmt.Sprint("b", r.Rand.IntN(3)), r.number)
 	case n == 14:
 		r.Remove(budgetKey(fmt.Sprint("b", r.Rand.IntN(3))))
@@ -447,7 +449,7 @@ const unavailablePrefix = "unavailable-pod.kruise.io/"
 
 func (r *budgetRun) play(steps int) {
 	for i := 0; i < steps && r.failure == ""; i++ {
-		r.Pass(time.Duration(r.Rand.IntN(500)) * time.Millisecond)
+		r.Pass(time.Duration(r.Rand.IntN(300)) * time.Millisecond)
 		r.kubelets()
 		r.endZombies()
 		if i == 60 { // all have begun
@@ -522,8 +524,8 @@ func (r *budgetRun) finish() {
 	}
 	r.exact()
 	writes := len(r.Writes)
-	for range 240 {
-		r.Pass(time.Second)
+	for range 40 {
+		r.Pass(5 * time.Second)
 		r.round()
 	}
 	if len(r.Writes) > writes {
@@ -534,13 +536,14 @@ func (r *budgetRun) finish() {
 // rest waits until nothing happens any more for longer than anything waits.
 func (r *budgetRun) rest() {
 	for quiet, begin := r.Now(), r.Now(); r.Now().Sub(quiet) < 90*time.Second && r.failure == ""; {
+		step := 3 * time.Second
 		if r.round() {
-			quiet = r.Now()
+			quiet, step = r.Now(), 500*time.Millisecond
 		}
 		if r.Now().Sub(begin) > 30*time.Minute {
 			r.fail("no rest: %s", r.describe())
 		}
-		r.Pass(500 * time.Millisecond)
+		r.Pass(step)
 	}
 }
 
