@@ -79,19 +79,15 @@ func (w *Window) complete(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("timeZone"), w.TimeZone, "must be a time zone such as Europe/Berlin"))
 	}
 	schedule, err := cron.ParseStandard(w.Schedule)
-	switch of := (*cron.SpecSchedule)(nil); {
-	case err != nil:
-		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields: "+err.Error()))
+	fields, ok := schedule.(*cron.SpecSchedule) // others are intervals
+	switch {
 	case strings.Contains(w.Schedule, "TZ"):
 		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must not name a time zone: timeZone does"))
+	case err != nil || !ok:
+		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields"))
 	default:
-		var ok bool
-		if of, ok = schedule.(*cron.SpecSchedule); !ok {
-			errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields"))
-			break
-		}
-		of.Location = zone
-		w.opens = of
+		fields.Location = zone
+		w.opens = fields
 	}
 	if len(w.Reason) > mostReason {
 		errs = append(errs, field.TooLong(at.Child("reason"), "", mostReason))
