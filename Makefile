@@ -63,8 +63,10 @@ test-integration: $(cluster) ## Tests against a real API server
 
 .PHONY: test-e2e
 test-e2e: export CSI := 1
+test-e2e: MANIFESTS := test/e2e/manifests
 test-e2e: local-deploy ## Tests against real kubelets, with the shipped manifests; RUN=Partition for some
-	KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" VOLUMES="$$($(cluster) volumes)" go test -tags e2e -count=1 -v -timeout 30m -parallel 6 $(if $(RUN),-run "$(RUN)") ./test/e2e/...
+	KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" VOLUMES="$$($(cluster) volumes)" KUBECTL="$$($(cluster) binaries --envtest | tail -n 1)/kubectl" \
+	  go test -tags e2e -count=1 -v -timeout 30m -parallel 6 $(if $(RUN),-run "$(RUN)") ./test/e2e/...
 
 .PHONY: perf
 perf: build $(cluster) ## Measure speed, writes, CPU and memory: SCENARIO="cloneset-1000 rest", by default what takes about 20 minutes together

@@ -119,4 +119,6 @@ const (
 	BudgetTotalReplicas = "pub.kruise.io/protect-total-replicas"
 	// BudgetIgnoredPods on a budget holds ignoredPodSelector of v1beta1, as JSON (PUB-122).
 	BudgetIgnoredPods = "pub.kruise.io/ignored-pod-selector"
+	// BudgetWindows on a budget lists times in which other numbers hold, as JSON (PUB-140).
+	BudgetWindows = "pub.kruise.io/windows"
 )

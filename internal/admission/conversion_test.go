@@ -222,14 +222,14 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 				got[hook.Name+" "+path] = hook.Rules[0].Operations
 				continue
 			}
-			if path == validatePodPath { // WS-100, WS-106, WS-188, PUB-080 (part): the manager writes which requests are sent
-				policy, seconds := admissionv1.Fail, int32(10)
-				if strings.Contains(hook.Name, "placed") {
-					policy, seconds = admissionv1.Ignore, 5
+			if path == validatePodPath { // WS-100, WS-106, WS-188: the manager writes which requests are sent
+				conditions := 1
+				if hook.Name == validatePlacedEvictionName {
+					conditions = 0
 				}
-				if *hook.FailurePolicy != policy || *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun ||
-					len(hook.MatchConditions) != 1 || hook.MatchConditions[0].Expression != "false" ||
-					*hook.TimeoutSeconds != seconds || len(hook.NamespaceSelector.MatchExpressions) != 2 {
+				if *hook.FailurePolicy != admissionv1.Ignore || *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun ||
+					len(hook.MatchConditions) != conditions || conditions > 0 && hook.MatchConditions[0].Expression != inSubset ||
+					*hook.TimeoutSeconds != 5 || len(hook.NamespaceSelector.MatchExpressions) != 2 {
 					t.Errorf("%s: %+v", hook.Name, hook)
 				}
 				got[hook.Name+" "+path] = hook.Rules[0].Operations
@@ -269,8 +269,6 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 		entries(handlers, "validate", map[string][]admissionv1.OperationType{
 			"vcloneset.kb.io " + validateCloneSetPath:          {"CREATE", "UPDATE", "DELETE"},
 			"vstatefulset.kb.io " + validateStatefulSetPath:    {"CREATE", "UPDATE", "DELETE"}, // ASTS-013
-			validatePodName + " " + validatePodPath:            {"UPDATE", "DELETE"},
-			validateEvictionName + " " + validatePodPath:       {"CREATE"},
 			validatePlacedName + " " + validatePodPath:         {"DELETE"},
 			validatePlacedEvictionName + " " + validatePodPath: {"CREATE"}}))
 }

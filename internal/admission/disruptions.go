@@ -12,15 +12,34 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Entries that call validatePodPath (OPS-060, OPS-061). Two are for pods that budgets may protect: while the manager is away what is done to
-// these is refused. Two are for pods in subsets of WorkloadSpreads elsewhere: what is done to these is never refused (WS-106). A request is
-// sent by one of them alone, so that one handler sees all that is to be checked (WS-104).
+// Entries that call validatePodPath (OPS-060, OPS-061). Two are for pods in subsets of WorkloadSpreads: what is done to these is never refused
+// (WS-106). Two are for pods that budgets may protect: while the manager is away what is done to these is refused (PUB-080). The leader makes
+// these, so that they are never there without their conditions. A request is sent by one of them alone, so that one handler sees all that is
+// to be checked (WS-104).
 const (
-	validatePodName            = "vpod.kb.io"
-	validateEvictionName       = "vpodeviction.kb.io"
-	validatePlacedName         = "vpod-placed.kb.io"
-	validatePlacedEvictionName = "vpodeviction-placed.kb.io"
+	validatePlacedName         = "vpod.kb.io"
+	validatePlacedEvictionName = "vpodeviction.kb.io"
+	validatePodName            = "vpod-budget.kb.io"
+	validateEvictionName       = "vpodeviction-budget.kb.io"
 )
+
+// derivedDisruptions are the entries that the leader makes; none without budgets.
+func (o Options) derivedDisruptions() []certificate.Derived {
+	if o.Budgets == nil || !o.Pods {
+		return nil
+	}
+	rule := func(resource string, operations ...any) any {
+		return map[string]any{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": operations, "resources": []any{resource},
+			"scope": string(admissionv1.NamespacedScope)}
+	}
+	const kind = "ValidatingWebhookConfiguration"
+	return []certificate.Derived{
+		{Kind: kind, From: validatePlacedName, Name: validatePodName, Path: validatePodPath, Fields: map[string]any{"timeoutSeconds": int64(10),
+			"rules": []any{rule("pods", "UPDATE", "DELETE"), rule("pods/resize", "UPDATE")}}},
+		{Kind: kind, From: validatePlacedEvictionName, Name: validateEvictionName, Path: validatePodPath,
+			Fields: map[string]any{"timeoutSeconds": int64(10)}},
+	}
+}
 
 // scopeDisruptions says which requests these entries send.
 func (o Options) scopeDisruptions(keeping *certificate.Options) {
@@ -50,13 +69,16 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 	scope(validateEvictionName, admissionv1.Fail, func(guarded string) []admissionv1.MatchCondition {
 		return []admissionv1.MatchCondition{condition("of-podunavailablebudgets", guarded)}
 	})
-	placed, evictions := func() string { return "false" }, func() string { return "false" }
+	evictions := func() string { return "false" }
 	if o.Spreads != nil {
-		placed, evictions = func() string { return inSubset }, o.Spreads.Scope.Evictions
+		evictions = o.Spreads.Scope.Evictions
 	}
 	scope(validatePlacedName, admissionv1.Ignore, func(guarded string) []admissionv1.MatchCondition {
-		return []admissionv1.MatchCondition{condition("in-a-subset", placed()),
-			condition("elsewhere", fmt.Sprintf("!(%s)", strings.Join([]string{guarded, inService, protected}, " && ")))}
+		elsewhere := "false"
+		if o.Spreads != nil {
+			elsewhere = fmt.Sprintf("!(%s)", strings.Join([]string{guarded, inService, protected}, " && "))
+		}
+		return []admissionv1.MatchCondition{condition("in-a-subset", inSubset), condition("elsewhere", elsewhere)}
 	})
 	scope(validatePlacedEvictionName, admissionv1.Ignore, func(guarded string) []admissionv1.MatchCondition {
 		return []admissionv1.MatchCondition{condition("of-workloadspreads", evictions()), condition("elsewhere", "!("+guarded+")")}

@@ -237,7 +237,7 @@ func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (ch
 	var budgets *pod.Budgets
 	var spreads *pod.Spreads
 	if o.Budgets != nil {
-		budgets = &pod.Budgets{Guard: o.Budgets.Guard, Live: mgr.GetAPIReader(), Tell: teller.Disruption}
+		budgets = &pod.Budgets{Guard: o.Budgets.Guard, Cached: mgr.GetClient(), Tell: teller.Disruption}
 		checks = append(checks, budgets.Check())
 		collectors = append(collectors, o.Budgets.Guard.Metrics()...)
 	}
@@ -356,7 +356,8 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 			Conditions: func() ([]admissionv1.MatchCondition, bool) {
 				return otherPods(o.GateAllPods, "false", "false"), true
 			}}},
-		Derived:    &certificate.Derived{From: mutatePodName, Name: mutatePodAllName, Path: mutatePodAllPath},
+		Derived: append([]certificate.Derived{{Kind: "MutatingWebhookConfiguration", From: mutatePodName, Name: mutatePodAllName,
+			Path: mutatePodAllPath}}, o.derivedDisruptions()...),
 		CRDs:       o.converted(),
 		OtherCRDs:  o.OtherCRDs,
 		ServerPort: o.Port,

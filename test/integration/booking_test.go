@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
@@ -41,7 +42,7 @@ import (
 type bookingReplica struct {
 	watch    *workloadspreadcontroller.Watch
 	create   *pod.Chain
-	removals *pod.Removals
+	removals *pod.Disruptions
 }
 
 func newBookingReplica(ctx context.Context, t *testing.T) *bookingReplica {
@@ -66,7 +67,7 @@ func newBookingReplica(ctx context.Context, t *testing.T) *bookingReplica {
 	spreads := pod.NewSpreads(pod.SpreadOptions{Matcher: watch, Booker: watch.Booker, Known: watch.Index.Get, Versioned: versioned,
 		Recorder: events.NewFakeRecorder(1000),
 		Log:      logr.Discard(), Now: time.Now})
-	return &bookingReplica{watch, pod.NewChain(spreads.Step()), pod.NewRemovals(spreads.Check())}
+	return &bookingReplica{watch, pod.NewChain(spreads.Step()), pod.NewDisruptions(spreads.Check())}
 }
 
 // admit creates a pod as this replica's webhook changes it.
@@ -233,7 +234,7 @@ func TestTwoManagersBookAtOnce(t *testing.T) {
 			for i := range 50 {
 				all.Go(func() {
 					p := &list.Items[i]
-					if err := replicas[i%2].removals.Admit(t.Context(), &pod.Removal{Pod: p}); err != nil {
+					if err := replicas[i%2].removals.Admit(t.Context(), &pod.Disruption{By: policyv1beta1.Delete, Pod: p}); err != nil {
 						t.Error(err)
 					}
 					if err := kube.Delete(t.Context(), p, client.GracePeriodSeconds(0)); err != nil {
@@ -310,7 +311,7 @@ func asksAbout(t *testing.T, namespace string) {
 			}
 		}
 		for _, hook := range validating.Webhooks {
-			if hook.Name == "vpodeviction-placed.kb.io" && len(hook.MatchConditions) == 2 && strings.Contains(hook.MatchConditions[0].Expression,
+			if hook.Name == "vpodeviction.kb.io" && len(hook.MatchConditions) == 2 && strings.Contains(hook.MatchConditions[0].Expression,
 				"'"+namespace+"'") && *hook.FailurePolicy == registrationv1.Ignore {
 				asked++
 			}

@@ -34,7 +34,6 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/test/story"
 )
 
@@ -85,7 +84,7 @@ func run(m *testing.M) (int, error) {
 	if kube, err = story.NewClient(config); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(appsv1alpha1.AddToScheme(kube.Scheme()), policyv1beta1.AddToScheme(kube.Scheme())); err != nil {
+	if err := appsv1alpha1.AddToScheme(kube.Scheme()); err != nil {
 		return 0, err
 	}
 	// Envtest is not used for this, because it removes the conversion webhook.
@@ -148,7 +147,7 @@ func startManager(config *rest.Config, callers string) (stop func(), err error) 
 	logs := &bytes.Buffer{}
 	manager := exec.CommandContext(context.Background(), binary, "--kubeconfig", kubeconfig, "--enable-leader-election=false",
 		"--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false", "--shutdown-delay-duration=0s",
-		"--webhook-client-ca-file="+callers, "--feature-gates=DeletionProtectionForCRDCascadingGate=true", "--protection-log-path="+dir)
+		"--webhook-client-ca-file="+callers, "--feature-gates=DeletionProtectionForCRDCascadingGate=true,PodUnavailableBudgetUpdateGate=true", "--protection-log-path="+dir)
 	protectionLog = dir
 	manager.Env = append(os.Environ(), "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs", "WEBHOOK_CERT_DIR="+filepath.Join(dir, "certs"),
 		fmt.Sprintf("WEBHOOK_PORT=%d", port))

@@ -184,8 +184,11 @@ func TestBudgetVersions(t *testing.T) {
 				cmp.Diff(want.GetAnnotations(), alpha.GetAnnotations()); diff != "" {
 				t.Errorf("v1alpha1 (-want +got):\n%s", diff)
 			}
-			alpha.SetLabels(map[string]string{"written": "again"})
-			if err := kube.Update(t.Context(), alpha); err != nil {
+			if err := wait(func() error { // the controller writes the status meanwhile
+				alpha = as(t, "v1alpha1", budget)
+				alpha.SetLabels(map[string]string{"written": "again"})
+				return kube.Update(t.Context(), alpha)
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(asYAML(t, beta.Object["spec"]), asYAML(t, as(t, "v1beta1", budget).Object["spec"])); diff != "" {
@@ -203,22 +206,31 @@ func TestBudgetVersions(t *testing.T) {
 	}
 }
 
-// PUB-110 (part): the status is a subresource that both versions show.
+// PUB-110 (part): the status is a subresource that both versions show, and what somebody writes into it is counted anew.
 func TestStatusOfBudgets(t *testing.T) {
-	budget := stored(t, podBudget("v1beta1", "counted", `{status: {unavailableAllowed: 9}}`))
-	if status, found := as(t, "v1beta1", budget).Object["status"]; found {
-		t.Errorf("written with the spec: %v", status)
-	}
+	budget := stored(t, podBudget("v1beta1", "counted", `{spec: {protectTotalReplicas: 7}, status: {unavailableAllowed: 9}}`))
 	typed := &policyv1beta1.PodUnavailableBudget{}
-	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(budget), typed); err != nil {
+	counted := func() error {
+		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(budget), typed); err != nil {
+			return err
+		}
+		if s := &typed.Status; s.ObservedGeneration != typed.Generation || s.TotalReplicas != 7 || s.DesiredAvailable != 6 || s.UnavailableAllowed != 0 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	}
+	if err := wait(counted); err != nil {
 		t.Fatal(err)
 	}
 	typed.Status.UnavailableAllowed, typed.Status.TotalReplicas = 3, 10
 	if err := kube.Status().Update(t.Context(), typed); err != nil {
 		t.Fatal(err)
 	}
+	if err := wait(counted); err != nil {
+		t.Fatal(err)
+	}
 	for _, version := range served {
-		if got, _, _ := unstructured.NestedInt64(as(t, version, budget).Object, "status", "unavailableAllowed"); got != 3 {
+		if got, _, _ := unstructured.NestedInt64(as(t, version, budget).Object, "status", "totalReplicas"); got != 7 {
 			t.Errorf("%s: %d", version, got)
 		}
 	}

@@ -41,6 +41,8 @@ func scenarios() []scenario {
 		scenario{name: "paced-1000",
 			about: "One CloneSet of 1000 pods whose containers take 5 to 15 s to restart, updated in place at maxUnavailable 10 %: " +
 				"the pace is that of the pods, not that of the API server.", run: paced},
+		scenario{name: "guarded-1000",
+			about: "budget-1000 with a PodUnavailableBudget of the same 10 % besides, in which each pod is booked before it is touched.", run: guarded},
 		scenario{name: "statefulset-1000",
 			about: "One StatefulSet of 1000 pods under Parallel: created, updated in place at maxUnavailable 100 %, scaled down to nothing; " +
 				"then one of 50 pods under OrderedReady, created and updated one after the other.", run: statefulSets},
@@ -49,6 +51,7 @@ func scenarios() []scenario {
 			run: startUp},
 		scenario{name: "rest", about: "5,000 pods of CloneSets at rest for one minute, then events of single pods.", run: atRest},
 		scenario{name: "admission", about: "What webhooks add to the creation of pods.", run: admission},
+		scenario{name: "evictions", about: "100 evictions a second of pods of 50 PodUnavailableBudgets, and of pods without one.", run: evictions},
 	)
 }
 
@@ -174,6 +177,11 @@ func oneSet(ctx context.Context, b *bench, n, percent int) error {
 		return begin, end, err
 	}); err != nil {
 		return err
+	}
+	if b.guard != nil {
+		if err := b.guard(ctx, n); err != nil {
+			return err
+		}
 	}
 	if err := measureUpdate(ctx, b, pods, []string{name}, n, percent, images[1]); err != nil {
 		return err

@@ -90,14 +90,14 @@ func (b *bench) createPaced(ctx context.Context, i int, sidecar string) (*corev1
 // measurePaced creates pods by dry runs, half of them with the label that a SidecarSet selects, and reports how long each took.
 func (b *bench) measurePaced(ctx context.Context, situation string) error {
 	kinds := map[string]string{"pod that SidecarSets select": "0", "pod of others": ""}
-	return b.paced(ctx, situation, pace, slices.Sorted(maps.Keys(kinds)), func(ctx context.Context, kind string, i int) error {
+	return b.paced(ctx, situation, "creations", pace, slices.Sorted(maps.Keys(kinds)), func(ctx context.Context, kind string, i int) error {
 		_, err := b.createPaced(ctx, i, kinds[kind])
 		return err
 	})
 }
 
 // paced creates pods of the kinds in turn at a pace, and reports how long each took.
-func (b *bench) paced(ctx context.Context, situation string, perSecond int, kinds []string,
+func (b *bench) paced(ctx context.Context, situation, requests string, perSecond int, kinds []string,
 	create func(ctx context.Context, kind string, i int) error) error {
 	var (
 		mu      sync.Mutex
@@ -122,7 +122,7 @@ func (b *bench) paced(ctx context.Context, situation string, perSecond int, kind
 			defer mu.Unlock()
 			took[kind] = append(took[kind], time.Since(begin))
 			if err != nil {
-				failed = fmt.Errorf("%s: creating a %s: %w", situation, kind, err)
+				failed = fmt.Errorf("%s: %s of a %s: %w", situation, requests, kind, err)
 			}
 		})
 	}
@@ -132,7 +132,7 @@ func (b *bench) paced(ctx context.Context, situation string, perSecond int, kind
 	}
 	for _, kind := range kinds {
 		for _, q := range []int{50, 99} {
-			b.report.figure(fmt.Sprintf("%s, %d creations a second: %s, p%d", situation, perSecond, kind, q), millis(took[kind], q), "ms")
+			b.report.figure(fmt.Sprintf("%s, %d %s a second: %s, p%d", situation, perSecond, requests, kind, q), millis(took[kind], q), "ms")
 		}
 	}
 	return nil

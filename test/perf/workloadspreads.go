@@ -73,7 +73,7 @@ func withWorkloadSpreads(ctx context.Context, b *bench) error {
 		return err
 	}
 	situation := fmt.Sprintf("%d WorkloadSpreads", spreads)
-	if err := b.paced(ctx, situation, realPace, []string{"pod that is spread", "pod of others"},
+	if err := b.paced(ctx, situation, "creations", realPace, []string{"pod that is spread", "pod of others"},
 		func(ctx context.Context, kind string, i int) error {
 			var owner *metav1.OwnerReference
 			if kind == "pod that is spread" {

@@ -21,6 +21,7 @@ type PodUnavailableBudgetSpec struct {
 // +kubebuilder:printcolumn:name="Current",type="integer",JSONPath=".status.currentAvailable"
 // +kubebuilder:printcolumn:name="Desired",type="integer",JSONPath=".status.desiredAvailable"
 // +kubebuilder:printcolumn:name="Total",type="integer",JSONPath=".status.totalReplicas"
+// +kubebuilder:printcolumn:name="Used By",type="string",JSONPath=".status.usedBy"
 type PodUnavailableBudget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -100,6 +100,10 @@ type PodUnavailableBudgetStatus struct {
 	// TotalReplicas is how many pods there are expected to be.
 	// +spec:PUB-040
 	TotalReplicas int32 `json:"totalReplicas"`
+	// UsedBy says which pods use the budget up, and how.
+	// +spec:PUB-141
+	// +optional
+	UsedBy string `json:"usedBy,omitempty"`
 }
 
 // PodUnavailableBudget limits how many pods may be taken out of service at once, by whatever way.
@@ -112,6 +116,7 @@ type PodUnavailableBudgetStatus struct {
 // +kubebuilder:printcolumn:name="Current",type="integer",JSONPath=".status.currentAvailable"
 // +kubebuilder:printcolumn:name="Desired",type="integer",JSONPath=".status.desiredAvailable"
 // +kubebuilder:printcolumn:name="Total",type="integer",JSONPath=".status.totalReplicas"
+// +kubebuilder:printcolumn:name="Used By",type="string",JSONPath=".status.usedBy"
 type PodUnavailableBudget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -11,31 +11,49 @@ import (
 	"k8s.io/apimachinery/pkg/util/json" // its numbers are like those of what is live
 )
 
-// Derived is an entry of the mutating configuration that the leader makes: it is like the entry From and stands right before it, with a
-// name, a path and a scope of its own. The manifests do not have it, so that applying them again neither removes its conditions nor causes
-// a conflict (OPS-062).
-type Derived struct{ From, Name, Path string }
+// Derived is an entry that the leader makes: it is like the entry From and stands right before it, with a name, a path and a scope of its
+// own. The manifests do not have it, so that applying them again neither removes its conditions nor causes a conflict (OPS-062).
+type Derived struct {
+	// Kind is that of the configuration, MutatingWebhookConfiguration or ValidatingWebhookConfiguration.
+	Kind             string
+	From, Name, Path string
+	// Fields replace those of the entry From; nil replaces none.
+	Fields map[string]any
+}
 
-// derive makes the derived entry anew. As long as its scope is not known, a present entry stays as it is and a missing one is not made.
-func (p *publisher) derive(entries []any, found *report) []any {
-	d := p.derived
-	if d == nil || !p.paths[d.Path] || p.readOnly {
+// derive makes the derived entries of a configuration anew. As long as the scope of one is not known, a present entry stays as it is and a
+// missing one is not made.
+func (p *publisher) derive(kind string, entries []any, found *report) []any {
+	if p.readOnly {
 		return entries
 	}
-	had, from := slices.IndexFunc(entries, named(d.Name)), slices.IndexFunc(entries, named(d.From))
-	conditions, known := p.scopes[d.Name].Conditions()
-	if !p.leads() || from < 0 || !known {
-		if had < 0 && from >= 0 {
-			found.lacking = "the leader has not added the webhook " + d.Name + " yet"
+	for i := range p.derived {
+		d := &p.derived[i]
+		if d.Kind != kind || !p.paths[d.Path] {
+			continue
 		}
-		return entries
+		had, from := slices.IndexFunc(entries, named(d.Name)), slices.IndexFunc(entries, named(d.From))
+		conditions, known := p.scopes[d.Name].Conditions()
+		if !p.leads() || from < 0 || !known {
+			if had < 0 && from >= 0 {
+				found.lacking = "the leader has not added the webhook " + d.Name + " yet"
+			}
+			continue
+		}
+		entry := runtime.DeepCopyJSON(entries[from].(map[string]any))
+		entry["name"] = d.Name
+		redirect(entry, d.Path)
+		maps.Copy(entry, runtime.DeepCopyJSON(d.Fields))
+		narrow(entry, conditions, p.scopes[d.Name].Policy)
+		others := slices.DeleteFunc(slices.Clone(entries), named(d.Name))
+		entries = slices.Insert(others, slices.IndexFunc(others, named(d.From)), any(entry))
 	}
-	entry := runtime.DeepCopyJSON(entries[from].(map[string]any))
-	entry["name"] = d.Name
-	redirect(entry, d.Path)
-	narrow(entry, conditions, p.scopes[d.Name].Policy)
-	others := slices.DeleteFunc(slices.Clone(entries), named(d.Name))
-	return slices.Insert(others, slices.IndexFunc(others, named(d.From)), any(entry))
+	return entries
+}
+
+// derives tells whether the leader makes the entry of that name.
+func (p *publisher) derives(name any) bool {
+	return slices.ContainsFunc(p.derived, func(d Derived) bool { return name == d.Name })
 }
 
 // template returns the entries that the annotation keeps (OPS-064), and updates the annotation if they change: a new or changed entry comes
@@ -53,7 +71,7 @@ func (p *publisher) template(object *unstructured.Unstructured, present []any, f
 	for _, item := range present {
 		entry, ok := item.(map[string]any)
 		if _, known := p.paths[pathOf(entry)]; !ok || !known && !fresh || p.recent != nil && entry["name"] == p.recent.Name ||
-			p.derived != nil && entry["name"] == p.derived.Name {
+			p.derives(entry["name"]) {
 			continue
 		}
 		bare := runtime.DeepCopyJSON(entry)

@@ -48,8 +48,8 @@ type Options struct {
 	// derived: the leader writes their conditions. Rescope has a value when these may have changed; they are then updated at once.
 	Scopes  map[string]Scope
 	Rescope <-chan struct{}
-	// Derived is an entry that the leader makes; nil if there is none. A replica that starts is not ready before it is there.
-	Derived *Derived
+	// Derived are entries that the leader makes. A replica that starts is not ready before they are there.
+	Derived []Derived
 	// Recent says how the pods of recent rules are sent, which are rules that were accepted a moment ago; nil if there are no such rules.
 	Recent *Recent
 	// CRDs are the definitions converted here, OtherCRDs those that other releases convert.

@@ -51,7 +51,7 @@ type publisher struct {
 	// readOnly says that certificates are external: objects are only compared, not written (OPS-050).
 	readOnly bool
 	objects  []published
-	derived  *Derived
+	derived  []Derived
 	recent   *Recent
 	// firstSeen has when each recent rule was first seen, by the clock of this process.
 	firstSeen map[recentRule]time.Time
@@ -261,9 +261,7 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 			entries = append(entries, entry)
 		}
 	}
-	if object.GetKind() == mutatingKind.Kind {
-		entries = p.derive(entries, found)
-	}
+	entries = p.derive(object.GetKind(), entries, found)
 	if p.recent != nil && p.paths[p.recent.Path] && object.GetKind() == mutatingKind.Kind {
 		rules := recentOf(object)
 		if p.leads() {

@@ -373,7 +373,7 @@ func TestDerivedEntry(t *testing.T) {
 		return s.with(t, func(o *Options) {
 			o.Elected = elected
 			o.Paths["/mutate-pod-all"], o.Paths["/mutate-derived"] = true, true
-			o.Derived = &Derived{From: "all.kb.io", Name: "derived.kb.io", Path: "/mutate-derived"}
+			o.Derived = []Derived{{Kind: "MutatingWebhookConfiguration", From: "all.kb.io", Name: "derived.kb.io", Path: "/mutate-derived"}}
 			o.Scopes = map[string]Scope{"derived.kb.io": {Policy: admissionv1.Fail,
 				Conditions: func() ([]admissionv1.MatchCondition, bool) {
 					return []admissionv1.MatchCondition{{Name: "some", Expression: "object.x"}}, known

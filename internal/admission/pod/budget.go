@@ -19,7 +19,7 @@ import (
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 )
 
-// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
 
 // Budgets heeds PodUnavailableBudgets.
 type Budgets struct {
@@ -28,8 +28,8 @@ type Budgets struct {
 		Book(ctx context.Context, request podunavailablebudgetcontroller.Request) (podunavailablebudgetcontroller.Answer, error)
 		Covering(ctx context.Context, pod *corev1.Pod) (*policyv1beta1.PodUnavailableBudget, error)
 	}
-	// Live lists PodDisruptionBudgets.
-	Live client.Reader
+	// Cached lists PodDisruptionBudgets.
+	Cached client.Reader
 	// Tell is called with what is refused.
 	Tell func(disruption *Disruption, why string)
 }
@@ -69,7 +69,7 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 // disruptionBudget says which PodDisruptionBudget is about to refuse the eviction of a pod in service; empty if none is.
 func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod) (string, error) {
 	var budgets policyv1.PodDisruptionBudgetList
-	if err := b.Live.List(ctx, &budgets, client.InNamespace(pod.Namespace)); err != nil {
+	if err := b.Cached.List(ctx, &budgets, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return "", fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
 	for i := range budgets.Items {

@@ -43,7 +43,7 @@ func TestAnEvictionThatIsRefusedElsewhereBooksNothing(t *testing.T) {
 		"renewed": {Allowed: true, Renewed: true}} {
 		t.Run(name, func(t *testing.T) {
 			guard := &answers{decision: decision}
-			budgets := &Budgets{Guard: guard, Live: fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(closed).Build()}
+			budgets := &Budgets{Guard: guard, Cached: fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(closed).Build()}
 			err := budgets.Check().Apply(t.Context(), &Disruption{Pod: pod, By: policyv1beta1.Evict})
 			var refused *Refused
 			if !errors.As(err, &refused) || guard.booked > 0 {

@@ -34,42 +34,31 @@ type list struct {
 // the same list share an answer, so that a user who deletes one namespace many times causes one list at a time.
 type counter struct {
 	rest   rest.Interface
-	shared matchconditions.Together[list]
+	shared matchconditions.Together[list, int64]
 }
 
 func newCounter(r rest.Interface) *counter {
-	return &counter{rest: r, shared: matchconditions.Together[list]{Limit: countTime}}
+	return &counter{rest: r, shared: matchconditions.Together[list, int64]{Limit: countTime}}
 }
-
-// counted is a number that callers share as the outcome of a call.
-type counted int64
-
-// Error implements error.
-func (c counted) Error() string { return strconv.FormatInt(int64(c), 10) }
 
 // count returns how many objects the first page with such objects has; 0 if there are none at all.
 func (c *counter) count(ctx context.Context, l list) (int64, error) {
-	err := c.shared.Do(ctx, l, func(ctx context.Context) error {
+	return c.shared.Do(ctx, l, func(ctx context.Context) (int64, error) {
 		for next, more := "", true; more; more = next != "" {
-			var number counted
+			var number int64
 			var err error
 			if number, next, err = c.page(ctx, l, next); err != nil {
-				return fmt.Errorf("listing %s: %w", l.path, err)
+				return 0, fmt.Errorf("listing %s: %w", l.path, err)
 			} else if number > 0 {
-				return number
+				return number, nil
 			}
 		}
-		return nil
+		return 0, nil
 	})
-	var number counted
-	if errors.As(err, &number) {
-		return int64(number), nil
-	}
-	return 0, err
 }
 
 // page counts on one page, and returns where the next one begins; empty if it is the last one.
-func (c *counter) page(ctx context.Context, l list, from string) (number counted, next string, err error) {
+func (c *counter) page(ctx context.Context, l list, from string) (number int64, next string, err error) {
 	accept := "application/json"
 	if l.bare {
 		accept = bareList
@@ -90,7 +79,7 @@ func (c *counter) page(ctx context.Context, l list, from string) (number counted
 }
 
 // read reads a page one item after the other, and of each only what counts.
-func (l list) read(page io.Reader) (number counted, next string, err error) {
+func (l list) read(page io.Reader) (number int64, next string, err error) {
 	decoder := json.NewDecoder(page)
 	if err := delimiter(decoder, '{'); err != nil {
 		return 0, "", err
@@ -120,7 +109,7 @@ func (l list) read(page io.Reader) (number counted, next string, err error) {
 	return number, next, delimiter(decoder, '}') // a page that was cut off is an error
 }
 
-func (l list) items(decoder *json.Decoder) (number counted, err error) {
+func (l list) items(decoder *json.Decoder) (number int64, err error) {
 	switch token, err := decoder.Token(); {
 	case err != nil:
 		return 0, err

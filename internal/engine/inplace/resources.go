@@ -193,3 +193,10 @@ func Explains(other, missing, have corev1.ResourceRequirements) bool {
 }
 
 func none(r corev1.ResourceRequirements) bool { return len(r.Limits)+len(r.Requests) == 0 }
+
+// Restarts tells whether the container is restarted for a resize of that resource.
+func Restarts(container *corev1.Container, resource corev1.ResourceName) bool {
+	return slices.ContainsFunc(container.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
+		return p.ResourceName == resource && p.RestartPolicy != "" && p.RestartPolicy != corev1.NotRequired
+	})
+}

@@ -17,7 +17,7 @@ func (v *Verdict) Disruption() disruption.Operation {
 		return v.Prepares
 	case v.Action != UpdateInPlace:
 		return ""
-	case len(v.Update.Change.Stops) > 0:
+	case len(v.Update.Change.Stops)+len(v.Update.Change.Images) > 0: // also of a container that is done: it is a change of the spec
 		return policyv1beta1.Update
 	case len(v.Update.Change.Resources) > 0:
 		return policyv1beta1.Resize
@@ -28,23 +28,24 @@ func (v *Verdict) Disruption() disruption.Operation {
 // askAgain is when a pod is looked at again that a budget holds, if nothing is told of the budget before (PUB-100).
 const askAgain = time.Second
 
-// heedBudgets lets pods wait that were to be taken out of service, and that budgets do not allow to go now, in the order in which they were
-// decided about.
-func (p *Planner) heedBudgets() {
-	if p.in.Disruptions == nil {
-		return
-	}
-	for i := range p.decided {
-		v := p.decided[i]
+// HeedBudgets lets pods wait that were to be taken out of service, and that budgets do not allow to go now, in the order in which they were
+// decided about. It tells whether budgets hold pods, and let none go. Refresh heeds them too, for what is decided later.
+func (p *Planner) HeedBudgets() (stuck bool) {
+	held, goes := false, false
+	for _, v := range p.decided {
 		by := v.Disruption()
 		if by == "" || p.verdicts[v.Pod] != v {
 			continue
 		}
 		refusal := p.in.Disruptions.Take(v.Pod, by)
 		if refusal == "" {
+			goes = true
 			continue
 		}
+		held = true
 		p.Decide(v.Pod, Wait, ReasonBudget, "%s", refusal).Until = p.in.Now.Add(askAgain)
 		p.out.HeldByBudget = true
 	}
+	p.decided = p.decided[:0]
+	return held && !goes
 }

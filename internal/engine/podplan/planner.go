@@ -197,7 +197,8 @@ type Planner struct {
 	verdicts           map[*corev1.Pod]*Verdict
 	modes              map[modeKey]Mode
 	deadline           time.Time
-	// decided are the verdicts that change pods, in the order in which they were made; only where there are budgets.
+	// decided are the verdicts that change pods, and of which budgets have not been asked, in the order in which they were made; only
+	// where there are budgets.
 	decided []*Verdict
 	// probing: one pod tries whether updates in place are refused still.
 	probing bool

@@ -19,7 +19,7 @@ import (
 // has its reason. It goes on when updates are paused or OnDelete (IPU-012, IPU-120). A pod that waits for its turn may be refreshed
 // too: its readiness does not depend on the next update.
 func (p *Planner) Refresh() {
-	p.heedBudgets()
+	p.HeedBudgets()
 	for _, info := range p.Members {
 		v := p.verdicts[info.Pod]
 		if v != nil && v.Action != Wait && v.Action != Keep {

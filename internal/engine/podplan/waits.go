@@ -34,7 +34,8 @@ func (p *Planner) waits() *waiting.Wait {
 			}
 			continue
 		case ReasonMaxUnavailable, ReasonUpdateUnhealthy, ReasonOrdered, ReasonBudget: // what they wait for is among the others
-			if wait.Reason == "" {
+			// Who is held by a budget of all may use up the workload's own.
+			if byAll := v.Reason == ReasonBudget && p.out.ScaleLimited == "" && wait.Reason != string(ReasonBudget); wait.Reason == "" || byAll {
 				wait.Reason, wait.Message = string(v.Reason), v.Message
 			}
 			if !info.Available {

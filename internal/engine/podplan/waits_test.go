@@ -36,6 +36,8 @@ func TestWaits(t *testing.T) {
 		"the first of two rules":  {pods: []pod{{Wait, ReasonLifecycleHook, false}, {Wait, ReasonVolumes, false}}, want: "LifecycleHook: 2 of 2 pods waited for", named: 2},
 		"the budget": {pods: []pod{{Wait, ReasonMaxUnavailable, true}, {Wait, ReasonMaxUnavailable, true}, {Wait, ReasonNotReady, false}},
 			want: "MaxUnavailable: of pod 0", named: 1},
+		"a budget of all, whoever comes first": {pods: []pod{{Wait, ReasonMaxUnavailable, true}, {Wait, ReasonBudget, true}, {Wait, ReasonBudget, true}},
+			want: "PodUnavailableBudget: of pod 1"},
 		"the budget, and nobody uses it":           {pods: []pod{{Wait, ReasonMaxUnavailable, true}}, want: "MaxUnavailable: of pod 0"},
 		"the budget, used by one that waits":       {pods: []pod{{Wait, ReasonMaxUnavailable, false}}, want: "MaxUnavailable: of pod 0", named: 1},
 		"asked for":                                {pods: []pod{{Wait, ReasonPaused, true}, {Wait, ReasonGracePeriod, false}, {Wait, ReasonOnDelete, false}}},

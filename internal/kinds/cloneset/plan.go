@@ -128,7 +128,8 @@ func (p *planner) make() {
 	}
 	p.DecideModes()
 	p.PreDownload(err != nil)
-	if p.Scaling = p.scale(); !p.Scaling {
+	// Pods that budgets do not let go may wait for one that only an update brings back.
+	if p.Scaling = p.scale() && !p.HeedBudgets(); !p.Scaling {
 		p.updatePods(err)
 	}
 	p.Refresh()

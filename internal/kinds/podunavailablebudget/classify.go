@@ -12,6 +12,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
 // Annotations of pods that a kubelet has from elsewhere than the API server.
@@ -57,24 +58,29 @@ func (v *versioned) UnmarshalJSON(document []byte) error {
 	return json.Unmarshal(document, &v.pod)
 }
 
-// onlyResized tells whether nothing but CPU and memory of containers differs, and kubelet need restart none of them for that.
+// onlyResized tells whether nothing but CPU and memory of containers and native sidecars differs, and kubelet need restart none of them
+// for that.
 func onlyResized(was, is *versioned) bool {
 	source, static := was.pod.Annotations[configSource]
 	if _, mirror := was.pod.Annotations[configMirror]; mirror || static && source != "api" {
 		return false
 	}
-	if len(was.pod.Spec.Containers) != len(is.pod.Spec.Containers) || !reflect.DeepEqual(withoutResources(was.spec), withoutResources(is.spec)) {
+	if !reflect.DeepEqual(withoutResources(was.spec), withoutResources(is.spec)) {
 		return false
 	}
-	for i := range was.pod.Spec.Containers {
-		before, after := &was.pod.Spec.Containers[i], &is.pod.Spec.Containers[i]
+	all := func(pod *corev1.Pod) []corev1.Container {
+		return slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers)
+	}
+	olds, news := all(&was.pod), all(&is.pod)
+	for i := range olds {
+		before, after := &olds[i], &news[i]
 		if !equality.Semantic.DeepEqual(before.Resources.Claims, after.Resources.Claims) {
 			return false
 		}
 		changed := slices.Concat(differing(before.Resources.Requests, after.Resources.Requests),
 			differing(before.Resources.Limits, after.Resources.Limits))
 		for _, resource := range changed {
-			if resource != corev1.ResourceCPU && resource != corev1.ResourceMemory || restarts(after, resource) {
+			if resource != corev1.ResourceCPU && resource != corev1.ResourceMemory || inplace.Restarts(after, resource) {
 				return false
 			}
 		}
@@ -82,19 +88,23 @@ func onlyResized(was, is *versioned) bool {
 	return true
 }
 
-// withoutResources is a spec without the resources of its containers.
+// withoutResources is a spec without the resources of its containers and native sidecars.
 func withoutResources(spec map[string]any) map[string]any {
 	rest := map[string]any{}
 	maps.Copy(rest, spec)
-	containers, _ := spec["containers"].([]any)
-	kept := make([]any, len(containers))
-	for i := range containers {
-		container, _ := containers[i].(map[string]any)
-		container = maps.Clone(container)
-		delete(container, "resources")
-		kept[i] = container
+	for _, list := range []string{"containers", "initContainers"} {
+		containers, _ := spec[list].([]any)
+		kept := make([]any, len(containers))
+		for i := range containers {
+			container, _ := containers[i].(map[string]any)
+			container = maps.Clone(container)
+			if list == "containers" || container["restartPolicy"] == string(corev1.ContainerRestartPolicyAlways) {
+				delete(container, "resources")
+			}
+			kept[i] = container
+		}
+		rest[list] = kept
 	}
-	rest["containers"] = kept
 	return rest
 }
 
@@ -111,11 +121,4 @@ func differing(before, after corev1.ResourceList) []corev1.ResourceName {
 		}
 	}
 	return names
-}
-
-// restarts tells whether the container is restarted for a resize of that resource.
-func restarts(container *corev1.Container, resource corev1.ResourceName) bool {
-	return slices.ContainsFunc(container.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
-		return p.ResourceName == resource && p.RestartPolicy != "" && p.RestartPolicy != corev1.NotRequired
-	})
 }

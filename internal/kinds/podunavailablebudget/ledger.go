@@ -15,12 +15,19 @@ import (
 // MaxBookings is how many pods both maps of a budget hold at most (PUB-064).
 const MaxBookings = 2000
 
-// How long bookings count of pods that do not leave service (PUB-061, PUB-062). A booking stays for settleTime at least, also when the pod is
-// seen to have left: the caches of another manager, which counts next, may not show that yet.
+// MaxBudgets is how many budgets a namespace may have (PUB-142).
+const MaxBudgets = 1000
+
+// How long bookings count of pods that do not leave service (PUB-061, PUB-062). A booking stays for 5 s at least, also when the pod is seen to
+// have left: the caches of another manager, which counts next, may not show that yet. settleTime is longer, since the time that is written is
+// up to a second before that of the booking.
 const (
 	deletionTime = 20 * time.Second
 	updateTime   = 10 * time.Second
-	settleTime   = 5 * time.Second
+	settleTime   = 6 * time.Second
+	// overTime is how long one stays at least whose update is over. Two updates may begin in one second, which is all that is known of their
+	// times.
+	overTime = 2 * time.Second
 )
 
 // Ledger is the status of a budget while pods are booked in it.

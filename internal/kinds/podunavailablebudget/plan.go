@@ -13,7 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
 var errNoNumber = errors.New("spec has neither maxUnavailable nor minAvailable")
@@ -50,6 +53,8 @@ type Plan struct {
 	Unknown []string
 	// NoPods: no pod is covered (PUB-111).
 	NoPods bool
+	// Window is the reason of the window that the numbers are made for, empty if there is none (PUB-140).
+	Window string
 	// Error is why the numbers cannot be made, empty if they can (PUB-111).
 	Error string
 	// After is when to count again although nothing happens; 0 means not at all (PUB-063).
@@ -68,7 +73,6 @@ func Make(s Snapshot) *Plan {
 		if !Active(pod) {
 			continue
 		}
-		p.NoPods = false
 		if p.Why[pod.Name] != "" { // it is booked
 			continue
 		}
@@ -80,7 +84,11 @@ func Make(s Snapshot) *Plan {
 	}
 	p.NoPods = !slices.ContainsFunc(s.Pods, Active)
 	p.total(&s)
-	desired, err := Desired(&budget.Spec, p.Status.TotalReplicas)
+	desired, reason, until, err := s.Rules.Number(p.Status.TotalReplicas, s.Now)
+	p.Window = reason
+	if !until.IsZero() {
+		p.again(until.Sub(s.Now))
+	}
 	_, overridden := TotalOverride(budget)
 	switch {
 	case err != nil: // nothing may go until the numbers can be made
@@ -88,7 +96,7 @@ func Make(s Snapshot) *Plan {
 	case p.Status.TotalReplicas == 0 && !overridden && s.Bare == 0:
 		desired = 0 // PUB-052
 	}
-	p.Status.DesiredAvailable = desired
+	p.Status.DesiredAvailable, p.Status.UsedBy = desired, p.usedBy()
 	p.Status.UnavailableAllowed = max(p.Status.CurrentAvailable-desired, 0)
 	return p
 }
@@ -101,7 +109,8 @@ func (p *Plan) bookings(s *Snapshot) {
 			pods[pod.Name] = pod
 		}
 	}
-	keep := func(from map[string]metav1.Time, life time.Duration, words string, ended func(*corev1.Pod)) map[string]metav1.Time {
+	keep := func(from map[string]metav1.Time, life time.Duration, words string, over func(*corev1.Pod, time.Time) bool,
+		ended func(*corev1.Pod)) map[string]metav1.Time {
 		var kept map[string]metav1.Time
 		for name, at := range from {
 			pod := pods[name]
@@ -110,8 +119,11 @@ func (p *Plan) bookings(s *Snapshot) {
 			}
 			left := pod == nil || !Active(pod)
 			end := at.Add(life)
-			if left {
+			switch {
+			case left:
 				end = at.Add(settleTime)
+			case over != nil && over(pod, at.Time):
+				end = at.Add(overTime)
 			}
 			if wait := end.Sub(s.Now); wait > 0 {
 				if kept == nil {
@@ -131,11 +143,25 @@ func (p *Plan) bookings(s *Snapshot) {
 		return kept
 	}
 	status := &s.Rules.Budget.Status
-	p.Status.DisruptedPods = keep(status.DisruptedPods, deletionTime, "its deletion was admitted", func(pod *corev1.Pod) {
+	p.Status.DisruptedPods = keep(status.DisruptedPods, deletionTime, "its deletion was admitted", nil, func(pod *corev1.Pod) {
 		p.NotDeleted = append(p.NotDeleted, pod)
 	})
-	p.Status.UnavailablePods = keep(status.UnavailablePods, updateTime, "its update was admitted", nil)
+	p.Status.UnavailablePods = keep(status.UnavailablePods, updateTime, "its update was admitted", updated, nil)
 	slices.SortFunc(p.NotDeleted, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// updated tells whether an update in place, or of a sidecar, that was begun since that time is over: the pod is back in service.
+func updated(pod *corev1.Pod, since time.Time) bool {
+	if state, err := inplace.StateOf(pod); err == nil && state != nil && !state.UpdateTimestamp.Time.Before(since) {
+		return true // Why says whether it is complete
+	}
+	states, err := sidecarset.ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
+	for _, state := range states {
+		if err == nil && !state.UpdateTimestamp.Time.Before(since) {
+			return true
+		}
+	}
+	return false
 }
 
 // total is how many pods there are expected to be (PUB-040 to PUB-042).
@@ -189,16 +215,28 @@ func Overdue(s *Snapshot) []*corev1.Pod {
 	return overdue
 }
 
-// UsedBy says which pods use the budget up, and how.
-func (p *Plan) UsedBy() string {
+// bounded cuts off what users can make as long as they like, such as an annotation that cannot be read.
+func bounded(words string) string {
+	const most = 100
+	if len(words) <= most {
+		return words
+	}
+	return strings.ToValidUTF8(words[:most], "") + "…"
+}
+
+// usedBy says which pods use the budget up, and how, and which window is open (PUB-141).
+func (p *Plan) usedBy() string {
 	const most = 5
 	names := slices.Sorted(maps.Keys(p.Why))
 	var parts []string
 	for _, name := range names[:min(len(names), most)] {
-		parts = append(parts, fmt.Sprintf("%s (%s)", name, p.Why[name]))
+		parts = append(parts, fmt.Sprintf("%s (%s)", name, bounded(p.Why[name])))
 	}
 	if more := len(names) - most; more > 0 {
 		parts = append(parts, plural.Of(more, "more pod"))
+	}
+	if p.Window != "" {
+		parts = append(parts, "window: "+p.Window)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -3,6 +3,7 @@ package podunavailablebudget
 import (
 	"maps"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,12 +40,13 @@ type Rules struct {
 	// selector and ignored select nothing where the budget has none, or one that cannot be read.
 	selector, ignored labels.Selector
 	operations        sets.Set[disruption.Operation]
+	windows           []Window
 }
 
 // NewRules compiles the rules of a budget.
 func NewRules(budget *policyv1beta1.PodUnavailableBudget) *Rules {
 	r := &Rules{Budget: budget, selector: compiled(budget.Spec.Selector), ignored: compiled(budget.Spec.IgnoredPodSelector),
-		operations: Operations(budget)}
+		operations: Operations(budget), windows: Windows(budget)}
 	if ref := budget.Spec.TargetReference; ref != nil {
 		r.Target = Reference{schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name}
 	}
@@ -62,6 +64,9 @@ func compiled(selector *metav1.LabelSelector) labels.Selector {
 	}
 	return made
 }
+
+// Targets tells whether the budget names a workload.
+func (r *Rules) Targets() bool { return r.Target.Name != "" }
 
 // Selects tells whether the budget has a selector that selects the pod (PUB-037).
 func (r *Rules) Selects(pod *corev1.Pod) bool { return r.selector.Matches(labels.Set(pod.Labels)) }
@@ -127,6 +132,20 @@ func (r *Rules) before(o *Rules) bool {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	return a.Name < b.Name
+}
+
+// Rivals are the names of other budgets that cover active pods of this one, or decide about them.
+func (r *Rules) Rivals(pods []*corev1.Pod, all []*Rules) []string {
+	rivals := sets.New[string]()
+	for _, other := range all {
+		name := other.Budget.Name
+		if name != r.Budget.Name && other.Budget.DeletionTimestamp == nil && slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+			return Active(pod) && (other.Selects(pod) || RelatedName(pod) == name)
+		}) {
+			rivals.Insert(name)
+		}
+	}
+	return sets.List(rivals)
 }
 
 // RelatedName is the name of the budget that the pod says to be covered by, empty if it says none (PUB-070).

@@ -45,6 +45,10 @@ func Validate(budget, old *policyv1beta1.PodUnavailableBudget, others []policyv1
 		errs = append(errs, validateSelector(spec.IgnoredPodSelector, path.Child("ignoredPodSelector"),
 			"an empty selector would match all pods, so that none is protected: name a label, or leave it out")...)
 	}
+	if old == nil || budget.Annotations[pub.BudgetWindows] != old.Annotations[pub.BudgetWindows] { // PUB-140
+		_, wrong := parseWindows(budget)
+		errs = append(errs, wrong...)
+	}
 	return append(errs, validateAnnotations(budget, old)...)
 }
 

@@ -192,11 +192,12 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 		case p.heldBack(pod.Pod.UID) != "":
 			waits(ReasonRefused, p.heldBack(pod.Pod.UID))
 			underway = append(underway, pod)
-		case len(overtaken) > 0 && p.heldByBudget(pod.Pod, policyv1beta1.Update) != "":
-			waits(ReasonBudget, p.heldByBudget(pod.Pod, policyv1beta1.Update))
-			underway = append(underway, pod)
 		case len(overtaken) > 0:
-			p.resetVerdict(pod, overtaken, func(now *podInfo) []*hotChange { return p.overtaken(now.Pod, now.working) })
+			if refusal := p.heldByBudget(pod.Pod, policyv1beta1.Update); refusal != "" {
+				waits(ReasonBudget, refusal)
+			} else {
+				p.resetVerdict(pod, overtaken, func(now *podInfo) []*hotChange { return p.overtaken(now.Pod, now.working) })
+			}
 			underway = append(underway, pod)
 		default:
 			if len(p.Set.Spec.PatchPodMetadata) > 0 {
@@ -248,13 +249,26 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		l.partition, l.maxUnavailable, l.used)
 	chosen, ended := 0, false
 	for i, pod := range candidates {
+		held := func() bool { // the budgets of some must not hold the others
+			refusal := p.heldByBudget(pod.Pod, p.operation(pod))
+			if refusal != "" {
+				p.verdict(pod, Wait, ReasonBudget, "%s", refusal)
+			}
+			return refusal != ""
+		}
 		switch {
 		case i >= len(candidates)-kept:
 			p.verdict(pod, Wait, ReasonPartition, "partition keeps %d of %d candidates as they are", kept, len(candidates))
 		case pod.down(): // it counts already, and nothing else brings it back
+			if held() {
+				continue
+			}
 			chosen++
 			p.upgradeVerdict(pod, "a former upgrade has left it unavailable")
 		case pod.underway && l.down < l.maxUnavailable: // likewise, but it is in service until its containers restart
+			if held() {
+				continue
+			}
 			l.down++
 			chosen++
 			p.upgradeVerdict(pod, fmt.Sprintf("it waits for the resources of a former upgrade; with it %s out of service, maxUnavailable is %d", plural.Of(l.down, "pod"), l.maxUnavailable))
@@ -262,9 +276,7 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 			ended = true
 			p.verdict(pod, Wait, ReasonMaxUnavailable, "%s", &l)
 		default:
-			by := p.operation(pod)
-			if refusal := p.heldByBudget(pod.Pod, by); refusal != "" { // the budgets of some must not hold the others
-				p.verdict(pod, Wait, ReasonBudget, "%s", refusal)
+			if held() {
 				continue
 			}
 			how := "it is not ready anyway"
@@ -295,10 +307,23 @@ func (p *planner) upgradeVerdict(pod *podInfo, how string) {
 	v.Upgradable, v.Change, v.By = &isTrue, p.change(pod), p.operation(pod)
 }
 
-// operation is by which operation the pod is upgraded, as budgets name it.
+// operation is by which operation the pod is upgraded, as budgets name it; empty if only annotations change.
 func (p *planner) operation(pod *podInfo) disruption.Operation {
 	if images, hot := p.wanted(pod.Pod); len(images)+len(hot) > 0 {
 		return policyv1beta1.Update
+	}
+	if p.resize(pod.Pod).Empty() {
+		return ""
+	}
+	for name, change := range p.quantities(pod.Pod) {
+		container, _ := containerOf(pod.Pod, name)
+		for _, list := range []corev1.ResourceList{change.Requests, change.Limits} {
+			for resource := range list {
+				if inplace.Restarts(container, resource) {
+					return policyv1beta1.Update
+				}
+			}
+		}
 	}
 	return policyv1beta1.Resize
 }
@@ -308,7 +333,7 @@ const askAgain = time.Second
 
 // heldByBudget says which budget does not allow the pod to be taken out of service now, empty if it may be; then it counts as taken.
 func (p *planner) heldByBudget(pod *corev1.Pod, by disruption.Operation) string {
-	if p.Disruptions == nil {
+	if p.Disruptions == nil || by == "" {
 		return ""
 	}
 	refusal := p.Disruptions.Take(pod, by)

@@ -8,49 +8,51 @@ import (
 
 // Together lets concurrent callers with the same key share the result of one call, which begins after all of them called. The zero value is
 // ready to use. Nothing is kept of a key after its calls have returned.
-type Together[K comparable] struct {
+type Together[K comparable, V any] struct {
 	// Limit is how long a call may take; zero means no limit.
 	Limit time.Duration
 
 	mu   sync.Mutex
-	keys map[K]*asked
+	keys map[K]*asked[V]
 }
 
-type asked struct{ next *answer }
+type asked[V any] struct{ next *answer[V] }
 
-type answer struct {
-	done chan struct{}
-	err  error
+type answer[V any] struct {
+	done  chan struct{}
+	value V
+	err   error
 }
 
-// Do returns the error of a call of do that began after Do was called. The end of the context ends the waiting, but not the call, since
+// Do returns what a call of do returns that began after Do was called. The end of the context ends the waiting, but not the call, since
 // others wait for it too.
-func (t *Together[K]) Do(ctx context.Context, key K, do func(context.Context) error) error {
+func (t *Together[K, V]) Do(ctx context.Context, key K, do func(context.Context) (V, error)) (V, error) {
 	t.mu.Lock()
 	if t.keys == nil {
-		t.keys = map[K]*asked{}
+		t.keys = map[K]*asked[V]{}
 	}
 	at := t.keys[key]
 	if at == nil {
-		at = &asked{}
+		at = &asked[V]{}
 		t.keys[key] = at
 		go t.work(context.WithoutCancel(ctx), key, do)
 	}
 	if at.next == nil {
-		at.next = &answer{done: make(chan struct{})}
+		at.next = &answer[V]{done: make(chan struct{})}
 	}
 	mine := at.next
 	t.mu.Unlock()
 	select {
 	case <-mine.done:
-		return mine.err
+		return mine.value, mine.err
 	case <-ctx.Done():
-		return ctx.Err()
+		var none V
+		return none, ctx.Err()
 	}
 }
 
 // work calls do until nobody waits for the key.
-func (t *Together[K]) work(ctx context.Context, key K, do func(context.Context) error) {
+func (t *Together[K, V]) work(ctx context.Context, key K, do func(context.Context) (V, error)) {
 	for {
 		t.mu.Lock()
 		next := t.keys[key].next
@@ -61,12 +63,12 @@ func (t *Together[K]) work(ctx context.Context, key K, do func(context.Context) 
 		}
 		t.keys[key].next = nil
 		t.mu.Unlock()
-		next.err = t.call(ctx, do)
+		next.value, next.err = t.call(ctx, do)
 		close(next.done)
 	}
 }
 
-func (t *Together[K]) call(ctx context.Context, do func(context.Context) error) error {
+func (t *Together[K, V]) call(ctx context.Context, do func(context.Context) (V, error)) (V, error) {
 	if t.Limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, t.Limit)

@@ -18,22 +18,22 @@ import (
 // A caller does not get the result of a call that has begun before, since that may be too old: all such callers share the next call.
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var together Together[string]
+		var together Together[string, int32]
 		var begun atomic.Int32
 		failed := errors.New("the second answer")
-		slow := func(context.Context) error {
+		slow := func(context.Context) (int32, error) {
 			n := begun.Add(1)
 			time.Sleep(time.Second) // by the clock of the synctest bubble
 			if n == 2 {
-				return failed
+				return n, failed
 			}
-			return nil
+			return n, nil
 		}
 		var all sync.WaitGroup
 		var answers atomic.Int32
 		ask := func(key string) {
 			all.Go(func() {
-				if errors.Is(together.Do(t.Context(), key, slow), failed) {
+				if n, err := together.Do(t.Context(), key, slow); n == 2 && errors.Is(err, failed) {
 					answers.Add(1)
 				}
 			})
@@ -70,19 +70,19 @@ func TestTogether(t *testing.T) {
 // A caller whose context ends does not end the call for others, and a call that takes too long returns an error.
 func TestTogetherEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		together := Together[string]{Limit: 5 * time.Second}
+		together := Together[string, int]{Limit: 5 * time.Second}
 		var all sync.WaitGroup
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		all.Go(func() {
-			if err := together.Do(impatient, "a", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }); !errors.Is(err,
+			if _, err := together.Do(impatient, "a", func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }); !errors.Is(err,
 				context.DeadlineExceeded) {
 				t.Error(err)
 			}
 		})
 		synctest.Wait()
 		all.Go(func() {
-			if err := together.Do(t.Context(), "a", nil); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := together.Do(t.Context(), "a", nil); !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
 		})

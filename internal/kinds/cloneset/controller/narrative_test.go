@@ -158,6 +158,7 @@ func TestNarratives(t *testing.T) {
 	}
 	maps.Copy(tales, scaleDefects())
 	maps.Copy(tales, updateDefects())
+	maps.Copy(tales, budgetTales())
 	for name, tt := range tales {
 		t.Run(name, func(t *testing.T) {
 			n := &tale{t: t, simulated: simulate(7, tt.set, cloneset.Features{RecreateOnClaimChange: true, PreparingUpdateAsUpdate: true,

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -43,6 +44,7 @@ func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
 	r := &reconciler{watch: watch, meters: newMeters(), pass: &Pass{API: api, Guard: watch.Guard,
 		Workloads: NewWorkloads(mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient().SubResource("scale"), mgr.GetRESTMapper()),
 		Events:    reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
+	watch.Guard.owners.watched = r.pass.Workloads.metadata
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
@@ -50,7 +52,7 @@ func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
 		Forget: r.forget}, pauseAtMost, options.Limiter())
 	options.Guard = nil // it is not held by itself
 	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
-		For(&policyv1beta1.PodUnavailableBudget{}).
+		Watches(&policyv1beta1.PodUnavailableBudget{}, budgets()).
 		Watches(&corev1.Pod{}, r.pods()).
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			r.pass.Workloads.Tell(func(namespace string, changed podunavailablebudget.Reference) { r.ofWorkload(q, namespace, changed) })
@@ -80,6 +82,31 @@ func (r *reconciler) forget(name types.NamespacedName, owner types.UID) {
 	r.pass.Forget(owner)
 	r.last.Forget(owner)
 	r.meters.forget(name)
+}
+
+// settleAgain is when a budget is looked at again after somebody booked in it: not earlier than a booking may end.
+const settleAgain = 5 * time.Second
+
+// budgets ask for passes of their own when they say something else, and a while after bookings: these are known to who made them.
+func budgets() handler.EventHandler {
+	now := func(q queue, budget client.Object) {
+		q.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(budget)})
+	}
+	return handler.Funcs{
+		CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { now(q, e.Object) },
+		DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { now(q, e.Object) },
+		GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) { now(q, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			old, ok := e.ObjectOld.(*policyv1beta1.PodUnavailableBudget)
+			budget, ok2 := e.ObjectNew.(*policyv1beta1.PodUnavailableBudget)
+			if !ok || !ok2 || !podunavailablebudget.NewRules(old).Same(budget) || budget.Status.ObservedGeneration != budget.Generation ||
+				budget.Status.UnavailableAllowed > old.Status.UnavailableAllowed { // maybe by hand
+				now(q, e.ObjectNew)
+				return
+			}
+			q.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(budget)}, settleAgain)
+		},
+	}
 }
 
 // ofWorkload asks for a pass of the budgets whose numbers depend on a workload (PUB-105, PUB-106).

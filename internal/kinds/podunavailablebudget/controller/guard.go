@@ -162,15 +162,11 @@ func (g *Guard) Covering(ctx context.Context, pod *corev1.Pod) (*policyv1beta1.P
 func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailablebudget.Rules, error) {
 	candidates := g.index.In(pod.Namespace)
 	var chain Chain
-	for _, r := range candidates {
-		if r.Target.Name == "" {
-			continue
-		}
+	if slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
 		var err error
 		if chain, err = g.owners.Above(ctx, pod); err != nil {
 			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, err)
 		}
-		break
 	}
 	return covering(candidates, pod, chain), nil
 }
@@ -204,7 +200,7 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 			newest[pod.Namespace] = candidates
 		}
 		owner := metav1.GetControllerOfNoCopy(pod)
-		if len(candidates) == 0 || owner == nil {
+		if owner == nil || !slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
 			continue
 		}
 		if _, known := chains[owner.UID]; known {

@@ -19,7 +19,8 @@ import (
 
 // Objects of other kinds need rights that users add (docs/manual/podunavailablebudget.md).
 //
-// +kubebuilder:rbac:groups=apps,resources=deployments;replicasets;statefulsets;daemonsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=deployments;replicasets;statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=replicationcontrollers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets;statefulsets,verbs=get;list;watch
@@ -36,13 +37,15 @@ const (
 type Owners struct {
 	live   client.Reader
 	mapper meta.RESTMapper
+	// watched reads an object of a kind that is watched; nil where none is.
+	watched func(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error)
 	// parents are the controllers of controllers, by UID and namespace; nil entries have none.
 	parents *cache.LRUExpireCache
 }
 
 // NewOwners returns who reads controllers from the API server, and remembers what controls them for a while.
 func NewOwners(live client.Reader, mapper meta.RESTMapper, clock clock.Clock) *Owners {
-	return &Owners{live, mapper, cache.NewLRUExpireCacheWithClock(ownersKept, clock)}
+	return &Owners{live: live, mapper: mapper, parents: cache.NewLRUExpireCacheWithClock(ownersKept, clock)}
 }
 
 // Chain is what stands above a pod, from its controller upwards, with their UIDs.
@@ -87,6 +90,9 @@ func (o *Owners) Above(ctx context.Context, object metav1.Object) (Chain, error)
 // read returns nil for what does not exist or may not be read.
 func (o *Owners) read(ctx context.Context, namespace string, kind schema.GroupVersionKind, name string) (*metav1.PartialObjectMetadata,
 	error) {
+	if o.watched != nil && counted(kind.GroupKind()) {
+		return o.watched(ctx, kind.GroupKind(), types.NamespacedName{Namespace: namespace, Name: name})
+	}
 	mapping, err := o.mapper.RESTMapping(kind.GroupKind())
 	if meta.IsNoMatchError(err) || err == nil && mapping.Scope.Name() != meta.RESTScopeNameNamespace {
 		return nil, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,6 +39,8 @@ type memory struct {
 	news reconcile.News
 	// seen is what the last numbers come from. Events read it while a pass may replace it.
 	seen atomic.Pointer[seen]
+	// written is when the status was written last.
+	written time.Time
 }
 
 // seen is what a pass has read, and does not change any more.
@@ -46,6 +49,19 @@ type seen struct {
 	tops map[podunavailablebudget.Reference]bool
 	// controllers tells of the controllers of pods whether the target of the budget is one of them, or stands above.
 	controllers map[types.UID]bool
+}
+
+// wordsEvery is how often a status is written of which nothing but words changes.
+const wordsEvery = 5 * time.Second
+
+// words is for how long a status need not be written, since nothing but its words changes.
+func (m *memory) words(from, to *policyv1beta1.PodUnavailableBudgetStatus, now time.Time) time.Duration {
+	same := *to
+	same.UsedBy = from.UsedBy
+	if from.UsedBy == to.UsedBy || !equality.Semantic.DeepEqual(from, &same) {
+		return 0
+	}
+	return wordsEvery - now.Sub(m.written)
 }
 
 // noPodsAgain is when a budget is looked at again that covers no pod, although nothing is told of any (PUB-D2).
@@ -67,13 +83,17 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if err := p.look(ctx, snapshot); err != nil {
 		return 0, nil, err
 	}
-	_, err = p.Guard.desk.WriteStatus(ctx, budget, func(newest *policyv1beta1.PodUnavailableBudget) ([]byte, error) {
+	wait := time.Duration(0)
+	written, err := p.Guard.desk.WriteStatus(ctx, budget, func(newest *policyv1beta1.PodUnavailableBudget) ([]byte, error) {
 		rules := p.Guard.rulesOf(newest)
 		if !snapshot.Rules.Same(newest) { // it covers other pods now
 			return nil, reconcile.ErrChanged
 		}
 		snapshot.Rules = rules
 		plan = podunavailablebudget.Make(*snapshot)
+		if wait = kept.words(&newest.Status, &plan.Status, p.API.Now()); wait > 0 {
+			return nil, nil
+		}
 		return reconcile.StatusPatch(newest, &newest.Status, &plan.Status)
 	})
 	if reconcile.Changed(err) || apierrors.IsNotFound(err) {
@@ -82,13 +102,17 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if err != nil {
 		return 0, nil, fmt.Errorf("writing status: %w", err)
 	}
+	if written != nil {
+		kept.written = p.API.Now()
+	}
 	tops := map[podunavailablebudget.Reference]bool{}
 	for i := range snapshot.Workloads {
 		tops[snapshot.Workloads[i].Reference] = true
 	}
 	kept.seen.Store(&seen{tops, controllers})
-	p.announce(kept, budget, plan)
+	p.announce(kept, budget, plan, snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace)))
 	after = plan.After
+	reconcile.Sooner(&after, wait)
 	if plan.NoPods {
 		reconcile.Sooner(&after, noPodsAgain)
 	}
@@ -196,10 +220,10 @@ func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebud
 	owner := metav1.GetControllerOfNoCopy(pod)
 	direct, _ := podunavailablebudget.ControllerOf(pod)
 	if owner.UID == uid || alone(target, direct) {
-		return owner.UID == uid, nil
+		return owner.UID == uid || uid == "" && direct == target, nil
 	}
 	chain, err := p.Guard.owners.Above(ctx, pod)
-	return slices.Contains(chain.UIDs, uid), err
+	return slices.Contains(chain.UIDs, uid) || uid == "" && slices.Contains(chain.References, target), err
 }
 
 // selected takes the pods that the selector selects, and the workloads at the top of their controllers (PUB-037, PUB-041).
@@ -321,14 +345,14 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 	return errors.Join(errs...)
 }
 
-// announce tells what is new about the numbers (PUB-042, PUB-061, PUB-111).
-func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan) {
+// announce tells what is new about the numbers, and about other budgets of the same pods (PUB-042, PUB-061, PUB-073, PUB-111).
+func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan, rivals []string) {
 	once := func(eventType, reason, message string) {
 		if kept.news.Is(reason, message) {
 			p.Events.Event(budget, eventType, reason, message)
 		}
 	}
-	noPods, unknown := "", ""
+	noPods, unknown, multiple := "", "", ""
 	if plan.NoPods {
 		noPods = "the budget covers no pod"
 	}
@@ -336,7 +360,12 @@ func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget
 		unknown = fmt.Sprintf("%s not say how many pods there shall be, so those that there are count; set protectTotalReplicas: %s",
 			plural.Form(len(plan.Unknown), "it does", "they do"), plural.Few(plan.Unknown, 5))
 	}
+	if len(rivals) > 0 {
+		multiple = fmt.Sprintf("some of its pods are covered by %s too; about each pod the budget decides that its annotation %s names",
+			plural.Few(rivals, 5), pub.RelatedBudget)
+	}
 	once(corev1.EventTypeNormal, "NoPods", noPods)
+	once(corev1.EventTypeWarning, "MultipleBudgets", multiple)
 	once(corev1.EventTypeWarning, "UnknownReplicas", unknown)
 	once(corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", plan.Error)
 	for _, pod := range plan.NotDeleted {

@@ -126,7 +126,7 @@ func (m *replica) start() {
 	m.watch = nil // nobody is told of what it lists
 	m.as(func() {
 		r.Restart()
-		owners := &Owners{m.live(), mapper, lru.NewLRUExpireCacheWithClock(ownersKept, m)}
+		owners := &Owners{live: m.live(), mapper: mapper, parents: lru.NewLRUExpireCacheWithClock(ownersKept, m)}
 		m.watch = newWatch(m.client(), m.live(), owners, r.options, m.now)
 		m.watch.budgets.Absent()
 		for _, budget := range r.List("PodUnavailableBudget", true) {
@@ -149,7 +149,9 @@ func (m *replica) lead() {
 		workloads.known = lru.NewLRUExpireCacheWithClock(replicasKept, m)
 		l.budgets = &reconciler{watch: m.watch, meters: newMeters(), pass: &Pass{API: api, Guard: m.watch.Guard, Workloads: workloads, Events: r}}
 		l.handler = l.budgets.pods()
-		workloads.Tell(func(namespace string, changed podunavailablebudget.Reference) { l.budgets.ofWorkload(l.queue, namespace, changed) })
+		workloads.Tell(func(namespace string, changed podunavailablebudget.Reference) {
+			l.budgets.ofWorkload(l.queue, namespace, changed)
+		})
 		own := reconcile.NewAPI(m.client(), m.live(), slim.Any, m.now)
 		own.Guard = m.watch.Guard
 		sets := &clonesetcontroller.Pass{Kube: &clonesetcontroller.Kube{Reader: podapply.Reader{API: own, Pods: r.Pods()}},

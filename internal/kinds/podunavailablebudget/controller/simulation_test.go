@@ -63,7 +63,7 @@ type budgetRun struct {
 	undisturbed, unasked bool
 	// restless: leaders change all the time, caches are late, and all pods are to be evicted.
 	restless bool
-	draining    []types.UID
+	draining []types.UID
 	// healthy is how many pods of app web a PodDisruptionBudget wants to stay; none below 0.
 	healthy int
 	// touched are pods whose image a user has changed, and when.

@@ -24,9 +24,11 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
-// How many pods a workload shall have is what its scale subresource says, whatever its kind (PUB-040).
+// How many pods a workload shall have is what its scale subresource says, whatever its kind (PUB-040). Other kinds need rights that users add.
 //
-// +kubebuilder:rbac:groups=*,resources=*/scale,verbs=get
+// +kubebuilder:rbac:groups=apps,resources=deployments/scale;replicasets/scale;statefulsets/scale,verbs=get
+// +kubebuilder:rbac:groups="",resources=replicationcontrollers/scale,verbs=get
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets/scale;statefulsets/scale,verbs=get
 
 // followed are the kinds whose objects are watched, as metadata alone, once a budget depends on one. Others are looked at from time to time.
 var followed = map[schema.GroupKind]string{
@@ -51,6 +53,7 @@ const (
 
 // Workload is what a budget needs to know of one.
 type Workload struct {
+	// UID is empty if it may not be read.
 	UID types.UID
 	// Replicas is how many pods it shall have; nil if it does not say.
 	Replicas *int32
@@ -135,7 +138,7 @@ func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key
 			return nil, errScale
 		case scaled != nil:
 			workload = scaled
-		case err == nil: // it has no scale
+		default: // nobody says how many pods it shall have
 			workload = &Workload{UID: object.UID}
 		}
 	}
@@ -211,7 +214,7 @@ func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandl
 	}}
 }
 
-// scale reads the scale subresource. It returns nil if the object does not exist or has no scale.
+// scale reads the scale subresource. It returns nil if the object does not exist, has no scale, or may not be read.
 func (w *Workloads) scale(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*Workload, error) {
 	// The client reads subresources of unstructured objects into such alone.
 	object, read, scale := &unstructured.Unstructured{}, &unstructured.Unstructured{}, &autoscalingv1.Scale{}
@@ -220,7 +223,7 @@ func (w *Workloads) scale(ctx context.Context, kind schema.GroupVersionKind, key
 	object.SetName(key.Name)
 	read.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
 	err := w.scales.Get(ctx, object, read)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil, nil
 	}
 	if err == nil {

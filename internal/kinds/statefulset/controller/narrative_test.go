@@ -12,7 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/disruption"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller/guardtest"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
@@ -22,6 +27,7 @@ var update = flag.Bool("update", false, "write the golden narratives")
 // tale is a rollout whose every plan is written down.
 type tale struct {
 	*simulated
+	t    *testing.T
 	text strings.Builder
 	last string
 }
@@ -84,6 +90,31 @@ func TestNarratives(t *testing.T) {
 				image("nginx:2")(set)
 			})
 		}},
+		"a budget paces a rollout in parallel": {makeSet(3, inPlace, func(set *appsv1beta1.StatefulSet) {
+			set.Spec.PodManagementPolicy = appsv1beta1.ParallelPodManagement
+			set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(3)
+		}), func(n *tale) {
+			n.under() // PUB-101 (part)
+			n.then("image nginx:2, one of three at a time", image("nginx:2"))
+			n.then("replicas 1", func(set *appsv1beta1.StatefulSet) { *set.Spec.Replicas = 1 })
+		}},
+		"a budget that allows nothing holds a rollout in order": {makeSet(2), func(n *tale) {
+			budget := n.under(podunavailablebudgettest.MinAvailable(number(2)))
+			n.then("image nginx:2", image("nginx:2"))
+			budget.Generation, budget.Spec.MinAvailable = 2, number(1)
+			n.then("minAvailable 1", nil)
+		}},
+		"a bad image is mended while a budget holds deletions": {makeSet(3, inPlace, func(set *appsv1beta1.StatefulSet) {
+			set.Spec.PodManagementPolicy = appsv1beta1.ParallelPodManagement
+			set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(2)
+		}), func(n *tale) {
+			n.node.Digests["nginx:bad"] = ""
+			n.under()
+			n.then("image nginx:bad", image("nginx:bad"))
+			n.Change(podKey("web-0"), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
+			n.then("web-0 is specified for deletion", nil)
+			n.then("image nginx:2", image("nginx:2"))
+		}},
 		"pods of a native set are adopted": {makeSet(2, inPlace), func(n *tale) { // ASTS-070, W3
 			native(n)
 			n.then("the native set has left its pods and its revision", func(*appsv1beta1.StatefulSet) {})
@@ -91,7 +122,7 @@ func TestNarratives(t *testing.T) {
 		}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			n := &tale{simulated: simulate(1, story.set, statefulset.Features{PodIndexLabel: true, DeleteClaims: true, ResizeClaims: true})}
+			n := &tale{t: t, simulated: simulate(1, story.set, statefulset.Features{PodIndexLabel: true, DeleteClaims: true, ResizeClaims: true})}
 			n.node.Observes = true
 			n.planned = func(plan *statefulset.Plan) {
 				if text := plan.Headline(); text != n.last {
@@ -104,6 +135,21 @@ func TestNarratives(t *testing.T) {
 			simulation.Golden(t, title, n.text.String(), n.events, *update)
 		})
 	}
+}
+
+// under has a PodUnavailableBudget limit what the manager does from a minute later on, and writes down what is asked. The webhooks find
+// everything booked.
+func (n *tale) under(options ...func(*policyv1beta1.PodUnavailableBudget)) *policyv1beta1.PodUnavailableBudget {
+	budget := podunavailablebudgettest.Budget(append(options, func(b *policyv1beta1.PodUnavailableBudget) { b.Namespace = "default" })...)
+	guard := &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.pods,
+		Replicas: func() int32 { return *n.set().Spec.Replicas },
+		Asked: func(pod *corev1.Pod, by disruption.Operation, answer podunavailablebudget.Decision) {
+			fmt.Fprintf(&n.text, "asked: %s pod %s: %s\n", by, pod.Name, answer.Reason)
+		}}
+	n.Pass(time.Minute) // no pod is as young as a booking
+	guard.Watch(n.Cluster, func(err error) { n.t.Error(err) })
+	n.kube.Guard = guard
+	return budget
 }
 
 // native makes the pods and the revision of the set what a native set leaves that is deleted without them.

@@ -50,6 +50,7 @@ func TestOrderOfWork(t *testing.T) {
 			s.spend(time.Minute)
 			s.change(image("nginx:1"))
 			s.spend(10 * time.Minute)
+			s.Pass(time.Second) // it is younger than the others of its number
 			s.storeRevision("left", map[string]string{"app": "web"})
 			s.Change(podKey("web-0"), func(o client.Object) { o.SetOwnerReferences(nil) })
 			s.Change(podKey("web-1"), func(o client.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodPending })

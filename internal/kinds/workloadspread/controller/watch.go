@@ -27,7 +27,7 @@ type Watch struct {
 	gone    []func(*appsv1beta1.WorkloadSpread)
 	// live reads WorkloadSpreads from the API server, together by namespace.
 	live     client.Reader
-	together matchconditions.Together[string]
+	together matchconditions.Together[string, struct{}]
 }
 
 // Targets are workloads that can be followed.
@@ -57,17 +57,18 @@ const readingTime = 5 * time.Second
 // Learn reads the WorkloadSpreads of a namespace from the API server: one that was admitted a moment ago may not have reached the
 // cache of this replica. Pods that come together share a reading.
 func (w *Watch) Learn(ctx context.Context, namespace string) error {
-	return w.together.Do(ctx, namespace, func(ctx context.Context) error {
+	_, err := w.together.Do(ctx, namespace, func(ctx context.Context) (none struct{}, err error) {
 		var list appsv1beta1.WorkloadSpreadList
 		if err := w.live.List(ctx, &list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) &&
 			!apierrors.IsNotFound(err) {
-			return fmt.Errorf("reading WorkloadSpreads: %w", err)
+			return none, fmt.Errorf("reading WorkloadSpreads: %w", err)
 		}
 		for i := range list.Items {
 			w.spreads.Learn(&list.Items[i])
 		}
-		return nil
+		return none, nil
 	})
+	return err
 }
 
 // Follow starts to follow WorkloadSpreads once the manager runs.

@@ -36,7 +36,7 @@ type Watch struct {
 	sets      *matchconditions.Follower[*appsv1beta1.SidecarSet]
 	revisions cache.Cache
 	live      client.Reader
-	together  matchconditions.Together[string]
+	together  matchconditions.Together[string, struct{}]
 }
 
 // follow returns what keeps the index.
@@ -61,7 +61,7 @@ func NewWatch(mgr manager.Manager, namespace string) (*Watch, error) {
 	}
 	index := &Index{}
 	return &Watch{Scope: NewScope(index, time.Now), sets: follow(index), revisions: revisions, live: mgr.GetAPIReader(),
-		together: matchconditions.Together[string]{Limit: readingTime},
+		together: matchconditions.Together[string, struct{}]{Limit: readingTime},
 		Chooser: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()},
 			&storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}, nil
 }
@@ -98,16 +98,17 @@ const readingTime = 5 * time.Second
 // Learn reads all SidecarSets from the API server: one that was admitted a moment ago may not have reached the cache of this
 // replica. Pods that come together share a reading.
 func (w *Watch) Learn(ctx context.Context, _ string) error {
-	return w.together.Do(ctx, "", func(ctx context.Context) error {
+	_, err := w.together.Do(ctx, "", func(ctx context.Context) (none struct{}, err error) {
 		var list appsv1beta1.SidecarSetList
 		if err := w.live.List(ctx, &list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("reading SidecarSets: %w", err)
+			return none, fmt.Errorf("reading SidecarSets: %w", err)
 		}
 		for i := range list.Items {
 			w.sets.Learn(&list.Items[i])
 		}
-		return nil
+		return none, nil
 	})
+	return err
 }
 
 // Synced tells whether all SidecarSets are known that there were at the start.

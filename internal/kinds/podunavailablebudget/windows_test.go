@@ -1,0 +1,75 @@
+package podunavailablebudget_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	build "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
+)
+
+// TestWindows shows which number holds at a time, and when that may change, for a budget of 10 pods of which one may be out of service
+// (PUB-140 (part), PUB-141 (part)).
+func TestWindows(t *testing.T) {
+	type number struct {
+		Desired int32
+		Reason  string
+		Until   time.Time
+	}
+	at := func(clock string) time.Time { // 1 January 2026 is a Thursday
+		now, err := time.Parse("2006-01-02 15:04", "2026-01-"+clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now
+	}
+	const (
+		night  = `{"schedule":"0 22 * * *","duration":"6h","maxUnavailable":"50%","reason":"nightly"}`
+		friday = `{"schedule":"0 0 * * 5","duration":"24h","minAvailable":10,"reason":"freeze"}`
+		berlin = `{"schedule":"0 22 * * *","timeZone":"Europe/Berlin","duration":"1h","maxUnavailable":3,"reason":"there"}`
+		hourly = `{"schedule":"0 * * * *","duration":"90m","maxUnavailable":2,"reason":"always"}`
+	)
+	for name, tt := range map[string]struct {
+		windows string
+		now     time.Time
+		want    number
+	}{
+		"none":                               {`[]`, at("01 12:00"), number{Desired: 9}},
+		"before":                             {"[" + night + "]", at("01 21:59"), number{Desired: 9, Until: at("01 22:00")}},
+		"as it opens":                        {"[" + night + "]", at("01 22:00"), number{5, "nightly", at("02 04:00")}},
+		"past midnight":                      {"[" + night + "]", at("02 03:59"), number{5, "nightly", at("02 04:00")}},
+		"as it ends":                         {"[" + night + "]", at("02 04:00"), number{Desired: 9, Until: at("02 22:00")}},
+		"of two the one that keeps more":     {"[" + night + "," + friday + "]", at("02 01:00"), number{10, "freeze", at("02 04:00")}},
+		"whatever the order":                 {"[" + friday + "," + night + "]", at("02 01:00"), number{10, "freeze", at("02 04:00")}},
+		"elsewhere":                          {"[" + berlin + "]", at("01 21:30"), number{7, "there", at("01 22:00")}},
+		"it opens again before it ends":      {"[" + hourly + "]", at("01 12:15"), number{8, "always", at("01 12:30")}},
+		"and goes on":                        {"[" + hourly + "]", at("01 12:30"), number{8, "always", at("01 13:30")}},
+		"what cannot be read counts as none": {"[" + night + `,{"schedule":"often","duration":"1h","maxUnavailable":1}]`, at("01 23:00"), number{Desired: 9}},
+		"nor what is no list":                {"{", at("01 23:00"), number{Desired: 9}},
+	} {
+		rules := build.Rules(build.Annotated(pub.BudgetWindows, tt.windows))
+		var got number
+		var err error
+		if got.Desired, got.Reason, got.Until, err = rules.Number(10, tt.now); err != nil {
+			t.Fatal(name, err)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		plan := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: rules, Pods: build.Pods(10), Now: tt.now,
+			Workloads: []podunavailablebudget.Workload{workload("a", 10, 10)}})
+		used, after := "", time.Duration(0)
+		if tt.want.Reason != "" {
+			used = "window: " + tt.want.Reason
+		}
+		if !tt.want.Until.IsZero() {
+			after = tt.want.Until.Sub(tt.now)
+		}
+		if s := plan.Status; s.DesiredAvailable != tt.want.Desired || s.UsedBy != used || plan.After != after {
+			t.Errorf("%s: %+v, after %v", name, s, plan.After)
+		}
+	}
+}
