@@ -36,8 +36,8 @@ type bench struct {
 	agent   string
 	cluster string
 	report  *report
-	// guard, unless nil, is called before the pods of a set are updated.
-	guard func(ctx context.Context, n int) error
+	// guarded: the set has a PodUnavailableBudget.
+	guarded bool
 	// server takes the place of a cluster in scenario fast.
 	server *fastserver.Server
 }

@@ -153,6 +153,13 @@ func oneSet(ctx context.Context, b *bench, n, percent int) error {
 	if err := b.startManager(ctx); err != nil {
 		return err
 	}
+	if b.guarded {
+		if err := b.apply(ctx, "policy.kruise.io/v1beta1", "podunavailablebudgets", ours, `{apiVersion: policy.kruise.io/v1beta1,
+			kind: PodUnavailableBudget, metadata: {name: web}, spec: {targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}, maxUnavailable: 10%}}`,
+			nil); err != nil {
+			return err
+		}
+	}
 	m, err := b.manager.memory()
 	if err != nil {
 		return err
@@ -178,8 +185,8 @@ func oneSet(ctx context.Context, b *bench, n, percent int) error {
 	}); err != nil {
 		return err
 	}
-	if b.guard != nil {
-		if err := b.guard(ctx, n); err != nil {
+	if b.guarded {
+		if err := b.counted(ctx, ours, n); err != nil {
 			return err
 		}
 	}
