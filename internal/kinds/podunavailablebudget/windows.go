@@ -78,18 +78,13 @@ func (w *Window) complete(at *field.Path) field.ErrorList {
 	if err != nil || w.TimeZone == "Local" {
 		errs = append(errs, field.Invalid(at.Child("timeZone"), w.TimeZone, "must be a time zone such as Europe/Berlin"))
 	}
-	schedule, err := cron.ParseStandard(w.Schedule)
-	switch of := (*cron.SpecSchedule)(nil); {
-	case err != nil:
-		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields: "+err.Error()))
-	case strings.Contains(w.Schedule, "TZ"):
+	if strings.Contains(w.Schedule, "TZ") { // the parser panics if nothing follows it
 		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must not name a time zone: timeZone does"))
-	default:
-		var ok bool
-		if of, ok = schedule.(*cron.SpecSchedule); !ok {
-			errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields"))
-			break
-		}
+	} else if schedule, err := cron.ParseStandard(w.Schedule); err != nil {
+		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields: "+err.Error()))
+	} else if of, ok := schedule.(*cron.SpecSchedule); !ok {
+		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields"))
+	} else {
 		of.Location = zone
 		w.opens = of
 	}

@@ -49,6 +49,9 @@ func TestWindows(t *testing.T) {
 		"and goes on":                        {"[" + hourly + "]", at("01 12:30"), number{8, "always", at("01 13:30")}},
 		"what cannot be read counts as none": {"[" + night + `,{"schedule":"often","duration":"1h","maxUnavailable":1}]`, at("01 23:00"), number{Desired: 9}},
 		"nor what is no list":                {"{", at("01 23:00"), number{Desired: 9}},
+		// This once ended the process, and budgets that are being deleted may be given anything.
+		"nor a time zone alone": {`[{"schedule":"TZ=UTC","duration":"1h","maxUnavailable":1}]`, at("01 23:00"), number{Desired: 9}},
+		"nor one of cron":       {`[{"schedule":"CRON_TZ=UTC","duration":"1h","maxUnavailable":1}]`, at("01 23:00"), number{Desired: 9}},
 	} {
 		rules := build.Rules(build.Annotated(pub.BudgetWindows, tt.windows))
 		var got number
