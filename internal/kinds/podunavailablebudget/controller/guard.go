@@ -10,8 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -189,7 +187,7 @@ func named(r *podunavailablebudget.Rules, pod *corev1.Pod) bool {
 
 // Limits implements reconcile.Guard.
 func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error) {
-	chains := map[types.UID]Chain{}
+	chains := map[controller]Chain{}
 	newest := map[string][]*podunavailablebudget.Rules{}
 	for _, pod := range pods {
 		candidates, seen := newest[pod.Namespace]
@@ -199,18 +197,18 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 			}
 			newest[pod.Namespace] = candidates
 		}
-		owner := metav1.GetControllerOfNoCopy(pod)
-		if owner == nil || !slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
+		owner := controllerOf(pod)
+		if owner == (controller{}) || !slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
 			continue
 		}
-		if _, known := chains[owner.UID]; known {
+		if _, known := chains[owner]; known {
 			continue
 		}
 		chain, err := g.owners.Above(ctx, pod)
 		if err != nil {
 			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, err)
 		}
-		chains[owner.UID] = chain
+		chains[owner] = chain
 	}
 	empty := true
 	for _, candidates := range newest {
@@ -220,11 +218,7 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 		return nil, nil
 	}
 	return podunavailablebudget.NewLimits(func(pod *corev1.Pod) []*podunavailablebudget.Rules {
-		var chain Chain
-		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-			chain = chains[owner.UID]
-		}
-		return covering(newest[pod.Namespace], pod, chain)
+		return covering(newest[pod.Namespace], pod, chains[controllerOf(pod)])
 	}, g.options, g.now()), nil
 }
 

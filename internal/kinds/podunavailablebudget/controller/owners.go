@@ -39,7 +39,7 @@ type Owners struct {
 	mapper meta.RESTMapper
 	// watched reads an object of a kind that is watched; nil where none is.
 	watched func(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error)
-	// parents are the controllers of controllers, by UID and namespace; nil entries have none.
+	// parents are the controllers of controllers, by parentKey; nil entries have none.
 	parents *cache.LRUExpireCache
 }
 
@@ -54,9 +54,26 @@ type Chain struct {
 	UIDs       []types.UID
 }
 
+// controller is what an object says of its controller. Name and UID need not be of the same object: who writes a pod says what he likes, and
+// what is found out holds only for those that say the same.
+type controller struct {
+	podunavailablebudget.Reference
+	uid types.UID
+}
+
+// controllerOf returns the zero value for an object without controller.
+func controllerOf(object metav1.Object) controller {
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil {
+		return controller{}
+	}
+	reference, _ := podunavailablebudget.ControllerOf(object)
+	return controller{reference, owner.UID}
+}
+
 type parentKey struct {
 	namespace string
-	uid       types.UID
+	controller
 }
 
 // Above returns the chain of an object. What cannot be read for want of rights, or does not exist, has nothing above it; another error says
@@ -66,9 +83,8 @@ func (o *Owners) Above(ctx context.Context, object metav1.Object) (Chain, error)
 	namespace, owner := object.GetNamespace(), metav1.GetControllerOfNoCopy(object)
 	for owner != nil && len(chain.UIDs) < maxOwners {
 		kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
-		chain.References = append(chain.References, podunavailablebudget.Reference{GroupKind: kind.GroupKind(), Name: owner.Name})
-		chain.UIDs = append(chain.UIDs, owner.UID)
-		key := parentKey{namespace, owner.UID}
+		key := parentKey{namespace, controller{podunavailablebudget.Reference{GroupKind: kind.GroupKind(), Name: owner.Name}, owner.UID}}
+		chain.References, chain.UIDs = append(chain.References, key.Reference), append(chain.UIDs, key.uid)
 		if known, ok := o.parents.Get(key); ok {
 			owner, _ = known.(*metav1.OwnerReference)
 			continue

@@ -1,0 +1,47 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+)
+
+// PUB-072 (part), PUB-041 (part): what a pod says of its controller holds for that pod alone. A pod with the UID of a ReplicaSet and another
+// name once freed all pods of that ReplicaSet, because what was found out about one was remembered by the UID for the others.
+func TestAPodThatLiesAboutItsControllerFreesNoOther(t *testing.T) {
+	for _, name := range []string{"target", "selector"} {
+		t.Run(name, func(t *testing.T) {
+			r := newWorld(1)
+			r.withDeployment(3)
+			r.replicaSet("rs", "rs", 0, nil)
+			r.begin()
+			r.rest()
+			liar := r.pods()[0]
+			liar.OwnerReferences[0].Name = "rs"
+			r.Store(podKey(liar.Name), liar)
+			r.Pass(time.Minute) // what was read before is forgotten
+			b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			b.Spec.MaxUnavailable, b.Spec.Selector = kindtest.Number(0), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "dep"}}
+			if name == "target" {
+				b.Spec.Selector, b.Spec.TargetReference = nil, &policyv1beta1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "dep"}
+			}
+			r.Store(budgetKey(name), b)
+			r.rest()
+			if r.exact(); r.failure != "" {
+				t.Error(r.failure)
+			}
+			r.Pass(time.Minute)
+			for _, m := range r.managers {
+				_, _ = m.watch.Guard.Book(t.Context(), Request{Pod: liar, By: policyv1beta1.Delete})
+				answer, err := m.watch.Guard.Book(t.Context(), Request{Pod: r.pods()[1], By: policyv1beta1.Delete})
+				if err != nil || answer.Allowed {
+					t.Errorf("another pod of the ReplicaSet: %+v %v", answer, err)
+				}
+			}
+		})
+	}
+}
