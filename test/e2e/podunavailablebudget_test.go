@@ -23,7 +23,7 @@ import (
 )
 
 // budgeted makes a PodUnavailableBudget for the workload, and waits until it has counted so many pods.
-func (w *workload) budgeted(spec string, pods int32) *policyv1beta1.PodUnavailableBudget {
+func (w *workload) budgeted(spec string, pods int32) {
 	w.t.Helper()
 	budget := manifest(w.t, w.key.Namespace, `{apiVersion: policy.kruise.io/v1beta1, kind: PodUnavailableBudget, metadata: {name: `+w.key.Name+
 		`}, spec: {`+spec+`}}`, &policyv1beta1.PodUnavailableBudget{})
@@ -36,7 +36,6 @@ func (w *workload) budgeted(spec string, pods int32) *policyv1beta1.PodUnavailab
 		}
 		return fmt.Sprintf("%+v", budget.Status)
 	})
-	return budget
 }
 
 // drain has kubectl drain a node of the pods of an app.

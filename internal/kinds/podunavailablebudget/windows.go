@@ -80,13 +80,13 @@ func (w *Window) complete(at *field.Path) field.ErrorList {
 	}
 	if strings.Contains(w.Schedule, "TZ") { // the parser panics if nothing follows it
 		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must not name a time zone: timeZone does"))
-	} else if schedule, err := cron.ParseStandard(w.Schedule); err != nil {
-		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields: "+err.Error()))
-	} else if of, ok := schedule.(*cron.SpecSchedule); !ok {
-		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields"))
 	} else {
-		of.Location = zone
-		w.opens = of
+		schedule, _ := cron.ParseStandard(w.Schedule)
+		if fields, ok := schedule.(*cron.SpecSchedule); ok { // others are intervals
+			fields.Location, w.opens = zone, fields
+		} else {
+			errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields"))
+		}
 	}
 	if len(w.Reason) > mostReason {
 		errs = append(errs, field.TooLong(at.Child("reason"), "", mostReason))

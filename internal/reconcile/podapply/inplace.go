@@ -43,6 +43,9 @@ func (a *Application) updateInPlace(ctx context.Context, v *podplan.Verdict) err
 		if !sameDecision(v.Pod, pod) {
 			return reconcile.ErrChanged
 		}
+		if err := a.Ask(ctx, pod, v.Disruption()); err != nil { // it may have come back into service meanwhile
+			return err
+		}
 	}
 	return reconcile.ErrChanged
 }

@@ -403,6 +403,7 @@ func (o *oracle) exact(b *policyv1beta1.PodUnavailableBudget) string {
 	}
 	want.UnavailableAllowed = max(0, want.CurrentAvailable-want.DesiredAvailable)
 	got := b.Status
+	got.UsedBy = "" // words that change may be written later
 	if len(got.DisruptedPods)+len(got.UnavailablePods) == 0 {
 		got.DisruptedPods, got.UnavailablePods = nil, nil
 	}

@@ -153,10 +153,10 @@ func (a *application) failed(v *sidecarset.PodVerdict, err error) {
 // and, if what was decided still holds, another try (SS-229).
 func (a *application) change(ctx context.Context, v *sidecarset.PodVerdict) (*corev1.Pod, error) {
 	pod := v.Pod
-	if err := a.Ask(ctx, pod, v.By); err != nil {
-		return nil, err
-	}
 	for range attempts {
+		if err := a.Ask(ctx, pod, v.By); err != nil { // again for a newer version, which may have come back into service
+			return nil, err
+		}
 		next, err := a.once(ctx, v, pod)
 		if err == nil || !apierrors.IsConflict(err) {
 			return next, reconcile.Gone(err)
