@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -106,6 +107,9 @@ func (o *Owners) Above(ctx context.Context, object metav1.Object) (Chain, error)
 // read returns nil for what does not exist or may not be read.
 func (o *Owners) read(ctx context.Context, namespace string, kind schema.GroupVersionKind, name string) (*metav1.PartialObjectMetadata,
 	error) {
+	if !exists(name) {
+		return nil, nil
+	}
 	if o.watched != nil && counted(kind.GroupKind()) {
 		return o.watched(ctx, kind.GroupKind(), types.NamespacedName{Namespace: namespace, Name: name})
 	}
@@ -127,3 +131,6 @@ func (o *Owners) read(ctx context.Context, namespace string, kind schema.GroupVe
 		return nil, fmt.Errorf("reading %s %s/%s: %w", kind.Kind, namespace, name, err)
 	}
 }
+
+// exists tells whether there can be an object of that name. Clients do not ask for others, and the API server takes them in references.
+func exists(name string) bool { return len(path.IsValidPathSegmentName(name)) == 0 }

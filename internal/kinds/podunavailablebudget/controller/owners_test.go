@@ -25,10 +25,7 @@ func TestAPodThatLiesAboutItsControllerFreesNoOther(t *testing.T) {
 			r.Store(podKey(liar.Name), liar)
 			r.Pass(time.Minute) // what was read before is forgotten
 			b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-			b.Spec.MaxUnavailable, b.Spec.Selector = kindtest.Number(0), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "dep"}}
-			if name == "target" {
-				b.Spec.Selector, b.Spec.TargetReference = nil, &policyv1beta1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "dep"}
-			}
+			covered(b, name)
 			r.Store(budgetKey(name), b)
 			r.rest()
 			if r.exact(); r.failure != "" {
@@ -43,5 +40,37 @@ func TestAPodThatLiesAboutItsControllerFreesNoOther(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// PUB-072 (part), PUB-074 (part): the API server takes any name of a controller, and clients ask for none that cannot be part of a path. One
+// pod with such a name once kept all budgets of its namespace from being counted, and could not be deleted.
+func TestAControllerThatNobodyCanAskForDoesNotExist(t *testing.T) {
+	for _, name := range []string{"target", "selector"} {
+		t.Run(name, func(t *testing.T) {
+			r := newWorld(1)
+			r.withDeployment(3)
+			r.begin()
+			r.rest()
+			liar := r.pods()[0]
+			liar.OwnerReferences[0].Name = "../dep"
+			r.Store(podKey(liar.Name), liar)
+			b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			covered(b, name)
+			r.Store(budgetKey(name), b)
+			r.rest()
+			kept := r.Get(podKey(liar.Name)) != nil // else the garbage collector deleted it
+			if r.exact(); r.failure != "" || kept != (name == "selector") {
+				t.Error("the pod is there:", kept, r.failure)
+			}
+		})
+	}
+}
+
+// covered has a budget that allows nothing cover the Deployment, in one of two ways.
+func covered(b *policyv1beta1.PodUnavailableBudget, by string) {
+	b.Spec.MaxUnavailable, b.Spec.Selector = kindtest.Number(0), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "dep"}}
+	if by == "target" {
+		b.Spec.Selector, b.Spec.TargetReference = nil, &policyv1beta1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "dep"}
 	}
 }

@@ -91,7 +91,7 @@ func (w *Workloads) Tell(do func(namespace string, changed podunavailablebudget.
 func (w *Workloads) Get(ctx context.Context, namespace string, of podunavailablebudget.Reference) (*Workload, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
 	mapping, err := w.mapper.RESTMapping(of.GroupKind)
-	if meta.IsNoMatchError(err) || err == nil && mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+	if meta.IsNoMatchError(err) || err == nil && (mapping.Scope.Name() != meta.RESTScopeNameNamespace || !exists(of.Name)) {
 		return nil, nil
 	}
 	if err != nil {
