@@ -8,6 +8,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // PUB-072 (part), PUB-041 (part): what a pod says of its controller holds for that pod alone. A pod with the UID of a ReplicaSet and another
@@ -62,6 +63,33 @@ func TestAControllerThatNobodyCanAskForDoesNotExist(t *testing.T) {
 			kept := r.Get(podKey(liar.Name)) != nil // else the garbage collector deleted it
 			if r.exact(); r.failure != "" || kept != (name == "selector") {
 				t.Error("the pod is there:", kept, r.failure)
+			}
+		})
+	}
+}
+
+// PUB-042 (part): of a workload that the manager may not read the pods count that there are, whether the budget names it or selects its pods. A
+// budget with a selector once expected none, and let all go.
+func TestPodsOfWorkloadsThatMayNotBeReadCount(t *testing.T) {
+	for _, name := range []string{"target", "selector"} {
+		t.Run(name, func(t *testing.T) {
+			r := newWorld(1)
+			r.replicaSet("dep-1", "dep", 3, nil)
+			yes, rs := true, r.Get(simulation.Key{Kind: "ReplicaSet", Name: "dep-1"})
+			rs.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: rollouts.GroupVersion().String(), Kind: rollouts.Kind, Name: "rollout", UID: "rollout",
+				Controller: &yes}})
+			r.Store(simulation.Key{Kind: "ReplicaSet", Name: "dep-1"}, rs)
+			r.begin()
+			r.rest()
+			b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			covered(b, name)
+			if name == "target" {
+				b.Spec.TargetReference = &policyv1beta1.TargetReference{APIVersion: rollouts.GroupVersion().String(), Kind: rollouts.Kind, Name: "rollout"}
+			}
+			r.Store(budgetKey(name), b)
+			r.rest()
+			if status := r.budget(name).Status; r.failure != "" || status.TotalReplicas != 3 || status.DesiredAvailable != 3 || status.CurrentAvailable != 3 {
+				t.Errorf("%+v %s", status, r.failure)
 			}
 		})
 	}

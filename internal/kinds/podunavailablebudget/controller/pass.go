@@ -257,7 +257,7 @@ func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, p
 					return err
 				}
 				tops[top] = &podunavailablebudget.Workload{Reference: top.Reference, Pods: -1}
-				if workload != nil && workload.UID == top.uid {
+				if workload != nil && (workload.UID == top.uid || workload.UID == "") {
 					tops[top].Replicas, tops[top].Pods = workload.Replicas, 0
 				}
 			}

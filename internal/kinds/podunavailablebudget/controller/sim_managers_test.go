@@ -302,12 +302,16 @@ func kindOf(object client.Object) string {
 	return ""
 }
 
+// rollouts are of a kind that managers may not read.
+var rollouts = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Rollout"}
+
 // mapper knows the kinds that workloads are of.
 var mapper = func() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion, appsv1beta1.GroupVersion})
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion, appsv1beta1.GroupVersion, rollouts.GroupVersion()})
 	m.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), meta.RESTScopeNamespace)
 	m.Add(appsv1beta1.GroupVersion.WithKind("CloneSet"), meta.RESTScopeNamespace)
+	m.Add(rollouts, meta.RESTScopeNamespace)
 	return m
 }()
 
@@ -386,6 +390,9 @@ type meddledReader struct {
 func (c *meddledReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if wrong := path.IsValidPathSegmentName(key.Name); len(wrong) > 0 { // as clients do before they ask
 		return fmt.Errorf("invalid resource name %q: %v", key.Name, wrong)
+	}
+	if into.GetObjectKind().GroupVersionKind() == rollouts {
+		return apierrors.NewForbidden(schema.GroupResource{Group: rollouts.Group, Resource: "rollouts"}, key.Name, nil)
 	}
 	err := c.Reader.Get(ctx, key, into, options...)
 	c.m.run.meddle()
