@@ -95,6 +95,27 @@ func TestPodsOfWorkloadsThatMayNotBeReadCount(t *testing.T) {
 	}
 }
 
+// PUB-042 (part): the same holds where the manager may read a workload, and not its scale subresource, as with the roles of an older version.
+// Such workloads once counted as gone, so that all their pods could go.
+func TestPodsOfWorkloadsWithoutTheRightToTheirScaleCount(t *testing.T) {
+	for _, name := range []string{"target", "selector"} {
+		t.Run(name, func(t *testing.T) {
+			r := newWorld(1)
+			r.unscaled = true
+			r.withDeployment(3)
+			r.begin()
+			r.rest()
+			b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			covered(b, name)
+			r.Store(budgetKey(name), b)
+			r.rest()
+			if r.exact(); r.failure != "" {
+				t.Error(r.failure)
+			}
+		})
+	}
+}
+
 // covered has a budget that allows nothing cover the Deployment, in one of two ways.
 func covered(b *policyv1beta1.PodUnavailableBudget, by string) {
 	b.Spec.MaxUnavailable, b.Spec.Selector = kindtest.Number(0), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "dep"}}

@@ -355,6 +355,9 @@ func (s scales) Get(_ context.Context, object, into client.Object, _ ...client.S
 	if r.Chance(r.Faults.Refuse) {
 		return apierrors.NewInternalError(errors.New("the scale is not read"))
 	}
+	if r.unscaled {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: key.Kind}, key.Name, nil)
+	}
 	found := r.Get(key)
 	if found == nil {
 		return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())

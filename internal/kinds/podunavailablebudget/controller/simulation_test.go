@@ -61,7 +61,9 @@ type budgetRun struct {
 	calm, trace bool
 	// undisturbed: nobody acts in the middle of what others do. unasked: no webhook sees creations.
 	undisturbed, unasked bool
-	draining             []types.UID
+	// unscaled: managers have no right to read scale subresources.
+	unscaled bool
+	draining []types.UID
 	// healthy is how many pods of app web a PodDisruptionBudget wants to stay; none below 0.
 	healthy int
 	// touched are pods whose image a user has changed, and when.
