@@ -169,20 +169,25 @@ func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailabl
 	return covering(candidates, pod, chain), nil
 }
 
+// covering are the candidates that cover a pod. If there are none, it is the one that the pod names, if that is of a workload that may have pods
+// by other ways than as their controller: what its scale subresource selects (PUB-035). The controller has looked at that; who writes another
+// name cannot leave a budget by it (PUB-076).
 func covering(candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain Chain) []*podunavailablebudget.Rules {
 	var found []*podunavailablebudget.Rules
+	var named *podunavailablebudget.Rules
 	for _, r := range candidates {
-		if r.Budget.DeletionTimestamp == nil && (r.Covers(pod, chain.References) || named(r, pod)) {
+		switch {
+		case r.Budget.DeletionTimestamp != nil:
+		case r.Covers(pod, chain.References):
 			found = append(found, r)
+		case r.Targets() && !counted(r.Target.GroupKind) && podunavailablebudget.RelatedName(pod) == r.Budget.Name:
+			named = r
 		}
 	}
+	if len(found) == 0 && named != nil {
+		found = append(found, named)
+	}
 	return found
-}
-
-// named tells whether the pod names a budget of a workload that may have pods by other ways than as their controller: what its scale
-// subresource selects (PUB-035). The controller has looked at that.
-func named(r *podunavailablebudget.Rules, pod *corev1.Pod) bool {
-	return r.Target.Name != "" && !counted(r.Target.GroupKind) && podunavailablebudget.RelatedName(pod) == r.Budget.Name
 }
 
 // Limits implements reconcile.Guard.

@@ -319,7 +319,7 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 		if err != nil {
 			return err
 		}
-		if s.Rules.Target.Name != "" { // it may have its pods by their labels
+		if s.Rules.Targets() && len(covering) == 0 { // it may have its pods by their labels
 			covering = append(covering, s.Rules)
 		}
 		if related := podunavailablebudget.Related(pod, covering); related != nil && related.Budget.Name == budget.Name {
