@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -301,12 +302,16 @@ func kindOf(object client.Object) string {
 	return ""
 }
 
+// rollouts are of a kind that managers may not read.
+var rollouts = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Rollout"}
+
 // mapper knows the kinds that workloads are of.
 var mapper = func() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion, appsv1beta1.GroupVersion})
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion, appsv1beta1.GroupVersion, rollouts.GroupVersion()})
 	m.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), meta.RESTScopeNamespace)
 	m.Add(appsv1beta1.GroupVersion.WithKind("CloneSet"), meta.RESTScopeNamespace)
+	m.Add(rollouts, meta.RESTScopeNamespace)
 	return m
 }()
 
@@ -350,6 +355,9 @@ func (s scales) Get(_ context.Context, object, into client.Object, _ ...client.S
 	if r.Chance(r.Faults.Refuse) {
 		return apierrors.NewInternalError(errors.New("the scale is not read"))
 	}
+	if r.unscaled {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: key.Kind}, key.Name, nil)
+	}
 	found := r.Get(key)
 	if found == nil {
 		return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
@@ -383,6 +391,12 @@ type meddledReader struct {
 }
 
 func (c *meddledReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if wrong := path.IsValidPathSegmentName(key.Name); len(wrong) > 0 { // as clients do before they ask
+		return fmt.Errorf("invalid resource name %q: %v", key.Name, wrong)
+	}
+	if into.GetObjectKind().GroupVersionKind() == rollouts {
+		return apierrors.NewForbidden(schema.GroupResource{Group: rollouts.Group, Resource: "rollouts"}, key.Name, nil)
+	}
 	err := c.Reader.Get(ctx, key, into, options...)
 	c.m.run.meddle()
 	return err

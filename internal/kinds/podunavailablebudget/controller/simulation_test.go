@@ -63,6 +63,8 @@ type budgetRun struct {
 	undisturbed, unasked bool
 	// restless: leaders change all the time, caches are late, and all pods are to be evicted.
 	restless bool
+	// unscaled: managers have no right to read scale subresources.
+	unscaled bool
 	draining []types.UID
 	// healthy is how many pods of app web a PodDisruptionBudget wants to stay; none below 0.
 	healthy int
