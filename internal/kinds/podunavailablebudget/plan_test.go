@@ -196,6 +196,37 @@ func TestHowLongBookingsLive(t *testing.T) {
 	}
 }
 
+// TestBookingsOfAClockThatJumped shows that a booking whose time lies further ahead than it lives counts as booked now, and ends as others do;
+// by a clock that is behind the pod itself it counts as booked at its creation. It once counted until that time, for years if the clock had
+// jumped so far.
+func TestBookingsOfAClockThatJumped(t *testing.T) {
+	now := build.Now.Add(300 * time.Millisecond)
+	for life, book := range map[time.Duration]func(string, time.Time) option{20 * time.Second: build.Disrupted, 10 * time.Second: build.Unavailable} {
+		for ahead, pod := range map[time.Duration]*corev1.Pod{life + time.Second: build.Pod("p"), 10 * 365 * 24 * time.Hour: build.Pod("p"),
+			time.Hour: build.Pod("p", build.Since(build.Now.Add(2*time.Second)))} {
+			since := build.Now
+			if pod.CreationTimestamp.After(since) {
+				since = pod.CreationTimestamp.Time
+			}
+			budget, booked := build.Budget(book("p", now.Add(ahead))), build.Budget(book("p", since))
+			s := podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: []*corev1.Pod{pod}, Now: now}
+			plan := podunavailablebudget.Make(s)
+			if diff := cmp.Diff(booked.Status.DisruptedPods, plan.Status.DisruptedPods, cmpopts.EquateEmpty()) +
+				cmp.Diff(booked.Status.UnavailablePods, plan.Status.UnavailablePods, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%v ahead: %s", ahead, diff)
+			}
+			if want := min(since.Add(life).Sub(now), life); plan.After != want {
+				t.Errorf("%v ahead: again after %v, not %v", ahead, plan.After, want)
+			}
+			budget.Status = plan.Status
+			s.Rules, s.Now = podunavailablebudget.NewRules(budget), since.Add(life)
+			if s := podunavailablebudget.Make(s).Status; s.CurrentAvailable != 1 || len(s.DisruptedPods)+len(s.UnavailablePods) > 0 {
+				t.Errorf("%v ahead, after its life: %+v", ahead, s)
+			}
+		}
+	}
+}
+
 // TestFiveSecondsFromTheBooking shows that a booking outlives the sight of the pod's end by what the specification says, in whatever part
 // of a second it is made (PUB-061 (part), PUB-062 (part)).
 func TestFiveSecondsFromTheBooking(t *testing.T) {
