@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -170,7 +171,8 @@ func differs(old, pod *corev1.Pod, now time.Time) bool {
 	before, _ := podunavailablebudget.Why(old, now)
 	after, _ := podunavailablebudget.Why(pod, now)
 	return (before == "") != (after == "") || podunavailablebudget.Active(old) != podunavailablebudget.Active(pod) ||
-		podunavailablebudget.RelatedName(old) != podunavailablebudget.RelatedName(pod) || !sameLabels(old, pod) ||
+		old.Annotations[pub.RelatedBudget] != pod.Annotations[pub.RelatedBudget] ||
+		old.Annotations[pub.RelatedBudgetLegacy] != pod.Annotations[pub.RelatedBudgetLegacy] || !sameLabels(old, pod) ||
 		controllerUID(old) != controllerUID(pod)
 }
 
