@@ -151,7 +151,7 @@ func (r *reconciler) pods() handler.EventHandler {
 			old, ok := e.ObjectOld.(*corev1.Pod)
 			pod, ok2 := e.ObjectNew.(*corev1.Pod)
 			if ok && ok2 && len(r.watch.Index.In(pod.Namespace)) > 0 && differs(old, pod, r.pass.API.Now()) {
-				tell(q, old, pod)
+				tell(q, pod, old)
 			}
 		},
 	}
