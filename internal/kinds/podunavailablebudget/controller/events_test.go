@@ -133,8 +133,8 @@ func TestWhenBudgetsAreCounted(t *testing.T) {
 		old, now client.Object
 		want     []string
 	}{
-		"a new pod":                {nil, of, both},
-		"one of no budget":         {nil, changed(func(pod *corev1.Pod) {
+		"a new pod": {nil, of, both},
+		"one of no budget": {nil, changed(func(pod *corev1.Pod) {
 			pod.Labels, pod.OwnerReferences, pod.Annotations["pub.kruise.io/related-pub"] = nil, nil, "other"
 		}), nil},
 		"a pod that is gone":       {of, nil, both},
