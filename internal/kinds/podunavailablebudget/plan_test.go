@@ -2,6 +2,7 @@ package podunavailablebudget_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -46,6 +47,10 @@ func TestTheNumbers(t *testing.T) {
 	max30 := build.MaxUnavailable(kindtest.Text("30%"))
 	min2, total := build.MinAvailable(kindtest.Number(2)), build.Total
 	target := build.Target("apps/v1", "Deployment", "a")
+	var marked []*corev1.Pod
+	for i := range 10 {
+		marked = append(marked, build.Pod(fmt.Sprint("marked-", i), build.Labelled(pub.SpecifiedDelete, "true")))
+	}
 	mixed := append(pods(2), build.Pod("x", build.NotReady),
 		build.Pod("y", build.Labelled(pub.UnavailablePodPrefix+"a", "")),
 		build.Pod("z", build.Noted(pub.InPlaceUpdateState, ran("1")+"}")),
@@ -60,6 +65,8 @@ func TestTheNumbers(t *testing.T) {
 	}{
 		"example: surplus may go": {[]option{max30}, pods(12), of(workload("a", 10, 12)), 0,
 			numbers{Total: 10, Desired: 7, Current: 12, Allowed: 5}},
+		"PUB-D8: all are marked for deletion, and 3 surge pods": {[]option{max30}, append(marked, pods(3)...), of(workload("a", 10, 13)), 0,
+			numbers{Total: 10, Desired: 7, Current: 13, Allowed: 6}},
 		"example: 15 by override": {[]option{max30, total(15)}, pods(10), of(workload("a", 10, 10)), 0,
 			numbers{Total: 15, Desired: 10, Current: 10}},
 		"example: the only one": {[]option{max30}, pods(1), of(workload("a", 1, 1)), 0,
@@ -117,6 +124,20 @@ func TestTheNumbers(t *testing.T) {
 				t.Errorf("generation %d, after %v", s.ObservedGeneration, plan.After)
 			}
 		})
+	}
+}
+
+// PUB-D8: the manual says what is guaranteed, with the numbers of the test above.
+func TestTheManualSaysWhatIsGuaranteed(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/manual/podunavailablebudget.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manual := strings.Join(strings.Fields(string(text)), " ")
+	for _, words := range []string{"with 10 replicas, 3 surge pods and `maxUnavailable: 3`, 6 may go", "What is guaranteed is that the desired number stays"} {
+		if !strings.Contains(manual, words) {
+			t.Errorf("it does not say %q", words)
+		}
 	}
 }
 
