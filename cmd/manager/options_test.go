@@ -58,17 +58,24 @@ func TestFlagsThatWouldStopControllers(t *testing.T) {
 	}
 }
 
-// ND-146, WS-185: the default numbers of workers.
+// ND-146, WS-185, PUB-130: the default numbers of workers, and where the protection log is.
 func TestDefaultWorkers(t *testing.T) {
 	o, err := parseOptions(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{"cloneset": 20, "launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3,
-		"workloadspread": 3} {
+		"workloadspread": 3, "podunavailablebudget": 3} {
 		if got := o.workers[name]; got == nil || *got != want {
 			t.Errorf("%s: %v, not %d", name, got, want)
 		}
+	}
+	if o.protectionLog != "/log" {
+		t.Errorf("the protection log is in %s", o.protectionLog)
+	}
+	if o, err = parseOptions([]string{"--podunavailablebudget-workers=5", "--protection-log-path=/elsewhere"}); err != nil ||
+		*o.workers["podunavailablebudget"] != 5 || o.protectionLog != "/elsewhere" {
+		t.Errorf("%+v, %v", o, err)
 	}
 }
 

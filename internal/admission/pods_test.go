@@ -97,7 +97,7 @@ func TestWithoutSidecarSets(t *testing.T) {
 	}
 }
 
-// CRR-087, SS-080, WS-050: the API server sends pods for the readiness gate, for SidecarSets, for WorkloadSpreads, or no pods.
+// CRR-087, SS-080, WS-050, PUB-071 (part): the API server sends pods for the readiness gate, for SidecarSets, for WorkloadSpreads, or no pods.
 func TestOtherPods(t *testing.T) {
 	const gate = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	for name, test := range map[string]struct {
@@ -114,7 +114,7 @@ func TestOtherPods(t *testing.T) {
 	}
 }
 
-// SS-085, SS-020, WS-188: the shipped entries for pods leave out the namespaces of the system and of the installation, and no others.
+// SS-085, SS-020, WS-188, PUB-077: the shipped entries for pods leave out the namespaces of the system and of the installation, and no others.
 func TestNamespacesThatAreNeverAsked(t *testing.T) {
 	var hooks []registrationv1.MutatingWebhook // both kinds are alike in what is compared
 	for _, file := range []string{"mutating", "validating"} {

@@ -125,6 +125,33 @@ func TestBudgetsOfOtherNamespacesDoNotOverlap(t *testing.T) {
 	}
 }
 
+// PUB-142: a namespace has 1000 budgets at most: one more is refused with 403, in either version, and those that it has may be changed.
+func TestANamespaceHasSoManyBudgets(t *testing.T) {
+	for present, want := range map[int]bool{999: true, 1000: false, 1001: false} {
+		var stored []client.Object
+		for i := range present {
+			b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("b", i)}}
+			b.Spec.TargetReference = &policyv1beta1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: b.Name}
+			stored = append(stored, b)
+		}
+		handler := handlersOf(t, "PodUnavailableBudget", "", budgets(t, stored...))[validateBudgetPath]
+		for _, version := range []string{"v1alpha1", "v1beta1"} {
+			text := budgetOf(version, "", someBudget)
+			response := review(t, handler, admissionv1.Create, text, "")
+			if response.Allowed != want || !want && (response.Result.Code != http.StatusForbidden || !strings.Contains(response.Result.Message, "shop has 1")) {
+				t.Errorf("%s with %d: %+v", version, present, response)
+			}
+			if response := review(t, handler, admissionv1.Update, text, text); !response.Allowed {
+				t.Errorf("an update of %s with %d: %+v", version, present, response)
+			}
+			elsewhere := strings.Replace(text, `"namespace":"shop"`, `"namespace":"bar"`, 1)
+			if response := review(t, handler, admissionv1.Create, elsewhere, ""); !response.Allowed && !want && !strings.Contains(response.Result.Message, "shop") {
+				t.Errorf("elsewhere: %+v", response)
+			}
+		}
+	}
+}
+
 // What a budget never allows, and which annotation decides, is told when it is written; in v1alpha1 annotations are the ordinary way.
 func TestWarningsOfBudgets(t *testing.T) {
 	handler := handlersOf(t, "PodUnavailableBudget", "", budgets(t))[validateBudgetPath]

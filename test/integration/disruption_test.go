@@ -211,7 +211,10 @@ func TestDisruptionsOfProtectedPods(t *testing.T) {
 	if err := kube.Patch(t.Context(), at(1), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"x":"y"}}}`))); err != nil {
 		t.Errorf("PUB-082: another label: %v", err)
 	}
-	// PUB-084, PUB-085: a resize is free unless it is listed, where it is expected to restart nothing.
+	// PUB-080: of a collection each pod is judged; TestRemovalsOfPods shows that the request itself is not.
+	refused("PUB-080: all at once", http.StatusForbidden, kube.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace),
+		client.MatchingFields{"metadata.name": "web-1"}))
+	// PUB-084, PUB-085, PUB-D5: a resize is free unless it is listed, where it is expected to restart nothing.
 	resize := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}`))
 	refused("PUB-085: a resize", http.StatusForbidden, kube.SubResource("resize").Patch(t.Context(), at(1), resize))
 	if err := kube.Patch(t.Context(), at(0), client.RawPatch(types.StrategicMergePatchType,
@@ -247,6 +250,56 @@ func TestDisruptionsOfProtectedPods(t *testing.T) {
 	}
 	if err := wait(func() error { return kube.Delete(t.Context(), at(1)) }); err != nil {
 		t.Errorf("PUB-089: %v", err)
+	}
+}
+
+// PUB-077: what is done to pods of namespaces that are left out is not judged, whatever their budgets say. PUB-071 (part): pods that no webhook is
+// asked about are told of their budget all the same.
+func TestDisruptionsInNamespacesThatAreLeftOut(t *testing.T) {
+	const name = "left-out"
+	label := map[string]string{"left": "out"}
+	installed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "installed-", Labels: map[string]string{"control-plane": "openkruise"}}}
+	if err := kube.Create(t.Context(), installed); err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range []string{metav1.NamespaceSystem, installed.Name} {
+		if err := readyPod(t.Context(), namespace, name); err != nil {
+			t.Fatal(err)
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		if err := kube.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"left":"out"}}}`))); err != nil {
+			t.Fatal(err)
+		}
+		budget := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		none := intstr.FromInt32(0)
+		budget.Spec.Selector, budget.Spec.MaxUnavailable = &metav1.LabelSelector{MatchLabels: label}, &none
+		budget.Spec.ProtectTotalReplicas = ptr.To(int32(1))
+		if err := kube.Create(t.Context(), budget); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = kube.Delete(context.Background(), budget) })
+		protects(t, budget, 1)
+		if err := wait(func() error {
+			if err := kube.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+				return err
+			}
+			if pod.Annotations[pub.RelatedBudget] != name || pod.Annotations[pub.RelatedBudgetLegacy] != name {
+				return fmt.Errorf("the pod says %v", pod.Annotations)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if err := evict(t.Context(), namespace, name, client.DryRunAll); err != nil {
+			t.Errorf("an eviction in %s: %v", namespace, err)
+		}
+		image := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"c","image":"i:2"}]}}`))
+		if err := kube.Patch(t.Context(), pod, image); err != nil {
+			t.Errorf("an update in %s: %v", namespace, err)
+		}
+		if err := kube.Delete(t.Context(), pod); err != nil {
+			t.Errorf("a deletion in %s: %v", namespace, err)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -28,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/protectionlog"
 )
@@ -405,6 +407,25 @@ func TestRefusalsAreTold(t *testing.T) {
 	if diff := cmp.Diff(protectionlog.Line{Time: w.now, Event: "DeletionProtection", Operation: "DELETE", Kind: "Ingress", Namespace: "shop",
 		Name: "web", UserAgent: "alice", Object: "ingresss.apps shop/web"}, last); diff != "" || len(lines) != 9 {
 		t.Errorf("%d lines: %s", len(lines), diff)
+	}
+}
+
+// PUB-112: refused disruptions are counted by what controls the pod, or else by the pod, and by who was refused.
+func TestRefusedDisruptionsAreCounted(t *testing.T) {
+	w, yes := newWorld(t, allGates), true
+	of := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1-x", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "ConfigMap", Name: "c"}, {APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", Controller: &yes}}}}
+	bare := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "alone"}}
+	for _, d := range []pod.Disruption{{Pod: of, By: "DELETE", User: "alice"}, {Pod: of, By: "EVICT", User: "alice"}, {Pod: of, By: "UPDATE", User: "bob"},
+		{Pod: bare, By: "RESIZE", User: "bob"}} {
+		w.teller.Disruption(&d, "no more")
+	}
+	if diff := cmp.Diff(map[string]float64{
+		"pod_unavailable_budget kind_namespace_name=ReplicaSet_shop_web-1 username=alice": 2,
+		"pod_unavailable_budget kind_namespace_name=ReplicaSet_shop_web-1 username=bob":   1,
+		"pod_unavailable_budget kind_namespace_name=unknown_shop_alone username=bob":      1,
+	}, counts(t, w.teller)); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -117,6 +117,12 @@ func (p *Plan) bookings(s *Snapshot) {
 			if pod != nil && pod.CreationTimestamp.After(at.Time) {
 				continue // it is another pod of that name
 			}
+			if at.Sub(s.Now) > life { // a clock jumped
+				at = metav1.NewTime(s.Now.Truncate(time.Second))
+				if pod != nil && at.Before(&pod.CreationTimestamp) {
+					at = pod.CreationTimestamp
+				}
+			}
 			left := pod == nil || !Active(pod)
 			end := at.Add(life)
 			switch {

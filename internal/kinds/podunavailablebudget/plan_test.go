@@ -2,6 +2,7 @@ package podunavailablebudget_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -46,6 +47,10 @@ func TestTheNumbers(t *testing.T) {
 	max30 := build.MaxUnavailable(kindtest.Text("30%"))
 	min2, total := build.MinAvailable(kindtest.Number(2)), build.Total
 	target := build.Target("apps/v1", "Deployment", "a")
+	var marked []*corev1.Pod
+	for i := range 10 {
+		marked = append(marked, build.Pod(fmt.Sprint("marked-", i), build.Labelled(pub.SpecifiedDelete, "true")))
+	}
 	mixed := append(pods(2), build.Pod("x", build.NotReady),
 		build.Pod("y", build.Labelled(pub.UnavailablePodPrefix+"a", "")),
 		build.Pod("z", build.Noted(pub.InPlaceUpdateState, ran("1")+"}")),
@@ -60,6 +65,8 @@ func TestTheNumbers(t *testing.T) {
 	}{
 		"example: surplus may go": {[]option{max30}, pods(12), of(workload("a", 10, 12)), 0,
 			numbers{Total: 10, Desired: 7, Current: 12, Allowed: 5}},
+		"PUB-D8: all are marked for deletion, and 3 surge pods": {[]option{max30}, append(marked, pods(3)...), of(workload("a", 10, 13)), 0,
+			numbers{Total: 10, Desired: 7, Current: 13, Allowed: 6}},
 		"example: 15 by override": {[]option{max30, total(15)}, pods(10), of(workload("a", 10, 10)), 0,
 			numbers{Total: 15, Desired: 10, Current: 10}},
 		"example: the only one": {[]option{max30}, pods(1), of(workload("a", 1, 1)), 0,
@@ -117,6 +124,20 @@ func TestTheNumbers(t *testing.T) {
 				t.Errorf("generation %d, after %v", s.ObservedGeneration, plan.After)
 			}
 		})
+	}
+}
+
+// PUB-D8: the manual says what is guaranteed, with the numbers of the test above.
+func TestTheManualSaysWhatIsGuaranteed(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/manual/podunavailablebudget.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manual := strings.Join(strings.Fields(string(text)), " ")
+	for _, words := range []string{"with 10 replicas, 3 surge pods and `maxUnavailable: 3`, 6 may go", "What is guaranteed is that the desired number stays"} {
+		if !strings.Contains(manual, words) {
+			t.Errorf("it does not say %q", words)
+		}
 	}
 }
 
@@ -193,6 +214,37 @@ func TestHowLongBookingsLive(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestBookingsOfAClockThatJumped shows that a booking whose time lies further ahead than it lives counts as booked now, and ends as others do;
+// by a clock that is behind the pod itself it counts as booked at its creation. It once counted until that time, for years if the clock had
+// jumped so far.
+func TestBookingsOfAClockThatJumped(t *testing.T) {
+	now := build.Now.Add(300 * time.Millisecond)
+	for life, book := range map[time.Duration]func(string, time.Time) option{20 * time.Second: build.Disrupted, 10 * time.Second: build.Unavailable} {
+		for ahead, pod := range map[time.Duration]*corev1.Pod{life + time.Second: build.Pod("p"), 10 * 365 * 24 * time.Hour: build.Pod("p"),
+			time.Hour: build.Pod("p", build.Since(build.Now.Add(2*time.Second)))} {
+			since := build.Now
+			if pod.CreationTimestamp.After(since) {
+				since = pod.CreationTimestamp.Time
+			}
+			budget, booked := build.Budget(book("p", now.Add(ahead))), build.Budget(book("p", since))
+			s := podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: []*corev1.Pod{pod}, Now: now}
+			plan := podunavailablebudget.Make(s)
+			if diff := cmp.Diff(booked.Status.DisruptedPods, plan.Status.DisruptedPods, cmpopts.EquateEmpty()) +
+				cmp.Diff(booked.Status.UnavailablePods, plan.Status.UnavailablePods, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%v ahead: %s", ahead, diff)
+			}
+			if want := min(since.Add(life).Sub(now), life); plan.After != want {
+				t.Errorf("%v ahead: again after %v, not %v", ahead, plan.After, want)
+			}
+			budget.Status = plan.Status
+			s.Rules, s.Now = podunavailablebudget.NewRules(budget), since.Add(life)
+			if s := podunavailablebudget.Make(s).Status; s.CurrentAvailable != 1 || len(s.DisruptedPods)+len(s.UnavailablePods) > 0 {
+				t.Errorf("%v ahead, after its life: %+v", ahead, s)
+			}
+		}
 	}
 }
 

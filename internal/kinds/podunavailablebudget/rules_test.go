@@ -241,6 +241,22 @@ func operations(words ...policyv1beta1.PodUnavailableBudgetOperation) []policyv1
 	return words
 }
 
+// PUB-D7: more CPU or memory for containers that need not restart for that uses nothing up, and is allowed where nothing else is.
+func TestResizesThatRestartNothingAreFree(t *testing.T) {
+	for _, what := range []string{"cpu", "memory"} {
+		before, after := podDocument(t), podDocument(t)
+		set(t, after, "3", "spec", "containers", 1, "resources", "requests", what)
+		by := changed(t, before, after)
+		ledger := podunavailablebudget.NewLedger(build.Rules(build.Counted(3, 3, 3)), build.AllGates, build.Now)
+		if d := ledger.Book(build.Pod("p"), by); by != policyv1beta1.Resize || !d.Allowed || d.Booked || ledger.Changes() != nil {
+			t.Errorf("%s by %s: %+v", what, by, d)
+		}
+		if d := ledger.Book(build.Pod("p"), policyv1beta1.Update); d.Allowed {
+			t.Errorf("an update: %+v", d)
+		}
+	}
+}
+
 // TestRulesAreKeptWhileTheySayTheSame shows that the rules of a budget are made anew where its spec or its annotations differ, or where it
 // is another one of the name, and not for its status.
 func TestRulesAreKeptWhileTheySayTheSame(t *testing.T) {

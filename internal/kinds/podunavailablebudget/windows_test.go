@@ -1,6 +1,7 @@
 package podunavailablebudget_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 )
 
 // TestWindows shows which number holds at a time, and when that may change, for a budget of 10 pods of which one may be out of service
-// (PUB-140 (part), PUB-141 (part)).
+// (PUB-140, PUB-141). TestWindowsThatAreWrong shows the bounds, TestUsedBy which pods are named, and the test of the fields that kubectl has the
+// column.
 func TestWindows(t *testing.T) {
 	type number struct {
 		Desired int32
@@ -100,6 +102,46 @@ func TestAWindowHoldsBeforeThePodsAreCountedAgain(t *testing.T) {
 		ledger := podunavailablebudget.NewLedger(rules, build.AllGates, tt.now)
 		if got := ledger.Book(build.Pod("p"), policyv1beta1.Delete); got.Allowed != tt.want {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestWindowsThatAreWrong shows what is refused, where, and what is just right; whatever is stored nevertheless counts as none (PUB-140 (part)).
+func TestWindowsThatAreWrong(t *testing.T) {
+	const at = "metadata.annotations[pub.kruise.io/windows]"
+	window := func(members string) string {
+		return `{"schedule":"0 22 * * 1-5","duration":"1h","maxUnavailable":1` + members + `}`
+	}
+	many := func(n int) string { return "[" + strings.Repeat(window("")+",", n-1) + window("") + "]" }
+	with := func(old, new string) string { return "[" + strings.Replace(window(""), old, new, 1) + "]" }
+	for annotation, want := range map[string][]string{
+		"": nil, "[]": nil, many(20): nil, many(21): {at}, "{": {at}, "{}": {at}, "[1]": {at}, "[" + window(`,"until":"x"`) + "]": {at},
+		with(`"1h"`, `"1m"`): nil, with(`"1h"`, `"168h"`): nil, with(`"1h"`, `"59s"`): {at + "[0].duration"},
+		with(`"1h"`, `"168h1s"`): {at + "[0].duration"}, with(`"1h"`, `"long"`): {at},
+		with("0 22 * * 1-5", "often"): {at + "[0].schedule"}, with("0 22 * * 1-5", "0 0 22 * * 1"): {at + "[0].schedule"},
+		with("0 22 * * 1-5", "@every 1h"): {at + "[0].schedule"}, with("0 22 * * 1-5", "TZ=UTC 0 22 * * *"): {at + "[0].schedule"},
+		"[" + window(`,"timeZone":"Europe/Berlin","reason":"nightly"`) + "]": nil,
+		"[" + window(`,"timeZone":"Nowhere"`) + "]":                          {at + "[0].timeZone"},
+		"[" + window(`,"timeZone":"Local"`) + "]":                            {at + "[0].timeZone"},
+		"[" + window(`,"reason":"`+strings.Repeat("x", 200)+`"`) + "]":       nil,
+		"[" + window(`,"reason":"`+strings.Repeat("x", 201)+`"`) + "]":       {at + "[0].reason"},
+		"[" + window("") + "," + window(`,"minAvailable":1`) + "]":           {at + "[1].maxUnavailable, minAvailable"},
+		with(`,"maxUnavailable":1`, ``):                                      {at + "[0].maxUnavailable, minAvailable"},
+		with(`"maxUnavailable":1`, `"maxUnavailable":-1`):                    {at + "[0].maxUnavailable"},
+		with(`"maxUnavailable":1`, `"minAvailable":"101%"`):                  {at + "[0].minAvailable"},
+		with(`"maxUnavailable":1`, `"minAvailable":"99%"`):                   nil,
+		"[" + window("") + "," + window(`,"timeZone":"Nowhere"`) + "]":       {at + "[1].timeZone"},
+	} {
+		budget := build.Budget(build.Annotated(pub.BudgetWindows, annotation))
+		var got []string
+		for _, err := range podunavailablebudget.Validate(budget, nil, nil) {
+			got = append(got, err.Field)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%.200s: %s", annotation, diff)
+		}
+		if want != nil && len(podunavailablebudget.Windows(budget)) > 0 {
+			t.Errorf("%.200s counts", annotation)
 		}
 	}
 }

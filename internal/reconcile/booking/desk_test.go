@@ -78,7 +78,8 @@ func TestTwoReplicas(t *testing.T) {
 	}
 }
 
-// The first attempt is made from the newer of what was written here and what the informer has; each further one from a live read.
+// PUB-090: the first attempt is made from the newer of what was written here and what the informer has; each further one from a live read. That
+// bookings of one object are made one after the other shows TestRequestsShareWrites.
 func TestConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(3))

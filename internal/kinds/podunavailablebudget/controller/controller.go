@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -149,7 +150,7 @@ func (r *reconciler) pods() handler.EventHandler {
 			old, ok := e.ObjectOld.(*corev1.Pod)
 			pod, ok2 := e.ObjectNew.(*corev1.Pod)
 			if ok && ok2 && len(r.watch.Index.In(pod.Namespace)) > 0 && differs(old, pod, r.pass.API.Now()) {
-				tell(q, old, pod)
+				tell(q, pod, old)
 			}
 		},
 	}
@@ -169,6 +170,7 @@ func differs(old, pod *corev1.Pod, now time.Time) bool {
 	before, _ := podunavailablebudget.Why(old, now)
 	after, _ := podunavailablebudget.Why(pod, now)
 	return (before == "") != (after == "") || podunavailablebudget.Active(old) != podunavailablebudget.Active(pod) ||
-		podunavailablebudget.RelatedName(old) != podunavailablebudget.RelatedName(pod) || !sameLabels(old, pod) ||
+		old.Annotations[pub.RelatedBudget] != pod.Annotations[pub.RelatedBudget] ||
+		old.Annotations[pub.RelatedBudgetLegacy] != pod.Annotations[pub.RelatedBudgetLegacy] || !sameLabels(old, pod) ||
 		controllerOf(old) != controllerOf(pod)
 }

@@ -1,12 +1,20 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
@@ -48,7 +56,8 @@ func TestABudgetCountsPodsThatAnotherOneDecidesAbout(t *testing.T) {
 	}
 }
 
-// PUB-073 (part), PUB-075 (part): of two budgets that cover a pod the one of its workload decides, whichever counts first.
+// PUB-073: of two budgets that cover a pod the one of its workload decides, whichever counts first, and those that do not decide are told, as is
+// the one that does where the other has a selector. TestWhichBudgetDecides shows who decides otherwise. PUB-071 (part): no webhook is asked.
 func TestPodsAreToldOfTheBudgetOfTheirWorkload(t *testing.T) {
 	r := newWorld(1)
 	r.unasked = true
@@ -64,12 +73,166 @@ func TestPodsAreToldOfTheBudgetOfTheirWorkload(t *testing.T) {
 		}
 		r.Store(budgetKey(name), b)
 	}
+	r.protect("of-replicaset", target("apps/v1", "ReplicaSet", "dep-1"))
 	r.begin()
 	r.rest()
 	for _, pod := range r.pods() {
 		want := map[string]string{"web": "of-set", "dep": "of-deployment"}[pod.Labels["app"]]
 		if got := pod.Annotations["pub.kruise.io/related-pub"]; got != want {
 			t.Errorf("pod %s is told of budget %s", pod.Name, got)
+		}
+	}
+	told := map[string]string{} // the last of each
+	for _, event := range r.events("MultipleBudgets") {
+		name, rest, _ := strings.Cut(event, ": Warning MultipleBudgets some of its pods are covered by ")
+		told[name], _, _ = strings.Cut(rest, " too")
+	}
+	if diff := cmp.Diff(map[string]string{"a-of-all": "of-deployment, of-set", "of-set": "a-of-all", "of-deployment": "a-of-all",
+		"of-replicaset": "a-of-all, of-deployment"}, told); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// asked is a queue that notes when which budget is to be looked at.
+type asked struct {
+	queue
+	of []string
+}
+
+func (a *asked) Add(r ctrl.Request) { a.of = append(a.of, r.Name+" now") }
+
+func (a *asked) AddAfter(r ctrl.Request, after time.Duration) {
+	a.of = append(a.of, fmt.Sprint(r.Name, " after ", after))
+}
+
+// PUB-105: when budgets are counted again: one that is new, says something else, or was booked in; one of which a pod comes, goes, or changes in
+// what is counted, and 5 s after its deletion began. Events of creation come for all there is when the manager starts. TestWhenWorkloadsTell
+// shows the workloads, TestReplicasOfOtherKinds those of other kinds, and TestTheEndOfABooking the ends of bookings.
+func TestWhenBudgetsAreCounted(t *testing.T) {
+	r := newWorld(1)
+	r.withSet(1, 1)
+	r.protect("all")
+	r.protect("set", target("apps.kruise.io/v1beta1", "CloneSet", setName))
+	r.protect("other", func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.Selector.MatchLabels["team"] = "other" })
+	r.begin()
+	r.rest()
+	of := r.pods()[0]
+	changed := func(change func(*corev1.Pod)) *corev1.Pod {
+		pod := of.DeepCopy()
+		change(pod)
+		return pod
+	}
+	deleted := changed(func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: r.Now()} })
+	budget := r.budget("all")
+	edited, booked, opened := budget.DeepCopy(), budget.DeepCopy(), budget.DeepCopy()
+	edited.Generation, booked.Status.UnavailableAllowed, opened.Status.UnavailableAllowed = 2, 0, 9
+	noted := budget.DeepCopy()
+	noted.Annotations = map[string]string{"pub.kruise.io/protect-total-replicas": "7"}
+	both := []string{"all now", "set now"}
+	for name, tt := range map[string]struct {
+		old, now client.Object
+		want     []string
+	}{
+		"a new pod": {nil, of, both},
+		"one of no budget": {nil, changed(func(pod *corev1.Pod) {
+			pod.Labels, pod.OwnerReferences, pod.Annotations["pub.kruise.io/related-pub"] = nil, nil, "other"
+		}), nil},
+		"a pod that is gone":       {of, nil, both},
+		"one without annotations":  {nil, changed(func(pod *corev1.Pod) { pod.Annotations = nil }), both},
+		"deletion begins":          {of, deleted, []string{"all now", "all after 5s", "set now", "set after 5s"}},
+		"nothing that is counted":  {of, changed(func(pod *corev1.Pod) { pod.Status.Message = "x" }), nil},
+		"not ready":                {of, changed(func(pod *corev1.Pod) { pod.Status.Conditions = nil }), both},
+		"ready":                    {changed(func(pod *corev1.Pod) { pod.Status.Conditions = nil }), of, both},
+		"ended":                    {of, changed(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }), both},
+		"an update in place":       {of, changed(func(pod *corev1.Pod) { pod.Annotations["apps.kruise.io/inplace-update-grace"] = `{"revision":"x"}` }), both},
+		"it leaves one of them":    {of, changed(func(pod *corev1.Pod) { pod.Labels["team"] = "b" }), both},
+		"it names another":         {of, changed(func(pod *corev1.Pod) { pod.Annotations["pub.kruise.io/related-pub"] = "x" }), both},
+		"it is released":           {of, changed(func(pod *corev1.Pod) { pod.OwnerReferences = nil }), both},
+		"a new budget":             {nil, budget, []string{"all now"}},
+		"a budget that is gone":    {budget, nil, []string{"all now"}},
+		"it says something else":   {budget, edited, []string{"all now"}},
+		"so its annotations":       {budget, noted, []string{"all now"}},
+		"somebody books":           {budget, booked, []string{"all after 5s"}},
+		"somebody writes a status": {budget, opened, []string{"all now"}},
+	} {
+		queue, on := &asked{}, r.leader.led.handler
+		_, was := tt.old.(*policyv1beta1.PodUnavailableBudget)
+		if _, is := tt.now.(*policyv1beta1.PodUnavailableBudget); is || was {
+			on = budgets()
+		}
+		switch {
+		case tt.old == nil:
+			on.Create(t.Context(), event.CreateEvent{Object: tt.now}, queue)
+		case tt.now == nil:
+			on.Delete(t.Context(), event.DeleteEvent{Object: tt.old}, queue)
+		default:
+			on.Update(t.Context(), event.UpdateEvent{ObjectOld: tt.old, ObjectNew: tt.now}, queue)
+		}
+		if !slices.Equal(queue.of, tt.want) {
+			t.Errorf("%s: %v", name, queue.of)
+		}
+	}
+}
+
+// PUB-105 (part): a workload that comes, goes, begins to be deleted, is another one, or changes its spec has those budgets counted whose numbers
+// depend on it.
+func TestWhenWorkloadsTell(t *testing.T) {
+	kind := func(group, kind string) schema.GroupKind { return schema.GroupKind{Group: group, Kind: kind} }
+	for _, of := range []schema.GroupKind{kind("apps", "Deployment"), kind("apps", "StatefulSet"), kind("apps", "ReplicaSet"),
+		kind("", "ReplicationController"), kind("apps.kruise.io", "CloneSet"), kind("apps.kruise.io", "StatefulSet")} {
+		if !counted(of) {
+			t.Errorf("%v is not watched", of)
+		}
+		w, told := NewWorkloads(nil, nil, nil, nil), []string(nil)
+		w.Tell(func(namespace string, changed podunavailablebudget.Reference) {
+			told = append(told, namespace+" "+changed.Group+" "+changed.Kind+" "+changed.Name)
+		})
+		object := func(change func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
+			o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "a", Generation: 1}}
+			change(o)
+			return o
+		}
+		same := object(func(*metav1.PartialObjectMetadata) {})
+		on := w.handler(of)
+		for i, tt := range []struct {
+			do   func()
+			want bool
+		}{
+			{func() { on.OnAdd(same, true) }, true}, {func() { on.OnAdd(same, false) }, true}, {func() { on.OnDelete(same) }, true},
+			{func() { on.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: same}) }, true},
+			{func() { on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.Generation++ })) }, true},
+			{func() { on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.UID = "b" })) }, true},
+			{func() {
+				on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = &metav1.Time{} }))
+			}, true},
+			{func() { on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "9" })) }, false},
+		} {
+			told = nil
+			if tt.do(); (len(told) == 1) != tt.want || tt.want && told[0] != "shop "+of.Group+" "+of.Kind+" web" {
+				t.Errorf("%v, %d: %q", of, i, told)
+			}
+		}
+	}
+	r := newWorld(1)
+	r.withSet(1, 1)
+	r.withDeployment(1)
+	r.replicaSet("rs", "rs", 1, nil)
+	r.protect("all")
+	r.protect("set", target("apps.kruise.io/v1beta1", "CloneSet", setName))
+	r.protect("elsewhere", target("apps/v1", "Deployment", "other"))
+	r.begin()
+	r.rest()
+	for name, want := range map[podunavailablebudget.Reference][]string{
+		{GroupKind: kind("apps.kruise.io", "CloneSet"), Name: setName}:    {"all now", "set now"},
+		{GroupKind: kind("apps", "Deployment"), Name: "dep"}:              {"all now"},
+		{GroupKind: kind("apps", "ReplicaSet"), Name: "dep-1"}:            nil, // the Deployment counts
+		{GroupKind: kind("apps", "ReplicaSet"), Name: "rs"}:               {"all now"},
+		{GroupKind: kind("apps", "Deployment"), Name: "other"}:            {"elsewhere now"},
+		{GroupKind: kind("apps.kruise.io", "StatefulSet"), Name: "other"}: nil,
+	} {
+		queue := &asked{}
+		if r.leader.led.budgets.ofWorkload(queue, namespace, name); !slices.Equal(queue.of, want) {
+			t.Errorf("%v: %v", name, queue.of)
 		}
 	}
 }

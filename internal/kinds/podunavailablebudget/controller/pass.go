@@ -66,6 +66,9 @@ func (m *memory) words(from, to *policyv1beta1.PodUnavailableBudgetStatus, now t
 // noPodsAgain is when a budget is looked at again that covers no pod, although nothing is told of any (PUB-D2).
 const noPodsAgain = time.Minute
 
+// othersAgain is when the replicas of workloads that are not watched are looked at again, although nothing is told of their pods.
+const othersAgain = 30 * time.Second
+
 // Run makes one pass: it counts, writes the numbers, and tells the pods which budget covers them.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (after time.Duration, plan *podunavailablebudget.Plan,
 	err error) {
@@ -114,6 +117,9 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	reconcile.Sooner(&after, wait)
 	if plan.NoPods {
 		reconcile.Sooner(&after, noPodsAgain)
+	}
+	if slices.ContainsFunc(snapshot.Workloads, func(w podunavailablebudget.Workload) bool { return w.Replicas != nil && !counted(w.GroupKind) }) {
+		reconcile.Sooner(&after, othersAgain)
 	}
 	return after, plan, p.stamp(ctx, snapshot)
 }

@@ -307,11 +307,14 @@ var rollouts = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1"
 
 // mapper knows the kinds that workloads are of.
 var mapper = func() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion, appsv1beta1.GroupVersion, rollouts.GroupVersion()})
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion, appsv1beta1.GroupVersion, rollouts.GroupVersion(),
+		{Group: "x.io", Version: "v1"}})
 	m.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), meta.RESTScopeNamespace)
+	m.Add(appsv1.SchemeGroupVersion.WithKind("DaemonSet"), meta.RESTScopeNamespace)
 	m.Add(appsv1beta1.GroupVersion.WithKind("CloneSet"), meta.RESTScopeNamespace)
 	m.Add(rollouts, meta.RESTScopeNamespace)
+	m.Add(schema.GroupVersionKind{Group: "x.io", Version: "v1", Kind: "Fleet"}, meta.RESTScopeNamespace)
 	return m
 }()
 
@@ -359,7 +362,7 @@ func (s scales) Get(_ context.Context, object, into client.Object, _ ...client.S
 		return apierrors.NewForbidden(schema.GroupResource{Resource: key.Kind}, key.Name, nil)
 	}
 	found := r.Get(key)
-	if found == nil {
+	if found == nil || key.Kind == "DaemonSet" { // which has no scale
 		return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
 	}
 	into.(*unstructured.Unstructured).Object = map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale",
@@ -376,6 +379,9 @@ func replicasOf(object client.Object) int32 {
 		return *w.Spec.Replicas
 	case *appsv1.Deployment:
 		return *w.Spec.Replicas
+	case *unstructured.Unstructured: // of a kind of others
+		replicas, _, _ := unstructured.NestedInt64(w.Object, "spec", "replicas")
+		return int32(replicas)
 	}
 	panic(fmt.Sprintf("%T", object))
 }
@@ -475,4 +481,5 @@ func (c *meddled) admitted(object client.Object, patch client.Patch, _ string) e
 // Event implements reconcile.Recorder.
 func (r *budgetRun) Event(about client.Object, eventType, reason, message string) {
 	r.tracef("event about %s: %s %s %s", about.GetName(), eventType, reason, message)
+	r.told = append(r.told, about.GetName()+": "+eventType+" "+reason+" "+message)
 }

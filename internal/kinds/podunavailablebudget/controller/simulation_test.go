@@ -70,6 +70,8 @@ type budgetRun struct {
 	healthy int
 	// touched are pods whose image a user has changed, and when.
 	touched map[string]time.Time
+	// told are the events, each with the name of what it is about.
+	told    []string
 	failure string
 }
 

@@ -1,0 +1,190 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+)
+
+// protect adds a budget that lets one pod be out of service; options change it.
+func (r *budgetRun) protect(name string, options ...func(*policyv1beta1.PodUnavailableBudget)) {
+	b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	b.Spec.Selector, b.Spec.MaxUnavailable = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}, kindtest.Number(1)
+	for _, option := range options {
+		option(b)
+	}
+	r.Store(budgetKey(name), b)
+}
+
+// target has the budget name a workload instead of labels.
+func target(apiVersion, kind, name string) func(*policyv1beta1.PodUnavailableBudget) {
+	return func(b *policyv1beta1.PodUnavailableBudget) {
+		b.Spec.Selector, b.Spec.TargetReference = nil, &policyv1beta1.TargetReference{APIVersion: apiVersion, Kind: kind, Name: name}
+	}
+}
+
+// count lets the managers see everything and do what is due. Nobody else does anything.
+func (r *budgetRun) count() {
+	for _, m := range r.managers {
+		m.as(func() { r.Deliver(1 << 20) })
+		for m.work() {
+		}
+	}
+}
+
+// book asks the manager that leads, as it knows the world.
+func (r *budgetRun) book(t *testing.T, pod *corev1.Pod, by operation) Answer {
+	t.Helper()
+	var answer Answer
+	var err error
+	r.leader.as(func() { answer, err = r.leader.watch.Guard.Book(t.Context(), Request{Pod: pod, By: by}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// events are those of a reason, each with the name of what it is about.
+func (r *budgetRun) events(reason string) []string {
+	return slices.DeleteFunc(slices.Clone(r.told), func(event string) bool { return !strings.Contains(event, " "+reason+" ") })
+}
+
+// PUB-061, PUB-062, PUB-D6: a booking ends 20 s or 10 s after it, by a look at the API server: a pod that is out of service there counts no
+// more, though the cache does not show that yet. Of a deletion that has not come the pod is told, and of an update or a resize, which is
+// booked as one, it is not. TestHowLongBookingsLive shows the other ends.
+func TestTheEndOfABooking(t *testing.T) {
+	for by, want := range map[operation]struct {
+		life time.Duration
+		told string
+	}{
+		policyv1beta1.Delete: {20 * time.Second, ": Warning NotDeleted PodUnavailableBudget b admitted the deletion of the pod, which has not come"},
+		policyv1beta1.Evict:  {20 * time.Second, ": Warning NotDeleted PodUnavailableBudget b admitted the deletion of the pod, which has not come"},
+		policyv1beta1.Update: {life: 10 * time.Second},
+		policyv1beta1.Resize: {life: 10 * time.Second},
+	} {
+		for _, lost := range []bool{false, true} {
+			r := newWorld(1)
+			r.options.Updates, r.options.Resizes = true, true
+			r.withSet(3, 1)
+			r.protect("b", func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.ProtectOperations = policyv1beta1.BudgetOperations })
+			r.begin()
+			r.rest()
+			pod := r.pods()[0]
+			at := metav1.NewTime(r.Now().Truncate(time.Second))
+			if answer := r.book(t, pod, by); !answer.Booked {
+				t.Fatalf("%s: %+v", by, answer)
+			}
+			deletions, updates := map[string]metav1.Time(nil), map[string]metav1.Time{pod.Name: at}
+			if want.told != "" {
+				deletions, updates = updates, deletions
+			}
+			holds := func(when string) {
+				t.Helper()
+				s := r.budget("b").Status
+				if !sameTimes(s.DisruptedPods, deletions) || !sameTimes(s.UnavailablePods, updates) || s.CurrentAvailable != 2 || s.UnavailableAllowed != 0 {
+					t.Errorf("%s, %s: %+v", by, when, s)
+				}
+			}
+			holds("at once")
+			for r.Now().Sub(at.Time) < want.life-time.Second {
+				r.Pass(500 * time.Millisecond)
+				r.count()
+				holds("within its life")
+			}
+			if lost { // less than the caches lag behind before the end
+				r.node.Crash(pod.Name)
+			}
+			r.Pass(at.Add(want.life).Sub(r.Now()))
+			for r.leader.work() { // nothing has come to the caches
+			}
+			current := int32(3)
+			if lost {
+				current = 2
+			}
+			if s := r.budget("b").Status; len(s.DisruptedPods)+len(s.UnavailablePods) > 0 || s.CurrentAvailable != current {
+				t.Errorf("%s, lost %v, at the end: %+v", by, lost, s)
+			}
+			var told []string
+			if want.told != "" {
+				told = []string{pod.Name + want.told}
+			}
+			if got := r.events("NotDeleted"); !slices.Equal(got, told) {
+				t.Errorf("%s, lost %v: %q", by, lost, got)
+			}
+		}
+	}
+}
+
+func sameTimes(a, b map[string]metav1.Time) bool {
+	for name, at := range a {
+		if other, found := b[name]; !found || !other.Equal(&at) {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// PUB-075, PUB-076, PUB-D4: whatever pods say of their budgets, they are protected at once, and say the truth again a moment later. What no
+// budget covers may say what it likes. PUB-074: so it is with pods of whose creation nobody found out.
+func TestWhatPodsSayOfTheirBudgets(t *testing.T) {
+	const key, legacy = "pub.kruise.io/related-pub", "kruise.io/related-pub"
+	for name, says := range map[string]map[string]string{"nothing": nil, "one that is not there": {key: "gone", legacy: "gone"},
+		"one that does not cover it": {key: "other", legacy: "other"}, "two": {key: "b", legacy: "other"}, "only the former key": {legacy: "b"},
+		"nothing in words": {key: "", legacy: ""}} {
+		t.Run(name, func(t *testing.T) {
+			r := newWorld(1)
+			r.unasked = true
+			r.withSet(2, 1)
+			r.replicaSet("free", "free", 1, nil)
+			r.protect("b", func(b *policyv1beta1.PodUnavailableBudget) {
+				b.Spec.Selector.MatchLabels, b.Spec.MaxUnavailable = map[string]string{"app": "web"}, kindtest.Number(0)
+			})
+			r.protect("other", func(b *policyv1beta1.PodUnavailableBudget) {
+				b.Spec.Selector.MatchLabels, b.Spec.MaxUnavailable = map[string]string{"app": "other"}, kindtest.Number(0)
+			})
+			r.begin()
+			r.rest()
+			for _, pod := range r.pods() {
+				r.Change(podKey(pod.Name), func(o client.Object) { o.SetAnnotations(says) })
+			}
+			for _, pod := range r.pods() {
+				if answer := r.book(t, pod, policyv1beta1.Delete); answer.Allowed != (pod.Labels["app"] == "free") {
+					t.Errorf("pod %s: %+v", pod.Name, answer)
+				}
+			}
+			r.count()
+			for _, pod := range r.pods() {
+				want := map[string]string{key: "b", legacy: "b"}
+				if pod.Labels["app"] == "free" {
+					want = says
+				}
+				if pod.Annotations[key] != want[key] || pod.Annotations[legacy] != want[legacy] {
+					t.Errorf("pod %s says %v", pod.Name, pod.Annotations)
+				}
+			}
+		})
+	}
+	t.Run("a budget that is replaced", func(t *testing.T) {
+		r := newWorld(1)
+		r.withSet(2, 1)
+		r.protect("old")
+		r.begin()
+		r.rest()
+		r.Remove(budgetKey("old"))
+		r.protect("new")
+		r.Pass(time.Second)
+		r.count()
+		if r.exact(); r.failure != "" || r.pods()[0].Annotations[key] != "new" {
+			t.Error(r.failure, r.pods()[0].Annotations)
+		}
+	})
+}

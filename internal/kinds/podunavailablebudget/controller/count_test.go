@@ -1,0 +1,327 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+func minAvailable(n int) func(*policyv1beta1.PodUnavailableBudget) {
+	return func(b *policyv1beta1.PodUnavailableBudget) {
+		b.Spec.MaxUnavailable, b.Spec.MinAvailable = nil, kindtest.Number(n)
+	}
+}
+
+func controlledBy(object client.Object, apiVersion, kind string) []metav1.OwnerReference {
+	yes := true
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: object.GetName(), UID: object.GetUID(), Controller: &yes}}
+}
+
+// fleet adds a workload of somebody else's kind, which controls ReplicaSet rs.
+func (r *budgetRun) fleet(replicas int64) {
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.io/v1", "kind": "Fleet",
+		"metadata": map[string]any{"namespace": namespace, "name": "fleet"}, "spec": map[string]any{"replicas": replicas}}}
+	r.Store(fleetKey, object)
+	r.replicaSet("rs", "rs", int32(replicas), nil)
+	r.Change(simulation.Key{Kind: "ReplicaSet", Name: "rs"}, func(o client.Object) { o.SetOwnerReferences(controlledBy(object, "x.io/v1", "Fleet")) })
+}
+
+var fleetKey = simulation.Key{Kind: "Fleet", Name: "fleet"}
+
+// PUB-003: a crash, the eviction of a pod by its kubelet, and a node that is lost are not prevented, and leave fewer pods that may go.
+func TestInvoluntaryLoss(t *testing.T) {
+	for name, lose := range map[string]func(r *budgetRun, pod string){
+		"crash":            func(r *budgetRun, pod string) { r.node.Crash(pod) },
+		"kubelet eviction": func(r *budgetRun, pod string) { r.node.Fail(pod) },
+		"lost node": func(r *budgetRun, pod string) {
+			r.Change(podKey(pod), func(o client.Object) { o.(*corev1.Pod).Status.Conditions = nil })
+		},
+	} {
+		r := newWorld(1)
+		r.withSet(3, 1)
+		r.protect("b", minAvailable(1))
+		r.begin()
+		r.rest()
+		pods := r.pods()
+		for lost, want := range []int32{2, 1, 0, 0} {
+			if lost > 0 {
+				lose(r, pods[lost-1].Name)
+				r.Pass(time.Second)
+				r.count()
+			}
+			s := r.budget("b").Status
+			if serve := int32(3 - lost); s.UnavailableAllowed != want || s.CurrentAvailable != serve || r.oracle.inService(r.Get(podKey(pods[2].Name)).(*corev1.Pod)) != (lost < 3) {
+				t.Errorf("%s: after %d: %+v", name, lost, s)
+			}
+			if lost == 2 && r.book(t, pods[2], policyv1beta1.Delete).Allowed {
+				t.Errorf("%s: the last pod may go", name)
+			}
+		}
+	}
+}
+
+// PUB-036, PUB-D3: once a workload is gone, terminating or scaled to 0, none are expected and nothing holds the pods that are left, also of a
+// budget with an integer minAvailable. Only pods of what is scaled to 0 still are of the set of a budget that names it.
+func TestTheLastPodsOfAWorkloadCanGo(t *testing.T) {
+	for end, do := range map[string]func(r *budgetRun, key simulation.Key){
+		"gone":        func(r *budgetRun, key simulation.Key) { r.Remove(key) },
+		"terminating": func(r *budgetRun, key simulation.Key) { r.EndGracefully(key) },
+		"scaled to 0": func(r *budgetRun, key simulation.Key) { r.scale(key, 0) },
+	} {
+		for by, option := range map[string]func(*policyv1beta1.PodUnavailableBudget){"labels": func(*policyv1beta1.PodUnavailableBudget) {},
+			"target": target("apps/v1", "ReplicaSet", "rs")} {
+			t.Run(end+" by "+by, func(t *testing.T) {
+				r := newWorld(1)
+				r.replicaSet("rs", "rs", 3, nil)
+				key := simulation.Key{Kind: "ReplicaSet", Name: "rs"}
+				r.Change(key, func(o client.Object) { o.SetFinalizers([]string{"x.io/foreground"}) })
+				r.protect("b", minAvailable(3), option)
+				r.begin()
+				r.rest()
+				if r.exact(); r.failure != "" || r.book(t, r.pods()[0], policyv1beta1.Delete).Allowed {
+					t.Fatal("before:", r.failure)
+				}
+				do(r, key)
+				r.Pass(time.Second)
+				r.count()
+				current := int32(3)
+				if by == "target" && end != "scaled to 0" {
+					current = 0
+				}
+				if s := r.budget("b").Status; s.TotalReplicas != 0 || s.DesiredAvailable != 0 || s.CurrentAvailable != current {
+					t.Errorf("%+v", s)
+				}
+				for _, pod := range r.pods() {
+					for _, by := range policyv1beta1.BudgetOperations {
+						if answer := r.book(t, pod, by); !answer.Allowed || answer.Booked {
+							t.Errorf("%s: %+v", by, answer)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// PUB-042: where nobody says how many pods there shall be, those that there are count, and an event asks for protectTotalReplicas, once. That a
+// negative number never enters the sum shows TestTheNumbers.
+func TestWorkloadsThatDoNotSayTheirReplicas(t *testing.T) {
+	for name, option := range map[string]func(*policyv1beta1.PodUnavailableBudget){"labels": func(*policyv1beta1.PodUnavailableBudget) {},
+		"target": target("apps/v1", "DaemonSet", "agent")} {
+		for _, override := range []*int32{nil, new(int32(7))} {
+			r := newWorld(1)
+			r.AfterWrite = nil // the oracle knows the replicas of all
+			set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"}}
+			r.Store(simulation.Key{Kind: "DaemonSet", Name: "agent"}, set)
+			for i, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded} {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: string(rune('a' + i)), Labels: map[string]string{"team": "a"},
+					OwnerReferences: controlledBy(set, "apps/v1", "DaemonSet")}}
+				pod.Status.Phase = phase
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+				r.Store(podKey(pod.Name), pod)
+			}
+			r.protect("b", option, func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.ProtectTotalReplicas = override })
+			r.begin()
+			for range 5 {
+				r.leader.led.queue.Add(requestOf("b"))
+				r.Pass(time.Second)
+				r.count()
+			}
+			want, told := int32(3), []string{"b: Warning UnknownReplicas it does not say how many pods there shall be, so those that there are count; " +
+				"set protectTotalReplicas: DaemonSet agent"}
+			if override != nil {
+				want, told = *override, nil
+			}
+			if s := r.budget("b").Status; s.TotalReplicas != want || s.DesiredAvailable != want-1 || s.CurrentAvailable != 2 {
+				t.Errorf("%s: %+v", name, s)
+			}
+			if got := r.events("UnknownReplicas"); !slices.Equal(got, told) {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+	}
+}
+
+// PUB-107, PUB-D2: a budget that is there before its pods, or before its workload, of whatever kind, picks them up: at once where it is told of
+// them, and within a minute otherwise.
+func TestBudgetsThatAreThereFirst(t *testing.T) {
+	r := newWorld(1)
+	r.protect("of-fleet", target("x.io/v1", "Fleet", "fleet"))
+	r.protect("of-set", target("apps.kruise.io/v1beta1", "CloneSet", setName))
+	r.protect("of-deployment", target("apps/v1", "Deployment", "dep"))
+	r.begin()
+	r.rest()
+	for _, name := range []string{"of-fleet", "of-set", "of-deployment"} {
+		if due, waits := r.leader.led.queue.due[requestOf(name)]; !waits || due.Sub(r.Now()) > time.Minute {
+			t.Errorf("%s is looked at again at %v, now it is %v", name, due, r.Now())
+		}
+	}
+	r.withSet(3, 1)
+	r.withDeployment(2)
+	r.fleet(4)
+	r.rest()
+	if r.exact(); r.failure != "" {
+		t.Error(r.failure)
+	}
+	for name, total := range map[string]int32{"of-fleet": 4, "of-set": 3, "of-deployment": 2} {
+		if s := r.budget(name).Status; s.TotalReplicas != total || s.CurrentAvailable != total {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// PUB-106: a scale-in may go on at once, as soon as the new number of replicas is known.
+func TestAScaleInIsNotHeld(t *testing.T) {
+	r := newWorld(1)
+	r.withSet(6, 1)
+	r.withDeployment(6)
+	r.replicaSet("rs", "rs", 6, nil)
+	r.protect("of-set", target("apps.kruise.io/v1beta1", "CloneSet", setName))
+	r.protect("of-deployment", target("apps/v1", "Deployment", "dep"))
+	r.protect("of-rs", target("apps/v1", "ReplicaSet", "rs"))
+	r.protect("of-all")
+	r.begin()
+	r.rest()
+	for _, key := range []simulation.Key{setKey, deploymentKey, {Kind: "ReplicaSet", Name: "rs"}} {
+		r.scale(key, 2)
+	}
+	r.leader.as(func() { r.Deliver(1 << 20) })
+	for r.leader.work() { // at the same time
+	}
+	for name, allowed := range map[string]int32{"of-deployment": 5, "of-rs": 5} {
+		if s := r.budget(name).Status; s.TotalReplicas != 2 || s.UnavailableAllowed != allowed {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	// The CloneSet has begun to take its pods in by what its budgets allow.
+	if s := r.budget("of-set").Status; s.TotalReplicas != 2 || s.DesiredAvailable != 1 {
+		t.Errorf("of-set: %+v", s)
+	}
+	if s := r.budget("of-all").Status; s.TotalReplicas != 6 || s.DesiredAvailable != 5 {
+		t.Errorf("of-all: %+v", s)
+	}
+}
+
+// PUB-105 (part): of kinds that are not watched the replicas are looked at from time to time, also where no pod changes. A budget that read
+// them shortly before somebody changed them once kept the former number for ever.
+func TestReplicasOfOtherKinds(t *testing.T) {
+	for name, option := range map[string]func(*policyv1beta1.PodUnavailableBudget){"labels": func(*policyv1beta1.PodUnavailableBudget) {},
+		"target": target("x.io/v1", "Fleet", "fleet")} {
+		r := newWorld(1)
+		r.fleet(3)
+		r.protect("b", option)
+		r.begin()
+		r.rest()
+		r.Change(fleetKey, func(o client.Object) {
+			if err := unstructured.SetNestedField(o.(*unstructured.Unstructured).Object, int64(5), "spec", "replicas"); err != nil {
+				t.Fatal(err)
+			}
+		})
+		for range 60 {
+			r.Pass(time.Second)
+			r.count()
+		}
+		if s := r.budget("b").Status; s.TotalReplicas != 5 || s.DesiredAvailable != 4 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// PUB-110: the status has all numbers and both maps, of the generation that it was counted for, and is written only when something changes.
+func TestTheStatusIsWrittenWhenItChanges(t *testing.T) {
+	r := newWorld(1)
+	r.withSet(4, 1)
+	r.protect("b", minAvailable(1))
+	r.begin()
+	r.rest()
+	writes := func() int {
+		return len(slices.DeleteFunc(slices.Clone(r.Writes), func(w simulation.Write) bool { return w.Key != budgetKey("b") }))
+	}
+	before := writes()
+	for range 20 { // it is counted again and again
+		r.leader.led.queue.Add(requestOf("b"))
+		r.Pass(time.Second)
+		r.count()
+	}
+	if n := writes() - before; n != 0 {
+		t.Errorf("%d writes of what did not change", n)
+	}
+	r.book(t, r.pods()[0], policyv1beta1.Delete)
+	r.book(t, r.pods()[1], policyv1beta1.Update)
+	at := metav1.NewTime(r.Now().Truncate(time.Second))
+	r.edit("b", func(*policyv1beta1.PodUnavailableBudget) {})
+	r.Pass(time.Second)
+	r.count()
+	s := r.budget("b").Status
+	if s.TotalReplicas != 4 || s.DesiredAvailable != 1 || s.CurrentAvailable != 2 || s.UnavailableAllowed != 1 || s.ObservedGeneration != 2 ||
+		!sameTimes(s.DisruptedPods, map[string]metav1.Time{r.pods()[0].Name: at}) || !sameTimes(s.UnavailablePods, map[string]metav1.Time{r.pods()[1].Name: at}) {
+		t.Errorf("%+v", s)
+	}
+	if n := writes() - before; n != 3 { // two bookings, and one count
+		t.Errorf("%d writes", n)
+	}
+}
+
+// PUB-111: that a budget covers no pod, and that its number cannot be read, is told once for each change.
+func TestEventsOfBudgets(t *testing.T) {
+	r := newWorld(1)
+	r.protect("b")
+	r.protect("wrong", func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.MaxUnavailable = kindtest.Text("some") })
+	r.begin()
+	r.rest()
+	told := func(reason, want string, times int) {
+		t.Helper()
+		got := slices.DeleteFunc(r.events(reason), func(event string) bool { return !strings.HasPrefix(event, want) })
+		if len(got) != times {
+			t.Errorf("%s: %q", reason, r.events(reason))
+		}
+	}
+	told("NoPods", "b: Normal NoPods ", 1)
+	told("CalculateExpectedPodCountFailed", "wrong: Warning CalculateExpectedPodCountFailed ", 1)
+	r.replicaSet("rs", "rs", 1, nil)
+	r.Remove(budgetKey("wrong"))
+	r.rest()
+	told("NoPods", "b: Normal NoPods ", 1)
+	r.scale(simulation.Key{Kind: "ReplicaSet", Name: "rs"}, 0)
+	r.rest()
+	told("NoPods", "b: Normal NoPods ", 2)
+	told("CalculateExpectedPodCountFailed", "wrong: Warning CalculateExpectedPodCountFailed ", 1)
+}
+
+// PUB-113: the numbers of each budget are gauges, until it is gone.
+func TestGaugesOfBudgets(t *testing.T) {
+	r := newWorld(1)
+	r.withSet(5, 1)
+	r.protect("b", minAvailable(2))
+	r.begin()
+	r.rest()
+	m := r.leader.led.budgets.meters
+	for gauge, want := range map[*prometheus.GaugeVec]float64{m.allowed: 3, m.current: 5, m.desired: 2, m.total: 5} {
+		if got := testutil.ToFloat64(gauge.WithLabelValues(namespace, "b")); got != want {
+			t.Errorf("%v, not %v", got, want)
+		}
+	}
+	if len(m.all()) != 4 {
+		t.Error("some are not registered")
+	}
+	r.Remove(budgetKey("b"))
+	r.rest()
+	for _, gauge := range m.all() {
+		if n := testutil.CollectAndCount(gauge); n != 0 {
+			t.Errorf("%d are left of a budget that is gone", n)
+		}
+	}
+}
