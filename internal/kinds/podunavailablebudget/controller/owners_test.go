@@ -116,6 +116,30 @@ func TestPodsOfWorkloadsWithoutTheRightToTheirScaleCount(t *testing.T) {
 	}
 }
 
+// PUB-101 (part): a pod of which nobody knows what controls it waits alone. A SidecarSet plans for pods of many namespaces, and one such pod once
+// kept it from all others.
+func TestAPodOfWhichNobodyKnowsTheControllerWaitsAlone(t *testing.T) {
+	r := newWorld(1)
+	r.withDeployment(3)
+	r.begin()
+	b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "target"}}
+	covered(b, "target")
+	b.Spec.MaxUnavailable = kindtest.Number(1)
+	r.Store(budgetKey("target"), b)
+	r.rest()
+	pods := r.pods()
+	pods[0].OwnerReferences[0].Name = unreadable
+	limits, err := r.leader.watch.Guard.Limits(t.Context(), pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, waits := range []bool{true, false, true} { // one may go
+		if refusal := limits.Take(pods[i], policyv1beta1.Delete); (refusal != "") != waits {
+			t.Errorf("pod %d: %q", i, refusal)
+		}
+	}
+}
+
 // covered has a budget that allows nothing cover the Deployment, in one of two ways.
 func covered(b *policyv1beta1.PodUnavailableBudget, by string) {
 	b.Spec.MaxUnavailable, b.Spec.Selector = kindtest.Number(0), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "dep"}}

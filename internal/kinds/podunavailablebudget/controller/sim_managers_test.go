@@ -302,6 +302,9 @@ func kindOf(object client.Object) string {
 	return ""
 }
 
+// unreadable is the name of objects that the API server never answers for.
+const unreadable = "unreadable"
+
 // rollouts are of a kind that managers may not read.
 var rollouts = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Rollout"}
 
@@ -393,6 +396,9 @@ type meddledReader struct {
 func (c *meddledReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if wrong := path.IsValidPathSegmentName(key.Name); len(wrong) > 0 { // as clients do before they ask
 		return fmt.Errorf("invalid resource name %q: %v", key.Name, wrong)
+	}
+	if key.Name == unreadable {
+		return apierrors.NewServiceUnavailable("whoever serves it is down")
 	}
 	if into.GetObjectKind().GroupVersionKind() == rollouts {
 		return apierrors.NewForbidden(schema.GroupResource{Group: rollouts.Group, Resource: "rollouts"}, key.Name, nil)
