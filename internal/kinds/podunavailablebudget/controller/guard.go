@@ -192,7 +192,7 @@ func covering(candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain C
 
 // Limits implements reconcile.Guard. A pod of which nobody knows what controls it waits alone: the plan may be for pods of many namespaces.
 func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error) {
-	chains, unknown := map[controller]Chain{}, map[controller]error{}
+	chains, unknown := map[parentKey]Chain{}, map[parentKey]error{}
 	newest := map[string][]*podunavailablebudget.Rules{}
 	for _, pod := range pods {
 		candidates, seen := newest[pod.Namespace]
@@ -202,8 +202,8 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 			}
 			newest[pod.Namespace] = candidates
 		}
-		owner := controllerOf(pod)
-		if owner == (controller{}) || !slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
+		owner := parentKey{pod.Namespace, controllerOf(pod)}
+		if owner.controller == (controller{}) || !slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
 			continue
 		}
 		if _, known := chains[owner]; known {
@@ -221,7 +221,7 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 		return nil, nil
 	}
 	return podunavailablebudget.NewLimits(func(pod *corev1.Pod) ([]*podunavailablebudget.Rules, error) {
-		owner := controllerOf(pod)
+		owner := parentKey{pod.Namespace, controllerOf(pod)}
 		if err := unknown[owner]; err != nil {
 			return nil, fmt.Errorf("finding out what controls it: %w", err)
 		}

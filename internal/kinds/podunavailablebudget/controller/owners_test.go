@@ -1,13 +1,21 @@
 package controller
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -137,6 +145,52 @@ func TestAPodOfWhichNobodyKnowsTheControllerWaitsAlone(t *testing.T) {
 		if refusal := limits.Take(pods[i], policyv1beta1.Delete); (refusal != "") != waits {
 			t.Errorf("pod %d: %q", i, refusal)
 		}
+	}
+}
+
+// reads answers by namespace and name.
+type reads struct {
+	client.Reader
+	objects map[client.ObjectKey]*metav1.PartialObjectMetadata
+}
+
+func (r reads) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	found := r.objects[key]
+	if found == nil {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	found.DeepCopyInto(into.(*metav1.PartialObjectMetadata))
+	return nil
+}
+
+// PUB-072 (part): a pod of another namespace that names the same controller says nothing about those that it has. A plan for pods of many
+// namespaces once took them for uncovered, and asked in vain, again and again.
+func TestPodsOfAnotherNamespaceSayNothing(t *testing.T) {
+	yes, index := true, &Index{}
+	for _, namespace := range []string{"a", "b"} {
+		b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "target", Generation: 1}}
+		covered(b, "target")
+		b.Status = policyv1beta1.PodUnavailableBudgetStatus{ObservedGeneration: 1, TotalReplicas: 1, DesiredAvailable: 1, CurrentAvailable: 1}
+		index.Set(b)
+	}
+	owner := func(kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(name), Controller: &yes}}
+	}
+	live := reads{objects: map[client.ObjectKey]*metav1.PartialObjectMetadata{{Namespace: "b", Name: "rs"}: {ObjectMeta: metav1.ObjectMeta{Name: "rs",
+		UID: "rs", OwnerReferences: owner("Deployment", "dep")}}}}
+	guard := NewGuard(nil, live, index, NewOwners(live, mapper, clock.RealClock{}), podunavailablebudgettest.AllGates, nil, time.Now)
+	var pods []*corev1.Pod
+	for _, namespace := range []string{"a", "b"} {
+		pods = append(pods, podunavailablebudgettest.Pod("p", func(pod *corev1.Pod) {
+			pod.Namespace, pod.OwnerReferences = namespace, owner("ReplicaSet", "rs")
+		}))
+	}
+	limits, err := guard.Limits(t.Context(), pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if refusal := limits.Take(pods[1], policyv1beta1.Delete); refusal == "" {
+		t.Error("the pod is not covered")
 	}
 }
 
