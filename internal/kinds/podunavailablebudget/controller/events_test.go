@@ -158,7 +158,7 @@ func TestEventsComeDuringAPass(t *testing.T) {
 		}
 	}()
 	for range 100 {
-		r.leader.led.queue.Add(requestOf(namespace, "b1"))
+		r.leader.led.queue.Add(requestOf("b1"))
 		r.Pass(time.Second)
 		r.leader.work()
 	}

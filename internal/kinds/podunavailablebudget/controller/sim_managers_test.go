@@ -90,7 +90,7 @@ func (q *pending) next() (ctrl.Request, time.Time, bool) {
 	return first, at, first.Name != ""
 }
 
-func requestOf(namespace, name string) ctrl.Request {
+func requestOf(name string) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
@@ -179,13 +179,13 @@ func (m *replica) lead() {
 		}
 		m.watch.Guard.Tell(func(string) {
 			if l.held {
-				l.queue.Add(requestOf(namespace, setName))
+				l.queue.Add(requestOf(setName))
 			}
 		})
 		for _, budget := range r.List("PodUnavailableBudget", true) {
-			l.queue.Add(requestOf(namespace, budget.GetName()))
+			l.queue.Add(requestOf(budget.GetName()))
 		}
-		l.queue.Add(requestOf(namespace, setName))
+		l.queue.Add(requestOf(setName))
 	})
 }
 
@@ -259,7 +259,7 @@ func (r *budgetRun) delivered(before, after client.Object) {
 			m.watch.budgets.OnUpdate(before, after)
 		}
 		if m.led != nil {
-			m.led.queue.Add(requestOf(namespace, budget.Name))
+			m.led.queue.Add(requestOf(budget.Name))
 		}
 		return
 	}
@@ -287,7 +287,7 @@ func (r *budgetRun) delivered(before, after client.Object) {
 			told.OnUpdate(before, after)
 		}
 	}
-	l.queue.Add(requestOf(namespace, setName))
+	l.queue.Add(requestOf(setName))
 }
 
 func kindOf(object client.Object) string {
