@@ -82,24 +82,70 @@ func TestPodsOfWorkloadsThatMayNotBeReadCount(t *testing.T) {
 	for _, name := range []string{"target", "selector"} {
 		t.Run(name, func(t *testing.T) {
 			r := newWorld(1)
-			r.replicaSet("dep-1", "dep", 3, nil)
-			yes, rs := true, r.Get(simulation.Key{Kind: "ReplicaSet", Name: "dep-1"})
-			rs.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: rollouts.GroupVersion().String(), Kind: rollouts.Kind, Name: "rollout", UID: "rollout",
-				Controller: &yes}})
-			r.Store(simulation.Key{Kind: "ReplicaSet", Name: "dep-1"}, rs)
+			r.withRollout(3)
+			r.rollout = forbidden
 			r.begin()
 			r.rest()
-			b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-			covered(b, name)
-			if name == "target" {
-				b.Spec.TargetReference = &policyv1beta1.TargetReference{APIVersion: rollouts.GroupVersion().String(), Kind: rollouts.Kind, Name: "rollout"}
-			}
-			r.Store(budgetKey(name), b)
+			r.budgetOfRollout(name)
 			r.rest()
 			if status := r.budget(name).Status; r.failure != "" || status.TotalReplicas != 3 || status.DesiredAvailable != 3 || status.CurrentAvailable != 3 {
 				t.Errorf("%+v %s", status, r.failure)
 			}
 		})
+	}
+}
+
+// withRollout adds a Rollout with so many pods, which a ReplicaSet has.
+func (r *budgetRun) withRollout(replicas int) {
+	r.rollout = replicas
+	r.replicaSet("dep-1", "dep", int32(replicas), nil)
+	yes, rs := true, r.Get(simulation.Key{Kind: "ReplicaSet", Name: "dep-1"})
+	rs.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: rollouts.GroupVersion().String(), Kind: rollouts.Kind, Name: "rollout", UID: "rollout",
+		Controller: &yes}})
+	r.Store(simulation.Key{Kind: "ReplicaSet", Name: "dep-1"}, rs)
+}
+
+// budgetOfRollout adds a budget that allows nothing for its pods.
+func (r *budgetRun) budgetOfRollout(name string) {
+	b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if covered(b, name); name == "target" {
+		b.Spec.TargetReference = &policyv1beta1.TargetReference{APIVersion: rollouts.GroupVersion().String(), Kind: rollouts.Kind, Name: "rollout"}
+	}
+	r.Store(budgetKey(name), b)
+}
+
+// PUB-105 (part), PUB-106 (part): a workload of a kind that is not watched is read again within a minute, although nothing is told of it. One that
+// was scaled out once left its budget with the former number, by which all pods that came could go.
+func TestAWorkloadThatIsNotWatchedIsReadAgain(t *testing.T) {
+	for _, name := range []string{"target", "selector"} {
+		t.Run(name, func(t *testing.T) {
+			r := newWorld(1)
+			r.withRollout(3)
+			r.begin()
+			r.budgetOfRollout(name)
+			r.rest()
+			r.rollout = 5
+			r.rest()
+			if status := r.budget(name).Status; r.failure != "" || status.TotalReplicas != 5 {
+				t.Errorf("%+v %s", status, r.failure)
+			}
+		})
+	}
+}
+
+// PUB-107 (part): a workload that appears right after its budget was counted counts once it has pods.
+func TestAWorkloadThatIsNotWatchedAppears(t *testing.T) {
+	r := newWorld(1)
+	r.begin()
+	r.budgetOfRollout("target")
+	r.round()
+	r.withRollout(3)
+	for range 20 {
+		r.round()
+		r.Pass(500 * time.Millisecond)
+	}
+	if status := r.budget("target").Status; r.failure != "" || status.TotalReplicas != 3 || status.CurrentAvailable != 3 {
+		t.Errorf("%+v %s", status, r.failure)
 	}
 }
 

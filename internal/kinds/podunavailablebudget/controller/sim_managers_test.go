@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -305,8 +306,11 @@ func kindOf(object client.Object) string {
 // unreadable is the name of objects that the API server never answers for.
 const unreadable = "unreadable"
 
-// rollouts are of a kind that managers may not read.
+// rollouts are of a kind that is not watched.
 var rollouts = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Rollout"}
+
+// forbidden is for a Rollout that managers may not read.
+const forbidden = -1
 
 // mapper knows the kinds that workloads are of.
 var mapper = func() meta.RESTMapper {
@@ -362,6 +366,10 @@ func (s scales) Get(_ context.Context, object, into client.Object, _ ...client.S
 		return apierrors.NewForbidden(schema.GroupResource{Resource: key.Kind}, key.Name, nil)
 	}
 	found := r.Get(key)
+	if key.Kind == rollouts.Kind && r.rollout > 0 {
+		replicas := int32(r.rollout)
+		found = &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: key.Name, UID: "rollout"}, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas}}
+	}
 	if found == nil {
 		return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
 	}
@@ -401,7 +409,15 @@ func (c *meddledReader) Get(ctx context.Context, key client.ObjectKey, into clie
 		return apierrors.NewServiceUnavailable("whoever serves it is down")
 	}
 	if into.GetObjectKind().GroupVersionKind() == rollouts {
-		return apierrors.NewForbidden(schema.GroupResource{Group: rollouts.Group, Resource: "rollouts"}, key.Name, nil)
+		switch resource := (schema.GroupResource{Group: rollouts.Group, Resource: "rollouts"}); c.m.run.rollout {
+		case forbidden:
+			return apierrors.NewForbidden(resource, key.Name, nil)
+		case 0:
+			return apierrors.NewNotFound(resource, key.Name)
+		}
+		into.SetName(key.Name)
+		into.SetUID("rollout")
+		return nil
 	}
 	err := c.Reader.Get(ctx, key, into, options...)
 	c.m.run.meddle()
