@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -402,7 +402,7 @@ type meddledReader struct {
 }
 
 func (c *meddledReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	if wrong := path.IsValidPathSegmentName(key.Name); len(wrong) > 0 { // as clients do before they ask
+	if wrong := content.IsPathSegmentName(key.Name); len(wrong) > 0 { // as clients do before they ask
 		return fmt.Errorf("invalid resource name %q: %v", key.Name, wrong)
 	}
 	if key.Name == unreadable {
