@@ -61,13 +61,19 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 	condition := func(name, expression string) admissionv1.MatchCondition {
 		return admissionv1.MatchCondition{Name: name, Expression: expression}
 	}
-	updates := o.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
+	deletes, updates := o.Gates.Enabled(features.PodUnavailableBudgetDeleteGate), o.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
+	removals := func(guarded string) string { // nobody asks about these without the gate
+		if !deletes {
+			return "false"
+		}
+		return guarded
+	}
 	scope(validatePodName, admissionv1.Fail, func(guarded string) []admissionv1.MatchCondition {
 		return []admissionv1.MatchCondition{condition("of-podunavailablebudgets", guarded), condition("in-service", inService),
-			condition("protected", protected), condition("spec-changed", changed(updates))}
+			condition("protected", protected), condition("asked-about", asked(deletes, updates))}
 	})
 	scope(validateEvictionName, admissionv1.Fail, func(guarded string) []admissionv1.MatchCondition {
-		return []admissionv1.MatchCondition{condition("of-podunavailablebudgets", guarded)}
+		return []admissionv1.MatchCondition{condition("of-podunavailablebudgets", removals(guarded))}
 	})
 	evictions := func() string { return "false" }
 	if o.Spreads != nil {
@@ -76,12 +82,12 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 	scope(validatePlacedName, admissionv1.Ignore, func(guarded string) []admissionv1.MatchCondition {
 		elsewhere := "false"
 		if o.Spreads != nil {
-			elsewhere = fmt.Sprintf("!(%s)", strings.Join([]string{guarded, inService, protected}, " && "))
+			elsewhere = fmt.Sprintf("!(%s)", strings.Join([]string{removals(guarded), inService, protected}, " && "))
 		}
 		return []admissionv1.MatchCondition{condition("in-a-subset", inSubset), condition("elsewhere", elsewhere)}
 	})
 	scope(validatePlacedEvictionName, admissionv1.Ignore, func(guarded string) []admissionv1.MatchCondition {
-		return []admissionv1.MatchCondition{condition("of-workloadspreads", evictions()), condition("elsewhere", "!("+guarded+")")}
+		return []admissionv1.MatchCondition{condition("of-workloadspreads", evictions()), condition("elsewhere", "!("+removals(guarded)+")")}
 	})
 }
 
@@ -95,13 +101,18 @@ const (
 		" && oldObject.metadata.annotations['" + pub.NoProtect + "'] in ['1', 't', 'T', 'true', 'TRUE', 'True'])"
 )
 
-// changed is true for deletions, and for updates of a spec, or of labels that take a pod out of service (PUB-082). Where pods have a
-// generation it tells whether the spec changes.
-func changed(updates bool) string {
-	if !updates {
-		return "request.operation == 'DELETE'"
-	}
-	return "request.operation == 'DELETE' || !has(object.metadata.generation) || !has(oldObject.metadata.generation)" +
+// asked is true for deletions, and for updates of a spec, or of labels that take a pod out of service, each with its gate (PUB-016, PUB-082).
+// Where pods have a generation it tells whether the spec changes.
+func asked(deletes, updates bool) string {
+	const updated = "request.operation == 'UPDATE' && (!has(object.metadata.generation) || !has(oldObject.metadata.generation)" +
 		" || object.metadata.generation != oldObject.metadata.generation" +
-		" || has(object.metadata.labels) && object.metadata.labels.exists(k, k.startsWith('" + pub.UnavailablePodPrefix + "'))"
+		" || has(object.metadata.labels) && object.metadata.labels.exists(k, k.startsWith('" + pub.UnavailablePodPrefix + "')))"
+	var operations []string
+	if deletes {
+		operations = append(operations, "request.operation == 'DELETE'")
+	}
+	if updates {
+		operations = append(operations, updated)
+	}
+	return strings.Join(operations, " || ")
 }

@@ -40,7 +40,13 @@ type memory struct {
 	seen atomic.Pointer[seen]
 	// written is when the status was written last.
 	written time.Time
+	// rivals are other budgets of the same pods, as they were when that was looked at last.
+	rivals   []string
+	compared time.Time
 }
+
+// rivalsEvery is how often budgets are compared with the others of their namespace: that costs their number times that of the pods.
+const rivalsEvery = 30 * time.Second
 
 // seen is what a pass has read, and does not change any more.
 type seen struct {
@@ -113,7 +119,10 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		tops[top], unwatched = true, unwatched || !counted(top.GroupKind)
 	}
 	kept.seen.Store(&seen{tops, controllers})
-	p.announce(kept, budget, plan, snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace)))
+	if now := p.API.Now(); now.Sub(kept.compared) >= rivalsEvery {
+		kept.compared, kept.rivals = now, snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace))
+	}
+	p.announce(kept, budget, plan)
 	after = plan.After
 	reconcile.Sooner(&after, wait)
 	if plan.NoPods || unwatched {
@@ -354,7 +363,7 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 }
 
 // announce tells what is new about the numbers, and about other budgets of the same pods (PUB-042, PUB-061, PUB-073, PUB-111).
-func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan, rivals []string) {
+func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan) {
 	once := func(eventType, reason, message string) {
 		if kept.news.Is(reason, message) {
 			p.Events.Event(budget, eventType, reason, message)
@@ -368,9 +377,9 @@ func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget
 		unknown = fmt.Sprintf("%s not say how many pods there shall be, so those that there are count; set protectTotalReplicas: %s",
 			plural.Form(len(plan.Unknown), "it does", "they do"), plural.Few(plan.Unknown, 5))
 	}
-	if len(rivals) > 0 {
+	if len(kept.rivals) > 0 {
 		multiple = fmt.Sprintf("some of its pods are covered by %s too; about each pod the budget decides that its annotation %s names",
-			plural.Few(rivals, 5), pub.RelatedBudget)
+			plural.Few(kept.rivals, 5), pub.RelatedBudget)
 	}
 	once(corev1.EventTypeNormal, "NoPods", noPods)
 	once(corev1.EventTypeWarning, "MultipleBudgets", multiple)
