@@ -40,8 +40,9 @@ type memory struct {
 	seen atomic.Pointer[seen]
 	// written is when the status was written last.
 	written time.Time
-	// rivals are other budgets of the same pods, as they were when that was looked at last.
+	// rivals are other budgets of the same pods, as they were when that was looked at last, among so many others.
 	rivals   []string
+	others   int
 	compared time.Time
 }
 
@@ -119,8 +120,8 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		tops[top], unwatched = true, unwatched || !counted(top.GroupKind)
 	}
 	kept.seen.Store(&seen{tops, controllers})
-	if now := p.API.Now(); now.Sub(kept.compared) >= rivalsEvery {
-		kept.compared, kept.rivals = now, snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace))
+	if now, all := p.API.Now(), p.Guard.index.In(budget.Namespace); len(all) != kept.others || now.Sub(kept.compared) >= rivalsEvery {
+		kept.compared, kept.others, kept.rivals = now, len(all), snapshot.Rules.Rivals(snapshot.Pods, all)
 	}
 	p.announce(kept, budget, plan)
 	after = plan.After
