@@ -40,9 +40,8 @@ type memory struct {
 	seen atomic.Pointer[seen]
 	// written is when the status was written last.
 	written time.Time
-	// rivals are other budgets of the same pods, as they were when that was looked at last, among so many others.
+	// rivals are other budgets of the same pods, as they were when that was looked at last.
 	rivals   []string
-	others   int
 	compared time.Time
 }
 
@@ -120,11 +119,13 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		tops[top], unwatched = true, unwatched || !counted(top.GroupKind)
 	}
 	kept.seen.Store(&seen{tops, controllers})
-	if now, all := p.API.Now(), p.Guard.index.In(budget.Namespace); len(all) != kept.others || now.Sub(kept.compared) >= rivalsEvery {
-		kept.compared, kept.others, kept.rivals = now, len(all), snapshot.Rules.Rivals(snapshot.Pods, all)
+	after = plan.After
+	if next := rivalsEvery - p.API.Now().Sub(kept.compared); next > 0 {
+		reconcile.Sooner(&after, next)
+	} else {
+		kept.compared, kept.rivals = p.API.Now(), snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace))
 	}
 	p.announce(kept, budget, plan)
-	after = plan.After
 	reconcile.Sooner(&after, wait)
 	if plan.NoPods || unwatched {
 		reconcile.Sooner(&after, lookAgain)
