@@ -555,10 +555,10 @@ func TestManualExamples(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(block), &object.Object); err != nil {
 				t.Errorf("%s: %v\n%s", page, err, block)
 			}
-			if !strings.HasPrefix(object.GetAPIVersion(), "apps.kruise.io/") {
+			if !strings.Contains(object.GetAPIVersion(), ".kruise.io/") {
 				continue // a part of an example, or of another API group
 			}
-			if object.GetKind() != "NodeImage" {
+			if object.GetKind() != "NodeImage" { // the namespaces of examples do not exist
 				object.SetNamespace("default")
 			}
 			kinds[object.GetKind()]++
@@ -568,7 +568,7 @@ func TestManualExamples(t *testing.T) {
 		}
 	}
 	want := map[string]int{"CloneSet": 1, "ContainerRecreateRequest": 1, "ImageListPullJob": 1, "ImagePullJob": 2, "NodeImage": 1,
-		"SidecarSet": 1, "WorkloadSpread": 1}
+		"PodUnavailableBudget": 1, "SidecarSet": 1, "WorkloadSpread": 1}
 	for kind, n := range want {
 		if kinds[kind] < n {
 			t.Errorf("%d examples of %s, want %d", kinds[kind], kind, n)

@@ -468,19 +468,21 @@ func TestManualOfProtection(t *testing.T) {
 	if !strings.Contains(string(page), "The risk is a labelled object that must go") {
 		t.Error("the manual does not name the risk of Fail")
 	}
-	at := slices.IndexFunc(hooks.Webhooks, func(h admissionv1.ValidatingWebhook) bool { return h.Name == "vnamespace.kb.io" })
-	good := hooks.Webhooks[at].ClientConfig.CABundle
-	hooks.Webhooks[at].ClientConfig.CABundle = nil
+	entry := func() *admissionv1.ValidatingWebhook { // the leader may add others before it
+		return &hooks.Webhooks[slices.IndexFunc(hooks.Webhooks, func(h admissionv1.ValidatingWebhook) bool { return h.Name == "vnamespace.kb.io" })]
+	}
+	good := entry().ClientConfig.CABundle
+	entry().ClientConfig.CABundle = nil
 	if err := kube.Update(t.Context(), hooks); err != nil {
 		t.Fatal(err)
 	}
 	if err := wait(func() error { // until the manager has looked at it
-		if err := kube.Get(t.Context(), key, hooks); err != nil || string(hooks.Webhooks[at].ClientConfig.CABundle) != string(good) {
+		if err := kube.Get(t.Context(), key, hooks); err != nil || string(entry().ClientConfig.CABundle) != string(good) {
 			return errors.Join(err, errors.New("not repaired"))
 		}
 		return nil
-	}); err != nil || *hooks.Webhooks[at].FailurePolicy != admissionv1.Ignore {
-		t.Error(err, hooks.Webhooks[at])
+	}); err != nil || *entry().FailurePolicy != admissionv1.Ignore {
+		t.Error(err, entry())
 	}
 	if err := kube.Patch(t.Context(), hooks, client.RawPatch(types.StrategicMergePatchType, []byte(strings.Replace(patch, "Ignore", "Fail", 1)))); err != nil {
 		t.Error(err)

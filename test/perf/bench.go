@@ -36,6 +36,8 @@ type bench struct {
 	agent   string
 	cluster string
 	report  *report
+	// guarded: the set has a PodUnavailableBudget.
+	guarded bool
 	// server takes the place of a cluster in scenario fast.
 	server *fastserver.Server
 }

@@ -46,19 +46,7 @@ func evictions(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	resource := b.sets.client.Resource(schema.GroupVersionResource{Group: "policy.kruise.io", Version: "v1beta1", Resource: "podunavailablebudgets"})
-	if err := poll(ctx, "the budgets count their pods", time.Second, func(ctx context.Context) (bool, error) {
-		list, err := resource.Namespace(others).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		counted := int64(0)
-		for i := range list.Items {
-			n, _, _ := unstructured.NestedInt64(list.Items[i].Object, "status", "currentAvailable")
-			counted += n
-		}
-		return counted == int64(rounds()), nil
-	}); err != nil {
+	if err := b.counted(ctx, others, rounds()); err != nil {
 		return err
 	}
 	for _, test := range []struct{ kind, namespace string }{{"pod without a budget", ours}, {"pod of a budget", others}} {
@@ -74,4 +62,27 @@ func evictions(ctx context.Context, b *bench) error {
 		}
 	}
 	return nil
+}
+
+// guarded is oneSet with a PodUnavailableBudget, of which the controller asks before it touches a pod.
+func guarded(ctx context.Context, b *bench) error {
+	b.guarded = true
+	return oneSet(ctx, b, 1000, 10)
+}
+
+// counted waits until the budgets of a namespace have counted so many pods.
+func (b *bench) counted(ctx context.Context, namespace string, n int) error {
+	resource := b.sets.client.Resource(schema.GroupVersionResource{Group: "policy.kruise.io", Version: "v1beta1", Resource: "podunavailablebudgets"})
+	return poll(ctx, "the budgets count their pods", time.Second, func(ctx context.Context) (bool, error) {
+		list, err := resource.Namespace(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		counted := int64(0)
+		for i := range list.Items {
+			n, _, _ := unstructured.NestedInt64(list.Items[i].Object, "status", "currentAvailable")
+			counted += n
+		}
+		return counted == int64(n), nil
+	})
 }

@@ -41,6 +41,8 @@ func scenarios() []scenario {
 		scenario{name: "paced-1000",
 			about: "One CloneSet of 1000 pods whose containers take 5 to 15 s to restart, updated in place at maxUnavailable 10 %: " +
 				"the pace is that of the pods, not that of the API server.", run: paced},
+		scenario{name: "guarded-1000",
+			about: "budget-1000 with a PodUnavailableBudget of the same 10 % besides, in which each pod is booked before it is touched.", run: guarded},
 		scenario{name: "statefulset-1000",
 			about: "One StatefulSet of 1000 pods under Parallel: created, updated in place at maxUnavailable 100 %, scaled down to nothing; " +
 				"then one of 50 pods under OrderedReady, created and updated one after the other.", run: statefulSets},
@@ -151,6 +153,13 @@ func oneSet(ctx context.Context, b *bench, n, percent int) error {
 	if err := b.startManager(ctx); err != nil {
 		return err
 	}
+	if b.guarded {
+		if err := b.apply(ctx, "policy.kruise.io/v1beta1", "podunavailablebudgets", ours, `{apiVersion: policy.kruise.io/v1beta1,
+			kind: PodUnavailableBudget, metadata: {name: web}, spec: {targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}, maxUnavailable: 10%}}`,
+			nil); err != nil {
+			return err
+		}
+	}
 	m, err := b.manager.memory()
 	if err != nil {
 		return err
@@ -175,6 +184,11 @@ func oneSet(ctx context.Context, b *bench, n, percent int) error {
 		return begin, end, err
 	}); err != nil {
 		return err
+	}
+	if b.guarded {
+		if err := b.counted(ctx, ours, n); err != nil {
+			return err
+		}
 	}
 	if err := measureUpdate(ctx, b, pods, []string{name}, n, percent, images[1]); err != nil {
 		return err

@@ -43,7 +43,20 @@ type Ledger struct {
 func NewLedger(rules *Rules, options Options, now time.Time) *Ledger {
 	l := &Ledger{rules: rules, status: rules.Budget.Status, options: options, now: now}
 	l.status.DisruptedPods, l.status.UnavailablePods = maps.Clone(l.status.DisruptedPods), maps.Clone(l.status.UnavailablePods)
+	l.heedTime()
 	return l
+}
+
+// heedTime has more pods stay if a window opened, ended or changed since they were counted: who counts may be away (PUB-140).
+func (l *Ledger) heedTime() {
+	s := &l.status
+	if s.TotalReplicas == 0 { // nothing need stay, or what does depends on pods (PUB-052)
+		return
+	}
+	desired, _, _, err := l.rules.Number(s.TotalReplicas, l.now)
+	if err == nil && desired > s.DesiredAvailable {
+		s.DesiredAvailable, s.UnavailableAllowed = desired, max(s.CurrentAvailable-desired, 0)
+	}
 }
 
 // Changes are the members of the status that bookings changed, as a JSON merge patch; none if there is nothing to be written.

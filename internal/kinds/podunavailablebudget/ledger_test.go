@@ -12,6 +12,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	build "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 )
@@ -74,9 +75,9 @@ func TestTheOrderOfTheDecision(t *testing.T) {
 			allowed + "booked already"},
 		"6 nor are resizes":           {[]option{full}, build.Pod("p"), policyv1beta1.Resize, allowed + "RESIZE is not protected"},
 		"one too many":                {[]option{full}, build.Pod("p"), policyv1beta1.Evict, no + refused("EVICT")},
-		"the last that is remembered": {[]option{counted(9999, 2, 9999), crowd(1999)}, build.Pod("p"), policyv1beta1.Delete, booked},
-		"too many to be remembered": {[]option{counted(9999, 2, 9999), crowd(2000)}, build.Pod("p"), policyv1beta1.Delete, no +
-			"PodUnavailableBudget web allows 9997 more DELETE: 2 of 9999 pods must stay in service, and 9999 do: " +
+		"the last that is remembered": {[]option{counted(9999, 9998, 9999), crowd(1999)}, build.Pod("p"), policyv1beta1.Delete, booked},
+		"too many to be remembered": {[]option{counted(9999, 9998, 9999), crowd(2000)}, build.Pod("p"), policyv1beta1.Delete, no +
+			"PodUnavailableBudget web allows 1 more DELETE: 9998 of 9999 pods must stay in service, and 9999 do: " +
 			"too many disruptions (2000) are not confirmed yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +185,7 @@ func TestNoMorePodsGoThanAreAllowed(t *testing.T) {
 		n, desired := int32(len(pods)), rapid.Int32Range(1, 8).Draw(t, "desired")
 		allowed := max(n-desired, 0)
 		stored := build.Budget(build.Protects(policyv1beta1.BudgetOperations...),
-			build.Counted(n, desired, n))
+			build.MinAvailable(kindtest.Number(int(desired))), build.Counted(n, desired, n))
 		now, gone := build.Now, map[string]bool{}
 		for range rapid.IntRange(1, 12).Draw(t, "writes") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(9*time.Second)).Draw(t, "later")))
@@ -235,7 +236,7 @@ func TestRefusal(t *testing.T) {
 // TestLimits uses budgets up in the order of a plan, each by itself, and lets go what no budget covers: rule 3 of
 // PUB-086 (PUB-100 (part), PUB-101 (part)).
 func TestLimits(t *testing.T) {
-	web := build.Rules(build.Counted(4, 2, 3))
+	web := build.Rules(build.MaxUnavailable(kindtest.Number(2)), build.Counted(4, 2, 3))
 	db := build.Rules(build.Named("db"), build.Counted(2, 1, 2))
 	limits := podunavailablebudget.NewLimits(func(pod *corev1.Pod) []*podunavailablebudget.Rules {
 		switch pod.Labels["app"] {

@@ -73,7 +73,6 @@ func Make(s Snapshot) *Plan {
 		if !Active(pod) {
 			continue
 		}
-		p.NoPods = false
 		if p.Why[pod.Name] != "" { // it is booked
 			continue
 		}
@@ -222,13 +221,22 @@ func Overdue(s *Snapshot) []*corev1.Pod {
 	return overdue
 }
 
+// bounded cuts off what users can make as long as they like, such as an annotation that cannot be read.
+func bounded(words string) string {
+	const most = 100
+	if len(words) <= most {
+		return words
+	}
+	return strings.ToValidUTF8(words[:most], "") + "…"
+}
+
 // usedBy says which pods use the budget up, and how, and which window is open (PUB-141).
 func (p *Plan) usedBy() string {
 	const most = 5
 	names := slices.Sorted(maps.Keys(p.Why))
 	var parts []string
 	for _, name := range names[:min(len(names), most)] {
-		parts = append(parts, fmt.Sprintf("%s (%s)", name, p.Why[name]))
+		parts = append(parts, fmt.Sprintf("%s (%s)", name, bounded(p.Why[name])))
 	}
 	if more := len(names) - most; more > 0 {
 		parts = append(parts, plural.Of(more, "more pod"))

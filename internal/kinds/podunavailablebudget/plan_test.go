@@ -370,3 +370,15 @@ func TestUsedBy(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// PUB-141 (part): nobody can make the status as long as he likes.
+func TestUsedByIsBounded(t *testing.T) {
+	budget, pods := build.Budget(), build.Pods(6)
+	for _, pod := range pods {
+		pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"x","updateTimestamp":"` + strings.Repeat("x", 200_000) + `"}`}
+	}
+	plan := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: pods, Now: build.Now})
+	if n := len(plan.Status.UsedBy); n == 0 || n > 1000 {
+		t.Errorf("%d bytes", n)
+	}
+}

@@ -78,16 +78,15 @@ func (w *Window) complete(at *field.Path) field.ErrorList {
 	if err != nil || w.TimeZone == "Local" {
 		errs = append(errs, field.Invalid(at.Child("timeZone"), w.TimeZone, "must be a time zone such as Europe/Berlin"))
 	}
-	schedule, err := cron.ParseStandard(w.Schedule)
-	fields, ok := schedule.(*cron.SpecSchedule) // others are intervals
-	switch {
-	case strings.Contains(w.Schedule, "TZ"):
+	if strings.Contains(w.Schedule, "TZ") { // the parser panics if nothing follows it
 		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must not name a time zone: timeZone does"))
-	case err != nil || !ok:
-		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields"))
-	default:
-		fields.Location = zone
-		w.opens = fields
+	} else {
+		schedule, _ := cron.ParseStandard(w.Schedule)
+		if fields, ok := schedule.(*cron.SpecSchedule); ok { // others are intervals
+			fields.Location, w.opens = zone, fields
+		} else {
+			errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields"))
+		}
 	}
 	if len(w.Reason) > mostReason {
 		errs = append(errs, field.TooLong(at.Child("reason"), "", mostReason))

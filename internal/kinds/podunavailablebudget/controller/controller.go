@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -173,12 +172,5 @@ func differs(old, pod *corev1.Pod, now time.Time) bool {
 	return (before == "") != (after == "") || podunavailablebudget.Active(old) != podunavailablebudget.Active(pod) ||
 		old.Annotations[pub.RelatedBudget] != pod.Annotations[pub.RelatedBudget] ||
 		old.Annotations[pub.RelatedBudgetLegacy] != pod.Annotations[pub.RelatedBudgetLegacy] || !sameLabels(old, pod) ||
-		controllerUID(old) != controllerUID(pod)
-}
-
-func controllerUID(pod *corev1.Pod) types.UID {
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		return owner.UID
-	}
-	return ""
+		controllerOf(old) != controllerOf(pod)
 }

@@ -74,7 +74,7 @@ func TestPodsAreToldOfTheBudgetOfTheirWorkload(t *testing.T) {
 		r.Store(budgetKey(name), b)
 	}
 	r.protect("of-replicaset", target("apps/v1", "ReplicaSet", "dep-1"))
-	r.begin()
+	r.beginOnTime()
 	r.rest()
 	for _, pod := range r.pods() {
 		want := map[string]string{"web": "of-set", "dep": "of-deployment"}[pod.Labels["app"]]
@@ -114,7 +114,7 @@ func TestWhenBudgetsAreCounted(t *testing.T) {
 	r.protect("all")
 	r.protect("set", target("apps.kruise.io/v1beta1", "CloneSet", setName))
 	r.protect("other", func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.Selector.MatchLabels["team"] = "other" })
-	r.begin()
+	r.beginOnTime()
 	r.rest()
 	of := r.pods()[0]
 	changed := func(change func(*corev1.Pod)) *corev1.Pod {
@@ -220,7 +220,7 @@ func TestWhenWorkloadsTell(t *testing.T) {
 	r.protect("all")
 	r.protect("set", target("apps.kruise.io/v1beta1", "CloneSet", setName))
 	r.protect("elsewhere", target("apps/v1", "Deployment", "other"))
-	r.begin()
+	r.beginOnTime()
 	r.rest()
 	for name, want := range map[podunavailablebudget.Reference][]string{
 		{GroupKind: kind("apps.kruise.io", "CloneSet"), Name: setName}:    {"all now", "set now"},
@@ -267,6 +267,38 @@ func TestAnotherBudgetDecidesInThePlaceOfOneThatIsGone(t *testing.T) {
 	}
 }
 
+// PUB-070 (part), PUB-076 (part): who writes the name of a budget on a pod frees it from none that covers it. A budget of a workload of another kind
+// may have pods that only its scale subresource selects, which was believed of each pod that names it.
+func TestAPodCannotChooseABudgetThatDoesNotCoverIt(t *testing.T) {
+	for _, strict := range []string{"target", "selector"} {
+		r := newWorld(1)
+		r.withDeployment(3)
+		r.begin()
+		for _, name := range []string{strict, "lax"} {
+			b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			if covered(b, name); name == "lax" { // its workload does not exist, so that it lets all pods go
+				b.Spec.Selector, b.Spec.TargetReference = nil, &policyv1beta1.TargetReference{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "gone"}
+			}
+			r.Store(budgetKey(name), b)
+		}
+		r.rest()
+		pod := r.pods()[0]
+		for _, annotation := range []string{"pub.kruise.io/related-pub", "kruise.io/related-pub"} {
+			pod.Annotations = map[string]string{annotation: "lax"}
+			for _, m := range r.managers {
+				answer, err := m.watch.Guard.Book(t.Context(), Request{Pod: pod, By: policyv1beta1.Delete})
+				if err != nil || answer.Allowed {
+					t.Errorf("%s, %s: %+v %v", strict, annotation, answer, err)
+				}
+			}
+		}
+		r.Store(podKey(pod.Name), pod)
+		if r.rest(); r.pods()[0].Annotations["pub.kruise.io/related-pub"] != strict {
+			t.Error(strict, r.pods()[0].Annotations)
+		}
+	}
+}
+
 // Events ask which budgets a workload counts for while these are counted. This once ended the process: a map was read and written.
 func TestEventsComeDuringAPass(t *testing.T) {
 	r := newWorld(1)
@@ -289,7 +321,7 @@ func TestEventsComeDuringAPass(t *testing.T) {
 		}
 	}()
 	for range 100 {
-		r.leader.led.queue.Add(requestOf(namespace, "b1"))
+		r.leader.led.queue.Add(requestOf("b1"))
 		r.Pass(time.Second)
 		r.leader.work()
 	}

@@ -10,8 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -171,25 +169,30 @@ func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailabl
 	return covering(candidates, pod, chain), nil
 }
 
+// covering are the candidates that cover a pod. If there are none, it is the one that the pod names, if that is of a workload that may have pods
+// by other ways than as their controller: what its scale subresource selects (PUB-035). The controller has looked at that; who writes another
+// name cannot leave a budget by it (PUB-076).
 func covering(candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain Chain) []*podunavailablebudget.Rules {
 	var found []*podunavailablebudget.Rules
+	var named *podunavailablebudget.Rules
 	for _, r := range candidates {
-		if r.Budget.DeletionTimestamp == nil && (r.Covers(pod, chain.References) || named(r, pod)) {
+		switch {
+		case r.Budget.DeletionTimestamp != nil:
+		case r.Covers(pod, chain.References):
 			found = append(found, r)
+		case r.Targets() && !counted(r.Target.GroupKind) && podunavailablebudget.RelatedName(pod) == r.Budget.Name:
+			named = r
 		}
+	}
+	if len(found) == 0 && named != nil {
+		found = append(found, named)
 	}
 	return found
 }
 
-// named tells whether the pod names a budget of a workload that may have pods by other ways than as their controller: what its scale
-// subresource selects (PUB-035). The controller has looked at that.
-func named(r *podunavailablebudget.Rules, pod *corev1.Pod) bool {
-	return r.Target.Name != "" && !counted(r.Target.GroupKind) && podunavailablebudget.RelatedName(pod) == r.Budget.Name
-}
-
 // Limits implements reconcile.Guard.
 func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error) {
-	chains := map[types.UID]Chain{}
+	chains := map[controller]Chain{}
 	newest := map[string][]*podunavailablebudget.Rules{}
 	for _, pod := range pods {
 		candidates, seen := newest[pod.Namespace]
@@ -199,18 +202,18 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 			}
 			newest[pod.Namespace] = candidates
 		}
-		owner := metav1.GetControllerOfNoCopy(pod)
-		if owner == nil || !slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
+		owner := controllerOf(pod)
+		if owner == (controller{}) || !slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
 			continue
 		}
-		if _, known := chains[owner.UID]; known {
+		if _, known := chains[owner]; known {
 			continue
 		}
 		chain, err := g.owners.Above(ctx, pod)
 		if err != nil {
 			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, err)
 		}
-		chains[owner.UID] = chain
+		chains[owner] = chain
 	}
 	empty := true
 	for _, candidates := range newest {
@@ -220,11 +223,7 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 		return nil, nil
 	}
 	return podunavailablebudget.NewLimits(func(pod *corev1.Pod) []*podunavailablebudget.Rules {
-		var chain Chain
-		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-			chain = chains[owner.UID]
-		}
-		return covering(newest[pod.Namespace], pod, chain)
+		return covering(newest[pod.Namespace], pod, chains[controllerOf(pod)])
 	}, g.options, g.now()), nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,7 +40,7 @@ type Owners struct {
 	mapper meta.RESTMapper
 	// watched reads an object of a kind that is watched; nil where none is.
 	watched func(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error)
-	// parents are the controllers of controllers, by UID and namespace; nil entries have none.
+	// parents are the controllers of controllers, by parentKey; nil entries have none.
 	parents *cache.LRUExpireCache
 }
 
@@ -54,9 +55,26 @@ type Chain struct {
 	UIDs       []types.UID
 }
 
+// controller is what an object says of its controller. Name and UID need not be of the same object: who writes a pod says what he likes, and
+// what is found out holds only for those that say the same.
+type controller struct {
+	podunavailablebudget.Reference
+	uid types.UID
+}
+
+// controllerOf returns the zero value for an object without controller.
+func controllerOf(object metav1.Object) controller {
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil {
+		return controller{}
+	}
+	reference, _ := podunavailablebudget.ControllerOf(object)
+	return controller{reference, owner.UID}
+}
+
 type parentKey struct {
 	namespace string
-	uid       types.UID
+	controller
 }
 
 // Above returns the chain of an object. What cannot be read for want of rights, or does not exist, has nothing above it; another error says
@@ -66,9 +84,8 @@ func (o *Owners) Above(ctx context.Context, object metav1.Object) (Chain, error)
 	namespace, owner := object.GetNamespace(), metav1.GetControllerOfNoCopy(object)
 	for owner != nil && len(chain.UIDs) < maxOwners {
 		kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
-		chain.References = append(chain.References, podunavailablebudget.Reference{GroupKind: kind.GroupKind(), Name: owner.Name})
-		chain.UIDs = append(chain.UIDs, owner.UID)
-		key := parentKey{namespace, owner.UID}
+		key := parentKey{namespace, controller{podunavailablebudget.Reference{GroupKind: kind.GroupKind(), Name: owner.Name}, owner.UID}}
+		chain.References, chain.UIDs = append(chain.References, key.Reference), append(chain.UIDs, key.uid)
 		if known, ok := o.parents.Get(key); ok {
 			owner, _ = known.(*metav1.OwnerReference)
 			continue
@@ -90,6 +107,9 @@ func (o *Owners) Above(ctx context.Context, object metav1.Object) (Chain, error)
 // read returns nil for what does not exist or may not be read.
 func (o *Owners) read(ctx context.Context, namespace string, kind schema.GroupVersionKind, name string) (*metav1.PartialObjectMetadata,
 	error) {
+	if !exists(name) {
+		return nil, nil
+	}
 	if o.watched != nil && counted(kind.GroupKind()) {
 		return o.watched(ctx, kind.GroupKind(), types.NamespacedName{Namespace: namespace, Name: name})
 	}
@@ -111,3 +131,6 @@ func (o *Owners) read(ctx context.Context, namespace string, kind schema.GroupVe
 		return nil, fmt.Errorf("reading %s %s/%s: %w", kind.Kind, namespace, name, err)
 	}
 }
+
+// exists tells whether there can be an object of that name. Clients do not ask for others, and the API server takes them in references.
+func exists(name string) bool { return len(path.IsValidPathSegmentName(name)) == 0 }

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,7 +47,7 @@ type seen struct {
 	// tops are the workloads that count.
 	tops map[podunavailablebudget.Reference]bool
 	// controllers tells of the controllers of pods whether the target of the budget is one of them, or stands above.
-	controllers map[types.UID]bool
+	controllers map[controller]bool
 }
 
 // wordsEvery is how often a status is written of which nothing but words changes.
@@ -140,15 +139,15 @@ func (p *Pass) Counts(budget *podunavailablebudget.Rules, workload podunavailabl
 // MayLead tells whether the workload that a budget names stands above a pod, as far as the last numbers tell: a controller that they do not
 // know may lead there.
 func (p *Pass) MayLead(budget *podunavailablebudget.Rules, pod *corev1.Pod) bool {
-	direct, controlled := podunavailablebudget.ControllerOf(pod)
-	if !controlled || direct == budget.Target || alone(budget.Target, direct) {
-		return direct == budget.Target
+	direct := controllerOf(pod)
+	if direct == (controller{}) || direct.Reference == budget.Target || alone(budget.Target, direct.Reference) {
+		return direct.Reference == budget.Target
 	}
 	last := p.memory.Of(budget.Budget.UID).seen.Load()
 	if last == nil {
 		return true
 	}
-	leads, known := last.controllers[metav1.GetControllerOfNoCopy(pod).UID]
+	leads, known := last.controllers[direct]
 	return leads || !known
 }
 
@@ -159,13 +158,13 @@ func alone(target, direct podunavailablebudget.Reference) bool {
 
 // snapshot reads the pods that the budget covers, and what they belong to.
 func (p *Pass) snapshot(ctx context.Context, budget *policyv1beta1.PodUnavailableBudget) (*podunavailablebudget.Snapshot,
-	map[types.UID]bool, error) {
+	map[controller]bool, error) {
 	s := &podunavailablebudget.Snapshot{Rules: p.Guard.rulesOf(budget), Now: p.API.Now()}
 	var pods corev1.PodList
 	if err := p.API.Client.List(ctx, &pods, client.InNamespace(budget.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("listing pods: %w", err)
 	}
-	var controllers map[types.UID]bool
+	var controllers map[controller]bool
 	var err error
 	if s.Rules.Target.Name == "" {
 		err = p.selected(ctx, s, pods.Items)
@@ -181,25 +180,25 @@ func (p *Pass) snapshot(ctx context.Context, budget *policyv1beta1.PodUnavailabl
 
 // targeted takes the pods of the workload that the budget names (PUB-035, PUB-036), and tells of their controllers whether it is one of them,
 // or stands above.
-func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod) (map[types.UID]bool, error) {
+func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod) (map[controller]bool, error) {
 	budget, target := s.Rules.Budget, s.Rules.Target
 	workload, err := p.Workloads.Get(ctx, budget.Namespace, target)
 	if err != nil || workload == nil {
 		return nil, err
 	}
 	counts := podunavailablebudget.Workload{Reference: target, Replicas: workload.Replicas}
-	ofController := map[types.UID]bool{}
+	ofController := map[controller]bool{}
 	for i := range pods {
-		owner := metav1.GetControllerOfNoCopy(&pods[i])
-		if owner == nil {
+		owner := controllerOf(&pods[i])
+		if owner == (controller{}) {
 			continue
 		}
-		of, known := ofController[owner.UID]
+		of, known := ofController[owner]
 		if !known {
 			if of, err = p.of(ctx, &pods[i], target, workload.UID); err != nil {
 				return nil, err
 			}
-			ofController[owner.UID] = of
+			ofController[owner] = of
 		}
 		if of {
 			s.Pods = append(s.Pods, &pods[i])
@@ -223,10 +222,9 @@ func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, p
 
 // of tells whether a workload stands above a pod. What controls pods alone need not be read.
 func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebudget.Reference, uid types.UID) (bool, error) {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	direct, _ := podunavailablebudget.ControllerOf(pod)
-	if owner.UID == uid || alone(target, direct) {
-		return owner.UID == uid || uid == "" && direct == target, nil
+	direct := controllerOf(pod)
+	if direct.uid == uid || alone(target, direct.Reference) {
+		return direct.uid == uid || uid == "" && direct.Reference == target, nil
 	}
 	chain, err := p.Guard.owners.Above(ctx, pod)
 	return slices.Contains(chain.UIDs, uid) || uid == "" && slices.Contains(chain.References, target), err
@@ -234,8 +232,8 @@ func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebud
 
 // selected takes the pods that the selector selects, and the workloads at the top of their controllers (PUB-037, PUB-041).
 func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod) error {
-	tops := map[types.UID]*podunavailablebudget.Workload{}
-	topOf := map[types.UID]types.UID{}
+	tops := map[controller]*podunavailablebudget.Workload{}
+	topOf := map[controller]controller{}
 	for i := range pods {
 		pod := &pods[i]
 		if !s.Rules.Selects(pod) {
@@ -245,27 +243,27 @@ func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, p
 		if !podunavailablebudget.Active(pod) {
 			continue
 		}
-		owner := metav1.GetControllerOfNoCopy(pod)
-		if owner == nil {
+		owner := controllerOf(pod)
+		if owner == (controller{}) {
 			s.Bare++
 			continue
 		}
-		top, known := topOf[owner.UID]
+		top, known := topOf[owner]
 		if !known {
 			chain, err := p.Guard.owners.Above(ctx, pod)
 			if err != nil {
 				return err
 			}
 			last := len(chain.UIDs) - 1
-			top = chain.UIDs[last]
-			topOf[owner.UID] = top
+			top = controller{chain.References[last], chain.UIDs[last]}
+			topOf[owner] = top
 			if tops[top] == nil {
-				workload, err := p.Workloads.Get(ctx, pod.Namespace, chain.References[last])
+				workload, err := p.Workloads.Get(ctx, pod.Namespace, top.Reference)
 				if err != nil {
 					return err
 				}
-				tops[top] = &podunavailablebudget.Workload{Reference: chain.References[last], Pods: -1}
-				if workload != nil && workload.UID == top {
+				tops[top] = &podunavailablebudget.Workload{Reference: top.Reference, Pods: -1}
+				if workload != nil && (workload.UID == top.uid || workload.UID == "") {
 					tops[top].Replicas, tops[top].Pods = workload.Replicas, 0
 				}
 			}
@@ -327,7 +325,7 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 		if err != nil {
 			return err
 		}
-		if s.Rules.Target.Name != "" { // it may have its pods by their labels
+		if s.Rules.Targets() && len(covering) == 0 { // it may have its pods by their labels
 			covering = append(covering, s.Rules)
 		}
 		if related := podunavailablebudget.Related(pod, covering); related != nil && related.Budget.Name == budget.Name {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -89,7 +90,7 @@ func (q *pending) next() (ctrl.Request, time.Time, bool) {
 	return first, at, first.Name != ""
 }
 
-func requestOf(namespace, name string) ctrl.Request {
+func requestOf(name string) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
@@ -178,13 +179,13 @@ func (m *replica) lead() {
 		}
 		m.watch.Guard.Tell(func(string) {
 			if l.held {
-				l.queue.Add(requestOf(namespace, setName))
+				l.queue.Add(requestOf(setName))
 			}
 		})
 		for _, budget := range r.List("PodUnavailableBudget", true) {
-			l.queue.Add(requestOf(namespace, budget.GetName()))
+			l.queue.Add(requestOf(budget.GetName()))
 		}
-		l.queue.Add(requestOf(namespace, setName))
+		l.queue.Add(requestOf(setName))
 	})
 }
 
@@ -258,7 +259,7 @@ func (r *budgetRun) delivered(before, after client.Object) {
 			m.watch.budgets.OnUpdate(before, after)
 		}
 		if m.led != nil {
-			m.led.queue.Add(requestOf(namespace, budget.Name))
+			m.led.queue.Add(requestOf(budget.Name))
 		}
 		return
 	}
@@ -286,7 +287,7 @@ func (r *budgetRun) delivered(before, after client.Object) {
 			told.OnUpdate(before, after)
 		}
 	}
-	l.queue.Add(requestOf(namespace, setName))
+	l.queue.Add(requestOf(setName))
 }
 
 func kindOf(object client.Object) string {
@@ -301,14 +302,22 @@ func kindOf(object client.Object) string {
 	return ""
 }
 
+// rollouts are of a kind that managers may not read.
+var rollouts = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Rollout"}
+
 // mapper knows the kinds that workloads are of.
 var mapper = func() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion, appsv1beta1.GroupVersion, {Group: "x.io", Version: "v1"}})
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion, corev1.SchemeGroupVersion, appsv1beta1.GroupVersion, {Group: "x.io", Version: "v1"},
+		rollouts.GroupVersion()})
 	m.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("DaemonSet"), meta.RESTScopeNamespace)
+	m.Add(appsv1.SchemeGroupVersion.WithKind("StatefulSet"), meta.RESTScopeNamespace)
+	m.Add(corev1.SchemeGroupVersion.WithKind("ReplicationController"), meta.RESTScopeNamespace)
 	m.Add(appsv1beta1.GroupVersion.WithKind("CloneSet"), meta.RESTScopeNamespace)
+	m.Add(appsv1beta1.GroupVersion.WithKind("StatefulSet"), meta.RESTScopeNamespace)
 	m.Add(schema.GroupVersionKind{Group: "x.io", Version: "v1", Kind: "Fleet"}, meta.RESTScopeNamespace)
+	m.Add(rollouts, meta.RESTScopeNamespace)
 	return m
 }()
 
@@ -352,13 +361,20 @@ func (s scales) Get(_ context.Context, object, into client.Object, _ ...client.S
 	if r.Chance(r.Faults.Refuse) {
 		return apierrors.NewInternalError(errors.New("the scale is not read"))
 	}
+	if r.unscaled {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: key.Kind}, key.Name, nil)
+	}
 	found := r.Get(key)
 	if found == nil || key.Kind == "DaemonSet" { // which has no scale
 		return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
 	}
+	selector := ""
+	if document, ok := found.(*unstructured.Unstructured); ok {
+		selector, _, _ = unstructured.NestedString(document.Object, "spec", "selector")
+	}
 	into.(*unstructured.Unstructured).Object = map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale",
 		"metadata": map[string]any{"name": found.GetName(), "namespace": namespace, "uid": string(found.GetUID())},
-		"spec":     map[string]any{"replicas": int64(replicasOf(found))}}
+		"spec":     map[string]any{"replicas": int64(replicasOf(found))}, "status": map[string]any{"selector": selector}}
 	return nil
 }
 
@@ -370,6 +386,8 @@ func replicasOf(object client.Object) int32 {
 		return *w.Spec.Replicas
 	case *appsv1.Deployment:
 		return *w.Spec.Replicas
+	case *appsv1.DaemonSet: // it does not say
+		return 0
 	case *unstructured.Unstructured: // of a kind of others
 		replicas, _, _ := unstructured.NestedInt64(w.Object, "spec", "replicas")
 		return int32(replicas)
@@ -388,6 +406,12 @@ type meddledReader struct {
 }
 
 func (c *meddledReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if wrong := path.IsValidPathSegmentName(key.Name); len(wrong) > 0 { // as clients do before they ask
+		return fmt.Errorf("invalid resource name %q: %v", key.Name, wrong)
+	}
+	if into.GetObjectKind().GroupVersionKind() == rollouts {
+		return apierrors.NewForbidden(schema.GroupResource{Group: rollouts.Group, Resource: "rollouts"}, key.Name, nil)
+	}
 	err := c.Reader.Get(ctx, key, into, options...)
 	c.m.run.meddle()
 	return err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -363,7 +362,7 @@ func (r *budgetRun) kubelet(name string) bool {
 // kubelets let no change of a pod's image wait for longer than a booking lives.
 func (r *budgetRun) kubelets() {
 	for _, name := range slices.Sorted(maps.Keys(r.touched)) {
-		if r.Now().Sub(r.touched[name]) > 3*time.Second {
+		if r.Now().Sub(r.touched[name]) > kubeletAtMost {
 			r.kubelet(name)
 		}
 	}

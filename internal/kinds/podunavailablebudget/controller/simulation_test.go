@@ -61,7 +61,11 @@ type budgetRun struct {
 	calm, trace bool
 	// undisturbed: nobody acts in the middle of what others do. unasked: no webhook sees creations.
 	undisturbed, unasked bool
-	draining             []types.UID
+	// restless: leaders change all the time, caches are late, and all pods are to be evicted.
+	restless bool
+	// unscaled: managers have no right to read scale subresources.
+	unscaled bool
+	draining []types.UID
 	// healthy is how many pods of app web a PodDisruptionBudget wants to stay; none below 0.
 	healthy int
 	// touched are pods whose image a user has changed, and when.
@@ -116,6 +120,7 @@ func newWorld(seed uint64) *budgetRun {
 	r.oracle = newOracle(r)
 	r.Apart, r.calm, r.Slim, r.Delivered, r.BeforeWrite = seed%5 > 1, r.Chance(0.5), slim.Any, r.delivered, r.beforeWrite
 	r.AfterWrite = func(simulation.Write) { r.oracle.observe() }
+	r.restless = r.Chance(0.3)
 	r.options = podunavailablebudget.Options{Deletes: true, Updates: !r.Chance(0.1)}
 	r.node = &simulation.Node{Cluster: r.Cluster, Digests: map[string]string{}, Observes: r.Chance(0.5)}
 	if err := errors.Join(clonesetcontroller.Index(context.Background(), r.Cluster), podapply.IndexRevisions(context.Background(), r.Cluster),
@@ -178,10 +183,11 @@ func (r *budgetRun) begin() {
 	}
 	r.leader = r.managers[0]
 	r.leader.lead()
+	r.oracle.observe()
 }
 
 // skewAtMost is how much a manager's clock differs from the true one.
-const skewAtMost = time.Second
+const skewAtMost = 2 * time.Second
 
 func setImage(image string) func(*appsv1beta1.CloneSet) {
 	return clonesettest.Templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","team":"a"}},"spec":{"containers":[{"name":"app","image":%q}]}}`, image))
@@ -289,11 +295,16 @@ func (r *budgetRun) meddle() {
 func (r *budgetRun) act(some int) {
 	pods := r.pods()
 	m := r.managers[r.Rand.IntN(len(r.managers))]
+	if r.restless && r.depth == 0 {
+		r.restlessly(pods)
+	}
 	switch n := r.Rand.IntN(some); {
 	case n < 30:
 		m.work()
 	case n < 45:
-		m.as(func() { r.Deliver(1 + r.Rand.IntN(6)) })
+		if !r.restless || r.Chance(0.2) {
+			m.as(func() { r.Deliver(1 + r.Rand.IntN(6)) })
+		}
 	case n < 65:
 		for _, pod := range pods {
 			if r.Chance(0.5) {
@@ -314,6 +325,24 @@ func (r *budgetRun) act(some int) {
 		r.Pass(time.Duration(r.Rand.IntN(3000)) * time.Millisecond)
 	}
 	r.oracle.observe()
+}
+
+func (r *budgetRun) restlessly(pods []*corev1.Pod) {
+	switch n := r.Rand.IntN(10); {
+	case n == 0:
+		r.elect()
+	case n < 4 && len(pods) > 0:
+		if uid := pods[r.Rand.IntN(len(pods))].UID; len(r.draining) < 5 && !slices.Contains(r.draining, uid) {
+			r.draining = append(r.draining, uid)
+		}
+		r.drain()
+	case n < 6:
+		r.managers[r.Rand.IntN(len(r.managers))].work()
+	case n < 8:
+		for _, pod := range pods {
+			r.kubelet(pod.Name)
+		}
+	}
 }
 
 // elect starts managers that have died, and gives the lease to another one.
@@ -354,100 +383,6 @@ func (r *budgetRun) endZombies() {
 		}
 	}
 }
-
-func (r *budgetRun) user(pods []*corev1.Pod) {
-	var pod *corev1.Pod
-	if len(pods) > 0 {
-		pod = pods[r.Rand.IntN(len(pods))]
-	}
-	kinds := 8
-	if !r.calm {
-		kinds = 19
-	}
-	switch n := r.Rand.IntN(kinds); {
-	case n == 0:
-		image := fmt.Sprint("app:", 1+r.Rand.IntN(3))
-		r.Change(setKey, func(o client.Object) {
-			setImage(image)(o.(*appsv1beta1.CloneSet))
-			o.SetGeneration(o.GetGeneration() + 1)
-		})
-	case n == 1:
-		r.scale(setKey, int32(r.Rand.IntN(8)))
-	case n == 2 && r.Get(deploymentKey) != nil:
-		r.Change(deploymentKey, func(o client.Object) { o.SetAnnotations(map[string]string{"version": fmt.Sprint(1 + r.Rand.IntN(3))}) })
-	case n == 3:
-		for _, key := range []simulation.Key{deploymentKey, {Kind: "ReplicaSet", Name: "rs"}} {
-			if r.Get(key) != nil {
-				r.scale(key, int32(r.Rand.IntN(6)))
-			}
-		}
-	case pod == nil:
-	case n == 4:
-		_ = r.remove(pod.Name)
-	case n == 5:
-		for range 1 + r.Rand.IntN(3) {
-			r.draining = append(r.draining, pods[r.Rand.IntN(len(pods))].UID)
-		}
-	case n == 6 && pod.Labels["app"] != setName: // others do not take it back
-		image := fmt.Sprint("app:", 1+r.Rand.IntN(3))
-		if pod.Spec.Containers[0].Image != image {
-			_ = r.disrupt(pod.Name, policyv1beta1.Update, func() {
-				r.touched[pod.Name] = r.Now()
-				r.Change(podKey(pod.Name), func(o client.Object) { o.(*corev1.Pod).Spec.Containers[0].Image = image })
-			})
-		}
-	case n == 7:
-		const label = unavailablePrefix + "x"
-		if _, has := pod.Labels[label]; has {
-			r.Change(podKey(pod.Name), func(o client.Object) { delete(o.GetLabels(), label) })
-			return
-		}
-		_ = r.disrupt(pod.Name, policyv1beta1.Update, func() {
-			r.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()[label] = "" })
-		})
-	case n == 8:
-		r.node.Crash(pod.Name)
-	case n == 9:
-		r.node.Fail(pod.Name)
-	case n == 10 && r.Chance(0.5):
-		r.Change(podKey(pod.Name), func(o client.Object) {
-			metav1.SetMetaDataAnnotation(&o.(*corev1.Pod).ObjectMeta, "pub.kruise.io/no-protect", fmt.Sprint(r.Chance(0.5)))
-		})
-	case n == 11:
-		for key, values := range map[string][]string{"tier": {"spare", "main"}} {
-			value := values[r.Rand.IntN(2)]
-			r.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()[key] = value })
-		}
-		if r.Chance(0.3) {
-			team := []string{"a", "a", "b"}[r.Rand.IntN(3)]
-			r.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()["team"] = team })
-		}
-	case n == 12: // PUB-076 (part)
-		other := []string{"", "b0", "b1", "b2", "nobody"}[r.Rand.IntN(5)]
-		r.Change(podKey(pod.Name), func(o client.Object) {
-			annotations := o.GetAnnotations()
-			for _, key := range []string{"pub.kruise.io/related-pub", "kruise.io/related-pub"} {
-				if delete(annotations, key); other != "" {
-					if annotations == nil {
-						annotations = map[string]string{}
-					}
-					annotations[key] = other
-				}
-			}
-			o.SetAnnotations(annotations)
-		})
-	case n == 13 || n > 16:
-		r.edit(fmt.Sprint("b", r.Rand.IntN(3)), r.number)
-	case n == 14:
-		r.Remove(budgetKey(fmt.Sprint("b", r.Rand.IntN(3))))
-	case n == 15:
-		r.newBudget(r.Rand.IntN(3))
-	case n == 16 && r.Chance(0.2):
-		r.Remove(simulation.Key{Kind: "ReplicaSet", Name: "rs"})
-	}
-}
-
-const unavailablePrefix = "unavailable-pod.kruise.io/"
 
 func (r *budgetRun) play(steps int) {
 	for i := 0; i < steps && r.failure == ""; i++ {
@@ -580,7 +515,7 @@ func TestSimulatedBudgets(t *testing.T) {
 	var judged, refused atomic.Int64
 	simulation.Seeds(t, 2000, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.play(300 + r.Rand.IntN(300))
+		r.play(200 + r.Rand.IntN(250))
 		if r.failure == "" {
 			r.finish()
 		}

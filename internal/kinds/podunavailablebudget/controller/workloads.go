@@ -91,7 +91,7 @@ func (w *Workloads) Tell(do func(namespace string, changed podunavailablebudget.
 func (w *Workloads) Get(ctx context.Context, namespace string, of podunavailablebudget.Reference) (*Workload, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
 	mapping, err := w.mapper.RESTMapping(of.GroupKind)
-	if meta.IsNoMatchError(err) || err == nil && mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+	if meta.IsNoMatchError(err) || err == nil && (mapping.Scope.Name() != meta.RESTScopeNameNamespace || !exists(of.Name)) {
 		return nil, nil
 	}
 	if err != nil {
@@ -111,6 +111,9 @@ func (w *Workloads) Get(ctx context.Context, namespace string, of podunavailable
 		}
 	}
 	workload, err := w.scale(ctx, mapping.GroupVersionKind, key)
+	if apierrors.IsForbidden(err) { // nobody says how many pods it shall have
+		return &Workload{UID: found.UID}, nil
+	}
 	if err == nil && workload != nil && workload.UID == found.UID {
 		w.known.Add(kept, workload, replicasKeptFor)
 	}
@@ -134,7 +137,7 @@ func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key
 	if !apierrors.IsNotFound(err) && object.DeletionTimestamp == nil {
 		scaled, errScale := w.scale(ctx, kind, key)
 		switch {
-		case errScale != nil:
+		case errScale != nil && !apierrors.IsForbidden(errScale):
 			return nil, errScale
 		case scaled != nil:
 			workload = scaled
@@ -214,7 +217,7 @@ func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandl
 	}}
 }
 
-// scale reads the scale subresource. It returns nil if the object does not exist, has no scale, or may not be read.
+// scale reads the scale subresource. It returns nil if the object does not exist or has no scale.
 func (w *Workloads) scale(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*Workload, error) {
 	// The client reads subresources of unstructured objects into such alone.
 	object, read, scale := &unstructured.Unstructured{}, &unstructured.Unstructured{}, &autoscalingv1.Scale{}
@@ -223,7 +226,7 @@ func (w *Workloads) scale(ctx context.Context, kind schema.GroupVersionKind, key
 	object.SetName(key.Name)
 	read.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
 	err := w.scales.Get(ctx, object, read)
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err == nil {
