@@ -238,14 +238,14 @@ func TestRefusal(t *testing.T) {
 func TestLimits(t *testing.T) {
 	web := build.Rules(build.MaxUnavailable(kindtest.Number(2)), build.Counted(4, 2, 3))
 	db := build.Rules(build.Named("db"), build.Counted(2, 1, 2))
-	limits := podunavailablebudget.NewLimits(func(pod *corev1.Pod) []*podunavailablebudget.Rules {
+	limits := podunavailablebudget.NewLimits(func(pod *corev1.Pod) ([]*podunavailablebudget.Rules, error) {
 		switch pod.Labels["app"] {
 		case "web":
-			return []*podunavailablebudget.Rules{web}
+			return []*podunavailablebudget.Rules{web}, nil
 		case "db":
-			return []*podunavailablebudget.Rules{db}
+			return []*podunavailablebudget.Rules{db}, nil
 		}
-		return nil
+		return nil, nil
 	}, build.AllGates, build.Now)
 	in := func(app string) func(*corev1.Pod) { return build.Labelled("app", app) }
 	const webUsed = "PodUnavailableBudget web allows 0 more UPDATE: 2 of 4 pods must stay in service, and 2 do"

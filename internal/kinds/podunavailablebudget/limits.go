@@ -10,8 +10,8 @@ import (
 
 // Limits are what budgets allow, for one plan.
 type Limits struct {
-	// covering returns the budgets that cover a pod.
-	covering func(*corev1.Pod) []*Rules
+	// covering returns the budgets that cover a pod, or why nobody knows.
+	covering func(*corev1.Pod) ([]*Rules, error)
 	ledgers  map[*Rules]*Ledger
 	options  Options
 	now      time.Time
@@ -20,13 +20,20 @@ type Limits struct {
 var _ disruption.Limits = (*Limits)(nil)
 
 // NewLimits returns what budgets allow as they are now.
-func NewLimits(covering func(*corev1.Pod) []*Rules, options Options, now time.Time) *Limits {
+func NewLimits(covering func(*corev1.Pod) ([]*Rules, error), options Options, now time.Time) *Limits {
 	return &Limits{covering, map[*Rules]*Ledger{}, options, now}
 }
 
 // Take implements disruption.Limits.
 func (l *Limits) Take(pod *corev1.Pod, by disruption.Operation) (refusal string) {
-	rules := Related(pod, l.covering(pod))
+	covering, err := l.covering(pod)
+	if err != nil {
+		if _, free := Free(pod, l.now); free {
+			return ""
+		}
+		return err.Error()
+	}
+	rules := Related(pod, covering)
 	if rules == nil {
 		return ""
 	}

@@ -229,7 +229,7 @@ func TestReplicasOfOtherKinds(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		for range 60 {
+		for range 61 {
 			r.Pass(time.Second)
 			r.count()
 		}

@@ -190,9 +190,9 @@ func covering(candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain C
 	return found
 }
 
-// Limits implements reconcile.Guard.
+// Limits implements reconcile.Guard. A pod of which nobody knows what controls it waits alone: the plan may be for pods of many namespaces.
 func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error) {
-	chains := map[controller]Chain{}
+	chains, unknown := map[parentKey]Chain{}, map[parentKey]error{}
 	newest := map[string][]*podunavailablebudget.Rules{}
 	for _, pod := range pods {
 		candidates, seen := newest[pod.Namespace]
@@ -202,18 +202,16 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 			}
 			newest[pod.Namespace] = candidates
 		}
-		owner := controllerOf(pod)
-		if owner == (controller{}) || !slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
+		owner := parentKey{pod.Namespace, controllerOf(pod)}
+		if owner.controller == (controller{}) || !slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
 			continue
 		}
 		if _, known := chains[owner]; known {
 			continue
 		}
-		chain, err := g.owners.Above(ctx, pod)
-		if err != nil {
-			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, err)
+		if chains[owner], unknown[owner] = g.owners.Above(ctx, pod); ctx.Err() != nil {
+			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, ctx.Err())
 		}
-		chains[owner] = chain
 	}
 	empty := true
 	for _, candidates := range newest {
@@ -222,8 +220,12 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 	if empty {
 		return nil, nil
 	}
-	return podunavailablebudget.NewLimits(func(pod *corev1.Pod) []*podunavailablebudget.Rules {
-		return covering(newest[pod.Namespace], pod, chains[controllerOf(pod)])
+	return podunavailablebudget.NewLimits(func(pod *corev1.Pod) ([]*podunavailablebudget.Rules, error) {
+		owner := parentKey{pod.Namespace, controllerOf(pod)}
+		if err := unknown[owner]; err != nil {
+			return nil, fmt.Errorf("finding out what controls it: %w", err)
+		}
+		return covering(newest[pod.Namespace], pod, chains[owner]), nil
 	}, g.options, g.now()), nil
 }
 

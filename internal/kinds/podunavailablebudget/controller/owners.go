@@ -7,7 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -133,4 +133,4 @@ func (o *Owners) read(ctx context.Context, namespace string, kind schema.GroupVe
 }
 
 // exists tells whether there can be an object of that name. Clients do not ask for others, and the API server takes them in references.
-func exists(name string) bool { return len(path.IsValidPathSegmentName(name)) == 0 }
+func exists(name string) bool { return len(content.IsPathSegmentName(name)) == 0 }

@@ -1,13 +1,21 @@
 package controller
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -74,24 +82,70 @@ func TestPodsOfWorkloadsThatMayNotBeReadCount(t *testing.T) {
 	for _, name := range []string{"target", "selector"} {
 		t.Run(name, func(t *testing.T) {
 			r := newWorld(1)
-			r.replicaSet("dep-1", "dep", 3, nil)
-			yes, rs := true, r.Get(simulation.Key{Kind: "ReplicaSet", Name: "dep-1"})
-			rs.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: rollouts.GroupVersion().String(), Kind: rollouts.Kind, Name: "rollout", UID: "rollout",
-				Controller: &yes}})
-			r.Store(simulation.Key{Kind: "ReplicaSet", Name: "dep-1"}, rs)
+			r.withRollout(3)
+			r.rollout = forbidden
 			r.begin()
 			r.rest()
-			b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-			covered(b, name)
-			if name == "target" {
-				b.Spec.TargetReference = &policyv1beta1.TargetReference{APIVersion: rollouts.GroupVersion().String(), Kind: rollouts.Kind, Name: "rollout"}
-			}
-			r.Store(budgetKey(name), b)
+			r.budgetOfRollout(name)
 			r.rest()
 			if status := r.budget(name).Status; r.failure != "" || status.TotalReplicas != 3 || status.DesiredAvailable != 3 || status.CurrentAvailable != 3 {
 				t.Errorf("%+v %s", status, r.failure)
 			}
 		})
+	}
+}
+
+// withRollout adds a Rollout with so many pods, which a ReplicaSet has.
+func (r *budgetRun) withRollout(replicas int) {
+	r.rollout = replicas
+	r.replicaSet("dep-1", "dep", int32(replicas), nil)
+	yes, rs := true, r.Get(simulation.Key{Kind: "ReplicaSet", Name: "dep-1"})
+	rs.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: rollouts.GroupVersion().String(), Kind: rollouts.Kind, Name: "rollout", UID: "rollout",
+		Controller: &yes}})
+	r.Store(simulation.Key{Kind: "ReplicaSet", Name: "dep-1"}, rs)
+}
+
+// budgetOfRollout adds a budget that allows nothing for its pods.
+func (r *budgetRun) budgetOfRollout(name string) {
+	b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if covered(b, name); name == "target" {
+		b.Spec.TargetReference = &policyv1beta1.TargetReference{APIVersion: rollouts.GroupVersion().String(), Kind: rollouts.Kind, Name: "rollout"}
+	}
+	r.Store(budgetKey(name), b)
+}
+
+// PUB-105 (part), PUB-106 (part): a workload of a kind that is not watched is read again within a minute, although nothing is told of it. One that
+// was scaled out once left its budget with the former number, by which all pods that came could go.
+func TestAWorkloadThatIsNotWatchedIsReadAgain(t *testing.T) {
+	for _, name := range []string{"target", "selector"} {
+		t.Run(name, func(t *testing.T) {
+			r := newWorld(1)
+			r.withRollout(3)
+			r.begin()
+			r.budgetOfRollout(name)
+			r.rest()
+			r.rollout = 5
+			r.rest()
+			if status := r.budget(name).Status; r.failure != "" || status.TotalReplicas != 5 {
+				t.Errorf("%+v %s", status, r.failure)
+			}
+		})
+	}
+}
+
+// PUB-107 (part): a workload that appears right after its budget was counted counts once it has pods.
+func TestAWorkloadThatIsNotWatchedAppears(t *testing.T) {
+	r := newWorld(1)
+	r.begin()
+	r.budgetOfRollout("target")
+	r.round()
+	r.withRollout(3)
+	for range 20 {
+		r.round()
+		r.Pass(500 * time.Millisecond)
+	}
+	if status := r.budget("target").Status; r.failure != "" || status.TotalReplicas != 3 || status.CurrentAvailable != 3 {
+		t.Errorf("%+v %s", status, r.failure)
 	}
 }
 
@@ -113,6 +167,76 @@ func TestPodsOfWorkloadsWithoutTheRightToTheirScaleCount(t *testing.T) {
 				t.Error(r.failure)
 			}
 		})
+	}
+}
+
+// PUB-101 (part): a pod of which nobody knows what controls it waits alone. A SidecarSet plans for pods of many namespaces, and one such pod once
+// kept it from all others.
+func TestAPodOfWhichNobodyKnowsTheControllerWaitsAlone(t *testing.T) {
+	r := newWorld(1)
+	r.withDeployment(3)
+	r.begin()
+	b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "target"}}
+	covered(b, "target")
+	b.Spec.MaxUnavailable = kindtest.Number(1)
+	r.Store(budgetKey("target"), b)
+	r.rest()
+	pods := r.pods()
+	pods[0].OwnerReferences[0].Name = unreadable
+	limits, err := r.leader.watch.Guard.Limits(t.Context(), pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, waits := range []bool{true, false, true} { // one may go
+		if refusal := limits.Take(pods[i], policyv1beta1.Delete); (refusal != "") != waits {
+			t.Errorf("pod %d: %q", i, refusal)
+		}
+	}
+}
+
+// reads answers by namespace and name.
+type reads struct {
+	client.Reader
+	objects map[client.ObjectKey]*metav1.PartialObjectMetadata
+}
+
+func (r reads) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	found := r.objects[key]
+	if found == nil {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	found.DeepCopyInto(into.(*metav1.PartialObjectMetadata))
+	return nil
+}
+
+// PUB-072 (part): a pod of another namespace that names the same controller says nothing about those that it has. A plan for pods of many
+// namespaces once took them for uncovered, and asked in vain, again and again.
+func TestPodsOfAnotherNamespaceSayNothing(t *testing.T) {
+	yes, index := true, &Index{}
+	for _, namespace := range []string{"a", "b"} {
+		b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "target", Generation: 1}}
+		covered(b, "target")
+		b.Status = policyv1beta1.PodUnavailableBudgetStatus{ObservedGeneration: 1, TotalReplicas: 1, DesiredAvailable: 1, CurrentAvailable: 1}
+		index.Set(b)
+	}
+	owner := func(kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(name), Controller: &yes}}
+	}
+	live := reads{objects: map[client.ObjectKey]*metav1.PartialObjectMetadata{{Namespace: "b", Name: "rs"}: {ObjectMeta: metav1.ObjectMeta{Name: "rs",
+		UID: "rs", OwnerReferences: owner("Deployment", "dep")}}}}
+	guard := NewGuard(nil, live, index, NewOwners(live, mapper, clock.RealClock{}), podunavailablebudgettest.AllGates, nil, time.Now)
+	var pods []*corev1.Pod
+	for _, namespace := range []string{"a", "b"} {
+		pods = append(pods, podunavailablebudgettest.Pod("p", func(pod *corev1.Pod) {
+			pod.Namespace, pod.OwnerReferences = namespace, owner("ReplicaSet", "rs")
+		}))
+	}
+	limits, err := guard.Limits(t.Context(), pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if refusal := limits.Take(pods[1], policyv1beta1.Delete); refusal == "" {
+		t.Error("the pod is not covered")
 	}
 }
 

@@ -63,11 +63,8 @@ func (m *memory) words(from, to *policyv1beta1.PodUnavailableBudgetStatus, now t
 	return wordsEvery - now.Sub(m.written)
 }
 
-// noPodsAgain is when a budget is looked at again that covers no pod, although nothing is told of any (PUB-D2).
-const noPodsAgain = time.Minute
-
-// othersAgain is when the replicas of workloads that are not watched are looked at again, although nothing is told of their pods.
-const othersAgain = 30 * time.Second
+// lookAgain is when a budget is looked at again although nothing is told: one that covers no pod (PUB-D2), or of workloads that are not watched.
+const lookAgain = time.Minute
 
 // Run makes one pass: it counts, writes the numbers, and tells the pods which budget covers them.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (after time.Duration, plan *podunavailablebudget.Plan,
@@ -107,19 +104,20 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if written != nil {
 		kept.written = p.API.Now()
 	}
-	tops := map[podunavailablebudget.Reference]bool{}
+	tops, unwatched := map[podunavailablebudget.Reference]bool{}, false
 	for i := range snapshot.Workloads {
-		tops[snapshot.Workloads[i].Reference] = true
+		top := snapshot.Workloads[i].Reference
+		tops[top], unwatched = true, unwatched || !counted(top.GroupKind)
 	}
 	kept.seen.Store(&seen{tops, controllers})
 	p.announce(kept, budget, plan, snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace)))
 	after = plan.After
 	reconcile.Sooner(&after, wait)
-	if plan.NoPods {
-		reconcile.Sooner(&after, noPodsAgain)
+	if plan.NoPods || unwatched {
+		reconcile.Sooner(&after, lookAgain)
 	}
-	if slices.ContainsFunc(snapshot.Workloads, func(w podunavailablebudget.Workload) bool { return w.Replicas != nil && !counted(w.GroupKind) }) {
-		reconcile.Sooner(&after, othersAgain)
+	if unwatched && written != nil { // pods have changed, maybe since the workload was read
+		reconcile.Sooner(&after, otherFor)
 	}
 	return after, plan, p.stamp(ctx, snapshot)
 }

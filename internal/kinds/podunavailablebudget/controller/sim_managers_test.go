@@ -11,7 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -302,8 +303,14 @@ func kindOf(object client.Object) string {
 	return ""
 }
 
-// rollouts are of a kind that managers may not read.
+// unreadable is the name of objects that the API server never answers for.
+const unreadable = "unreadable"
+
+// rollouts are of a kind that is not watched.
 var rollouts = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Rollout"}
+
+// forbidden is for a Rollout that managers may not read.
+const forbidden = -1
 
 // mapper knows the kinds that workloads are of.
 var mapper = func() meta.RESTMapper {
@@ -365,6 +372,10 @@ func (s scales) Get(_ context.Context, object, into client.Object, _ ...client.S
 		return apierrors.NewForbidden(schema.GroupResource{Resource: key.Kind}, key.Name, nil)
 	}
 	found := r.Get(key)
+	if key.Kind == rollouts.Kind && r.rollout > 0 {
+		replicas := int32(r.rollout)
+		found = &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: key.Name, UID: "rollout"}, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas}}
+	}
 	if found == nil || key.Kind == "DaemonSet" { // which has no scale
 		return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
 	}
@@ -406,11 +417,22 @@ type meddledReader struct {
 }
 
 func (c *meddledReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	if wrong := path.IsValidPathSegmentName(key.Name); len(wrong) > 0 { // as clients do before they ask
+	if wrong := content.IsPathSegmentName(key.Name); len(wrong) > 0 { // as clients do before they ask
 		return fmt.Errorf("invalid resource name %q: %v", key.Name, wrong)
 	}
+	if key.Name == unreadable {
+		return apierrors.NewServiceUnavailable("whoever serves it is down")
+	}
 	if into.GetObjectKind().GroupVersionKind() == rollouts {
-		return apierrors.NewForbidden(schema.GroupResource{Group: rollouts.Group, Resource: "rollouts"}, key.Name, nil)
+		switch resource := (schema.GroupResource{Group: rollouts.Group, Resource: "rollouts"}); c.m.run.rollout {
+		case forbidden:
+			return apierrors.NewForbidden(resource, key.Name, nil)
+		case 0:
+			return apierrors.NewNotFound(resource, key.Name)
+		}
+		into.SetName(key.Name)
+		into.SetUID("rollout")
+		return nil
 	}
 	err := c.Reader.Get(ctx, key, into, options...)
 	c.m.run.meddle()

@@ -65,6 +65,8 @@ type budgetRun struct {
 	restless bool
 	// unscaled: managers have no right to read scale subresources.
 	unscaled bool
+	// rollout is how many pods the Rollout shall have; 0 is for none.
+	rollout  int
 	draining []types.UID
 	// healthy is how many pods of app web a PodDisruptionBudget wants to stay; none below 0.
 	healthy int

@@ -145,7 +145,9 @@ func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key
 			workload = &Workload{UID: object.UID}
 		}
 	}
-	w.known.Add(kept, workload, otherFor)
+	if workload != nil { // one that appears must not be missed
+		w.known.Add(kept, workload, otherFor)
+	}
 	return workload, nil
 }
 

@@ -48,11 +48,11 @@ func (g *Guard) Limits(context.Context, []*corev1.Pod) (disruption.Limits, error
 	}
 	g.Budget.Status = podunavailablebudget.Make(s).Status
 	rules = podunavailablebudget.NewRules(g.Budget.DeepCopy())
-	return podunavailablebudget.NewLimits(func(pod *corev1.Pod) []*podunavailablebudget.Rules {
+	return podunavailablebudget.NewLimits(func(pod *corev1.Pod) ([]*podunavailablebudget.Rules, error) {
 		if rules.Selects(pod) {
-			return []*podunavailablebudget.Rules{rules}
+			return []*podunavailablebudget.Rules{rules}, nil
 		}
-		return nil
+		return nil, nil
 	}, podunavailablebudgettest.AllGates, g.Now()), nil
 }
 
