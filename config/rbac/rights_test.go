@@ -290,7 +290,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/clonesets": "get list patch watch", "apps.kruise.io/clonesets/status": "patch", "apps.kruise.io/clonesets/finalizers": "update",
 		"apps.kruise.io/sidecarsets": read, "apps.kruise.io/sidecarsets/status": "patch", "apps.kruise.io/sidecarsets/finalizers": "update",
 		"policy.kruise.io/podunavailablebudgets": read, "policy.kruise.io/podunavailablebudgets/status": "get patch",
-		// PUB-035, PUB-040, PUB-072: what controls pods, and how many pods it shall have.
+		// PUB-035 (part), PUB-040 (part), PUB-072: what controls pods, and how many pods it shall have.
 		"replicationcontrollers": read, "replicationcontrollers/scale": "get", "apps/daemonsets": "get", "apps/deployments/scale": "get",
 		"apps/replicasets/scale": "get", "apps/statefulsets/scale": "get", "apps.kruise.io/clonesets/scale": "get",
 		"apps.kruise.io/statefulsets/scale": "get",

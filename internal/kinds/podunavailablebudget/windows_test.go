@@ -14,8 +14,8 @@ import (
 )
 
 // TestWindows shows which number holds at a time, and when that may change, for a budget of 10 pods of which one may be out of service
-// (PUB-140, PUB-141). TestWindowsThatAreWrong shows the bounds, TestUsedBy which pods are named, and the test of the fields that kubectl has the
-// column.
+// (PUB-140, PUB-141). TestWindowsThatAreWrong shows the bounds, TestAWindowHoldsBeforeThePodsAreCountedAgain what who books heeds, TestUsedBy which
+// pods are named, and the test of the fields that kubectl has the column.
 func TestWindows(t *testing.T) {
 	type number struct {
 		Desired int32
@@ -80,32 +80,6 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// PUB-140 (part): a window that opened, ended or was written since the pods were counted holds nobody back less than when they are counted
-// again, since whoever counts may be away. What such a window allows is allowed once they are.
-func TestAWindowHoldsBeforeThePodsAreCountedAgain(t *testing.T) {
-	const night = `[{"schedule":"0 22 * * *","duration":"6h","maxUnavailable":5,"reason":"nightly"}]`
-	const friday = `[{"schedule":"0 0 * * *","duration":"24h","minAvailable":"100%","reason":"freeze"}]`
-	for name, tt := range map[string]struct {
-		annotation    string
-		total, counts int32 // as counted before
-		now           time.Time
-		want          bool
-	}{
-		"a strict one opened":              {friday, 10, 8, build.Now, false},
-		"a generous one ended":             {night, 10, 5, build.Now, false},
-		"it is open still":                 {night, 10, 5, build.Now.Add(11 * time.Hour), true},
-		"a generous one was removed":       {"", 10, 5, build.Now, false},
-		"a generous one opened":            {night, 10, 10, build.Now.Add(11 * time.Hour), false},
-		"nothing need stay, whatever else": {friday, 0, 0, build.Now, true},
-	} {
-		rules := build.Rules(build.Annotated(pub.BudgetWindows, tt.annotation), build.Counted(tt.total, tt.counts, 9))
-		ledger := podunavailablebudget.NewLedger(rules, build.AllGates, tt.now)
-		if got := ledger.Book(build.Pod("p"), policyv1beta1.Delete); got.Allowed != tt.want {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
 // TestWindowsThatAreWrong shows what is refused, where, and what is just right; whatever is stored nevertheless counts as none (PUB-140 (part)).
 func TestWindowsThatAreWrong(t *testing.T) {
 	const at = "metadata.annotations[pub.kruise.io/windows]"
@@ -142,6 +116,32 @@ func TestWindowsThatAreWrong(t *testing.T) {
 		}
 		if want != nil && len(podunavailablebudget.Windows(budget)) > 0 {
 			t.Errorf("%.200s counts", annotation)
+		}
+	}
+}
+
+// PUB-140 (part): a window that opened, ended or was written since the pods were counted holds nobody back less than when they are counted
+// again, since whoever counts may be away. What such a window allows is allowed once they are.
+func TestAWindowHoldsBeforeThePodsAreCountedAgain(t *testing.T) {
+	const night = `[{"schedule":"0 22 * * *","duration":"6h","maxUnavailable":5,"reason":"nightly"}]`
+	const friday = `[{"schedule":"0 0 * * *","duration":"24h","minAvailable":"100%","reason":"freeze"}]`
+	for name, tt := range map[string]struct {
+		annotation    string
+		total, counts int32 // as counted before
+		now           time.Time
+		want          bool
+	}{
+		"a strict one opened":              {friday, 10, 8, build.Now, false},
+		"a generous one ended":             {night, 10, 5, build.Now, false},
+		"it is open still":                 {night, 10, 5, build.Now.Add(11 * time.Hour), true},
+		"a generous one was removed":       {"", 10, 5, build.Now, false},
+		"a generous one opened":            {night, 10, 10, build.Now.Add(11 * time.Hour), false},
+		"nothing need stay, whatever else": {friday, 0, 0, build.Now, true},
+	} {
+		rules := build.Rules(build.Annotated(pub.BudgetWindows, tt.annotation), build.Counted(tt.total, tt.counts, 9))
+		ledger := podunavailablebudget.NewLedger(rules, build.AllGates, tt.now)
+		if got := ledger.Book(build.Pod("p"), policyv1beta1.Delete); got.Allowed != tt.want {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestInvoluntaryLoss(t *testing.T) {
 		r := newWorld(1)
 		r.withSet(3, 1)
 		r.protect("b", minAvailable(1))
-		r.begin()
+		r.beginOnTime()
 		r.rest()
 		pods := r.pods()
 		for lost, want := range []int32{2, 1, 0, 0} {
@@ -89,7 +89,7 @@ func TestTheLastPodsOfAWorkloadCanGo(t *testing.T) {
 				key := simulation.Key{Kind: "ReplicaSet", Name: "rs"}
 				r.Change(key, func(o client.Object) { o.SetFinalizers([]string{"x.io/foreground"}) })
 				r.protect("b", minAvailable(3), option)
-				r.begin()
+				r.beginOnTime()
 				r.rest()
 				if r.exact(); r.failure != "" || r.book(t, r.pods()[0], policyv1beta1.Delete).Allowed {
 					t.Fatal("before:", r.failure)
@@ -123,7 +123,6 @@ func TestWorkloadsThatDoNotSayTheirReplicas(t *testing.T) {
 		"target": target("apps/v1", "DaemonSet", "agent")} {
 		for _, override := range []*int32{nil, new(int32(7))} {
 			r := newWorld(1)
-			r.AfterWrite = nil // the oracle knows the replicas of all
 			set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"}}
 			r.Store(simulation.Key{Kind: "DaemonSet", Name: "agent"}, set)
 			for i, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded} {
@@ -134,7 +133,7 @@ func TestWorkloadsThatDoNotSayTheirReplicas(t *testing.T) {
 				r.Store(podKey(pod.Name), pod)
 			}
 			r.protect("b", option, func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.ProtectTotalReplicas = override })
-			r.begin()
+			r.beginOnTime()
 			for range 5 {
 				r.leader.led.queue.Add(requestOf("b"))
 				r.Pass(time.Second)
@@ -162,7 +161,7 @@ func TestBudgetsThatAreThereFirst(t *testing.T) {
 	r.protect("of-fleet", target("x.io/v1", "Fleet", "fleet"))
 	r.protect("of-set", target("apps.kruise.io/v1beta1", "CloneSet", setName))
 	r.protect("of-deployment", target("apps/v1", "Deployment", "dep"))
-	r.begin()
+	r.beginOnTime()
 	r.rest()
 	for _, name := range []string{"of-fleet", "of-set", "of-deployment"} {
 		if due, waits := r.leader.led.queue.due[requestOf(name)]; !waits || due.Sub(r.Now()) > time.Minute {
@@ -193,7 +192,7 @@ func TestAScaleInIsNotHeld(t *testing.T) {
 	r.protect("of-deployment", target("apps/v1", "Deployment", "dep"))
 	r.protect("of-rs", target("apps/v1", "ReplicaSet", "rs"))
 	r.protect("of-all")
-	r.begin()
+	r.beginOnTime()
 	r.rest()
 	for _, key := range []simulation.Key{setKey, deploymentKey, {Kind: "ReplicaSet", Name: "rs"}} {
 		r.scale(key, 2)
@@ -223,14 +222,14 @@ func TestReplicasOfOtherKinds(t *testing.T) {
 		r := newWorld(1)
 		r.fleet(3)
 		r.protect("b", option)
-		r.begin()
+		r.beginOnTime()
 		r.rest()
 		r.Change(fleetKey, func(o client.Object) {
 			if err := unstructured.SetNestedField(o.(*unstructured.Unstructured).Object, int64(5), "spec", "replicas"); err != nil {
 				t.Fatal(err)
 			}
 		})
-		for range 60 {
+		for range 61 {
 			r.Pass(time.Second)
 			r.count()
 		}
@@ -240,12 +239,115 @@ func TestReplicasOfOtherKinds(t *testing.T) {
 	}
 }
 
+// PUB-035, PUB-040: the active pods of a workload are those that its UID owns, by whatever kind, and how many there shall be is what it says,
+// or else what the budget does. TestPodsOfADeployment and TestPodsThatAScaleSelects show the others, TestActivePods which are active.
+func TestPodsOfAWorkload(t *testing.T) {
+	for _, of := range [][2]string{{"apps/v1", "ReplicaSet"}, {"v1", "ReplicationController"}, {"apps/v1", "StatefulSet"},
+		{"apps.kruise.io/v1beta1", "CloneSet"}, {"apps.kruise.io/v1beta1", "StatefulSet"}, {"x.io/v1", "Fleet"}} {
+		for _, override := range []*int32{nil, new(int32(9))} {
+			r := newWorld(1)
+			object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": of[0], "kind": of[1],
+				"metadata": map[string]any{"namespace": namespace, "name": "w"}, "spec": map[string]any{"replicas": int64(5)}}}
+			r.Store(simulation.Key{Kind: of[1], Name: "w"}, object)
+			for name, change := range map[string]func(*corev1.Pod){"a": nil, "b": nil, "ended": func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded },
+				"former": func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "former" }, "bare": func(pod *corev1.Pod) { pod.OwnerReferences = nil }} {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: controlledBy(object, of[0], of[1])}}
+				pod.Status.Phase = corev1.PodRunning
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+				if change != nil {
+					change(pod)
+				}
+				r.Store(podKey(name), pod)
+			}
+			r.protect("b", target(of[0], of[1], "w"), func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.ProtectTotalReplicas = override })
+			r.beginOnTime()
+			r.counts()
+			total := int32(5)
+			if override != nil {
+				total = 9
+			}
+			if s := r.budget("b").Status; s.TotalReplicas != total || s.CurrentAvailable != 2 {
+				t.Errorf("%v: %+v", of, s)
+			}
+		}
+	}
+}
+
+// PUB-035 (part): a Deployment has the pods of all its ReplicaSets, also of those that are scaled to 0 or terminating.
+func TestPodsOfADeployment(t *testing.T) {
+	r := newWorld(1)
+	r.withDeployment(3)
+	deployment := r.Get(deploymentKey).(*appsv1.Deployment)
+	r.replicaSet("dep-0", "dep", 1, deployment)
+	r.replicaSet("dep-9", "dep", 1, deployment)
+	r.replicaSet("other", "other", 1, nil)
+	for range 3 {
+		for _, object := range r.List("ReplicaSet", false) {
+			rs := object.(*appsv1.ReplicaSet)
+			name := rs.Name + "-" + string(rune('a'+len(r.pods())))
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: controlledBy(rs, "apps/v1", "ReplicaSet")}}
+			pod.Status.Phase = corev1.PodRunning
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			r.Store(podKey(name), pod)
+		}
+	}
+	r.scale(simulation.Key{Kind: "ReplicaSet", Name: "dep-0"}, 0)
+	leaving := simulation.Key{Kind: "ReplicaSet", Name: "dep-9"}
+	r.Change(leaving, func(o client.Object) { o.SetFinalizers([]string{"foregroundDeletion"}) })
+	r.EndGracefully(leaving)
+	r.protect("b", target("apps/v1", "Deployment", "dep"))
+	r.beginOnTime()
+	r.counts()
+	if s := r.budget("b").Status; s.TotalReplicas != 3 || s.CurrentAvailable != 9 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// PUB-035 (part), PUB-073 (part): pods that only the selector of a scale subresource finds are covered, told, and decided about, unless another
+// budget covers them.
+func TestPodsThatAScaleSelects(t *testing.T) {
+	r := newWorld(1)
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.io/v1", "kind": "Fleet",
+		"metadata": map[string]any{"namespace": namespace, "name": "fleet"}, "spec": map[string]any{"replicas": int64(2), "selector": "ship=yes"}}}
+	r.Store(fleetKey, object)
+	for name, labels := range map[string]map[string]string{"one": {"ship": "yes"}, "two": {"ship": "yes", "team": "a"}, "three": {"ship": "no"}} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
+		pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
+		pod.Status.Phase = corev1.PodPending
+		r.Store(podKey(name), pod)
+		for range 10 {
+			r.node.Step(name)
+		}
+	}
+	none := func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.MaxUnavailable = kindtest.Number(0) }
+	r.protect("fleet", target("x.io/v1", "Fleet", "fleet"), none)
+	r.beginOnTime()
+	for _, want := range []map[string]string{{"one": "fleet", "two": "fleet", "three": ""}, {"one": "fleet", "two": "labels", "three": ""}} {
+		r.counts()
+		if s := r.budget("fleet").Status; s.TotalReplicas != 2 || s.DesiredAvailable != 2 || s.CurrentAvailable != 2 {
+			t.Errorf("%+v", s)
+		}
+		for _, pod := range r.pods() {
+			if got := pod.Annotations["pub.kruise.io/related-pub"]; got != want[pod.Name] {
+				t.Errorf("pod %s says %q, not %q", pod.Name, got, want[pod.Name])
+			}
+			answer := r.book(t, pod, policyv1beta1.Delete)
+			if by := answer.Budget; answer.Allowed != (pod.Name == "three") || by != nil && by.Name != want[pod.Name] {
+				t.Errorf("pod %s: %+v", pod.Name, answer)
+			}
+		}
+		r.protect("labels", func(b *policyv1beta1.PodUnavailableBudget) {
+			b.Spec.MaxUnavailable, b.Spec.MinAvailable = nil, kindtest.Number(9)
+		})
+	}
+}
+
 // PUB-110: the status has all numbers and both maps, of the generation that it was counted for, and is written only when something changes.
 func TestTheStatusIsWrittenWhenItChanges(t *testing.T) {
 	r := newWorld(1)
 	r.withSet(4, 1)
 	r.protect("b", minAvailable(1))
-	r.begin()
+	r.beginOnTime()
 	r.rest()
 	writes := func() int {
 		return len(slices.DeleteFunc(slices.Clone(r.Writes), func(w simulation.Write) bool { return w.Key != budgetKey("b") }))
@@ -280,7 +382,7 @@ func TestEventsOfBudgets(t *testing.T) {
 	r := newWorld(1)
 	r.protect("b")
 	r.protect("wrong", func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.MaxUnavailable = kindtest.Text("some") })
-	r.begin()
+	r.beginOnTime()
 	r.rest()
 	told := func(reason, want string, times int) {
 		t.Helper()
@@ -306,7 +408,7 @@ func TestGaugesOfBudgets(t *testing.T) {
 	r := newWorld(1)
 	r.withSet(5, 1)
 	r.protect("b", minAvailable(2))
-	r.begin()
+	r.beginOnTime()
 	r.rest()
 	m := r.leader.led.budgets.meters
 	for gauge, want := range map[*prometheus.GaugeVec]float64{m.allowed: 3, m.current: 5, m.desired: 2, m.total: 5} {

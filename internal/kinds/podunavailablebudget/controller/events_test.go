@@ -74,7 +74,7 @@ func TestPodsAreToldOfTheBudgetOfTheirWorkload(t *testing.T) {
 		r.Store(budgetKey(name), b)
 	}
 	r.protect("of-replicaset", target("apps/v1", "ReplicaSet", "dep-1"))
-	r.begin()
+	r.beginOnTime()
 	r.rest()
 	for _, pod := range r.pods() {
 		want := map[string]string{"web": "of-set", "dep": "of-deployment"}[pod.Labels["app"]]
@@ -114,7 +114,7 @@ func TestWhenBudgetsAreCounted(t *testing.T) {
 	r.protect("all")
 	r.protect("set", target("apps.kruise.io/v1beta1", "CloneSet", setName))
 	r.protect("other", func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.Selector.MatchLabels["team"] = "other" })
-	r.begin()
+	r.beginOnTime()
 	r.rest()
 	of := r.pods()[0]
 	changed := func(change func(*corev1.Pod)) *corev1.Pod {
@@ -220,7 +220,7 @@ func TestWhenWorkloadsTell(t *testing.T) {
 	r.protect("all")
 	r.protect("set", target("apps.kruise.io/v1beta1", "CloneSet", setName))
 	r.protect("elsewhere", target("apps/v1", "Deployment", "other"))
-	r.begin()
+	r.beginOnTime()
 	r.rest()
 	for name, want := range map[podunavailablebudget.Reference][]string{
 		{GroupKind: kind("apps.kruise.io", "CloneSet"), Name: setName}:    {"all now", "set now"},

@@ -72,9 +72,6 @@ func (m *memory) words(from, to *policyv1beta1.PodUnavailableBudgetStatus, now t
 // lookAgain is when a budget is looked at again although nothing is told: one that covers no pod (PUB-D2), or of workloads that are not watched.
 const lookAgain = time.Minute
 
-// othersAgain is when the replicas of workloads that are not watched are looked at again, although nothing is told of their pods.
-const othersAgain = 30 * time.Second
-
 // Run makes one pass: it counts, writes the numbers, and tells the pods which budget covers them.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (after time.Duration, plan *podunavailablebudget.Plan,
 	err error) {
@@ -132,9 +129,6 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	}
 	if unwatched && written != nil { // pods have changed, maybe since the workload was read
 		reconcile.Sooner(&after, otherFor)
-	}
-	if slices.ContainsFunc(snapshot.Workloads, func(w podunavailablebudget.Workload) bool { return w.Replicas != nil && !counted(w.GroupKind) }) {
-		reconcile.Sooner(&after, othersAgain)
 	}
 	return after, plan, p.stamp(ctx, snapshot)
 }

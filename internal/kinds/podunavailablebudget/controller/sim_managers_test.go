@@ -314,14 +314,17 @@ const forbidden = -1
 
 // mapper knows the kinds that workloads are of.
 var mapper = func() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion, appsv1beta1.GroupVersion, rollouts.GroupVersion(),
-		{Group: "x.io", Version: "v1"}})
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion, corev1.SchemeGroupVersion, appsv1beta1.GroupVersion, {Group: "x.io", Version: "v1"},
+		rollouts.GroupVersion()})
 	m.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("DaemonSet"), meta.RESTScopeNamespace)
+	m.Add(appsv1.SchemeGroupVersion.WithKind("StatefulSet"), meta.RESTScopeNamespace)
+	m.Add(corev1.SchemeGroupVersion.WithKind("ReplicationController"), meta.RESTScopeNamespace)
 	m.Add(appsv1beta1.GroupVersion.WithKind("CloneSet"), meta.RESTScopeNamespace)
-	m.Add(rollouts, meta.RESTScopeNamespace)
+	m.Add(appsv1beta1.GroupVersion.WithKind("StatefulSet"), meta.RESTScopeNamespace)
 	m.Add(schema.GroupVersionKind{Group: "x.io", Version: "v1", Kind: "Fleet"}, meta.RESTScopeNamespace)
+	m.Add(rollouts, meta.RESTScopeNamespace)
 	return m
 }()
 
@@ -376,9 +379,13 @@ func (s scales) Get(_ context.Context, object, into client.Object, _ ...client.S
 	if found == nil || key.Kind == "DaemonSet" { // which has no scale
 		return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
 	}
+	selector := ""
+	if document, ok := found.(*unstructured.Unstructured); ok {
+		selector, _, _ = unstructured.NestedString(document.Object, "spec", "selector")
+	}
 	into.(*unstructured.Unstructured).Object = map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale",
 		"metadata": map[string]any{"name": found.GetName(), "namespace": namespace, "uid": string(found.GetUID())},
-		"spec":     map[string]any{"replicas": int64(replicasOf(found))}}
+		"spec":     map[string]any{"replicas": int64(replicasOf(found))}, "status": map[string]any{"selector": selector}}
 	return nil
 }
 
@@ -390,6 +397,8 @@ func replicasOf(object client.Object) int32 {
 		return *w.Spec.Replicas
 	case *appsv1.Deployment:
 		return *w.Spec.Replicas
+	case *appsv1.DaemonSet: // it does not say
+		return 0
 	case *unstructured.Unstructured: // of a kind of others
 		replicas, _, _ := unstructured.NestedInt64(w.Object, "spec", "replicas")
 		return int32(replicas)
