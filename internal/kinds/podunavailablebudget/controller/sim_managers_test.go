@@ -402,8 +402,6 @@ func replicasOf(object client.Object) int32 {
 	case *unstructured.Unstructured: // of a kind of others
 		replicas, _, _ := unstructured.NestedInt64(w.Object, "spec", "replicas")
 		return int32(replicas)
-	case *appsv1.DaemonSet: // which does not say; tests of their own judge that
-		return 0
 	}
 	panic(fmt.Sprintf("%T", object))
 }
