@@ -265,13 +265,13 @@ func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidec
 	if spreads != nil {
 		steps = append(steps, spreads.Step())
 	}
-	if budgets != nil {
-		steps = append(steps, budgets.Step())
-	}
 	if sidecars != nil {
 		steps = append(steps, sidecars.Step())
 	}
-	return pod.NewChain(append(steps, pod.Launch())...)
+	if steps = append(steps, pod.Launch()); budgets != nil {
+		steps = append(steps, budgets.Step())
+	}
+	return pod.NewChain(steps...)
 }
 
 func register(collectors ...prometheus.Collector) error {

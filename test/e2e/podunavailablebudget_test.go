@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 )
 
 // budgeted makes a PodUnavailableBudget for the workload, and waits until it has counted so many pods.
@@ -117,8 +119,8 @@ func (w *workload) budget(spec string) {
 	}
 }
 
-// PUB-101 (part): StatefulSets and SidecarSets ask too, and PUB-092 (part): a pod that may not go is not deleted or evicted either, and one of
-// nobody's is.
+// PUB-101 (part), ASTS-363: a budget protects the pods of a StatefulSet from deletion, and from its own updates in place; they have the readiness
+// gate KruisePodReady.
 func TestBudgetsHoldOtherKinds(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -163,6 +165,9 @@ updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavaila
 	})
 	list, _ := pods(t.Context())
 	for i := range list.Items {
+		if gate := (corev1.PodReadinessGate{ConditionType: pub.KruisePodReady}); !slices.Contains(list.Items[i].Spec.ReadinessGates, gate) {
+			t.Errorf("pod %s has no gate", list.Items[i].Name)
+		}
 		if list.Items[i].Spec.Containers[0].Image != "nginx:1.26" {
 			t.Errorf("pod %s has %s", list.Items[i].Name, list.Items[i].Spec.Containers[0].Image)
 		}
