@@ -73,6 +73,7 @@ func (p process) memory() (memory, error) {
 			}
 		}
 	}
+	m.Peak = max(m.Peak, m.RSS) // the kernel adds up what each CPU counts by itself, and the peak only now and then
 	return m, nil
 }
 
