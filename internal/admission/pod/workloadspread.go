@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/message"
@@ -202,7 +203,7 @@ func (s *Spreads) Check() Check { return Check{Name: "workloadspread", Apply: s.
 func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
 	pod := removal.Pod
 	placement, ok := pub.ParsePlacement(pod.Annotations)
-	if !removal.Removes() || removal.DryRun || !ok || !workloadspread.Active(pod) { // WS-101, WS-102
+	if !removal.Removes() || removal.DryRun || !ok || !readiness.Active(pod) { // WS-101, WS-102
 		return nil
 	}
 	if _, controlled := workloadspread.ControllerOf(pod); !controlled {

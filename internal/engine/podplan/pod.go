@@ -175,8 +175,3 @@ func (p *Planner) OutOfServiceToMend(info *Pod) bool {
 	m := p.modeOf(info, own)
 	return m.Change != nil && !p.Free(info, m)
 }
-
-// Active tells whether a pod counts: not being deleted and not finished (CS-048).
-func Active(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
-}

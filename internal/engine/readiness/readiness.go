@@ -1,4 +1,4 @@
-// Package readiness says when a pod is ready and available, and computes the conditions by which a workload holds it not ready.
+// Package readiness says when a pod is active, ready and available, and computes the conditions by which a workload holds it not ready.
 package readiness
 
 import (
@@ -21,6 +21,11 @@ const (
 	// ReasonReadinessGatesNotReady is the reason of Ready False that kubelet uses too (IPU-135).
 	ReasonReadinessGatesNotReady = "ReadinessGatesNotReady"
 )
+
+// Active tells whether a pod counts at all: it is neither being deleted nor at its end (CS-048, SS-083, PUB-035).
+func Active(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
 
 // Condition returns the condition of the type, or nil.
 func Condition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.PodCondition {

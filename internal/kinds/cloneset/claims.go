@@ -14,6 +14,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
@@ -99,7 +100,7 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 	var awaited, given []string
 	var last time.Time
 	for _, pod := range p.Pods {
-		if podplan.Active(pod) || !p.leavesClaims(pod) {
+		if readiness.Active(pod) || !p.leavesClaims(pod) {
 			continue
 		}
 		until := p.leavingUntil(pod)
@@ -155,7 +156,7 @@ func (p *planner) settleClaims() {
 		case id == "":
 		case v != nil && v.Action == podplan.Release:
 			released[id] = pod
-		case podplan.Active(pod):
+		case readiness.Active(pod):
 			active[id] = true
 		default:
 			inactive[id] = pod

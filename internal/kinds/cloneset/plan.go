@@ -14,6 +14,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
@@ -174,7 +175,7 @@ func (p *planner) replicas() int {
 // release gives up pods that the selector does not match any more (CS-056).
 func (p *planner) release() {
 	for _, pod := range p.Pods {
-		if podplan.Active(pod) && !p.selector.Matches(labels.Set(pod.Labels)) {
+		if readiness.Active(pod) && !p.selector.Matches(labels.Set(pod.Labels)) {
 			patch := &podpatch.Patch{}
 			patch.ReleaseOwner(string(p.Set.UID))
 			p.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels do not match the selector %s any more",

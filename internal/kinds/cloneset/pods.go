@@ -7,13 +7,14 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
 func (p *planner) classify() {
 	var failed []*corev1.Pod
 	for _, pod := range p.Pods {
-		if !podplan.Active(pod) {
+		if !readiness.Active(pod) {
 			p.Decide(pod, podplan.Keep, podplan.ReasonInactive, "it is %s", inactivity(pod))
 			switch {
 			case pod.DeletionTimestamp != nil:

@@ -10,6 +10,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
 // Snapshot is all that a plan is made from.
@@ -46,7 +47,7 @@ func (s *Snapshot) NodesWanted() []string {
 	var names []string
 	for _, pod := range s.Pods {
 		name := pod.Spec.NodeName
-		if seen[name] || !spread && (!reuse || podplan.Active(pod)) {
+		if seen[name] || !spread && (!reuse || readiness.Active(pod)) {
 			continue
 		}
 		seen[name] = true

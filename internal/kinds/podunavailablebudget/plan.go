@@ -16,6 +16,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
@@ -70,7 +71,7 @@ func Make(s Snapshot) *Plan {
 	p.Status.ObservedGeneration = budget.Generation
 	p.bookings(&s)
 	for _, pod := range s.Pods {
-		if !Active(pod) {
+		if !readiness.Active(pod) {
 			continue
 		}
 		if p.Why[pod.Name] != "" { // it is booked
@@ -82,7 +83,7 @@ func Make(s Snapshot) *Plan {
 		}
 		p.Status.CurrentAvailable++
 	}
-	p.NoPods = !slices.ContainsFunc(s.Pods, Active)
+	p.NoPods = !slices.ContainsFunc(s.Pods, readiness.Active)
 	p.total(&s)
 	desired, reason, until, err := s.Rules.Number(p.Status.TotalReplicas, s.Now)
 	p.Window = reason
@@ -105,7 +106,7 @@ func Make(s Snapshot) *Plan {
 func (p *Plan) bookings(s *Snapshot) {
 	pods := map[string]*corev1.Pod{}
 	for _, pod := range s.Pods {
-		if other := pods[pod.Name]; other == nil || !Active(other) {
+		if other := pods[pod.Name]; other == nil || !readiness.Active(other) {
 			pods[pod.Name] = pod
 		}
 	}
@@ -123,7 +124,7 @@ func (p *Plan) bookings(s *Snapshot) {
 					at = pod.CreationTimestamp
 				}
 			}
-			left := pod == nil || !Active(pod)
+			left := pod == nil || !readiness.Active(pod)
 			end := at.Add(life)
 			switch {
 			case left:
@@ -211,7 +212,7 @@ func Overdue(s *Snapshot) []*corev1.Pod {
 			at, found = status.UnavailablePods[pod.Name]
 			life = updateTime
 		}
-		if !found || s.Now.Before(at.Add(life)) || pod.CreationTimestamp.After(at.Time) || !Active(pod) {
+		if !found || s.Now.Before(at.Add(life)) || pod.CreationTimestamp.After(at.Time) || !readiness.Active(pod) {
 			continue
 		}
 		if why, _ := Why(pod, s.Now); why == "" {

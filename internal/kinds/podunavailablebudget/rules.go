@@ -15,6 +15,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
 // Reference names a workload of a namespace, whatever the version of its API (PUB-071).
@@ -140,7 +141,7 @@ func (r *Rules) Rivals(pods []*corev1.Pod, all []*Rules) []string {
 	for _, other := range all {
 		name := other.Budget.Name
 		if name != r.Budget.Name && other.Budget.DeletionTimestamp == nil && slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
-			return Active(pod) && (other.Selects(pod) || RelatedName(pod) == name)
+			return readiness.Active(pod) && (other.Selects(pod) || RelatedName(pod) == name)
 		}) {
 			rivals.Insert(name)
 		}

@@ -14,11 +14,6 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// Active tells whether the pod is neither at its end nor being deleted (PUB-035).
-func Active(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
-}
-
 // Why says why a pod is not in service, empty if it is (PUB-055, PUB-056). doubt: that is not known for sure, because its record of an
 // update cannot be read: such a pod is not counted on, and not free to be disrupted either (PUB-D1).
 func Why(pod *corev1.Pod, now time.Time) (why string, doubt bool) {

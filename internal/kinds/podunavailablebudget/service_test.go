@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	build "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 )
@@ -120,7 +121,7 @@ func TestActivePods(t *testing.T) {
 		"failed":      {build.Phase(corev1.PodFailed), false},
 		"terminating": {build.Terminating, false},
 	} {
-		if got := podunavailablebudget.Active(build.Pod("p", tt.option)); got != tt.want {
+		if got := readiness.Active(build.Pod("p", tt.option)); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
 // Missing are the pods that a SidecarSet selects and that were never injected by it: made before it, while injection was paused, or
@@ -85,7 +86,7 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 		}
 	}
 	each(func(pod *corev1.Pod) bool {
-		if !Active(pod) || pod.Namespace == metav1.NamespaceSystem || pod.Namespace == install ||
+		if !readiness.Active(pod) || pod.Namespace == metav1.NamespaceSystem || pod.Namespace == install ||
 			namespaces[pod.Namespace]["control-plane"] == "openkruise" {
 			return true
 		}

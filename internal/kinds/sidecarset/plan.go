@@ -21,6 +21,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
@@ -162,7 +163,7 @@ func Make(s Snapshot) *Plan {
 	}
 	unmatched := map[string]int{}
 	for _, pod := range inNames(s.Pods) {
-		if !Active(pod) {
+		if !readiness.Active(pod) {
 			continue
 		}
 		info := known[pod]

@@ -94,11 +94,6 @@ type Features struct {
 	Resize bool
 }
 
-// Active tells whether a pod takes part: not being deleted and not finished (SS-083).
-func Active(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
-}
-
 // owned are the revisions of this very SidecarSet: those of nobody, or controlled by it (SS-188).
 func (s *Snapshot) owned() []*appsv1.ControllerRevision {
 	var owned []*appsv1.ControllerRevision

@@ -15,7 +15,6 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
@@ -149,7 +148,7 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 	v.By = policyv1beta1.Update
 	v.Change = func(now *corev1.Pod, at time.Time) ([]*podpatch.Patch, error) {
 		fresh := p.examine(now)
-		if !Active(now) || !fresh.matched || mainFinished(now) {
+		if !readiness.Active(now) || !fresh.matched || mainFinished(now) {
 			return nil, ErrChanged
 		}
 		changes := again(fresh)
@@ -307,50 +306,13 @@ func (p *planner) upgradeVerdict(pod *podInfo, how string) {
 	v.Upgradable, v.Change, v.By = &isTrue, p.change(pod), p.operation(pod)
 }
 
-// operation is by which operation the pod is upgraded, as budgets name it; empty if only annotations change.
-func (p *planner) operation(pod *podInfo) disruption.Operation {
-	if images, hot := p.wanted(pod.Pod); len(images)+len(hot) > 0 {
-		return policyv1beta1.Update
-	}
-	if p.resize(pod.Pod).Empty() {
-		return ""
-	}
-	for name, change := range p.quantities(pod.Pod) {
-		container, _ := containerOf(pod.Pod, name)
-		for _, list := range []corev1.ResourceList{change.Requests, change.Limits} {
-			for resource := range list {
-				if inplace.Restarts(container, resource) {
-					return policyv1beta1.Update
-				}
-			}
-		}
-	}
-	return policyv1beta1.Resize
-}
-
-// askAgain is when a pod is looked at again that a budget holds, if nothing is told of the budget before.
-const askAgain = time.Second
-
-// heldByBudget says which budget does not allow the pod to be taken out of service now, empty if it may be; then it counts as taken.
-func (p *planner) heldByBudget(pod *corev1.Pod, by disruption.Operation) string {
-	if p.Disruptions == nil || by == "" {
-		return ""
-	}
-	refusal := p.Disruptions.Take(pod, by)
-	if refusal != "" {
-		p.HeldByBudget = true
-		p.comeBack(askAgain)
-	}
-	return refusal
-}
-
 // change makes the patches of an upgrade for a version of the pod for which the decision still holds: it costs no more than what was
 // decided about.
 func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podpatch.Patch, error) {
 	return func(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error) {
 		if pod != decided.Pod {
 			fresh := p.examine(pod)
-			if pod.UID != decided.Pod.UID || !Active(pod) || !fresh.matched || fresh.updated || fresh.unreadable != nil ||
+			if pod.UID != decided.Pod.UID || !readiness.Active(pod) || !fresh.matched || fresh.updated || fresh.unreadable != nil ||
 				fresh.busy != "" ||
 				fresh.ready && (!decided.ready || decided.underway && !fresh.underway) || fresh.record.Hash != decided.record.Hash ||
 				fresh.upgradable != decided.upgradable ||

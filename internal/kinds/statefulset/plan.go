@@ -19,6 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
@@ -155,7 +156,7 @@ func (p *planner) stand(err error) {
 	p.UpdateRevision, p.CurrentRevision = p.Set.Status.UpdateRevision, p.Set.Status.CurrentRevision
 	p.CollisionCount = p.Set.Status.CollisionCount
 	for _, pod := range p.Pods {
-		if podplan.Active(pod) && metav1.IsControlledBy(pod, p.Set) {
+		if readiness.Active(pod) && metav1.IsControlledBy(pod, p.Set) {
 			p.Observe(pod, false)
 		}
 	}

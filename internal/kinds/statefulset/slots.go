@@ -9,6 +9,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
 // maxCreate is how many pods one plan creates, each with its claims, and so how many missing ones it looks at: a wrong number of replicas
@@ -91,7 +92,7 @@ func (p *planner) observe(s *slot) {
 		if end := s.pod.DeletionTimestamp.Time; p.Now.Before(end) { // one that outlasts it is told of
 			p.LookAgain(end)
 		}
-	case !podplan.Active(s.pod):
+	case !readiness.Active(s.pod):
 		s.finished = true
 		p.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "its phase is %s", s.pod.Status.Phase)
 	default:

@@ -32,7 +32,7 @@ func Critical(spread *appsv1beta1.WorkloadSpread) (time.Duration, bool) {
 
 // unscheduled tells whether a pod has waited too long for a node, and if it may come to that, when to look again (WS-171).
 func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedOut bool, again time.Time) {
-	if !Active(pod) || pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
+	if !readiness.Active(pod) || pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
 		return false, time.Time{}
 	}
 	end := pod.CreationTimestamp.Add(patience)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
 const (
@@ -56,7 +57,7 @@ type Seen struct {
 
 // seenOf is what counting reads of a pod of that version and subset, by the key that it was booked under.
 func seenOf(pod *corev1.Pod, version, subset, booking string) Seen {
-	return Seen{Name: pod.Name, Version: version, Subset: subset, Booking: booking, Active: Active(pod),
+	return Seen{Name: pod.Name, Version: version, Subset: subset, Booking: booking, Active: readiness.Active(pod),
 		Created: pod.CreationTimestamp.Time}
 }
 

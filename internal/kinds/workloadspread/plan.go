@@ -14,6 +14,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
 // Plan is what is to be done for one WorkloadSpread, in the order of its members (WS-130).
@@ -194,7 +195,7 @@ func (p *Plan) assign() {
 		placed, ok := PlacementOf(s.Spread, pod)
 		index, known := indices[placed.Subset]
 		switch {
-		case !Active(pod):
+		case !readiness.Active(pod):
 			seen = append(seen, seenOf(pod, version, placed.Subset, placed.UID))
 			continue
 		case ok && known:

@@ -3,7 +3,6 @@ package workloadspread
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -107,9 +106,4 @@ func Filter(spread *appsv1beta1.WorkloadSpread) (labels.Selector, error) {
 		return metav1.LabelSelectorAsSelector(f.Selector)
 	}
 	return labels.Everything(), nil
-}
-
-// Active tells whether the pod counts: it is neither deleted nor at its end.
-func Active(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }

@@ -100,7 +100,7 @@ const nodeTooSmall = "node didn't have enough allocatable resources"
 // at the same revision, in the same state, with no update or deletion that somebody else began. A pod that was out of service when it
 // was decided about, and therefore cost nothing, must still be.
 func sameDecision(decided, now *corev1.Pod) bool {
-	if decided.UID != now.UID || !podplan.Active(now) || readiness.Ready(now) && !readiness.Ready(decided) {
+	if decided.UID != now.UID || !readiness.Active(now) || readiness.Ready(now) && !readiness.Ready(decided) {
 		return false
 	}
 	if owner := metav1.GetControllerOfNoCopy(now); owner == nil || owner.UID != metav1.GetControllerOfNoCopy(decided).UID {

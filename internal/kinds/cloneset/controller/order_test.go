@@ -22,6 +22,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
@@ -115,7 +116,7 @@ func TestDeletionOfOnePod(t *testing.T) {
 			t.Fatal(err)
 		}
 		now, _ := s.Get(podKey(pod.Name)).(*corev1.Pod)
-		if now == nil || now.UID != pod.UID || !podplan.Active(now) ||
+		if now == nil || now.UID != pod.UID || !readiness.Active(now) ||
 			now.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) || s.data()[pod.Name] != claim ||
 			len(s.reported("SuccessfulDelete")) != 0 {
 			t.Errorf("%+v, events %q", now, s.events)

@@ -15,7 +15,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -124,7 +124,7 @@ func (s *simulated) pods() []*corev1.Pod {
 }
 
 func (s *simulated) active() []*corev1.Pod {
-	return slices.DeleteFunc(s.pods(), func(pod *corev1.Pod) bool { return !podplan.Active(pod) })
+	return slices.DeleteFunc(s.pods(), func(pod *corev1.Pod) bool { return !readiness.Active(pod) })
 }
 
 // change changes the set as a user does.

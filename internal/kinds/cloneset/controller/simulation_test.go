@@ -19,7 +19,6 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
-	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
@@ -148,7 +147,7 @@ func limitsOf(set *appsv1beta1.CloneSet) rollout.Limits {
 }
 
 func (r *rolloutRun) available(pod *corev1.Pod, set *appsv1beta1.CloneSet) bool {
-	if !podplan.Active(pod) {
+	if !readiness.Active(pod) {
 		return false
 	}
 	available, _ := readiness.Available(pod, set.Spec.MinReadySeconds, r.Now())
@@ -157,7 +156,7 @@ func (r *rolloutRun) available(pod *corev1.Pod, set *appsv1beta1.CloneSet) bool 
 
 // serving tells whether users have the pod: it is ready, for however short a time.
 func (r *rolloutRun) serving(pod *corev1.Pod) bool {
-	return podplan.Active(pod) && readiness.Ready(pod) && readiness.Settled(pod)
+	return readiness.Active(pod) && readiness.Ready(pod) && readiness.Settled(pod)
 }
 
 // beforeWrite watches every write of the manager against the truth.
@@ -315,7 +314,7 @@ func (r *rolloutRun) operator(name string) {
 
 // operate lets the operator act on a pod if there is something to do.
 func (r *rolloutRun) operate(pod *corev1.Pod) bool {
-	if !r.hooked || !podplan.Active(pod) {
+	if !r.hooked || !readiness.Active(pod) {
 		return false
 	}
 	wanted := map[pub.LifecycleStateType]string{pub.LifecycleStatePreparingUpdate: "hook/update",
@@ -598,7 +597,7 @@ func (r *rolloutRun) finish() {
 	limits, _ := r.limitsSeen()
 	updated := 0
 	for _, pod := range r.pods() {
-		if !podplan.Active(pod) {
+		if !readiness.Active(pod) {
 			r.fail("pod %s is left terminating", pod.Name)
 			continue
 		}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -169,8 +171,8 @@ func (r *reconciler) concerns(rules *podunavailablebudget.Rules, pod *corev1.Pod
 func differs(old, pod *corev1.Pod, now time.Time) bool {
 	before, _ := podunavailablebudget.Why(old, now)
 	after, _ := podunavailablebudget.Why(pod, now)
-	return (before == "") != (after == "") || podunavailablebudget.Active(old) != podunavailablebudget.Active(pod) ||
+	return (before == "") != (after == "") || readiness.Active(old) != readiness.Active(pod) ||
 		old.Annotations[pub.RelatedBudget] != pod.Annotations[pub.RelatedBudget] ||
-		old.Annotations[pub.RelatedBudgetLegacy] != pod.Annotations[pub.RelatedBudgetLegacy] || !sameLabels(old, pod) ||
+		old.Annotations[pub.RelatedBudgetLegacy] != pod.Annotations[pub.RelatedBudgetLegacy] || !maps.Equal(old.Labels, pod.Labels) ||
 		controllerOf(old) != controllerOf(pod)
 }

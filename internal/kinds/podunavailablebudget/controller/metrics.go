@@ -1,11 +1,7 @@
 package controller
 
 import (
-	"maps"
-
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
@@ -48,7 +44,3 @@ func (m *meters) forget(name types.NamespacedName) {
 		gauge.DeleteLabelValues(name.Namespace, name.Name)
 	}
 }
-
-func labelSet(pod *corev1.Pod) labels.Set { return pod.Labels }
-
-func sameLabels(a, b *corev1.Pod) bool { return maps.Equal(a.Labels, b.Labels) }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -215,13 +217,13 @@ func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, p
 	}
 	if len(s.Pods) == 0 && !counted(target.GroupKind) && workload.Selector != nil {
 		for i := range pods {
-			if workload.Selector.Matches(labelSet(&pods[i])) {
+			if workload.Selector.Matches(labels.Set(pods[i].Labels)) {
 				s.Pods = append(s.Pods, &pods[i])
 			}
 		}
 	}
 	for _, pod := range s.Pods {
-		if podunavailablebudget.Active(pod) {
+		if readiness.Active(pod) {
 			counts.Pods++
 		}
 	}
@@ -249,7 +251,7 @@ func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, p
 			continue
 		}
 		s.Pods = append(s.Pods, pod)
-		if !podunavailablebudget.Active(pod) {
+		if !readiness.Active(pod) {
 			continue
 		}
 		owner := controllerOf(pod)
@@ -326,7 +328,7 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 	budget := s.Rules.Budget
 	var missing []*corev1.Pod
 	for _, pod := range s.Pods {
-		if !podunavailablebudget.Active(pod) || pod.Annotations[pub.RelatedBudget] == budget.Name &&
+		if !readiness.Active(pod) || pod.Annotations[pub.RelatedBudget] == budget.Name &&
 			pod.Annotations[pub.RelatedBudgetLegacy] == budget.Name {
 			continue
 		}

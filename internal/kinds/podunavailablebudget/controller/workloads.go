@@ -6,13 +6,11 @@ import (
 	"sync"
 	"time"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	lru "k8s.io/apimachinery/pkg/util/cache"
@@ -22,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	"github.com/afloat-project/afloat/internal/platform/scale"
 )
 
 // How many pods a workload shall have is what its scale subresource says, whatever its kind (PUB-040). Other kinds need rights that users add.
@@ -221,21 +220,16 @@ func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandl
 
 // scale reads the scale subresource. It returns nil if the object does not exist or has no scale.
 func (w *Workloads) scale(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*Workload, error) {
-	// The client reads subresources of unstructured objects into such alone.
-	object, read, scale := &unstructured.Unstructured{}, &unstructured.Unstructured{}, &autoscalingv1.Scale{}
+	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	object.SetNamespace(key.Namespace)
 	object.SetName(key.Name)
-	read.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
-	err := w.scales.Get(ctx, object, read)
+	scale, err := scale.Read(ctx, w.scales, object)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	if err == nil {
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, scale)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the scale of %s %s: %w", kind.Kind, key, err)
+		return nil, err
 	}
 	workload := &Workload{UID: scale.UID, Replicas: &scale.Spec.Replicas}
 	if scale.Status.Selector != "" {

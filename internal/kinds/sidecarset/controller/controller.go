@@ -155,7 +155,7 @@ func concerns(before, after *corev1.Pod) bool {
 	if before.Annotations[pub.SidecarSetInjectedList] == "" && after.Annotations[pub.SidecarSetInjectedList] == "" {
 		return false
 	}
-	if before.UID != after.UID || sidecarset.Active(before) != sidecarset.Active(after) || before.Status.Phase != after.Status.Phase ||
+	if before.UID != after.UID || readiness.Active(before) != readiness.Active(after) || before.Status.Phase != after.Status.Phase ||
 		!maps.Equal(before.Labels, after.Labels) || before.Generation != after.Generation {
 		return true
 	}

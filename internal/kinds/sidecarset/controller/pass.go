@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -132,7 +133,7 @@ func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	}
 	plan := &sidecarset.Plan{SidecarSet: &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	for _, pod := range pods {
-		if sidecarset.Active(pod) && sidecarset.Lists(pod, name) {
+		if readiness.Active(pod) && sidecarset.Lists(pod, name) {
 			plan.Verdicts = append(plan.Verdicts, &sidecarset.PodVerdict{Pod: pod, Action: sidecarset.Keep, Forget: true})
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
@@ -60,7 +61,7 @@ func (r *upgradeRun) looker() (*sidecarset.Looker, *appsv1beta1.SidecarSet) {
 func (r *upgradeRun) matched(looker *sidecarset.Looker) []sidecarset.PodState {
 	var matched []sidecarset.PodState
 	for _, pod := range r.pods() {
-		if sidecarset.Active(pod) {
+		if readiness.Active(pod) {
 			if state := looker.Look(pod); state.Matched {
 				matched = append(matched, state)
 			}
@@ -118,7 +119,7 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 			for _, known := range [][]*corev1.Pod{laid, cached} {
 				matched := 0
 				for _, pod := range known {
-					if sidecarset.Active(pod) && looker.Look(pod).Matched {
+					if readiness.Active(pod) && looker.Look(pod).Matched {
 						matched++
 					}
 				}

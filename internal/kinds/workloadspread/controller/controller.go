@@ -166,15 +166,15 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 		return
 	}
 	if placed == "" {
-		if before.Spec.NodeName != after.Spec.NodeName && workloadspread.Active(after) {
+		if before.Spec.NodeName != after.Spec.NodeName && readiness.Active(after) {
 			h.enqueue(ctx, q, after, true)
 		}
 		return
 	}
-	if workloadspread.Active(before) != workloadspread.Active(after) || h.versioned.Of(before) != h.versioned.Of(after) ||
+	if readiness.Active(before) != readiness.Active(after) || h.versioned.Of(before) != h.versioned.Of(after) ||
 		scheduling(before) != scheduling(after) ||
 		controllerUID(before) != controllerUID(after) {
-		h.enqueue(ctx, q, after, before.Spec.NodeName != after.Spec.NodeName && workloadspread.Active(after))
+		h.enqueue(ctx, q, after, before.Spec.NodeName != after.Spec.NodeName && readiness.Active(after))
 	}
 }
 

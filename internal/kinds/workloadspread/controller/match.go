@@ -16,6 +16,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
@@ -112,7 +113,7 @@ func NewMatcher(index *Index, workloads Workloads, log logr.Logger) *Matcher {
 // where one of them may be a target (WS-055); it is an error that one is not found (WS-053).
 func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) (*appsv1beta1.WorkloadSpread, error) {
 	candidates := m.index.in(namespace)
-	if len(candidates) == 0 || !workloadspread.Active(pod) {
+	if len(candidates) == 0 || !readiness.Active(pod) {
 		return nil, nil
 	}
 	owner, ok := workloadspread.ControllerOf(pod)

@@ -16,6 +16,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/retries"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/slim"
@@ -236,7 +237,7 @@ func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error 
 	var found []*stranger
 	nodes := map[string]*corev1.Node{}
 	for i, pod := range s.Pods {
-		if _, placed := workloadspread.PlacementOf(s.Spread, pod); placed || !workloadspread.Active(pod) || pod.Spec.NodeName == "" {
+		if _, placed := workloadspread.PlacementOf(s.Spread, pod); placed || !readiness.Active(pod) || pod.Spec.NodeName == "" {
 			continue
 		}
 		if !s.Held[pod.UID].IsZero() {
@@ -306,7 +307,7 @@ func (p *Pass) examine(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 	if now.UID != of.pod.UID {
 		return nil // another one, which the cache will show
 	}
-	if _, placed := workloadspread.PlacementOf(spread, now); !placed && workloadspread.Active(now) {
+	if _, placed := workloadspread.PlacementOf(spread, now); !placed && readiness.Active(now) {
 		if of.fits, err = workloadspread.Fits(spread.Spec.Subsets, document, of.node); err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
@@ -133,7 +134,7 @@ func (s *simulated) all() []*corev1.Pod {
 }
 
 func (s *simulated) active() []*corev1.Pod {
-	return slices.DeleteFunc(s.all(), func(p *corev1.Pod) bool { return !workloadspread.Active(p) })
+	return slices.DeleteFunc(s.all(), func(p *corev1.Pod) bool { return !readiness.Active(p) })
 }
 
 // change changes the WorkloadSpread as its user does.
@@ -212,7 +213,7 @@ func (s *simulated) book(version string, ledger *workloadspread.Ledger) {
 // admitDeletion is the webhook of deletions.
 func (s *simulated) admitDeletion(pod *corev1.Pod) {
 	placed, ok := pub.ParsePlacement(pod.Annotations)
-	if spread := s.spread(); ok && spread != nil && workloadspread.Active(pod) {
+	if spread := s.spread(); ok && spread != nil && readiness.Active(pod) {
 		version := versioned.Of(pod)
 		ledger := workloadspread.NewLedger(spread, targetFrom(s.Get(deploymentKey)), s.Now())
 		_, commit := ledger.Delete(workloadspread.Deletion{Name: pod.Name, Version: version, Subset: placed.Subset})
@@ -317,7 +318,7 @@ func (s *simulated) kubelet() bool {
 	moved := false
 	for _, pod := range s.all() {
 		switch {
-		case !workloadspread.Active(pod): // at its end, or collected as garbage
+		case !readiness.Active(pod): // at its end, or collected as garbage
 			s.Remove(podKey(pod.Name))
 			moved = true
 		case pod.Spec.NodeName == "":

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,6 +25,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/platform/scale"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
@@ -386,7 +386,7 @@ func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, 
 }
 
 func (k *Kinds) scaleReplicas(ctx context.Context, object *unstructured.Unstructured) (int32, error) {
-	scale, err := k.scale(ctx, object)
+	scale, err := scale.Read(ctx, k.scales, object)
 	if err != nil {
 		return 0, err
 	}
@@ -394,7 +394,7 @@ func (k *Kinds) scaleReplicas(ctx context.Context, object *unstructured.Unstruct
 }
 
 func (k *Kinds) scaleSelector(ctx context.Context, object *unstructured.Unstructured) (labels.Selector, error) {
-	scale, err := k.scale(ctx, object)
+	scale, err := scale.Read(ctx, k.scales, object)
 	if apierrors.IsNotFound(err) {
 		return nil, nil // the kind has no such subresource
 	}
@@ -406,20 +406,6 @@ func (k *Kinds) scaleSelector(ctx context.Context, object *unstructured.Unstruct
 		return nil, fmt.Errorf("selector of the scale of %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	return selector, nil
-}
-
-func (k *Kinds) scale(ctx context.Context, object *unstructured.Unstructured) (*autoscalingv1.Scale, error) {
-	// The client reads subresources of unstructured objects into such alone.
-	read, scale := &unstructured.Unstructured{}, &autoscalingv1.Scale{}
-	read.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
-	err := k.scales.Get(ctx, object, read)
-	if err == nil {
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, scale)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the scale of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
-	}
-	return scale, nil
 }
 
 func orOne(replicas *int32) int32 { // WS-021
