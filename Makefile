@@ -24,8 +24,19 @@ help: ## Show this help
 ##: Development
 
 .PHONY: generate
-generate: ## Write deep copies, CRDs and RBAC roles
+generate: ## Write deep copies, CRDs, RBAC roles and the API reference
 	@hack/generate.sh
+
+.PHONY: site
+site: site/node_modules ## Build the documentation as a site into bin/site: SITE_BASE=/afloat/, SITE_REPOSITORY=https://<where files are>/; needs Node.js 20 and npm
+	@cd site && npm run --silent build
+
+.PHONY: site-serve
+site-serve: site/node_modules ## Show the documentation on this machine while it is being written
+	@cd site && npm run --silent dev
+
+site/node_modules: site/package-lock.json
+	@cd site && npm ci --loglevel=error && touch node_modules
 
 .PHONY: lint
 lint: ## Check formatting, imports between layers, and common mistakes
@@ -51,7 +62,7 @@ test: ## Everything a change must pass
 test-unit: ## Unit tests with the race detector, and SIM=2000 simulations of each kind
 	go vet ./...
 	SIM=30 CGO_ENABLED=1 go test -race ./...
-	SIM=$(SIM) go test -count=1 -timeout 2h -run 'TestSimulated' ./internal/kinds/...
+	SIM=$(SIM) go test -count=1 -timeout 2h -run 'TestSimulated' ./internal/kinds/... ./internal/registry
 
 .PHONY: simulate
 simulate: ## Hours of simulations: RUNS=100000 of each kind; a failure prints its seed, and SEED=7 with go test plays it again
@@ -61,12 +72,25 @@ simulate: ## Hours of simulations: RUNS=100000 of each kind; a failure prints it
 test-integration: $(cluster) ## Tests against a real API server
 	KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" go test -tags integration -count=1 ./test/integration/... ./cmd/manager/...
 
+on-cluster = KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" VOLUMES="$$($(cluster) volumes)" \
+  KUBECTL="$$($(cluster) binaries --envtest | tail -n 1)/kubectl" PLUGIN=$(CURDIR)/bin HELM=$(CURDIR)/bin/helm \
+  go test -tags e2e -count=1 -v -timeout 30m -parallel 6 $(if $(RUN),-run "$(RUN)")
+
+test-e2e test-docs: export CSI := 1
+test-e2e test-docs: MANIFESTS := test/e2e/manifests
+
 .PHONY: test-e2e
-test-e2e: export CSI := 1
-test-e2e: MANIFESTS := test/e2e/manifests
-test-e2e: local-deploy ## Tests against real kubelets, with the shipped manifests; RUN=Partition for some
-	KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" VOLUMES="$$($(cluster) volumes)" KUBECTL="$$($(cluster) binaries --envtest | tail -n 1)/kubectl" \
-	  go test -tags e2e -count=1 -v -timeout 30m -parallel 6 $(if $(RUN),-run "$(RUN)") ./test/e2e/...
+test-e2e: local-deploy bin/helm ## Tests against real kubelets, with the shipped manifests; RUN=Partition for some
+	$(on-cluster) ./test/e2e/...
+
+.PHONY: test-docs
+test-docs: local-deploy bin/helm ## Run every page of the manual on real kubelets; RUN=TestManual/cloneset for one
+	$(on-cluster) ./test/docs/...
+
+.PHONY: test-chart
+test-chart: ## Tests of the Helm chart: against the manifests, and value by value
+	go -C test/chart vet ./...
+	go -C test/chart test -count=1 ./... # go does not see that files outside of the module have changed
 
 .PHONY: perf
 perf: build $(cluster) ## Measure speed, writes, CPU and memory: SCENARIO="cloneset-1000 rest", by default what takes about 20 minutes together
@@ -96,9 +120,14 @@ demo-down: cluster-down ## Remove what the demo made
 ##: Installing
 
 .PHONY: build
-build: ## Build the manager and the node daemon into bin/
+build: plugin ## Build the manager, the node daemon and the kubectl plugin into bin/
 	go build -ldflags '$(LDFLAGS)' -o bin/manager ./cmd/manager
 	go build -ldflags '$(LDFLAGS)' -o bin/daemon ./cmd/daemon
+
+.PHONY: plugin
+plugin: ## Build the kubectl plugin into bin/; with bin/ in PATH it is kubectl afloat, and kubectl kruise
+	go build -ldflags '$(LDFLAGS)' -o bin/kubectl-afloat ./cmd/kubectl-afloat
+	@ln -sf kubectl-afloat bin/kubectl-kruise
 
 .PHONY: image
 image: build $(cluster) ## Build the images without Docker and push them to the local cluster's registry
@@ -129,6 +158,34 @@ undeploy: ## Remove from the cluster of KUBECONFIG=<file> what deploy installed;
 local-deploy: cluster-up image ## Install what is built here into the local cluster
 	@KUBECONFIG="$$($(cluster) kubeconfig)" IMAGE=$(IMAGE) DAEMON_IMAGE=$(DAEMON_IMAGE) MANIFESTS=$(MANIFESTS) hack/deploy.sh
 
+bin/helm: test/chart/go.mod
+	@mkdir -p bin
+	@go -C test/chart build -ldflags '-s -w' -o ../../bin/helm helm.sh/helm/v4/cmd/helm
+
+.PHONY: local-helm
+local-helm: cluster-up image bin/helm ## Install what is built here into the local cluster, by the Helm chart; bin/helm uninstall kruise removes it
+	@KUBECONFIG="$$($(cluster) kubeconfig)" CHART=1 IMAGE=$(IMAGE) DAEMON_IMAGE=$(DAEMON_IMAGE) hack/deploy.sh
+
 .PHONY: local-undeploy
 local-undeploy: $(cluster) ## Remove it from the local cluster
 	@KUBECONFIG="$$($(cluster) kubeconfig)" hack/undeploy.sh
+
+##: Releasing
+
+# Where images and chart of a release go, and from where its files are downloaded. Nothing is published by make release.
+REPOSITORY ?= ghcr.io/afloat-project/afloat
+DOWNLOADS ?= https://github.com/afloat-project/afloat/releases/download/$(VERSION)
+OUT ?= bin/release
+release = go -C hack/release run . $(1) -version "$(VERSION)" -repository "$(REPOSITORY)" -downloads "$(DOWNLOADS)" -out "$(abspath $(OUT))"
+
+.PHONY: release-notes
+release-notes: ## Make docs/releases/unreleased.md the notes of VERSION=v0.1.0, and begin new ones
+	@hack/release-notes.sh "$(VERSION)"
+
+.PHONY: release
+release: ## Make a release into OUT=bin/release: VERSION=v0.1.0, PLATFORMS="linux/amd64 linux/arm64", by default all; REPOSITORY=, DOWNLOADS=
+	@$(call release,build) -platforms "$(PLATFORMS)" -builder "$(BUILDER)"
+
+.PHONY: release-push
+release-push: ## Push the images and the chart of OUT=bin/release to REPOSITORY=
+	@$(call release,push)

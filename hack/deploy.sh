@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs Afloat into the cluster that KUBECONFIG names and waits until it serves. Called by `make deploy` and `make local-deploy`.
+# Installs Afloat into the cluster that KUBECONFIG names and waits until it serves. Called by `make deploy`, `make local-deploy` and, with CHART=1 for
+# the Helm chart in place of the manifests, `make local-helm`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kubectl=$(hack/kubectl.sh)
@@ -74,6 +75,21 @@ patches:
             imagePullPolicy: Always
 END
   manifests=bin/local
+  cat >bin/local/values.yaml <<END # the same for the chart
+manager: {image: {pullPolicy: Always}}
+daemon:
+  image: {pullPolicy: Always}
+  socketLocation: $(dirname "$(dirname "$socket")")
+  podSpec: {hostNetwork: false, dnsPolicy: ClusterFirst}
+  container:
+    volumeMounts:
+    - {name: runtime-sockets, mountPath: /hostvarrun, readOnly: true, mountPropagation: HostToContainer, subPathExpr: \$(NODE_NAME)}
+END
+fi
+if [ "${CHART:-}" = 1 ]; then
+  bin/helm upgrade --install kruise charts/kruise --take-ownership --force-conflicts --wait --timeout 3m -f bin/local/values.yaml \
+    --set "manager.image.repository=${IMAGE%:*},manager.image.tag=${IMAGE##*:},daemon.image.repository=${DAEMON_IMAGE%:*},daemon.image.tag=${DAEMON_IMAGE##*:}"
+  exit
 fi
 "$kubectl" kustomize "$manifests" | sed "s|image: afloat/manager:dev|image: $IMAGE|; s|image: afloat/daemon:dev|image: $DAEMON_IMAGE|" |
   "$kubectl" apply --server-side --force-conflicts -f - >/dev/null

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes all generated files: deep copies, CustomResourceDefinitions and the RBAC roles. Called by `make generate`.
+# Writes all generated files. Called by `make generate`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,3 +32,13 @@ for dir in ./internal ./cmd; do
   if [[ -d $dir ]]; then roots+=("paths=$dir/..."); fi
 done
 bin/controller-gen rbac:roleName=kruise-manager-role "${roots[@]}" output:rbac:dir=config/rbac
+
+hack/configmaps.sh
+# The Helm chart has the objects of the manifests, the definitions included.
+go run ./hack/chart config charts/kruise docs/manual/helm.md
+
+# The reference has the descriptions whole.
+whole=$(mktemp -d)
+trap 'rm -rf "$whole"' EXIT
+bin/controller-gen crd paths=./api/... output:crd:artifacts:config="$whole"
+go run ./hack/reference -crds "$whole"

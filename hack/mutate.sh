@@ -11,14 +11,14 @@ minutes=${MINUTES:-90}
 engine="engine/rollout engine/lifecycle engine/readiness engine/inplace engine/revision engine/restart engine/expression engine/imageref engine/jsonfields engine/planlog engine/plural engine/podpatch engine/seconds engine/waiting engine/retries engine/podplan"
 kinds=""
 for kind in containerrecreate imagepull launchpriority sidecarset workloadspread; do kinds+="kinds/$kind kinds/$kind/controller "; done
-kinds+="kinds/cloneset kinds/statefulset" # whose controllers simulations play
+kinds+="kinds/cloneset kinds/statefulset kinds/daemonset" # whose controllers simulations play
 read -ra packages <<<"${PACKAGES:-$engine node/restart node/metadata node/imagepull node/stop $kinds}"
 out=${OUT:-$(mktemp -d)}
 mkdir -p bin "$out"
 go build -o bin/mutate ./hack/mutate
 export SIM=1
 # What plans have in common is tested by the kinds that plan with it, and a planner also by the passes of its controller.
-declare -A tested=([engine/podplan]="./internal/kinds/cloneset ./internal/kinds/cloneset/controller ./internal/kinds/statefulset ./internal/kinds/statefulset/controller")
+declare -A tested=([engine/podplan]="./internal/kinds/cloneset ./internal/kinds/cloneset/controller ./internal/kinds/statefulset ./internal/kinds/statefulset/controller ./internal/kinds/daemonset ./internal/kinds/daemonset/controller")
 for planner in internal/kinds/*/controller; do
   planner=${planner%/controller}
   tested[${planner#internal/}]="./$planner ./$planner/controller"

@@ -9,11 +9,12 @@ begin=$SECONDS
 step() { printf '\n=== %s (%d s since the start)\n' "$1" $((SECONDS - begin)); }
 
 step "generated files are current"
-before=$(git status --porcelain -- api config)
+generated=(api config charts docs/reference docs/manual/helm.md)
+before=$(git status --porcelain -- "${generated[@]}")
 hack/generate.sh
-after=$(git status --porcelain -- api config)
+after=$(git status --porcelain -- "${generated[@]}")
 if [[ $before != "$after" ]]; then
-  git --no-pager diff -- api config
+  git --no-pager diff -- "${generated[@]}"
   echo "generated files were not current: run make generate" >&2
   exit 1
 fi
@@ -24,8 +25,20 @@ make --no-print-directory spec-check
 step "unit tests and simulated rollouts"
 make --no-print-directory test-unit
 
+step "Helm chart"
+make --no-print-directory test-chart
+
 step "lint"
 hack/lint.sh
+
+step "documentation: links, and the site"
+go -C hack/links vet ./...
+go -C hack/links test -count=1 ./... # go does not see that files outside of the module have changed
+if command -v npm >/dev/null; then
+  make --no-print-directory site
+else
+  echo "the site is not built: that needs Node.js and npm"
+fi
 
 step "local cluster"
 make --no-print-directory bin/afloat-cluster
@@ -33,6 +46,14 @@ for module in test/cluster test/cluster/csi; do
   go -C $module vet ./...
   go -C $module test ./...
 done
+
+step "what a release is made of"
+go -C hack/release vet ./...
+go -C hack/release test -count=1 ./...
+
+step "alerts, dashboards and GitOps"
+go -C test/monitoring vet ./...
+go -C test/monitoring test -count=1 ./...
 
 step "integration tests against a real API server"
 make --no-print-directory test-integration
@@ -45,5 +66,5 @@ step "end-to-end tests on real kubelets"
 export CLUSTER=${CLUSTER_FOR_TEST:-afloat-test} NODES=3 SIMULATED=0
 unset KUBECONFIG
 trap 'make --no-print-directory cluster-down || true' EXIT
-make --no-print-directory test-e2e
+make --no-print-directory test-e2e test-docs # the manual, too
 step "done"

@@ -59,10 +59,22 @@ const (
 	PublishConditions = "apps.kruise.io/publish-conditions"
 	// PodDeletionCost orders pods at scale-in; lower goes first (CS-144).
 	PodDeletionCost = "controller.kubernetes.io/pod-deletion-cost"
+	// DaemonSetStrictMaxUnavailable "true" on a DaemonSet counts every node without an available pod against maxUnavailable (ADS-132).
+	DaemonSetStrictMaxUnavailable = "apps.kruise.io/daemonset-strict-max-unavailable"
+	// DaemonSetIgnoreNotReadyNodesAfter on a DaemonSet is a duration such as 5m: nodes that are not ready for as long are left out of
+	// rollouts (ADS-136).
+	DaemonSetIgnoreNotReadyNodesAfter = "apps.kruise.io/daemonset-ignore-not-ready-nodes-after"
+	// DaemonSetTemplateGeneration on a DaemonSet, and PodTemplateGeneration on its pods, are kept for those that read them (ADS-063,
+	// ADS-112).
+	DaemonSetTemplateGeneration = "deprecated.daemonset.template.generation"
+	PodTemplateGeneration       = "pod-template-generation"
 	// ConversionData keeps what has no place in the other API version; conversion writes it and drops it on the way back (CS-256).
 	ConversionData = "apps.kruise.io/conversion-data"
-	// StatefulSetV1beta1Fields on a StatefulSet of v1alpha1 has, as JSON, the fields of the spec that only v1beta1 has (ASTS-322).
-	StatefulSetV1beta1Fields = "apps.kruise.io/v1beta1-only-fields"
+	// V1beta1OnlyFields on a StatefulSet or DaemonSet of v1alpha1 has, as JSON, the fields of the spec that only v1beta1 has (ASTS-322,
+	// ADS-215).
+	V1beta1OnlyFields = "apps.kruise.io/v1beta1-only-fields"
+	// ProgressiveCreatePod: "true" on a DaemonSet of v1alpha1 is the field scaleStrategy.partitionedScaling of v1beta1 (ADS-213).
+	ProgressiveCreatePod = "daemonset.kruise.io/progressive-create-pod"
 
 	// ImagePreDownloadParallelism, ImagePreDownloadTimeoutSeconds and ImagePreDownloadMinUpdatedReadyPods are the v1alpha1
 	// form of the fields of the same names (CS-203, CS-204).
@@ -103,7 +115,7 @@ const (
 	LifecycleStatePreparingDelete LifecycleStateType = "PreparingDelete"
 )
 
-// Of PodUnavailableBudgets (docs/spec/protection.md).
+// Labels and annotations of PodUnavailableBudgets and their pods (docs/spec/protection.md).
 const (
 	// RelatedBudget on a pod names the budget that covers it; RelatedBudgetLegacy is the key that old releases used. Both are written
 	// together (PUB-070).

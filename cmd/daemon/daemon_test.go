@@ -198,8 +198,8 @@ func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
 		t.Error(text)
 	}
 	text = get(t, "http://"+address+"/metrics")
-	// ND-047, ND-048 (part)
-	for _, want := range []string{"go_build_info", "kruise_feature_enabled", `"runtime_container_meta_restarter"`,
+	// ND-047, ND-048 (part), OPS-210 (part)
+	for _, want := range []string{"go_build_info", "kruise_build_info{", "kruise_feature_enabled", `"runtime_container_meta_restarter"`,
 		"afloat_daemon_image_pulls_waiting"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the metrics", want)

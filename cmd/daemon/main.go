@@ -46,6 +46,7 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/platform/version"
 )
 
 // userAgent is that of all API calls (ND-021).
@@ -68,6 +69,10 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.version {
+		fmt.Println(version.Get())
+		return nil
+	}
 	if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 		return fmt.Errorf("logging: %w", err)
 	}
@@ -78,6 +83,8 @@ func run(ctx context.Context, args []string) error {
 func (o *options) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	ctrl.SetLogger(logger)
+	build := version.Get()
+	logger.Info("Starts", "version", build.Version, "commit", build.Commit, "go", build.Go)
 	gates, err := features.Parse(o.featureGates)
 	if err != nil {
 		return err
@@ -91,7 +98,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	runtimeMeters, stops := runtime.NewMeters(), stop.NewStops()
-	for _, collector := range append([]prometheus.Collector{gates.Metric(), stops, collectors.NewBuildInfoCollector()},
+	for _, collector := range append([]prometheus.Collector{gates.Metric(), build.Metric(), stops, collectors.NewBuildInfoCollector()},
 		runtimeMeters.Collectors()...) {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)

@@ -13,7 +13,8 @@ import (
 
 // options are the flags and the environment of the daemon (docs/spec/node-daemon.md).
 type options struct {
-	node string
+	version bool // tells the version, and nothing else counts
+	node    string
 
 	addr, pprofAddr string
 	pprof           bool
@@ -32,6 +33,7 @@ type options struct {
 func parseOptions(args []string) (*options, error) {
 	o := &options{logging: logsapi.NewLoggingConfiguration(), node: os.Getenv("NODE_NAME")}
 	fs := pflag.NewFlagSet("daemon", pflag.ContinueOnError)
+	fs.BoolVar(&o.version, "version", false, "print what this program was built from, and end")
 	fs.StringVar(&o.addr, "addr", ":10221", "address of /metrics, /healthz and /readyz")
 	fs.BoolVar(&o.pprof, "enable-pprof", false, "serve Go profiles")
 	fs.StringVar(&o.pprofAddr, "pprof-addr", "localhost:10222", "address of the Go profiles; the daemon is in the node's network")
@@ -64,6 +66,9 @@ func parseOptions(args []string) (*options, error) {
 	}
 	if fs.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	if o.version {
+		return o, nil
 	}
 	if o.node == "" {
 		return nil, errors.New("the environment variable NODE_NAME must name the node") // ND-013

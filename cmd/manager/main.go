@@ -8,17 +8,14 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,7 +31,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -42,15 +38,18 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
-	"github.com/afloat-project/afloat/internal/engine/inplace"
 	launchprioritycontroller "github.com/afloat-project/afloat/internal/kinds/launchpriority/controller"
 	readinessgatecontroller "github.com/afloat-project/afloat/internal/kinds/readinessgate/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
+	"github.com/afloat-project/afloat/internal/platform/apiserver"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/leadermetrics"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/platform/tracing"
+	"github.com/afloat-project/afloat/internal/platform/uninstall"
 	"github.com/afloat-project/afloat/internal/platform/useragent"
+	"github.com/afloat-project/afloat/internal/platform/version"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/registry"
@@ -69,6 +68,9 @@ func main() {
 		if errors.Is(err, pflag.ErrHelp) {
 			return
 		}
+		if errors.Is(err, uninstall.ErrInUse) { // what is in use has been told
+			os.Exit(1)
+		}
 		klog.FromContext(ctx).Error(err, "The manager ends")
 		klog.Flush()
 		os.Exit(1)
@@ -76,9 +78,16 @@ func main() {
 }
 
 func run(signal context.Context, args []string) error {
+	if len(args) > 0 && args[0] == uninstallGuard {
+		return runUninstallGuard(signal, args[1:], os.Stdout)
+	}
 	o, err := parseOptions(args)
 	if err != nil {
 		return err
+	}
+	if o.version {
+		fmt.Println(version.Get())
+		return nil
 	}
 	ending := &shutdown{signal: signal, delay: o.shutdownDelay}
 	ctx, cancel := ending.context()
@@ -88,6 +97,8 @@ func run(signal context.Context, args []string) error {
 	}
 	logger := klog.FromContext(ctx)
 	ctrl.SetLogger(logger)
+	build := version.Get()
+	logger.Info("Starts", "version", build.Version, "commit", build.Commit, "go", build.Go)
 	gates, err := features.Parse(o.featureGates)
 	if err != nil {
 		return err
@@ -96,6 +107,13 @@ func run(signal context.Context, args []string) error {
 		logger.Info("Feature gates", "warning", warning)
 	}
 	logger.Info("Feature gates", "enabled", gates.String())
+	if o.tracingEndpoint != "" {
+		stop, err := tracing.Start(ctx, userAgent, o.tracingEndpoint, o.tracingRate)
+		if err != nil {
+			return err
+		}
+		defer sendLast(stop)
+	}
 	pods, creations := &podindex.Index{}, &creations{}
 	mgr, err := newManager(o, pods, creations)
 	if err != nil {
@@ -115,7 +133,7 @@ func run(signal context.Context, args []string) error {
 	if err := addControllers(ctx, o, kinds); err != nil {
 		return err
 	}
-	if err := showMetrics(mgr, gates); err != nil {
+	if err := showMetrics(mgr, gates.Metric(), build.Metric()); err != nil {
 		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(freeAfterStart(mgr))); err != nil {
@@ -126,6 +144,15 @@ func run(signal context.Context, args []string) error {
 		return fmt.Errorf("running: %w", err)
 	}
 	return nil
+}
+
+// sendLast sends the last spans when the process ends, for which it waits a little.
+func sendLast(stop func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	if err := stop(ctx); err != nil {
+		klog.FromContext(ctx).V(1).Info("The last spans were not sent", "err", err)
+	}
 }
 
 // freeAfterStart returns to the system the memory that the first list of all pods took. Most of it is garbage, since pods arrive whole and
@@ -145,10 +172,12 @@ func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	}
 }
 
-// showMetrics registers the gauges of the gates, kruise_manager_is_leader, and the metrics of leader election (OPS-092).
-func showMetrics(mgr ctrl.Manager, gates *features.Gates) error {
-	if err := errors.Join(metrics.Registry.Register(gates.Metric()), metrics.Registry.Register(leadership(mgr.Elected()))); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
+// showMetrics registers the collectors, kruise_manager_is_leader, and the metrics of leader election (OPS-092).
+func showMetrics(mgr ctrl.Manager, all ...prometheus.Collector) error {
+	for _, collector := range append(all, leadership(mgr.Elected())) {
+		if err := metrics.Registry.Register(collector); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
 	}
 	return leadermetrics.Register(metrics.Registry)
 }
@@ -213,7 +242,7 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 		Scheme:                  s,
 		Cache:                   cacheOptions,
 		NewClient:               creations.newClient,
-		Metrics:                 metricsserver.Options{BindAddress: o.metricsAddr},
+		Metrics:                 o.metrics(),
 		HealthProbeBindAddress:  o.probeAddr,
 		PprofBindAddress:        pprofAddr,
 		LeaderElection:          o.leaderElection,
@@ -247,29 +276,10 @@ func restConfig(o *options) (*rest.Config, error) {
 	cfg.QPS, cfg.Burst = o.qps, o.burst
 	cfg.UserAgent = userAgent
 	cfg.Wrap(useragent.Wrap(userAgent))
+	if o.tracingEndpoint != "" {
+		cfg.Wrap(tracing.Wrap)
+	}
 	return cfg, nil
-}
-
-// qualifies returns what may change in place on this cluster (IPU-094, IPU-113).
-func qualifies(cfg *rest.Config, gates *features.Gates) (inplace.Options, error) {
-	resize, err := resizes(cfg, gates, features.InPlaceWorkloadVerticalScaling)
-	return inplace.Options{EnvFromMetadata: gates.Enabled(features.InPlaceUpdateEnvFromMetadata), Resize: resize}, err
-}
-
-// resizes tells whether the gate is on, and the server has the subresource pods/resize.
-func resizes(cfg *rest.Config, gates *features.Gates, gate featuregate.Feature) (bool, error) {
-	if !gates.Enabled(gate) {
-		return false, nil
-	}
-	client, err := discovery.NewDiscoveryClientForConfig(cfg)
-	if err != nil {
-		return false, fmt.Errorf("discovery: %w", err)
-	}
-	core, err := client.ServerResourcesForGroupVersion("v1")
-	if err != nil {
-		return false, fmt.Errorf("discovery: %w", err)
-	}
-	return slices.ContainsFunc(core.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
 }
 
 // newEnvironment makes the environment with which all kinds are set up.
@@ -283,7 +293,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		Index:    pods,
 		Flow:     reconcile.NewFlow(0),
 		PullJobs: podapply.NewPullJobs(mgr.GetCache(), mgr.GetRESTMapper()),
-		Resizes:  func(gate featuregate.Feature) (bool, error) { return resizes(mgr.GetConfig(), gates, gate) }}
+		Resizes:  func(gate featuregate.Feature) (bool, error) { return apiserver.Resizes(mgr.GetConfig(), gates, gate) }}
 	e.Limiter = func() workqueue.TypedRateLimiter[ctrl.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](o.baseDelay, o.maxDelay),
@@ -297,10 +307,10 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if err := podapply.IndexRevisions(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
-	if e.InPlace, err = qualifies(mgr.GetConfig(), gates); err != nil {
+	if e.InPlace, err = apiserver.InPlace(mgr.GetConfig(), gates); err != nil {
 		return nil, err
 	}
-	if e.Minor, err = serverMinor(ctx, mgr.GetConfig()); err != nil {
+	if e.Minor, err = apiserver.Minor(ctx, mgr.GetConfig()); err != nil {
 		return nil, err
 	}
 	if err := e.FollowSpreads(ctx); err != nil {

@@ -2,10 +2,13 @@ package main
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +16,8 @@ import (
 	"github.com/spf13/pflag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/registry"
@@ -20,7 +25,10 @@ import (
 
 // options are the flags and the environment of the manager (docs/spec/operations.md, OPS-020, OPS-021).
 type options struct {
+	version bool // tells the version, and nothing else counts
+
 	metricsAddr, probeAddr, pprofAddr string
+	metricsSecure                     bool
 	pprof                             bool
 
 	leaderElection                           bool
@@ -35,6 +43,8 @@ type options struct {
 	webhookInitTimeout    time.Duration
 	webhookClientCAFile   string
 	protectionLog         string
+	tracingEndpoint       string
+	tracingRate           int
 	shutdownDelay         time.Duration
 	qps                   float32
 	burst                 int
@@ -60,7 +70,10 @@ type options struct {
 func parseOptions(args []string) (*options, error) {
 	o := &options{logging: logsapi.NewLoggingConfiguration()}
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	fs.BoolVar(&o.version, "version", false, "print what this program was built from, and end")
 	fs.StringVar(&o.metricsAddr, "metrics-addr", ":8080", "address of /metrics")
+	fs.BoolVar(&o.metricsSecure, "metrics-secure", false,
+		"serve /metrics by HTTPS, and only to callers whose token or client certificate gives them the right to get it")
 	fs.StringVar(&o.probeAddr, "health-probe-addr", ":8000", "address of /healthz and /readyz")
 	fs.BoolVar(&o.pprof, "enable-pprof", true, "serve Go profiles")
 	fs.StringVar(&o.pprofAddr, "pprof-addr", "localhost:8090", "address of the Go profiles")
@@ -84,6 +97,9 @@ func parseOptions(args []string) (*options, error) {
 		"folder of the log of refused deletions; if it cannot be written to, it is stderr")
 	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 10*time.Second,
 		"for how long the manager goes on, and is not ready, after it is asked to end: callers of its webhooks learn of it later")
+	fs.StringVar(&o.tracingEndpoint, "tracing-endpoint", "",
+		"URL of a collector that spans of passes and their requests are sent to, by OTLP over gRPC; empty sends none")
+	fs.IntVar(&o.tracingRate, "tracing-sampling-rate-per-million", 10_000, "of a million passes, how many are traced")
 	fs.Float32Var(&o.qps, "rest-config-qps", -1, "API requests per second; negative leaves the limit to the server")
 	fs.IntVar(&o.burst, "rest-config-burst", 50, "API requests at once, with a limit")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; empty is the in-cluster configuration")
@@ -99,7 +115,6 @@ func parseOptions(args []string) (*options, error) {
 	fs.Duration("expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
 	fs.Bool("disable-no-deepcopy", false, "accepted; does nothing")
 	fs.Bool("assign-bcj-pods-by-scheduler", true, "BroadcastJob pods go through the scheduler")
-	fs.Bool("assign-pods-by-scheduler", true, "DaemonSet pods go through the scheduler")
 	logsapi.AddFlags(o.logging, fs)
 	legacy := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(legacy)
@@ -114,16 +129,33 @@ func parseOptions(args []string) (*options, error) {
 	if fs.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
+	if o.version {
+		return o, nil
+	}
 	if o.leaderElectionResourceLock != "leases" {
 		return nil, fmt.Errorf("--leader-election-resource-lock: %q is not supported, only leases", o.leaderElectionResourceLock)
 	}
 	if o.shutdownDelay < 0 || o.shutdownDelay > 10*time.Minute {
 		return nil, fmt.Errorf("--shutdown-delay-duration: %s is not between 0 and 10 minutes", o.shutdownDelay)
 	}
-	if err := errors.Join(o.pacing(), o.kinds.Check()); err != nil {
+	if err := errors.Join(o.tracing(), o.pacing(), o.kinds.Check()); err != nil {
 		return nil, err
 	}
 	return o, o.environment()
+}
+
+// tracing refuses what no spans could be sent to (OPS-124).
+func (o *options) tracing() error {
+	if o.tracingRate < 0 || o.tracingRate > 1_000_000 {
+		return fmt.Errorf("--tracing-sampling-rate-per-million: %d is not between 0 and 1000000", o.tracingRate)
+	}
+	if o.tracingEndpoint == "" {
+		return nil
+	}
+	if at, err := url.Parse(o.tracingEndpoint); err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
+		return fmt.Errorf("--tracing-endpoint: %q is no URL such as https://collector.example.com:4317", o.tracingEndpoint)
+	}
+	return nil
 }
 
 // pacing refuses values by which controllers would never retry, or retry without a pause.
@@ -194,3 +226,30 @@ func (o *options) resync() (*time.Duration, error) {
 }
 
 func env(name, fallback string) string { return cmp.Or(os.Getenv(name), fallback) }
+
+// Who may get the metrics is asked of the API server. The role is bound only where --metrics-secure is set.
+//
+// +kubebuilder:rbac:groups=authentication.k8s.io,roleName=kruise-metrics-role,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,roleName=kruise-metrics-role,resources=subjectaccessreviews,verbs=create
+
+// metrics is how the metrics are served (OPS-094). Securely it is with the certificate of the webhooks. It is read for each connection,
+// because it comes only after the start and is renewed.
+func (o *options) metrics() metricsserver.Options {
+	served := metricsserver.Options{BindAddress: o.metricsAddr}
+	if !o.metricsSecure {
+		return served
+	}
+	served.SecureServing = true
+	served.FilterProvider = filters.WithAuthenticationAndAuthorization
+	served.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
+		config.MinVersion = tls.VersionTLS12
+		config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(filepath.Join(o.certDir, "tls.crt"), filepath.Join(o.certDir, "tls.key"))
+			if err != nil {
+				return nil, fmt.Errorf("reading the certificate for metrics: %w", err)
+			}
+			return &pair, nil
+		}
+	}}
+	return served
+}

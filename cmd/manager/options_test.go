@@ -45,12 +45,15 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// A number by which controllers would never retry, or retry without a pause, is refused with the name of its flag.
+// A number by which controllers would never retry, or retry without a pause, is refused with the name of its flag; so is what spans cannot be
+// sent to (OPS-124).
 func TestFlagsThatWouldStopControllers(t *testing.T) {
 	for _, flag := range []string{"rate-limiter-qps=0", "rate-limiter-bucket-size=-1", "rate-limiter-base-delay=0s",
 		"rate-limiter-max-delay=-1s", "sync-period=-5m",
 		"controller-cache-sync-timeout=-1s", "webhook-initialize-timeout=-1s", "nodeimage-creation-delay=-1s",
-		"deferred-resize-timeout=-1s", "shutdown-delay-duration=-1s", "shutdown-delay-duration=1h"} {
+		"deferred-resize-timeout=-1s", "shutdown-delay-duration=-1s", "shutdown-delay-duration=1h",
+		"tracing-endpoint=collector:4317", "tracing-endpoint=ftp://collector", "tracing-endpoint=https://", "tracing-sampling-rate-per-million=-1",
+		"tracing-sampling-rate-per-million=1000001"} {
 		name, _, _ := strings.Cut(flag, "=")
 		if _, err := parseOptions([]string{"--" + flag}); err == nil || !strings.Contains(err.Error(), "--"+name) {
 			t.Errorf("--%s: %v", flag, err)
@@ -64,7 +67,7 @@ func TestDefaultWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]int{"cloneset": 20, "launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3,
+	for name, want := range map[string]int{"cloneset": 20, "daemonset": 20, "launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3,
 		"workloadspread": 3, "podunavailablebudget": 3} {
 		if got := o.workers[name]; got == nil || *got != want {
 			t.Errorf("%s: %v, not %d", name, got, want)

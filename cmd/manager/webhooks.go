@@ -1,17 +1,7 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/util/version"
-	apimachineryversion "k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/admission/certificate"
@@ -51,28 +41,4 @@ func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{})
 		options.RenewBefore = renewBefore
 	}
 	return options, nil
-}
-
-// serverMinor returns the minor version of Kubernetes 1. It is 0, which is older than every feature, if the server's version cannot be
-// parsed (OPS-033).
-func serverMinor(ctx context.Context, cfg *rest.Config) (uint, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(cfg)
-	if err != nil {
-		return 0, fmt.Errorf("discovery: %w", err)
-	}
-	text, err := client.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
-	if err != nil {
-		return 0, fmt.Errorf("asking for the version of the server: %w", err)
-	}
-	var info apimachineryversion.Info
-	if err := json.Unmarshal(text, &info); err == nil {
-		if parsed, err := version.ParseGeneric(info.GitVersion); err == nil && parsed.Major() == 1 {
-			return parsed.Minor(), nil
-		}
-		if minor, err := strconv.ParseUint(strings.TrimRight(info.Minor, "+"), 10, 16); err == nil && info.Major == "1" {
-			return uint(minor), nil
-		}
-	}
-	ctrl.Log.Info("The version of the server cannot be read: features of newer ones are not used", "version", string(text))
-	return 0, nil
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -48,33 +49,13 @@ func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request
 
 // validate judges CloneSets (CS-020 to CS-035).
 func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	updatedDoc, oldDoc, err := documents(&request)
-	if err != nil {
-		return undecodable(&request, err)
-	}
-	if oldDoc != nil && sameJSON(updatedDoc["spec"], oldDoc["spec"]) {
-		return admission.Allowed("") // metadata only, such as the last finalizer
-	}
-	version := versionOf(updatedDoc, &request)
-	read := func(raw []byte) (*cloneset.Written, error) {
-		return readWritten(version, raw, cloneset.WrittenInV1alpha1, cloneset.WrittenInV1beta1)
-	}
-	updated, err := read(request.Object.Raw)
-	if err != nil {
-		return undecodable(&request, err)
-	}
-	var old *cloneset.Written
-	if oldDoc != nil {
-		if old, err = read(request.OldObject.Raw); err != nil {
-			old = nil // what is stored cannot be read, so all is new
-		}
-	}
-	causes := causesOf(cloneset.Validate(updated, old, w.inPlace))
-	more, warnings := w.judgeTemplate(ctx, request.Namespace, updatedDoc, oldDoc)
-	if causes = append(causes, more...); len(causes) > 0 {
-		return invalid(&request, causes).WithWarnings(warnings...)
-	}
-	return admission.Allowed("").WithWarnings(append(warnings, w.podsToDelete(ctx, request.Namespace, updated, old)...)...)
+	return judgeWorkload(ctx, w.templates, &request, cloneset.WrittenInV1alpha1, cloneset.WrittenInV1beta1,
+		func(updated, old *cloneset.Written) field.ErrorList {
+			return cloneset.Validate(updated, old, w.inPlace)
+		},
+		func(updated, old *cloneset.Written) []string {
+			return w.podsToDelete(ctx, request.Namespace, updated, old)
+		})
 }
 
 func (w *cloneSetWebhooks) podsToDelete(ctx context.Context, namespace string, updated, old *cloneset.Written) []string {

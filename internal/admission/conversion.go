@@ -27,6 +27,18 @@ type converter func(raw []byte, kind schema.GroupVersionKind) (converted []byte,
 // Conversion has the converters of a kind, by the version of the object and the wanted one, without the group.
 type Conversion map[[2]string]converter
 
+// Convert converts an object of one version to another one; it is as it is if they are the same.
+func (c Conversion) Convert(raw []byte, from, to schema.GroupVersionKind) ([]byte, error) {
+	if from.Version == to.Version {
+		return raw, nil
+	}
+	convert := c[[2]string{from.Version, to.Version}]
+	if convert == nil {
+		return nil, fmt.Errorf("%s cannot be converted from %s to %s", from.Kind, from.Version, to.Version)
+	}
+	return attempt(convert, raw, to)
+}
+
 // Between makes the conversion of a kind from functions between its types. Unknown fields keep their path, or get the one that place
 // returns if it is not nil.
 func Between[Alpha, Beta any](up func(*Alpha) *Beta, down func(*Beta) *Alpha, place func(path []string) []string) Conversion {

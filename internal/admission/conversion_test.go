@@ -241,7 +241,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 			sideEffects := admissionv1.SideEffectClassNone
 			// They announce rules for pods, or tell in events what they refuse.
 			if slices.Contains([]string{validateSidecarSetPath, validateWorkloadSpreadPath, validateCloneSetPath,
-				validateStatefulSetPath}, path) {
+				validateStatefulSetPath, validateDaemonSetPath}, path) {
 				sideEffects = admissionv1.SideEffectClassNoneOnDryRun
 			}
 			if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != sideEffects || *hook.MatchPolicy != admissionv1.Equivalent ||
@@ -269,6 +269,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 		entries(handlers, "validate", map[string][]admissionv1.OperationType{
 			"vcloneset.kb.io " + validateCloneSetPath:          {"CREATE", "UPDATE", "DELETE"},
 			"vstatefulset.kb.io " + validateStatefulSetPath:    {"CREATE", "UPDATE", "DELETE"}, // ASTS-013
+			"vdaemonset.kb.io " + validateDaemonSetPath:        {"CREATE", "UPDATE", "DELETE"}, // ADS-011
 			validatePlacedName + " " + validatePodPath:         {"DELETE"},
 			validatePlacedEvictionName + " " + validatePodPath: {"CREATE"}}))
 }

@@ -18,6 +18,7 @@ const (
 	mutateCloneSetPath         = "/mutate-apps-kruise-io-cloneset"
 	validateCloneSetPath       = "/validate-apps-kruise-io-cloneset"
 	validateStatefulSetPath    = "/validate-apps-kruise-io-statefulset"
+	validateDaemonSetPath      = "/validate-apps-kruise-io-daemonset"
 	mutateRecreatePath         = "/mutate-apps-kruise-io-containerrecreaterequest"
 	mutateSidecarSetPath       = "/mutate-apps-kruise-io-sidecarset"
 	validateSidecarSetPath     = "/validate-apps-kruise-io-sidecarset"

@@ -22,7 +22,7 @@ func PodUnavailableBudgets(e *Environment) Webhooks {
 	return Webhooks{Validate: (&budgetWebhook{e.cached}).validate}
 }
 
-// +kubebuilder:rbac:groups=policy.kruise.io,resources=podunavailablebudgets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=policy.kruise.io,roleName=kruise-manager-budget-role,resources=podunavailablebudgets,verbs=get;list;watch
 
 func (w *budgetWebhook) validate(ctx context.Context, request admission.Request) admission.Response {
 	if leaving(&request) {

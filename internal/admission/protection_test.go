@@ -92,7 +92,7 @@ func TestProtectionWithItsGate(t *testing.T) {
 				t.Errorf("%q, %s: allowed %v, entry %v", list, kind.Name, answer.Allowed, known)
 			}
 		}
-		for _, path := range []string{validateCloneSetPath, validateStatefulSetPath} {
+		for _, path := range []string{validateCloneSetPath, validateStatefulSetPath, validateDaemonSetPath} {
 			answer := review(t, handlers[path], "DELETE", "",
 				`{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"Always"}}}`)
 			if answer.Allowed == on || !paths[path] {

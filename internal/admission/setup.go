@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -129,7 +130,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
 	upkeep.announcer = keeper
-	if err := metrics.Registry.Register(keeper.Metric()); err != nil {
+	if err := errors.Join(metrics.Registry.Register(keeper.Metric()), metrics.Registry.Register(keeper.Expiry())); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	// Usually this pass is enough, and the controllers start after it. If it fails, the server tries again and reports why.

@@ -6,10 +6,10 @@ import (
 	"sync"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -25,7 +25,7 @@ type statefulSetWebhooks struct {
 
 // Storage classes are listed when the size of a claim template changes (ASTS-054).
 //
-// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=list
+// +kubebuilder:rbac:groups=storage.k8s.io,roleName=kruise-manager-storage-role,resources=storageclasses,verbs=list
 
 // StatefulSets makes the webhooks of the kind.
 func StatefulSets(e *Environment) Webhooks {
@@ -49,41 +49,10 @@ func (w *statefulSetWebhooks) mutate(ctx context.Context, request admission.Requ
 
 // validate judges StatefulSets (ASTS-030 to ASTS-056).
 func (w *statefulSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	updatedDoc, oldDoc, err := documents(&request)
-	if err != nil {
-		return undecodable(&request, err)
-	}
-	if oldDoc != nil && sameJSON(updatedDoc["spec"], oldDoc["spec"]) && v1beta1Fields(updatedDoc) == v1beta1Fields(oldDoc) {
-		return admission.Allowed("") // metadata only, such as the last finalizer
-	}
-	version := versionOf(updatedDoc, &request)
-	read := func(raw []byte) (*statefulset.Written, error) {
-		return readWritten(version, raw, statefulset.WrittenInV1alpha1, statefulset.WrittenInV1beta1)
-	}
-	updated, err := read(request.Object.Raw)
-	if err != nil {
-		return undecodable(&request, err)
-	}
-	var old *statefulset.Written
-	if oldDoc != nil {
-		if old, err = read(request.OldObject.Raw); err != nil {
-			old = nil // what is stored cannot be read, so all is new
-		}
-	}
-	causes := causesOf(statefulset.Validate(updated, old, w.gates, w.classes(ctx)))
-	more, warnings := w.judgeTemplate(ctx, request.Namespace, updatedDoc, oldDoc)
-	if causes = append(causes, more...); len(causes) > 0 {
-		return invalid(&request, causes).WithWarnings(warnings...)
-	}
-	return admission.Allowed("").WithWarnings(warnings...)
-}
-
-// v1beta1Fields is the annotation that is a part of the spec in v1alpha1.
-func v1beta1Fields(object document) any {
-	metadata, _ := object["metadata"].(document)
-	annotations, _ := metadata["annotations"].(document)
-	text, _ := annotations[pub.StatefulSetV1beta1Fields].(string)
-	return text
+	return judgeWorkload(ctx, w.templates, &request, statefulset.WrittenInV1alpha1, statefulset.WrittenInV1beta1,
+		func(updated, old *statefulset.Written) field.ErrorList {
+			return statefulset.Validate(updated, old, w.gates, w.classes(ctx))
+		}, nil)
 }
 
 // classes returns what finds storage classes. They are listed once, and only if one is asked for, however many claim templates there are.

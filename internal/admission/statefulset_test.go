@@ -57,7 +57,7 @@ func sts(version, meta, spec string) string {
 // annotated is the annotation that holds fields of v1beta1.
 func annotated(fields string) string {
 	text, _ := json.Marshal(fields)
-	return `"annotations":{"` + pub.StatefulSetV1beta1Fields + `":` + string(text) + `}`
+	return `"annotations":{"` + pub.V1beta1OnlyFields + `":` + string(text) + `}`
 }
 
 // ASTS-019 (part): the template is completed on create, and on update only when it changed; a main container without policy is always pulled. Without
@@ -220,7 +220,7 @@ func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
 	beta := sts("v1beta1", "", `"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890},"future":true`)
 	alpha := convertOne(t, beta, "v1alpha1")
 	spec, meta := alpha["spec"].(document), alpha["metadata"].(document)
-	text, _ := meta["annotations"].(document)[pub.StatefulSetV1beta1Fields].(string)
+	text, _ := meta["annotations"].(document)[pub.V1beta1OnlyFields].(string)
 	if diff := cmp.Diff(`{"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890}}`, text); diff != "" || spec["ordinals"] != nil ||
 		spec["scaleStrategy"] != nil || spec["future"] != true {
 		t.Error(diff, spec)

@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // document is a decoded JSON object.
@@ -43,6 +45,24 @@ type dryRun struct {
 // NewTemplateJudge returns a judge that uses core, a client for group version v1.
 func NewTemplateJudge(core rest.Interface) TemplateJudge {
 	return &dryRun{core: core, timeout: 5 * time.Second}
+}
+
+// CompleteTemplate returns what completes a pod template that stands alone. What the API server clearly refuses comes back as it is.
+func CompleteTemplate(judge TemplateJudge) func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
+	return func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
+		given, err := decodeDocument(template)
+		if err != nil {
+			return nil, fmt.Errorf("reading a pod template: %w", err)
+		}
+		complete, err := judge.Complete(ctx, namespace, given, nil)
+		switch {
+		case reconcile.Refused(err):
+			return template, nil
+		case err != nil:
+			return nil, err
+		}
+		return json.Marshal(complete)
+	}
 }
 
 func (d *dryRun) create(ctx context.Context, namespace string, template document) ([]byte, error) {

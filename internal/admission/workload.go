@@ -51,6 +51,40 @@ func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha fun
 	return w, fmt.Errorf("version %q of %T is not known", version, new(Beta))
 }
 
+// judgeWorkload judges a workload in the version in which it was written: by the rules of its kind, and its pod template by the API
+// server's. warn, unless it is nil, is asked about what is admitted.
+func judgeWorkload[Alpha, Beta, Written any](ctx context.Context, t templates, request *admission.Request,
+	alpha func(*Alpha) *Written, beta func(*Beta) *Written, judge func(updated, old *Written) field.ErrorList,
+	warn func(updated, old *Written) []string) admission.Response {
+	updatedDoc, oldDoc, err := documents(request)
+	if err != nil {
+		return undecodable(request, err)
+	}
+	if oldDoc != nil && sameJSON(updatedDoc["spec"], oldDoc["spec"]) && v1beta1Fields(updatedDoc) == v1beta1Fields(oldDoc) {
+		return admission.Allowed("") // metadata only, such as the last finalizer
+	}
+	version := versionOf(updatedDoc, request)
+	updated, err := readWritten(version, request.Object.Raw, alpha, beta)
+	if err != nil {
+		return undecodable(request, err)
+	}
+	var old *Written
+	if oldDoc != nil {
+		if old, err = readWritten(version, request.OldObject.Raw, alpha, beta); err != nil {
+			old = nil // what is stored cannot be read, so all is new
+		}
+	}
+	causes := causesOf(judge(updated, old))
+	more, warnings := t.judgeTemplate(ctx, request.Namespace, updatedDoc, oldDoc)
+	if causes = append(causes, more...); len(causes) > 0 {
+		return invalid(request, causes).WithWarnings(warnings...)
+	}
+	if warn != nil {
+		warnings = append(warnings, warn(updated, old)...)
+	}
+	return admission.Allowed("").WithWarnings(warnings...)
+}
+
 // completing says how the templates of a workload are completed: on create, and when the pod template changes (CS-014, ASTS-019).
 func (t templates) completing(ctx context.Context, namespace string, updated, old document) podtemplate.Request {
 	request := podtemplate.Request{HostPorts: t.hostPorts}

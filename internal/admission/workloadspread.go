@@ -63,7 +63,7 @@ func (w *workloadSpreadWebhook) turn(ctx context.Context) (over func(), came boo
 	}
 }
 
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=workloadspreads,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-workloadspread-role,resources=workloadspreads,verbs=get;list;watch
 
 func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.Request) admission.Response {
 	if leaving(&request) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/platform/tracing"
 	"github.com/afloat-project/afloat/internal/platform/useragent"
 )
 
@@ -64,7 +65,7 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 	if o.Everywhere {
 		settings.NeedLeaderElection = new(false)
 	}
-	if err := b.Named(name).WithOptions(settings).Complete(useragent.Of(name, r)); err != nil {
+	if err := b.Named(name).WithOptions(settings).Complete(tracing.Of(name, useragent.Of(name, r))); err != nil {
 		return fmt.Errorf("building controller %s: %w", name, err)
 	}
 	return nil

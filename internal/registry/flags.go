@@ -18,6 +18,7 @@ type Flags struct {
 	NodeImageTTL           int
 	VersionedStatus        string
 	UnschedulableWindow    time.Duration
+	AssignByScheduler      bool
 }
 
 // AddTo adds the flags of the kinds to the manager's, and returns the numbers of workers by controller.
@@ -44,6 +45,8 @@ func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
 	fs.StringVar(&f.VersionedStatus, "ws-enabled-versioned-status", "deployment,replicaset", "kinds whose subsets are counted by version")
 	fs.DurationVar(&f.UnschedulableWindow, "ws-unschedulable-window", workloadspread.UnschedulableWindow,
 		"for how long a subset of a WorkloadSpread is passed over in which pods could not be scheduled")
+	fs.BoolVar(&f.AssignByScheduler, "assign-pods-by-scheduler", true,
+		"the scheduler binds the pods of DaemonSets to the nodes for which they are made; otherwise they are created as bound")
 	return workers
 }
 

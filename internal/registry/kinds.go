@@ -5,6 +5,7 @@ package registry
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +30,10 @@ type Kind struct {
 	With  []string
 	// Absent, unless nil, is called if they are not served at the start.
 	Absent func(*Environment)
+	// Rehearse plays its passes without a cluster, for those who ask what they would do; nil if it plans nothing about pods of others.
+	Rehearse Rehearsal
+	// Workload says that it owns pods: nothing is uninstalled while there are objects of it (OPS-116).
+	Workload bool
 	// Beside are kinds of which it reads objects in the install namespace, even where --namespace restricts the caches.
 	Beside []client.Object
 }
@@ -77,7 +82,7 @@ var Kinds = []Kind{
 	{
 		Kind: admission.Kind{Group: apps, Name: "SidecarSet", Plural: "sidecarsets", Webhooks: admission.SidecarSets,
 			Conversion: admission.Between((*appsv1alpha1.SidecarSet).ToV1beta1, appsv1alpha1.SidecarSetFromV1beta1, nil)},
-		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets,
+		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets, Rehearse: rehearseSidecarSets,
 		Beside: []client.Object{&appsv1.ControllerRevision{}}, // SS-183
 	},
 	{
@@ -92,12 +97,17 @@ var Kinds = []Kind{
 			Conversion: admission.Between((*appsv1alpha1.CloneSet).ToV1beta1, appsv1alpha1.CloneSetFromV1beta1,
 				admission.MovedInCloneSets)},
 		// A worker waits while requests of its set are on the way; the server's priority and fairness bounds them.
-		Controller: "cloneset", Workers: 20, Setup: cloneSets,
+		Controller: "cloneset", Workers: 20, Setup: cloneSets, Rehearse: rehearseCloneSets, Workload: true,
 	},
 	{
 		Kind: admission.Kind{Group: apps, Name: "StatefulSet", Plural: "statefulsets", Webhooks: admission.StatefulSets,
 			Conversion: admission.StatefulSetConversion()},
-		Controller: "statefulset", Workers: 20, Setup: statefulSets,
+		Controller: "statefulset", Workers: 20, Setup: statefulSets, Rehearse: rehearseStatefulSets, Workload: true,
+	},
+	{
+		Kind: admission.Kind{Group: apps, Name: "DaemonSet", Plural: "daemonsets", Webhooks: admission.DaemonSets,
+			Conversion: admission.DaemonSetConversion()},
+		Controller: "daemonset", Workers: 20, Setup: daemonSets, Rehearse: rehearseDaemonSets, Workload: true,
 	},
 	{
 		Kind: admission.Kind{Group: policy, Name: "PodUnavailableBudget", Plural: "podunavailablebudgets",
@@ -112,16 +122,46 @@ var Kinds = []Kind{
 // Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that
 // other releases convert (OPS-070).
 var (
-	Controllers = []string{"advancedcronjob", "broadcastjob", "daemonset", "nodepodprobe", "persistentpodstate", "podprobemarker",
+	Controllers = []string{"advancedcronjob", "broadcastjob", "nodepodprobe", "persistentpodstate", "podprobemarker",
 		"resourcedistribution", "sidecarterminator", "uniteddeployment"}
-	Definitions = []string{"advancedcronjobs.apps.kruise.io", "daemonsets.apps.kruise.io", "persistentpodstates.apps.kruise.io",
+	Definitions = []string{"advancedcronjobs.apps.kruise.io", "persistentpodstates.apps.kruise.io",
 		"resourcedistributions.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
+	// others are those that an installation is kept for, too (OPS-116).
+	others = []string{"AdvancedCronJob", "BroadcastJob", "ResourceDistribution", "UnitedDeployment"}
 )
+
+// InUse are the kinds while objects of which nothing is uninstalled (OPS-116), those that other releases serve included.
+func InUse() []schema.GroupKind {
+	var kinds []schema.GroupKind
+	for i := range Kinds {
+		if Kinds[i].Workload {
+			kinds = append(kinds, schema.GroupKind{Group: Kinds[i].Group, Kind: Kinds[i].Name})
+		}
+	}
+	for _, name := range others {
+		if kind := (schema.GroupKind{Group: apps, Kind: name}); !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+// Converted are the names of all definitions that this or another release converts.
+func Converted() []string {
+	names := slices.Clone(Definitions)
+	for i := range Kinds {
+		if Kinds[i].Conversion != nil && !slices.Contains(names, Kinds[i].Definition()) {
+			names = append(names, Kinds[i].Definition())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // The manager publishes its authority in the definitions of the kinds that it converts; at the others it only looks (OPS-080).
 //
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io;podunavailablebudgets.policy.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;resourcedistributions.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;podunavailablebudgets.policy.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;persistentpodstates.apps.kruise.io;resourcedistributions.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
 
 // Admitted are the kinds as the webhooks know them.
 func Admitted() []admission.Kind {

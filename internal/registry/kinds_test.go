@@ -17,6 +17,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/kinds/daemonset"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
@@ -107,7 +108,7 @@ func TestTheManagerMayDoWhatTheRegistryNeeds(t *testing.T) {
 			for _, resource := range rule.Resources {
 				for _, group := range rule.APIGroups {
 					watched[resource+"."+group] = watched[resource+"."+group] ||
-						role.Name == "kruise-manager-role" && slices.Contains(rule.Verbs, "watch")
+						strings.HasPrefix(role.Name, "kruise-manager-") && slices.Contains(rule.Verbs, "watch")
 				}
 				if resource == "customresourcedefinitions" {
 					verbs := strings.Join(rule.Verbs, " ")
@@ -163,6 +164,50 @@ func TestFeaturesOfStatefulSets(t *testing.T) {
 		e := &Environment{Options: admission.Options{Gates: gates}}
 		if diff := cmp.Diff(want, e.statefulSetFeatures()); diff != "" {
 			t.Errorf("%s is off: %s", off, diff)
+		}
+	}
+}
+
+// TestFeaturesOfDaemonSets shows which gates and flags make which features (ADS-114 (part), ADS-121 (part), ADS-180 (part)).
+func TestFeaturesOfDaemonSets(t *testing.T) {
+	const all = "DaemonSetPruneIneligibleNodes=true,PreDownloadImageForDaemonSetUpdate=true"
+	for text, want := range map[string]daemonset.Features{
+		all: {PruneIneligible: true, PreDownload: true},
+		"DaemonSetPruneIneligibleNodes=false,PreDownloadImageForDaemonSetUpdate=true": {PreDownload: true},
+		"DaemonSetPruneIneligibleNodes=true,PreDownloadImageForDaemonSetUpdate=false": {PruneIneligible: true},
+		all + ",KruiseDaemon=false": {PruneIneligible: true},
+	} {
+		gates, err := features.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, byScheduler := range []bool{true, false} {
+			e := &Environment{Options: admission.Options{Gates: gates}, Flags: Flags{AssignByScheduler: byScheduler}}
+			want.Binds = !byScheduler
+			if diff := cmp.Diff(want, e.daemonSetFeatures()); diff != "" {
+				t.Errorf("%s: %s", text, diff)
+			}
+		}
+	}
+}
+
+// OPS-116 (part): an installation is in use while there are objects of these kinds, whoever serves them; conversion of all definitions can be ended.
+func TestKindsInUse(t *testing.T) {
+	want := map[string]bool{"AdvancedCronJob": true, "BroadcastJob": true, "CloneSet": true, "DaemonSet": true, "ResourceDistribution": true,
+		"StatefulSet": true, "UnitedDeployment": true}
+	for _, kind := range InUse() {
+		if kind.Group != apps || !want[kind.Kind] {
+			t.Errorf("%s", kind)
+		}
+		delete(want, kind.Kind)
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %v", want)
+	}
+	converted := Converted()
+	for _, name := range append([]string{"clonesets.apps.kruise.io", "podunavailablebudgets.policy.kruise.io"}, Definitions...) {
+		if !slices.Contains(converted, name) {
+			t.Errorf("%s is missing", name)
 		}
 	}
 }

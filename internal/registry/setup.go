@@ -2,8 +2,10 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/featuregate"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -12,6 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
+	"github.com/afloat-project/afloat/internal/kinds/daemonset"
+	daemonsetcontroller "github.com/afloat-project/afloat/internal/kinds/daemonset/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
@@ -76,7 +80,7 @@ func images(ctx context.Context, e *Environment) error {
 
 // sidecarSets follows SidecarSets on every replica, and adds their controller (SS-280).
 func sidecarSets(ctx context.Context, e *Environment) error {
-	resize, err := e.Resizes(features.InPlacePodVerticalScaling)
+	features, err := e.sidecarSetFeatures()
 	if err != nil {
 		return err
 	}
@@ -86,11 +90,14 @@ func sidecarSets(ctx context.Context, e *Environment) error {
 		}
 	}
 	return sidecarsetcontroller.Setup(e.Manager, sidecarsetcontroller.Options{
-		Features: sidecarset.Features{NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
-			Resize: resize},
-		Options:   e.controller("sidecarset"),
-		Namespace: e.Namespace,
+		Features: features, Options: e.controller("sidecarset"), Namespace: e.Namespace,
 	})
+}
+
+func (e *Environment) sidecarSetFeatures() (sidecarset.Features, error) {
+	resize, err := e.Resizes(features.InPlacePodVerticalScaling)
+	return sidecarset.Features{Resize: resize,
+		NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar)}, err
 }
 
 func withoutSidecarSets(e *Environment) {
@@ -110,18 +117,21 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 
 func cloneSets(ctx context.Context, e *Environment) error {
 	return clonesetcontroller.Setup(ctx, e.Manager, clonesetcontroller.Options{
-		Features: cloneset.Features{
-			ShortHash:               e.Gates.Enabled(features.CloneSetShortHash),
-			PartitionRollback:       e.Gates.Enabled(features.CloneSetPartitionRollback),
-			RecreateOnClaimChange:   e.Gates.Enabled(features.RecreatePodWhenChangeVCTInCloneSetGate),
-			PreparingUpdateAsUpdate: e.Gates.Enabled(features.PreparingUpdateAsUpdate),
-			ExcludePreparingDelete:  e.Flags.ExcludePreparingDelete,
-			InPlace:                 e.InPlace,
-			DeferredResize:          e.Flags.DeferredResize,
-			PreDownload:             e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
-		},
-		Options: e.controller("cloneset"), PullJobs: e.PullJobs,
+		Features: e.cloneSetFeatures(), Options: e.controller("cloneset"), PullJobs: e.PullJobs,
 	})
+}
+
+func (e *Environment) cloneSetFeatures() cloneset.Features {
+	return cloneset.Features{
+		ShortHash:               e.Gates.Enabled(features.CloneSetShortHash),
+		PartitionRollback:       e.Gates.Enabled(features.CloneSetPartitionRollback),
+		RecreateOnClaimChange:   e.Gates.Enabled(features.RecreatePodWhenChangeVCTInCloneSetGate),
+		PreparingUpdateAsUpdate: e.Gates.Enabled(features.PreparingUpdateAsUpdate),
+		ExcludePreparingDelete:  e.Flags.ExcludePreparingDelete,
+		InPlace:                 e.InPlace,
+		DeferredResize:          e.Flags.DeferredResize,
+		PreDownload:             e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
+	}
 }
 
 func statefulSets(ctx context.Context, e *Environment) error {
@@ -139,6 +149,27 @@ func (e *Environment) statefulSetFeatures() statefulset.Features {
 		InPlace:        e.InPlace,
 		DeferredResize: e.Flags.DeferredResize,
 		PreDownload:    e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
+	}
+}
+
+func daemonSets(ctx context.Context, e *Environment) error {
+	clientset, err := kubernetes.NewForConfigAndClient(e.Manager.GetConfig(), e.Manager.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("making a client that completes templates: %w", err)
+	}
+	return daemonsetcontroller.Setup(ctx, e.Manager, daemonsetcontroller.Options{
+		Features: e.daemonSetFeatures(), Options: e.controller("daemonset"), PullJobs: e.PullJobs,
+		CompleteTemplate: admission.CompleteTemplate(admission.NewTemplateJudge(clientset.CoreV1().RESTClient())),
+	})
+}
+
+func (e *Environment) daemonSetFeatures() daemonset.Features {
+	return daemonset.Features{
+		PruneIneligible: e.Gates.Enabled(features.DaemonSetPruneIneligibleNodes),
+		Binds:           !e.Flags.AssignByScheduler,
+		InPlace:         e.InPlace,
+		DeferredResize:  e.Flags.DeferredResize,
+		PreDownload:     e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForDaemonSetUpdate),
 	}
 }
 
@@ -161,14 +192,20 @@ func (e *Environment) FollowSpreads(ctx context.Context) (err error) {
 // FollowBudgets fills in what the webhooks and all controllers that take pods out of service have in common, on every replica; nothing of it
 // without the gates (PUB-016).
 func (e *Environment) FollowBudgets() error {
-	deletes, updates := e.Gates.Enabled(features.PodUnavailableBudgetDeleteGate), e.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
-	if !deletes && !updates {
-		return nil
+	options, err := e.budgetOptions()
+	if options.Deletes || options.Updates {
+		e.Budgets = podunavailablebudgetcontroller.NewWatch(e.Manager, options)
 	}
-	resizes, err := e.Resizes(features.InPlacePodVerticalScaling)
-	e.Budgets = podunavailablebudgetcontroller.NewWatch(e.Manager,
-		podunavailablebudget.Options{Deletes: deletes, Updates: updates, Resizes: resizes})
 	return err
+}
+
+// budgetOptions are what PodUnavailableBudgets hold for.
+func (e *Environment) budgetOptions() (options podunavailablebudget.Options, err error) {
+	options.Deletes, options.Updates = e.Gates.Enabled(features.PodUnavailableBudgetDeleteGate), e.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
+	if options.Deletes || options.Updates {
+		options.Resizes, err = e.Resizes(features.InPlacePodVerticalScaling)
+	}
+	return options, err
 }
 
 // podUnavailableBudgets follows budgets on every replica, and adds the controller that counts their pods.

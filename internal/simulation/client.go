@@ -3,6 +3,7 @@ package simulation
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -104,8 +105,9 @@ func (s podSource) List() []any {
 
 func (s podSource) ByIndex(index, value string) ([]any, error) {
 	var found []any
+	valuesOf := podindex.Indexers()[index]
 	for _, pod := range s.List() {
-		values, err := podindex.Indexers()[index](pod)
+		values, err := valuesOf(pod)
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +134,7 @@ func (r *reader) kindOf(object runtime.Object) string {
 
 // Get implements client.Reader.
 func (r *reader) Get(_ context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	key := Key{r.kindOf(into), name.Name}
+	key := r.cluster.key(r.kindOf(into), name.Namespace, name.Name)
 	if !r.cached {
 		done, err := r.cluster.ask(&Request{Verb: "get", Key: key})
 		defer done()
@@ -259,7 +261,7 @@ func (c *simulatedClient) Scheme() *runtime.Scheme { return scheme }
 
 // Create implements client.Writer. The object is stored as one of the type that the scheme knows, if it knows one.
 func (c *simulatedClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	request := &Request{Verb: "create", Key: Key{c.kindOf(object), object.GetName()}, Object: object}
+	request := &Request{Verb: "create", Key: c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName()), Object: object}
 	done, err := c.cluster.ask(request)
 	defer done()
 	if err != nil {
@@ -268,7 +270,11 @@ func (c *simulatedClient) Create(_ context.Context, object client.Object, _ ...c
 	stored := request.Object.DeepCopyObject().(client.Object)
 	if document, ok := stored.(*unstructured.Unstructured); ok {
 		if typed, err := scheme.New(document.GroupVersionKind()); err == nil {
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document.Object, typed); err != nil {
+			text, err := json.Marshal(document.Object) // numbers in it may be of any type
+			if err != nil {
+				return err
+			}
+			if err := json.Unmarshal(text, typed); err != nil {
 				return err
 			}
 			stored = typed.(client.Object)
@@ -291,7 +297,7 @@ func (c *simulatedClient) Delete(_ context.Context, object client.Object, option
 	if exactly.UID == "" {
 		panic("a deletion without guard: " + object.GetName())
 	}
-	key := Key{c.kindOf(object), object.GetName()}
+	key := c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName())
 	done, err := c.cluster.ask(&Request{Verb: "delete", Key: key})
 	defer done()
 	if err != nil {
@@ -310,7 +316,8 @@ func (c *simulatedClient) patch(object client.Object, patch client.Patch, subres
 	if err != nil {
 		return err
 	}
-	request := &Request{Verb: "patch", Subresource: subresource, Key: Key{c.kindOf(object), object.GetName()}, Body: body}
+	request := &Request{Verb: "patch", Subresource: subresource, Body: body,
+		Key: c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName())}
 	done, err := c.cluster.ask(request)
 	defer done()
 	if err != nil {

@@ -24,12 +24,16 @@ type Node struct {
 	// Observes lets kubelet report the generation that it has taken up, as newer ones do.
 	Observes bool
 
+	// Schedule finds a node for a pod, empty for none as yet; nil means that all run on one.
+	Schedule func(*corev1.Pod) string
 	// Daemon: a node daemon reports what containers run with, and restarts those whose environment changed or that it is asked to.
 	Daemon bool
 	// Frozen holds the names of pods that nothing happens to, as on a node that is dead.
 	Frozen map[string]bool
 	// Unfit holds pods, by UID, that no resize fits.
 	Unfit map[string]bool
+	// Steps is how often a kubelet was asked to go on with a pod.
+	Steps int
 
 	containers int
 	// running is what really runs, by pod UID and container.
@@ -65,8 +69,20 @@ func (n *Node) Runs(pod *corev1.Pod, container string) Running {
 	return n.running[string(pod.UID)+"/"+container]
 }
 
+// Found takes a pod that runs already as it is: its containers run with what its spec says.
+func (n *Node) Found(pod *corev1.Pod) {
+	if n.running == nil {
+		n.running = map[string]Running{}
+	}
+	for _, container := range lasting(pod) {
+		n.running[string(pod.UID)+"/"+container.Name] = Running{Image: container.Image, Env: Environment(pod, container),
+			Restart: pod.Annotations[pub.RestartedAt]}
+	}
+}
+
 // Step brings one pod one step further and tells whether anything happened.
 func (n *Node) Step(name string) bool {
+	n.Steps++
 	key := Key{"Pod", name}
 	pod, ok := n.Cluster.Get(key).(*corev1.Pod)
 	if !ok || n.Frozen[name] {
@@ -95,7 +111,13 @@ func (n *Node) Step(name string) bool {
 
 func (n *Node) advance(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" {
-		pod.Spec.NodeName = "node"
+		node := "node"
+		if n.Schedule != nil {
+			node = n.Schedule(pod)
+		}
+		if pod.Spec.NodeName = node; node == "" {
+			return false
+		}
 		pod.Status.Phase = corev1.PodPending
 		return true
 	}

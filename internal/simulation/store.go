@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Key names an object by kind and name; there is one namespace.
+// Key names an object by kind and name; there is one namespace, unless [Cluster.Namespaces] says otherwise.
 type Key struct{ Kind, Name string }
 
 // Faults are the chances, from 0 to 1, that a request of the manager goes wrong.
@@ -60,8 +61,13 @@ type Cluster struct {
 	// Delivered is called for each event that comes to the manager's caches, with the object as they had it and as they have it now,
 	// each nil if there is none; it is for those whose events call the manager by rules of their own.
 	Delivered func(before, after client.Object)
+	// Namespaces: there are many, so that the name in the key of an object that is in one is "namespace/name".
+	Namespaces bool
+	// UIDs is what the UIDs of new objects begin with; empty is "uid".
+	UIDs string
 	// AfterWrite is called when a write of the manager has taken effect; tests let others interfere in it.
 	AfterWrite func(w Write)
+	Happened   func(key Key, gone bool) // called when an object has come, changed or gone, whoever did it
 
 	now      time.Time
 	version  int64
@@ -95,8 +101,24 @@ func New(seed uint64) *Cluster {
 		truth: map[Key]client.Object{}, view: view, views: []*View{view}}
 }
 
+// key is the key of an object.
+func (c *Cluster) key(kind, namespace, name string) Key {
+	if c.Namespaces && namespace != "" {
+		name = namespace + "/" + name
+	}
+	return Key{kind, name}
+}
+
+// KeyOf is the key of an object of that kind.
+func (c *Cluster) KeyOf(kind string, object client.Object) Key {
+	return c.key(kind, object.GetNamespace(), object.GetName())
+}
+
 // Now returns the simulated time.
 func (c *Cluster) Now() time.Time { return c.now }
+
+// Begin sets the time at which the simulation begins.
+func (c *Cluster) Begin(at time.Time) { c.now = at }
 
 // Pass lets time pass.
 func (c *Cluster) Pass(d time.Duration) { c.now = c.now.Add(d) }
@@ -135,7 +157,7 @@ func (c *Cluster) Store(key Key, object client.Object) client.Object {
 	c.version++
 	object.SetResourceVersion(strconv.FormatInt(c.version, 10))
 	if object.GetUID() == "" {
-		object.SetUID(types.UID(fmt.Sprintf("uid-%d", c.version)))
+		object.SetUID(types.UID(fmt.Sprintf("%s-%d", cmp.Or(c.UIDs, "uid"), c.version)))
 		object.SetCreationTimestamp(metav1.NewTime(c.now.Truncate(time.Second))) // as documents tell it
 		object.SetGeneration(1)
 	}
@@ -149,6 +171,9 @@ func (c *Cluster) Store(key Key, object client.Object) client.Object {
 }
 
 func (c *Cluster) happens(e event) {
+	if c.Happened != nil {
+		c.Happened(e.key, e.object == nil)
+	}
 	for _, view := range c.views {
 		view.feed = append(view.feed, e)
 	}
@@ -200,7 +225,7 @@ func (c *Cluster) CollectGarbage() {
 	}
 	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "ControllerRevision", "ImagePullJob"} {
 		for _, object := range c.List(kind, false) {
-			owners, key := object.GetOwnerReferences(), Key{kind, object.GetName()}
+			owners, key := object.GetOwnerReferences(), c.KeyOf(kind, object)
 			solid := slices.DeleteFunc(slices.Clone(owners), func(owner metav1.OwnerReference) bool { return !alive[owner.UID] })
 			switch {
 			case len(solid) == len(owners) || object.GetDeletionTimestamp() != nil:

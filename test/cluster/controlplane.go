@@ -42,6 +42,10 @@ func (c *cluster) apiServer() program {
 
 func (c *cluster) controllerManager() program {
 	config := c.pki("kube-controller-manager.kubeconfig")
+	grace := "50s"
+	if c.spec.Simulated > manySimulated {
+		grace = "24h"
+	}
 	return program{name: "kube-controller-manager", path: c.bin["kube-controller-manager"], args: []string{
 		"--kubeconfig=" + config, "--authentication-kubeconfig=" + config, "--authorization-kubeconfig=" + config,
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.spec.Ports.ControllerManager), "--leader-elect=false",
@@ -49,7 +53,7 @@ func (c *cluster) controllerManager() program {
 		"--use-service-account-credentials", "--service-account-private-key-file=" + c.pki("sa.key"), "--root-ca-file=" + c.pki("ca.crt"),
 		"--cluster-signing-cert-file=" + c.pki("ca.crt"), "--cluster-signing-key-file=" + c.pki("ca.key"),
 		"--service-cluster-ip-range=" + c.serviceCIDR(), "--enable-hostpath-provisioner",
-		"--kube-api-qps=200", "--kube-api-burst=400",
+		"--node-monitor-grace-period=" + grace, "--kube-api-qps=200", "--kube-api-burst=400",
 	}}
 }
 

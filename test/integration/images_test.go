@@ -130,11 +130,12 @@ func TestImageListPullJob(t *testing.T) {
 	}
 }
 
-// CRR-087, OPS-067: a pod of a workload of ours gets the readiness gate, and no other pod is sent to the webhook.
+// CRR-087, OPS-067: a pod of a workload of ours gets the readiness gate, and no other pod is sent to the webhook. The pod is of a kind whose
+// controller is not served: those that are open the gate themselves, of pods that they know.
 func TestPodsGetTheirGate(t *testing.T) {
 	for name, want := range map[string]bool{"apps.kruise.io/v1beta1": true, "apps/v1": false} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: strings.NewReplacer("/", "-", ".", "-").Replace(name),
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: name, Kind: "DaemonSet", Name: "x", UID: "x", Controller: new(true)}}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: name, Kind: "BroadcastJob", Name: "x", UID: "x", Controller: new(true)}}},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 		if err := kube.Create(t.Context(), pod); err != nil {
 			t.Fatal(err)

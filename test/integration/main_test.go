@@ -47,6 +47,10 @@ var (
 	sent = &recorded{}
 	// writes has method and path of all write requests of the manager.
 	writes = &recorded{}
+	// spans are what the manager traces.
+	spans *collector
+	// metricsAddress is where the manager's metrics are.
+	metricsAddress string
 	// protectionLog is the folder of the manager's protection log.
 	protectionLog string
 )
@@ -144,9 +148,18 @@ func startManager(config *rest.Config, callers string) (stop func(), err error) 
 		return nil, err
 	}
 	managerAddress = fmt.Sprintf("127.0.0.1:%d", port)
+	metricsPort, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	metricsAddress = fmt.Sprintf("127.0.0.1:%d", metricsPort)
 	logs := &bytes.Buffer{}
+	if spans, err = collect(); err != nil {
+		return nil, err
+	}
 	manager := exec.CommandContext(context.Background(), binary, "--kubeconfig", kubeconfig, "--enable-leader-election=false",
-		"--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false", "--shutdown-delay-duration=0s",
+		"--metrics-addr="+metricsAddress, "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false", "--shutdown-delay-duration=0s",
+		"--tracing-endpoint="+spans.url, "--tracing-sampling-rate-per-million=1000000",
 		"--webhook-client-ca-file="+callers, "--feature-gates=DeletionProtectionForCRDCascadingGate=true,PodUnavailableBudgetUpdateGate=true", "--protection-log-path="+dir)
 	protectionLog = dir
 	manager.Env = append(os.Environ(), "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs", "WEBHOOK_CERT_DIR="+filepath.Join(dir, "certs"),
@@ -159,6 +172,7 @@ func startManager(config *rest.Config, callers string) (stop func(), err error) 
 		_ = manager.Process.Signal(os.Interrupt)
 		_ = manager.Wait()
 		proxy.Close()
+		spans.server.Stop()
 		_ = os.RemoveAll(dir)
 	}
 	probe := cloneSet("v1alpha1", "probe", "")

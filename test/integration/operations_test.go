@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -518,60 +516,5 @@ func TestSecondRequestIsWarned(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestManualExamples: the API server, with all webhooks, accepts every complete example of the manual (IMG-159, IMG-219).
-func TestManualExamples(t *testing.T) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "manual"}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-7"},
-		Spec: corev1.PodSpec{NodeName: "manual", Containers: []corev1.Container{{Name: "app", Image: "i"}, {Name: "proxy", Image: "i"}}}}
-	for _, object := range []client.Object{node, pod} {
-		if err := kube.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = kube.Delete(context.Background(), object, client.GracePeriodSeconds(0)) }()
-	}
-	for _, name := range []string{"app", "proxy"} {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
-			corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name})
-	}
-	if err := kube.Status().Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	kinds := map[string]int{}
-	pages, err := filepath.Glob("../../docs/manual/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
-			block, _, _ = strings.Cut(block, "```")
-			object := &unstructured.Unstructured{}
-			if err := yaml.UnmarshalStrict([]byte(block), &object.Object); err != nil {
-				t.Errorf("%s: %v\n%s", page, err, block)
-			}
-			if !strings.Contains(object.GetAPIVersion(), ".kruise.io/") {
-				continue // a part of an example, or of another API group
-			}
-			if object.GetKind() != "NodeImage" { // the namespaces of examples do not exist
-				object.SetNamespace("default")
-			}
-			kinds[object.GetKind()]++
-			if err := kube.Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
-				t.Errorf("%s: %v\n%s", page, err, block)
-			}
-		}
-	}
-	want := map[string]int{"CloneSet": 1, "ContainerRecreateRequest": 1, "ImageListPullJob": 1, "ImagePullJob": 2, "NodeImage": 1,
-		"PodUnavailableBudget": 1, "SidecarSet": 1, "WorkloadSpread": 1}
-	for kind, n := range want {
-		if kinds[kind] < n {
-			t.Errorf("%d examples of %s, want %d", kinds[kind], kind, n)
-		}
 	}
 }

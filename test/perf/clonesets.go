@@ -102,7 +102,10 @@ func (s *sets) resource() dynamic.ResourceInterface {
 // object makes a workload that is updated in place.
 func (s *sets) object(name string, replicas int, unavailable string) (*unstructured.Unstructured, error) {
 	spec := s.kind.spec(s.version, unavailable)
-	spec["replicas"], spec["selector"] = replicas, map[string]any{"matchLabels": map[string]any{"app": name}}
+	spec["selector"] = map[string]any{"matchLabels": map[string]any{"app": name}}
+	if s.kind.name != daemonSets.name { // the nodes say how many pods these have
+		spec["replicas"] = replicas
+	}
 	spec["template"] = map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": name}, "annotations": s.annotations},
 		"spec": s.spec(images[0])}
 	set := map[string]any{"apiVersion": "apps.kruise.io/" + s.version, "kind": s.kind.name,
@@ -160,6 +163,10 @@ func (s *sets) settled(ctx context.Context, name string, replicas int) error {
 		}
 		status = fmt.Sprint(set.Object["status"])
 		n := int64(replicas)
+		if s.kind.name == daemonSets.name {
+			return of("observedGeneration") == set.GetGeneration() && of("desiredNumberScheduled") == n && of("numberAvailable") == n &&
+				of("updatedNumberScheduled") == n, nil
+		}
 		return of("observedGeneration") == set.GetGeneration() && of("replicas") == n && of("availableReplicas") == n &&
 			of("updatedReplicas") == n, nil
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -32,6 +33,7 @@ func run(ctx context.Context) error {
 	name := flag.String("scenario", "", "what to measure")
 	list := flag.Bool("list", false, "print the scenarios")
 	isLocal := flag.Bool("local", false, "print whether the scenario needs no cluster, and end")
+	nodes := flag.Bool("nodes", false, "print how many simulated nodes the scenario needs, and end")
 	fullCache := flag.Bool("full-cache", false, "keep all pods as they are and print what memory that takes (used by scenario start)")
 	flag.Parse()
 	if *list {
@@ -49,6 +51,10 @@ func run(ctx context.Context) error {
 	}
 	if *isLocal {
 		fmt.Println(s.local)
+		return nil
+	}
+	if *nodes {
+		fmt.Println(cmp.Or(s.nodes, 25))
 		return nil
 	}
 	report := newReport(s, os.Getenv("PERF_NAME"))

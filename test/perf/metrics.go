@@ -65,7 +65,7 @@ func parseMetrics(text string) (*metrics, error) {
 		m.requests[label(one, "method")] += one.GetCounter().GetValue()
 	}
 	for _, one := range families["controller_runtime_reconcile_total"].GetMetric() {
-		if name := label(one, "controller"); strings.Contains(name, "cloneset") || strings.Contains(name, "statefulset") {
+		if name := label(one, "controller"); strings.Contains(name, "cloneset") || strings.Contains(name, "statefulset") || strings.Contains(name, "daemonset") {
 			m.reconciles += one.GetCounter().GetValue()
 		}
 	}

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
-export CLUSTER=${PERF_CLUSTER:-afloat-perf} NODES=0 SIMULATED=25 # 500 pods a node
+export CLUSTER=${PERF_CLUSTER:-afloat-perf} NODES=0
 unset KUBECONFIG
 work=$(mktemp -d)
 export TMPDIR=$work # whatever is left there goes with it
@@ -31,7 +31,7 @@ for scenario in "$@"; do
   fi
   kubectl=$(hack/kubectl.sh)
   up=yes
-  "$cluster" up
+  SIMULATED=$("$work/perf" -nodes -scenario "$scenario") "$cluster" up # with room for 500 pods each
   KUBECONFIG=$("$cluster" kubeconfig)
   AUDIT_LOG=$("$cluster" audit)
   # Where the cluster's own programs can be reached: it has a network of its own where it may.

@@ -12,6 +12,8 @@ type scenario struct {
 	name, about string
 	// local: needs no cluster.
 	local bool
+	// nodes is how many simulated nodes its cluster has; 0 means 25.
+	nodes int
 	run   func(context.Context, *bench) error
 }
 
@@ -46,6 +48,9 @@ func scenarios() []scenario {
 		scenario{name: "statefulset-1000",
 			about: "One StatefulSet of 1000 pods under Parallel: created, updated in place at maxUnavailable 100 %, scaled down to nothing; " +
 				"then one of 50 pods under OrderedReady, created and updated one after the other.", run: statefulSets},
+		scenario{name: "daemonset-5000", nodes: 5000,
+			about: "One DaemonSet on 5,000 nodes: created, updated in place at maxUnavailable 10 %; then a label of every fifth node changes.",
+			run:   daemonSetOn5000},
 		scenario{name: "many", about: "200 CloneSets of 25 pods, all updated in place at once.", run: manySets},
 		scenario{name: "start", about: "Start of the manager in a cluster with 10,000 pods, 2,000 of them of CloneSets: time and memory.",
 			run: startUp},
@@ -356,11 +361,16 @@ func manyPods(ctx context.Context, b *bench, count, size int) (*observer, []stri
 
 // createSets measures the creation of sets of the same size, as a step of that name.
 func createSets(ctx context.Context, b *bench, pods *observer, name string, names []string, size int) error {
+	return createWith(ctx, b, pods, name, names, size, "100%")
+}
+
+// createWith is createSets with a maxUnavailable of the sets.
+func createWith(ctx context.Context, b *bench, pods *observer, name string, names []string, size int, unavailable string) error {
 	n := len(names) * size
 	_, err := b.managerStep(ctx, name, n, func(ctx context.Context) (begin, end time.Time, err error) {
 		ready := pods.expect("", func() bool { return pods.serving[images[0]] == n })
 		begin = time.Now()
-		if err := each(len(names), func(i int) error { return b.sets.create(ctx, names[i], size, "100%") }); err != nil {
+		if err := each(len(names), func(i int) error { return b.sets.create(ctx, names[i], size, unavailable) }); err != nil {
 			return begin, end, err
 		}
 		if end, err = pods.wait(ctx, "pods become ready", ready); err == nil {

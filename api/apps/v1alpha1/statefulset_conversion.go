@@ -20,7 +20,7 @@ func (in *StatefulSet) ToV1beta1() *v1beta1.StatefulSet {
 	out := &v1beta1.StatefulSet{ObjectMeta: in.ObjectMeta, Spec: v1beta1.StatefulSetSpec{StatefulSetTemplate: in.Spec.StatefulSetTemplate},
 		Status: v1beta1.StatefulSetStatus{StatefulSetProgress: in.Status.StatefulSetProgress}}
 	out.Spec.StatefulSetOptions, _ = in.Options()
-	delete(out.Annotations, pub.StatefulSetV1beta1Fields)
+	delete(out.Annotations, pub.V1beta1OnlyFields)
 	return out
 }
 
@@ -29,9 +29,9 @@ func StatefulSetFromV1beta1(in *v1beta1.StatefulSet) *StatefulSet {
 	in = in.DeepCopy()
 	out := &StatefulSet{ObjectMeta: in.ObjectMeta, Spec: StatefulSetSpec{in.Spec.StatefulSetTemplate},
 		Status: StatefulSetStatus{in.Status.StatefulSetProgress}}
-	delete(out.Annotations, pub.StatefulSetV1beta1Fields)
+	delete(out.Annotations, pub.V1beta1OnlyFields)
 	if options := encode(in.Spec.StatefulSetOptions); !bytes.Equal(options, []byte("{}")) {
-		setKey(&out.Annotations, pub.StatefulSetV1beta1Fields, string(options))
+		setKey(&out.Annotations, pub.V1beta1OnlyFields, string(options))
 	}
 	return out
 }
@@ -39,7 +39,7 @@ func StatefulSetFromV1beta1(in *v1beta1.StatefulSet) *StatefulSet {
 // Options returns the fields that stand in the annotation; none if it cannot be read. The error says what of it is not understood, which
 // conversion drops: the webhooks refuse it.
 func (in *StatefulSet) Options() (options v1beta1.StatefulSetOptions, err error) {
-	text, ok := in.Annotations[pub.StatefulSetV1beta1Fields]
+	text, ok := in.Annotations[pub.V1beta1OnlyFields]
 	if !ok {
 		return options, nil
 	}

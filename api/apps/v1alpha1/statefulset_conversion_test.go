@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
 
@@ -14,17 +15,14 @@ import (
 	"github.com/afloat-project/afloat/api/template"
 )
 
-// statefulSets makes StatefulSets with random values in all fields.
-func statefulSets(seed int64) *randfill.Filler {
+// workloads makes StatefulSets and DaemonSets with random values in all fields.
+func workloads(seed int64) *randfill.Filler {
 	pick := func(c randfill.Continue, values ...string) string { return values[c.Intn(len(values))] }
 	return randfill.NewWithSeed(seed).NilChance(0.4).NumElements(0, 3).Funcs(
-		func(o *StatefulSet, c randfill.Continue) {
+		func(*metav1.TypeMeta, randfill.Continue) {},
+		func(o *metav1.ObjectMeta, c randfill.Continue) {
 			c.FillNoCustom(o)
-			o.Kind, o.APIVersion, o.ManagedFields = "", "", nil
-		},
-		func(o *v1beta1.StatefulSet, c randfill.Continue) {
-			c.FillNoCustom(o)
-			o.Kind, o.APIVersion, o.ManagedFields = "", "", nil
+			o.ManagedFields = nil
 		},
 		func(o *template.PodTemplate, c randfill.Continue) {
 			_ = o.UnmarshalJSON([]byte(pick(c, "null", `"broken"`, `{"spec":{"containers":[{"name":"a","future":12345678901234567890}]},"x":1.50}`)))
@@ -38,7 +36,7 @@ func statefulSets(seed int64) *randfill.Filler {
 	)
 }
 
-func checkStatefulSets(t *testing.T, what string, want, got any) {
+func checkSame(t *testing.T, what string, want, got any) {
 	t.Helper()
 	text := func(object any) string {
 		data, err := json.Marshal(object)
@@ -57,27 +55,27 @@ func checkStatefulSets(t *testing.T, what string, want, got any) {
 func TestConversionOfStatefulSetsLosesNothing(t *testing.T) {
 	const rounds = 1000
 	for seed := range int64(rounds) {
-		f := statefulSets(seed)
+		f := workloads(seed)
 		alpha, beta := &StatefulSet{}, &v1beta1.StatefulSet{}
 		f.Fill(alpha)
 		f.Fill(beta)
 
 		before := alpha.DeepCopy()
-		checkStatefulSets(t, "v1alpha1 -> v1beta1 -> v1alpha1", alpha, StatefulSetFromV1beta1(alpha.ToV1beta1()))
-		checkStatefulSets(t, "the input of ToV1beta1", before, alpha)
+		checkSame(t, "v1alpha1 -> v1beta1 -> v1alpha1", alpha, StatefulSetFromV1beta1(alpha.ToV1beta1()))
+		checkSame(t, "the input of ToV1beta1", before, alpha)
 
 		unchanged := beta.DeepCopy()
 		there := StatefulSetFromV1beta1(beta)
 		converted := there.DeepCopy()
 		back := there.ToV1beta1()
-		checkStatefulSets(t, "the input of StatefulSetFromV1beta1", unchanged, beta)
-		checkStatefulSets(t, "the input of ToV1beta1", converted, there)
+		checkSame(t, "the input of StatefulSetFromV1beta1", unchanged, beta)
+		checkSame(t, "the input of ToV1beta1", converted, there)
 		beta.Status = v1beta1.StatefulSetStatus{StatefulSetProgress: beta.Status.StatefulSetProgress}
-		checkStatefulSets(t, "v1beta1 -> v1alpha1 -> v1beta1", beta, back)
+		checkSame(t, "v1beta1 -> v1alpha1 -> v1beta1", beta, back)
 
 		options := encode(beta.Spec.StatefulSetOptions)
-		text, annotated := there.Annotations[pub.StatefulSetV1beta1Fields]
-		if _, left := back.Annotations[pub.StatefulSetV1beta1Fields]; left || annotated != (string(options) != "{}") || annotated && text != string(options) {
+		text, annotated := there.Annotations[pub.V1beta1OnlyFields]
+		if _, left := back.Annotations[pub.V1beta1OnlyFields]; left || annotated != (string(options) != "{}") || annotated && text != string(options) {
 			t.Errorf("annotation %q in v1alpha1, %v in v1beta1", text, left)
 		}
 		if _, err := there.Options(); err != nil {
@@ -98,18 +96,18 @@ func TestFieldsOfV1beta1AreInAnAnnotation(t *testing.T) {
 	beta := fromJSON[v1beta1.StatefulSet](t,
 		`{"metadata":{"annotations":{"apps.kruise.io/v1beta1-only-fields":"{\"ordinals\":{\"start\":9}}"}},"spec":{"replicas":3,`+fields+`}}`)
 	alpha := StatefulSetFromV1beta1(beta)
-	if diff := cmp.Diff("{"+fields+"}", alpha.Annotations[pub.StatefulSetV1beta1Fields]); diff != "" {
+	if diff := cmp.Diff("{"+fields+"}", alpha.Annotations[pub.V1beta1OnlyFields]); diff != "" {
 		t.Error(diff)
 	}
 	back := alpha.ToV1beta1()
 	if diff := cmp.Diff(beta.Spec, back.Spec); diff != "" || len(back.Annotations) > 0 {
 		t.Error(back.Annotations, diff)
 	}
-	alpha.Annotations[pub.StatefulSetV1beta1Fields] = strings.Replace(alpha.Annotations[pub.StatefulSetV1beta1Fields], `"start":2`, `"start":3`, 1)
+	alpha.Annotations[pub.V1beta1OnlyFields] = strings.Replace(alpha.Annotations[pub.V1beta1OnlyFields], `"start":2`, `"start":3`, 1)
 	if got := alpha.ToV1beta1().Spec; got.Ordinals.Start != 3 || len(got.ReserveOrdinals) != 2 {
 		t.Errorf("changed: %+v", got)
 	}
-	delete(alpha.Annotations, pub.StatefulSetV1beta1Fields)
+	delete(alpha.Annotations, pub.V1beta1OnlyFields)
 	if got := string(encode(alpha.ToV1beta1().Spec.StatefulSetOptions)); got != "{}" {
 		t.Errorf("removed: %s", got)
 	}
@@ -120,7 +118,7 @@ func TestAnAnnotationThatIsNotUnderstood(t *testing.T) {
 	for text, kept := range map[string]string{"": "{}", "garbage": "{}", "[]": "{}", "null": "{}", `{"ordinals":{"start":"x"},"reserveOrdinals":[1]}`: "{}",
 		`{"reserveOrdinal":[1],"ordinals":{"start":1}}`: `{"ordinals":{"start":1}}`} {
 		alpha := &StatefulSet{}
-		alpha.Annotations = map[string]string{pub.StatefulSetV1beta1Fields: text}
+		alpha.Annotations = map[string]string{pub.V1beta1OnlyFields: text}
 		if got := string(encode(alpha.ToV1beta1().Spec.StatefulSetOptions)); got != kept {
 			t.Errorf("%q: %s", text, got)
 		}

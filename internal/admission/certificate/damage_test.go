@@ -284,3 +284,74 @@ func TestAnEmptyListOfEntriesIsNotRemembered(t *testing.T) {
 		}
 	}
 }
+
+// OPS-046: other good certificates that somebody puts into the Secret, as from a backup, are not served before everybody trusts them: calls to replicas that
+// have not seen the change, and from API servers that have not, would fail.
+func TestCertificatesThatSomebodyPutsInTakeOverLikeNewOnes(t *testing.T) {
+	w := newWorld(t)
+	k, other := w.keeper(t), w.keeper(t)
+	pass(t, k)
+	pass(t, other)
+	first := w.secret(t)
+	replace := func(change func(m material)) {
+		t.Helper()
+		foreign, _, err := material(nil).next(k.policy, w.clock.Now(), &seen{}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(foreign)
+		secret := w.secret(t)
+		secret.Data = foreign
+		if err := w.Update(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var authority []byte
+	replace(func(m material) { authority = m[keyCACert] })
+	pass(t, k)
+	for _, replica := range []*Keeper{k, other} { // the other has not made its pass yet
+		w.assertTrusted(t, replica)
+		if !bytes.Equal(replica.last[keyCert], first.Data[keyCert]) {
+			t.Error("a certificate is served that nobody trusts yet")
+		}
+	}
+	pass(t, other)
+	w.clock.Step(settleTime)
+	pass(t, k)
+	w.assertTrusted(t, k)
+	w.assertTrusted(t, other)
+	if !bytes.Equal(w.secret(t).Data[keyCACert], authority) {
+		t.Error("the authority that was put in did not take over")
+	}
+	pass(t, other)
+
+	present := w.secret(t)
+	replace(func(m material) { delete(m, keyCAKey) })
+	pass(t, k)
+	w.assertTrusted(t, k)
+	w.assertTrusted(t, other)
+	if !bytes.Equal(w.secret(t).Data[keyCert], present.Data[keyCert]) {
+		t.Error("certificates of an authority that cannot sign are kept")
+	}
+}
+
+// A replica that was not running for long, as on a machine that was put to sleep, does not put its old certificates in place of those that others have changed to.
+func TestAReplicaThatSleptTakesWhatThereIs(t *testing.T) {
+	w := newWorld(t)
+	k, slept := w.keeper(t), w.keeper(t)
+	k.policy.renewBefore, slept.policy.renewBefore = 2*365*day, 2*365*day
+	pass(t, k)
+	w.clock.Step(8*365*day + day)
+	pass(t, slept)
+	pass(t, k)
+	w.clock.Step(settleTime)
+	pass(t, k)
+	w.clock.Step(overlapTime)
+	pass(t, k) // drops the old authority
+	changed := w.secret(t)
+	pass(t, slept)
+	if !bytes.Equal(w.secret(t).Data[keyCACert], changed.Data[keyCACert]) || w.secret(t).Data[keyNextCA] != nil {
+		t.Error("the old authority is back")
+	}
+	w.assertTrusted(t, slept)
+}

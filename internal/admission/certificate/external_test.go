@@ -73,11 +73,11 @@ func TestExternalCertificates(t *testing.T) {
 		inject func()
 		want   string // in the message; empty is ready
 	}{
-		{"nothing injected yet", func() {}, "mx.kb.io of mutating does not carry exactly the authority"},
+		{"nothing injected yet", func() {}, "mx.kb.io of mutating does not carry the authority"},
 		{"all but the CRD", func() { w.inject(t, secret.Data["ca.crt"], "mutating", "validating") },
 			"conversion of xs.example.io does not"},
 		{"all", func() { w.inject(t, secret.Data["ca.crt"], "xs.example.io") }, ""},
-		{"old and new", func() { w.inject(t, append(secret.Data["ca.crt"], other...), "validating") }, "vx.kb.io of validating does not"},
+		{"old and new, as cert-manager's injector leaves it", func() { w.inject(t, append(bytes.Clone(other), secret.Data["ca.crt"]...), "validating") }, ""},
 		{"another one", func() { w.inject(t, other, "validating") }, "vx.kb.io of validating does not"},
 		{"with white space", func() { w.inject(t, append([]byte("\n"), secret.Data["ca.crt"]...), "validating") }, ""},
 	}

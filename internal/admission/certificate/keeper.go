@@ -1,17 +1,14 @@
 package certificate
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
+	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -78,6 +75,7 @@ type Keeper struct {
 	clock     clock.WithTicker
 	log       logr.Logger
 	unserved  *prometheus.GaugeVec
+	expires   *prometheus.GaugeVec
 
 	// announcing is held while a recent rule is written.
 	announcing sync.Mutex
@@ -110,6 +108,8 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 		said:      map[string]bool{},
 		unserved: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_unserved",
 			Help: "Entries of webhook configurations, and conversions, that this manager does not serve."}, []string{"object", "name"}),
+		expires: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_certificate_expiry_timestamp_seconds",
+			Help: "When the certificate that this replica serves its webhooks with expires, in seconds since 1970."}, nil),
 	}
 	k.publisher.now = clock.Now
 	if options.FilesOnly && !options.External {
@@ -136,6 +136,9 @@ const (
 
 // Metric returns the gauge afloat_webhook_unserved, for the registry (OPS-065).
 func (k *Keeper) Metric() prometheus.Collector { return k.unserved }
+
+// Expiry returns the gauge afloat_webhook_certificate_expiry_timestamp_seconds, which has no value before a certificate is served.
+func (k *Keeper) Expiry() prometheus.Collector { return k.expires }
 
 // Pass does all that is to be done now (OPS-042). It returns when to look again at the latest, zero if nothing is scheduled.
 func (k *Keeper) Pass(ctx context.Context) (again time.Time, err error) {
@@ -166,10 +169,8 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	now := k.clock.Now()
-	if last := k.lastMaterial(); last != nil && stored.checkExpired(k.policy, now) && !last.checkExpired(k.policy, now) {
-		// Somebody emptied the Secret (D11): what replicas serve and API servers trust is still good.
-		stored, err = k.save(ctx, stored, last, version)
-		if err != nil {
+	if kept := k.keep(stored, now); kept != nil {
+		if stored, err = k.save(ctx, stored, kept, version); err != nil {
 			return time.Time{}, err
 		}
 		if _, version, err = k.store.load(ctx); err != nil {
@@ -196,6 +197,33 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 	return again, errors.Join(k.serve(wanted), published)
 }
 
+// keep returns what the Secret should hold instead of what somebody made of it; nil if it is good as it is. What replicas serve and API servers trust goes on
+// being served and trusted, as long as it is good and this replica is up to date.
+func (k *Keeper) keep(stored material, now time.Time) material {
+	k.state.Lock()
+	last, fresh := k.last, now.Sub(k.lastPass) < staleTime
+	k.state.Unlock()
+	switch {
+	case last == nil || last.checkExpired(k.policy, now):
+		return nil
+	case stored.checkExpired(k.policy, now): // emptied, or damaged (D11)
+		return last
+	case !fresh || bytes.Contains(stored.bundle(), bytes.TrimSpace(last[keyCACert])):
+		return nil
+	}
+	// Other good material, as from a backup: nobody trusts its authority yet, so it takes over like any new one (OPS-046).
+	kept := maps.Clone(last)
+	kept.unstage()
+	if authority, _, err := parseAuthority(stored[keyCACert], stored[keyCAKey]); err != nil || !k.policy.reuses(authority, now) {
+		k.log.Info("Somebody replaced the webhook certificates by those of an authority that cannot sign any: they were put back. "+
+			"For certificates of somebody else there is the feature gate EnableExternalCerts", "host", k.policy.host)
+		return kept
+	}
+	k.log.Info("Somebody replaced the webhook certificates: their authority takes over once it is trusted everywhere", "host", k.policy.host)
+	kept[keyNextCA], kept[keyNextCAKey], kept[keyNextSince] = stored[keyCACert], stored[keyCAKey], timestamp(now)
+	return kept
+}
+
 // adopt serves the certificate of a Secret that another program makes (OPS-050).
 func (k *Keeper) adopt(ctx context.Context) error {
 	stored, _, err := k.store.load(ctx)
@@ -218,6 +246,9 @@ func (k *Keeper) adopt(ctx context.Context) error {
 func (k *Keeper) serve(m material) error {
 	if err := writeFiles(k.options.Directory, servedFiles(m)); err != nil {
 		return err
+	}
+	if pair, err := tls.X509KeyPair(m[keyCert], m[keyKey]); err == nil {
+		k.expires.WithLabelValues().Set(float64(pair.Leaf.NotAfter.Unix()))
 	}
 	k.state.Lock()
 	defer k.state.Unlock()
@@ -439,70 +470,4 @@ func forward(ctx context.Context, stream watch.Interface, changed chan<- struct{
 			}
 		}
 	}
-}
-
-// Ready is the check webhook-ready (OPS-090): the last pass succeeded, and our own server answers with a certificate that callers
-// trust. The error names the failing step (D12).
-func (k *Keeper) Ready(request *http.Request) error {
-	if err := k.inLine(); err != nil {
-		return err
-	}
-	if err := k.serverAnswers(request); err != nil {
-		return fmt.Errorf("webhook server: %w", err)
-	}
-	k.state.Lock()
-	defer k.state.Unlock()
-	k.wasReady = true
-	return nil
-}
-
-// inLine returns the error of certificates or configurations that makes this replica not ready.
-func (k *Keeper) inLine() error {
-	k.state.Lock()
-	defer k.state.Unlock()
-	now := k.clock.Now()
-	switch {
-	case k.last == nil:
-		return fmt.Errorf("certificates and webhook configurations: %w", k.lastError)
-	case now.Sub(k.lastPass) > staleTime:
-		return fmt.Errorf("certificates and webhook configurations were last in line at %s: %w", k.lastPass.Format(time.RFC3339),
-			k.lastError)
-	case len(k.found.mismatched) > 0:
-		return fmt.Errorf("external certificates: %s", strings.Join(k.found.mismatched, "; "))
-	case k.found.lacking != "" && !k.wasReady: // until then rules must not be accepted, because their pods would not be sent
-		return fmt.Errorf("webhook configurations: %s", k.found.lacking)
-	case len(k.found.unserved) > 0 && (!k.wasReady || now.Sub(k.since) >= unservedGrace):
-		return fmt.Errorf("webhook configurations ask for more than this manager serves: %v", k.found.unserved)
-	}
-	return nil
-}
-
-func (k *Keeper) serverAnswers(request *http.Request) error {
-	k.state.Lock()
-	expected := k.last.expected(k.clock.Now(), k.previous)
-	k.state.Unlock()
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(expected) {
-		return errors.New("there is no certificate of the authority")
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: k.policy.host, MinVersion: tls.VersionTLS12}}
-	defer transport.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(request.Context(), 2*time.Second)
-	defer cancel()
-	url := "https://" + net.JoinHostPort("localhost", strconv.Itoa(k.options.ServerPort)) + "/healthz"
-	probe, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	answer, err := (&http.Client{Transport: transport}).Do(probe)
-	if err != nil {
-		return err
-	}
-	if err := answer.Body.Close(); err != nil {
-		return err
-	}
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("/healthz answers %s", answer.Status)
-	}
-	return nil
 }

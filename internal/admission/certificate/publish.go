@@ -3,12 +3,14 @@ package certificate
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -200,12 +203,22 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 	return nil
 }
 
+// carries tells whether a bundle has all authorities. It may have more: cert-manager's injector keeps the one before, so that calls succeed while an authority
+// changes.
+func carries(bundle, authorities []byte) bool {
+	present, err := certutil.ParseCertsPEM(bundle)
+	if err != nil {
+		return false
+	}
+	wanted, err := certutil.ParseCertsPEM(authorities)
+	return err == nil && !slices.ContainsFunc(wanted, func(one *x509.Certificate) bool { return !slices.ContainsFunc(present, one.Equal) })
+}
+
 // adopt fills in the client configuration of something that this manager serves.
 func (p *publisher) adopt(config map[string]any, path string, bundle []byte, what string, found *report) {
 	if present, _ := config["caBundle"].(string); p.readOnly && present != encodeBundle(bundle) {
-		if data, err := base64.StdEncoding.DecodeString(present); err != nil ||
-			!bytes.Equal(bytes.TrimSpace(data), bytes.TrimSpace(bundle)) {
-			found.mismatched = append(found.mismatched, what+" does not carry exactly the authority of the Secret")
+		if data, err := base64.StdEncoding.DecodeString(present); err != nil || !carries(data, bundle) {
+			found.mismatched = append(found.mismatched, what+" does not carry the authority of the Secret")
 		}
 	}
 	p.target.fill(config, path, bundle)

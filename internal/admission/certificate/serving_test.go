@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
@@ -153,4 +154,33 @@ func freePort(t *testing.T) int {
 		}
 	}()
 	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// OPS-126: each replica tells when the certificate that it serves expires.
+func TestTheExpiryIsAMetric(t *testing.T) {
+	w := newWorld(t)
+	k := w.keeper(t)
+	if n := testutil.CollectAndCount(k.Expiry()); n != 0 {
+		t.Errorf("%d values before a certificate is served", n)
+	}
+	expires := func() float64 {
+		t.Helper()
+		pair, err := tls.X509KeyPair(w.secret(t).Data["cert.pem"], w.secret(t).Data["key.pem"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return float64(pair.Leaf.NotAfter.Unix())
+	}
+	pass(t, k)
+	first := testutil.ToFloat64(k.Expiry())
+	if want := expires(); first != want {
+		t.Errorf("%f, want %f", first, want)
+	}
+	w.clock.Step(9*365*day + 200*day)
+	pass(t, k)
+	w.clock.Step(settleTime)
+	pass(t, k) // serves another one
+	if got := testutil.ToFloat64(k.Expiry()); got != expires() || got <= first {
+		t.Errorf("%f after renewal, want %f", got, expires())
+	}
 }

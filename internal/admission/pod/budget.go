@@ -19,7 +19,7 @@ import (
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 )
 
-// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=policy,roleName=kruise-manager-budget-role,resources=poddisruptionbudgets,verbs=get;list;watch
 
 // Budgets heeds PodUnavailableBudgets.
 type Budgets struct {

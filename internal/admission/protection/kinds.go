@@ -34,6 +34,9 @@ var Kinds = []Kind{
 // Scaled returns one of our own kinds, which have replicas.
 func Scaled(name string) Kind { return Kind{Name: name, Contents: replicas} }
 
+// OnNodes returns one of our own kinds, which have pods on nodes instead (ADS-033).
+func OnNodes(name string) Kind { return Kind{Name: name, Contents: scheduled} }
+
 // object is what is read of a protected object.
 type object struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
@@ -45,6 +48,9 @@ type object struct {
 		} `json:"names"`
 		Versions []version `json:"versions"`
 	} `json:"spec"`
+	Status struct {
+		CurrentNumberScheduled int64 `json:"currentNumberScheduled"`
+	} `json:"status"`
 }
 
 // version is one of a CustomResourceDefinition.
@@ -66,6 +72,10 @@ type contents func(context.Context, *Guard, *object) (content, error)
 
 func replicas(_ context.Context, _ *Guard, o *object) (content, error) {
 	return content{"replicas", o.Spec.Replicas, "scale to 0"}, nil
+}
+
+func scheduled(_ context.Context, _ *Guard, o *object) (content, error) {
+	return content{"currentNumberScheduled", o.Status.CurrentNumberScheduled, "give its template a nodeSelector that no node has"}, nil
 }
 
 const empty = "delete them"

@@ -25,6 +25,8 @@ type Knowledge struct {
 	data     []byte
 	contents map[version]*contents
 	changes  map[[2]version]comparison
+	// completed are templates as the API server completes them, by their hash.
+	completed map[[sha256.Size]byte]*completion
 }
 
 // version is one version of a stored revision.
@@ -153,6 +155,9 @@ func (p *Planner) differ(from, target *Revision) comparison {
 	if !known {
 		c = p.compared(from, target)
 	}
+	if p.Lacks() != nil {
+		return c // as yet
+	}
 	p.kept.changes[key] = c
 	return c
 }
@@ -174,6 +179,11 @@ func (p *Planner) compared(from, target *Revision) comparison {
 	case err != nil:
 		return comparison{refusal: err.Error()}
 	case len(blockers) > 0:
+		if p.Workload.Completes {
+			if change := p.comparedCompleted(templates[0], templates[1]); change != nil {
+				return comparison{change: change}
+			}
+		}
 		return comparison{refusal: blockers[0].String()}
 	}
 	return comparison{change: change}

@@ -8,7 +8,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
@@ -60,6 +62,9 @@ func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 			return p.impossible(fmt.Sprintf("its node has no node daemon, which would have to restart %s", strings.Join(names, ", ")))
 		}
 	}
+	if p.Workload.Gated && m.Change.Holds() && !readiness.HasGate(info.Pod) {
+		return p.impossible("it was made without readiness gate " + string(pub.InPlaceUpdateReady))
+	}
 	if len(info.StaleImages)+len(info.StaleResources) == 0 {
 		return m
 	}
@@ -109,6 +114,28 @@ func (p *Planner) unstored(label string) string {
 func (p *Planner) sameTemplate(label string, target *Revision) bool {
 	from := p.Find(label)
 	return from != nil && target == p.Update && p.holds(from.object, p.kept.data)
+}
+
+// ImagesOf are the images of the regular containers of a revision, by container.
+func (p *Planner) ImagesOf(r *Revision) map[string]string {
+	images := map[string]string{}
+	for name, container := range p.read(r.object).containers {
+		images[name] = container.Image
+	}
+	return images
+}
+
+// SameTemplate tells whether a pod with that label has the template of the update revision, although it carries another one.
+func (p *Planner) SameTemplate(label string) bool {
+	same, known := p.same[label]
+	if !known {
+		same = label != "" && p.sameTemplate(label, p.Update)
+		if p.same == nil {
+			p.same = map[string]bool{}
+		}
+		p.same[label] = same
+	}
+	return same
 }
 
 // impossible is the mode of a pod that cannot be updated in place.

@@ -80,7 +80,6 @@ func (p *Planner) podDocument(identity Identity, from *Revision) (map[string]any
 		annotations = map[string]any{}
 	}
 	maps.DeleteFunc(annotations, func(key string, _ any) bool { return inplace.Own(key) })
-	annotations[pub.LifecycleTimestamp] = p.in.Now.UTC().Format(time.RFC3339)
 	metadata := map[string]any{
 		"name": identity.Name, "generateName": p.Workload.Name + "-", "namespace": p.Workload.Namespace,
 		"labels": labels, "annotations": annotations, "ownerReferences": []any{ownerDocument(p.Workload.Owner)},
@@ -88,7 +87,10 @@ func (p *Planner) podDocument(identity Identity, from *Revision) (map[string]any
 	if finalizers, ok := meta["finalizers"]; ok && finalizers != nil {
 		metadata["finalizers"] = finalizers
 	}
-	labels[pub.LifecycleState] = string(p.firstState(labels, meta["finalizers"]))
+	if !p.Workload.Stateless {
+		labels[pub.LifecycleState] = string(p.firstState(labels, meta["finalizers"]))
+		annotations[pub.LifecycleTimestamp] = p.in.Now.UTC().Format(time.RFC3339)
+	}
 	spec := maps.Clone(object(source, "spec"))
 	if spec == nil {
 		spec = map[string]any{}

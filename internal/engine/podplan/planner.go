@@ -67,10 +67,19 @@ type Workload struct {
 
 	// ShortHash labels pods with the short hash of their revision (CS-050).
 	ShortHash bool
+	// HashLabel is the label that names a revision's hash on the revision itself; empty means that of CloneSets (CS-082, ADS-060).
+	HashLabel string
 	// TemplateHash gives pods the label pod-template-hash too (CS-053).
 	TemplateHash bool
 	// Gates are the readiness gates that new pods get beside those of the template.
 	Gates []corev1.PodConditionType
+	// Gated: only pods with readiness gate InPlaceUpdateReady are taken out of service to be updated in place; others are recreated once
+	// (ADS-140).
+	Gated bool
+	// Stateless: new pods begin without a lifecycle state (ADS-112).
+	Stateless bool
+	// Completes: templates are stored as users write them, so that two are compared as the API server completes them (ADS-061).
+	Completes bool
 	// BornNormal: new pods whose preNormal hook does not hold them begin in state Normal, not PreparingNormal (ASTS-221).
 	BornNormal bool
 	// SameClaims: pods of all revisions have claims of the present templates (ASTS-080).
@@ -113,6 +122,8 @@ type Snapshot struct {
 	Disruptions disruption.Limits
 	// Known is what former plans found out; nil for nothing. What this one finds out replaces it.
 	Known *Knowledge
+	// CompletionError is why the API server did not complete templates, empty if it did (ADS-061).
+	CompletionError string
 	// Now is the time of the snapshot.
 	Now time.Time
 }
@@ -123,6 +134,8 @@ type Plan struct {
 	Limits rollout.Limits
 	// NewRevision must be written before anything else; nil if the template is stored already.
 	NewRevision *appsv1.ControllerRevision
+	// Templates are those that have to be completed before the plan can be made (ADS-061).
+	Templates [][]byte
 	// Renumber is a stored revision that becomes the update revision again, under the number in NewNumber (CS-083).
 	Renumber         *appsv1.ControllerRevision
 	NewNumber        int64
@@ -181,11 +194,15 @@ type Planner struct {
 	// Replace decides about a pod that is to be made anew at the update revision; unstored is as in [Verdict]. If it is nil the pod is
 	// marked for deletion, so that a new one can come first (CS-126).
 	Replace func(info *Pod, reason Reason, unstored, why string)
+	// Images returns the images that are pulled ahead, by container, or why none are. If it is nil they are those of updates in place.
+	Images func() (images map[string]string, skip string)
 	// Scaling: the plan creates or deletes pods, so that no update starts.
 	Scaling bool
 
 	// before is what is known, and kept what this plan needed of it and found out.
 	before, kept *Knowledge
+	// lacks is why templates are not completed that the plan needs.
+	lacks error
 	// contents are what revisions hold; sources are their templates, by name.
 	contents map[*appsv1.ControllerRevision]*contents
 	sources  map[string]map[string]any
@@ -196,6 +213,7 @@ type Planner struct {
 	found              map[string]*Revision // by label
 	verdicts           map[*corev1.Pod]*Verdict
 	modes              map[modeKey]Mode
+	same               map[string]bool // by label: see SameTemplate
 	deadline           time.Time
 	// decided are the verdicts that change pods, and of which budgets have not been asked, in the order in which they were made; only
 	// where there are budgets.
@@ -226,6 +244,7 @@ func (p *Planner) Conclude() {
 		p.LookAgain(v.Until)
 	}
 	p.out.Waiting = p.waits()
+	p.keepCompletions()
 	if p.in.Known != nil {
 		*p.in.Known = *p.kept
 	}

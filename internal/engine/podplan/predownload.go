@@ -55,7 +55,11 @@ func (p *Planner) PreDownload(unusable bool) {
 	if p.out.CurrentRevision == p.out.UpdateRevision || unusable || marks[pub.PreDownloadCreated] {
 		return
 	}
-	images, skip := p.imagesToPull()
+	find := p.Images
+	if find == nil {
+		find = p.imagesToPull
+	}
+	images, skip := find()
 	switch {
 	case skip != "":
 		if !marks[pub.PreDownloadIgnored] {
@@ -193,7 +197,7 @@ func pullJobName(updateRevision, container string) string {
 
 // updateHash is what the label of CS-082 says on the update revision.
 func (p *Planner) updateHash() string {
-	if hash := p.Update.object.Labels[pub.RevisionHash]; hash != "" {
+	if hash := p.Update.object.Labels[p.hashLabel()]; hash != "" {
 		return hash
 	}
 	return revision.ShortHash(p.out.UpdateRevision)

@@ -261,6 +261,9 @@ func NotReadyWords(pod *corev1.Pod) string {
 			parts = append(parts, fmt.Sprintf("container %s is not ready", status.Name))
 		}
 	}
+	if ready := readiness.Condition(pod, corev1.PodReady); len(parts) == 0 && ready != nil && ready.Status == corev1.ConditionTrue {
+		parts = append(parts, "ready since "+ready.LastTransitionTime.UTC().Format(time.RFC3339)+", and not for long enough yet")
+	}
 	if len(parts) == 0 {
 		parts = append(parts, "phase "+string(pod.Status.Phase)+conditionWords(pod, corev1.PodReady))
 	}

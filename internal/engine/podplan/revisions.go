@@ -2,6 +2,7 @@ package podplan
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -116,6 +117,12 @@ func (p *Planner) DetermineRevisions() error {
 	}
 	p.out.CollisionCount = p.Workload.CollisionCount
 	equal := history.Find(data)
+	stored := data
+	if equal == nil {
+		if equal, stored, err = p.meant(history, data); err != nil {
+			return err
+		}
+	}
 	if equal != nil && bytes.Equal(equal.Data.Raw, data) {
 		p.kept.data = equal.Data.Raw // which the cache holds anyway
 	}
@@ -135,7 +142,7 @@ func (p *Planner) DetermineRevisions() error {
 			info.fingerprint, info.hasFingerprint = p.out.ClaimFingerprint, true // IPU-050
 		}
 	default:
-		object := p.newRevision(data, history)
+		object := p.newRevision(stored, history)
 		p.out.UpdateRevision = object.Name
 		if err := p.read(object).err; err != nil {
 			return err
@@ -178,7 +185,7 @@ func (p *Planner) newRevision(data []byte, history *revision.History) *appsv1.Co
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[pub.RevisionHash] = hash
+	labels[p.hashLabel()] = hash
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Workload.Namespace, Name: name, Labels: labels, Annotations: p.revisionAnnotations(p.Workload.Annotations),
@@ -188,6 +195,9 @@ func (p *Planner) newRevision(data []byte, history *revision.History) *appsv1.Co
 		Revision: history.Next(),
 	}
 }
+
+// hashLabel is the label of a revision that holds its hash.
+func (p *Planner) hashLabel() string { return cmp.Or(p.Workload.HashLabel, pub.RevisionHash) }
 
 // annotationRoom is how many bytes of annotations the API server takes.
 const annotationRoom = 256 << 10
@@ -219,6 +229,9 @@ func (p *Planner) revisionLabel(name string) string {
 	}
 	return name
 }
+
+// RevisionLabel is the value of controller-revision-hash for pods of the update revision.
+func (p *Planner) RevisionLabel() string { return p.revisionLabel(p.out.UpdateRevision) }
 
 func (p *Planner) claimTemplates() []corev1.PersistentVolumeClaim {
 	claims := make([]corev1.PersistentVolumeClaim, len(p.Workload.Claims))

@@ -2,6 +2,7 @@ package podplan
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
@@ -62,5 +63,22 @@ func (p *Planner) waits() *waiting.Wait {
 	case down == 0 && (wait.Reason == "" || askedFor > 0):
 		return nil
 	}
+	return wait
+}
+
+// Lingering are pods that are there when their grace period is over, as on a node that is dead: nothing comes in their place.
+func (p *Planner) Lingering() *waiting.Wait {
+	n, wait := 0, &waiting.Wait{Reason: "PodsTerminating"}
+	for _, pod := range p.in.Pods {
+		if pod.DeletionTimestamp != nil && !p.in.Now.Before(pod.DeletionTimestamp.Time) {
+			n++
+			wait.Name(pod.Name, "it is being deleted, and its grace period is over since "+
+				pod.DeletionTimestamp.UTC().Format(time.RFC3339))
+		}
+	}
+	if n == 0 || p.Workload.Deleted {
+		return nil
+	}
+	wait.Message = plural.Of(n, "pod") + " waited for to be gone"
 	return wait
 }

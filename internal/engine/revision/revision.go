@@ -93,7 +93,7 @@ func Hash(data []byte, collisions int32) string {
 // Name returns the name of the owner's revision with that hash (CS-081).
 func Name(owner, hash string) string {
 	if len(owner) > maxNamePrefix {
-		owner = owner[:maxNamePrefix]
+		owner = strings.TrimRight(owner[:maxNamePrefix], ".") // else it could not be a name
 	}
 	return owner + "-" + hash
 }

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/plural"
@@ -280,12 +279,7 @@ func (p *planner) budgetWords() string {
 
 // deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook (CS-136, CS-137).
 func (p *planner) deletePod(info *podplan.Pod, reason podplan.Reason, why string) {
-	if lifecycle.Hooked(p.preDelete(), info.Pod) && !info.Preparing {
-		patch := &podpatch.Patch{}
-		lifecycle.Enter(patch, pub.LifecycleStatePreparingDelete, p.Now)
-		p.Share(patch, info.Pod, pub.LifecycleStatePreparingDelete)
-		v := p.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "%s; its preDelete hook comes first", why)
-		v.Patch, v.Prepares = patch, policyv1beta1.Delete
+	if !info.Preparing && p.Prepare(info.Pod, why) != nil {
 		return
 	}
 	v := p.Decide(info.Pod, podplan.Delete, reason, "%s", why)

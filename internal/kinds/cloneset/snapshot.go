@@ -1,7 +1,6 @@
 package cloneset
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +8,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
@@ -63,9 +63,8 @@ func (s *Snapshot) LookAt(name string, node *corev1.Node, exists bool) {
 		s.NodeLabels, s.LostNodes = map[string]map[string]string{}, map[string]bool{}
 	}
 	s.NodeLabels[name] = node.Labels
-	s.LostNodes[name] = !exists || slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
-	})
+	ready := nodes.Ready(node)
+	s.LostNodes[name] = !exists || ready != nil && ready.Status == corev1.ConditionUnknown
 }
 
 // Unmanned are the names of the pods that claims are for and that the set does not control.

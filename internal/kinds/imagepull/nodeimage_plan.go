@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
@@ -114,17 +115,14 @@ func (p *NodePlan) create(s NodeSnapshot) {
 		p.Why = "there is no such node"
 		return
 	}
-	for _, c := range s.Node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			if left := c.LastTransitionTime.Add(s.Delay).Sub(s.Now); left > 0 {
-				p.After, p.Why = left, "waiting until the node has been ready for a while"
-				return
-			}
-			p.Create, p.Labels, p.Why = true, s.Node.Labels, "the node is ready"
-			return
-		}
+	ready := nodes.Ready(s.Node)
+	if ready == nil || ready.Status != corev1.ConditionTrue {
+		p.Why = "waiting for the node to be ready"
+	} else if left := ready.LastTransitionTime.Add(s.Delay).Sub(s.Now); left > 0 {
+		p.After, p.Why = left, "waiting until the node has been ready for a while"
+	} else {
+		p.Create, p.Labels, p.Why = true, s.Node.Labels, "the node is ready"
 	}
-	p.Why = "waiting for the node to be ready"
 }
 
 // clock finds the next time to look again.

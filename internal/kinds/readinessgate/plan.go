@@ -17,7 +17,7 @@ import (
 )
 
 // workloads are the kinds of ours whose controllers open the gate in a write that they make anyway.
-var workloads = []string{"CloneSet", "StatefulSet"}
+var workloads = []string{"CloneSet", "StatefulSet", "DaemonSet"}
 
 // Plan returns the patch that opens the gate, nil if there is none to make. Pods of our workloads get theirs from these.
 func Plan(pod *corev1.Pod, now time.Time) *podpatch.Patch {

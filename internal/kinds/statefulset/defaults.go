@@ -92,7 +92,7 @@ func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 	meta, _ := r.New["metadata"].(Document)
 	annotations, _ := meta["annotations"].(Document)
 	options := Document{}
-	if text, ok := annotations[pub.StatefulSetV1beta1Fields].(string); ok {
+	if text, ok := annotations[pub.V1beta1OnlyFields].(string); ok {
 		decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
 		decoder.UseNumber()
 		if decoder.Decode(&options) != nil || options == nil {
@@ -112,10 +112,10 @@ func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 	case err != nil: // it was read from JSON
 	case annotations == nil:
 		d.Operations = append(d.Operations,
-			jsonpatch.NewOperation("add", "/metadata/annotations", Document{pub.StatefulSetV1beta1Fields: string(text)}))
+			jsonpatch.NewOperation("add", "/metadata/annotations", Document{pub.V1beta1OnlyFields: string(text)}))
 	default:
 		d.Operations = append(d.Operations,
-			jsonpatch.NewOperation("add", "/metadata/annotations/"+podtemplate.Escape(pub.StatefulSetV1beta1Fields), string(text)))
+			jsonpatch.NewOperation("add", "/metadata/annotations/"+podtemplate.Escape(pub.V1beta1OnlyFields), string(text)))
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
@@ -92,7 +91,7 @@ func Make(s Snapshot) *Plan {
 	p.status()
 	p.Conclude()
 	if p.Waiting == nil {
-		p.Waiting = p.lingering()
+		p.Waiting = p.Lingering()
 	}
 	return p.Plan
 }
@@ -223,22 +222,15 @@ func (p *planner) adopt() {
 // deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook (ASTS-226). Its PVCs get their owners before: what
 // becomes of them is decided at the moment when it is gone (ASTS-262).
 func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) *podplan.Verdict {
-	ordinal, _ := ordinalOf(p.Set.Name, pod.Name)
-	switch hooked := lifecycle.Hooked(p.Hooks().PreDelete, pod); {
-	case !hooked && p.claims[ordinal].settling:
-		return p.Decide(pod, podplan.Wait, reason, "%s; its claims get their owners first", why)
-	case !hooked:
-		v := p.Decide(pod, podplan.Delete, reason, "%s", why)
-		v.Kept = p.claims[ordinal].kept
-		return v
-	case lifecycle.State(pod) == pub.LifecycleStatePreparingDelete:
-		return p.Decide(pod, podplan.Wait, podplan.ReasonLifecycleHook, "its preDelete hook holds it: %s", why)
+	if held := p.Prepare(pod, why); held != nil {
+		return held
 	}
-	patch := &podpatch.Patch{}
-	lifecycle.Enter(patch, pub.LifecycleStatePreparingDelete, p.Now)
-	p.Share(patch, pod, pub.LifecycleStatePreparingDelete)
-	v := p.Decide(pod, podplan.Patch, podplan.ReasonLifecycleHook, "%s; its preDelete hook comes first", why)
-	v.Patch, v.Prepares = patch, policyv1beta1.Delete
+	ordinal, _ := ordinalOf(p.Set.Name, pod.Name)
+	if p.claims[ordinal].settling {
+		return p.Decide(pod, podplan.Wait, reason, "%s; its claims get their owners first", why)
+	}
+	v := p.Decide(pod, podplan.Delete, reason, "%s", why)
+	v.Kept = p.claims[ordinal].kept
 	return v
 }
 

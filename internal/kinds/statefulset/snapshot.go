@@ -144,7 +144,7 @@ func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Worklo
 	}
 	if r := rollingOf(set); r != nil {
 		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy = true, r.Paused, r.MaxUnavailable,
-			withAnnotations(r.InPlaceUpdateStrategy, set.Annotations)
+			podplan.WithAnnotations(r.InPlaceUpdateStrategy, set.Annotations)
 		if r.MinReadySeconds != nil {
 			w.MinReadySeconds = *r.MinReadySeconds
 		}

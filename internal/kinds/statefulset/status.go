@@ -10,11 +10,9 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/revision"
-	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
 // countStatus counts the pods as the snapshot shows them, slots and condemned ones (ASTS-300).
@@ -137,23 +135,6 @@ func (p *Plan) Settled() bool {
 func (p *planner) fill() {
 	p.full = len(p.condemned) == 0 && len(p.slots) == p.Limits.Replicas &&
 		!slices.ContainsFunc(p.slots, func(s slot) bool { return s.info == nil || !s.info.Available })
-}
-
-// lingering are pods that are there when their grace period is over, as on a node that is dead: nothing comes in their place.
-func (p *planner) lingering() *waiting.Wait {
-	n, wait := 0, &waiting.Wait{Reason: "PodsTerminating"}
-	for _, pod := range p.Pods {
-		if pod.DeletionTimestamp != nil && !p.Now.Before(pod.DeletionTimestamp.Time) {
-			n++
-			wait.Name(pod.Name, "it is being deleted, and its grace period is over since "+
-				pod.DeletionTimestamp.UTC().Format(time.RFC3339))
-		}
-	}
-	if n == 0 || p.Set.DeletionTimestamp != nil {
-		return nil
-	}
-	wait.Message = plural.Of(n, "pod") + " waited for to be gone"
-	return wait
 }
 
 // OwnerOfRevisions is how the set's revisions refer to it.

@@ -86,7 +86,7 @@ func validateName(name, prefix string) field.ErrorList { // ASTS-030
 // optionsPath is where the author wrote what only v1beta1 has.
 func (w *Written) optionsPath() *field.Path {
 	if w.alpha != nil {
-		return field.NewPath("metadata", "annotations").Key(pub.StatefulSetV1beta1Fields)
+		return field.NewPath("metadata", "annotations").Key(pub.V1beta1OnlyFields)
 	}
 	return field.NewPath("spec")
 }

@@ -21,14 +21,14 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/node/runtime"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 // IMG-130 to IMG-133, IMG-142 to IMG-144: users change the spec, the daemon is restarted, the cache lags, writes conflict or time out after
 // they succeeded, pulls fail and hang. Tags that are recorded as finished are not pulled again, no more pulls run at once than allowed,
 // every tag ends with the result of its version, and then nothing is written.
 func TestSimulatedPulls(t *testing.T) {
-	simulation.Seeds(t, 100, func(t *testing.T, seed uint64) {
+	simulationtest.Seeds(t, 100, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) { simulate(t, rand.New(rand.NewPCG(seed, 0))) })
 	})
 }

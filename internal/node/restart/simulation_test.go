@@ -30,7 +30,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 var errDied = errors.New("the daemon died")
@@ -394,7 +394,7 @@ func (w *world) step() {
 // none stops anything once it is completed or deleted, one request of a pod is carried out at a time, and all of them end.
 func TestSimulatedRequests(t *testing.T) {
 	var runs, stopped atomic.Int64
-	simulation.Seeds(t, 50, func(t *testing.T, seed uint64) {
+	simulationtest.Seeds(t, 50, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed)
 		w.create()
 		for range 150 {

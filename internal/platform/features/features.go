@@ -128,6 +128,30 @@ var ignored = map[featuregate.Feature]string{
 	ForceDeleteTimeoutExpectationGate: "doubtful writes are always settled by a live read",
 }
 
+// Implication is what one gate does to others (OPS-036): where Cause has the Value, the Others are Forced.
+type Implication struct {
+	Cause         featuregate.Feature
+	Value, Forced bool
+	Others        []featuregate.Feature
+}
+
+// Implications are applied in this order.
+var Implications = []Implication{
+	{PodWebhook, false, false, []featuregate.Feature{KruisePodReadinessGate, PodUnavailableBudgetDeleteGate, PodUnavailableBudgetUpdateGate,
+		WorkloadSpread, SidecarSetPatchPodMetadataDefaultsAllowed, EnhancedLivenessProbe, EnablePodProbeMarkerOnServerless}},
+	{KruiseDaemon, false, false, []featuregate.Feature{PreDownloadImageForInPlaceUpdate, PreDownloadImageForDaemonSetUpdate, DaemonWatchingPod,
+		InPlaceUpdateEnvFromMetadata, PodProbeMarkerGate, SidecarTerminator, ImagePullJobGate, EnhancedLivenessProbe}},
+	{PreDownloadImageForInPlaceUpdate, true, true, []featuregate.Feature{ImagePullJobGate}},
+	{PreDownloadImageForDaemonSetUpdate, true, true, []featuregate.Feature{ImagePullJobGate}},
+	{ResourcesDeletionProtection, false, false, []featuregate.Feature{DeletionProtectionForCRDCascadingGate}},
+}
+
+// Known are all gates with their defaults and stages.
+func Known() map[featuregate.Feature]featuregate.FeatureSpec { return specs() }
+
+// Aliases are other names of gates, which are accepted with a warning (OPS-035).
+func Aliases() map[string]featuregate.Feature { return maps.Clone(aliases) }
+
 // Gates are the gates in force.
 type Gates struct {
 	gate featuregate.MutableFeatureGate
@@ -170,34 +194,19 @@ func Parse(list string) (*Gates, error) {
 
 // imply applies the effects of gates on other gates (OPS-036).
 func (g *Gates) imply() {
-	for _, rule := range []struct {
-		cause  featuregate.Feature
-		value  bool
-		forced bool
-		others []featuregate.Feature
-	}{
-		{PodWebhook, false, false,
-			[]featuregate.Feature{KruisePodReadinessGate, PodUnavailableBudgetDeleteGate, PodUnavailableBudgetUpdateGate,
-				WorkloadSpread, SidecarSetPatchPodMetadataDefaultsAllowed, EnhancedLivenessProbe, EnablePodProbeMarkerOnServerless}},
-		{KruiseDaemon, false, false, []featuregate.Feature{PreDownloadImageForInPlaceUpdate, PreDownloadImageForDaemonSetUpdate,
-			DaemonWatchingPod,
-			InPlaceUpdateEnvFromMetadata, PodProbeMarkerGate, SidecarTerminator, ImagePullJobGate, EnhancedLivenessProbe}},
-		{PreDownloadImageForInPlaceUpdate, true, true, []featuregate.Feature{ImagePullJobGate}},
-		{PreDownloadImageForDaemonSetUpdate, true, true, []featuregate.Feature{ImagePullJobGate}},
-		{ResourcesDeletionProtection, false, false, []featuregate.Feature{DeletionProtectionForCRDCascadingGate}},
-	} {
-		if g.gate.Enabled(rule.cause) != rule.value {
+	for _, rule := range Implications {
+		if g.gate.Enabled(rule.Cause) != rule.Value {
 			continue
 		}
-		for _, other := range rule.others {
-			if g.gate.Enabled(other) == rule.forced {
+		for _, other := range rule.Others {
+			if g.gate.Enabled(other) == rule.Forced {
 				continue
 			}
-			if wish, ok := g.set[other]; ok && wish != rule.forced {
+			if wish, ok := g.set[other]; ok && wish != rule.Forced {
 				g.Warnings = append(g.Warnings,
-					fmt.Sprintf("feature gate %s=%v is overridden because %s is %v", other, wish, rule.cause, rule.value))
+					fmt.Sprintf("feature gate %s=%v is overridden because %s is %v", other, wish, rule.Cause, rule.Value))
 			}
-			if err := g.gate.SetFromMap(map[string]bool{string(other): rule.forced}); err != nil {
+			if err := g.gate.SetFromMap(map[string]bool{string(other): rule.Forced}); err != nil {
 				g.Warnings = append(g.Warnings, err.Error())
 			}
 		}

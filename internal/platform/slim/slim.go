@@ -18,6 +18,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
 )
 
 var _ toolscache.TransformFunc = Pod
@@ -59,7 +60,7 @@ func Claim(object any) (any, error) {
 	return claim, nil
 }
 
-// Node keeps of a node what decisions read: its labels, its taints (WS-142), and whether it is ready. Most of a node is the list of its
+// Node keeps of a node what decisions read: its labels, its taints (WS-142), whether it is cordoned (ADS-083), and whether it is ready. Most of a node is the list of its
 // images.
 func Node(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
@@ -67,12 +68,11 @@ func Node(object any) (any, error) {
 		return object, nil
 	}
 	node.ManagedFields, node.Annotations = nil, nil
-	conditions := node.Status.Conditions
-	node.Spec, node.Status = corev1.NodeSpec{Taints: node.Spec.Taints}, corev1.NodeStatus{}
-	for i := range conditions {
-		if conditions[i].Type == corev1.NodeReady {
-			node.Status.Conditions = []corev1.NodeCondition{conditions[i]}
-		}
+	ready := nodes.Ready(node)
+	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable}
+	node.Status = corev1.NodeStatus{}
+	if ready != nil {
+		node.Status.Conditions = []corev1.NodeCondition{*ready}
 	}
 	return node, nil
 }
@@ -97,7 +97,7 @@ func Pod(object any) (any, error) {
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates, RestartPolicy: pod.Spec.RestartPolicy,
 		Resources: pod.Spec.Resources, Containers: containers(pod.Spec.Containers), InitContainers: containers(pod.Spec.InitContainers),
-		Volumes: ofClaims(pod.Spec.Volumes)}
+		Volumes: ofClaims(pod.Spec.Volumes), Affinity: nodes.Slim(pod)}
 	return pod, nil
 }
 
@@ -128,7 +128,8 @@ func ofOthers(pod *corev1.Pod) {
 	}
 	annotation(pub.PodDeletionCost) // also of pods in no subset (WS-164)
 	placed := annotation(pub.MatchedWorkloadSpread)
-	pod.Spec, pod.Status = corev1.PodSpec{NodeName: spec.NodeName}, corev1.PodStatus{Phase: status.Phase}
+	pod.Spec = corev1.PodSpec{NodeName: spec.NodeName, Affinity: nodes.Slim(pod)} // a DaemonSet may adopt it (ADS-046)
+	pod.Status = corev1.PodStatus{Phase: status.Phase}
 	keep := func(conditionType corev1.PodConditionType) {
 		for i := range status.Conditions {
 			if status.Conditions[i].Type == conditionType {

@@ -251,7 +251,7 @@ func TestPodOfOthersInASubset(t *testing.T) {
 	}
 }
 
-// IMG-050, IMG-053, IMG-098, WS-142: the cache keeps of a node its labels, its taints and whether it is ready.
+// IMG-050, IMG-053, IMG-098, WS-142: the cache keeps of a node its labels, its taints, whether it is cordoned (ADS-083) and whether it is ready.
 func TestNode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"},
 		Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
@@ -260,7 +260,7 @@ func TestNode(t *testing.T) {
 		Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"}},
-		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
+		Spec:   corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	got, err := Node(node)
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {

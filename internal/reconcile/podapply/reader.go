@@ -3,12 +3,14 @@ package podapply
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -98,6 +100,28 @@ func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1
 	})
 	snapshot.Foreign, err = r.foreign(ctx, owner, &snapshot)
 	return snapshot, err
+}
+
+// Orphans finds the pods of the owner's namespace that nobody controls and that the selector matches, also if own writes alone know that of
+// one as yet. owned are those that Read has found: the caches may go on between two lists.
+func (r *Reader) Orphans(owner client.Object, selector *metav1.LabelSelector, owned []*corev1.Pod) ([]*corev1.Pod, error) {
+	matches, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil || matches.Empty() || owner.GetDeletionTimestamp() != nil {
+		return nil, nil //nolint:nilerr // the plan says so
+	}
+	orphan := func(pod *corev1.Pod) bool {
+		return metav1.GetControllerOfNoCopy(pod) == nil && matches.Matches(labels.Set(pod.Labels))
+	}
+	pods, err := r.Pods.Uncontrolled(owner.GetNamespace())
+	pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !orphan(pod) })
+	if pods = reconcile.Laid(r.Own, owner.GetUID(), pods, orphan); len(pods) == 0 {
+		return nil, err
+	}
+	known := sets.New[types.UID]()
+	for _, pod := range owned {
+		known.Insert(pod.UID)
+	}
+	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return known.Has(pod.UID) }), err
 }
 
 // foreign reads the revisions of others that pods of the owner carry.

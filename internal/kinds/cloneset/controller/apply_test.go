@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +28,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -235,9 +237,11 @@ func TestOwnWritesAreKnownBeforeTheCacheShowsThem(t *testing.T) {
 
 // TestMeters: updates started, what waits, and how long an update takes (CS-238, IPU-193).
 func TestMeters(t *testing.T) {
-	m := newMeters()
+	m := podapply.NewMeters("cloneset")
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.All()...)
 	s := simulate(1, clonesettest.Set(2), cloneset.Features{})
-	s.told = m.observe
+	s.told = func(o Outcome) { m.Observe(client.ObjectKeyFromObject(o.Plan.Set), &o.Plan.Plan, o.Outcome) }
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -245,14 +249,17 @@ func TestMeters(t *testing.T) {
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	if got := testutil.ToFloat64(m.actions.WithLabelValues(string(podplan.UpdateInPlace), string(podplan.ReasonOutdated))); got != 2 {
+	actions, ok := m.All()[0].(*prometheus.CounterVec)
+	if !ok {
+		t.Fatal("no counter of actions")
+	}
+	if got := testutil.ToFloat64(actions.WithLabelValues(string(podplan.UpdateInPlace), string(podplan.ReasonOutdated))); got != 2 {
 		t.Errorf("%v updates started", got)
 	}
-	if got := testutil.CollectAndCount(m.waiting); got != 0 {
-		t.Errorf("%d reasons to wait at rest", got)
-	}
-	if got := testutil.CollectAndCount(m.duration); got != 1 || len(m.started) != 0 {
-		t.Errorf("%d durations, %d under way", got, len(m.started))
+	for metric, want := range map[string]int{"afloat_cloneset_pods_waiting": 0, "afloat_inplace_update_duration_seconds": 1} {
+		if got, err := testutil.GatherAndCount(registry, metric); err != nil || got != want {
+			t.Errorf("%d of %s at rest, %v", got, metric, err)
+		}
 	}
 }
 

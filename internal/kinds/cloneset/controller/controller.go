@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
-	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
@@ -48,20 +47,21 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	meters := newMeters()
-	if err := reconcile.Register(meters.all()...); err != nil {
+	leaked := newLeaked()
+	if err := reconcile.Register(leaked); err != nil {
 		return err
 	}
 	api := options.API(mgr)
 	kube := &Kube{podapply.Reader{API: api, Pods: options.Pods}}
-	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Random: rand.IntN,
-		Applier: podapply.Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("cloneset-controller"))}}}
-	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.CloneSet](api), Pass: r.run,
-		Forget: r.forget},
-		pauseAtMost, options.Limiter())
+	pass := &Pass{Kube: kube, Features: options.Features, Random: rand.IntN,
+		Applier: podapply.Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("cloneset-controller"))}}
+	loop, err := podapply.NewLoop("cloneset", reconcile.UIDs[appsv1beta1.CloneSet](api), pass.Once, pass.Forget, options.Limiter())
+	if err != nil {
+		return err
+	}
 	api.Own.Leaked = func(owner types.UID) {
 		if name := loop.NameOf(owner); name.Name != "" {
-			meters.leaked.WithLabelValues(name.Namespace, name.Name).Inc()
+			leaked.WithLabelValues(name.Namespace, name.Name).Inc()
 		}
 	}
 	toOwner := handler.EnqueueRequestsFromMapFunc(ownerOf)
@@ -78,6 +78,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	return options.Complete("cloneset", loop, builder)
 }
 
+// newLeaked counts what dashboards for OpenKruise show (OPS-092).
+func newLeaked() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cloneset_scale_expectation_leakage",
+		Help: "Creations that the cache never showed and a live read had to settle."}, []string{"namespace", "name"})
+}
+
 // Index adds the index that PVCs are found by; [podapply.IndexRevisions] adds that of revisions.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, podapply.OwnerIndex, indexByController); err != nil {
@@ -86,37 +92,14 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// ownerOf finds the CloneSet that controls an object by group and kind, whatever the version (CS-043). The library's handler asks the
-// REST mapper at every event.
-func ownerOf(_ context.Context, object client.Object) []ctrl.Request {
-	owner := metav1.GetControllerOfNoCopy(object)
-	if owner == nil || owner.Kind != cloneset.Kind || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
-}
+// ownerOf finds the CloneSet that controls an object (CS-043).
+var ownerOf = reconcile.OwnedBy(cloneset.Kind)
 
-type reconciler struct {
-	pass   *Pass
-	meters *meters
-}
-
-// pauseAtMost is the longest pause between the plans of a set.
-const pauseAtMost = time.Second
-
-func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
-	if owner == "" {
-		return reconcile.Done{}, nil
-	}
-	outcome, err := r.pass.Run(ctx, name, owner)
+// Once is Run, with what all workloads have in common.
+func (p *Pass) Once(ctx context.Context, name types.NamespacedName, owner types.UID) (*podplan.Plan, podapply.Outcome, error) {
+	outcome, err := p.Run(ctx, name, owner)
 	if outcome.Plan == nil {
-		return reconcile.Done{}, err
+		return nil, outcome.Outcome, err
 	}
-	r.meters.observe(outcome)
-	return outcome.Loop(&outcome.Plan.Plan), err
-}
-
-func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {
-	r.pass.Forget(uid)
-	r.meters.forget(name)
+	return &outcome.Plan.Plan, outcome.Outcome, err
 }

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,8 +41,12 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.CloneSet) (*clones
 		return nil, err
 	}
 	snapshot := &cloneset.Snapshot{Set: set, Snapshot: owned}
-	if err := k.orphans(snapshot); err != nil {
+	orphans, err := k.Orphans(set, set.Spec.Selector, owned.Pods)
+	if err != nil {
 		return nil, err
+	}
+	for _, pod := range orphans {
+		snapshot.Orphans = append(snapshot.Orphans, pod.Name)
 	}
 	if snapshot.Claims, err = k.claims(ctx, set, string(set.UID)); err != nil {
 		return nil, err
@@ -96,35 +99,9 @@ func (k *Kube) nodes(ctx context.Context, s *cloneset.Snapshot) error {
 	return nil
 }
 
-// orphans finds pods that match the selector and that nobody controls (CS-355).
-func (k *Kube) orphans(s *cloneset.Snapshot) error {
-	selector, err := metav1.LabelSelectorAsSelector(s.Set.Spec.Selector)
-	if err != nil {
-		selector = labels.Nothing() // the plan says so
-	}
-	if selector.Empty() {
-		return nil
-	}
-	pods, err := k.Pods.Uncontrolled(s.Set.Namespace)
-	for _, pod := range pods {
-		if selector.Matches(labels.Set(pod.Labels)) {
-			s.Orphans = append(s.Orphans, pod.Name)
-		}
-	}
-	return err
-}
-
 // betweenRevisions are the sets for which images may be pulled ahead.
 func (k *Kube) betweenRevisions(ctx context.Context) ([]ctrl.Request, error) {
-	var sets appsv1beta1.CloneSetList
-	if err := k.Client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	var requests []ctrl.Request
-	for i := range sets.Items {
-		if status := &sets.Items[i].Status; status.CurrentRevision != status.UpdateRevision {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
-		}
-	}
-	return requests, nil
+	return reconcile.Due(ctx, k.API, &appsv1beta1.CloneSetList{}, func(set *appsv1beta1.CloneSet) bool {
+		return set.Status.CurrentRevision != set.Status.UpdateRevision
+	})
 }

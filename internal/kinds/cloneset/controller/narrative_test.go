@@ -14,7 +14,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 var update = flag.Bool("update", false, "write the golden narratives")
@@ -167,7 +167,7 @@ func TestNarratives(t *testing.T) {
 			n.node.Digests["nginx:bad"] = ""
 			n.then(fmt.Sprintf("%d pods are created", *tt.set.Spec.Replicas), nil)
 			tt.play(n)
-			simulation.Golden(t, name, n.text.String(), n.events, *update)
+			simulationtest.Golden(t, name, n.text.String(), n.events, *update)
 		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 // refusing is a cluster that does not take jobs.
@@ -254,14 +255,14 @@ func TestPreDownloadNarrative(t *testing.T) {
 	then("partition 0: all pods are updated, and the jobs go", clonesettest.Partition(0))
 	then("image nginx:1 again, partition 4: that revision is pulled ahead although it is an old one",
 		clonesettest.Both(clonesettest.Image("nginx:1"), clonesettest.Partition(4)))
-	simulation.Golden(t, title, n.text.String(), n.events, *update)
+	simulationtest.Golden(t, title, n.text.String(), n.events, *update)
 }
 
 // TestSimulatedRolloutsWithJobs plays random rollouts with pulling ahead: under faults, deaths, jobs whose time is over and jobs that
 // linger, the rollout keeps its invariants, nothing is written at rest, and the jobs that are left belong there (CS-201 to 208).
 func TestSimulatedRolloutsWithJobs(t *testing.T) {
 	var created atomic.Int32
-	simulation.Seeds(t, 80, func(t *testing.T, seed uint64) {
+	simulationtest.Seeds(t, 80, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
 		r.pass.Features.PreDownload = true
 		r.serveJobs(seed%8 > 0)

@@ -27,6 +27,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 // rolloutRun is one random rollout with the invariants that are watched while it runs.
@@ -710,7 +711,7 @@ func (r *rolloutRun) rests() {
 
 // TestSimulatedRollouts plays random rollouts.
 func TestSimulatedRollouts(t *testing.T) {
-	simulation.Seeds(t, 2000, func(t *testing.T, seed uint64) {
+	simulationtest.Seeds(t, 2000, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
 		r.trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
 		r.play(150 + r.Rand.IntN(250))
@@ -724,7 +725,7 @@ func TestSimulatedRollouts(t *testing.T) {
 // may take more pods together than the budget allows; each write is of exactly the version that it was decided for, so that nothing
 // else goes wrong.
 func TestSimulatedZombies(t *testing.T) {
-	simulation.Seeds(t, 500, func(t *testing.T, seed uint64) {
+	simulationtest.Seeds(t, 500, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
 		r.trace, r.Apart, r.haunted, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
 		r.play(150 + r.Rand.IntN(250))

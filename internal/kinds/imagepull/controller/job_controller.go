@@ -22,6 +22,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
@@ -31,10 +32,10 @@ import (
 // Sources of pull secrets are read by name; nothing lists or watches the secrets of users. In the namespace of the node daemons the
 // copies are kept.
 //
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups="",roleName=kruise-manager-image-pull-role,resources=secrets,verbs=get
 // +kubebuilder:rbac:groups="",namespace=kruise-daemon-config,roleName=kruise-pull-secrets-role,resources=secrets,verbs=get;list;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kruise-daemon-config,verbs=get
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",roleName=kruise-manager-image-pull-role,resources=namespaces,resourceNames=kruise-daemon-config,verbs=get
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-nodes-role,resources=imagepulljobs/finalizers,verbs=update
 
 const (
 	sourcesEvery = time.Minute // how often the sources of a running job's secrets are read (IMG-116)
@@ -433,10 +434,8 @@ func (r *JobReconciler) notReadySince(ctx context.Context, name string) (time.Ti
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil {
 		return time.Time{}, false // nothing is known, or its NodeImage goes too
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.LastTransitionTime.Time, c.Status != corev1.ConditionTrue
-		}
+	if ready := nodes.Ready(node); ready != nil {
+		return ready.LastTransitionTime.Time, ready.Status != corev1.ConditionTrue
 	}
 	return time.Time{}, false
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagelistpulljobs,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagelistpulljobs/status,verbs=patch
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagelistpulljobs/finalizers,verbs=update
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-nodes-role,resources=imagelistpulljobs,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-nodes-role,resources=imagelistpulljobs/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-nodes-role,resources=imagelistpulljobs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-nodes-role,resources=imagepulljobs,verbs=get;list;watch;create;patch;delete
 
 const (
 	listWorkers = 3

@@ -23,15 +23,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=nodeimages,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=nodeimages/status,verbs=patch
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-nodes-role,resources=nodeimages,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-nodes-role,resources=nodeimages/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-nodes-role,resources=imagepulljobs,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-nodes-role,resources=imagepulljobs/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -116,10 +117,8 @@ var nodeEvents = predicate.Funcs{
 }
 
 func readySince(node *corev1.Node) string {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return string(c.Status) + c.LastTransitionTime.UTC().String()
-		}
+	if ready := nodes.Ready(node); ready != nil {
+		return string(ready.Status) + ready.LastTransitionTime.UTC().String()
 	}
 	return ""
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/launchpriority/launchprioritytest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 // world is a pod with a kubelet that starts what it may, a cache that lags, and writes that fail before or after they happened.
@@ -237,7 +237,7 @@ func (w *world) reconcile() {
 // (ND-137 to ND-139, ND-142 (part)).
 func TestSimulatedLaunches(t *testing.T) {
 	ctrl.SetLogger(klog.NewKlogr())
-	simulation.Seeds(t, 10, func(t *testing.T, seed uint64) {
+	simulationtest.Seeds(t, 10, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed)
 		for range 60 {
 			switch n := w.random.IntN(40); {

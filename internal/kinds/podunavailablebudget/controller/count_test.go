@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/simulation"
@@ -149,6 +150,43 @@ func TestWorkloadsThatDoNotSayTheirReplicas(t *testing.T) {
 			}
 			if got := r.events("UnknownReplicas"); !slices.Equal(got, told) {
 				t.Errorf("%s: %q", name, got)
+			}
+		}
+	}
+}
+
+// PUB-042 (part), ADS-W4: a DaemonSet, native or ours, has no scale, but its status says how many pods there shall be; also when fewer are there.
+func TestDaemonSetsSayTheirReplicas(t *testing.T) {
+	native := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 5, ObservedGeneration: 1}}
+	ours := &appsv1beta1.DaemonSet{}
+	ours.Status.DesiredNumberScheduled, ours.Status.ObservedGeneration = 5, 1
+	for apiVersion, set := range map[string]client.Object{"apps/v1": native, "apps.kruise.io/v1beta1": ours} {
+		for name, option := range map[string]func(*policyv1beta1.PodUnavailableBudget){"labels": func(*policyv1beta1.PodUnavailableBudget) {},
+			"target": target(apiVersion, "DaemonSet", "agent")} {
+			r := newWorld(1)
+			set := set.DeepCopyObject().(client.Object)
+			set.SetNamespace(namespace)
+			set.SetName("agent")
+			r.Store(simulation.Key{Kind: "DaemonSet", Name: "agent"}, set)
+			for _, name := range []string{"a", "b", "c"} {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"team": "a"},
+					OwnerReferences: controlledBy(set, apiVersion, "DaemonSet")}}
+				pod.Status.Phase = corev1.PodRunning
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+				r.Store(podKey(pod.Name), pod)
+			}
+			r.protect("b", option)
+			r.beginOnTime()
+			for range 5 {
+				r.leader.led.queue.Add(requestOf("b"))
+				r.Pass(time.Second)
+				r.count()
+			}
+			if s := r.budget("b").Status; s.TotalReplicas != 5 || s.DesiredAvailable != 4 || s.CurrentAvailable != 3 || s.UnavailableAllowed != 0 {
+				t.Errorf("%s, %s: %+v", apiVersion, name, s)
+			}
+			if got := r.events("UnknownReplicas"); len(got) > 0 {
+				t.Errorf("%s, %s: %q", apiVersion, name, got)
 			}
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile/booking"
 )
 
-// +kubebuilder:rbac:groups=policy.kruise.io,resources=podunavailablebudgets,verbs=get;list;watch
-// +kubebuilder:rbac:groups=policy.kruise.io,resources=podunavailablebudgets/status,verbs=get;patch
+// +kubebuilder:rbac:groups=policy.kruise.io,roleName=kruise-manager-budget-role,resources=podunavailablebudgets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=policy.kruise.io,roleName=kruise-manager-budget-role,resources=podunavailablebudgets/status,verbs=get;patch
 
 type desk = booking.Desk[policyv1beta1.PodUnavailableBudget, *policyv1beta1.PodUnavailableBudget, *podunavailablebudget.Ledger]
 

@@ -20,11 +20,11 @@ import (
 
 // Objects of other kinds need rights that users add (docs/manual/podunavailablebudget.md).
 //
-// +kubebuilder:rbac:groups=apps,resources=deployments;replicasets;statefulsets,verbs=get;list;watch
-// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=replicationcontrollers,verbs=get;list;watch
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets;statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,roleName=kruise-manager-budget-role,resources=deployments;replicasets;statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,roleName=kruise-manager-budget-role,resources=daemonsets,verbs=get
+// +kubebuilder:rbac:groups=batch,roleName=kruise-manager-budget-role,resources=jobs,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",roleName=kruise-manager-budget-role,resources=replicationcontrollers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-budget-role,resources=clonesets;statefulsets,verbs=get;list;watch
 
 const (
 	// maxOwners is how far up a chain of controllers is followed. No workload comes near; a ring of references must not be endless.

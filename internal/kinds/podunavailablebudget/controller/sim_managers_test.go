@@ -323,6 +323,7 @@ var mapper = func() meta.RESTMapper {
 	m.Add(corev1.SchemeGroupVersion.WithKind("ReplicationController"), meta.RESTScopeNamespace)
 	m.Add(appsv1beta1.GroupVersion.WithKind("CloneSet"), meta.RESTScopeNamespace)
 	m.Add(appsv1beta1.GroupVersion.WithKind("StatefulSet"), meta.RESTScopeNamespace)
+	m.Add(appsv1beta1.GroupVersion.WithKind("DaemonSet"), meta.RESTScopeNamespace)
 	m.Add(schema.GroupVersionKind{Group: "x.io", Version: "v1", Kind: "Fleet"}, meta.RESTScopeNamespace)
 	m.Add(rollouts, meta.RESTScopeNamespace)
 	return m
@@ -397,8 +398,10 @@ func replicasOf(object client.Object) int32 {
 		return *w.Spec.Replicas
 	case *appsv1.Deployment:
 		return *w.Spec.Replicas
-	case *appsv1.DaemonSet: // it does not say
-		return 0
+	case *appsv1.DaemonSet:
+		return w.Status.DesiredNumberScheduled
+	case *appsv1beta1.DaemonSet:
+		return w.Status.DesiredNumberScheduled
 	case *unstructured.Unstructured: // of a kind of others
 		replicas, _, _ := unstructured.NestedInt64(w.Object, "spec", "replicas")
 		return int32(replicas)

@@ -28,6 +28,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 const (
@@ -515,7 +516,7 @@ func (r *budgetRun) describe() string {
 // budget that is gone holds nobody (PUB-087 (part), PUB-089 (part), PUB-090 (part)).
 func TestSimulatedBudgets(t *testing.T) {
 	var judged, refused atomic.Int64
-	simulation.Seeds(t, 2000, func(t *testing.T, seed uint64) {
+	simulationtest.Seeds(t, 2000, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
 		r.play(200 + r.Rand.IntN(250))
 		if r.failure == "" {

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -25,9 +26,9 @@ import (
 
 // How many pods a workload shall have is what its scale subresource says, whatever its kind (PUB-040). Other kinds need rights that users add.
 //
-// +kubebuilder:rbac:groups=apps,resources=deployments/scale;replicasets/scale;statefulsets/scale,verbs=get
-// +kubebuilder:rbac:groups="",resources=replicationcontrollers/scale,verbs=get
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets/scale;statefulsets/scale,verbs=get
+// +kubebuilder:rbac:groups=apps,roleName=kruise-manager-budget-role,resources=deployments/scale;replicasets/scale;statefulsets/scale,verbs=get
+// +kubebuilder:rbac:groups="",roleName=kruise-manager-budget-role,resources=replicationcontrollers/scale,verbs=get
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-budget-role,resources=clonesets/scale;statefulsets/scale,verbs=get
 
 // followed are the kinds whose objects are watched, as metadata alone, once a budget depends on one. Others are looked at from time to time.
 var followed = map[schema.GroupKind]string{
@@ -126,28 +127,40 @@ func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key
 		workload, _ := known.(*Workload)
 		return workload, nil
 	}
-	object := &metav1.PartialObjectMetadata{}
+	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	err := w.live.Get(ctx, key, object)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
 	}
 	var workload *Workload
-	if !apierrors.IsNotFound(err) && object.DeletionTimestamp == nil {
+	if !apierrors.IsNotFound(err) && object.GetDeletionTimestamp() == nil {
 		scaled, errScale := w.scale(ctx, kind, key)
 		switch {
 		case errScale != nil && !apierrors.IsForbidden(errScale):
 			return nil, errScale
 		case scaled != nil:
 			workload = scaled
-		default: // nobody says how many pods it shall have
-			workload = &Workload{UID: object.UID}
+		default:
+			workload = &Workload{UID: object.GetUID(), Replicas: desiredByNodes(object)}
 		}
 	}
 	if workload != nil { // one that appears must not be missed
 		w.known.Add(kept, workload, otherFor)
 	}
 	return workload, nil
+}
+
+// desiredByNodes is how many pods the status of a workload with one for each node says that there shall be, as that of DaemonSets does, which
+// have no scale; nil if no controller has said it (PUB-042).
+func desiredByNodes(object *unstructured.Unstructured) *int32 {
+	status, _, _ := unstructured.NestedMap(object.Object, "status")
+	observed, _, _ := unstructured.NestedInt64(status, "observedGeneration")
+	desired, found, _ := unstructured.NestedInt64(status, "desiredNumberScheduled")
+	if !found || observed == 0 {
+		return nil
+	}
+	return new(int32(max(min(desired, math.MaxInt32), 0)))
 }
 
 // metadata reads a watched workload from the cache, or, if it is not there, from the API server: what is not there yet must not count as

@@ -53,8 +53,11 @@ func TestGateIsOpenedOnce(t *testing.T) {
 		"of a StatefulSet of Kubernetes": {gated(func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Controller: &yes}}
 		}), true},
-		"of another kind of ours": {gated(func(p *corev1.Pod) {
+		"of a DaemonSet": {gated(func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "DaemonSet", Controller: &yes}}
+		}), false},
+		"of another kind of ours": {gated(func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "BroadcastJob", Controller: &yes}}
 		}), true},
 	}
 	for name, test := range cases {

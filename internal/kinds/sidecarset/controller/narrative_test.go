@@ -14,7 +14,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 var update = flag.Bool("update", false, "write the golden narratives")
@@ -156,7 +156,7 @@ func TestNarratives(t *testing.T) {
 			n.node.Digests["proxy:bad"] = ""
 			n.then(fmt.Sprintf("%d pods were injected", tt.pods))
 			tt.play(n)
-			simulation.Golden(t, name, n.text.String(), n.events, *update)
+			simulationtest.Golden(t, name, n.text.String(), n.events, *update)
 		})
 	}
 }

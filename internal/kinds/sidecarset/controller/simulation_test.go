@@ -25,6 +25,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 // upgradeRun is one random rollout with the invariants that are watched while it runs.
@@ -321,7 +322,7 @@ func theirs(pod *corev1.Pod) {
 // annotations of ours changes, all pods arrive, and then nothing is written (SS-193 (part), SS-210 (part), SS-219 (part), SS-225
 // (part), SS-229 (part), SS-230 (part), SS-240 to SS-244, SS-250 (part), SS-D02 (part)).
 func TestSimulatedUpgrades(t *testing.T) {
-	simulation.Seeds(t, 500, func(t *testing.T, seed uint64) {
+	simulationtest.Seeds(t, 500, func(t *testing.T, seed uint64) {
 		if problem := simulatedUpgrade(seed); problem != "" {
 			t.Error(problem)
 		}

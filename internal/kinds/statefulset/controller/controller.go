@@ -4,12 +4,9 @@ package controller
 import (
 	"context"
 	"slices"
-	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +15,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
@@ -46,17 +44,16 @@ type Options struct {
 	PullJobs *podapply.PullJobs
 }
 
-// pauseAtMost is the longest pause between the plans of a set.
-const pauseAtMost = time.Second
-
 // Setup adds the controller to the manager.
 func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 	api := options.API(mgr)
 	kube := &Kube{podapply.Reader{API: api, Pods: options.Pods}}
 	pass := &Pass{Kube: kube, Features: options.Features,
 		Applier: podapply.Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("statefulset-controller"))}}
-	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.StatefulSet](api), Pass: pass.loop,
-		Forget: func(_ types.NamespacedName, uid types.UID) { pass.Forget(uid) }}, pauseAtMost, options.Limiter())
+	loop, err := podapply.NewLoop("statefulset", reconcile.UIDs[appsv1beta1.StatefulSet](api), pass.Once, pass.Forget, options.Limiter())
+	if err != nil {
+		return err
+	}
 	toOwner := handler.EnqueueRequestsFromMapFunc(ownerOf)
 	builder := ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.StatefulSet{}).
@@ -71,33 +68,17 @@ func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 	return options.Complete("statefulset", loop, builder)
 }
 
-func (p *Pass) loop(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
-	if owner == "" {
-		return reconcile.Done{}, nil
-	}
+// Once is Run, with what all workloads have in common.
+func (p *Pass) Once(ctx context.Context, name types.NamespacedName, owner types.UID) (*podplan.Plan, podapply.Outcome, error) {
 	outcome, err := p.Run(ctx, name, owner)
 	if outcome.Plan == nil {
-		return reconcile.Done{}, err
+		return nil, outcome.Outcome, err
 	}
-	return outcome.Loop(&outcome.Plan.Plan), err
+	return &outcome.Plan.Plan, outcome.Outcome, err
 }
 
-// ownerOf finds the StatefulSet that controls an object by group and kind, whatever the version (ASTS-072 (part)).
-func ownerOf(_ context.Context, object client.Object) []ctrl.Request {
-	owner := metav1.GetControllerOfNoCopy(object)
-	if owner == nil || !isOurs(owner) {
-		return nil
-	}
-	return request(object.GetNamespace(), owner.Name)
-}
-
-func isOurs(owner *metav1.OwnerReference) bool {
-	return owner.Kind == kind && strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/")
-}
-
-func request(namespace, name string) []ctrl.Request {
-	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
-}
+// ownerOf finds the StatefulSet that controls an object (ASTS-072 (part)).
+var ownerOf = reconcile.OwnedBy(kind)
 
 // setsOf finds the set that controls a pod, or else the one that waits for its name or could adopt it, if it exists (ASTS-072).
 func (k *Kube) setsOf(ctx context.Context, object client.Object) []ctrl.Request {
@@ -111,7 +92,7 @@ func (k *Kube) setsOf(ctx context.Context, object client.Object) []ctrl.Request 
 	if uid, err := reconcile.UIDs[appsv1beta1.StatefulSet](k.API)(ctx, name); err != nil || uid == "" {
 		return nil
 	}
-	return request(name.Namespace, name.Name)
+	return []ctrl.Request{reconcile.Request(name.Namespace, name.Name)}
 }
 
 // setsOfClaim finds the sets that may have a PVC, by its name alone: what the retention policy gives no owner says nothing else of whose it
@@ -122,7 +103,7 @@ func (k *Kube) setsOfClaim(ctx context.Context, object client.Object) (requests 
 		found, err := reconcile.Find[appsv1beta1.StatefulSet](ctx, k.API, name)
 		if err == nil && found != nil && slices.ContainsFunc(found.Spec.VolumeClaimTemplates,
 			func(claim template.VolumeClaimTemplate) bool { return claim.Name == of }) {
-			requests = append(requests, request(name.Namespace, name.Name)...)
+			requests = append(requests, reconcile.Request(name.Namespace, name.Name))
 		}
 	}
 	return requests

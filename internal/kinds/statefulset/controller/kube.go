@@ -3,10 +3,9 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,9 +28,10 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.StatefulSet, featu
 	}
 	s := &statefulset.Snapshot{Set: set, Snapshot: owned, Features: features, Claims: map[string]*corev1.PersistentVolumeClaim{},
 		Strangers: map[string]bool{}}
-	if s.Orphans, err = k.orphans(set); err != nil {
+	if s.Orphans, err = k.Orphans(set, set.Spec.Selector, s.Pods); err != nil {
 		return nil, err
 	}
+	s.Orphans = slices.DeleteFunc(s.Orphans, func(pod *corev1.Pod) bool { return statefulset.SetOf(pod.Name) != set.Name }) // ASTS-070
 	for _, name := range s.ClaimNames() {
 		claim, err := newest(ctx, k, set, name, &corev1.PersistentVolumeClaim{})
 		if err != nil {
@@ -68,38 +68,9 @@ func newest[T client.Object](ctx context.Context, k *Kube, set *appsv1beta1.Stat
 	return *new(T), nil
 }
 
-// orphans finds pods that nobody controls and that have a name and labels of the set's (ASTS-070).
-func (k *Kube) orphans(set *appsv1beta1.StatefulSet) ([]*corev1.Pod, error) {
-	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-	if err != nil {
-		selector = labels.Nothing() // the plan says so
-	}
-	if selector.Empty() || set.DeletionTimestamp != nil {
-		return nil, nil
-	}
-	pods, err := k.Pods.Uncontrolled(set.Namespace)
-	var orphans []*corev1.Pod
-	for _, pod := range pods {
-		if statefulset.SetOf(pod.Name) == set.Name && selector.Matches(labels.Set(pod.Labels)) {
-			if now, exists := reconcile.Newest(k.Own, set.UID, pod, true); exists && metav1.GetControllerOfNoCopy(now) == nil {
-				orphans = append(orphans, now)
-			}
-		}
-	}
-	return orphans, err
-}
-
 // betweenRevisions are the sets for which images may be pulled ahead.
 func (k *Kube) betweenRevisions(ctx context.Context) ([]ctrl.Request, error) {
-	var sets appsv1beta1.StatefulSetList
-	if err := k.Client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	var requests []ctrl.Request
-	for i := range sets.Items {
-		if status := &sets.Items[i].Status; status.CurrentRevision != status.UpdateRevision {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
-		}
-	}
-	return requests, nil
+	return reconcile.Due(ctx, k.API, &appsv1beta1.StatefulSetList{}, func(set *appsv1beta1.StatefulSet) bool {
+		return set.Status.CurrentRevision != set.Status.UpdateRevision
+	})
 }

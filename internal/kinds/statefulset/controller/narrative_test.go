@@ -20,6 +20,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 var update = flag.Bool("update", false, "write the golden narratives")
@@ -134,7 +135,7 @@ func TestNarratives(t *testing.T) {
 			}
 			n.then("created", nil)
 			story.tell(n)
-			simulation.Golden(t, title, n.text.String(), n.events, *update)
+			simulationtest.Golden(t, title, n.text.String(), n.events, *update)
 		})
 	}
 }

@@ -227,7 +227,11 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 	var logged []string
 	ctx := log.IntoContext(context.Background(), funcr.New(func(_, args string) { logged = append(logged, args) },
 		funcr.Options{Verbosity: 2}))
-	loop := reconcile.NewLoop(reconcile.Loop{Now: s.Now, Owner: reconcile.UIDs[appsv1beta1.StatefulSet](s.kube.API), Pass: s.pass.loop,
+	pass := func(ctx context.Context, name types.NamespacedName, uid types.UID) (reconcile.Done, error) {
+		plan, outcome, err := s.pass.Once(ctx, name, uid)
+		return outcome.Loop(plan), err
+	}
+	loop := reconcile.NewLoop(reconcile.Loop{Now: s.Now, Owner: reconcile.UIDs[appsv1beta1.StatefulSet](s.kube.API), Pass: pass,
 		Forget: func(types.NamespacedName, types.UID) {}}, time.Second, nil)
 	if _, err := loop.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.set())}); err != nil {
 		t.Error(err)

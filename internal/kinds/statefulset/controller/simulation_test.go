@@ -24,6 +24,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 // rolloutRun is one random life of a set. The rules by which it judges every write share nothing with the planner.
@@ -806,7 +807,7 @@ func (r *rolloutRun) rests() {
 
 // TestSimulatedStatefulSets plays random lives of sets.
 func TestSimulatedStatefulSets(t *testing.T) {
-	simulation.Seeds(t, 2000, func(t *testing.T, seed uint64) {
+	simulationtest.Seeds(t, 2000, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
 		r.trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
 		r.play(150 + r.Rand.IntN(250))
@@ -818,7 +819,7 @@ func TestSimulatedStatefulSets(t *testing.T) {
 
 // TestSimulatedZombies plays lives in which managers go on for a while after others took over from them (ASTS-119 (part)).
 func TestSimulatedZombies(t *testing.T) {
-	simulation.Seeds(t, 500, func(t *testing.T, seed uint64) {
+	simulationtest.Seeds(t, 500, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
 		r.trace, r.Apart, r.haunted, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
 		r.play(150 + r.Rand.IntN(250))

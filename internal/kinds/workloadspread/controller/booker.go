@@ -17,8 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile/booking"
 )
 
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=workloadspreads,verbs=get;list;watch
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=workloadspreads/status,verbs=get;patch
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-workloadspread-role,resources=workloadspreads,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-workloadspread-role,resources=workloadspreads/status,verbs=get;patch
 
 // Booker writes decisions into the status of WorkloadSpreads (WS-110 to WS-115).
 //

@@ -12,7 +12,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 var update = flag.Bool("update", false, "write the golden narratives")
@@ -98,7 +98,7 @@ func TestNarratives(t *testing.T) {
 			n.told = n.note
 			n.then(fmt.Sprintf("a WorkloadSpread of %d pods", tt.pods), nil)
 			tt.play(n)
-			simulation.Golden(t, name, n.text.String(), n.events, *update)
+			simulationtest.Golden(t, name, n.text.String(), n.events, *update)
 		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 // spreadRun is one random run with the invariants that are watched while it goes on.
@@ -177,7 +178,7 @@ func (r *spreadRun) limited(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.Wor
 // WS-160 to WS-164, WS-170 (part) to WS-178 (part), WS-198 (part), WS-204 (part)).
 func TestSimulatedSpreads(t *testing.T) {
 	var given atomic.Int32
-	simulation.Seeds(t, 300, func(t *testing.T, seed uint64) {
+	simulationtest.Seeds(t, 300, func(t *testing.T, seed uint64) {
 		r := &spreadRun{versions: 1}
 		if problem := r.run(seed); problem != "" {
 			t.Error(problem)

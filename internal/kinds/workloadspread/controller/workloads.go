@@ -31,9 +31,9 @@ import (
 
 // Custom kinds need rights of their own (WS-028).
 //
-// +kubebuilder:rbac:groups=apps,resources=deployments;replicasets;statefulsets,verbs=get;list;watch
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets;statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,roleName=kruise-manager-workloadspread-role,resources=deployments;replicasets;statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=batch,roleName=kruise-manager-workloadspread-role,resources=jobs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-workloadspread-role,resources=clonesets;statefulsets,verbs=get;list;watch
 
 // Workloads reads targets.
 type Workloads interface {

@@ -1,0 +1,28 @@
+// Command kubectl-afloat is the plugin that kubectl runs as "kubectl afloat", and as "kubectl kruise" if it has that name.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/component-base/cli"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/afloat-project/afloat/internal/plugin"
+	"github.com/afloat-project/afloat/internal/plugin/terminal"
+)
+
+func main() {
+	cmdutil.BehaviorOnFatal(func(message string, code int) {
+		if message != "" {
+			fmt.Fprintln(os.Stderr, strings.TrimSuffix(terminal.Lines(message), "\n"))
+		}
+		os.Exit(code)
+	})
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	if err := cli.RunNoErrOutput(plugin.New(os.Args[0], streams)); err != nil {
+		cmdutil.CheckErr(err)
+	}
+}

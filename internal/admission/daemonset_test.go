@@ -1,0 +1,169 @@
+package admission
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+func daemonSets(t *testing.T, server *apiServer) *daemonSetWebhooks {
+	t.Helper()
+	return &daemonSetWebhooks{templates{judge: server.judge(t), templateDefaults: true}}
+}
+
+// ads is a complete DaemonSet, with more in its metadata and spec.
+func ads(version, meta, spec string) string {
+	for _, more := range []*string{&meta, &spec} {
+		if *more != "" {
+			*more = "," + *more
+		}
+	}
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"DaemonSet","metadata":{"name":"agent","namespace":"shop"` + meta +
+		`},"spec":{"burstReplicas":250,"revisionHistoryLimit":10,"selector":{"matchLabels":{"app":"shop"}},"template":` + goodTemplate +
+		`,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"rollingUpdateType":"Standard","maxUnavailable":1,"maxSurge":0}}` + spec + `}}`
+}
+
+// ADS-015 (part): the template is stored as it was written, whatever the gates, on create and when it changes; nothing asks the API server for defaults.
+func TestTemplatesOfDaemonSetsStay(t *testing.T) {
+	w := daemonSets(t, &apiServer{answer: func(document) (int, any) {
+		t.Error("the API server was asked")
+		return 500, nil
+	}})
+	w.hostPorts = true
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		given := ads(version, "", `"minReadySeconds":5`)
+		for _, old := range []string{"", strings.Replace(given, `"image":"i"`, `"image":"j"`, 1)} {
+			operation := admissionv1.Create
+			if old != "" {
+				operation = admissionv1.Update
+			}
+			if got := review(t, admission.HandlerFunc(w.mutate), operation, given, old); !got.Allowed || len(got.Warnings) > 0 || len(got.Patch) > 0 && string(got.Patch) != "[]" {
+				t.Errorf("%s %v", got.Patch, got.Warnings)
+			}
+		}
+		got := review(t, admission.HandlerFunc(w.mutate), "CREATE", strings.Replace(given, `"burstReplicas":250,`, "", 1), "")
+		if diff := cmp.Diff(`[{"op":"add","path":"/spec/burstReplicas","value":250}]`, string(got.Patch)); diff != "" { // ADS-012 (part)
+			t.Error(diff)
+		}
+	}
+}
+
+// ADS-020, ADS-023 (part): whatever part finds a fault, the refusal has it, with 422, and the fields of the version that the user wrote. The API server is
+// asked about a template that is new or changed.
+func TestARefusalOfADaemonSetNamesAllFaults(t *testing.T) {
+	w := daemonSets(t, &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
+		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})})
+	for version, more := range map[string][]string{"v1beta1": nil, "v1alpha1": {"metadata.annotations[apps.kruise.io/v1beta1-only-fields]"}} {
+		given := strings.Replace(ads(version, annotated(`{"scaleStrategi":{}}`), `"minReadySeconds":-1`), `"burstReplicas":250`, `"burstReplicas":0`, 1)
+		got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
+		if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity {
+			t.Fatalf("%+v", got)
+		}
+		want := append([]string{"spec.minReadySeconds", "spec.burstReplicas"}, more...)
+		if diff := cmp.Diff(append(want, "spec.template.spec.containers[0].image"), fields(got)); diff != "" {
+			t.Errorf("%s: %s", version, diff)
+		}
+		good := ads(version, "", "")
+		if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", given, good); got.Allowed || got.Result.Code != http.StatusUnprocessableEntity ||
+			cmp.Diff(want, fields(got)) != "" {
+			t.Errorf("an update: %+v", got.Result)
+		}
+		if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(good, "250", "20", 1), good); !got.Allowed {
+			t.Errorf("a template that stays: %+v", got.Result)
+		}
+	}
+	for name, given := range map[string]string{"wrong types": `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"minReadySeconds":"x"}}`,
+		"no version of ours": ads("v2", "", "")} {
+		if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); got.Allowed || got.Result.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %+v", name, got.Result)
+		}
+	}
+}
+
+// ADS-031 (part): what is admitted may come with a warning. An update of metadata is not judged, unless it changes the annotation that is a part of
+// the spec.
+func TestAdmittedDaemonSets(t *testing.T) {
+	w := daemonSets(t, &apiServer{answer: accepts})
+	surging := strings.Replace(strings.Replace(ads("v1beta1", "", ""), `"maxUnavailable":1,"maxSurge":0`, `"maxSurge":1`, 1),
+		`"image":"i"`, `"image":"i","ports":[{"containerPort":80,"hostPort":80}]`, 1)
+	for given, warnings := range map[string]int{surging: 1, ads("v1beta1", "", ""): 0, ads("v1alpha1", "", ""): 0} {
+		if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); !got.Allowed || len(got.Warnings) != warnings {
+			t.Errorf("%+v", got)
+		}
+	}
+	old := ads("v1alpha1", `"finalizers":["x"],`+annotated(`{"scaleStrategy":{}}`), `"minReadySeconds":-1`)
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(old, `["x"]`, `[]`, 1), old); !got.Allowed {
+		t.Errorf("the last finalizer: %+v", got.Result)
+	}
+	worse := ads("v1alpha1", annotated(`{"scaleStrategi":{}}`), `"minReadySeconds":-1`)
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", worse, old); got.Allowed || !strings.Contains(got.Result.Message, "scaleStrategi") {
+		t.Errorf("the annotation: %+v", got.Result)
+	}
+}
+
+// ADS-033: deletion of a protected set is refused with the gate, with Cascading while it has pods on nodes that should have one, in words that name the set.
+func TestDeletionProtectionOfDaemonSets(t *testing.T) {
+	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
+	for _, on := range []bool{true, false} {
+		list := fmt.Sprintf("ResourcesDeletionProtection=%t", on)
+		handlers := handlersOf(t, "DaemonSet", list, DaemonSets(guarded(t, list)))
+		for _, test := range []struct {
+			label, status, more string
+			refused             bool
+		}{{"Always", `{}`, "", true}, {"Always", `{"currentNumberScheduled":1}`, going, false}, {"Cascading", `{"currentNumberScheduled":1}`, "", true},
+			{"Cascading", `{"currentNumberScheduled":0,"desiredNumberScheduled":5}`, "", false}, {"Cascading", `{}`, "", false},
+			{"Cascading", `{"currentNumberScheduled":1}`, going, false}, {"Never", `{"currentNumberScheduled":1}`, "", false}} {
+			for _, version := range []string{"v1alpha1", "v1beta1"} {
+				old := strings.TrimSuffix(ads(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""), "}") +
+					`,"status":` + test.status + `}`
+				got := review(t, handlers[validateDaemonSetPath], "DELETE", "", old)
+				if refused := test.refused && on; got.Allowed == refused || refused && (got.Result.Code != http.StatusForbidden ||
+					!strings.HasPrefix(got.Result.Message, "DaemonSet shop/agent is protected by label policy.kruise.io/delete-protection="+test.label)) {
+					t.Errorf("gate %v, %+v: %+v", on, test, got.Result)
+				}
+				if test.refused && on && test.label == "Cascading" && !strings.Contains(got.Result.Message, "currentNumberScheduled 1>0: give its template") {
+					t.Error(got.Result.Message)
+				}
+			}
+		}
+	}
+}
+
+// ADS-215 (part): fields of a newer release inside of those that only v1beta1 has are in the annotation, where the API server does not prune them, and
+// return, whether or not the field that has an annotation of its own is set.
+func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
+	for scale, want := range map[string]document{
+		`{"partitionedScaling":true,"future":12345678901234567890}`: {pub.ProgressiveCreatePod: "true",
+			pub.V1beta1OnlyFields: `{"scaleStrategy":{"future":12345678901234567890}}`},
+		`{"future":{"a":[1]}}`:        {pub.V1beta1OnlyFields: `{"scaleStrategy":{"future":{"a":[1]}}}`},
+		`{"partitionedScaling":true}`: {pub.ProgressiveCreatePod: "true"},
+	} {
+		beta := ads("v1beta1", "", `"scaleStrategy":`+scale+`,"future":true`)
+		alpha := convertOne(t, beta, "v1alpha1")
+		spec, meta := alpha["spec"].(document), alpha["metadata"].(document)
+		if diff := cmp.Diff(want, meta["annotations"]); diff != "" || spec["scaleStrategy"] != nil || spec["future"] != true {
+			t.Error(diff, spec)
+		}
+		back := convertOne(t, encoded(t, alpha), "v1beta1")
+		given, err := decodeDocument([]byte(beta))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(given["spec"], back["spec"]); diff != "" || back["metadata"].(document)["annotations"] != nil {
+			t.Errorf("%v: %s", back["metadata"], diff)
+		}
+	}
+	for _, garbage := range []string{"no", "[]", `{"scaleStrategy":5,"future":1}`} {
+		if got := convertOne(t, ads("v1alpha1", annotated(garbage), ""), "v1beta1")["spec"].(document); got["scaleStrategy"] != nil || got["future"] != nil {
+			t.Errorf("%s: %v", garbage, got)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/jsonfields"
+)
+
+// StatefulSetConversion converts StatefulSets (ASTS-320 to ASTS-322).
+func StatefulSetConversion() Conversion {
+	return withV1beta1Fields[appsv1beta1.StatefulSetOptions](
+		Between((*appsv1alpha1.StatefulSet).ToV1beta1, appsv1alpha1.StatefulSetFromV1beta1, nil))
+}
+
+// DaemonSetConversion converts DaemonSets (ADS-210 to ADS-215).
+func DaemonSetConversion() Conversion {
+	return withV1beta1Fields[appsv1alpha1.DaemonSetOptions](
+		Between((*appsv1alpha1.DaemonSet).ToV1beta1, appsv1alpha1.DaemonSetFromV1beta1, nil))
+}
+
+// withV1beta1Fields is the conversion of a kind of which v1beta1 has more fields in its spec, the Options. They stand in an annotation in
+// v1alpha1, and so do the fields in them that the types do not have: at their own path the API server would prune them.
+func withV1beta1Fields[Options any](plain Conversion) Conversion {
+	up, down := [2]string{alpha, beta}, [2]string{beta, alpha}
+	return Conversion{
+		up: func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
+			converted, err := plain[up](raw, kind)
+			if err != nil {
+				return nil, err
+			}
+			return fromV1beta1Fields(raw, converted, new(Options))
+		},
+		down: func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
+			converted, err := plain[down](raw, kind)
+			if err != nil {
+				return nil, err
+			}
+			return toV1beta1Fields(converted, reflect.TypeFor[Options]())
+		},
+	}
+}
+
+// v1beta1Fields is the annotation that is a part of the spec in v1alpha1.
+func v1beta1Fields(object document) any {
+	metadata, _ := object["metadata"].(document)
+	annotations, _ := metadata["annotations"].(document)
+	text, _ := annotations[pub.V1beta1OnlyFields].(string)
+	return text
+}
+
+// toV1beta1Fields moves what was carried to the path of a v1beta1 field into the annotation.
+func toV1beta1Fields(converted []byte, options reflect.Type) ([]byte, error) {
+	var shown struct{ Spec map[string]json.RawMessage }
+	if err := json.Unmarshal(converted, &shown); err != nil {
+		return nil, fmt.Errorf("reading the converted object: %w", err)
+	}
+	var carried []string
+	for key := range jsonfields.Of(options) {
+		if _, found := shown.Spec[key]; found {
+			carried = append(carried, key)
+		}
+	}
+	if len(carried) == 0 {
+		return converted, nil
+	}
+	object, err := decodeDocument(converted)
+	if err != nil {
+		return nil, fmt.Errorf("reading the converted object: %w", err)
+	}
+	fields := document{}
+	text, _ := v1beta1Fields(object).(string)
+	if read, err := decodeDocument([]byte(text)); err == nil { // absent if all that there is was carried
+		fields = read
+	}
+	spec, _ := object["spec"].(document)
+	for _, key := range carried {
+		add(fields, key, spec[key])
+		delete(spec, key)
+	}
+	kept, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("writing the annotation: %w", err)
+	}
+	metadata := within(object, "metadata")
+	within(metadata, "annotations")[pub.V1beta1OnlyFields] = string(kept)
+	return json.Marshal(object)
+}
+
+// fromV1beta1Fields adds to a converted object what its annotation held beside the fields of the types.
+func fromV1beta1Fields(raw, converted []byte, options any) ([]byte, error) {
+	var given metav1.PartialObjectMetadata
+	if err := json.Unmarshal(raw, &given); err != nil {
+		return nil, fmt.Errorf("reading the object: %w", err)
+	}
+	text := given.Annotations[pub.V1beta1OnlyFields]
+	if unknown, err := decode([]byte(text), options); err != nil || !unknown {
+		return converted, nil //nolint:nilerr // conversion dropped an annotation that it cannot read
+	}
+	fields, err := decodeDocument([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("reading the annotation: %w", err)
+	}
+	object, err := decodeDocument(converted)
+	if err != nil {
+		return nil, fmt.Errorf("reading the converted object: %w", err)
+	}
+	spec := within(object, "spec")
+	for key, value := range fields {
+		add(spec, key, value)
+	}
+	return json.Marshal(object)
+}
+
+// within returns the object at the key, which it makes if there is none.
+func within(object document, key string) document {
+	inner, ok := object[key].(document)
+	if !ok {
+		inner = document{}
+		object[key] = inner
+	}
+	return inner
+}

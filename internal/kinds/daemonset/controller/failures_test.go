@@ -1,0 +1,238 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+func condition(set *appsv1beta1.DaemonSet, of appsv1beta1.DaemonSetConditionType) string {
+	for _, c := range set.Status.Conditions {
+		if c.Type == of {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+const (
+	failedCreate = appsv1beta1.DaemonSetConditionFailedCreatePod
+	failedUpdate = appsv1beta1.DaemonSetConditionFailedUpdatePod
+)
+
+// TestEveryFailureIsTold shows ADS-044, ADS-192 (part), ADS-194 and ADS-D9: whichever request is refused, the counts are written and the
+// generation stays; a condition says what failed until it does not.
+func TestEveryFailureIsTold(t *testing.T) {
+	for name, tt := range map[string]struct {
+		denied    func(*simulation.Request) bool
+		change    func(*simulated)
+		condition appsv1beta1.DaemonSetConditionType
+	}{
+		"a revision is created": {verb("create", "ControllerRevision"), func(s *simulated) { s.change(image("agent:2")) }, failedUpdate},
+		"a revision is raised": {verb("patch", "ControllerRevision"), func(s *simulated) {
+			s.change(image("agent:2"))
+			s.spend(5 * time.Minute)
+			s.change(image("agent:1"))
+		}, failedUpdate},
+		"a pod is created": {verb("create", "Pod"), func(s *simulated) { s.change(image("agent:1")); s.addNode("n9", nil) }, failedCreate},
+		"a pod is deleted": {verb("delete", "Pod"), func(s *simulated) {
+			s.change(rolling(func(r *appsv1beta1.RollingUpdateDaemonSet) { r.Type = appsv1beta1.StandardRollingUpdateType }))
+			s.change(image("agent:2"))
+		}, failedCreate},
+		"a pod is updated in place": {func(r *simulation.Request) bool {
+			return r.Verb == "patch" && r.Key.Kind == "Pod" && r.Subresource == ""
+		}, func(s *simulated) { s.change(image("agent:2")) }, failedUpdate},
+		"a pod is taken out of service": {func(r *simulation.Request) bool { return r.Key.Kind == "Pod" && r.Subresource == "status" },
+			func(s *simulated) { s.change(image("agent:2")) }, failedUpdate},
+		"a former revision is deleted": {verb("delete", "ControllerRevision"), func(s *simulated) {
+			s.change(func(set *appsv1beta1.DaemonSet) {
+				none := int32(0)
+				set.Spec.RevisionHistoryLimit = &none
+			})
+			s.storeRevision("agent-left", map[string]string{"app": "agent"})
+		}, failedUpdate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := started(t, makeSet(inPlace), everything, "n1", "n2", "n3")
+			denied := s.deny(tt.denied)
+			generation := s.set().Status.ObservedGeneration
+			tt.change(s)
+			s.spend(10 * time.Minute)
+			pod := s.on("n1")[0]
+			s.Change(podKey(pod.Name), func(o client.Object) { // which is news for the counts
+				o.(*corev1.Pod).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+			})
+			s.node.Frozen[pod.Name] = true
+			s.spend(10 * time.Minute)
+			if is := s.set().Status; is.NumberReady >= is.DesiredNumberScheduled ||
+				is.NumberReady != is.DesiredNumberScheduled-is.NumberUnavailable ||
+				is.ObservedGeneration == s.set().Generation || is.ObservedGeneration < generation {
+				t.Errorf("generation %d, status %+v", s.set().Generation, is)
+			}
+			if said := condition(s.set(), tt.condition); !strings.Contains(said, "a policy says no") {
+				t.Errorf("conditions %+v", s.set().Status.Conditions)
+			}
+			if len(*denied) < 3 {
+				t.Errorf("tried at %v", *denied)
+			}
+			s.Answer = nil
+			s.node.Frozen[pod.Name] = false
+			s.spend(20 * time.Minute)
+			if is := s.set().Status; len(is.Conditions) > 0 || is.ObservedGeneration != s.set().Generation ||
+				is.NumberAvailable != is.DesiredNumberScheduled {
+				t.Errorf("status %+v\n%s", is, s.describe())
+			}
+		})
+	}
+}
+
+// TestTemplatesThatCannotBeCompleted shows ADS-061 (part): as long as the API server does not complete templates, nobody can tell what
+// changed: that is told, pods stay as they are, and the rollout goes on when it does.
+func TestTemplatesThatCannotBeCompleted(t *testing.T) {
+	s := started(t, makeSet(), everything, "n1", "n2")
+	complete := s.pass.Template
+	s.pass.Template = func(context.Context, string, []byte) ([]byte, error) { return nil, errors.New("no room for templates") }
+	writes := len(s.Writes)
+	s.change(image("agent:2"))
+	s.node.Fail(s.only(t, "n1").Name)
+	s.spend(10 * time.Minute)
+	for _, w := range s.Writes[writes:] {
+		if w.Key != setKey || w.Subresource != "status" {
+			t.Errorf("%v", w)
+		}
+	}
+	if is := s.set().Status; !strings.Contains(condition(s.set(), failedUpdate), "no room for templates") ||
+		is.ObservedGeneration == s.set().Generation || len(s.told("no room for templates")) == 0 {
+		t.Errorf("%+v, told %q", is, s.events)
+	}
+	s.pass.Template = complete
+	s.spend(20 * time.Minute)
+	if is := s.set().Status; s.images() != "2 2" || len(is.Conditions) > 0 || is.ObservedGeneration != s.set().Generation {
+		t.Error(s.describe())
+	}
+}
+
+// TestCreationStopsAtAFailure shows ADS-111: creations go on side by side, and stop when one fails; what the end of the namespace refuses
+// is no failure, and a pod that is gone already is deleted.
+func TestCreationStopsAtAFailure(t *testing.T) {
+	nodes := []string{"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"}
+	s := simulate(1, makeSet(), everything, nodes...)
+	denied := s.deny(verb("create", "Pod"))
+	for range 3 {
+		s.Round()
+	}
+	if n := len(*denied); n == 0 || n >= len(nodes) {
+		t.Errorf("%d creations are tried in a pass", n)
+	}
+	s.Answer = nil
+	s.spend(10 * time.Minute)
+	if int(s.set().Status.NumberAvailable) != len(nodes) {
+		t.Error(s.describe())
+	}
+	ends := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden,
+		Message: "it is being terminated", Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}}}
+	s.Answer = func(r *simulation.Request) error {
+		if r.Verb == "create" {
+			return ends
+		}
+		return nil
+	}
+	s.addNode("nA", nil)
+	s.events = nil
+	s.spend(time.Minute)
+	if len(s.told("FailedCreate")) > 0 || len(s.set().Status.Conditions) > 0 {
+		t.Errorf("%q %+v", s.events, s.set().Status.Conditions)
+	}
+	s.Answer = func(r *simulation.Request) error {
+		if r.Verb == "delete" {
+			return apierrors.NewNotFound(corev1.Resource("pods"), r.Key.Name)
+		}
+		return nil
+	}
+	s.Remove(nodeKey("nA"))
+	s.taint("n0", "broken", corev1.TaintEffectNoExecute)
+	s.events = nil
+	s.spend(time.Minute)
+	if len(s.told("FailedDelete")) > 0 || len(s.set().Status.Conditions) > 0 {
+		t.Errorf("%q %+v", s.events, s.set().Status.Conditions)
+	}
+}
+
+// TestPodsThatEnd shows ADS-091, ADS-092, ADS-164 and ADS-D5, with TestFailuresBackOff of the planner: a pod that ends again and again is
+// replaced after one second at first, twice as long each time, and 15 minutes at last, on its node alone and for one generation of the set;
+// it is told of.
+func TestPodsThatEnd(t *testing.T) {
+	for phase, reason := range map[corev1.PodPhase]string{corev1.PodFailed: "Warning FailedDaemonPod",
+		corev1.PodSucceeded: "Normal SucceededDaemonPod"} {
+		for _, option := range []option{maxUnavailable(1), maxSurge(1)} {
+			s := started(t, makeSet(option), everything, "n1", "n2")
+			end := func(node string) {
+				for _, pod := range s.on(node) {
+					if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
+						s.Change(podKey(pod.Name), func(o client.Object) {
+							o.(*corev1.Pod).Status = corev1.PodStatus{Phase: phase}
+						})
+						s.node.Frozen[pod.Name] = true
+					}
+				}
+			}
+			s.others = func() bool { // what is deleted ends
+				for _, pod := range s.pods() {
+					if pod.DeletionTimestamp != nil {
+						s.node.Frozen[pod.Name] = false
+					}
+				}
+				return false
+			}
+			var gone []time.Time
+			s.BeforeWrite = func(w simulation.Write, before, _ client.Object) {
+				if w.Verb == "delete" && strings.HasSuffix(before.(*corev1.Pod).Spec.NodeName, "n1") {
+					gone = append(gone, s.Now())
+				}
+			}
+			for range 13 {
+				end("n1")
+				for before := len(gone); len(gone) == before; {
+					s.spend(100 * time.Millisecond)
+				}
+				for len(s.on("n1")) != 1 || s.on("n1")[0].Status.Phase != corev1.PodRunning {
+					s.spend(100 * time.Millisecond)
+				}
+			}
+			for i := 1; i < len(gone); i++ {
+				is, want := gone[i].Sub(gone[i-1]), min(time.Second<<(i-1), 15*time.Minute)
+				if is < want || is > want+2*time.Second {
+					t.Errorf("%s: waits %s, not %s", phase, is, want)
+				}
+			}
+			if len(s.told(reason, "n1")) < 13 {
+				t.Errorf("told %q", s.events)
+			}
+			end("n2")
+			s.spend(10 * time.Second)
+			if pod := s.only(t, "n2"); pod.Status.Phase != corev1.PodRunning {
+				t.Error("another node waits as well: ", s.describe())
+			}
+			end("n1")
+			s.spend(time.Minute)
+			if pod := s.only(t, "n1"); pod.Status.Phase != phase {
+				t.Error("it does not wait: ", s.describe())
+			}
+			s.change(image("agent:2"))
+			s.spend(10 * time.Second)
+			if pod := s.only(t, "n1"); pod.Status.Phase != corev1.PodRunning {
+				t.Error("another generation waits as well: ", s.describe())
+			}
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/daemonset"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// TestWhatCallsASet shows ADS-040, with the tests of nodes, and ADS-D1: its own changes, those of its pods, whatever version their owner
+// reference has, and those of pods of nobody that its selector matches.
+func TestWhatCallsASet(t *testing.T) {
+	yes := true
+	owned := func(apiVersion, kind, name string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: pod.OwnerReferences[0].UID,
+				Controller: &yes}}
+		}
+	}
+	orphan := func(label string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.OwnerReferences, pod.Labels["app"] = nil, label }
+	}
+	for name, tt := range map[string]struct {
+		first func(*corev1.Pod)
+		calls bool
+	}{
+		"a pod":                            {func(*corev1.Pod) {}, true},
+		"a pod of v1alpha1":                {owned("apps.kruise.io/v1alpha1", "DaemonSet", "agent"), true},
+		"a pod of a version to come":       {owned("apps.kruise.io/v2", "DaemonSet", "agent"), true},
+		"a pod of the native kind":         {owned("apps/v1", "DaemonSet", "agent"), false},
+		"a pod of another kind":            {owned("apps.kruise.io/v1beta1", "StatefulSet", "agent"), false},
+		"a pod of another set":             {owned("apps.kruise.io/v1beta1", "DaemonSet", "other"), false},
+		"a pod of nobody, with its labels": {orphan("agent"), true},
+		"a pod of nobody, with others":     {orphan("other"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := started(t, makeSet(), everything, "n1")
+			quiet := func() { // the events are delivered, and nobody acts on them
+				s.Events(1 << 20)
+				for s.Queue.Take() {
+					s.Queue.Done(0, nil)
+				}
+			}
+			s.edit(t, "n1", tt.first)
+			quiet()
+			pod := s.on("n1")[0].DeepCopy()
+			called := func(what string) {
+				t.Helper()
+				if s.Events(1 << 20); s.Queue.Added() != tt.calls {
+					t.Errorf("%s: called %t", what, s.Queue.Added())
+				}
+				quiet()
+			}
+			s.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()["touched"] = "yes" })
+			called("a change")
+			s.Remove(podKey(pod.Name))
+			called("the end")
+			pod.UID = ""
+			s.Store(podKey(pod.Name), pod)
+			called("the beginning")
+		})
+	}
+	s := started(t, makeSet(), everything, "n1")
+	s.change(func(set *appsv1beta1.DaemonSet) { set.Spec.MinReadySeconds = 3 })
+	if s.Events(1); !s.Queue.Added() {
+		t.Error("a change of the set does not call it")
+	}
+	orphan("agent")(s.on("n1")[0])
+	s.Store(simulation.Key{Kind: "DaemonSet", Name: "another"}, makeSet(func(set *appsv1beta1.DaemonSet) { set.Name = "another" }))
+	s.Events(1 << 20)
+	var names []string
+	for _, request := range s.kube.setsOf(context.Background(), s.on("n1")[0]) {
+		names = append(names, request.Name)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"agent", "another"}) {
+		t.Errorf("a pod of nobody calls %q", names)
+	}
+}
+
+// TestADeletedSet shows ADS-041: whatever there is to do, nothing is written, not even its status; its pods go with it.
+func TestADeletedSet(t *testing.T) {
+	s := started(t, makeSet(inPlace), everything, "n1", "n2", "n3")
+	s.change(func(set *appsv1beta1.DaemonSet) {
+		now := metav1.NewTime(s.Now())
+		set.DeletionTimestamp, set.Finalizers = &now, []string{"example.org/hold"}
+		image("agent:2")(set)
+	})
+	s.storeRevision("left", map[string]string{"app": "agent"})
+	s.node.Fail(s.only(t, "n1").Name)
+	s.Remove(podKey(s.only(t, "n2").Name))
+	s.taint("n3", "broken", corev1.TaintEffectNoExecute)
+	s.addNode("n4", nil)
+	writes := len(s.Writes)
+	s.spend(10 * time.Minute)
+	if extra := s.Writes[writes:]; len(extra) > 0 || len(s.events) > 0 {
+		t.Errorf("written: %v, told: %q", extra, s.events)
+	}
+	s.Change(setKey, func(o client.Object) { o.SetFinalizers(nil) })
+	s.Queue.Add()
+	s.spend(time.Minute)
+	if len(s.pods()) > 0 || len(s.Writes) > writes {
+		t.Error(s.pods(), s.Writes[writes:])
+	}
+}
+
+// TestASelectorOfAll shows ADS-042: a selector that selects everything is told of, and nothing else happens.
+func TestASelectorOfAll(t *testing.T) {
+	s := simulate(1, makeSet(func(set *appsv1beta1.DaemonSet) { set.Spec.Selector = &metav1.LabelSelector{} }), everything, "n1")
+	s.Store(podKey("stray"), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stray"},
+		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "x", Image: "x:1"}}}})
+	for range 20 {
+		s.Queue.Add()
+		s.spend(time.Minute)
+	}
+	if len(s.Writes) > 0 || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning SelectingAll ") {
+		t.Errorf("written: %v, told: %q", s.Writes, s.events)
+	}
+}
+
+// TestAdoption shows ADS-046: pods and revisions of nobody with the labels of the set become its own, after a look at the set as it is now;
+// those that lost the labels are given up. Owner references name v1beta1.
+func TestAdoption(t *testing.T) {
+	yes := true
+	s := started(t, makeSet(), everything, "n1", "n2", "n3")
+	want := []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "DaemonSet", Name: "agent", UID: s.set().UID,
+		Controller: &yes, BlockOwnerDeletion: &yes}}
+	check := func(when string) {
+		t.Helper()
+		for _, object := range slices.Concat(s.List("Pod", false), s.List("ControllerRevision", false)) {
+			if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
+				t.Errorf("%s, %s: %s", when, object.GetName(), diff)
+			}
+		}
+	}
+	check("made")
+	uid := s.only(t, "n1").UID
+	s.edit(t, "n1", func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+	s.Change(revisionKey(s.List("ControllerRevision", false)[0].GetName()), func(o client.Object) { o.SetOwnerReferences(nil) })
+	var asked []string
+	s.Answer = func(r *simulation.Request) error {
+		asked = append(asked, r.Verb+" "+r.Key.Kind)
+		return nil
+	}
+	s.spend(time.Minute)
+	s.Answer = nil
+	check("adopted")
+	if s.only(t, "n1").UID != uid || len(asked) == 0 || asked[0] != "get DaemonSet" {
+		t.Errorf("asked %q, %s", asked, s.describe())
+	}
+	given := s.only(t, "n2").Name
+	s.edit(t, "n2", func(pod *corev1.Pod) { pod.Labels["app"] = "debug" })
+	s.spend(time.Minute)
+	if pod := s.Get(podKey(given)); len(pod.GetOwnerReferences()) > 0 || pod.GetDeletionTimestamp() != nil || len(s.on("n2")) != 2 {
+		t.Error("a pod without its labels: ", s.describe())
+	}
+	for name, meanwhile := range map[string]func(*simulated){
+		"is being deleted": func(s *simulated) {
+			s.Change(setKey, func(o client.Object) {
+				now := metav1.NewTime(s.Now())
+				o.SetDeletionTimestamp(&now)
+				o.SetFinalizers([]string{"example.org/hold"})
+			})
+		},
+		"is gone":        func(s *simulated) { s.Remove(setKey) },
+		"is another one": func(s *simulated) { s.Remove(setKey); s.Store(setKey, makeSet()) },
+	} {
+		s := started(t, makeSet(), everything, "n1")
+		revision := revisionKey(s.List("ControllerRevision", false)[0].GetName())
+		s.edit(t, "n1", func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+		s.Change(revision, func(o client.Object) { o.SetOwnerReferences(nil) })
+		s.Events(1 << 20)
+		meanwhile(s) // which the caches do not show yet
+		s.Queue.Add()
+		s.Manage()
+		if len(s.on("n1")[0].OwnerReferences)+len(s.Get(revision).GetOwnerReferences()) > 0 {
+			t.Errorf("adopted by a set that %s", name)
+		}
+	}
+}
+
+// TestACollisionOfNames shows ADS-064 and ADS-D4: where the name of a new revision is taken by another content, whether or not the caches
+// show it, the set raises its own collision count and finds another name.
+func TestACollisionOfNames(t *testing.T) {
+	name := "agent-" + started(t, makeSet(), everything, "n1").set().Status.UpdateRevision
+	for kind, labels := range map[string]map[string]string{"one that the selector matches": {"app": "agent"}, "one of others": nil} {
+		t.Run(kind, func(t *testing.T) {
+			s := simulate(1, makeSet(), everything, "n1")
+			s.storeRevision(name, labels)
+			s.spend(time.Minute)
+			is := s.set().Status
+			if is.CollisionCount == nil || *is.CollisionCount != 1 || "agent-"+is.UpdateRevision == name || is.NumberAvailable != 1 ||
+				is.UpdatedNumberScheduled != 1 {
+				t.Errorf("status %+v", is)
+			}
+			made, _ := s.Get(revisionKey("agent-" + is.UpdateRevision)).(*appsv1.ControllerRevision)
+			if made == nil || !strings.Contains(string(made.Data.Raw), "agent:1") {
+				t.Errorf("%+v", made)
+			}
+		})
+	}
+}
+
+// TestTakenOver shows ADS-061, ADS-062 (part) and ADS-063 (part): what the native kind leaves, completed revision and all, is known again:
+// no pod is touched but for its owner; and an update then rolls out although the generation annotation stays.
+func TestTakenOver(t *testing.T) {
+	s := started(t, makeSet(), everything, "n1", "n2")
+	uids := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}
+	native(s)
+	s.spend(time.Minute)
+	if got := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}; !cmp.Equal(uids, got) || s.set().Status.UpdatedNumberScheduled != 2 ||
+		len(s.List("ControllerRevision", false)) != 1 {
+		t.Fatal(s.describe())
+	}
+	s.change(image("agent:2"))
+	s.spend(5 * time.Minute)
+	if s.images() != "2 2" || s.set().Status.UpdatedNumberScheduled != 2 {
+		t.Error(s.describe())
+	}
+}
+
+// native makes the pods and the revision of the set what a set of the native kind leaves that is deleted without them.
+func native(s *simulated) {
+	for _, object := range s.List("ControllerRevision", false) {
+		left := object.DeepCopyObject().(*appsv1.ControllerRevision)
+		s.Remove(revisionKey(left.Name))
+		left.Name, left.UID, left.OwnerReferences = "agent-native", "", nil
+		left.Annotations = map[string]string{"deprecated.daemonset.template.generation": "1"}
+		left.Labels = map[string]string{"app": "agent"}
+		left.Data.Raw = []byte(strings.Replace(string(left.Data.Raw), `"spec":{"containers"`,
+			`"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","containers"`, 1))
+		s.Store(revisionKey(left.Name), left)
+	}
+	for _, pod := range s.pods() {
+		s.Change(podKey(pod.Name), func(o client.Object) {
+			pod := o.(*corev1.Pod)
+			pod.OwnerReferences, pod.Annotations, pod.Spec.ReadinessGates = nil, nil, nil
+			pod.Labels = map[string]string{"app": "agent", "controller-revision-hash": "native", "pod-template-generation": "1"}
+		})
+	}
+	s.Change(setKey, func(o client.Object) {
+		o.(*appsv1beta1.DaemonSet).Status = appsv1beta1.DaemonSetStatus{}
+		o.SetAnnotations(map[string]string{"deprecated.daemonset.template.generation": "1"})
+	})
+	s.startManager(daemonset.Features{})
+}

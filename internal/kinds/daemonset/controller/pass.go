@@ -1,0 +1,172 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/kinds/daemonset"
+	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
+)
+
+// Pass brings one DaemonSet a step further.
+type Pass struct {
+	Kube     *Kube
+	Applier  podapply.Applier
+	Features daemonset.Features
+	// Template completes a pod template as the API server does. A template that it refuses comes back as it is.
+	Template func(ctx context.Context, namespace string, template []byte) ([]byte, error)
+
+	memory reconcile.Memory[memory]
+}
+
+// Outcome is what a pass did, with the plan that was carried out; nil if there was nothing to plan, or not yet.
+type Outcome struct {
+	podapply.Outcome
+	Plan *daemonset.Plan
+}
+
+// memory is what a pass keeps of a set for the next ones.
+type memory struct {
+	podapply.Memory
+	status   reconcile.StatusPace
+	failures failures
+}
+
+// Run makes one pass over a set: it plans, applies, and writes the status last (ADS-043, ADS-192). An error means that something failed
+// that trying again may mend; it is on the set's conditions and events too.
+func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
+	now := p.Kube.Now()
+	set, err := reconcile.Begin[appsv1beta1.DaemonSet](ctx, p.Kube.API, name, owner)
+	if err != nil || set == nil {
+		return Outcome{}, err
+	}
+	begun := p.Kube.Now()
+	snapshot, err := p.Kube.Snapshot(ctx, set, p.Features)
+	if err != nil {
+		return Outcome{}, err
+	}
+	snapshot.Now = now
+	kept := p.memory.Of(owner)
+	kept.HoldBack(&snapshot.Snapshot, set.Generation)
+	snapshot.FailedUntil = kept.failures.until(set.Generation, now)
+	plan, lacks := p.plan(ctx, *snapshot)
+	planning := p.Kube.Now().Sub(begun)
+	applying := p.applying(plan)
+	result := applying.apply(ctx)
+	result.Add(&result.UpdateError, lacks)
+	kept.announce(applying)
+	kept.failures.learn(set.Generation, plan, result.Done, p.Kube.Now(), applying)
+	progress := waiting.Progress{Arrived: plan.Arrived(), Complete: plan.Settled()}
+	outcome, err := kept.Finish(applying.Application, result, planning, progress, func() (time.Duration, error) {
+		status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
+		if !changed || plan.NewRevision != nil && result.Retry { // what this pass has outdated itself is written by the next one
+			return 0, nil
+		}
+		return kept.status.Write(ctx, applying.Writer, set, &set.Status, status, daemonset.OnlyNumbers(&set.Status, status))
+	})
+	return Outcome{outcome, plan}, err
+}
+
+// plan makes a plan; what it has to know of templates is asked of the API server before (ADS-061). Templates that were completed are known to
+// the next plans. After an error the plan says so, and does nothing else.
+func (p *Pass) plan(ctx context.Context, snapshot daemonset.Snapshot) (plan *daemonset.Plan, err error) {
+	for {
+		if plan = daemonset.Make(snapshot); !plan.Incomplete() {
+			return plan, err
+		}
+		for _, template := range plan.Templates {
+			var completed []byte
+			if completed, err = p.Template(ctx, snapshot.Set.Namespace, template); err == nil {
+				err = snapshot.Known.Completed(template, completed)
+			}
+			if err != nil {
+				snapshot.CompletionError = err.Error()
+				break
+			}
+		}
+	}
+}
+
+// Forget drops what is remembered of a set that is gone.
+func (p *Pass) Forget(owner types.UID) {
+	p.Kube.Own.Forget(owner)
+	p.memory.Forget(owner)
+}
+
+// announce records what the plan itself has to say, when it changes.
+func (m *memory) announce(a *application) {
+	all := ""
+	if a.plan.SelectsAll {
+		all = "spec.selector selects all pods: the DaemonSet does nothing"
+	}
+	m.Once(a.Application, corev1.EventTypeWarning, "SelectingAll", all)                          // ADS-042
+	m.Once(a.Application, corev1.EventTypeWarning, "FailedUpdatePodInPlace", a.plan.UpdateError) // ADS-144
+	m.Once(a.Application, corev1.EventTypeWarning, "NodesLeftOut", a.plan.LeftOut)               // ADS-136
+}
+
+// failures are the nodes on which pods of a set ended, for a spec of one generation (ADS-091).
+type failures struct {
+	generation int64
+	nodes      map[string]failure
+}
+
+// failure is what is known of a node: how long the next pod that fails stays, and until when.
+type failure struct {
+	wait  time.Duration
+	until time.Time
+}
+
+// How long a pod that failed on a node stays there after another one was deleted: twice as long each time (ADS-091).
+const firstFailure, lastFailure = time.Second, 15 * time.Minute
+
+// until is for each node until when a pod that fails there stays. What is long past is forgotten.
+func (f *failures) until(generation int64, now time.Time) map[string]time.Time {
+	if f.generation != generation {
+		*f = failures{generation: generation}
+	}
+	if len(f.nodes) == 0 {
+		return nil
+	}
+	until := make(map[string]time.Time, len(f.nodes))
+	for node, of := range f.nodes {
+		if now.Sub(of.until) > 2*lastFailure {
+			delete(f.nodes, node)
+			continue
+		}
+		until[node] = of.until
+	}
+	return until
+}
+
+// learn notes the pods that were deleted because they ended, and tells of them.
+func (f *failures) learn(generation int64, plan *daemonset.Plan, done []*podplan.Verdict, now time.Time, a *application) {
+	if len(plan.Failures) == 0 {
+		return
+	}
+	deleted := map[types.UID]bool{}
+	for _, v := range done {
+		deleted[v.Pod.UID] = v.Action == podplan.Delete
+	}
+	if f.nodes == nil || f.generation != generation {
+		*f = failures{generation: generation, nodes: map[string]failure{}}
+	}
+	for _, of := range plan.Failures {
+		if !deleted[of.Pod.UID] {
+			continue
+		}
+		wait := min(max(2*f.nodes[of.Node].wait, firstFailure), lastFailure)
+		f.nodes[of.Node] = failure{wait, now.Add(wait)}
+		if of.Pod.Status.Phase == corev1.PodSucceeded { // ADS-092
+			a.Say("SucceededDaemonPod", "deleted pod %s on node %s, which had ended: another one takes its place", of.Pod.Name, of.Node)
+		} else {
+			a.Warn("FailedDaemonPod", "deleted pod %s on node %s, which had failed: another one takes its place", of.Pod.Name, of.Node)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package controller
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// pulling is a set of five pods that run, on a cluster that has ImagePullJobs, or has not.
+func pulling(t *testing.T, served bool, options ...option) *simulated {
+	t.Helper()
+	features := everything
+	features.PreDownload = true
+	s := started(t, makeSet(options...), features, "n1", "n2", "n3", "n4", "n5")
+	if err := s.IndexField(t.Context(), podapply.NewPullJob(), podapply.OwnerIndex, podapply.IndexByController); err != nil {
+		t.Fatal(err)
+	}
+	s.kube.PullJobs = func() bool { return served }
+	return s
+}
+
+func (s *simulated) jobs() (names []string) {
+	for _, job := range s.List("ImagePullJob", false) {
+		names = append(names, strings.TrimPrefix(job.GetName(), "agent-"+s.set().Status.UpdateRevision+"-"))
+	}
+	return names
+}
+
+func (s *simulated) marks() string {
+	labels := s.Get(revisionKey("agent-" + s.set().Status.UpdateRevision)).GetLabels()
+	return labels[pub.PreDownloadCreated] + "/" + labels[pub.PreDownloadIgnored]
+}
+
+// TestImagesArePulledAhead shows ADS-180, ADS-186 and ADS-D3 (part), with those of the planner: jobs are made once for a revision, told of,
+// and gone when all nodes are updated; what fails stops nothing.
+func TestImagesArePulledAhead(t *testing.T) {
+	creates := func(err error) func(*simulation.Request) error {
+		return func(r *simulation.Request) error {
+			if r.Verb == "create" && r.Key.Kind == podplan.PullJobKind.Kind {
+				return err
+			}
+			return nil
+		}
+	}
+	t.Run("they are made once, and end", func(t *testing.T) {
+		s := pulling(t, true, partition(2))
+		s.change(image("agent:2"))
+		s.spend(5 * time.Minute)
+		if !slices.Equal(s.jobs(), []string{"agent"}) || s.marks() != "true/" || len(s.told("Normal CreatedImagePullJob ", "agent:2")) != 1 {
+			t.Errorf("jobs %q, marks %s, events %q", s.jobs(), s.marks(), s.events)
+		}
+		job := simulation.Key{Kind: "ImagePullJob", Name: "agent-" + s.set().Status.UpdateRevision + "-agent"}
+		kept := s.Get(job)
+		s.Remove(job) // its time is over
+		s.change(partition(1))
+		s.spend(5 * time.Minute)
+		if len(s.jobs()) > 0 || len(s.told("CreatedImagePullJob")) != 1 {
+			t.Errorf("made again: %q", s.jobs())
+		}
+		s.Store(job, kept)
+		s.change(partition(0))
+		s.spend(10 * time.Minute)
+		if len(s.jobs()) > 0 || s.images() != "2 2 2 2 2" {
+			t.Error(s.jobs(), s.describe())
+		}
+	})
+	t.Run("they are refused", func(t *testing.T) {
+		s := pulling(t, true, partition(1))
+		s.Answer = creates(apierrors.NewForbidden(corev1.Resource("imagepulljobs"), "x", errors.New("no room")))
+		s.change(image("agent:2"))
+		s.spend(10 * time.Minute)
+		if s.images() != "1 2 2 2 2" || s.marks() != "/" || len(s.set().Status.Conditions) > 0 {
+			t.Error("the rollout stands still: ", s.describe())
+		}
+		if len(s.told("Warning FailedCreateImagePullJob ", "no room")) == 0 || len(s.told("CreatedImagePullJob")) > 0 {
+			t.Errorf("events %q", s.events)
+		}
+		s.Answer = nil
+		s.spend(10 * time.Minute)
+		if !slices.Equal(s.jobs(), []string{"agent"}) || s.marks() != "true/" {
+			t.Error("they are not made later: ", s.jobs(), s.marks())
+		}
+	})
+	t.Run("under OnDelete", func(t *testing.T) {
+		s := pulling(t, true, onDelete)
+		s.change(image("agent:2"))
+		s.spend(5 * time.Minute)
+		if len(s.jobs()) > 0 || s.marks() != "/true" {
+			t.Error(s.jobs(), s.marks())
+		}
+	})
+	t.Run("their kind is not installed, or the gate is off", func(t *testing.T) {
+		for _, gate := range []bool{false, true} {
+			s := pulling(t, !gate)
+			s.pass.Features.PreDownload = gate
+			s.change(image("agent:2"))
+			s.spend(10 * time.Minute)
+			if s.images() != "2 2 2 2 2" || len(s.jobs())+len(s.told("ImagePullJob")) > 0 {
+				t.Error(s.jobs(), s.events)
+			}
+		}
+	})
+}
+
+// TestTheFirstDeploymentPullsNothing shows ADS-182 (part): nothing is pulled ahead for pods that are made.
+func TestTheFirstDeploymentPullsNothing(t *testing.T) {
+	features := everything
+	features.PreDownload = true
+	s := simulate(1, makeSet(), features, "n1", "n2", "n3")
+	if err := s.IndexField(t.Context(), podapply.NewPullJob(), podapply.OwnerIndex, podapply.IndexByController); err != nil {
+		t.Fatal(err)
+	}
+	s.kube.PullJobs = func() bool { return true }
+	s.spend(5 * time.Minute)
+	if len(s.told("ImagePullJob")) > 0 || len(s.jobs()) > 0 || s.images() != "1 1 1" {
+		t.Error(s.jobs(), s.describe())
+	}
+}

@@ -1,0 +1,141 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/daemonset"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// forbid has a webhook of the namespace refuse a request about the pods of one node, and counts how often.
+func (s *simulated) forbid(verb, node string) *int {
+	refused := new(int)
+	s.Answer = func(r *simulation.Request) error {
+		if r.Verb != verb || r.Key.Kind != "Pod" {
+			return nil
+		}
+		target, _ := s.Get(r.Key).(*corev1.Pod)
+		own := target != nil && target.Spec.NodeName == node
+		if verb == "create" {
+			own = r.Key.Name == daemonset.PodName(setKey.Name, string(s.set().UID), node, 0)
+		}
+		if !own {
+			return nil
+		}
+		*refused++
+		return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, context.Canceled)
+	}
+	return refused
+}
+
+// with counts the pods that stay and have the image.
+func (s *simulated) with(image string) (n int) {
+	for _, pod := range s.pods() {
+		if pod.DeletionTimestamp == nil && pod.Spec.Containers[0].Image == image {
+			n++
+		}
+	}
+	return n
+}
+
+func settled(t *testing.T, s *simulated) {
+	t.Helper()
+	if err := s.Settle(300); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One pod whose deletion a webhook refuses does not keep the others from being updated, whichever node it is on and however few may go at
+// a time.
+func TestRefusedDeletionHoldsUpNoOther(t *testing.T) {
+	for name, option := range map[string]func(*appsv1beta1.DaemonSet){
+		"maxUnavailable 1": func(*appsv1beta1.DaemonSet) {},
+		"burstReplicas 1": func(set *appsv1beta1.DaemonSet) {
+			set.Spec.BurstReplicas, set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(1), number(3)
+		},
+	} {
+		for _, node := range []string{"n1", "n2", "n3"} {
+			t.Run(name+", "+node, func(t *testing.T) {
+				s := simulate(1, makeSet(option), daemonset.Features{}, "n1", "n2", "n3")
+				settled(t, s)
+				refused := s.forbid("delete", node)
+				s.change(image("agent:2"))
+				s.spend(time.Minute)
+				if n := s.with("agent:2"); n != 2 {
+					t.Errorf("%d of 2 other pods are updated", n)
+				}
+				if *refused == 0 || *refused > 60 {
+					t.Errorf("it was tried %d times in a minute", *refused)
+				}
+			})
+		}
+	}
+}
+
+// A pod that may not stay on its node and whose deletion is refused does not take the place of others that burstReplicas counts.
+func TestRefusedDeletionTakesNoBurst(t *testing.T) {
+	s := simulate(1, makeSet(func(set *appsv1beta1.DaemonSet) {
+		set.Spec.BurstReplicas, set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(1), number(2)
+	}), daemonset.Features{}, "n1", "n2", "n3")
+	settled(t, s)
+	refused := s.forbid("delete", "n1")
+	for _, node := range []string{"n1", "n2"} {
+		s.taint(node, "k", corev1.TaintEffectNoExecute)
+	}
+	s.change(image("agent:2"))
+	s.spend(time.Minute)
+	if len(s.on("n2")) > 0 || s.with("agent:2") != 1 {
+		t.Errorf("pods %d on n2, %d updated", len(s.on("n2")), s.with("agent:2"))
+	}
+	if *refused == 0 || *refused > 60 {
+		t.Errorf("it was tried %d times in a minute", *refused)
+	}
+}
+
+// One node for which a webhook refuses pods does not keep the others from getting theirs.
+func TestRefusedCreationHoldsUpNoOther(t *testing.T) {
+	for _, node := range []string{"n1", "n2", "n3"} {
+		t.Run(node, func(t *testing.T) {
+			s := simulate(1, makeSet(), daemonset.Features{}, "n1", "n2", "n3")
+			refused := s.forbid("create", node)
+			s.spend(2 * time.Minute)
+			if n := s.with("agent:1"); n != 2 {
+				t.Errorf("%d of 2 other nodes have a pod", n)
+			}
+			if *refused == 0 || *refused > 60 {
+				t.Errorf("it was tried %d times", *refused)
+			}
+		})
+	}
+}
+
+// An update in place that is refused for one pod does not keep the others from theirs.
+func TestRefusedUpdateHoldsUpNoOther(t *testing.T) {
+	for _, node := range []string{"n1", "n2", "n3"} {
+		t.Run(node, func(t *testing.T) {
+			s := simulate(1, makeSet(func(set *appsv1beta1.DaemonSet) {
+				set.Spec.UpdateStrategy.RollingUpdate.Type = appsv1beta1.InPlaceIfPossibleRollingUpdateType
+			}), daemonset.Features{}, "n1", "n2", "n3")
+			s.node.Daemon = true
+			settled(t, s)
+			s.Answer = func(r *simulation.Request) error {
+				pod, _ := s.Get(r.Key).(*corev1.Pod)
+				if r.Verb == "patch" && r.Subresource == "" && pod != nil && pod.Spec.NodeName == node {
+					return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, context.Canceled)
+				}
+				return nil
+			}
+			s.change(image("agent:2"))
+			s.spend(3 * time.Minute)
+			if n := s.with("agent:2"); n != 2 {
+				t.Errorf("%d of 2 other pods are updated", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package daemonset
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+)
+
+// noScheduler is what the pods say that are bound without a scheduler (ADS-114).
+const noScheduler = "kubernetes.io/daemonset-controller"
+
+// create plans the pods of all sites that are to get one, in the order of their names (ADS-110, ADS-112).
+func (p *planner) create() {
+	var missing []*site
+	for _, l := range p.sites {
+		if l.create {
+			missing = append(missing, l)
+		}
+	}
+	if len(missing) > 0 && p.CreationError != "" { // which may be that of one node alone: now the next attempt begins with any
+		first := hash(p.Now.Format(time.RFC3339Nano)) % uint64(len(missing))
+		missing = slices.Concat(missing[first:], missing[:first])
+	}
+	most := min(p.MayCreate(len(missing)), p.burst)
+	if most < len(missing) && p.ScaleError == "" {
+		p.More = true
+		p.Say("%s created, %s at a time", plural.Of(len(missing), "pod")+" to be", plural.Of(most, "pod"))
+	}
+	for _, l := range missing[:most] {
+		if err := p.newPod(l); err != nil {
+			p.ScaleError = err.Error()
+			return
+		}
+	}
+}
+
+// newPod plans a pod for a node.
+func (p *planner) newPod(l *site) error {
+	identity := podplan.Identity{Name: p.nameFor(l)}
+	if generation := p.Set.Annotations[pub.DaemonSetTemplateGeneration]; isNumber(generation) {
+		identity.Labels = map[string]string{pub.PodTemplateGeneration: generation}
+	}
+	if err := p.NewPod(identity, p.Update, func(string) bool { return true }); err != nil {
+		return err
+	}
+	pod := p.Create[len(p.Create)-1].Pod
+	spec, _ := pod["spec"].(map[string]any)
+	if p.Features.Binds {
+		spec["nodeName"], spec["schedulerName"] = l.name, noScheduler
+	} else {
+		pin(spec, l.name)
+	}
+	tolerate(spec, &p.Set.Spec.Template.Spec)
+	return nil
+}
+
+// isNumber tells whether a text is a whole number, as a generation is; anything else may be no label.
+func isNumber(text string) bool {
+	_, err := strconv.ParseInt(text, 10, 64)
+	return err == nil && text[0] != '+' && text[0] != '-'
+}
+
+// nameFor is the name of the next pod of a node. It is made of the node's name and the set's UID, so that two managers that both find the
+// node empty create the same pod. A name that a pod has, which is being deleted or somebody else's, is not taken; then comes the next.
+func (p *planner) nameFor(l *site) string {
+	taken := map[string]bool{}
+	for _, d := range l.pods {
+		taken[d.pod.Name] = true
+	}
+	for n := 0; ; n++ {
+		if name := PodName(p.Set.Name, string(p.Set.UID), l.name, n); !taken[name] && (p.Taken == nil || !p.Taken(name)) {
+			return name
+		}
+	}
+}
+
+// suffix says how the end of a pod's name looks: so long that among ten thousand nodes hardly two have the same, of letters and digits that
+// make no words.
+const suffixLength, suffixLetters = 8, "bcdfghjklmnpqrstvwxz2456789"
+
+// PodName is the name of the nth pod of a set for a node. Long names of sets are cut, so that the name can be a host name.
+func PodName(set, uid, node string, n int) string {
+	sum, suffix := hash(uid+"/"+node+"/"+strconv.Itoa(n)), make([]byte, suffixLength)
+	for i := range suffix {
+		suffix[i] = suffixLetters[sum%uint64(len(suffixLetters))]
+		sum /= uint64(len(suffixLetters))
+	}
+	return strings.TrimRight(set[:min(len(set), 63-1-suffixLength)], ".-") + "-" + string(suffix)
+}
+
+func hash(text string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(text))
+	return h.Sum64()
+}
+
+// pin makes the required node affinity of a pod that for one node; what else it has stays (ADS-114).
+func pin(spec map[string]any, node string) {
+	affinity, _ := spec["affinity"].(map[string]any)
+	affinity = clone(affinity)
+	ofNode, _ := affinity["nodeAffinity"].(map[string]any)
+	ofNode = clone(ofNode)
+	ofNode["requiredDuringSchedulingIgnoredDuringExecution"] = document(nodes.Only(node))
+	affinity["nodeAffinity"] = ofNode
+	spec["affinity"] = affinity
+}
+
+func clone(object map[string]any) map[string]any {
+	if object == nil {
+		return map[string]any{}
+	}
+	return maps.Clone(object)
+}
+
+// tolerate adds the tolerations that the pods of every DaemonSet have (ADS-081). The template's own stay as they are written.
+func tolerate(spec map[string]any, template *corev1.PodSpec) {
+	written, _ := spec["tolerations"].([]any)
+	var all []any
+	for i, t := range nodes.DaemonTolerations(template) {
+		if i < len(written) && i < len(template.Tolerations) && reflect.DeepEqual(t, template.Tolerations[i]) {
+			all = append(all, written[i])
+		} else {
+			all = append(all, document(&t))
+		}
+	}
+	spec["tolerations"] = all
+}
+
+// document is a value of the API as a JSON document.
+func document(value any) (object map[string]any) {
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(text, &object)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("encoding %T: %v", value, err)) // it holds nothing but texts and numbers
+	}
+	return object
+}

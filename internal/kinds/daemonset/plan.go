@@ -1,0 +1,412 @@
+package daemonset
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+)
+
+// Reasons that only DaemonSets have.
+const (
+	// ReasonNode: the pod may not run, or not stay, on its node, or the node is gone.
+	ReasonNode podplan.Reason = "Node"
+	// ReasonExcess: another pod has its place.
+	ReasonExcess podplan.Reason = "Excess"
+	// ReasonNodeSelector: the node is not one of those that are updated.
+	ReasonNodeSelector podplan.Reason = "NodeSelector"
+	// ReasonNodeNotReady: the node is left out because it is not ready for long.
+	ReasonNodeNotReady podplan.Reason = "NodeNotReady"
+	// ReasonBurst: as many pods as burstReplicas allows are dealt with first.
+	ReasonBurst podplan.Reason = "BurstReplicas"
+	// ReasonSurge: as many new pods as maxSurge allows are there already.
+	ReasonSurge podplan.Reason = "MaxSurge"
+)
+
+// Plan is what one pass does.
+type Plan struct {
+	// Set is the DaemonSet that the plan is for.
+	Set *appsv1beta1.DaemonSet
+	podplan.Plan
+	// AdoptRevisions are revisions without a controller that become the set's (ADS-046).
+	AdoptRevisions []*appsv1.ControllerRevision
+	// SelectsAll: the selector selects everything, so that nothing is done (ADS-042).
+	SelectsAll bool
+	// Failures are the pods that are deleted because they ended on their node (ADS-091, ADS-092).
+	Failures []Failure
+	// LeftOut says which nodes the rollout leaves out, empty if it leaves out none.
+	LeftOut string
+	// More: burstReplicas leaves some for the next plan, which is due at once when this one has done something.
+	More bool
+	// Status is the status as far as the snapshot tells.
+	Status appsv1beta1.DaemonSetStatus
+	// updates are the sites that are to be at the update revision, and arrived those of them that are, with an available pod.
+	updates, arrived int
+	// full: every eligible node has an available pod.
+	full bool
+}
+
+// Failure is a pod that ended on a node where it should run.
+type Failure struct {
+	Node string
+	Pod  *corev1.Pod
+}
+
+// Arrived is how many nodes have an available pod, and how many of those that are to be updated have one of the update revision.
+func (p *Plan) Arrived() int { return int(p.Status.NumberAvailable) + p.arrived }
+
+// site is a node with the pods that are meant for it.
+type site struct {
+	name string
+	// node is nil if it is gone, or not known yet.
+	node *corev1.Node
+	nodes.Verdict
+	// selected: the selector of the rollout selects the node; out: it is left out of the rollout, because it is not ready for long.
+	selected, out bool
+	// pods are all pods of the set that are meant for it: those scheduled first, and the oldest first.
+	pods []*daemon
+	// create: a pod is created here.
+	create bool
+}
+
+// daemon is one pod on its site.
+type daemon struct {
+	pod *corev1.Pod
+	// info is nil if the pod is being deleted, or at its end.
+	info *podplan.Pod
+	new  bool
+}
+
+// ended tells whether the pod is at its end and not being deleted.
+func (d *daemon) ended() bool { return d.info == nil && d.pod.DeletionTimestamp == nil }
+
+func (d *daemon) available() bool { return d.info != nil && d.info.Available }
+
+// planner is the working state of Make.
+type planner struct {
+	*podplan.Planner
+	Snapshot
+	*Plan
+	Set      *appsv1beta1.DaemonSet
+	selector labels.Selector
+	rules    *nodes.Rules
+	// sites are in ascending order of their names.
+	sites []*site
+	// homeless are pods that are meant for no node.
+	homeless []*daemon
+	// strict: pods that are not available cost maxUnavailable, too (ADS-132).
+	strict bool
+	// burst is how many pods are created, deleted, or updated in place at most; the others count what is planned of that, retried the
+	// deletions that were refused before.
+	burst, deletions, retried, updated int
+	// partitioned: partition keeps nodes without a pod from getting one (ADS-100).
+	partitioned bool
+}
+
+// Make decides what to do. It changes nothing of the snapshot.
+func Make(s Snapshot) *Plan {
+	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}}
+	p.Pods = slices.SortedFunc(slices.Values(append(s.Pods[:len(s.Pods):len(s.Pods)], s.Orphans...)),
+		func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	p.Planner = podplan.New(workloadOf(s.Set, s.Features), &p.Snapshot.Snapshot, &p.Plan.Plan)
+	p.Replace = func(info *podplan.Pod, reason podplan.Reason, unstored, why string) {
+		p.deletePod(info.Pod, reason, why).Unstored = unstored
+	}
+	p.Images = p.imagesToPull
+	if err := p.make(); err != nil {
+		p.stand(err)
+	}
+	p.status()
+	p.Conclude()
+	if p.Waiting == nil {
+		p.Waiting = p.Lingering()
+	}
+	return p.Plan
+}
+
+func (p *planner) make() (err error) {
+	if p.Set.DeletionTimestamp != nil { // ADS-041
+		p.HoldDeleted()
+		return nil
+	}
+	if p.selector, err = metav1.LabelSelectorAsSelector(p.Set.Spec.Selector); err != nil {
+		return fmt.Errorf("spec.selector: %w", err)
+	}
+	if p.selector.Empty() {
+		p.SelectsAll = true
+		p.HoldAll(podplan.ReasonBadSpec, "the selector selects everything: nothing is done")
+		return nil
+	}
+	if err := p.DetermineRevisions(); err != nil {
+		return err
+	}
+	if !p.selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) || inplace.Selects(p.selector) != "" {
+		return fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers "+
+			"change: no pod could be the set's", p.selector)
+	}
+	p.rules = nodes.ForDaemon(&p.Set.Spec.Template.Spec)
+	if err := p.sortSites(); err != nil {
+		return err
+	}
+	if err := p.limits(); err != nil {
+		return err
+	}
+	p.adopt()
+	p.sortPods()
+	p.DecideModes()
+	if err := p.Lacks(); err != nil {
+		return err
+	}
+	p.leaveOut()
+	p.count()
+	p.PreDownload(false)
+	p.placement()
+	p.specified()
+	p.relabel()
+	p.roll()
+	p.create()
+	p.Refresh()
+	p.HoldAll(podplan.ReasonInactive, "it is being deleted")
+	return nil
+}
+
+// stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
+func (p *planner) stand(err error) {
+	p.UpdateError, p.NewRevision, p.Renumber, p.Update, p.Create = err.Error(), nil, nil, nil, nil
+	observed := len(p.Members) > 0
+	for _, pod := range p.Pods {
+		if !observed && readiness.Active(pod) && metav1.IsControlledBy(pod, p.Set) {
+			p.Observe(pod, false)
+		}
+	}
+	p.HoldAll(podplan.ReasonBadSpec, p.UpdateError)
+}
+
+// sortSites makes the sites of all nodes.
+func (p *planner) sortSites() error {
+	selector := labels.Everything()
+	if r := rollingOf(p.Set); r != nil && r.Selector != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(r.Selector); err != nil {
+			return fmt.Errorf("spec.updateStrategy.rollingUpdate.selector: %w", err)
+		}
+	}
+	sites := make([]site, len(p.Nodes))
+	p.sites = make([]*site, len(p.Nodes))
+	for i, node := range p.Nodes {
+		sites[i] = site{name: node.Name, node: node, Verdict: p.rules.Judge(node), selected: selector.Matches(labels.Set(node.Labels))}
+		p.sites[i] = &sites[i]
+	}
+	slices.SortFunc(p.sites, func(a, b *site) int { return cmp.Compare(a.name, b.name) })
+	return nil
+}
+
+// desired is how many nodes should have a pod.
+func (p *planner) desired() (n int) {
+	for _, l := range p.sites {
+		if l.Eligible {
+			n++
+		}
+	}
+	return n
+}
+
+// limits resolves the user's numbers (ADS-110, ADS-122, ADS-123).
+func (p *planner) limits() error {
+	desired := p.desired()
+	resolve := func(value *intstr.IntOrString, field string, up bool, otherwise int) (int, error) {
+		if value == nil {
+			return otherwise, nil
+		}
+		n, err := rollout.Scaled(*value, desired, up)
+		if err != nil {
+			return 0, fmt.Errorf("spec.%s: %w", field, err)
+		}
+		return n, nil
+	}
+	var errs [4]error
+	p.Limits = rollout.Limits{Replicas: desired, ScaleMaxUnavailable: rollout.Unlimited}
+	p.burst, errs[0] = resolve(p.Set.Spec.BurstReplicas, "burstReplicas", false, 250)
+	p.burst = max(p.burst, 1)
+	if r := rollingOf(p.Set); r != nil {
+		const at = "updateStrategy.rollingUpdate."
+		p.Limits.Partition, errs[1] = resolve(r.Partition, at+"partition", false, 0)
+		if p.Limits.MaxSurge, errs[2] = resolve(r.MaxSurge, at+"maxSurge", true, 0); desired == 0 && !isZero(r.MaxSurge) {
+			p.Limits.MaxSurge = 1 // no old pod goes before a new one is there, also where none comes
+		}
+		p.Limits.MaxUnavailable, errs[3] = resolve(r.MaxUnavailable, at+"maxUnavailable", true, 0)
+	}
+	if p.Limits.MaxUnavailable == 0 && p.Limits.MaxSurge == 0 {
+		p.Limits.MaxUnavailable = 1
+	}
+	p.partitioned = p.Set.Spec.ScaleStrategy != nil && p.Set.Spec.ScaleStrategy.PartitionedScaling && p.Limits.Partition > 0
+	p.strict = p.Set.Annotations[pub.DaemonSetStrictMaxUnavailable] == "true"
+	return errors.Join(errs[:]...)
+}
+
+// surges tells whether new pods come before old ones go.
+func (p *planner) surges() bool { return p.Limits.MaxSurge > 0 }
+
+// adopt makes pods without a controller the set's, gives up those that the selector does not match any more, and makes revisions its own
+// (ADS-046).
+func (p *planner) adopt() {
+	for _, pod := range p.Pods {
+		switch {
+		case pod.DeletionTimestamp != nil:
+		case metav1.GetControllerOfNoCopy(pod) == nil:
+			patch := &podpatch.Patch{}
+			patch.AdoptOwner(p.Workload.Owner)
+			p.Decide(pod, podplan.Adopt, podplan.ReasonOrphan, "it has the labels of a pod of the set, and no controller").Patch = patch
+		case !p.selector.Matches(labels.Set(pod.Labels)):
+			patch := &podpatch.Patch{}
+			patch.ReleaseOwner(string(p.Set.UID))
+			p.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels are not those of a pod of the set any more").Patch = patch
+		}
+	}
+	for _, r := range p.Revisions {
+		if metav1.GetControllerOfNoCopy(r) == nil && r.DeletionTimestamp == nil {
+			p.AdoptRevisions = append(p.AdoptRevisions, r)
+		}
+	}
+}
+
+// sortPods puts the pods of the set onto their sites. Those that are about to become its own count already, so that no other one is
+// created beside them; what is done with them waits until they are.
+func (p *planner) sortPods() {
+	byName := make(map[string]*site, len(p.sites))
+	for _, l := range p.sites {
+		byName[l.name] = l
+	}
+	var gone []*site
+	observed := 0
+	daemons := make([]daemon, len(p.Pods))
+	for i, pod := range p.Pods {
+		if v := p.Verdict(pod); v != nil && v.Action == podplan.Release {
+			continue
+		}
+		d := &daemons[i]
+		*d = daemon{pod: pod, new: p.carries(pod)}
+		if readiness.Active(pod) {
+			_, specified := pod.Labels[pub.SpecifiedDelete]
+			p.Observe(pod, specified)
+			d.info = p.Members[observed]
+			observed++
+			d.new = d.new && (d.info.New || !revision.SameLabel(d.info.Label, p.UpdateRevision))
+		}
+		name := nodes.Target(pod)
+		if name == "" {
+			p.homeless = append(p.homeless, d)
+			continue
+		}
+		l := byName[name]
+		if l == nil {
+			l = &site{name: name}
+			byName[name] = l
+			gone = append(gone, l)
+		}
+		l.pods = append(l.pods, d)
+	}
+	p.sites = append(p.sites, gone...)
+	for _, l := range p.sites {
+		if len(l.pods) > 1 {
+			slices.SortFunc(l.pods, func(a, b *daemon) int { return older(a.pod, b.pod) })
+		}
+	}
+}
+
+// older orders the pods of a node: scheduled before unscheduled, then by age (ADS-094).
+func older(a, b *corev1.Pod) int {
+	scheduled := func(pod *corev1.Pod) int {
+		if pod.Spec.NodeName != "" {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(scheduled(a), scheduled(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		cmp.Compare(a.Name, b.Name))
+}
+
+// carries tells whether a pod carries the update revision, or another one that holds the same template (ADS-062, ADS-063).
+func (p *planner) carries(pod *corev1.Pod) bool {
+	label := pod.Labels[pub.ControllerRevisionHash]
+	return revision.SameLabel(label, p.UpdateRevision) || p.SameTemplate(label)
+}
+
+// relabel gives pods of another revision with the same template the label of the update revision (ADS-062).
+func (p *planner) relabel() {
+	for _, info := range p.Members {
+		if p.Verdict(info.Pod) == nil && !revision.SameLabel(info.Label, p.UpdateRevision) && p.SameTemplate(info.Label) {
+			patch := &podpatch.Patch{}
+			patch.Label(pub.ControllerRevisionHash, p.RevisionLabel())
+			p.Decide(info.Pod, podplan.Patch, podplan.ReasonMissingLabel, "revision %s holds the same template as %s", info.Label,
+				p.UpdateRevision).Patch = patch
+		}
+	}
+}
+
+// leaveOut leaves nodes out of the rollout that are not ready for longer than the set has patience (ADS-136).
+func (p *planner) leaveOut() {
+	text, ok := p.Set.Annotations[pub.DaemonSetIgnoreNotReadyNodesAfter]
+	if !ok || rollingOf(p.Set) == nil {
+		return
+	}
+	patience, err := time.ParseDuration(text)
+	if err != nil || patience < 0 {
+		p.Say("annotation %s is not read: %q is no duration such as 5m", pub.DaemonSetIgnoreNotReadyNodesAfter, text)
+		return
+	}
+	var out []string
+	for _, l := range p.sites {
+		since, down := notReady(l.node)
+		if !down || !l.Tolerable {
+			continue
+		}
+		if until := since.Add(patience); p.Now.Before(until) {
+			p.LookAgain(until)
+			continue
+		}
+		l.out = true
+		out = append(out, l.name)
+	}
+	if len(out) > 0 {
+		p.LeftOut = fmt.Sprintf("nodes that are not ready for %s are left out of the rollout: %s", text, some(out))
+		p.Say("%s", p.LeftOut)
+	}
+}
+
+// notReady tells whether a node is not ready, and since when.
+func notReady(node *corev1.Node) (since time.Time, down bool) {
+	if node == nil {
+		return time.Time{}, false
+	}
+	if ready := nodes.Ready(node); ready != nil {
+		return ready.LastTransitionTime.Time, ready.Status != corev1.ConditionTrue
+	}
+	return node.CreationTimestamp.Time, true
+}
+
+// some names a few of many.
+func some(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return fmt.Sprintf("%d: %s", len(names), join(names))
+	}
+	return fmt.Sprintf("%d: %s and others", len(names), join(names[:most]))
+}

@@ -1,0 +1,35 @@
+package daemonset
+
+import (
+	"fmt"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+)
+
+// imagesToPull returns the images of the update revision that differ from those of a revision which pods still carry, by container, or why
+// none are pulled ahead (ADS-181 to 183).
+func (p *planner) imagesToPull() (images map[string]string, skip string) {
+	switch {
+	case rollingOf(p.Set) == nil:
+		return nil, "pods are not updated by themselves"
+	case p.Limits.Partition == 0 && p.Limits.MaxUnavailable >= p.Limits.Replicas:
+		return nil, fmt.Sprintf("maxUnavailable lets the pods of all %d nodes be updated at once", p.Limits.Replicas)
+	}
+	images = map[string]string{}
+	seen := map[*podplan.Revision]bool{nil: true}
+	for _, info := range p.Members {
+		carried := p.Find(info.Pod.Labels[pub.ControllerRevisionHash])
+		if seen[carried] || p.carries(info.Pod) {
+			continue
+		}
+		seen[carried] = true
+		old := p.ImagesOf(carried)
+		for container, image := range p.ImagesOf(p.Update) {
+			if old[container] != image {
+				images[container] = image
+			}
+		}
+	}
+	return images, ""
+}

@@ -1,0 +1,206 @@
+package daemonset
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+// TestNewRevision shows ADS-060 and ADS-066: what a revision holds and is called, and what the status says of it.
+func TestNewRevision(t *testing.T) {
+	w := newWorld(t, 1, func(set *appsv1beta1.DaemonSet) {
+		set.Labels, set.Annotations = map[string]string{"of": "the set"}, map[string]string{"team": "a"}
+	})
+	plan := w.plan()
+	got := plan.NewRevision
+	hash := revision.Hash(got.Data.Raw, 0)
+	want := metav1.ObjectMeta{Namespace: "ops", Name: "agent-" + hash, Annotations: map[string]string{"team": "a"},
+		Labels:          map[string]string{"app": "agent", "controller-revision-hash": hash},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.Set, appsv1beta1.GroupVersion.WithKind("DaemonSet"))}}
+	if diff := cmp.Diff(want, got.ObjectMeta); diff != "" {
+		t.Error(diff)
+	}
+	data := `{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"app":"agent"}},` +
+		`"spec":{"containers":[{"image":"a:1","name":"main","resources":{}}]}}}}`
+	if string(got.Data.Raw) != data || got.Revision != 1 {
+		t.Errorf("number %d: %s", got.Revision, got.Data.Raw)
+	}
+	if plan.Status.UpdateRevision != hash {
+		t.Errorf("the status says %s", plan.Status.UpdateRevision)
+	}
+	w.at("a:1")
+	w.Revisions[0].Revision = 7
+	template(w.Set, "a:2")
+	if plan := w.plan(); plan.NewRevision == nil || plan.NewRevision.Revision != 8 {
+		t.Error(plan)
+	}
+}
+
+// TestWhatIsTheSameTemplate shows ADS-061 (part) and ADS-062 (part): a stored revision that means the same as the template is its revision,
+// whoever wrote it, and nothing is rolled out. It is raised above all others if it is not the newest.
+func TestWhatIsTheSameTemplate(t *testing.T) {
+	for name, data := range map[string]string{
+		"ours": `{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"agent"}},
+			"spec":{"containers":[{"image":"a:1","name":"main"}]}}}}`,
+		"another order of keys": `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"a:1"}]},"$patch":"replace",
+			"metadata":{"labels":{"app":"agent"}}}}}`,
+		"as the reference writes it": `{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"app":"agent"}},
+			"spec":{"containers":[{"image":"a:1","name":"main","resources":{}}]}}}}`,
+		"as the native kind completes it": `{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,
+			"labels":{"app":"agent"}},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","securityContext":{},
+			"containers":[{"image":"a:1","name":"main","resources":{}}]}}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			w.at("a:1")
+			stored := w.Revisions[0]
+			stored.Data.Raw, stored.Name = []byte(data), "agent-native"
+			stored.Labels = map[string]string{"app": "agent", "controller-revision-hash": "native"}
+			w.revisions["a:1"] = stored.Name
+			w.on("n1 n2", "a:1")
+			if plan := w.does(""); plan.NewRevision != nil || plan.Renumber != nil || plan.Status.UpdateRevision != "native" ||
+				plan.Status.UpdatedNumberScheduled != 2 {
+				t.Error(plan)
+			}
+			w.at("a:2")
+			w.Revisions[1].Revision = 9
+			template(w.Set, "a:1")
+			if plan := w.does(""); plan.Renumber != stored || plan.NewNumber != 10 {
+				t.Error(plan)
+			}
+		})
+	}
+	w := newWorld(t, 1)
+	w.at("a:1")
+	w.Revisions[0].Data.Raw = bytes.Replace(w.Revisions[0].Data.Raw, []byte(`"spec":{"containers"`),
+		[]byte(`"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","securityContext":{},"containers"`), 1)
+	template(w.Set, "a:2")
+	if plan := w.plan(); !bytes.Contains(plan.NewRevision.Data.Raw, []byte("ClusterFirst")) { // as the newest one is
+		t.Errorf("%s", plan.NewRevision.Data.Raw)
+	}
+	template(w.Set, "a:1", `"dnsPolicy":"Default"`)
+	if plan := w.plan(); plan.NewRevision == nil {
+		t.Error("another policy is the same template")
+	}
+}
+
+// TestDuplicates shows ADS-062 and ADS-D7: of several revisions that equal the template the one of the highest number stays. Pods of the
+// others are relabelled, and no other pods; then the others go.
+func TestDuplicates(t *testing.T) {
+	w := newWorld(t, 4, onDelete)
+	w.at("a:1")
+	w.at("a:2")
+	twin := w.Revisions[1].DeepCopy()
+	twin.Name, twin.UID, twin.Labels["controller-revision-hash"] = "agent-twin", types.UID("twin"), "twin"
+	twin.Revision = w.Revisions[1].Revision + 1
+	w.Revisions = append(w.Revisions, twin)
+	w.pod("n1", "a:1")
+	w.on("n2 n3", "a:2")
+	w.pod("n4", "a:2").Labels[pub.ControllerRevisionHash] = "twin"
+	plan := w.expect("patch n2", "patch n3")
+	if plan.Status.UpdateRevision != "twin" || plan.Status.UpdatedNumberScheduled != 3 || len(plan.History) != 0 {
+		t.Errorf("%+v %v\n%s", plan.Status, plan.History, plan)
+	}
+	for _, v := range plan.Verdicts[1:3] {
+		if diff := cmp.Diff("label controller-revision-hash=twin", v.Patch.String()); diff != "" {
+			t.Error(diff)
+		}
+		v.Pod.Labels[pub.ControllerRevisionHash] = "twin"
+	}
+	if plan = w.does(""); len(plan.History) != 1 || plan.History[0].Name != w.revisions["a:2"] {
+		t.Errorf("history %v", plan.History)
+	}
+	w.Revisions[1].OwnerReferences = nil // nobody's
+	if plan = w.does(""); len(plan.History) != 0 || len(plan.AdoptRevisions) != 1 {
+		t.Errorf("history %v", plan.History)
+	}
+}
+
+// TestTheHashDecides shows ADS-063 and ADS-D6: what generation annotation and label say does not make a pod new, nor old.
+func TestTheHashDecides(t *testing.T) {
+	w := newWorld(t, 2, annotated(pub.DaemonSetTemplateGeneration, "4"), maxUnavailable(2))
+	w.at("a:1")
+	w.on("n1", "a:1")
+	w.Pods[0].Labels[pub.PodTemplateGeneration] = "4"
+	w.at("a:2")
+	w.pod("n2", "a:2").Labels[pub.PodTemplateGeneration] = "3"
+	w.does("-n1")
+	w.Pods = nil
+	for _, pod := range created(t, w.plan()) {
+		if pod.Labels[pub.PodTemplateGeneration] != "4" {
+			t.Errorf("a new pod has labels %v", pod.Labels)
+		}
+	}
+}
+
+// TestRevisionsWithoutTheirLabel shows ADS-061 (part): a revision by the name, if it has no label: pods that carry that name are its pods.
+func TestRevisionsWithoutTheirLabel(t *testing.T) {
+	w := newWorld(t, 1)
+	w.at("a:1")
+	w.pod("n1", "a:1").Labels[pub.ControllerRevisionHash] = w.revisions["a:1"]
+	delete(w.Revisions[0].Labels, "controller-revision-hash")
+	if plan := w.does(""); plan.Status.UpdatedNumberScheduled != 1 || plan.NewRevision != nil {
+		t.Error(plan)
+	}
+}
+
+// TestHistory shows ADS-065: the oldest revisions go that no pod carries, beyond the limit; the current one and those of pods stay.
+func TestHistory(t *testing.T) {
+	images := []string{"a:1", "a:2", "a:3", "a:4", "a:5"}
+	for name, tt := range map[string]struct {
+		limit   int32
+		carried string
+		want    string
+	}{
+		"none are kept":     {0, "", "a:1 a:2 a:3 a:4"},
+		"two are":           {2, "", "a:1 a:2"},
+		"one is carried":    {2, "a:1", "a:2"},
+		"carried, and none": {0, "a:2", "a:1 a:3 a:4"},
+		"all are":           {4, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, onDelete)
+			w.Set.Spec.RevisionHistoryLimit = &tt.limit
+			names := map[string]string{}
+			for _, image := range images {
+				w.at(image)
+				names[w.revisions[image]] = image
+			}
+			w.on("n1", "a:5")
+			if tt.carried != "" {
+				w.pod("n1", tt.carried, terminating)
+			}
+			var got []string
+			for _, stored := range w.plan().History {
+				got = append(got, names[stored.Name])
+			}
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("%q, not %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestACollision shows ADS-064 (part): a revision of that name with other content makes the set raise its own collision count and choose
+// another name.
+func TestACollision(t *testing.T) {
+	w := newWorld(t, 1)
+	name := w.plan().NewRevision.Name
+	other := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: name, UID: "other", Labels: map[string]string{
+		"app": "agent"}, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.Set, appsv1beta1.GroupVersion.WithKind(kind))}}}
+	other.Data.Raw, other.Revision = []byte(`{"spec":{"template":{"$patch":"replace","spec":{"containers":[]}}}}`), 1
+	w.Revisions = append(w.Revisions, other)
+	plan := w.plan()
+	if plan.NewRevision == nil || plan.NewRevision.Name == name || plan.Status.CollisionCount == nil || *plan.Status.CollisionCount != 1 {
+		t.Errorf("%+v, collisions %v", plan.NewRevision, plan.Status.CollisionCount)
+	}
+}

@@ -1,0 +1,274 @@
+package daemonset
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+)
+
+// updateSet are the sites whose pods are to be at the update revision, in the order of their update, and the others: descending names,
+// those first that are at it or on their way, as many as partition leaves (ADS-120 to 125).
+func (p *planner) updateSet() (set, others []*site) {
+	var updated, updating, rest []*site
+	all := 0
+	for _, l := range slices.Backward(p.ordered()) {
+		if !l.Eligible && p.Features.PruneIneligible {
+			p.hold([]*site{l}, ReasonNode, func(l *site) string { return "its node is left out of the rollout: " + l.Why })
+		}
+		if !l.Eligible && (len(l.pods) == 0 || p.Features.PruneIneligible) {
+			continue
+		}
+		all++
+		now, _ := l.count(p)
+		_, old, several := p.usable(l)
+		switch {
+		case now > 0 || several:
+			updated = append(updated, l)
+		case old == nil: // or none that stays
+			updating = append(updating, l)
+		case l.selected:
+			rest = append(rest, l)
+		default:
+			others = append(others, l)
+		}
+	}
+	set = slices.Concat(updated, updating, p.lastRefused(rest))
+	if most := max(all-p.Limits.Partition, 0); len(set) > most {
+		set, others = set[:most:most], append(others, set[most:]...)
+	}
+	return set, others
+}
+
+// lastRefused puts sites after all others of which the API server refused to change a pod, and of these that last of which it did last:
+// one pod that a policy protects must not hold up the others for ever.
+func (p *planner) lastRefused(sites []*site) []*site {
+	if len(p.Refused) == 0 {
+		return sites
+	}
+	refused := func(l *site) (at time.Time) {
+		for _, d := range l.pods {
+			if of := p.Refused[d.pod.UID]; of.After(at) {
+				at = of
+			}
+		}
+		return at
+	}
+	return slices.SortedStableFunc(slices.Values(sites), func(a, b *site) int { return refused(a).Compare(refused(b)) })
+}
+
+// ordered are the sites whose nodes exist, in ascending order of their names.
+func (p *planner) ordered() []*site { return p.sites[:len(p.Nodes)] }
+
+// usable are the only new and the only old pod of a site, as far as they stay; several tells that there are more of a kind.
+func (p *planner) usable(l *site) (now, old *daemon, several bool) {
+	for _, d := range l.pods {
+		kept := &old
+		switch {
+		case p.goes(d):
+			continue
+		case d.new:
+			kept = &now
+		}
+		several = several || *kept != nil
+		*kept = d
+	}
+	return now, old, several
+}
+
+// roll takes the old pods of the update set, as far as the user's numbers go, and tells of all others what they wait for.
+func (p *planner) roll() {
+	set, others := p.updateSet()
+	for _, l := range set {
+		if !l.out {
+			p.updates++
+		}
+		if d := p.serving(l); !l.out && d != nil && d.new {
+			p.arrived++
+		}
+	}
+	reason, why := p.standstill()
+	switch {
+	case reason != "":
+		p.hold(slices.Concat(set, others), reason, func(*site) string { return why })
+		return
+	case p.surges():
+		p.rollWithSurge(set, others)
+	default:
+		p.rollInPlace(set, others)
+	}
+	for _, l := range others {
+		if l.selected || rollingOf(p.Set).Selector == nil {
+			p.hold([]*site{l}, podplan.ReasonPartition, func(*site) string {
+				return fmt.Sprintf("partition keeps the pods of %d nodes at their revision", p.Limits.Partition)
+			})
+		} else {
+			p.hold([]*site{l}, ReasonNodeSelector, func(l *site) string {
+				return "the selector of the rollout does not select node " + l.name
+			})
+		}
+	}
+}
+
+// standstill says why no pod is updated at all, nothing if pods may be (ADS-170, ADS-171).
+func (p *planner) standstill() (podplan.Reason, string) {
+	switch {
+	case rollingOf(p.Set) == nil:
+		return podplan.ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
+	case p.Workload.Paused:
+		return podplan.ReasonPaused, "the update is paused; set paused to false in updateStrategy.rollingUpdate to go on"
+	}
+	return "", ""
+}
+
+// hold leaves the old pods of sites as they are.
+func (p *planner) hold(sites []*site, reason podplan.Reason, why func(*site) string) {
+	for _, l := range sites {
+		for _, d := range l.pods {
+			if d.info == nil || d.new || d.info.Preparing || d.info.Progress.InGrace || p.Verdict(d.pod) != nil {
+				continue
+			}
+			d.info.Stay = true
+			p.Decide(d.pod, podplan.Keep, reason, "%s", why(l))
+		}
+	}
+}
+
+// rollInPlace moves old pods, in their place or by deleting them, as long as no more than maxUnavailable nodes lack an available pod
+// because of the update (ADS-130 to 135). Those that are not available cost nothing, unless the set asks for strict accounting.
+func (p *planner) rollInPlace(set, others []*site) {
+	unavailable := 0
+	var down, normal []*site
+	for _, l := range set {
+		if l.out {
+			continue
+		}
+		now, old, several := p.usable(l)
+		switch {
+		case p.keptEmpty(l):
+		case several, now == nil && old == nil, now != nil && old != nil, p.preparesNew(l):
+			unavailable++
+		case now != nil:
+			if !now.available() {
+				unavailable++
+			}
+		case !old.available():
+			down = append(down, l)
+		default:
+			normal = append(normal, l)
+		}
+	}
+	for _, l := range others { // of which none has a new pod if there are candidates: those come first into the update set (ADS-127)
+		if _, old, _ := p.usable(l); p.strict && !l.out && old != nil && !old.available() {
+			unavailable++
+		}
+	}
+	spare := max(p.Limits.MaxUnavailable-unavailable, 0)
+	if p.strict {
+		immediate := min(spare, len(down))
+		spare = max(spare-len(down), 0)
+		p.hold(down[immediate:], podplan.ReasonMaxUnavailable, func(*site) string {
+			return fmt.Sprintf("as many nodes lack an available pod as maxUnavailable %d allows, which is counted strictly",
+				p.Limits.MaxUnavailable)
+		})
+		down = down[:immediate]
+	}
+	budget := podplan.NewSpare(spare, 0) // of available pods; the others cost nothing
+	for _, l := range p.lastRefused(slices.Concat(down, normal)) {
+		_, old, _ := p.usable(l)
+		p.move(l, old, budget)
+	}
+	p.hold(left(set), ReasonNodeNotReady, func(l *site) string { return "node " + l.name + " is not ready for long" })
+}
+
+// left are the sites that are left out.
+func left(sites []*site) (out []*site) {
+	for _, l := range sites {
+		if l.out {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// preparesNew tells whether a new pod of the site prepares its deletion.
+func (p *planner) preparesNew(l *site) bool {
+	return slices.ContainsFunc(l.pods, func(d *daemon) bool { return d.new && d.pod.DeletionTimestamp == nil && p.goes(d) })
+}
+
+// move brings the old pod of a site towards the update revision if that is possible now.
+func (p *planner) move(l *site, d *daemon, budget *podplan.Budget) {
+	switch {
+	case p.Verdict(d.pod) != nil && p.Verdict(d.pod).Action != podplan.Wait: // it is adopted, or goes
+	case d.info == nil: // it has failed
+		p.deletePod(d.pod, podplan.ReasonOutdated, "it ended on node "+l.name+", and is not of the update revision")
+	case d.info.Progress.InGrace:
+	case p.updated+p.deletions >= p.burst:
+		p.More = true
+		p.Decide(d.pod, podplan.Wait, ReasonBurst, "burstReplicas lets %d pods be updated at a time", p.burst)
+	default:
+		p.MoveTo(d.info, p.Update, true, budget)
+		if v := p.Verdict(d.pod); v.Action == podplan.UpdateInPlace {
+			p.updated++
+		}
+	}
+}
+
+// rollWithSurge creates new pods beside old ones: beside one that is not available at once, beside others as long as no more than maxSurge
+// nodes have two (ADS-160 to 164). The placement step deletes an old one when the new one is available.
+func (p *planner) rollWithSurge(set, others []*site) {
+	surge := 0
+	for _, l := range others {
+		if !l.out && l.crowded() {
+			surge++
+		}
+	}
+	var candidates []*site
+	for _, l := range set {
+		_, old, _ := p.usable(l)
+		failing := p.Now.Before(p.FailedUntil[l.name])
+		switch {
+		case l.out:
+		case l.crowded():
+			surge++
+		case old == nil || l.create || p.adopts(old): // of one that is nobody's is not known whether it is available
+		case !l.Eligible:
+			p.hold([]*site{l}, ReasonNode, func(l *site) string { return "no new pod can come beside it: " + l.Why })
+		case failing: // ADS-164
+			p.LookAgain(p.FailedUntil[l.name])
+			p.hold([]*site{l}, podplan.ReasonFailed, func(l *site) string { return "new pods failed on node " + l.name })
+		case !old.available():
+			l.create = true
+			p.beside(l, old)
+		default:
+			candidates = append(candidates, l)
+		}
+	}
+	for i, l := range candidates {
+		_, old, _ := p.usable(l)
+		if i < p.Limits.MaxSurge-surge {
+			l.create = true
+			p.beside(l, old)
+			continue
+		}
+		if old.info != nil && p.Verdict(old.pod) == nil {
+			p.Decide(old.pod, podplan.Wait, ReasonSurge, "as many nodes have a new pod beside their old one as maxSurge %d allows",
+				p.Limits.MaxSurge)
+		}
+	}
+	p.hold(left(set), ReasonNodeNotReady, func(l *site) string { return "node " + l.name + " is not ready for long" })
+	for _, l := range set {
+		if now, old, _ := p.usable(l); now != nil && old != nil && old.info != nil && p.Verdict(old.pod) == nil {
+			p.Decide(old.pod, podplan.Wait, podplan.ReasonUpdateUnhealthy, "it stays until pod %s of the update revision is available",
+				now.pod.Name)
+		}
+	}
+}
+
+// beside says of an old pod that a new one comes beside it.
+func (p *planner) beside(l *site, old *daemon) {
+	if old.info != nil && p.Verdict(old.pod) == nil {
+		p.Decide(old.pod, podplan.Wait, podplan.ReasonUpdating, "a new pod comes beside it on node %s", l.name)
+	}
+}

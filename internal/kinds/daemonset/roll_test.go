@@ -1,0 +1,603 @@
+package daemonset
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/disruption"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+)
+
+// between is a set on its way from a:1 to a:2.
+func between(t *testing.T, nodes int, options ...option) *world {
+	w := newWorld(t, nodes, options...)
+	w.at("a:1")
+	w.at("a:2")
+	return w
+}
+
+// TestTheUpdateSet shows ADS-120, ADS-123, ADS-124, ADS-125, ADS-126, ADS-133, ADS-D8 and ADS-D12: which nodes are updated, and in which
+// order: all of the update set go at once here, or as many as maxUnavailable lets.
+func TestTheUpdateSet(t *testing.T) {
+	for name, tt := range map[string]struct {
+		nodes, most int
+		p           any
+		// old, new, several (two new pods) and canaries are nodes; more is what else there is.
+		old, new, several, canaries string
+		more                        func(*world)
+		want                        string
+	}{
+		"all":                              {nodes: 4, most: 9, old: "n1 n2 n3 n4", want: "-n1 -n2 -n3 -n4"},
+		"in descending order":              {nodes: 4, most: 1, old: "n1 n2 n3 n4", want: "-n4"},
+		"two of them":                      {nodes: 4, most: 2, old: "n1 n2 n3 n4", want: "-n4 -n3"},
+		"of names, not of numbers":         {nodes: 10, most: 1, old: "n1 n2 n3 n4 n5 n6 n7 n8 n9 n10", want: "-n9"},
+		"a partition":                      {nodes: 4, most: 9, p: 3, old: "n1 n2 n3 n4", want: "-n4"},
+		"half, rounded down":               {nodes: 5, most: 9, p: "50%", old: "n1 n2 n3 n4 n5", want: "-n5 -n4 -n3"},
+		"all of them":                      {nodes: 4, most: 9, p: "100%", old: "n1 n2 n3 n4"},
+		"more than all":                    {nodes: 4, most: 9, p: 7, old: "n1 n2 n3 n4"},
+		"the example of one":               {nodes: 4, most: 9, p: 1, old: "n1 n3 n4", new: "n2", canaries: "n3", want: "-n3"},
+		"the example of two":               {nodes: 4, most: 9, p: 2, old: "n1 n3 n4", new: "n2", canaries: "n1 n3 n4", want: "-n4"},
+		"the example of three nodes":       {nodes: 3, most: 9, p: 1, old: "n2 n3", new: "n1", want: "-n3"},
+		"the partition counts them all":    {nodes: 4, most: 9, p: 3, old: "n1 n2 n3 n4", canaries: "n1 n2", want: "-n2"},
+		"and leaves none":                  {nodes: 4, most: 9, p: 4, old: "n1 n2 n3 n4", canaries: "n1 n2"},
+		"updated ones come first":          {nodes: 4, most: 9, p: 3, old: "n2 n3 n4", new: "n1"},
+		"also those not selected any more": {nodes: 4, most: 9, p: 2, old: "n2 n3 n4", new: "n1", canaries: "n2 n3", want: "-n3"},
+		"then those on their way": {nodes: 4, most: 9, p: 2, old: "n2 n3 n4", canaries: "n3 n4",
+			more: func(w *world) { w.pod("n1", "a:1", terminating) }, want: "-n4"},
+		"and those that prepare it": {nodes: 4, most: 9, p: 3, old: "n2 n3 n4",
+			more: func(w *world) { hooked(w.Set); w.pod("n1", "a:1", preparing, draining) }},
+		"nodes with too many": {nodes: 4, most: 9, p: 3, old: "n2 n3 n4",
+			more: func(w *world) { maxSurge(1)(w.Set); w.pod("n1", "a:2"); w.pod("n1", "a:1", notReadyPod) }, want: "-n1-2"},
+		"also those that are not eligible": {nodes: 4, most: 9, p: 2, old: "n1 n2 n3 n4",
+			more: func(w *world) { w.node("n4", closed) }, want: "-n4 -n3"},
+		"nodes without a pod of which none is eligible do not count": {nodes: 4, most: 9, p: 2, old: "n1 n2 n3",
+			more: func(w *world) { w.node("n4", closed) }, want: "-n3"},
+		"nor do nodes that are gone": {nodes: 3, most: 9, p: 2, old: "n1 n2 n3 n9", want: "-n3"},
+		"half of those that are eligible": {nodes: 4, most: 9, p: "50%", old: "n1 n2 n3 n4",
+			more: func(w *world) { w.node("n4", closed); w.node("n3", closed) }, want: "-n4 -n3 -n2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := between(t, tt.nodes, maxUnavailable(tt.most))
+			if tt.p != nil {
+				partition(tt.p)(w.Set)
+			}
+			if tt.canaries != "" {
+				chosen(w.Set)
+			}
+			w.Set.Status.DesiredNumberScheduled = 77 // which is stale
+			for node := range strings.FieldsSeq(tt.canaries) {
+				w.node(node, canary)
+			}
+			w.on(tt.old, "a:1")
+			w.on(tt.new, "a:2")
+			if tt.more != nil {
+				tt.more(w)
+			}
+			w.does(tt.want)
+		})
+	}
+}
+
+// TestWhatHoldsOldPods shows the reasons: the partition, the selector, and maxUnavailable, each with its numbers.
+func TestWhatHoldsOldPods(t *testing.T) {
+	w := between(t, 4, partition(1), chosen)
+	for _, node := range []string{"n2", "n3", "n4"} {
+		w.node(node, canary)
+	}
+	w.on("n1 n2 n3 n4", "a:1")
+	plan := w.does("-n4")
+	w.holds(plan, "n1", ReasonNodeSelector)
+	w.holds(plan, "n2 n3", podplan.ReasonMaxUnavailable)
+	partition(3)(w.Set)
+	w.holds(w.does("-n4"), "n2 n3", podplan.ReasonPartition)
+}
+
+// TestPrunedNodes shows ADS-121: with the gate, nodes that are not eligible are not counted, so that what is down there does not stop the
+// rollout; without it, it does. What may not stay there goes either way.
+func TestPrunedNodes(t *testing.T) {
+	for pruned, want := range map[bool]string{false: "-n3-2", true: "-n3-2 -n2"} {
+		w := between(t, 4)
+		w.Features.PruneIneligible = pruned
+		w.node("n3", evicting)
+		w.node("n4", closed)
+		w.on("n1 n2", "a:1")
+		w.pod("n3", "a:1", terminating)
+		w.pod("n3", "a:1")
+		w.pod("n4", "a:1")
+		plan := w.does(want)
+		if pruned {
+			w.holds(plan, "n4", ReasonNode)
+		}
+	}
+	w := between(t, 4, partition(2), maxUnavailable(9))
+	w.Features.PruneIneligible = true
+	w.node("n4", closed)
+	w.on("n1 n2 n3 n4", "a:1")
+	w.does("-n3") // of three nodes two stay
+}
+
+// TestMaxUnavailable shows ADS-122, ADS-127, ADS-130, ADS-131 and ADS-D13: how many pods go, by what there is. n1 to n6 have old pods that
+// are available, unless said otherwise.
+func TestMaxUnavailable(t *testing.T) {
+	old := func(list string, states ...state) func(*world) {
+		return func(w *world) { w.on(list, "a:1", states...) }
+	}
+	now := func(list string, states ...state) func(*world) {
+		return func(w *world) { w.on(list, "a:2", states...) }
+	}
+	all := func(of ...func(*world)) func(*world) {
+		return func(w *world) {
+			for _, do := range of {
+				do(w)
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		most    any
+		options []option
+		pods    func(*world)
+		want    string
+	}{
+		"one":                        {1, nil, old("n1 n2 n3 n4 n5 n6"), "-n6"},
+		"a third, rounded up":        {"30%", nil, old("n1 n2 n3 n4 n5 n6"), "-n6 -n5"},
+		"none at all is one":         {0, nil, old("n1 n2 n3 n4 n5 n6"), "-n6"},
+		"0% is one":                  {"0%", nil, old("n1 n2 n3 n4 n5 n6"), "-n6"},
+		"a new one is not available": {2, nil, all(old("n1 n2 n3 n4 n5"), now("n6", notReadyPod)), "-n5"},
+		"a new one is available":     {2, nil, all(old("n1 n2 n3 n4 n5"), now("n6")), "-n5 -n4"},
+		"two are not":                {2, nil, all(old("n1 n2 n3 n4"), now("n5 n6", notReadyPod)), ""},
+		"none is there":              {2, nil, old("n1 n2 n3 n4 n5"), "+n6 -n5"},
+		"one is being deleted":       {2, nil, all(old("n1 n2 n3 n4 n5"), old("n6", terminating)), "-n5"},
+		"two are, on one node":       {2, nil, all(old("n1 n2 n3 n4 n5"), old("n6 n6", terminating)), "-n5"},
+		"a new and an old one":       {2, nil, all(old("n1 n2 n3 n4 n5 n6"), now("n6", born(0))), "-n6-2 -n5"},
+		"two old ones":               {2, nil, old("n1 n2 n3 n4 n5 n6 n6"), "-n6-2 -n6 -n5"},
+		"an old one that prepares":   {2, nil, all(old("n1 n2 n3 n4 n5"), old("n6", preparing, draining)), "-n5"},
+		"a new one that prepares":    {2, nil, all(old("n1 n2 n3 n4 n5"), now("n6", preparing, draining)), "-n5"},
+		"a new one that prepares, and an old one": {2, nil,
+			all(old("n1 n2 n3 n4 n5 n6"), now("n6", preparing, draining)), "-n5"},
+		"a new one beside an old one that prepares": {2, nil,
+			all(old("n1 n2 n3 n4 n5"), old("n6", preparing, draining), now("n6")), "-n5 -n4"},
+		"and is not available": {2, nil,
+			all(old("n1 n2 n3 n4 n5"), old("n6", preparing, draining), now("n6", notReadyPod)), "-n5"},
+		"old ones are not available":     {2, nil, all(old("n1 n2 n3 n4"), old("n5 n6", notReadyPod)), "-n6 -n5 -n4 -n3"},
+		"none but these":                 {1, nil, old("n1 n2 n3 n4 n5 n6", notReadyPod), "-n1 -n2 -n3 -n4 -n5 -n6"},
+		"nor is a new one":               {1, nil, all(old("n1 n2 n3 n4"), old("n5", notReadyPod), now("n6", notReadyPod)), "-n5"},
+		"not ready for long enough":      {1, []option{minReady(60)}, all(old("n1 n2 n3 n4 n5"), now("n6", readyFor(time.Second))), ""},
+		"two, of which one goes later":   {2, []option{burst(1)}, all(old("n1 n2 n3 n4 n5 n6 n6"), old("n4", named("n4-2"))), "-n4-2"},
+		"a new one beyond the partition": {1, []option{partition(5)}, all(now("n1", notReadyPod), old("n2 n3 n4 n5 n6")), ""},
+		"one beyond it is being deleted": {1, []option{partition(5)}, all(old("n1", terminating), old("n2 n3 n4 n5 n6")), ""},
+		"none is there, beyond it":       {1, []option{partition(5)}, old("n2 n3 n4 n5 n6"), "+n1"},
+		"old ones beyond the partition":  {1, []option{partition(3)}, all(old("n1 n2 n3", notReadyPod), old("n4 n5 n6")), "-n6"},
+		"two beyond the selector":        {9, []option{chosen}, all(old("n1"), old("n1"), old("n3 n4 n5 n6"), now("n2")), "-n1-2 -n3 -n4 -n5 -n6"},
+		"two, of which one prepares": {9, []option{chosen}, all(old("n1"), old("n1", draining), old("n3 n4 n5 n6"), now("n2")),
+			"prepare:n1-2 -n3 -n4 -n5 -n6"},
+		"two of the update set, of which one prepares": {2, nil, all(old("n1 n2 n3 n4 n5 n6"), old("n6", draining)), "prepare:n6-2 -n6 -n5"},
+		"old ones beyond the selector":                 {1, []option{chosen}, all(old("n1 n2", notReadyPod), old("n3 n4 n5 n6")), "-n6"},
+		"a new one beyond the selector":                {1, []option{chosen}, all(now("n1", notReadyPod), old("n2 n3 n4 n5 n6")), ""},
+		"and paused":                                   {3, []option{paused}, old("n1 n2 n3 n4 n5 n6"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := between(t, 6, append([]option{maxUnavailable(tt.most), hooked}, tt.options...)...)
+			for _, node := range []string{"n3", "n4", "n5", "n6"} {
+				w.node(node, canary)
+			}
+			tt.pods(w)
+			w.does(tt.want)
+		})
+	}
+	w := between(t, 0)
+	if plan := w.does(""); plan.Limits.MaxUnavailable != 1 {
+		t.Errorf("maxUnavailable %d without nodes", plan.Limits.MaxUnavailable)
+	}
+}
+
+// TestStrictAccounting shows ADS-132 and ADS-W1: with the annotation pods that are not available cost maxUnavailable as well, and go first,
+// so that never more nodes than that lack an available pod because of the update.
+func TestStrictAccounting(t *testing.T) {
+	for name, tt := range map[string]struct {
+		most int
+		down string // old pods that are not available
+		new  string // new ones that are not
+		want string
+	}{
+		"none is down":      {2, "", "", "-n6 -n5"},
+		"one is":            {2, "n1", "", "-n1 -n6"},
+		"as many as may be": {2, "n1 n2", "", "-n2 -n1"},
+		"more":              {2, "n1 n2 n3", "", "-n3 -n2"},
+		"all":               {1, "n1 n2 n3 n4 n5 n6", "", "-n6"},
+		"a new one is, too": {2, "n1 n2", "n6", "-n2"},
+		"as many new ones":  {2, "n1", "n5 n6", ""},
+		"only new ones":     {2, "", "n6", "-n5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := between(t, 6, maxUnavailable(tt.most), strictly)
+			for _, node := range w.Nodes {
+				switch {
+				case strings.Contains(tt.down, node.Name):
+					w.pod(node.Name, "a:1", notReadyPod)
+				case strings.Contains(tt.new, node.Name):
+					w.pod(node.Name, "a:2", notReadyPod)
+				default:
+					w.pod(node.Name, "a:1")
+				}
+			}
+			w.does(tt.want)
+			w.Set.Annotations[pub.DaemonSetStrictMaxUnavailable] = "yes" // which is not what is asked for
+			if loose := w.words(w.plan()); tt.down != "" && tt.most == 1 && len(loose) != 6 {
+				t.Error(loose)
+			}
+		})
+	}
+	w := between(t, 3, strictly, partition(2))
+	w.pod("n1", "a:1", notReadyPod)
+	w.on("n2 n3", "a:1")
+	w.does("") // what is down beyond the partition costs as well
+}
+
+// TestDeadNodes shows ADS-136: pods on nodes that are dead use up maxUnavailable, unless the set says how long such nodes are waited for.
+func TestDeadNodes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		patience string
+		down     time.Duration
+		surge    int
+		want     string
+		after    time.Duration
+		said     bool
+	}{
+		"counted":                {"", time.Hour, 0, "", 0, false},
+		"left out":               {"5m", 5 * time.Minute, 0, "-n3", 0, true},
+		"not yet":                {"5m", 4 * time.Minute, 0, "", time.Minute, false},
+		"at once":                {"0s", 0, 0, "-n3", 0, true},
+		"what is no duration":    {"soon", time.Hour, 0, "", 0, false},
+		"nor is a negative one":  {"-5m", time.Hour, 0, "", 0, false},
+		"left out, with a surge": {"5m", 5 * time.Minute, 1, "+n3", 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := between(t, 4, maxSurge(tt.surge))
+			if tt.patience != "" {
+				annotated(pub.DaemonSetIgnoreNotReadyNodesAfter, tt.patience)(w.Set)
+			}
+			w.node("n4", downFor(tt.down))
+			w.on("n1 n2 n3", "a:1")
+			if tt.surge == 0 {
+				w.pod("n4", "a:2", terminating)
+			} else {
+				w.pod("n4", "a:1", notReadyPod)
+			}
+			plan := w.does(tt.want)
+			if plan.After != tt.after || (plan.LeftOut != "") != tt.said || tt.said && !strings.Contains(plan.LeftOut, "n4") {
+				t.Errorf("looked at again after %s, said %q", plan.After, plan.LeftOut)
+			}
+		})
+	}
+	w := between(t, 3, maxSurge(1), annotated(pub.DaemonSetIgnoreNotReadyNodesAfter, "1m")) // what is on dead nodes is no surge
+	w.node("n3", downFor(time.Hour))
+	w.on("n1 n2 n3", "a:1")
+	w.pod("n3", "a:2", notReadyPod, born(0))
+	w.does("+n2")
+	w = between(t, 7, annotated(pub.DaemonSetIgnoreNotReadyNodesAfter, "1m"))
+	for i, want := range []string{"", "1: n1", "2: n1, n2", "3: n1, n2, n3", "4: n1, n2, n3, n4", "5: n1, n2, n3, n4, n5",
+		"6: n1, n2, n3, n4, n5 and others"} {
+		if i > 0 {
+			w.node(w.Nodes[i-1].Name, downFor(time.Hour))
+		}
+		if got := w.plan().LeftOut; (got == "") != (i == 0) || !strings.HasSuffix(got, want) {
+			t.Errorf("%d are left out: %q", i, got)
+		}
+	}
+	w = between(t, 2, annotated(pub.DaemonSetIgnoreNotReadyNodesAfter, "1m"))
+	w.node("n2", downFor(time.Hour))
+	w.on("n1 n2", "a:1")
+	w.holds(w.does("-n1"), "n2", ReasonNodeNotReady)
+}
+
+// TestBurstReplicas shows ADS-110: how many pods are created and deleted at a time, and that the rest follows.
+func TestBurstReplicas(t *testing.T) {
+	for name, tt := range map[string]struct {
+		burst any
+		most  int
+	}{"three": {3, 3}, "a third, rounded down": {"39%", 3}, "at least one": {"1%", 1}, "not given": {nil, 10}, "none is one": {0, 1}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 10, maxUnavailable("100%"))
+			if tt.burst != nil {
+				burst(tt.burst)(w.Set)
+			}
+			w.Set.Status.DesiredNumberScheduled = 100 // which is stale
+			w.at("a:1")
+			plan := w.plan()
+			if len(plan.Create) != tt.most || plan.More != (tt.most < 10) {
+				t.Errorf("%d creations, more %t", len(plan.Create), plan.More)
+			}
+			w.on("n1 n2 n3 n4 n5 n6 n7 n8 n9 n10", "a:1")
+			w.at("a:2")
+			if plan = w.plan(); len(w.words(plan)) != tt.most || plan.More != (tt.most < 10) {
+				t.Errorf("%d deletions, more %t", len(w.words(plan)), plan.More)
+			}
+			inPlace(w.Set)
+			for _, pod := range w.Pods {
+				gated(pod)
+			}
+			if plan = w.plan(); len(w.words(plan)) != tt.most || plan.More != (tt.most < 10) || w.words(plan)[0][0] != '~' { // ADS-135 (part)
+				t.Errorf("%d updates in place, more %t: %q", len(w.words(plan)), plan.More, w.words(plan))
+			}
+		})
+	}
+	w := newWorld(t, 4, inPlace, burst(2), maxUnavailable(9)) // deletions and updates together
+	w.at("a:1")
+	w.node("n4", evicting)
+	w.on("n1 n2 n3 n4", "a:1", gated)
+	w.at("a:2")
+	w.holds(w.does("-n4 ~n3"), "n1 n2", ReasonBurst)
+	w = newWorld(t, 300)
+	w.at("a:1")
+	if n := len(w.plan().Create); n != 250 {
+		t.Errorf("%d creations at a time by default", n)
+	}
+}
+
+// nothing is a budget that allows nothing.
+type nothing struct{}
+
+func (nothing) Take(*corev1.Pod, disruption.Operation) string { return "budget b allows 0 more" }
+
+// TestABudgetThatAllowsNothing shows that what burstReplicas leaves for the next plan is not looked at all the time while a budget holds
+// what comes first.
+func TestABudgetThatAllowsNothing(t *testing.T) {
+	w := between(t, 3, maxUnavailable(3), burst(1))
+	w.on("n1 n2 n3", "a:1")
+	w.Disruptions = nothing{}
+	plan := w.does("")
+	w.holds(plan, "n3", podplan.ReasonBudget)
+	w.holds(plan, "n1 n2", ReasonBurst)
+	if plan.After != time.Second {
+		t.Errorf("looked at again after %s", plan.After)
+	}
+}
+
+// TestRecreatedOrInPlace shows ADS-134, ADS-135 and ADS-140 (part): how pods get the new revision, by type and by what changes.
+func TestRecreatedOrInPlace(t *testing.T) {
+	for name, tt := range map[string]struct {
+		options []option
+		old     []state
+		next    []string
+		want    string
+	}{
+		"Standard":                  {nil, []state{gated}, nil, "-n3 -n2"},
+		"in place":                  {[]option{inPlace}, []state{gated}, nil, "~n3 ~n2"},
+		"made under Standard":       {[]option{inPlace}, nil, nil, "-n3 -n2"},
+		"not possible":              {[]option{inPlace}, []state{gated}, []string{`"hostNetwork":true`}, "-n3 -n2"},
+		"one of them":               {[]option{inPlace, maxUnavailable(1)}, []state{gated}, nil, "~n3"},
+		"what is down goes as well": {[]option{inPlace, maxUnavailable(1)}, []state{gated, notReadyPod}, nil, "-n1 -n2 -n3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, append([]option{maxUnavailable(2)}, tt.options...)...)
+			w.at("a:1")
+			w.on("n1 n2 n3", "a:1", tt.old...)
+			w.at("a:2", tt.next...)
+			if name == "what is down goes as well" {
+				for _, pod := range w.Pods {
+					gated(pod)
+				}
+				tt.want = "~n1 ~n2 ~n3"
+			}
+			w.does(tt.want)
+		})
+	}
+	w := newWorld(t, 2, inPlace)
+	w.at("a:1")
+	w.pod("n1", "a:1", gated)
+	w.pod("n2", "a:1", gated)
+	w.at("a:2")
+	w.Revisions = w.Revisions[1:] // the revision of the pods is gone
+	w.does("-n2")
+	if _, _, words := why(w.plan(), "n2"); !strings.Contains(words, "deleted") {
+		t.Error(words)
+	}
+}
+
+// TestSurge shows ADS-122 (part), ADS-154 (part), ADS-160, ADS-161 and ADS-162: which nodes get a second pod, and which lose their old one.
+func TestSurge(t *testing.T) {
+	for name, tt := range map[string]struct {
+		surge   any
+		options []option
+		// each node in order: o old, n new; upper case if available; p preparing and held; t being deleted; x not eligible.
+		nodes string
+		want  string
+	}{
+		"one":                            {1, nil, "O O O O", "+n4"},
+		"a third, rounded up":            {"30%", nil, "O O O O", "+n4 +n3"},
+		"all":                            {"100%", nil, "O O O O", "+n4 +n3 +n2 +n1"},
+		"a partition":                    {"100%", []option{partition(3)}, "O O O O", "+n4"},
+		"old ones are down":              {1, nil, "o o O O", "+n2 +n1 +n4"},
+		"one has two":                    {1, nil, "O O O On", ""},
+		"one has two, two may":           {2, nil, "O O O On", "+n3"},
+		"the new one is available":       {1, nil, "O O O ON", "-n4"},
+		"the old one is down":            {1, nil, "O O O on", "-n4"},
+		"updated":                        {1, nil, "O O O N", "+n3"},
+		"updated, and down":              {1, nil, "O O O n", "+n3"},
+		"the old one prepares":           {1, nil, "O O O p", "+n4"},
+		"and there is room":              {2, nil, "O O O p", "+n4 +n3"},
+		"and the new one is there":       {1, nil, "O O O pn", ""},
+		"and is available":               {1, nil, "O O O pN", ""},
+		"the old one is being deleted":   {1, nil, "O O O t", "+n4 +n3"},
+		"a third never comes":            {4, nil, "O O O tn", "+n3 +n2 +n1"},
+		"not beside a node's last place": {1, nil, "O O O x", "+n3"},
+		"none is there":                  {1, nil, "O O O -", "+n4 +n3"},
+		"two beyond the partition":       {1, []option{partition(2)}, "OO O O O", "-n1-2"},
+		"and there is room for another":  {2, []option{partition(2)}, "OO O O O", "-n1-2 +n4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := between(t, 4, append([]option{maxSurge(tt.surge), hooked}, tt.options...)...)
+			for i, pods := range strings.Fields(tt.nodes) {
+				node := w.Nodes[i].Name
+				for _, pod := range pods {
+					switch pod {
+					case 'O':
+						w.pod(node, "a:1")
+					case 'o':
+						w.pod(node, "a:1", notReadyPod)
+					case 'N':
+						w.pod(node, "a:2", born(0))
+					case 'n':
+						w.pod(node, "a:2", notReadyPod, born(0))
+					case 'p':
+						w.pod(node, "a:1", preparing, draining)
+					case 't':
+						w.pod(node, "a:1", terminating)
+					case 'x':
+						w.node(node, closed)
+						w.pod(node, "a:1", notReadyPod)
+					}
+				}
+			}
+			w.does(tt.want)
+		})
+	}
+}
+
+// TestWhatOldPodsWaitForWithASurge shows the reasons; and that what was decided before stands: pods are adopted before a new one
+// comes beside them.
+func TestWhatOldPodsWaitForWithASurge(t *testing.T) {
+	w := between(t, 4, maxSurge(2))
+	w.on("n1 n2 n3 n4", "a:1")
+	w.pod("n4", "a:2", notReadyPod, born(0))
+	plan := w.does("+n3")
+	w.holds(plan, "n4", podplan.ReasonUpdateUnhealthy)
+	w.holds(plan, "n3", podplan.ReasonUpdating)
+	w.holds(plan, "n1 n2", ReasonSurge)
+	for _, pod := range w.Pods {
+		pod.OwnerReferences = nil
+	}
+	w.Orphans, w.Pods = w.Pods, nil
+	w.expect("adopt n1", "adopt n2", "adopt n3", "adopt n4", "adopt n4-2")
+	for _, pod := range w.Orphans[:2] {
+		specified(pod)
+	}
+	w.expect("adopt n1", "adopt n2", "adopt n3", "adopt n4", "adopt n4-2")
+}
+
+// TestStandstill shows ADS-170 and ADS-171 (part): nothing is updated under OnDelete or while paused, and why; all else goes on.
+func TestStandstill(t *testing.T) {
+	for reason, option := range map[podplan.Reason]option{podplan.ReasonOnDelete: onDelete, podplan.ReasonPaused: paused} {
+		for surge := range 2 {
+			w := between(t, 7, maxSurge(surge), option)
+			w.node("n2", evicting)
+			w.on("n1 n2", "a:1")
+			w.pod("n3", "a:1", failed)
+			w.pod("n4", "a:1")
+			w.pod("n4", "a:2", born(0))
+			w.pod("n5", "a:1", notReadyPod)
+			w.pod("n6", "a:1", terminating)
+			want := map[int]string{0: "-n2 -n3 -n4-2 +n7", 1: "-n2 -n3 -n4 +n6 +n7"}[surge]
+			if reason == podplan.ReasonOnDelete { // which knows no surge
+				want = "-n2 -n3 -n4-2 +n7"
+			}
+			w.holds(w.does(want), "n1 n5", reason)
+		}
+	}
+}
+
+// TestSpecifiedDeletion shows ADS-175: a pod that somebody wants to go goes as long as fewer nodes than maxUnavailable lack an available
+// one, whatever holds the rollout, by its hook.
+func TestSpecifiedDeletion(t *testing.T) {
+	for name, option := range map[string]option{"rolling": func(*appsv1beta1.DaemonSet) {}, "partition": partition("100%"), "selector": chosen,
+		"paused": paused, "OnDelete": onDelete} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, maxUnavailable(2), option)
+			most := map[bool]string{true: "-n1", false: "-n1 -n2"}[name == "OnDelete"] // without maxUnavailable it is one
+			w.at("a:1")
+			w.on("n1 n2 n3", "a:1", specified)
+			w.pod("n4", "a:1")
+			w.holds(w.does(most), "n3", podplan.ReasonMaxUnavailable)
+			w.Pods = w.Pods[1:]
+			if name == "OnDelete" {
+				w.holds(w.does("+n1"), "n2 n3", podplan.ReasonMaxUnavailable)
+			} else {
+				w.holds(w.does("+n1 -n2"), "n3", podplan.ReasonMaxUnavailable)
+			}
+			notReadyPod(w.Pods[1])
+			if plan := w.plan(); !strings.Contains(strings.Join(w.words(plan), " "), "-n3") {
+				t.Errorf("what does not serve anyway stays\n%s", plan)
+			}
+		})
+	}
+	w := newWorld(t, 2, hooked)
+	w.at("a:1")
+	w.pod("n1", "a:1", specified, draining)
+	w.pod("n2", "a:1")
+	w.does("prepare:n1")
+}
+
+// TestThePreDeleteHook shows ADS-150, ADS-152, ADS-153, ADS-154 and ADS-155: whatever deletes a pod, its hook comes first.
+func TestThePreDeleteHook(t *testing.T) {
+	for name, tt := range map[string]struct {
+		options []option
+		world   func(*world, ...state)
+		bare    string // what happens to pods without the label
+	}{
+		"an ineligible node": {nil, func(w *world, s ...state) { w.node("n1", evicting); w.pod("n1", "a:2", s...) }, "-n1"},
+		"one too many":       {nil, func(w *world, s ...state) { w.pod("n1", "a:2"); w.pod("n1", "a:2", s...) }, "-n1-2"},
+		"failed":             {nil, func(w *world, s ...state) { w.pod("n1", "a:2", append(s, failed)...) }, "-n1"},
+		"outdated":           {nil, func(w *world, s ...state) { w.pod("n1", "a:1", s...) }, "-n1"},
+		"replaced":           {[]option{maxSurge(1)}, func(w *world, s ...state) { w.pod("n1", "a:1", s...); w.pod("n1", "a:2", born(0)) }, "-n1"},
+		"of a lost node":     {nil, func(w *world, s ...state) { w.pod("n9", "a:2", append(s, unscheduled)...); w.pod("n1", "a:2") }, "-n9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, by := range []string{"label", "finalizer"} {
+				w := between(t, 1, append([]option{hooked}, tt.options...)...)
+				w.Set.Spec.Lifecycle.PreDelete.FinalizersHandler = []string{"example.org/drain"}
+				tt.world(w)
+				w.does(tt.bare)
+				w.Pods = nil
+				held := map[string]state{"label": draining, "finalizer": func(p *corev1.Pod) { p.Finalizers = []string{"example.org/drain"} }}[by]
+				tt.world(w, held)
+				plan := w.does("prepare:" + tt.bare[1:])
+				var pod = plan.Verdicts[0]
+				for _, v := range plan.Verdicts {
+					if v.Patch != nil {
+						pod = v
+					}
+				}
+				if patch := pod.Patch.String(); !strings.Contains(patch, "PreparingDelete") || !strings.Contains(patch, pub.LifecycleTimestamp) {
+					t.Error(patch)
+				}
+				preparing(pod.Pod)
+				w.does("")
+				name := strings.TrimPrefix(pod.Pod.Name, "agent-")
+				pod.Pod.Finalizers = nil
+				delete(pod.Pod.Labels, "drain")
+				w.does("-" + name) // it was let go
+				held(pod.Pod)
+				w.Set.Spec.Lifecycle = nil
+				w.does("-" + name) // the hook is gone
+			}
+		})
+	}
+	for _, doomed := range []func(*world){func(w *world) { w.at("a:1") }, func(*world) {}} { // rolled back; the node is eligible again
+		w := between(t, 1, hooked)
+		doomed(w)
+		w.pod("n1", "a:1", preparing, draining)
+		w.does("")
+		delete(w.Pods[0].Labels, "drain")
+		w.does("-n1")
+		w.Pods = nil
+		w.does("+n1")
+	}
+	w := between(t, 4, hooked, burst(1), maxUnavailable(9))
+	w.on("n1 n2 n3 n4", "a:1", draining)
+	w.does("prepare:n1 prepare:n2 prepare:n3 prepare:n4")
+	for _, pod := range w.Pods {
+		preparing(pod)
+		delete(pod.Labels, "drain")
+	}
+	if plan := w.plan(); len(w.words(plan)) != 1 {
+		t.Errorf("burstReplicas 1: %q", w.words(plan))
+	}
+	w = between(t, 1, hooked)
+	w.pod("n1", "a:2", draining, terminating) // a user deletes it
+	w.does("")
+}

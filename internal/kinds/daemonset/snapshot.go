@@ -1,0 +1,79 @@
+package daemonset
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+)
+
+// Snapshot is all that a plan is made from.
+type Snapshot struct {
+	// Set is the DaemonSet.
+	Set *appsv1beta1.DaemonSet
+	podplan.Snapshot
+	// Orphans are pods without a controller that the selector matches (ADS-046).
+	Orphans []*corev1.Pod
+	// Nodes are all nodes, in any order.
+	Nodes []*corev1.Node
+	// Taken tells of a name whether a pod of somebody else has it; nil means that none has.
+	Taken func(pod string) bool
+	// FailedUntil are the nodes on which pods failed, and until when the next pod that fails there stays (ADS-091).
+	FailedUntil map[string]time.Time
+	// Features are the switches that the plan depends on.
+	Features Features
+}
+
+// Features are the feature gates and flags that change what is planned.
+type Features struct {
+	// PruneIneligible leaves nodes out of the rollout that are not eligible (gate DaemonSetPruneIneligibleNodes, ADS-121).
+	PruneIneligible bool
+	// Binds: pods are bound to their nodes here, not by the scheduler (flag --assign-pods-by-scheduler=false, ADS-114).
+	Binds bool
+	// InPlace is what qualifies beside images and metadata.
+	InPlace inplace.Options
+	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever (IPU-315).
+	DeferredResize time.Duration
+	// PreDownload pulls new images ahead (ADS-180).
+	PreDownload bool
+}
+
+// workloadOf is the set as plans of all kinds see it.
+func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload {
+	spec := &set.Spec
+	w := &podplan.Workload{
+		Namespace: set.Namespace, Name: set.Name, Owner: *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
+		Annotations: set.Annotations, Deleted: set.DeletionTimestamp != nil,
+		Template: &spec.Template, Selector: spec.Selector, MinReadySeconds: spec.MinReadySeconds,
+		HistoryLimit: spec.RevisionHistoryLimit, Policy: podplan.ReCreate, CollisionCount: set.Status.CollisionCount,
+		ShortHash: true, HashLabel: pub.ControllerRevisionHash, Gated: true, Stateless: true, SameClaims: true, Completes: true,
+		InPlace: features.InPlace, DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
+		Strategy: podplan.WithAnnotations(nil, set.Annotations),
+	}
+	if spec.Lifecycle != nil && spec.Lifecycle.PreDelete != nil { // the others have no effect (ADS-029, ADS-141)
+		w.Lifecycle = &pub.Lifecycle{PreDelete: spec.Lifecycle.PreDelete}
+	}
+	if r := rollingOf(set); r != nil {
+		w.Rolling, w.Paused, w.MaxUnavailable = true, r.Paused, r.MaxUnavailable
+		if r.Type == appsv1beta1.InPlaceIfPossibleRollingUpdateType {
+			w.Policy, w.Gates = podplan.InPlaceIfPossible, []corev1.PodConditionType{pub.InPlaceUpdateReady}
+		}
+	}
+	return w
+}
+
+// rollingOf returns the options of rolling updates; nil under OnDelete. Without webhooks they may be missing.
+func rollingOf(set *appsv1beta1.DaemonSet) *appsv1beta1.RollingUpdateDaemonSet {
+	if set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteDaemonSetStrategyType {
+		return nil
+	}
+	if r := set.Spec.UpdateStrategy.RollingUpdate; r != nil {
+		return r
+	}
+	return &appsv1beta1.RollingUpdateDaemonSet{}
+}

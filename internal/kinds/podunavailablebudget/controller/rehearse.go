@@ -1,0 +1,78 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
+
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Rehearsed are the budgets of a rehearsal: a Guard that books as the manager's does, and numbers that follow the pods.
+type Rehearsed struct{ watch *Watch }
+
+// NewRehearsed returns budgets that are read and booked through an API in memory. Nothing is known of what stands above the controllers of
+// pods but what that API holds.
+func NewRehearsed(api *reconcile.API, options podunavailablebudget.Options) *Rehearsed {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for kind, version := range followed {
+		mapper.Add(schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}, meta.RESTScopeNamespace)
+	}
+	watch := newWatch(api.Client, api.Live, NewOwners(api.Live, mapper, clock.RealClock{}), options, api.Now)
+	watch.budgets.Absent()
+	return &Rehearsed{watch}
+}
+
+// Guard is asked before pods are taken out of service.
+func (r *Rehearsed) Guard() reconcile.Guard { return r.watch.Guard }
+
+// Follow takes up a version of a budget.
+func (r *Rehearsed) Follow(budget *policyv1beta1.PodUnavailableBudget) { r.watch.set(budget) }
+
+// Count returns the status of a budget over the pods of a stage. totals are how many pods the workloads of budgets are to have by what a cluster
+// says; of a budget that nobody has counted yet it is how many there are the first time, which is noted there. more is how many more that are,
+// by controller, if it covers pods of it. after is when to count again although nothing happens; 0 means not at all.
+func (r *Rehearsed) Count(ctx context.Context, budget *policyv1beta1.PodUnavailableBudget, pods []*corev1.Pod, totals,
+	more map[types.UID]int32) (status *policyv1beta1.PodUnavailableBudgetStatus, after time.Duration, err error) {
+	s := podunavailablebudget.Snapshot{Rules: r.watch.Guard.rulesOf(budget), Now: r.watch.Guard.now()}
+	controllers := sets.New[types.UID]()
+	for _, pod := range pods {
+		if pod.Namespace != budget.Namespace {
+			continue
+		}
+		chain, err := r.watch.Guard.owners.Above(ctx, pod)
+		if err != nil {
+			return nil, 0, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, err)
+		}
+		if len(covering([]*podunavailablebudget.Rules{s.Rules}, pod, chain)) > 0 {
+			s.Pods = append(s.Pods, pod)
+			controllers.Insert(chain.UIDs...)
+		}
+	}
+	total, known := totals[budget.UID]
+	if !known {
+		for _, pod := range s.Pods {
+			if readiness.Active(pod) {
+				total++
+			}
+		}
+		totals[budget.UID] = total
+	}
+	for uid := range controllers {
+		total += more[uid]
+	}
+	total = max(total, 0)
+	s.Workloads = []podunavailablebudget.Workload{{Replicas: &total}}
+	plan := podunavailablebudget.Make(s)
+	return &plan.Status, plan.After, nil
+}

@@ -1,0 +1,135 @@
+package uninstall
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// look is how often the pods of managers are looked for.
+const look = time.Second
+
+// held are the finalizers that nobody but a manager takes off, by kind.
+var held = []struct{ kind, finalizer string }{
+	{"ImagePullJob", pub.PullJobProtection},
+	{"ContainerRecreateRequest", pub.RecreateUnreadyAcquired},
+}
+
+// Stop ends the managers and waits until their pods are gone, so that none adds again what Unhold takes away.
+func (g *Guard) Stop(ctx context.Context, manager client.ObjectKey) error {
+	deployment := &appsv1.Deployment{}
+	deployment.Namespace, deployment.Name = manager.Namespace, manager.Name
+	err := g.Client.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`)))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("ending the managers: %w", err)
+	}
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		var pods corev1.PodList
+		if err := g.Client.List(ctx, &pods, client.InNamespace(manager.Namespace),
+			client.MatchingLabels{"control-plane": "controller-manager"}); err != nil {
+			return fmt.Errorf("waiting for the end of the managers: %w", err)
+		}
+		// Others use the same label, and nobody removes pods that have ended, such as those that a node put out, as long as the Deployment is there.
+		running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+			return !strings.HasPrefix(pod.Name, manager.Name+"-") || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+		})
+		if len(running) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d managers did not end, the first is %s: %w", len(running), running[0].Name, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// Unhold takes off the finalizers of the manager, so that objects, and namespaces with them, can be deleted, and lets pods into service again
+// that requests keep out of it (CRR-083).
+func (g *Guard) Unhold(ctx context.Context) error {
+	for _, h := range held {
+		mapping, err := g.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: "apps.kruise.io", Kind: h.kind})
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("asking whether %s is served: %w", h.kind, err)
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(mapping.GroupVersionKind)
+		if err := g.Client.List(ctx, list); err != nil {
+			return fmt.Errorf("reading objects of kind %s: %w", h.kind, err)
+		}
+		for i := range list.Items {
+			unhold := func(ctx context.Context, object *unstructured.Unstructured) error {
+				return g.unhold(ctx, object, h.finalizer)
+			}
+			if err := g.again(ctx, &list.Items[i], unhold); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("%s %s/%s: %w", h.kind, list.Items[i].GetNamespace(), list.Items[i].GetName(), err)
+			}
+		}
+	}
+	return nil
+}
+
+func (g *Guard) unhold(ctx context.Context, object *unstructured.Unstructured, finalizer string) error {
+	finalizers := object.GetFinalizers()
+	if !slices.Contains(finalizers, finalizer) {
+		return nil
+	}
+	if finalizer == pub.RecreateUnreadyAcquired {
+		if err := g.serve(ctx, object); err != nil {
+			return err
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(finalizers), func(name string) bool { return name == finalizer })
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": left, "resourceVersion": object.GetResourceVersion()}})
+	if err != nil {
+		return fmt.Errorf("encoding finalizers: %w", err)
+	}
+	if err := g.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, body)); err != nil {
+		return fmt.Errorf("taking off finalizer %s: %w", finalizer, err)
+	}
+	return nil
+}
+
+// serve sets the condition of the pod that a request keeps out of service.
+func (g *Guard) serve(ctx context.Context, request *unstructured.Unstructured) error {
+	name, _, _ := unstructured.NestedString(request.Object, "spec", "podName")
+	pod := &corev1.Pod{}
+	err := g.Client.Get(ctx, client.ObjectKey{Namespace: request.GetNamespace(), Name: name}, pod)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading pod %s: %w", name, err)
+	}
+	out := func(c corev1.PodCondition) bool {
+		return c.Type == pub.KruisePodReady && c.Status == corev1.ConditionFalse
+	}
+	if !slices.ContainsFunc(pod.Status.Conditions, out) {
+		return nil
+	}
+	patch := client.RawPatch(types.StrategicMergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"`+pub.KruisePodReady+`","status":"True","message":null}]}}`))
+	if err := g.Client.Status().Patch(ctx, pod, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("letting pod %s into service: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package version
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestAProgramThatNobodyStampedTellsWhatGoKnows(t *testing.T) {
+	b := Get()
+	if b.Version == "" || b.Commit == "" || b.Go != runtime.Version() || b.Platform != runtime.GOOS+"/"+runtime.GOARCH {
+		t.Errorf("%+v", b)
+	}
+}
+
+// OPS-210 (part): the metric.
+func TestBuildInfo(t *testing.T) {
+	b := Build{Version: "v0.1.0", Commit: "0123abcd", Go: "go1.26.0", Platform: "linux/arm64"}
+	if got, want := b.String(), "v0.1.0 (commit 0123abcd, go1.26.0, linux/arm64)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	want := `
+# HELP kruise_build_info What this program was built from; always 1.
+# TYPE kruise_build_info gauge
+kruise_build_info{commit="0123abcd",go_version="go1.26.0",version="v0.1.0"} 1
+`
+	if err := testutil.CollectAndCompare(b.Metric(), strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}

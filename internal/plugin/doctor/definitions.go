@@ -1,0 +1,139 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/plugin/installation"
+)
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func (d *doctor) checkDefinitions(ctx context.Context) error {
+	const check = "definitions"
+	missing := map[string]*unstructured.Unstructured{}
+	for _, object := range d.manifests {
+		if object.GetKind() == installation.Definitions.Kind {
+			missing[object.GetName()] = object
+		}
+	}
+	compared := 0
+	if err := d.definitions(ctx, func(live *unstructured.Unstructured) {
+		wanted, calls := missing[live.GetName()], installation.Text(live.Object, "spec", "conversion", "strategy") == "Webhook"
+		delete(missing, live.GetName())
+		switch {
+		case wanted != nil:
+			compared++
+			d.compare(live, wanted)
+		case calls:
+			d.add(check, Problem, installation.Of(live),
+				"nobody converts it: its objects cannot be read in all versions, and new replicas do not become ready",
+				"set spec.conversion to None, if its kind is not in use")
+		}
+	}); err != nil {
+		return err
+	}
+	for _, name := range sorted(missing) {
+		d.add(check, Warning, "CustomResourceDefinition "+name, "it is not there, so its kind is not served", "apply the manifests again")
+	}
+	d.add(check, OK, "", plural.Of(compared, "definition")+" compared with those of this release", "")
+	return nil
+}
+
+// compare says in what a definition differs from that of this release.
+func (d *doctor) compare(live, wanted *unstructured.Unstructured) {
+	const check = "definitions"
+	of := installation.Of(live)
+	has, want := versions(live), versions(wanted)
+	for _, name := range sorted(want) {
+		if has[name] == nil {
+			d.add(check, Problem, of, name+" is not served", "apply the manifests again")
+			continue
+		}
+		if has[name]["storage"] != want[name]["storage"] {
+			d.add(check, Warning, of, fmt.Sprintf("%s: storage is %v, and the manifests say %v", name, has[name]["storage"],
+				want[name]["storage"]), "apply the manifests again")
+		}
+		is, should := map[string]bool{}, map[string]bool{}
+		fields(has[name]["schema"], "", is)
+		fields(want[name]["schema"], "", should)
+		if lacks := difference(should, is); len(lacks) > 0 {
+			d.add(check, Problem, of, fmt.Sprintf("%s is older than this release: it lacks %s, and the API server drops them", name,
+				some(lacks)), "apply the manifests again")
+		}
+		if more := difference(is, should); len(more) > 0 {
+			d.add(check, Warning, of, fmt.Sprintf("%s is newer than this release, or another project's: it also has %s", name,
+				some(more)), "use a kubectl plugin of the release that is installed")
+		}
+	}
+	stored, _, _ := unstructured.NestedStringSlice(live.Object, "status", "storedVersions")
+	for _, name := range stored {
+		if has[name] == nil {
+			d.add(check, Problem, of, "objects may be stored in "+name+", which it does not have",
+				"add the version, or store the objects again")
+		}
+	}
+	if is, should := installation.Text(live.Object, "spec", "conversion", "strategy"), installation.Text(wanted.Object, "spec",
+		"conversion", "strategy"); should == "Webhook" && is != should {
+		d.add(check, Problem, of, "it is not converted: what is written in one version loses fields in the other",
+			"apply the manifests again")
+	}
+}
+
+// versions are the versions of a definition that are served, by name.
+func versions(definition *unstructured.Unstructured) map[string]map[string]any {
+	byName := map[string]map[string]any{}
+	for _, version := range installation.Maps(definition.Object, "spec", "versions") {
+		if name, _ := version["name"].(string); version["served"] == true {
+			byName[name] = version
+		}
+	}
+	return byName
+}
+
+// fields collects the paths of the fields of a schema.
+func fields(node any, path string, into map[string]bool) {
+	schema, _ := node.(map[string]any)
+	if inner, ok := schema["openAPIV3Schema"]; ok {
+		fields(inner, path, into)
+		return
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for name, property := range properties {
+		at := strings.TrimPrefix(path+"."+name, ".")
+		into[at] = true
+		fields(property, at, into)
+	}
+	if items, ok := schema["items"]; ok {
+		fields(items, path+"[]", into)
+	}
+	if values, ok := schema["additionalProperties"]; ok {
+		fields(values, path+"{}", into)
+	}
+}
+
+// difference are the fields that are in a and not in b, without those below others of them.
+func difference(a, b map[string]bool) []string {
+	var only []string
+	for _, path := range sorted(a) {
+		if b[path] || slices.ContainsFunc(only, func(above string) bool { return strings.HasPrefix(path, above) }) {
+			continue
+		}
+		only = append(only, path)
+	}
+	return only
+}
+
+// some is the beginning of a list.
+func some(items []string) string {
+	if len(items) > 5 {
+		return fmt.Sprintf("%s and %d more", strings.Join(items[:5], ", "), len(items)-5)
+	}
+	return strings.Join(items, ", ")
+}

@@ -1,0 +1,159 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/plugin/installation"
+)
+
+// kind is a kind of the project in the version in which the cluster stores it: older servers have v1alpha1 alone (OPS-131).
+func (d *doctor) kind(ctx context.Context, name string) (schema.GroupVersionKind, error) {
+	if d.stored == nil {
+		d.stored = map[string]schema.GroupVersionKind{}
+		if err := d.definitions(ctx, func(definition *unstructured.Unstructured) {
+			stored := installation.StoredKind(definition)
+			d.stored[stored.Kind] = stored
+		}); err != nil && !isForbidden(err) {
+			return schema.GroupVersionKind{}, err
+		}
+	}
+	if stored, ok := d.stored[name]; ok {
+		return stored, nil
+	}
+	group := "apps.kruise.io"
+	if name == "PodUnavailableBudget" {
+		group = "policy.kruise.io"
+	}
+	return schema.GroupVersionKind{Group: group, Version: "v1beta1", Kind: name}, nil
+}
+
+// each lists the objects of a kind of the project.
+func (d *doctor) each(ctx context.Context, name string, do func(*unstructured.Unstructured) error) error {
+	kind, err := d.kind(ctx, name)
+	if err != nil {
+		return err
+	}
+	return installation.Each(ctx, d.client, kind, do)
+}
+
+// ready tells whether a condition Ready of an object is True, and since when.
+func (d *doctor) ready(object *unstructured.Unstructured) (bool, time.Duration) {
+	for _, condition := range installation.Maps(object.Object, "status", "conditions") {
+		if condition["type"] == "Ready" {
+			return condition["status"] == "True", d.age(installation.Text(condition, "lastTransitionTime"))
+		}
+	}
+	return false, 0
+}
+
+// tag is what follows the name of an image.
+func tag(image string) string {
+	if at := strings.LastIndexAny(image, ":@"); at > strings.LastIndex(image, "/") {
+		return image[at+1:]
+	}
+	return "latest"
+}
+
+// settled is how long a new node may be without a daemon and a NodeImage.
+const settled = 5 * time.Minute
+
+func (d *doctor) checkDaemons(ctx context.Context) error {
+	const check = "node daemons"
+	var err error
+	if d.daemon, err = d.get(ctx, installation.DaemonSets, d.namespace, installation.Daemon); err != nil {
+		return err
+	}
+	if d.daemon == nil {
+		d.add(check, Problem, "", fmt.Sprintf("there is no DaemonSet %s in namespace %s: nothing restarts containers or pulls images",
+			installation.Daemon, d.namespace),
+			"apply the manifests again; right if feature gate KruiseDaemon is off")
+		return nil
+	}
+	image := installation.Text(container(d.daemon), "image")
+	if d.manager != nil {
+		if of := installation.Text(container(d.manager), "image"); tag(of) != tag(image) {
+			d.add(check, Warning, installation.Of(d.daemon), fmt.Sprintf("image %s is of another release than the manager's %s", image,
+				of), "apply the manifests of one release")
+		}
+	}
+	pods, err := d.podsOf(ctx, d.daemon)
+	if err != nil {
+		return err
+	}
+	byNode := map[string]*unstructured.Unstructured{}
+	for _, pod := range pods {
+		byNode[installation.Text(pod.Object, "spec", "nodeName")] = pod
+		d.checkContainers(check, pod, image)
+	}
+	images := map[string]*unstructured.Unstructured{}
+	served := true
+	if err := d.each(ctx, "NodeImage", func(object *unstructured.Unstructured) error {
+		images[object.GetName()] = object.DeepCopy()
+		return nil
+	}); err != nil {
+		served = false
+		d.unreadable(check, err)
+	}
+	healthy, nodes := 0, 0
+	if err := installation.Each(ctx, d.client, schema.GroupVersionKind{Version: "v1", Kind: "Node"},
+		func(node *unstructured.Unstructured) error {
+			nodes++
+			up, since := d.ready(node)
+			nodeImage := images[node.GetName()]
+			delete(images, node.GetName())
+			labels := node.GetLabels()
+			if !up || since < settled || labels["type"] == "virtual-kubelet" || labels["kubernetes.io/os"] == "windows" {
+				return nil
+			}
+			pod, of := byNode[node.GetName()], installation.Of(node)
+			if pod == nil {
+				d.add(check, Problem, of, "it has no node daemon", "kubectl -n "+d.namespace+" describe daemonset "+installation.Daemon)
+			} else if ok, since := d.ready(pod); ok {
+				healthy++
+			} else if since >= settled {
+				d.add(check, Problem, of, "the node daemon "+pod.GetName()+" is not ready",
+					"kubectl -n "+d.namespace+" logs "+pod.GetName())
+			}
+			switch {
+			case served && nodeImage == nil:
+				d.add(check, Warning, of, "it has no NodeImage: no image is pulled ahead on it", "look at the manager's log")
+			case nodeImage != nil:
+				d.checkNodeImage(nodeImage)
+			}
+			return nil
+		}); err != nil {
+		return err
+	}
+	for _, name := range sorted(images) {
+		d.add(check, Warning, "NodeImage "+name, "its node is gone", "the manager removes it: look at its log")
+	}
+	d.add(check, OK, installation.Of(d.daemon), fmt.Sprintf("ready on %d of %s, image %s", healthy, plural.Of(nodes, "node"), image), "")
+	return nil
+}
+
+// checkNodeImage looks whether the daemon has taken up all tags.
+func (d *doctor) checkNodeImage(object *unstructured.Unstructured) {
+	var wanted int64
+	var oldest time.Duration
+	images, _, _ := unstructured.NestedMap(object.Object, "spec", "images")
+	for _, image := range images {
+		spec, _ := image.(map[string]any)
+		for _, tag := range installation.Maps(spec, "tags") {
+			wanted++
+			oldest = max(oldest, d.age(installation.Text(tag, "createdAt")))
+		}
+	}
+	status := func(field string) int64 { return number(object.Object, "status", field) }
+	if known := status("succeeded") + status("failed") + status("pulling") + status("waiting"); known < wanted && oldest > settled {
+		d.add("node daemons", Warning, installation.Of(object), fmt.Sprintf("the node daemon knows %d of %s, the first asked for %s ago",
+			known, plural.Of(int(wanted), "tag"), ago(oldest)),
+			"look at the log of the node daemon")
+	}
+}

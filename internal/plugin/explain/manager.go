@@ -1,0 +1,72 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/featuregate"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/platform/apiserver"
+	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/registry"
+)
+
+// managerName is the Deployment of the manager.
+const managerName = "kruise-controller-manager"
+
+// environment is what the manager makes its plans with: its gates and flags, and what the API server is able to do.
+func (r *Reader) environment(ctx context.Context, w *World) (*registry.Environment, error) {
+	var gates string
+	e := &registry.Environment{}
+	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&gates, "feature-gates", "", "")
+	e.Flags.AddTo(flags)
+	args, err := r.arguments(ctx)
+	if err == nil {
+		err = flags.Parse(args)
+	}
+	if err != nil {
+		w.Notes = append(w.Notes, fmt.Sprintf("the flags of the manager are not known, its defaults are taken: %v", err))
+	}
+	if e.Gates, err = features.Parse(gates); err != nil { // the manager may be newer than the plugin
+		w.Notes = append(w.Notes, fmt.Sprintf("the manager's --feature-gates are not known here, their defaults are taken: %v", err))
+		if e.Gates, err = features.Parse(""); err != nil {
+			return nil, fmt.Errorf("feature gates: %w", err)
+		}
+	}
+	if e.InPlace, err = apiserver.InPlace(r.config, e.Gates); err != nil {
+		return nil, err
+	}
+	e.Resizes = func(gate featuregate.Feature) (bool, error) { return apiserver.Resizes(r.config, e.Gates, gate) }
+	minor, err := apiserver.Minor(ctx, r.config)
+	e.Options = admission.Options{Gates: e.Gates, InPlace: e.InPlace, Minor: minor, Namespace: r.managerNamespace}
+	return e, err
+}
+
+// arguments are those that the manager is started with.
+func (r *Reader) arguments(ctx context.Context) ([]string, error) {
+	var deployment appsv1.Deployment
+	name := types.NamespacedName{Namespace: r.managerNamespace, Name: managerName}
+	if err := r.client.Get(ctx, name, &deployment); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, fmt.Errorf("there is no Deployment %s in namespace %s (--manager-namespace says another one)", name.Name, name.Namespace)
+		}
+		return nil, err //nolint:wrapcheck // the API server names the object
+	}
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		args := append(container.Command[min(1, len(container.Command)):], container.Args...)
+		if strings.Contains(container.Name, "manager") || len(deployment.Spec.Template.Spec.Containers) == 1 {
+			return args, nil
+		}
+	}
+	return nil, fmt.Errorf("deployment %s has no container manager", managerName)
+}

@@ -1,0 +1,142 @@
+package migrate
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// shared are the fields that both kinds have at the same place, by kind.
+var shared = map[string][]string{
+	"StatefulSet": {"replicas", "selector", "template", "volumeClaimTemplates", "serviceName", "podManagementPolicy", "revisionHistoryLimit",
+		"persistentVolumeClaimRetentionPolicy", "ordinals", "updateStrategy.type", "updateStrategy.rollingUpdate.partition",
+		"updateStrategy.rollingUpdate.maxUnavailable"},
+	"DaemonSet": {"selector", "template", "minReadySeconds", "revisionHistoryLimit", "updateStrategy.type",
+		"updateStrategy.rollingUpdate.maxUnavailable", "updateStrategy.rollingUpdate.maxSurge"},
+}
+
+var (
+	nativeMinReady = []string{"spec", "minReadySeconds"}
+	ownMinReady    = []string{"spec", "updateStrategy", "rollingUpdate", "minReadySeconds"}
+)
+
+// converted is the target that takes over the pods of the source, and what of the source it loses. Its template is that of the source to
+// the letter, since another would be another revision.
+func converted(source, target *side) (object *unstructured.Unstructured, dropped []string, err error) {
+	object = described(source, target)
+	spec, _, err := unstructured.NestedMap(source.object.Object, "spec")
+	if err != nil {
+		return nil, nil, err
+	}
+	kind, toOwn := object.GetKind(), target.mapping.GroupVersionKind.Group == ownGroup
+	if toOwn {
+		object.Object["spec"] = spec
+		if kind == "StatefulSet" {
+			unstructured.RemoveNestedField(object.Object, nativeMinReady...)
+			take(source.object.Object, object.Object, [2][]string{nativeMinReady, ownMinReady})
+			if err := fits(object); err != nil {
+				return nil, nil, err
+			}
+		}
+	} else {
+		if err := leaves(source); err != nil {
+			return nil, nil, err
+		}
+		object.Object["spec"] = map[string]any{}
+		for _, field := range shared[kind] {
+			path := append([]string{"spec"}, strings.Split(field, ".")...)
+			take(source.object.Object, object.Object, kept(path...))
+		}
+		if kind == "StatefulSet" {
+			take(source.object.Object, object.Object, [2][]string{ownMinReady, nativeMinReady})
+		}
+		dropped = lost(kind, spec)
+		annotations := object.GetAnnotations()
+		delete(annotations, pub.V1beta1OnlyFields)
+		object.SetAnnotations(annotations)
+	}
+	withoutClaimStatus(object)
+	return object, dropped, nil
+}
+
+// withoutClaimStatus takes away what the API server wrote into claim templates.
+func withoutClaimStatus(object *unstructured.Unstructured) {
+	claims, ok, _ := unstructured.NestedSlice(object.Object, "spec", "volumeClaimTemplates")
+	if !ok {
+		return
+	}
+	for _, raw := range claims {
+		if claim, ok := raw.(map[string]any); ok {
+			delete(claim, "status")
+		}
+	}
+	_ = unstructured.SetNestedSlice(object.Object, claims, "spec", "volumeClaimTemplates")
+}
+
+// fits says what a StatefulSet of v1alpha1 cannot have. A server that serves v1beta1 is not asked for v1alpha1.
+func fits(object *unstructured.Unstructured) error {
+	if object.GroupVersionKind().Version != "v1alpha1" {
+		return nil
+	}
+	policy, _, _ := unstructured.NestedStringMap(object.Object, "spec", "persistentVolumeClaimRetentionPolicy")
+	if number(object, 0, "spec", "ordinals", "start") != 0 || policy["whenDeleted"] == "Delete" || policy["whenScaled"] == "Delete" {
+		return fmt.Errorf("the server has StatefulSets of v1alpha1 only, which know neither ordinals nor persistentVolumeClaimRetentionPolicy")
+	}
+	unstructured.RemoveNestedField(object.Object, "spec", "ordinals")
+	unstructured.RemoveNestedField(object.Object, "spec", "persistentVolumeClaimRetentionPolicy")
+	return nil
+}
+
+// leaves says why pods of the project's kinds could not be those of Kubernetes' as they are.
+func leaves(source *side) error {
+	reserved, _, _ := unstructured.NestedSlice(source.object.Object, "spec", "reserveOrdinals")
+	if text := source.object.GetAnnotations()[pub.V1beta1OnlyFields]; text != "" && len(reserved) == 0 {
+		only := struct {
+			ReserveOrdinals []any `json:"reserveOrdinals"`
+		}{}
+		if err := json.Unmarshal([]byte(text), &only); err != nil {
+			return fmt.Errorf("annotation %s of %s: %w", pub.V1beta1OnlyFields, source, err)
+		}
+		reserved = only.ReserveOrdinals
+	}
+	if len(reserved) > 0 {
+		return fmt.Errorf("%s has reserveOrdinals, which a StatefulSet of Kubernetes does not know: it would create and delete pods", source)
+	}
+	all, _, _ := unstructured.NestedSlice(source.object.Object, "spec", "template", "spec", "readinessGates")
+	for _, raw := range all {
+		gate, _ := raw.(map[string]any)
+		if name, _, _ := unstructured.NestedString(gate, "conditionType"); slices.Contains(gates, name) {
+			return fmt.Errorf("the template of %s has readiness gate %s: pods that Kubernetes makes would never be ready; take it out first",
+				source, name)
+		}
+	}
+	return nil
+}
+
+// lost are the fields of the spec that have no place any more.
+func lost(kind string, spec map[string]any) []string {
+	known := slices.Concat(shared[kind], []string{strings.Join(ownMinReady[1:], ".")})
+	var fields []string
+	var walk func(prefix string, all map[string]any)
+	walk = func(prefix string, all map[string]any) {
+		for name, value := range all {
+			path := prefix + name
+			below, isMap := value.(map[string]any)
+			switch {
+			case slices.Contains(known, path):
+			case isMap && slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, path+".") }):
+				walk(path+".", below)
+			default:
+				fields = append(fields, path)
+			}
+		}
+	}
+	walk("", spec)
+	slices.Sort(fields)
+	return fields
+}

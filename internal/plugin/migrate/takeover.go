@@ -1,0 +1,354 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/afloat-project/afloat/internal/plugin/change"
+	"github.com/afloat-project/afloat/internal/plugin/pods"
+)
+
+// takeover is the migration of a StatefulSet or DaemonSet with its pods. What has been done shows in the cluster and in the file with the
+// old object's manifest, so it can go on from any state.
+type takeover struct {
+	*command
+	source, target *side
+	file           string
+	// old is the UID of the source, also when it is gone.
+	old types.UID
+}
+
+func (c *command) takeOver(ctx context.Context, usage func(string, ...any) error, kind string) error {
+	from, to := nativeGroup, ownGroup
+	switch {
+	case c.from == nativeGroup && c.to == "":
+	case c.to == nativeGroup && c.from == "":
+		from, to = ownGroup, nativeGroup
+	default:
+		return usage("a %s can be migrated --from=apps or --to=apps", kind)
+	}
+	if c.target != c.source || c.create || c.replicas >= 0 {
+		return usage("a %s keeps its name and its pods: --dst-name, --create and --replicas make no sense", kind)
+	}
+	source, err := c.side(from, kind, c.source)
+	if err != nil {
+		return err
+	}
+	target, err := c.side(to, kind, c.target)
+	if err != nil {
+		return err
+	}
+	t := &takeover{command: c, source: source, target: target, file: c.manifest}
+	if t.file == "" {
+		t.file = fmt.Sprintf("%s.%s.%s.yaml", c.namespace, c.source, source.mapping.Resource.GroupResource())
+	}
+	c.options.FieldValidation = metav1.FieldValidationStrict
+	return because(ctx, t.run(ctx))
+}
+
+// run goes on from the state that it finds.
+func (t *takeover) run(ctx context.Context) error {
+	if err := t.source.read(ctx); err != nil {
+		return err
+	}
+	if err := t.target.read(ctx); err != nil {
+		return err
+	}
+	saved, err := load(t.file)
+	if err != nil {
+		return err
+	}
+	leaving := t.source.object != nil && saved != nil && saved.GetUID() == t.source.object.GetUID() &&
+		t.source.object.GetDeletionTimestamp() != nil &&
+		slices.Contains(t.source.object.GetFinalizers(), metav1.FinalizerOrphanDependents)
+	for _, known := range []*unstructured.Unstructured{saved, t.source.object} {
+		if known != nil {
+			t.old = known.GetUID()
+		}
+	}
+	switch {
+	case t.source.object == nil && t.target.object == nil && saved == nil:
+		return fmt.Errorf("%s does not exist; if its migration was interrupted elsewhere, name the file that has its manifest with --backup",
+			t.source)
+	case t.source.object != nil && t.target.object != nil && !leaving:
+		return fmt.Errorf("%s exists already", t.target)
+	case t.source.object != nil && !leaving:
+		if err := t.prepare(ctx); err != nil || t.options.DryRun != cmdutil.DryRunNone {
+			return err
+		}
+		saved = t.source.object
+	case t.options.DryRun != cmdutil.DryRunNone:
+		fmt.Fprintf(t.Out, "a migration of %s is under way and would be finished (dry run)\n", t.source)
+		return nil
+	default:
+		fmt.Fprintf(t.Out, "going on with a migration that was begun\n")
+	}
+	if err := t.gone(ctx); err != nil {
+		return fmt.Errorf("%w; the manifest of %s is in %s, and the same command goes on", err, t.source, t.file)
+	}
+	if err := t.finish(ctx, saved); err != nil {
+		return fmt.Errorf("%w; the manifest of %s is in %s, and the same command goes on", err, t.source, t.file)
+	}
+	return t.done()
+}
+
+// prepare does all that can be undone, and the one thing that cannot: it orphans the pods. An error before that leaves all as it was.
+func (t *takeover) prepare(ctx context.Context) error {
+	if err := t.odd(ctx); err != nil {
+		return fmt.Errorf("nothing was done: %w", err)
+	}
+	object, dropped, err := converted(t.source, t.target)
+	if err != nil {
+		return fmt.Errorf("nothing was done: %w", err)
+	}
+	if len(dropped) > 0 {
+		fmt.Fprintf(t.ErrOut, "Warning: %s has no place for, and loses: %s\n", t.target, strings.Join(dropped, ", "))
+	}
+	if t.options.DryRun == cmdutil.DryRunClient {
+		return t.plan(object)
+	}
+	trial := t.options
+	trial.DryRun = cmdutil.DryRunServer
+	if _, err := change.Create(t, trial, object); err != nil {
+		return fmt.Errorf("nothing was done: the server would refuse %s: %w", t.target, err)
+	}
+	if err := t.orphan(ctx, true); err != nil {
+		return fmt.Errorf("nothing was done: the server would refuse to delete %s: %w", t.source, err)
+	}
+	if t.options.DryRun == cmdutil.DryRunServer {
+		return t.plan(object)
+	}
+	if err := save(t.file, t.source.object); err != nil {
+		return fmt.Errorf("nothing was done: %w", err)
+	}
+	fmt.Fprintf(t.Out, "the manifest of %s is in %s\n", t.source, t.file)
+	if err := t.orphan(ctx, false); err != nil {
+		return fmt.Errorf("deleting %s without its pods: %w; run the command again", t.source, err)
+	}
+	fmt.Fprintf(t.Out, "%s deleted without its pods\n", t.source)
+	return nil
+}
+
+// plan says what would be done.
+func (t *takeover) plan(object *unstructured.Unstructured) error {
+	if t.flags.Print.OutputFlagSpecified() {
+		return t.printer.PrintObj(object, t.objects)
+	}
+	kind := "dry run"
+	if t.options.DryRun == cmdutil.DryRunServer {
+		kind = "server dry run"
+	}
+	fmt.Fprintf(t.Out, "the manifest of %s would be kept in %s (%s)\n", t.source, t.file, kind)
+	fmt.Fprintf(t.Out, "%s would be deleted without its pods (%s)\n", t.source, kind)
+	fmt.Fprintf(t.Out, "%s would be created and take the pods over (%s)\n", t.target, kind)
+	return nil
+}
+
+// orphan deletes exactly the source that was looked at, without its pods.
+func (t *takeover) orphan(ctx context.Context, trial bool) error {
+	uid, version, policy := t.source.object.GetUID(), t.source.object.GetResourceVersion(), metav1.DeletePropagationOrphan
+	o := metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+	if trial {
+		o.DryRun = []string{metav1.DryRunAll}
+	}
+	return t.source.client.Delete(ctx, t.source.name, o)
+}
+
+// gone waits until the source has given up its pods and is away.
+func (t *takeover) gone(ctx context.Context) error {
+	for {
+		now, err := t.source.client.Get(ctx, t.source.name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading %s: %w", t.source, err)
+		case now.GetUID() != t.old:
+			return fmt.Errorf("somebody has created %s anew", t.source)
+		}
+		if err := t.pause(ctx); err != nil {
+			return fmt.Errorf("%s is not away yet: %w", t.source, err)
+		}
+	}
+}
+
+// finish creates the target, unless it is there, and waits until all pods are its own.
+func (t *takeover) finish(ctx context.Context, saved *unstructured.Unstructured) error {
+	if t.target.object == nil {
+		t.source.object = saved
+		object, _, err := converted(t.source, t.target)
+		if err != nil {
+			return err
+		}
+		created, err := change.Create(t, t.options, object)
+		if err != nil {
+			return fmt.Errorf("creating %s: %w", t.target, err)
+		}
+		t.target.object = created
+		if err := t.printer.PrintObj(created, t.objects); err != nil {
+			return err
+		}
+	}
+	for said := ""; ; {
+		own, orphans, err := t.adopted(ctx)
+		if err != nil && said != "" {
+			return fmt.Errorf("%s: %w", said, err)
+		} else if err != nil {
+			return err
+		}
+		text := fmt.Sprintf("%s has taken over %d of %d pods", t.target, own, own+orphans)
+		if text != said {
+			fmt.Fprintln(t.Out, text)
+			said = text
+		}
+		if orphans == 0 && t.target.observed() && int64(own) >= wanted(t.target) {
+			break
+		}
+		if err := t.pause(ctx); err != nil {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+	}
+	if n, all := updated(t.target), wanted(t.target); n < all {
+		fmt.Fprintf(t.ErrOut, "Warning: only %d of %d pods are of the present revision of %s: it may replace the others\n", n, all, t.target)
+	}
+	return nil
+}
+
+// wanted is how many pods a workload wants.
+func wanted(s *side) int64 {
+	if s.mapping.GroupVersionKind.Kind == "DaemonSet" {
+		return s.number(0, "status", "desiredNumberScheduled")
+	}
+	return s.replicas()
+}
+
+// updated is how many pods the workload counts as those of its present revision.
+func updated(s *side) int64 {
+	return max(s.number(0, "status", "updatedReplicas"), s.number(0, "status", "updatedNumberScheduled"))
+}
+
+// adopted reads the target, and counts the active pods that the target controls, and those that it should and nobody does.
+func (t *takeover) adopted(ctx context.Context) (own, orphans int, err error) {
+	if err := t.target.must(ctx); err != nil {
+		return 0, 0, err
+	}
+	selector, err := pods.Selector(t.target.object)
+	if err != nil {
+		return 0, 0, err
+	}
+	client, err := t.KubernetesClientSet()
+	if err != nil {
+		return 0, 0, err
+	}
+	all, err := client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return 0, 0, fmt.Errorf("listing pods of %s: %w", t.target, err)
+	}
+	for i := range all.Items {
+		pod := &all.Items[i]
+		controller := metav1.GetControllerOf(pod)
+		switch {
+		case !pods.Active(pod):
+		case controller != nil && controller.UID == t.target.object.GetUID():
+			own++
+		case (controller == nil || controller.UID == t.old) && strings.HasPrefix(pod.Name, t.target.name+"-"):
+			orphans++
+		}
+	}
+	return own, orphans, nil
+}
+
+// done puts the file aside, so that the next migration is not taken for this one.
+func (t *takeover) done() error {
+	kept, err := setAside(t.file)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(t.Out, "%s is migrated", t.target)
+	if kept != "" {
+		fmt.Fprintf(t.Out, "; the old manifest is in %s", kept)
+	}
+	fmt.Fprintln(t.Out)
+	return nil
+}
+
+// odd says why the source is in no state to be migrated.
+func (t *takeover) odd(ctx context.Context) error {
+	object := t.source.object
+	switch controller := metav1.GetControllerOf(object); {
+	case object.GetDeletionTimestamp() != nil:
+		return fmt.Errorf("%s is being deleted", t.source)
+	case len(object.GetFinalizers()) > 0:
+		return fmt.Errorf("%s has finalizers, which would keep it: %s", t.source, strings.Join(object.GetFinalizers(), ", "))
+	case controller != nil:
+		return fmt.Errorf("%s is controlled by %s %s, which would make it anew", t.source, controller.Kind, controller.Name)
+	case !t.source.observed():
+		return fmt.Errorf("the controller of %s has not seen its last change yet", t.source)
+	}
+	own, err := pods.Of(ctx, t, object)
+	if err != nil {
+		return err
+	}
+	if n := wanted(t.source); int64(len(own)) != n {
+		return fmt.Errorf("%s wants %d pods and has %d", t.source, n, len(own))
+	}
+	hashes, err := t.present(ctx, object.GetUID())
+	if err != nil {
+		return err
+	}
+	for i := range own {
+		hash := own[i].Labels["controller-revision-hash"]
+		switch {
+		case !pods.Active(&own[i]):
+			return fmt.Errorf("pod %s is at its end or being deleted", own[i].Name)
+		case !slices.Contains(hashes, hash):
+			return fmt.Errorf("a rollout is under way: pod %s is of revision %s, the present one is %s", own[i].Name, hash, hashes[0])
+		case !ready(&own[i]):
+			return fmt.Errorf("pod %s is not ready", own[i].Name)
+		}
+	}
+	return nil
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// present are the names by which pods may call the newest revision.
+func (t *takeover) present(ctx context.Context, owner types.UID) ([]string, error) {
+	client, err := t.KubernetesClientSet()
+	if err != nil {
+		return nil, err
+	}
+	all, err := client.AppsV1().ControllerRevisions(t.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing revisions: %w", err)
+	}
+	newest := int64(-1)
+	var names []string
+	for i := range all.Items {
+		revision := &all.Items[i]
+		controller := metav1.GetControllerOf(revision)
+		if controller == nil || controller.UID != owner || revision.Revision <= newest {
+			continue
+		}
+		newest = revision.Revision
+		names = []string{revision.Name, revision.Labels["controller-revision-hash"], revision.Labels["controller.kubernetes.io/hash"],
+			strings.TrimPrefix(revision.Name, t.source.name+"-")}
+	}
+	if newest < 0 {
+		return nil, fmt.Errorf("%s has no revisions yet", t.source)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" }), nil
+}

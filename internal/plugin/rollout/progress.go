@@ -1,0 +1,193 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/kubectl/pkg/polymorphichelpers"
+
+	numbers "github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/plugin/workload"
+)
+
+// Progress is how far a rollout is.
+type Progress struct {
+	// Line says it in words.
+	Line string
+	// Done tells that nothing more is to come.
+	Done bool
+	// Updated is how many pods are of the new revision, and Target how many are to be.
+	Updated, Target int
+}
+
+// progressOf reads how far the rollout of an object is. An error tells that it failed, or that nobody can know.
+func progressOf(object *unstructured.Unstructured) (Progress, error) {
+	switch kind := workload.Kind(object); kind {
+	case workload.Deployment, workload.StatefulSet, workload.DaemonSet:
+		viewer, err := polymorphichelpers.StatusViewerFor(kind)
+		if err != nil {
+			return Progress{}, err
+		}
+		line, done, err := viewer.Status(object, 0)
+		c := census{target: number(object, 0, "status", "desiredNumberScheduled"), updated: number(object, 0, "status", "updatedNumberScheduled")}
+		if kind != workload.DaemonSet {
+			c.target = number(object, 1, "spec", "replicas") - number(object, 0, "spec", "updateStrategy", "rollingUpdate", "partition")
+			c.updated = number(object, 0, "status", "updatedReplicas")
+		}
+		return Progress{Line: strings.TrimSpace(line), Done: done, Updated: c.updated, Target: max(c.target, 0)}, err
+	case workload.CloneSet, workload.AdvancedStatefulSet, workload.AdvancedDaemonSet, workload.UnitedDeployment:
+		c, err := count(object)
+		if err != nil {
+			return Progress{}, err
+		}
+		p, err := c.progress(object)
+		p.Updated, p.Target = c.updated, c.target
+		return p, err
+	}
+	return Progress{}, fmt.Errorf("a %s has no rollout status", object.GetKind())
+}
+
+// census are the numbers of pods of an object: how many there are to be, how many of them of the new revision, and how many of these there
+// are, are ready and are available.
+type census struct{ replicas, target, updated, ready, available int }
+
+// count reads the numbers from the status of an object.
+func count(object *unstructured.Unstructured) (census, error) {
+	strategy, _, _ := unstructured.NestedString(object.Object, "spec", "updateStrategy", "type")
+	if strategy == "OnDelete" {
+		return census{}, fmt.Errorf("rollout status is only available for RollingUpdate strategy type, and this one is %s", strategy)
+	}
+	rolling, old := workload.Path{"spec", "updateStrategy", "rollingUpdate"}, object.GroupVersionKind().Version == "v1alpha1"
+	c := census{replicas: number(object, 1, "spec", "replicas"), updated: number(object, 0, "status", "updatedReplicas"),
+		ready: number(object, 0, "status", "updatedReadyReplicas"), available: number(object, 0, "status", "updatedAvailableReplicas")}
+	resolve := numbers.Partition
+	switch workload.Kind(object) {
+	case workload.CloneSet:
+		if old {
+			rolling = workload.Path{"spec", "updateStrategy"}
+		}
+	case workload.AdvancedStatefulSet:
+		if old { // its status does not tell how many of the updated ones are ready; the others may all be
+			others := number(object, 0, "status", "replicas") - c.updated
+			c.ready = number(object, 0, "status", "readyReplicas") - others
+			c.available = number(object, 0, "status", "availableReplicas") - others
+		}
+	case workload.AdvancedDaemonSet:
+		c.replicas, c.updated = number(object, 0, "status", "desiredNumberScheduled"), number(object, 0, "status", "updatedNumberScheduled")
+		c.ready = number(object, 0, "status", "numberReady") - (c.replicas - c.updated)
+		c.available = number(object, 0, "status", "numberAvailable") - (c.replicas - c.updated)
+		if _, ok, _ := unstructured.NestedMap(object.Object, rolling.Child("selector")...); ok {
+			return c, fmt.Errorf("rollout status is not available while only nodes that match a selector are updated")
+		}
+		resolve = func(partition *intstr.IntOrString, replicas int) (int, error) {
+			if partition == nil {
+				return 0, nil
+			}
+			return numbers.Scaled(*partition, replicas, false)
+		}
+	case workload.UnitedDeployment:
+		c.replicas = number(object, number(object, 0, "status", "replicas"), "spec", "replicas")
+		c.target = c.replicas - kept(object)
+		c.available = c.ready
+		return c, nil
+	}
+	var partition *intstr.IntOrString
+	if value, ok, _ := unstructured.NestedFieldNoCopy(object.Object, rolling.Child("partition")...); ok && value != nil {
+		partition = &intstr.IntOrString{}
+		if err := workload.Decode(value, partition); err != nil {
+			return c, err
+		}
+	}
+	stay, err := resolve(partition, c.replicas)
+	c.target = max(c.replicas-stay, 0)
+	return c, err
+}
+
+// kept are the pods of a UnitedDeployment that partitions keep at the old revision.
+func kept(object *unstructured.Unstructured) int {
+	partitions, _, _ := unstructured.NestedMap(object.Object, "spec", "updateStrategy", "manualUpdate", "partitions")
+	sizes := map[string]int{}
+	list, _, _ := unstructured.NestedSlice(object.Object, "status", "subsetStatuses")
+	for _, one := range list {
+		if subset, ok := one.(map[string]any); ok {
+			name, _ := subset["name"].(string)
+			sizes[name] = number(&unstructured.Unstructured{Object: subset}, 0, "replicas")
+		}
+	}
+	byName, _, _ := unstructured.NestedMap(object.Object, "status", "subsetReplicas") // so it is in v1alpha1
+	for name, value := range byName {
+		sizes[name] = whole(value)
+	}
+	sum := 0
+	for name, value := range partitions {
+		sum += min(whole(value), sizes[name])
+	}
+	return sum
+}
+
+// number is an integer of a document, or what it is by default.
+func number(object *unstructured.Unstructured, byDefault int, path ...string) int {
+	value, ok, err := unstructured.NestedFieldNoCopy(object.Object, path...)
+	if !ok || err != nil || value == nil {
+		return byDefault
+	}
+	return whole(value)
+}
+
+func whole(value any) int {
+	switch n := value.(type) {
+	case int64:
+		return int(n)
+	case float64:
+		return int(n)
+	}
+	return 0
+}
+
+func (c census) progress(object *unstructured.Unstructured) (Progress, error) {
+	kind := strings.ToLower(object.GetKind())
+	who := fmt.Sprintf("%s %q", kind, object.GetName())
+	paused := ""
+	if workload.IsPaused(object) {
+		paused = "; it is paused"
+	}
+	wait := func(format string, args ...any) (Progress, error) {
+		return Progress{Line: fmt.Sprintf("Waiting for %s rollout to finish: ", who) + fmt.Sprintf(format, args...) + paused + "..."}, nil
+	}
+	minReady := max(number(object, 0, "spec", "minReadySeconds"),
+		number(object, 0, "spec", "updateStrategy", "rollingUpdate", "minReadySeconds"))
+	switch {
+	case !observed(object):
+		return Progress{Line: fmt.Sprintf("Waiting for %s spec update to be observed...", kind)}, nil
+	case exceeded(object):
+		return Progress{}, fmt.Errorf("%s exceeded its progress deadline", who)
+	case c.updated < c.target:
+		return wait("%d out of %d new pods have been updated", c.updated, c.target)
+	case c.ready < c.target:
+		return wait("%d of %d updated pods are ready", max(c.ready, 0), c.target)
+	case minReady > 0 && c.available < c.target:
+		return wait("%d of %d updated pods are available", max(c.available, 0), c.target)
+	case c.target < c.replicas:
+		return Progress{Done: true, Line: fmt.Sprintf("%s rolled out as far as its partition allows: %d of %d pods are updated%s",
+			who, c.updated, c.replicas, paused)}, nil
+	}
+	return Progress{Line: fmt.Sprintf("%s successfully rolled out%s", who, paused), Done: true}, nil
+}
+
+// observed tells whether the status speaks of the object as it is.
+func observed(object *unstructured.Unstructured) bool {
+	return int64(number(object, 0, "status", "observedGeneration")) >= object.GetGeneration()
+}
+
+func exceeded(object *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, one := range conditions {
+		condition, _ := one.(map[string]any)
+		if condition["type"] == "Progressing" && condition["status"] == "False" && condition["reason"] == "ProgressDeadlineExceeded" {
+			return true
+		}
+	}
+	return false
+}

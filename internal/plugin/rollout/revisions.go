@@ -1,0 +1,152 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/kubectl/pkg/polymorphichelpers"
+	"k8s.io/kubectl/pkg/util/deployment"
+
+	"github.com/afloat-project/afloat/internal/plugin/terminal"
+	"github.com/afloat-project/afloat/internal/plugin/workload"
+)
+
+// Revision is a revision of a workload's pod template.
+type Revision struct {
+	// Number is that of the revision; the highest is that of the present template.
+	Number int64
+	// Stored is the ControllerRevision, or for a Deployment the ReplicaSet, that holds it.
+	Stored *unstructured.Unstructured
+	// Template is the pod template.
+	Template map[string]any
+}
+
+// cause is why there is the revision, as the user recorded it.
+func (r *Revision) cause() string {
+	return cmp.Or(terminal.Plain(r.Stored.GetAnnotations()[polymorphichelpers.ChangeCauseAnnotation]), "<none>")
+}
+
+// revisionsOf reads the revisions of an object, the oldest first.
+func revisionsOf(ctx context.Context, f cmdutil.Factory, object *unstructured.Unstructured) ([]*Revision, error) {
+	read, holder := controllerRevision, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}
+	switch workload.Kind(object) {
+	case workload.Deployment:
+		read, holder = replicaSet, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+	case workload.StatefulSet, workload.DaemonSet, workload.CloneSet, workload.AdvancedStatefulSet, workload.AdvancedDaemonSet:
+	case workload.UnitedDeployment: // its revisions hold templates of workloads
+		read = func(stored *unstructured.Unstructured) (*Revision, error) {
+			return &Revision{Number: int64(number(stored, 0, "revision")), Stored: stored}, nil
+		}
+	default:
+		return nil, fmt.Errorf("a %s has no revisions", object.GetKind())
+	}
+	client, err := f.DynamicClient()
+	if err != nil {
+		return nil, err
+	}
+	selector, err := selectorOf(object)
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.Resource(holder).Namespace(object.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("reading the revisions of %s: %w", object.GetName(), err)
+	}
+	var found []*Revision
+	for i := range list.Items {
+		if !metav1.IsControlledBy(&list.Items[i], object) {
+			continue
+		}
+		revision, err := read(&list.Items[i])
+		if err != nil {
+			return nil, fmt.Errorf("reading revision %s: %w", list.Items[i].GetName(), err)
+		}
+		if revision != nil {
+			found = append(found, revision)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Revision) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Stored.GetName(), b.Stored.GetName()))
+	})
+	return found, nil
+}
+
+// selectorOf is the label selector of an object.
+func selectorOf(object *unstructured.Unstructured) (string, error) {
+	fields, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
+	selector := &metav1.LabelSelector{}
+	if err := workload.Decode(fields, selector); err != nil {
+		return "", err
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return "", fmt.Errorf("spec.selector: %w", err)
+	}
+	return parsed.String(), nil
+}
+
+func controllerRevision(stored *unstructured.Unstructured) (*Revision, error) {
+	template, ok, err := unstructured.NestedMap(stored.Object, "data", "spec", "template")
+	if err != nil || !ok {
+		return nil, fmt.Errorf("it holds no pod template")
+	}
+	delete(template, "$patch")
+	return &Revision{Number: int64(number(stored, 0, "revision")), Stored: stored, Template: withoutNull(template).(map[string]any)}, nil
+}
+
+func replicaSet(stored *unstructured.Unstructured) (*Revision, error) {
+	count, err := strconv.ParseInt(stored.GetAnnotations()[deployment.RevisionAnnotation], 10, 64)
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // the Deployment has not yet numbered it
+	}
+	template, ok, err := unstructured.NestedMap(stored.Object, "spec", "template")
+	if err != nil || !ok {
+		return nil, fmt.Errorf("it holds no pod template")
+	}
+	unstructured.RemoveNestedField(template, "metadata", "labels", appsv1.DefaultDeploymentUniqueLabelKey)
+	return &Revision{Number: count, Stored: stored, Template: template}, nil
+}
+
+// withoutNull is the value without what older libraries wrote for nothing, such as a null for the time of creation.
+func withoutNull(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		maps.DeleteFunc(v, func(_ string, member any) bool { return member == nil })
+		for key := range v {
+			v[key] = withoutNull(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = withoutNull(v[i])
+		}
+	}
+	return value
+}
+
+// find is the revision of that number; 0 is the one before the latest.
+func find(revisions []*Revision, wanted int64) (*Revision, error) {
+	if wanted == 0 {
+		if len(revisions) < 2 {
+			return nil, fmt.Errorf("no last revision to roll back to")
+		}
+		return revisions[len(revisions)-2], nil
+	}
+	var numbers []string
+	for _, r := range revisions {
+		if r.Number == wanted {
+			return r, nil
+		}
+		numbers = append(numbers, strconv.FormatInt(r.Number, 10))
+	}
+	return nil, fmt.Errorf("unable to find the specified revision %d; there are %s", wanted, cmp.Or(strings.Join(numbers, ", "), "none"))
+}

@@ -1,0 +1,424 @@
+package takeover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/plugin/explain"
+	"github.com/afloat-project/afloat/internal/plugin/installation"
+)
+
+// backupAnnotation is on the manager's Deployment from the stop on: it names the folder, by which an interrupted run finds its way.
+const backupAnnotation = "afloat.dev/takeover-backup"
+
+// source is where flags come from: the other installation, as it runs or as it was saved.
+type source struct{ manager, daemon *unstructured.Unstructured }
+
+func (s source) image() string {
+	if s.manager == nil {
+		return ""
+	}
+	image, _ := mainContainer(s.manager)["image"].(string)
+	return image
+}
+
+// kindInUse is a kind of the project's groups as the cluster has it.
+type kindInUse struct {
+	definition *unstructured.Unstructured
+	name       string // of the kind
+	objects    int64
+	served     bool // by this project
+}
+
+// lockName is where the lock of a manager is.
+type lockName struct{ namespace, name string }
+
+// seen is what the first step finds.
+type seen struct {
+	// manager is the Deployment as it is now; source is the other installation.
+	manager *unstructured.Unstructured
+	source  source
+	// carriedManager and carriedDaemon are what the other installation hands over.
+	carriedManager, carriedDaemon carried
+	lock                          lockName
+	kinds                         []kindInUse
+	// resumed: a takeover was begun, so that conversion may not be answered at this moment.
+	resumed bool
+	// refusals are kinds and entries in use that nobody would serve; dropped are entries that go because nobody uses them.
+	refusals, dropped []string
+	// against are other reasons not to go on.
+	against []string
+}
+
+// served are the definitions in the manifests, by name.
+func (t *takeover) served() map[string]*unstructured.Unstructured {
+	served := map[string]*unstructured.Unstructured{}
+	for _, object := range t.manifests {
+		if object.GetKind() == installation.Definitions.Kind {
+			served[object.GetName()] = object
+		}
+	}
+	return served
+}
+
+func groupKind(kind string) schema.GroupKind {
+	return schema.GroupKind{Group: "apps.kruise.io", Kind: kind}
+}
+
+// findManager finds the Deployment of the manager, and so the namespace.
+func (t *takeover) findManager(ctx context.Context) (*unstructured.Unstructured, error) {
+	if t.choice.Namespace != "" {
+		manager, err := installation.Get(ctx, t.client, installation.Deployments, t.choice.Namespace, installation.Manager)
+		if err == nil && manager == nil {
+			err = fmt.Errorf("there is no Deployment %s in namespace %s", installation.Manager, t.choice.Namespace)
+		}
+		return manager, err
+	}
+	var found []*unstructured.Unstructured
+	err := installation.Each(ctx, t.client, installation.Deployments, func(d *unstructured.Unstructured) error {
+		found = append(found, d.DeepCopy())
+		return nil
+	}, client.MatchingFields{"metadata.name": installation.Manager})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) == 0:
+		return nil, fmt.Errorf("there is no Deployment %s, so there is nothing to take over: install Afloat as the manual says",
+			installation.Manager)
+	case len(found) > 1:
+		return nil, fmt.Errorf("there are %d Deployments %s: --manager-namespace says which one is meant", len(found), installation.Manager)
+	}
+	t.choice.Namespace = found[0].GetNamespace()
+	return found[0], nil
+}
+
+// look reads what there is, and says it.
+func (t *takeover) look(ctx context.Context) (*seen, error) {
+	s := &seen{}
+	var err error
+	if s.manager, err = t.findManager(ctx); err != nil {
+		return nil, err
+	}
+	if t.manifests, err = installation.Manifests(t.choice); err != nil {
+		return nil, err
+	}
+	if installation.Find(t.manifests, installation.Deployments.Kind, installation.Manager) == nil {
+		return nil, fmt.Errorf("the manifests have no Deployment %s", installation.Manager)
+	}
+	if err := t.lookAtManager(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := t.lookAtKinds(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := t.lookAtEntries(ctx, s); err != nil {
+		return nil, err
+	}
+	return s, t.lookAhead(ctx, s)
+}
+
+// lookAtManager reads the other installation, from the backup if it is replaced already.
+func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
+	begun := s.manager.GetAnnotations()[backupAnnotation]
+	if begun != "" && t.backup == "" {
+		t.backup = begun
+	}
+	if t.backup == "" {
+		t.backup = t.folder()
+	}
+	saved, err := readBackup(t.backup)
+	switch {
+	case err != nil:
+		return err
+	case saved != nil:
+		s.resumed = begun != "" || installation.IsOurs(s.manager)
+		s.source = source{saved.find(installation.Deployments, installation.Manager), saved.find(installation.DaemonSets,
+			installation.Daemon)}
+		t.say("a takeover was begun; what was there before is in %s", t.backup)
+	case begun != "":
+		return fmt.Errorf("a takeover was begun, and what was there before was saved in %s, which is not here: "+
+			"name the folder with --backup", begun)
+	case installation.IsOurs(s.manager):
+		return fmt.Errorf("%s is Afloat's already: there is nothing to take over. --backup names the folder if a takeover was interrupted",
+			installation.Of(s.manager))
+	default:
+		s.source.manager = s.manager
+		if s.source.daemon, err = installation.Get(ctx, t.client, installation.DaemonSets, t.choice.Namespace,
+			installation.Daemon); err != nil {
+			return err
+		}
+	}
+	if s.source.manager == nil {
+		return fmt.Errorf("the folder %s has no Deployment %s", t.backup, installation.Manager)
+	}
+	replicas, _, _ := unstructured.NestedInt64(s.source.manager.Object, "spec", "replicas")
+	t.say("manager: %s, image %s, %s", installation.Of(s.source.manager), s.source.image(), plural.Of(int(replicas), "replica"))
+	s.carriedManager = carry(s.source.manager)
+	s.lock = lockOf(s.source.manager, t.choice.Namespace)
+	t.sayCarried("manager", s.carriedManager)
+	if s.source.daemon != nil {
+		image, _ := mainContainer(s.source.daemon)["image"].(string)
+		t.say("node daemon: %s, image %s", installation.Of(s.source.daemon), image)
+		s.carriedDaemon = carry(s.source.daemon)
+		t.sayCarried("node daemon", s.carriedDaemon)
+	}
+	if release := s.source.manager.GetAnnotations()["meta.helm.sh/release-name"]; release != "" {
+		t.say("Helm release %s in namespace %s still lists the objects: never upgrade, roll back or uninstall it while Afloat is installed",
+			release, s.source.manager.GetAnnotations()["meta.helm.sh/release-namespace"])
+	}
+	return t.lookAtSecret(ctx)
+}
+
+func (t *takeover) sayCarried(whose string, c carried) {
+	if len(c.Flags) > 0 {
+		t.say("flags of the %s carried over: %s", whose, strings.Join(c.Flags, " "))
+	}
+	for _, note := range c.Notes {
+		t.say("the %s's %s", whose, note)
+	}
+}
+
+// lockOf is the lock that a manager's flags name.
+func lockOf(manager *unstructured.Unstructured, namespace string) lockName {
+	lock := lockName{namespace, installation.Lock}
+	for _, flag := range carry(manager).Flags {
+		switch name, value, _ := strings.Cut(flag, "="); {
+		case name == "--leader-election-namespace" && value != "":
+			lock.namespace = value
+		case name == "--leader-election-id" && value != "":
+			lock.name = value
+		}
+	}
+	return lock
+}
+
+func (t *takeover) lookAtSecret(ctx context.Context) error {
+	secret, err := installation.Get(ctx, t.client, installation.Secrets, t.choice.Namespace, installation.Secret)
+	switch {
+	case apierrors.IsForbidden(err):
+		t.say("certificates: you may not look at Secret %s", installation.Secret)
+		return nil
+	case err != nil:
+		return err
+	case secret == nil:
+		t.say("certificates: there is no Secret %s; Afloat makes one", installation.Secret)
+	default:
+		t.say("certificates: Secret %s is there, and goes on being used", installation.Secret)
+	}
+	return nil
+}
+
+// lookAtKinds counts the objects of each definition, and compares versions.
+func (t *takeover) lookAtKinds(ctx context.Context, s *seen) error {
+	served := t.served()
+	var names []string
+	if err := installation.Each(ctx, t.client, installation.Definitions, func(definition *unstructured.Unstructured) error {
+		if !installation.OfProject(definition) {
+			return nil
+		}
+		ours := served[definition.GetName()]
+		kind := kindInUse{definition: definition.DeepCopy(), name: installation.Text(definition.Object, "spec", "names", "kind"),
+			served: ours != nil}
+		objects, err := t.count(ctx, definition)
+		if err != nil && !s.resumed {
+			return err
+		}
+		kind.objects = objects
+		s.kinds = append(s.kinds, kind)
+		if objects > 0 {
+			names = append(names, fmt.Sprintf("%d %s", objects, kind.name))
+		}
+		if ours == nil && objects > 0 {
+			s.refusals = append(s.refusals, fmt.Sprintf("%s (%s)", kind.name, plural.Of(int(objects), "object")))
+		}
+		if ours != nil {
+			s.against = append(s.against, missingVersions(definition, ours)...)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	t.say("objects: %s", orNone(names))
+	return nil
+}
+
+// missingVersions are those in which objects are stored and that wanted does not serve.
+func missingVersions(definition, wanted *unstructured.Unstructured) []string {
+	stored, _, _ := unstructured.NestedStringSlice(definition.Object, "status", "storedVersions")
+	var missing []string
+	for _, version := range stored {
+		if !slices.ContainsFunc(installation.Maps(wanted.Object, "spec", "versions"),
+			func(v map[string]any) bool { return v["name"] == version }) {
+			missing = append(missing, fmt.Sprintf("%s may be stored in %s, which the other definition does not have",
+				definition.GetName(), version))
+		}
+	}
+	return missing
+}
+
+// count is how many objects of a definition there are.
+func (t *takeover) count(ctx context.Context, definition *unstructured.Unstructured) (int64, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(installation.StoredKind(definition).GroupVersion().WithKind(installation.Text(definition.Object, "spec",
+		"names", "kind") + "List"))
+	if err := t.client.List(ctx, list, client.Limit(1)); err != nil {
+		return 0, fmt.Errorf("counting %s: %w", definition.GetName(), err)
+	}
+	more := list.GetRemainingItemCount()
+	if more == nil {
+		return int64(len(list.Items)), nil
+	}
+	return int64(len(list.Items)) + *more, nil
+}
+
+// lookAtEntries finds entries of the webhook configurations that the manifests do not have.
+func (t *takeover) lookAtEntries(ctx context.Context, s *seen) error {
+	paths := map[string]bool{}
+	names := slices.Clone(installation.DerivedEntries)
+	for _, kind := range []string{installation.MutatingKind.Kind, installation.ValidatingKind.Kind} {
+		for _, object := range t.manifests {
+			if object.GetKind() != kind {
+				continue
+			}
+			for _, entry := range installation.Entries(object) {
+				names = append(names, installation.Text(entry, "name"))
+				paths[installation.Text(entry, "clientConfig", "service", "path")] = true
+			}
+		}
+	}
+	for kind, name := range map[schema.GroupVersionKind]string{
+		installation.MutatingKind: installation.Mutating, installation.ValidatingKind: installation.Validating} {
+		configuration, err := installation.Get(ctx, t.client, kind, "", name)
+		if err != nil {
+			return err
+		}
+		for _, entry := range installation.Entries(configuration) {
+			name := installation.Text(entry, "name")
+			if slices.Contains(names, name) || paths[installation.Text(entry, "clientConfig", "service", "path")] {
+				continue
+			}
+			switch used, known := s.asked(entry); {
+			case !known:
+				s.refusals = append(s.refusals, "webhook "+name+": it is about what Afloat does not know")
+			case len(used) == 0:
+				s.dropped = append(s.dropped, name)
+			}
+		}
+	}
+	slices.Sort(s.dropped)
+	slices.Sort(s.refusals)
+	if len(s.dropped) > 0 {
+		t.say("webhooks that go, because nobody uses their kinds or Afloat's own do the same: %s", strings.Join(s.dropped, ", "))
+	}
+	return nil
+}
+
+// asked are the kinds in use, not served by this project, that an entry is about. It is known if it is about the project's kinds alone.
+func (s *seen) asked(entry map[string]any) (used []string, known bool) {
+	known = true
+	for _, rule := range installation.Maps(entry, "rules") {
+		for _, group := range texts(rule["apiGroups"]) {
+			for _, resource := range texts(rule["resources"]) {
+				resource, _, _ = strings.Cut(resource, "/")
+				at := slices.IndexFunc(s.kinds, func(k kindInUse) bool { return k.definition.GetName() == resource+"."+group })
+				switch {
+				case group != "apps.kruise.io" && group != "policy.kruise.io":
+					known = false
+				case at >= 0 && !s.kinds[at].served && s.kinds[at].objects > 0:
+					used = append(used, s.kinds[at].name)
+				}
+			}
+		}
+	}
+	return used, known
+}
+
+// rehearsed are the kinds whose passes can be played, which are all that write pods.
+var rehearsed = []string{"CloneSet", "DaemonSet", "SidecarSet", "StatefulSet"}
+
+// lookAhead plays the next pass over each workload, and names the pods that it would touch.
+func (t *takeover) lookAhead(ctx context.Context, s *seen) error {
+	if s.resumed { // it was said before, and may not be known while no manager serves
+		return nil
+	}
+	asked, moving := 0, 0
+	for _, kind := range s.kinds {
+		if !slices.Contains(rehearsed, kind.name) || !kind.served || installation.Text(kind.definition.Object, "spec",
+			"group") != "apps.kruise.io" {
+			continue
+		}
+		if err := installation.Each(ctx, t.client, installation.StoredKind(kind.definition), func(object *unstructured.Unstructured) error {
+			asked++
+			e, err := t.rehearse(ctx, kind.name, types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()})
+			if err != nil {
+				return fmt.Errorf("rehearsing what Afloat does with %s: %w", installation.Of(object), err)
+			}
+			if touched := touchedBy(e); len(touched) > 0 {
+				moving++
+				t.say("%s is under way and goes on: %s", e.Of(), most(touched))
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	t.say("rehearsed: %s, of which %d would have pods touched", plural.Of(asked, "workload"), moving)
+	return nil
+}
+
+// touchedBy are the pods that the next pass does something with.
+func touchedBy(e *explain.Explanation) []string {
+	var touched []string
+	for _, pod := range e.Pods {
+		if pod.State == explain.Next {
+			touched = append(touched, fmt.Sprintf("pod %s: %s", strings.TrimPrefix(pod.Namespace+"/"+pod.Name, "/"), pod.Message))
+		}
+	}
+	if e.Create > 0 {
+		touched = append(touched, plural.Of(e.Create, "new pod"))
+	}
+	return touched
+}
+
+// reasonsAgainst is why the takeover is not made.
+func (t *takeover) reasonsAgainst(s *seen) error {
+	if len(s.against) > 0 {
+		return fmt.Errorf("nothing was changed: %s", strings.Join(s.against, "; "))
+	}
+	if len(s.refusals) == 0 {
+		return nil
+	}
+	text := strings.Join(s.refusals, "; ")
+	if t.allowUnserved {
+		t.say("nobody acts on these from now on: %s", text)
+		return nil
+	}
+	return fmt.Errorf("nothing was changed: Afloat does not serve what is in use: %s (--allow-unserved goes on nevertheless)", text)
+}
+
+// mostNames bounds lists that are printed.
+const mostNames = 20
+
+// most is a list that is not too long to read.
+func most(items []string) string {
+	if len(items) > mostNames {
+		return fmt.Sprintf("%s, and %d more", strings.Join(items[:mostNames], "; "), len(items)-mostNames)
+	}
+	return strings.Join(items, "; ")
+}
+
+func orNone(items []string) string {
+	if len(items) == 0 {
+		return "none"
+	}
+	return strings.Join(items, ", ")
+}

@@ -1,0 +1,258 @@
+package takeover
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/plugin/change"
+	"github.com/afloat-project/afloat/internal/plugin/installation"
+)
+
+// edit changes an object by a patch of what differs, guarded by the version that was read. It is nil if there is no such object.
+func (t *takeover) edit(ctx context.Context, r reference, alter func(*unstructured.Unstructured) error) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		before, err := t.get(ctx, r)
+		if err != nil || before == nil {
+			return err
+		}
+		after := before.DeepCopy()
+		if err := alter(after); err != nil {
+			return err
+		}
+		body, err := change.Patch(before, after)
+		if err != nil {
+			return err
+		}
+		return t.client.Patch(ctx, before, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(t.fieldManager))
+	})
+}
+
+// managerReference is the Deployment of the manager.
+func (t *takeover) managerReference() reference {
+	return reference{"apps/v1", installation.Deployments.Kind, t.choice.Namespace, installation.Manager}
+}
+
+// stop ends the manager that runs, and waits until it cannot act any more.
+func (t *takeover) stop(ctx context.Context, lock lockName) error {
+	manager, err := t.get(ctx, t.managerReference())
+	if err != nil {
+		return err
+	}
+	if manager == nil {
+		return nil // the interrupted run replaced it by one with another selector
+	}
+	if err := t.noteTime(); err != nil {
+		return err
+	}
+	if err := t.edit(ctx, t.managerReference(), func(manager *unstructured.Unstructured) error {
+		annotations := manager.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[backupAnnotation] = t.backup
+		manager.SetAnnotations(annotations)
+		return unstructured.SetNestedField(manager.Object, int64(0), "spec", "replicas")
+	}); err != nil {
+		return fmt.Errorf("stopping the manager: %w", err)
+	}
+	t.say("%s is to have no pods; webhooks refuse from here on", installation.Of(manager))
+	if err := t.gone(ctx, manager); err != nil {
+		return t.goOn(err)
+	}
+	return t.lockFree(ctx, lock)
+}
+
+// gone waits for the end of the pods of a workload.
+func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured) error {
+	selector, err := selectorOf(workload)
+	if err != nil {
+		return err
+	}
+	if err := t.wait(ctx, "the end of the manager's pods", func(ctx context.Context) (string, error) {
+		var names []string
+		err := installation.Each(ctx, t.client, installation.Pods, func(pod *unstructured.Unstructured) error {
+			if phase := installation.Text(pod.Object, "status", "phase"); phase != "Succeeded" && phase != "Failed" {
+				names = append(names, pod.GetName())
+			}
+			return nil
+		}, client.InNamespace(workload.GetNamespace()), client.MatchingLabelsSelector{Selector: selector})
+		return strings.Join(names, ", "), err
+	}); err != nil {
+		return err
+	}
+	t.say("its pods are gone")
+	return nil
+}
+
+func selectorOf(workload *unstructured.Unstructured) (labels.Selector, error) {
+	raw, _, _ := unstructured.NestedMap(workload.Object, "spec", "selector")
+	text, err := json.Marshal(raw)
+	if err != nil {
+		return nil, fmt.Errorf("the selector of %s: %w", installation.Of(workload), err)
+	}
+	var selector metav1.LabelSelector
+	if err := json.Unmarshal(text, &selector); err != nil {
+		return nil, fmt.Errorf("the selector of %s: %w", installation.Of(workload), err)
+	}
+	return metav1.LabelSelectorAsSelector(&selector)
+}
+
+// lockFree waits until nobody holds the lock: it was given back, or not renewed for as long as it holds, by the clock of this machine
+// alone.
+func (t *takeover) lockFree(ctx context.Context, name lockName) error {
+	var last string
+	var since time.Time
+	err := t.wait(ctx, "the lock", func(ctx context.Context) (string, error) {
+		lock, err := installation.Get(ctx, t.client, installation.Leases, name.namespace, name.name)
+		if err != nil || lock == nil {
+			return "", err
+		}
+		holder := installation.Text(lock.Object, "spec", "holderIdentity")
+		if holder == "" {
+			return "", nil
+		}
+		seconds, _, _ := unstructured.NestedInt64(lock.Object, "spec", "leaseDurationSeconds")
+		if now := holder + installation.Text(lock.Object, "spec", "renewTime"); now != last {
+			last, since = now, time.Now()
+		}
+		if held := time.Duration(seconds) * time.Second; time.Since(since) < held {
+			return fmt.Sprintf("%s holds Lease %s/%s, for %s after it last renewed it", holder, name.namespace, name.name, held), nil
+		}
+		return "", nil
+	})
+	if err != nil {
+		return t.goOn(fmt.Errorf("the lock does not get free, so another manager acts, which must end first: %w", err))
+	}
+	t.say("the lock %s/%s is free", name.namespace, name.name)
+	return nil
+}
+
+// noteTime remembers when webhooks began to refuse, also if the run is interrupted.
+func (t *takeover) noteTime() error {
+	path := filepath.Join(t.backup, stopped)
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return write(path, []byte(t.now().UTC().Format(time.RFC3339Nano)))
+}
+
+// stopped is the file with the time at which the manager was stopped. It is there until another one serves.
+const stopped = "stopped-at"
+
+// sayWindow says for how long no manager has served.
+func (t *takeover) sayWindow() error {
+	path := filepath.Join(t.backup, stopped)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	since, parseErr := time.Parse(time.RFC3339Nano, string(text))
+	if err := errors.Join(err, parseErr); err != nil {
+		return fmt.Errorf("reading when the manager was stopped: %w", err)
+	}
+	t.say("no manager served for %s", t.now().Sub(since).Round(100*time.Millisecond))
+	return os.Remove(path)
+}
+
+// checkPod is the pod that starts with both images.
+const checkPod = "kruise-takeover-check"
+
+// tryImages lets a pod start with both images, so that a wrong name is found while the other manager still runs.
+func (t *takeover) tryImages(ctx context.Context, s *seen) error {
+	pod, err := t.imagePod(s)
+	if err != nil {
+		return err
+	}
+	r := referenceTo(pod)
+	if err := t.remove(ctx, r); err != nil { // of an interrupted run
+		return err
+	}
+	replicas, _, _ := unstructured.NestedInt64(s.manager.Object, "spec", "replicas")
+	if t.skipCheck || replicas == 0 { // it is stopped already
+		return nil
+	}
+	if err := t.wait(ctx, "a pod with the images", func(ctx context.Context) (string, error) {
+		if err := t.client.Create(ctx, pod.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
+			return "", err //nolint:wrapcheck // it is told as what is waited for
+		}
+		live, err := t.get(ctx, r)
+		if err != nil || live == nil {
+			return "it is not there", err
+		}
+		return unstarted(live), nil
+	}); err != nil {
+		return errors.Join(fmt.Errorf("nothing was stopped: %w (--skip-image-check does not try)", err),
+			t.remove(context.WithoutCancel(ctx), r))
+	}
+	t.say("both images start")
+	return t.remove(ctx, r)
+}
+
+// unstarted says which containers of a pod have not started yet, and why.
+func unstarted(pod *unstructured.Unstructured) string {
+	statuses := installation.Maps(pod.Object, "status", "containerStatuses")
+	if len(statuses) == 0 {
+		return "it is not on a node yet"
+	}
+	var missing []string
+	for _, status := range statuses {
+		waiting := installation.Text(status, "state", "waiting", "reason")
+		failed := installation.Text(status, "state", "terminated", "reason")
+		if failed != "StartError" && failed != "ContainerCannotRun" {
+			failed = ""
+		}
+		if waiting+failed != "" {
+			missing = append(missing, fmt.Sprintf("image %s: %s%s %s", installation.Text(status, "image"), waiting, failed,
+				installation.Text(status, "state", "waiting", "message")+installation.Text(status, "state", "terminated", "message")))
+		}
+	}
+	return strings.Join(missing, "; ")
+}
+
+// imagePod is a pod that starts both images as the installation would, with nothing to do.
+func (t *takeover) imagePod(s *seen) (*unstructured.Unstructured, error) {
+	var containers []any
+	spec := map[string]any{"restartPolicy": "Never", "automountServiceAccountToken": false}
+	for _, name := range []string{installation.Deployments.Kind, installation.DaemonSets.Kind} {
+		for _, object := range t.manifests {
+			if object.GetKind() != name {
+				continue
+			}
+			container := mainContainer(object)
+			containers = append(containers, map[string]any{"name": container["name"], "image": container["image"],
+				"command": container["command"],
+				"args":    []any{"--help"}, "securityContext": map[string]any{"allowPrivilegeEscalation": false}})
+		}
+	}
+	for field, value := range s.carriedManager.fields {
+		spec[field] = value
+	}
+	spec["containers"] = containers
+	if len(containers) == 0 {
+		return nil, errors.New("the manifests have no images")
+	}
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"namespace": t.choice.Namespace, "name": checkPod}, "spec": spec}}, nil
+}
+
+// replicasOf says how many replicas a workload has, in words.
+func replicasOf(workload *unstructured.Unstructured) string {
+	replicas, _, _ := unstructured.NestedInt64(workload.Object, "spec", "replicas")
+	return plural.Of(int(replicas), "replica")
+}

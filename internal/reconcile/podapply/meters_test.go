@@ -1,0 +1,34 @@
+package podapply
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+)
+
+// What is kept of updates that are under way goes with their pods, and what waits goes with the workload (CS-238 (part)).
+func TestMetersForget(t *testing.T) {
+	m, name := NewMeters("cloneset"), types.NamespacedName{Namespace: "shop", Name: "web"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	begun := &podplan.Verdict{Pod: pod, Action: podplan.UpdateInPlace, Reason: podplan.ReasonOutdated}
+	held := &podplan.Verdict{Pod: pod, Action: podplan.Wait, Reason: podplan.ReasonPaused}
+	m.Observe(name, &podplan.Plan{Verdicts: []*podplan.Verdict{begun}}, Outcome{Done: []*podplan.Verdict{begun}})
+	m.Observe(name, &podplan.Plan{Verdicts: []*podplan.Verdict{held}}, Outcome{})
+	if n := testutil.CollectAndCount(m.waiting); n != 1 || len(m.workloads[name].started) != 1 {
+		t.Errorf("%d wait, %d under way", n, len(m.workloads[name].started))
+	}
+	m.Observe(name, &podplan.Plan{}, Outcome{})
+	if n := testutil.CollectAndCount(m.waiting); n != 0 || len(m.workloads[name].started) != 0 {
+		t.Errorf("the pod is gone: %d wait, %d under way", n, len(m.workloads[name].started))
+	}
+	m.Observe(name, &podplan.Plan{Verdicts: []*podplan.Verdict{held}}, Outcome{})
+	m.Forget(name)
+	if n := testutil.CollectAndCount(m.waiting); n != 0 || len(m.workloads) != 0 {
+		t.Errorf("the workload is gone: %d wait, %d workloads", n, len(m.workloads))
+	}
+}
