@@ -35,7 +35,7 @@ func TestServedFieldsAreThoseOfTheSpecification(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := slices.DeleteFunc(render(crd, version), func(line string) bool { return newerKubernetes[line] })
+				got := slices.DeleteFunc(render(crd, version), func(line string) bool { return newerKubernetes[line] || deliberate.MatchString(line) })
 				if diff := cmp.Diff(strings.Split(strings.TrimSpace(string(want)), "\n"), got); diff != "" {
 					t.Errorf("served fields differ from the specification (-want +got):\n%s", diff)
 				}
@@ -83,6 +83,9 @@ func describe(path string, field *apiextensionsv1.JSONSchemaProps, visit func(pa
 		describe(path+"[]", field.Items.Schema, visit)
 	}
 }
+
+// deliberate are fields that the reference's definitions lack, so that its API server drops what users write there (ACJ-014).
+var deliberate = regexp.MustCompile(`^spec\.template\.(broadcastJobTemplate|imageListPullJobTemplate)\.metadata\.(labels|annotations)`)
 
 // newerKubernetes are fields that types of Kubernetes got after the lists were written.
 var newerKubernetes = map[string]bool{"spec.containers[].preStop.httpGet.protocol\tstring": true}

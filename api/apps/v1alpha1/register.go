@@ -11,7 +11,8 @@ var GroupVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1alph
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &CloneSet{}, &CloneSetList{}, &ContainerRecreateRequest{}, &ContainerRecreateRequestList{}, &DaemonSet{}, &DaemonSetList{},
+	scheme.AddKnownTypes(GroupVersion, &AdvancedCronJob{}, &AdvancedCronJobList{}, &BroadcastJob{}, &BroadcastJobList{}, &CloneSet{}, &CloneSetList{},
+		&ContainerRecreateRequest{}, &ContainerRecreateRequestList{}, &DaemonSet{}, &DaemonSetList{}, &EphemeralJob{}, &EphemeralJobList{},
 		&ImageListPullJob{}, &ImageListPullJobList{}, &ImagePullJob{}, &ImagePullJobList{}, &NodeImage{}, &NodeImageList{},
 		&SidecarSet{}, &SidecarSetList{}, &StatefulSet{}, &StatefulSetList{}, &WorkloadSpread{}, &WorkloadSpreadList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)

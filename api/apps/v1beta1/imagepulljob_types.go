@@ -84,9 +84,9 @@ type CompletionPolicyType string
 
 // Completion policies (IMG-016).
 const (
-	// CompletionAlways ends the job when every selected node has a result. It is the default (IMG-031).
+	// CompletionAlways ends a job when every node has a result. It is the default (IMG-031, BJ-011).
 	CompletionAlways CompletionPolicyType = "Always"
-	// CompletionNever keeps the job running: it pulls again about daily, and on new nodes.
+	// CompletionNever keeps a job running: it serves new nodes, too, and one that pulls images does so again about daily (BJ-002).
 	CompletionNever CompletionPolicyType = "Never"
 )
 
