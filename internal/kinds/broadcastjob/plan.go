@@ -269,8 +269,8 @@ func (s *site) leaves(p *planner) bool {
 	case s.Tolerable:
 		return false
 	}
-	if made := m.pod.Annotations[pub.BroadcastJobPlacement]; made != "" && made != p.placement {
-		return false // it was made by another rule, and runs
+	if p.madeOtherwise(m) {
+		return false // what the user asks of nodes now is asked of later pods (BJ-025)
 	}
 	if !Suffers(s.node) {
 		return true
@@ -278,6 +278,12 @@ func (s *site) leaves(p *planner) bool {
 	well := s.node.DeepCopy()
 	well.Spec.Taints = slices.DeleteFunc(well.Spec.Taints, suffers)
 	return !p.rules.Judge(well).Tolerable
+}
+
+// madeOtherwise tells whether the template asked something else of nodes when the pod was made.
+func (p *planner) madeOtherwise(m *member) bool {
+	made := m.pod.Annotations[pub.BroadcastJobPlacement]
+	return made != "" && made != p.placement
 }
 
 // Suffers tells whether a node suffers passingly.
@@ -462,6 +468,8 @@ func (p *planner) remove() {
 				p.Decide(m.pod, podplan.Delete, ReasonExcess, "pod %s has its place on node %s", s.pods[0].pod.Name, s.name)
 			case s.gone:
 				p.Decide(m.pod, podplan.Delete, ReasonNode, "it may not run on node %s: %s", s.name, s.Why)
+			case m.state == Active && m.pod.Spec.NodeName == "" && p.madeOtherwise(m): // it might never come to run there
+				p.Decide(m.pod, podplan.Delete, ReasonNode, "%s", "it is not bound yet, and the template asks something else of nodes now")
 			}
 		}
 	}

@@ -110,7 +110,12 @@ func placement(spec *corev1.PodSpec) (string, error) {
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
 		required = spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
-	text, err := json.Marshal([]any{spec.NodeName, spec.NodeSelector, required, spec.Tolerations})
+	text, err := json.Marshal(struct { // what is empty is nothing
+		Node        string               `json:",omitempty"`
+		Selector    map[string]string    `json:",omitempty"`
+		Required    *corev1.NodeSelector `json:",omitempty"`
+		Tolerations []corev1.Toleration  `json:",omitempty"`
+	}{spec.NodeName, spec.NodeSelector, required, spec.Tolerations})
 	if err != nil {
 		return "", fmt.Errorf("encoding what the template asks of nodes: %w", err)
 	}
