@@ -319,6 +319,9 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/daemonsets":                read,
 		"apps.kruise.io/daemonsets/finalizers":     "update",
 		"apps.kruise.io/daemonsets/status":         "patch",
+		"apps.kruise.io/broadcastjobs":             "delete get list patch watch", // BJ-094, BJ-120
+		"apps.kruise.io/broadcastjobs/finalizers":  "update",
+		"apps.kruise.io/broadcastjobs/status":      "patch",
 		"storage.k8s.io/storageclasses":            "list", // ASTS-054
 		"apps.kruise.io/containerrecreaterequests": "delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
 		"apps.kruise.io/nodeimages": manage, "apps.kruise.io/nodeimages/status": "patch",

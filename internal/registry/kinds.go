@@ -110,6 +110,10 @@ var Kinds = []Kind{
 		Controller: "daemonset", Workers: 20, Setup: daemonSets, Rehearse: rehearseDaemonSets, Workload: true,
 	},
 	{
+		Kind:       admission.Kind{Group: apps, Name: "BroadcastJob", Plural: "broadcastjobs", Webhooks: admission.BroadcastJobs},
+		Controller: "broadcastjob", Workers: 3, Setup: broadcastJobs, Workload: true,
+	},
+	{
 		Kind: admission.Kind{Group: policy, Name: "PodUnavailableBudget", Plural: "podunavailablebudgets",
 			Gates:   admission.Gates{{features.PodUnavailableBudgetDeleteGate, features.PodUnavailableBudgetUpdateGate}}, // PUB-016
 			OffCode: http.StatusBadRequest, Webhooks: admission.PodUnavailableBudgets,
@@ -122,12 +126,12 @@ var Kinds = []Kind{
 // Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that
 // other releases convert (OPS-070).
 var (
-	Controllers = []string{"advancedcronjob", "broadcastjob", "nodepodprobe", "persistentpodstate", "podprobemarker",
+	Controllers = []string{"advancedcronjob", "nodepodprobe", "persistentpodstate", "podprobemarker",
 		"resourcedistribution", "sidecarterminator", "uniteddeployment"}
 	Definitions = []string{"advancedcronjobs.apps.kruise.io", "persistentpodstates.apps.kruise.io",
 		"resourcedistributions.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
 	// others are those that an installation is kept for, too (OPS-116).
-	others = []string{"AdvancedCronJob", "BroadcastJob", "ResourceDistribution", "UnitedDeployment"}
+	others = []string{"AdvancedCronJob", "ResourceDistribution", "UnitedDeployment"}
 )
 
 // InUse are the kinds while objects of which nothing is uninstalled (OPS-116), those that other releases serve included.

@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/afloat-project/afloat/internal/admission"
+	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
@@ -171,6 +172,11 @@ func (e *Environment) daemonSetFeatures() daemonset.Features {
 		DeferredResize:  e.Flags.DeferredResize,
 		PreDownload:     e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForDaemonSetUpdate),
 	}
+}
+
+func broadcastJobs(ctx context.Context, e *Environment) error {
+	return broadcastjobcontroller.Setup(ctx, e.Manager, broadcastjobcontroller.Options{Options: e.controller("broadcastjob"),
+		Binds: !e.Flags.AssignJobsByScheduler})
 }
 
 // FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every replica; nothing of it without
