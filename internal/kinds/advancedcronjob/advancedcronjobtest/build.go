@@ -22,8 +22,8 @@ var Noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 // At is a time so long after noon.
 func At(after time.Duration) *metav1.Time { return &metav1.Time{Time: Noon.Add(after)} }
 
-// Templates are templates by the kind of their children.
-var Templates = map[string]string{
+// TemplateTexts are templates by the kind of their children.
+var TemplateTexts = map[string]string{
 	"Job": `{jobTemplate: {metadata: {labels: {team: a}, annotations: {note: b}}, spec: {backoffLimit: 2, future: {x: 1}, template: {spec: {restartPolicy: Never,
 		containers: [{name: c, image: i}]}}}}}`,
 	"BroadcastJob": `{broadcastJobTemplate: {metadata: {labels: {team: a}, annotations: {note: b}}, spec: {parallelism: 10%, completionPolicy: {type: Always},
@@ -35,7 +35,7 @@ var Templates = map[string]string{
 func CronJob(kind, schedule string, changes ...func(*appsv1beta1.AdvancedCronJob)) *appsv1beta1.AdvancedCronJob {
 	cronJob := &appsv1beta1.AdvancedCronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nightly", UID: "cron", ResourceVersion: "1",
 		CreationTimestamp: *At(0)}}
-	if err := yaml.UnmarshalStrict([]byte(Templates[kind]), &cronJob.Spec.Template); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(TemplateTexts[kind]), &cronJob.Spec.Template); err != nil {
 		panic(fmt.Sprint(kind, err))
 	}
 	cronJob.Spec.Schedule = schedule
@@ -45,8 +45,8 @@ func CronJob(kind, schedule string, changes ...func(*appsv1beta1.AdvancedCronJob
 	return cronJob
 }
 
-// Child is what the AdvancedCronJob created for the run so long after noon, changed.
-func Child(kind string, cronJob *appsv1beta1.AdvancedCronJob, after time.Duration, changes ...func(client.Object)) client.Object {
+// Made is what the AdvancedCronJob created for the run so long after noon, changed.
+func Made(kind string, cronJob *appsv1beta1.AdvancedCronJob, after time.Duration, changes ...func(client.Object)) client.Object {
 	var child client.Object
 	switch kind {
 	case "Job":
