@@ -216,7 +216,7 @@ const listTemplate = "imageListPullJobTemplate"
 // cronJobInBeta returns the v1beta1 form of a document of v1alpha1. It does not change the document. An annotation that cannot be read is
 // dropped, with an error that says why.
 func cronJobInBeta(given document) (document, error) {
-	object, metadata, annotations := annotated(given)
+	object, metadata, annotations := withAnnotations(given)
 	text, ok := annotations[pub.ImageListTemplate]
 	if !ok {
 		return object, nil
@@ -237,7 +237,7 @@ func cronJobInBeta(given document) (document, error) {
 
 // cronJobInAlpha returns the v1alpha1 form of a document of v1beta1. It does not change the document.
 func cronJobInAlpha(given document) document {
-	object, metadata, annotations := annotated(given)
+	object, metadata, annotations := withAnnotations(given)
 	delete(annotations, pub.ImageListTemplate)
 	if spec, ok := object["spec"].(document); ok {
 		if template, ok := spec["template"].(document); ok && template[listTemplate] != nil {
@@ -253,8 +253,8 @@ func cronJobInAlpha(given document) document {
 	return object
 }
 
-// annotated returns a copy of a document whose metadata and annotations may be changed.
-func annotated(given document) (object, metadata, annotations document) {
+// withAnnotations returns a copy of a document whose metadata and annotations may be changed.
+func withAnnotations(given document) (object, metadata, annotations document) {
 	object = maps.Clone(given)
 	if object == nil {
 		object = document{}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 	"github.com/afloat-project/afloat/internal/engine/schedule"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
@@ -25,8 +25,8 @@ var names = regexp.MustCompile(`^[a-zA-Z0-9\-]+$`)
 // longestPull is how long an ImageListPullJob of a schedule may last, in seconds (ACJ-027).
 const longestPull = 86400
 
-// CheckBroadcastJob judges the spec of a BroadcastJob at a path by the rules of that kind; its pod template is judged apart.
-type CheckBroadcastJob func(spec *appsv1beta1.BroadcastJobSpec, path *field.Path) field.ErrorList
+// CheckBroadcastJob judges a BroadcastJob without a name by the rules of that kind; its pod template is judged apart.
+type CheckBroadcastJob func(job *appsv1beta1.BroadcastJob) field.ErrorList
 
 // Validate judges an AdvancedCronJob and tells all that is wrong with it (ACJ-020 to ACJ-028), but for its pod template. old is nil on create;
 // what was wrong with it is not refused again.
@@ -35,12 +35,7 @@ func Validate(updated, old *appsv1beta1.AdvancedCronJob, broadcast CheckBroadcas
 	if old == nil {
 		return errs
 	}
-	known := map[string]int{}
-	for _, err := range check(old, broadcast) {
-		known[err.Error()]++
-	}
-	errs = slices.DeleteFunc(errs, func(err *field.Error) bool { known[err.Error()]--; return known[err.Error()] >= 0 })
-	return append(errs, checkUpdate(updated, old)...)
+	return append(fieldcheck.Fresh(errs, check(old, broadcast)), checkUpdate(updated, old)...)
 }
 
 func check(cronJob *appsv1beta1.AdvancedCronJob, broadcast CheckBroadcastJob) field.ErrorList {
@@ -51,13 +46,9 @@ func check(cronJob *appsv1beta1.AdvancedCronJob, broadcast CheckBroadcastJob) fi
 			fmt.Sprintf("must consist of letters, digits and '-', and have at most %d characters", maxName)))
 	}
 	errs = append(errs, checkTimes(spec, path)...)
-	for _, number := range []struct {
-		key   string
-		value *int64
-	}{{"startingDeadlineSeconds", spec.StartingDeadlineSeconds}, {"successfulJobsHistoryLimit", wide(spec.SuccessfulJobsHistoryLimit)},
-		{"failedJobsHistoryLimit", wide(spec.FailedJobsHistoryLimit)}} {
-		errs = append(errs, notNegative(path.Child(number.key), number.value)...)
-	}
+	errs = append(errs, fieldcheck.NotNegative(spec.StartingDeadlineSeconds, path.Child("startingDeadlineSeconds"))...)
+	errs = append(errs, fieldcheck.NotNegative(spec.SuccessfulJobsHistoryLimit, path.Child("successfulJobsHistoryLimit"))...)
+	errs = append(errs, fieldcheck.NotNegative(spec.FailedJobsHistoryLimit, path.Child("failedJobsHistoryLimit"))...)
 	switch spec.ConcurrencyPolicy {
 	case "", appsv1beta1.ConcurrencyAllow, appsv1beta1.ConcurrencyForbid, appsv1beta1.ConcurrencyReplace:
 	default:
@@ -69,20 +60,6 @@ func check(cronJob *appsv1beta1.AdvancedCronJob, broadcast CheckBroadcastJob) fi
 			fmt.Sprintf("exactly one of jobTemplate, broadcastJobTemplate and imageListPullJobTemplate must be set, there are %d", len(given))))
 	}
 	return append(errs, checkTemplates(spec, path.Child("template"), broadcast)...)
-}
-
-func wide(n *int32) *int64 {
-	if n == nil {
-		return nil
-	}
-	return new(int64(*n))
-}
-
-func notNegative(path *field.Path, value *int64) field.ErrorList {
-	if value != nil && *value < 0 {
-		return field.ErrorList{field.Invalid(path, *value, "must be greater than or equal to 0")}
-	}
-	return nil
 }
 
 // checkTimes judges the schedule and its zone (ACJ-021 to ACJ-023).
@@ -118,11 +95,14 @@ func checkTemplates(spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path, bro
 		errs = append(errs, checkJob(template.DecodeError(), &template.Spec, path.Child("jobTemplate"))...)
 	}
 	if template := spec.Template.BroadcastJobTemplate; template != nil {
-		at := path.Child("broadcastJobTemplate", "spec")
+		at := path.Child("broadcastJobTemplate")
 		if err := template.Spec.Template.DecodeError(); err != nil {
-			errs = append(errs, field.Invalid(at.Child("template"), field.OmitValueType{}, err.Error()))
+			errs = append(errs, field.Invalid(at.Child("spec", "template"), field.OmitValueType{}, err.Error()))
 		} else if broadcast != nil {
-			errs = append(errs, broadcast(&template.Spec, at)...)
+			for _, err := range broadcast(&appsv1beta1.BroadcastJob{Spec: template.Spec}) {
+				err.Field = at.String() + "." + err.Field
+				errs = append(errs, err)
+			}
 		}
 	}
 	if template := spec.Template.ImageListPullJobTemplate; template != nil {
@@ -147,13 +127,11 @@ func checkJob(undecodable error, job *batchv1.JobSpec, path *field.Path) field.E
 		errs = append(errs, field.NotSupported(path.Child("template", "spec", "restartPolicy"), policy,
 			[]corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
 	}
-	for _, number := range []struct {
-		key   string
-		value *int64
-	}{{"parallelism", wide(job.Parallelism)}, {"completions", wide(job.Completions)}, {"backoffLimit", wide(job.BackoffLimit)},
-		{"activeDeadlineSeconds", job.ActiveDeadlineSeconds}, {"ttlSecondsAfterFinished", wide(job.TTLSecondsAfterFinished)}} {
-		errs = append(errs, notNegative(path.Child(number.key), number.value)...)
-	}
+	errs = append(errs, fieldcheck.NotNegative(job.Parallelism, path.Child("parallelism"))...)
+	errs = append(errs, fieldcheck.NotNegative(job.Completions, path.Child("completions"))...)
+	errs = append(errs, fieldcheck.NotNegative(job.BackoffLimit, path.Child("backoffLimit"))...)
+	errs = append(errs, fieldcheck.NotNegative(job.TTLSecondsAfterFinished, path.Child("ttlSecondsAfterFinished"))...)
+	errs = append(errs, fieldcheck.NotNegative(job.ActiveDeadlineSeconds, path.Child("activeDeadlineSeconds"))...)
 	return errs
 }
 

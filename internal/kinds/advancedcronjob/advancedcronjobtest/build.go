@@ -2,9 +2,12 @@
 package advancedcronjobtest
 
 import (
+	"encoding/json"
 	"fmt"
+	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,4 +126,28 @@ func Deadline(seconds int64) func(*appsv1beta1.AdvancedCronJob) {
 // Last lets an AdvancedCronJob have handled the time so long after noon.
 func Last(after time.Duration) func(*appsv1beta1.AdvancedCronJob) {
 	return func(cronJob *appsv1beta1.AdvancedCronJob) { cronJob.Status.LastScheduleTime = At(after) }
+}
+
+// Patched is a document with operations carried out, as the API server does.
+func Patched(t testing.TB, document map[string]any, operations any) (patched map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := json.Marshal(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := jsonpatch.DecodePatch(list)
+	if err == nil {
+		text, err = patch.Apply(text)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &patched)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", list, err)
+	}
+	return patched
 }
