@@ -88,6 +88,17 @@ const (
 	PreDownloadIgnored = "apps.kruise.io/image-predownload-ignored"
 )
 
+// Of AdvancedCronJobs and what they create (docs/spec/advanced-cron-job.md).
+const (
+	// ScheduledAt on what an AdvancedCronJob created is the time of its schedule, in RFC 3339 (ACJ-032, ACJ-070).
+	ScheduledAt = "apps.kruise.io/scheduled-at"
+	// UnrecordedRun is the finalizer of what an AdvancedCronJob created, until it has noted the run in its status: whatever ends the child
+	// before, the run is known (ACJ-092).
+	UnrecordedRun = "apps.kruise.io/unrecorded-run"
+	// ImageListTemplate on an AdvancedCronJob of v1alpha1 has spec.template.imageListPullJobTemplate of v1beta1, as JSON (ACJ-111).
+	ImageListTemplate = "apps.kruise.io/v1beta1-imagelistpulljob-template"
+)
+
 // Environment variables of containers.
 const (
 	// ContainerBarrierEnv holds a container back until those of higher launch priority run (IPU-100).

@@ -263,7 +263,7 @@ func TestRightsForDaemonKinds(t *testing.T) {
 		"containerrecreaterequests": "delete get list patch watch", "containerrecreaterequests/status": "patch", "containerrecreaterequests/finalizers": "",
 		"nodeimages": "create delete get list patch watch", "nodeimages/status": "patch",
 		"imagepulljobs": "create delete get list patch watch", "imagepulljobs/status": "patch",
-		"imagelistpulljobs": "delete get list patch watch", "imagelistpulljobs/status": "patch",
+		"imagelistpulljobs": "create delete get list patch watch", "imagelistpulljobs/status": "patch",
 		"pods/status": "patch", "pods/resize": "patch", "nodes": "get list watch", "secrets": "get",
 	} {
 		verbs := slices.Sorted(slices.Values(got[resource]))
@@ -301,7 +301,9 @@ func TestRightsOfTheManager(t *testing.T) {
 		"pods": manage, "persistentvolumeclaims": manage, "apps/controllerrevisions": manage,
 		"pods/status": "patch", "pods/resize": "patch",
 		"namespaces": read, "nodes": read,
-		"apps/deployments": read, "apps/replicasets": read, "apps/statefulsets": read, "batch/jobs": read,
+		"apps/deployments": read, "apps/replicasets": read, "apps/statefulsets": read, "batch/jobs": manage, // ACJ-070
+		"apps.kruise.io/advancedcronjobs": read, "apps.kruise.io/advancedcronjobs/status": "patch", "apps.kruise.io/advancedcronjobs/finalizers": "update",
+		"apps.kruise.io/broadcastjobs": manage,
 		"podtemplates": "create", "configmaps": "create get list patch watch", "secrets": "get",
 		"events": "create patch", "events.k8s.io/events": "create patch",
 		"apps.kruise.io/clonesets": "get list patch watch", "apps.kruise.io/clonesets/status": "patch", "apps.kruise.io/clonesets/finalizers": "update",
@@ -326,7 +328,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/containerrecreaterequests": "delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
 		"apps.kruise.io/nodeimages": manage, "apps.kruise.io/nodeimages/status": "patch",
 		"apps.kruise.io/imagepulljobs": manage, "apps.kruise.io/imagepulljobs/status": "patch", "apps.kruise.io/imagepulljobs/finalizers": "update",
-		"apps.kruise.io/imagelistpulljobs": "delete get list patch watch", "apps.kruise.io/imagelistpulljobs/status": "patch", "apps.kruise.io/imagelistpulljobs/finalizers": "update",
+		"apps.kruise.io/imagelistpulljobs": manage, "apps.kruise.io/imagelistpulljobs/status": "patch", "apps.kruise.io/imagelistpulljobs/finalizers": "update",
 	}
 	verbs := map[string][]string{}
 	for _, rule := range ofManager(t) {

@@ -114,6 +114,11 @@ var Kinds = []Kind{
 		Controller: "broadcastjob", Workers: 3, Setup: broadcastJobs, Workload: true,
 	},
 	{
+		Kind: admission.Kind{Group: apps, Name: "AdvancedCronJob", Plural: "advancedcronjobs", Webhooks: admission.AdvancedCronJobs,
+			Conversion: admission.AdvancedCronJobConversion()},
+		Controller: "advancedcronjob", Workers: 3, Setup: advancedCronJobs, Workload: true,
+	},
+	{
 		Kind: admission.Kind{Group: policy, Name: "PodUnavailableBudget", Plural: "podunavailablebudgets",
 			Gates:   admission.Gates{{features.PodUnavailableBudgetDeleteGate, features.PodUnavailableBudgetUpdateGate}}, // PUB-016
 			OffCode: http.StatusBadRequest, Webhooks: admission.PodUnavailableBudgets,
@@ -126,12 +131,12 @@ var Kinds = []Kind{
 // Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that
 // other releases convert (OPS-070).
 var (
-	Controllers = []string{"advancedcronjob", "nodepodprobe", "persistentpodstate", "podprobemarker",
+	Controllers = []string{"nodepodprobe", "persistentpodstate", "podprobemarker",
 		"resourcedistribution", "sidecarterminator", "uniteddeployment"}
-	Definitions = []string{"advancedcronjobs.apps.kruise.io", "persistentpodstates.apps.kruise.io",
+	Definitions = []string{"persistentpodstates.apps.kruise.io",
 		"resourcedistributions.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
 	// others are those that an installation is kept for, too (OPS-116).
-	others = []string{"AdvancedCronJob", "ResourceDistribution", "UnitedDeployment"}
+	others = []string{"ResourceDistribution", "UnitedDeployment"}
 )
 
 // InUse are the kinds while objects of which nothing is uninstalled (OPS-116), those that other releases serve included.
@@ -164,8 +169,8 @@ func Converted() []string {
 
 // The manager publishes its authority in the definitions of the kinds that it converts; at the others it only looks (OPS-080).
 //
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;podunavailablebudgets.policy.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;persistentpodstates.apps.kruise.io;resourcedistributions.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;podunavailablebudgets.policy.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=persistentpodstates.apps.kruise.io;resourcedistributions.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
 
 // Admitted are the kinds as the webhooks know them.
 func Admitted() []admission.Kind {

@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/afloat-project/afloat/internal/admission"
+	advancedcronjobcontroller "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/controller"
 	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
@@ -162,6 +163,10 @@ func daemonSets(ctx context.Context, e *Environment) error {
 		Features: e.daemonSetFeatures(), Options: e.controller("daemonset"), PullJobs: e.PullJobs,
 		CompleteTemplate: admission.CompleteTemplate(admission.NewTemplateJudge(clientset.CoreV1().RESTClient())),
 	})
+}
+
+func advancedCronJobs(ctx context.Context, e *Environment) error {
+	return advancedcronjobcontroller.Setup(ctx, e.Manager, e.controller("advancedcronjob"))
 }
 
 func (e *Environment) daemonSetFeatures() daemonset.Features {

@@ -85,7 +85,7 @@ func InPlace(strategy *pub.InPlaceUpdateStrategy, path *field.Path) field.ErrorL
 }
 
 // NotNegative checks a number that may be absent.
-func NotNegative(value *int32, path *field.Path) field.ErrorList {
+func NotNegative[N int32 | int64](value *N, path *field.Path) field.ErrorList {
 	if value == nil || *value >= 0 {
 		return nil
 	}

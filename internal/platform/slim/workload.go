@@ -45,13 +45,30 @@ func Workload(object any) (any, error) {
 		workload.Spec, workload.Status = appsv1.StatefulSetSpec{Replicas: workload.Spec.Replicas, Ordinals: workload.Spec.Ordinals},
 			appsv1.StatefulSetStatus{}
 	case *batchv1.Job:
-		workload.ManagedFields, workload.Annotations = nil, nil
-		workload.Spec, workload.Status = batchv1.JobSpec{Parallelism: workload.Spec.Parallelism, Selector: workload.Spec.Selector},
-			batchv1.JobStatus{}
+		job(workload)
 	default:
 		return Metadata(object)
 	}
 	return object, err
+}
+
+// job also keeps what AdvancedCronJobs read of a run: its time, when it started, and how it ended (ACJ-031, ACJ-032).
+func job(job *batchv1.Job) {
+	annotations, status := job.Annotations, job.Status
+	job.ManagedFields, job.Annotations = nil, nil
+	job.Spec, job.Status = batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Selector: job.Spec.Selector}, batchv1.JobStatus{}
+	if owner := metav1.GetControllerOfNoCopy(job); owner == nil || owner.Kind != "AdvancedCronJob" {
+		return
+	}
+	if at, ok := annotations[pub.ScheduledAt]; ok {
+		job.Annotations = map[string]string{pub.ScheduledAt: at}
+	}
+	job.Status.StartTime = status.StartTime
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+			job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: c.Type, Status: c.Status, Message: c.Message})
+		}
+	}
 }
 
 func slimAnnotations(annotations map[string]string, template *corev1.PodTemplateSpec) (map[string]string, error) {

@@ -146,8 +146,8 @@ var whyLong = templates.LongDesc(`
 	The manager's own planner says so, from what is in the cluster at this moment and may be read with your rights. What only the running manager remembers, such
 	as requests that the API server refused a moment ago, is in the conditions of the workload and in its events.
 
-	Objects are CloneSets, Advanced StatefulSets (asts), Advanced DaemonSets (ads) and SidecarSets, or a pod: then its workload and its SidecarSets are asked about it alone. Of objects of the
-	project's other kinds it says what their controllers have told: status, conditions and warnings.`)
+	Objects are CloneSets, Advanced StatefulSets (asts), Advanced DaemonSets (ads) and SidecarSets, or a pod: then its workload and its SidecarSets are asked about it alone. Of an
+	AdvancedCronJob (acj) it says when the next run begins, what holds one, and how the latest ended. Of objects of the project's other kinds it says what their controllers have told: status, conditions and warnings.`)
 
 var whyExample = templates.Examples(`
 	# Why does the rollout of CloneSet web wait?
@@ -158,6 +158,9 @@ var whyExample = templates.Examples(`
 
 	# What happens to this pod?
 	kubectl afloat why pod/web-x7k2p
+
+	# When does the schedule run next, and how did it run?
+	kubectl afloat why acj/nightly
 
 	# The names of the pods that wait
 	kubectl afloat why asts/db -o name`)
@@ -269,6 +272,9 @@ func (r *Reader) why(ctx context.Context, target Target, namespace string) ([]*E
 // Why explains one object of a kind that plans are made for.
 func (r *Reader) Why(ctx context.Context, of schema.GroupKind, name types.NamespacedName) (*Explanation, error) {
 	kind := KindOf(of)
+	if of == scheduleKind {
+		return r.whySchedule(ctx, name)
+	}
 	if kind == nil {
 		return r.whyStatus(ctx, of, name)
 	}

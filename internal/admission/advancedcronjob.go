@@ -1,0 +1,275 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	jsonpatchapply "github.com/evanphx/json-patch/v5"
+	"gomodules.xyz/jsonpatch/v2"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-base/featuregate"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podtemplate"
+	"github.com/afloat-project/afloat/internal/kinds/advancedcronjob"
+	"github.com/afloat-project/afloat/internal/platform/features"
+)
+
+// cronJobWebhooks admits AdvancedCronJobs of both versions, each in its v1beta1 form (ACJ-010, ACJ-113).
+type cronJobWebhooks struct {
+	templates
+	// off are gates that are off without which no ImageListPullJob is carried out.
+	off []string
+}
+
+// checkBroadcastJob judges templates of BroadcastJobs; nil leaves that to the API server, run by run.
+var checkBroadcastJob advancedcronjob.CheckBroadcastJob
+
+// AdvancedCronJobs makes the webhooks of the kind.
+func AdvancedCronJobs(e *Environment) Webhooks {
+	w := &cronJobWebhooks{templates: templatesOf(e)}
+	for _, gate := range []featuregate.Feature{features.KruiseDaemon, features.ImagePullJobGate} {
+		if !e.Gates.Enabled(gate) {
+			w.off = append(w.off, string(gate))
+		}
+	}
+	return Webhooks{Mutate: w.mutate, Validate: w.validate}
+}
+
+// podTemplates are where an AdvancedCronJob has templates that have a pod template.
+var podTemplates = []string{"jobTemplate", "broadcastJobTemplate"}
+
+// mutate fills in what was left out (ACJ-011 to ACJ-013).
+func (w *cronJobWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
+	updated, old, err := cronJobs(&request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	operations, failed := advancedcronjob.Default(updated.document, old.document, func(key string) podtemplate.Request {
+		var stored document
+		if old.document != nil {
+			stored = old.child(key)
+		}
+		return w.completing(ctx, request.Namespace, updated.child(key), stored)
+	})
+	if updated.version == alpha && len(operations) > 0 {
+		if operations, err = updated.inAlpha(request.Object.Raw, operations); err != nil {
+			return undecodable(&request, err)
+		}
+	}
+	return completed(operations, failed, old.document)
+}
+
+// validate judges AdvancedCronJobs (ACJ-020 to ACJ-029).
+func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
+	updated, old, err := cronJobs(&request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	if old.document != nil && updated.unreadable == old.unreadable && sameJSON(updated.document["spec"], old.document["spec"]) {
+		return admission.Allowed("") // metadata only, such as the last finalizer
+	}
+	given, err := updated.decode()
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	var stored *appsv1beta1.AdvancedCronJob
+	if old.document != nil {
+		if stored, err = old.decode(); err != nil {
+			stored = nil // what is stored cannot be read, so all is new
+		}
+	}
+	errs := advancedcronjob.Validate(given, stored, checkBroadcastJob)
+	if updated.unreadable != "" {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(pub.ImageListTemplate), field.OmitValueType{}, updated.unreadable))
+	}
+	causes := causesOf(errs)
+	var warnings []string
+	for _, key := range podTemplates {
+		if _, ok := updated.child(key)["spec"].(document); !ok {
+			continue
+		}
+		var before document
+		if old.document != nil {
+			before = old.child(key)
+		}
+		found, warned := w.judgeTemplate(ctx, request.Namespace, updated.child(key), before)
+		at := "spec.template." + key + "."
+		for _, cause := range found {
+			cause.Field = at + cause.Field
+			causes = append(causes, cause)
+		}
+		for _, warning := range warned {
+			warnings = append(warnings, at+warning)
+		}
+	}
+	if len(causes) > 0 {
+		return invalid(&request, causes).WithWarnings(warnings...)
+	}
+	return admission.Allowed("").WithWarnings(append(warnings, advancedcronjob.Warnings(given, stored, w.off)...)...)
+}
+
+// cronJob is an AdvancedCronJob in its v1beta1 form.
+type cronJob struct {
+	document document
+	// version is that in which it was written. unreadable says why the annotation of v1alpha1 cannot be read.
+	version, unreadable string
+}
+
+// cronJobs are those of a request; the document of the stored one is nil on create.
+func cronJobs(request *admission.Request) (updated, old cronJob, err error) {
+	updatedDoc, oldDoc, err := documents(request)
+	if err != nil {
+		return updated, old, err
+	}
+	if updated, err = cronJobOf(updatedDoc, request); err == nil && oldDoc != nil {
+		old, err = cronJobOf(oldDoc, request)
+	}
+	return updated, old, err
+}
+
+func cronJobOf(given document, request *admission.Request) (cronJob, error) {
+	c := cronJob{document: given, version: versionOf(given, request)}
+	switch c.version {
+	case alpha:
+		var err error
+		if c.document, err = cronJobInBeta(given); err != nil {
+			c.unreadable = err.Error()
+		}
+	case beta:
+	default:
+		return c, fmt.Errorf("version %q of AdvancedCronJob is not known", c.version)
+	}
+	return c, nil
+}
+
+func (c *cronJob) decode() (*appsv1beta1.AdvancedCronJob, error) {
+	raw, err := json.Marshal(c.document)
+	if err != nil {
+		return nil, err
+	}
+	object := &appsv1beta1.AdvancedCronJob{}
+	_, err = decode(raw, object)
+	return object, err
+}
+
+// child is the template of children at the key, which is like an object with metadata and spec.
+func (c *cronJob) child(key string) document {
+	spec, _ := c.document["spec"].(document)
+	template, _ := spec["template"].(document)
+	child, _ := template[key].(document)
+	return child
+}
+
+// inAlpha makes of operations on the v1beta1 form the patch of the v1alpha1 object as it was written.
+func (c *cronJob) inAlpha(written []byte, operations []jsonpatch.Operation) ([]jsonpatch.Operation, error) {
+	text, err := json.Marshal(operations)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := jsonpatchapply.DecodePatch(text)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(c.document)
+	if err != nil {
+		return nil, err
+	}
+	if raw, err = patch.Apply(raw); err != nil {
+		return nil, err
+	}
+	object, err := decodeDocument(raw)
+	if err != nil {
+		return nil, err
+	}
+	if raw, err = json.Marshal(cronJobInAlpha(object)); err != nil {
+		return nil, err
+	}
+	return jsonpatch.CreatePatch(written, raw)
+}
+
+// AdvancedCronJobConversion converts AdvancedCronJobs (ACJ-110, ACJ-111). Both versions have the same fields but for one, which moves; so
+// documents are converted as they are, with all that our types do not know.
+func AdvancedCronJobConversion() Conversion {
+	converting := func(convert func(document) document) converter {
+		return func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
+			object, err := decodeDocument(raw)
+			if err != nil {
+				return nil, err
+			}
+			object = convert(object)
+			object["apiVersion"] = kind.GroupVersion().String()
+			return json.Marshal(object)
+		}
+	}
+	return Conversion{{beta, alpha}: converting(cronJobInAlpha),
+		{alpha, beta}: converting(func(object document) document { object, _ = cronJobInBeta(object); return object })}
+}
+
+const listTemplate = "imageListPullJobTemplate"
+
+// cronJobInBeta returns the v1beta1 form of a document of v1alpha1. It does not change the document. An annotation that cannot be read is
+// dropped, with an error that says why.
+func cronJobInBeta(given document) (document, error) {
+	object, metadata, annotations := withAnnotations(given)
+	text, ok := annotations[pub.ImageListTemplate]
+	if !ok {
+		return object, nil
+	}
+	delete(annotations, pub.ImageListTemplate)
+	if len(annotations) == 0 {
+		delete(metadata, "annotations")
+	}
+	written, _ := text.(string)
+	list, err := decodeDocument([]byte(written))
+	if err != nil || list == nil {
+		return object, fmt.Errorf("it must be a template of ImageListPullJobs as a JSON object: %v", err)
+	}
+	spec := cloned(object, "spec")
+	cloned(spec, "template")[listTemplate] = list
+	return object, nil
+}
+
+// cronJobInAlpha returns the v1alpha1 form of a document of v1beta1. It does not change the document.
+func cronJobInAlpha(given document) document {
+	object, metadata, annotations := withAnnotations(given)
+	delete(annotations, pub.ImageListTemplate)
+	if spec, ok := object["spec"].(document); ok {
+		if template, ok := spec["template"].(document); ok && template[listTemplate] != nil {
+			if text, err := json.Marshal(template[listTemplate]); err == nil {
+				annotations[pub.ImageListTemplate] = string(text)
+			}
+			delete(cloned(cloned(object, "spec"), "template"), listTemplate)
+		}
+	}
+	if len(annotations) == 0 {
+		delete(metadata, "annotations")
+	}
+	return object
+}
+
+// withAnnotations returns a copy of a document whose metadata and annotations may be changed.
+func withAnnotations(given document) (object, metadata, annotations document) {
+	object = maps.Clone(given)
+	if object == nil {
+		object = document{}
+	}
+	metadata = cloned(object, "metadata")
+	return object, metadata, cloned(metadata, "annotations")
+}
+
+// cloned puts a copy in the place of the object at the key, which is empty if there is none, and returns it.
+func cloned(parent document, key string) document {
+	inner, _ := parent[key].(document)
+	if inner = maps.Clone(inner); inner == nil {
+		inner = document{}
+	}
+	parent[key] = inner
+	return inner
+}
+

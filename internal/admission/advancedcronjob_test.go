@@ -1,0 +1,285 @@
+package admission
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	jsonpatchapply "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+func cronJobHooks(t *testing.T, server *apiServer, list string) Webhooks {
+	t.Helper()
+	return AdvancedCronJobs(&Environment{Options: Options{Gates: gates(t, list)}, judge: server.judge(t)})
+}
+
+// acj is an AdvancedCronJob with that template; more is in its spec, meta in its metadata.
+func acj(version, meta, template, more string) string {
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"AdvancedCronJob","metadata":{"name":"nightly","namespace":"shop"` + meta +
+		`},"spec":{"schedule":"0 3 * * *",` + more + `"template":` + template + `}}`
+}
+
+const (
+	pods      = `{"metadata":{"labels":{"a":"b"}},"spec":{"restartPolicy":"Never","containers":[{"name":"a","image":"i","future":12345678901234567890}]}}`
+	jobs      = `{"jobTemplate":{"spec":{"backoffLimit":2,"future":{"x":1},"template":` + pods + `}}}`
+	broadcast = `{"broadcastJobTemplate":{"metadata":{"labels":{"l":"m"}},"spec":{"template":` + pods + `}}}`
+	lists     = `{"imageListPullJobTemplate":{"metadata":{"annotations":{"n":"o"}},"spec":{"images":["i"],"completionPolicy":{"type":"Always"},"future":[{"y":2}]}}}`
+	complete  = `"paused":false,"successfulJobsHistoryLimit":3,"failedJobsHistoryLimit":1,"concurrencyPolicy":"Allow",`
+)
+
+// inAlpha is an object of v1beta1 as v1alpha1 shows it.
+func inAlpha(t *testing.T, object string) string {
+	t.Helper()
+	converted, err := AdvancedCronJobConversion().Convert([]byte(object), schema.GroupVersionKind{Version: beta}, schema.GroupVersionKind{Group: "apps.kruise.io", Version: alpha, Kind: "AdvancedCronJob"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(converted)
+}
+
+func mutatedCronJob(t *testing.T, hooks Webhooks, operation admissionv1.Operation, object, old string) (document, *admissionv1.AdmissionResponse) {
+	t.Helper()
+	response := review(t, hooks.Mutate, operation, object, old)
+	text := []byte(object)
+	if len(response.Patch) > 0 {
+		patch, err := jsonpatchapply.DecodePatch(response.Patch)
+		if err == nil {
+			text, err = patch.Apply(text)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", response.Patch, err)
+		}
+	}
+	completed, err := decodeDocument(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return completed, response
+}
+
+// plain is what a value is as JSON.
+func plain(t *testing.T, value any) (decoded any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(encoded(t, value)), &decoded); err != nil {
+		t.Fatal(err)
+	}
+	return decoded
+}
+
+// ACJ-010: the entries of the kind, by their names and paths, for creation and update of both versions, failing closed.
+func TestShippedEntriesOfAdvancedCronJobs(t *testing.T) {
+	for verb, kind := range map[string]string{"mutat": "mutating", "validat": "validating"} {
+		data, err := os.ReadFile(filepath.Join("../../config/webhook", kind+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shipped admissionregistrationv1.ValidatingWebhookConfiguration // the fields that count are those of the other kind, too
+		if err := yaml.Unmarshal(data, &shipped); err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(shipped.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+			return w.Name == verb[:1]+"advancedcronjob.kb.io"
+		})
+		if i < 0 {
+			t.Fatalf("%s has no entry", kind)
+		}
+		w := &shipped.Webhooks[i]
+		if *w.ClientConfig.Service.Path != "/"+verb+"e-apps-kruise-io-advancedcronjob" || *w.FailurePolicy != "Fail" || len(w.Rules) != 1 ||
+			cmp.Diff(w.Rules[0].APIVersions, []string{alpha, beta}) != "" || cmp.Diff(w.Rules[0].Operations, []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}) != "" ||
+			cmp.Diff(w.Rules[0].Resources, []string{"advancedcronjobs"}) != "" {
+			t.Errorf("%+v", w)
+		}
+	}
+}
+
+// ACJ-113, ACJ-011 (part), ACJ-013 (part): an object of either version is completed in its own version; fields that nobody here knows stay.
+func TestAdvancedCronJobsAreCompleted(t *testing.T) {
+	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "TemplateNoDefaults=true")
+	for _, template := range []string{jobs, broadcast, lists} {
+		want, response := mutatedCronJob(t, hooks, "CREATE", acj(beta, "", template, ""), "")
+		if !response.Allowed || len(response.Warnings) > 0 {
+			t.Fatalf("%+v", response)
+		}
+		spec := want["spec"].(document)
+		if policy := map[bool]string{false: "Allow", true: "Replace"}[template == lists]; spec["concurrencyPolicy"] != policy || spec["paused"] != false ||
+			!strings.Contains(encoded(t, want), "future") {
+			t.Errorf("%v", want)
+		}
+		got, response := mutatedCronJob(t, hooks, "CREATE", inAlpha(t, acj(beta, `,"annotations":{"k":"v"}`, template, "")), "")
+		if got["apiVersion"] != "apps.kruise.io/v1alpha1" || !response.Allowed {
+			t.Errorf("%v %+v", got, response)
+		}
+		got, err := cronJobInBeta(got)
+		if diff := cmp.Diff(encoded(t, spec), encoded(t, got["spec"])); diff != "" || err != nil {
+			t.Errorf("%v %s", err, diff)
+		}
+		again, response := mutatedCronJob(t, hooks, "CREATE", encoded(t, want), "")
+		if len(response.Patch) > 2 {
+			t.Errorf("a complete one is completed: %s %v", response.Patch, again)
+		}
+	}
+}
+
+// ACJ-012: pod templates get the API server's defaults on create, and on update only when they changed; never with the gate. Without an answer there is
+// a warning.
+func TestPodTemplatesOfAdvancedCronJobsAreCompleted(t *testing.T) {
+	completes := func(template document) (int, any) {
+		template["spec"].(document)["dnsPolicy"] = "ClusterFirst"
+		return 201, document{"template": template}
+	}
+	for key, template := range map[string]string{"jobTemplate": jobs, "broadcastJobTemplate": broadcast} {
+		for name, test := range map[string]struct {
+			gates, old string
+			answer     func(document) (int, any)
+			want       bool
+			warned     bool
+		}{
+			"created":   {"", "", completes, true, false},
+			"changed":   {"", strings.Replace(template, `"image":"i"`, `"image":"j","imagePullPolicy":"Always"},{"name":"b"}],"dnsPolicy":"ClusterFirst","x":[{"y":"z"`, 1), completes, true, false},
+			"unchanged": {"", template, completes, false, false},
+			"gate":      {"TemplateNoDefaults=true", "", completes, false, false},
+			"away":      {"", "", answers(503, metav1.StatusReasonServiceUnavailable, "away"), false, true},
+		} {
+			old, operation := "", admissionv1.Create
+			if test.old != "" {
+				old, operation = acj(beta, "", test.old, complete), admissionv1.Update
+			}
+			got, response := mutatedCronJob(t, cronJobHooks(t, &apiServer{answer: test.answer}, test.gates), operation, acj(beta, "", template, complete), old)
+			text := encoded(t, got)
+			if strings.Contains(text, `"dnsPolicy":"ClusterFirst"`) != test.want || test.want && !strings.Contains(text, `"imagePullPolicy":"Always"`) ||
+				len(response.Warnings) > 0 != test.warned || strings.Contains(text, "completionPolicy") {
+				t.Errorf("%s, %s: %s %v", key, name, text, response.Warnings)
+			}
+		}
+	}
+}
+
+// ACJ-029, ACJ-026 (part): whatever part finds a fault, the refusal has it, with 422 and the fields of the v1beta1 form.
+func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
+	server := &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
+		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}
+	hooks := cronJobHooks(t, server, "")
+	for key, template := range map[string]string{"jobTemplate": jobs, "broadcastJobTemplate": broadcast} {
+		for _, version := range []string{alpha, beta} {
+			got := review(t, hooks.Validate, "CREATE", acj(version, "", template, `"startingDeadlineSeconds":-1,`), "")
+			want := []string{"spec.startingDeadlineSeconds", "spec.template." + key + ".spec.template.spec.containers[0].image"}
+			if diff := cmp.Diff(want, fields(got)); got.Allowed || got.Result.Code != http.StatusUnprocessableEntity || diff != "" {
+				t.Errorf("%s: %+v %s", version, got.Result, diff)
+			}
+		}
+		good := acj(beta, "", template, complete)
+		if got := review(t, hooks.Validate, "UPDATE", strings.Replace(good, "0 3", "0 4", 1), good); !got.Allowed {
+			t.Errorf("ACJ-028: a template that stays: %+v", got.Result)
+		}
+		if got := review(t, hooks.Validate, "UPDATE", strings.Replace(good, `"image":"i"`, `"image":"j"`, 1), good); got.Allowed ||
+			!slices.Contains(fields(got), "spec") {
+			t.Errorf("ACJ-028: another template: %+v", got.Result)
+		}
+	}
+	if got := review(t, hooks.Validate, "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"paused":"x"}}`, ""); got.Allowed ||
+		got.Result.Code != http.StatusUnprocessableEntity {
+		t.Errorf("wrong types: %+v", got.Result)
+	}
+	unreadable := acj(alpha, `,"annotations":{"`+pub.ImageListTemplate+`":"[]"}`, "{}", "")
+	if got := review(t, hooks.Validate, "CREATE", unreadable, ""); got.Allowed || !slices.Contains(fields(got), "metadata.annotations["+pub.ImageListTemplate+"]") ||
+		!slices.Contains(fields(got), "spec.template") {
+		t.Errorf("%+v", got.Result)
+	}
+	if got := review(t, hooks.Validate, "UPDATE", strings.Replace(unreadable, `"nightly"`, `"nightly","finalizers":[]`, 1), unreadable); !got.Allowed {
+		t.Errorf("metadata only: %+v", got.Result)
+	}
+}
+
+// ACJ-033, ACJ-121: what is admitted may come with a warning.
+func TestWarningsAboutAdvancedCronJobs(t *testing.T) {
+	never := strings.Replace(acj(beta, "", broadcast, strings.Replace(complete, "Allow", "Forbid", 1)), `"spec":{"template"`, `"spec":{"completionPolicy":{"type":"Never"},"template"`, 1)
+	pull := acj(beta, "", lists, strings.Replace(complete, "Allow", "Replace", 1))
+	for name, test := range map[string]struct {
+		object, old, gates string
+		want               string
+	}{
+		"ACJ-033":                    {never, "", "", "concurrencyPolicy Forbid"},
+		"ACJ-121 all gates are on":   {pull, "", "", ""},
+		"ACJ-121 no node daemon":     {pull, "", "KruiseDaemon=false", "KruiseDaemon"},
+		"ACJ-121 on create alone":    {strings.Replace(pull, "0 3", "0 4", 1), pull, "KruiseDaemon=false", ""},
+		"ACJ-121 other templates":    {acj(beta, "", jobs, complete), "", "KruiseDaemon=false", ""},
+		"ACJ-121 no jobs for images": {pull, "", "ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false,PreDownloadImageForDaemonSetUpdate=false", "ImagePullJobGate"},
+	} {
+		operation := admissionv1.Create
+		if test.old != "" {
+			operation = admissionv1.Update
+		}
+		got := review(t, cronJobHooks(t, &apiServer{answer: accepts}, test.gates).Validate, operation, test.object, test.old)
+		if text := strings.Join(got.Warnings, "\n"); !got.Allowed || (test.want == "") != (text == "") || !strings.Contains(text, test.want) {
+			t.Errorf("%s: %+v %q", name, got.Result, text)
+		}
+	}
+}
+
+// ACJ-110, ACJ-111: conversion loses nothing in either direction; the template that v1alpha1 lacks is in an annotation there, and never in v1beta1. It is
+// that of the types, too.
+func TestConversionOfAdvancedCronJobs(t *testing.T) {
+	status := `"status":{"type":"ImageListPullJob","lastScheduleTime":"2030-01-01T03:00:00Z","active":[{"name":"x"}]}`
+	for _, template := range []string{jobs, broadcast, lists} {
+		given := strings.TrimSuffix(acj(beta, `,"annotations":{"k":"v"}`, template, complete), "}") + "," + status + "}"
+		there := inAlpha(t, given)
+		document, err := decodeDocument([]byte(there))
+		if err != nil || document["apiVersion"] != "apps.kruise.io/v1alpha1" {
+			t.Fatal(err, there)
+		}
+		annotations := document["metadata"].(map[string]any)["annotations"].(map[string]any)
+		if (annotations[pub.ImageListTemplate] != nil) != (template == lists) || strings.Contains(encoded(t, document["spec"]), "imageListPullJobTemplate") ||
+			document["status"].(map[string]any)["type"] != "ImageListPullJob" {
+			t.Errorf("%s", there)
+		}
+		back, err := AdvancedCronJobConversion().Convert([]byte(there), schema.GroupVersionKind{Version: alpha}, schema.GroupVersionKind{Group: "apps.kruise.io", Version: beta, Kind: "AdvancedCronJob"})
+		var want, got any
+		if err == nil {
+			err = json.Unmarshal([]byte(given), &want)
+		}
+		if err == nil {
+			err = json.Unmarshal(back, &got)
+		}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v %s", err, diff)
+		}
+		typed, old := &appsv1beta1.AdvancedCronJob{}, &appsv1alpha1.AdvancedCronJob{}
+		if err := json.Unmarshal([]byte(given), typed); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(there), old); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(plain(t, typed.Spec), plain(t, old.ToV1beta1().Spec)); diff != "" {
+			t.Errorf("the types: %s", diff)
+		}
+		if diff := cmp.Diff(plain(t, old.Spec), plain(t, appsv1alpha1.AdvancedCronJobFromV1beta1(typed).Spec)); diff != "" {
+			t.Errorf("the types: %s", diff)
+		}
+	}
+	for annotation, survives := range map[string]bool{`{"spec":{"images":["i"]}}`: true, `[]`: false, `{`: false, ``: false, `null`: false} {
+		text, _ := json.Marshal(annotation)
+		given := acj(alpha, `,"annotations":{"`+pub.ImageListTemplate+`":`+string(text)+`}`, "{}", "")
+		converted, err := AdvancedCronJobConversion().Convert([]byte(given), schema.GroupVersionKind{Version: alpha}, schema.GroupVersionKind{Group: "apps.kruise.io", Version: beta})
+		if err != nil || strings.Contains(string(converted), "images") != survives || strings.Contains(string(converted), pub.ImageListTemplate) {
+			t.Errorf("%s: %s %v", annotation, converted, err)
+		}
+	}
+	if got := inAlpha(t, acj(beta, `,"annotations":{"`+pub.ImageListTemplate+`":"{}"}`, jobs, "")); strings.Contains(got, pub.ImageListTemplate) {
+		t.Errorf("an annotation in v1beta1 would become a template: %s", got)
+	}
+}

@@ -1,0 +1,314 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/advancedcronjob"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// pass brings an AdvancedCronJob a step further (ACJ-041).
+func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	present, absent := r.served.all()
+	if err := r.letGo(ctx, name, owner, present); err != nil {
+		return again(reconcile.Done{}, err)
+	}
+	if owner == "" {
+		return reconcile.Done{}, nil
+	}
+	begin := r.Now()
+	cronJob, err := reconcile.Begin[appsv1beta1.AdvancedCronJob](ctx, r.API, name, owner)
+	if err != nil || cronJob == nil {
+		return reconcile.Done{}, err
+	}
+	snapshot := advancedcronjob.Snapshot{CronJob: cronJob, Absent: absent, Now: r.Now(), Zone: r.Zone, Counted: r.memory.Of(owner).counted}
+	for _, kind := range present {
+		children, err := r.children(ctx, cronJob, kind)
+		if err != nil {
+			return reconcile.Done{}, err
+		}
+		snapshot.Children = append(snapshot.Children, children...)
+	}
+	plan := advancedcronjob.Make(snapshot)
+	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: string(plan.Reason) + ": " + plan.Message,
+		Record: func() []any { return []any{"reason", plan.Reason, "message", plan.Message, "next", plan.Next} }}
+	err = r.apply(ctx, cronJob, plan)
+	reconcile.Sooner(&done.After, r.Own.Again(owner))
+	return again(done, err)
+}
+
+// again comes back soon after the world changed under a plan, and leaves other errors to the back-off.
+func again(done reconcile.Done, err error) (reconcile.Done, error) {
+	if reconcile.Changed(err) {
+		reconcile.Sooner(&done.After, reconcile.RetrySoon)
+		return done, nil
+	}
+	return done, err
+}
+
+func (r *Reconciler) forget(name types.NamespacedName, cronJob types.UID) {
+	r.Own.Forget(cronJob)
+	r.memory.Forget(cronJob)
+	r.meters.forget(name)
+}
+
+// children are those of a kind that the AdvancedCronJob controls (ACJ-030).
+func (r *Reconciler) children(ctx context.Context, cronJob *appsv1beta1.AdvancedCronJob, kind advancedcronjob.Kind) ([]advancedcronjob.Child, error) {
+	of := []client.ListOption{client.InNamespace(cronJob.Namespace), client.MatchingFields{byOwner: string(cronJob.UID)}, client.UnsafeDisableDeepCopy}
+	switch list, err := r.list(ctx, kind, of...); list := list.(type) {
+	case *batchv1.JobList:
+		return laid(r, cronJob, list.Items), err
+	case *appsv1beta1.BroadcastJobList:
+		return laid(r, cronJob, list.Items), err
+	case *appsv1beta1.ImageListPullJobList:
+		return laid(r, cronJob, list.Items), err
+	default:
+		return nil, err
+	}
+}
+
+// list lists objects of a kind of children.
+func (r *Reconciler) list(ctx context.Context, kind advancedcronjob.Kind, options ...client.ListOption) (list client.ObjectList, err error) {
+	switch kind {
+	case advancedcronjob.Job:
+		list = &batchv1.JobList{}
+	case advancedcronjob.BroadcastJob:
+		list = &appsv1beta1.BroadcastJobList{}
+	case advancedcronjob.ImageListPullJob:
+		list = &appsv1beta1.ImageListPullJobList{}
+	}
+	if err := r.Client.List(ctx, list, options...); err != nil {
+		return nil, fmt.Errorf("listing %ss: %w", kind, err)
+	}
+	return list, nil
+}
+
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// laid are children with own writes laid over them.
+func laid[T any, P object[T]](r *Reconciler, cronJob *appsv1beta1.AdvancedCronJob, items []T) []advancedcronjob.Child {
+	objects := make([]P, len(items))
+	for i := range items {
+		objects[i] = &items[i]
+	}
+	objects = reconcile.Laid(r.Own, cronJob.UID, objects, func(o P) bool { return advancedcronjob.OwnerOf(o) == cronJob.UID })
+	children := make([]advancedcronjob.Child, len(objects))
+	for i := range objects {
+		children[i] = advancedcronjob.ChildOf(objects[i])
+	}
+	return children
+}
+
+// letGo releases children of AdvancedCronJobs that are gone: nobody else would.
+func (r *Reconciler) letGo(ctx context.Context, name types.NamespacedName, owner types.UID, kinds []advancedcronjob.Kind) error {
+	loose := *r.API
+	loose.Own = nil // nothing is planned from what was written
+	for _, kind := range kinds {
+		list, err := r.list(ctx, kind, client.InNamespace(name.Namespace), client.MatchingFields{byUnrecorded: name.Name})
+		if err != nil {
+			return err
+		}
+		if err := meta.EachListItem(list, func(item runtime.Object) error {
+			child, ok := item.(client.Object)
+			if of := advancedcronjob.OwnerOf(child); !ok || of != "" && of == owner {
+				return nil
+			}
+			_, err := release(ctx, loose.For(""), child)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release takes the finalizer off a child whose run is noted, or that nobody asks about any more. It returns the version that is left; one that
+// is gone is as it was.
+func release(ctx context.Context, w *reconcile.Writer, child client.Object) (client.Object, error) {
+	rest := slices.DeleteFunc(slices.Clone(child.GetFinalizers()), func(finalizer string) bool { return finalizer == pub.UnrecordedRun })
+	left, err := reconcile.Merge(ctx, w, child, map[string]any{"finalizers": rest}, nil, "")
+	switch {
+	case apierrors.IsNotFound(err):
+		return child, nil
+	case err != nil:
+		return child, fmt.Errorf("letting %s go: %w", child.GetName(), err)
+	}
+	return left, nil
+}
+
+// apply carries out a plan.
+func (r *Reconciler) apply(ctx context.Context, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) error {
+	w := r.For(cronJob.UID)
+	cronJob, err := writeStatus(ctx, w, cronJob, &plan.Status)
+	if err != nil {
+		return err
+	}
+	r.tell(cronJob, plan)
+	left, err := r.tidy(ctx, w, cronJob, plan)
+	if plan.Run == nil {
+		return err
+	}
+	return errors.Join(r.begin(ctx, w, cronJob, plan, left), err)
+}
+
+// writeStatus makes the status what it should be, and returns the object as it is then (ACJ-102).
+func writeStatus(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
+	status *appsv1beta1.AdvancedCronJobStatus) (*appsv1beta1.AdvancedCronJob, error) {
+	body, err := reconcile.StatusPatch(cronJob, &cronJob.Status, status)
+	if err != nil || body == nil {
+		return cronJob, err
+	}
+	written, err := reconcile.Patch(ctx, w, cronJob, body, "status")
+	if err != nil {
+		return nil, reconcile.Gone(fmt.Errorf("writing status: %w", err))
+	}
+	return written, nil
+}
+
+// tell tells what is news (ACJ-103).
+func (r *Reconciler) tell(cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) {
+	memory := r.memory.Of(cronJob.UID)
+	for _, child := range plan.Finished {
+		message := fmt.Sprintf("%s %s", child, child.Phase)
+		if child.Why != "" {
+			message += ": " + child.Why
+		}
+		r.Events.Event(cronJob, corev1.EventTypeNormal, "SawCompletedJob", message)
+	}
+	told := map[string]bool{}
+	for _, note := range plan.Notes {
+		if told[note.Reason] = true; memory.news.Is(note.Reason, note.About) {
+			r.Events.Event(cronJob, note.Type, note.Reason, note.Message)
+		}
+	}
+	// What was wrong with the object is told again if it is wrong again; what holds runs comes back with each of them, and is told once.
+	for _, reason := range []string{string(advancedcronjob.NoZone), string(advancedcronjob.NoSchedule), advancedcronjob.FailedCreate} {
+		if !told[reason] {
+			memory.news.Is(reason, "")
+		}
+	}
+	memory.counted = plan.Counted
+	r.meters.left(cronJob.Namespace, cronJob.Name, plan.Dropped)
+}
+
+// newest are children as this pass left them.
+type newest map[types.UID]client.Object
+
+func (n newest) of(child advancedcronjob.Child) client.Object {
+	if object := n[child.Object.GetUID()]; object != nil {
+		return object
+	}
+	object, _ := child.Object.(client.Object)
+	return object
+}
+
+// tidy lets go of children whose run is noted, and deletes those that history has too many of. Errors do not keep a run from beginning (ACJ-091).
+func (r *Reconciler) tidy(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) (newest, error) {
+	left := newest{}
+	var errs []error
+	released := make([]client.Object, len(plan.Release))
+	errs = append(errs, w.Each(ctx, len(plan.Release), func(i int) (err error) {
+		released[i], err = release(ctx, w, left.of(plan.Release[i]))
+		return err
+	})...)
+	for _, object := range released {
+		if object != nil {
+			left[object.GetUID()] = object
+		}
+	}
+	errs = append(errs, r.remove(ctx, w, cronJob, plan.Delete, left, "history has more than its limit")...)
+	return left, errors.Join(errs...)
+}
+
+// remove deletes children in the background (ACJ-062, ACJ-090).
+func (r *Reconciler) remove(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob, children []advancedcronjob.Child,
+	left newest, why string) []error {
+	return w.Each(ctx, len(children), func(i int) error {
+		child := children[i]
+		err := w.Delete(ctx, left.of(child), client.PropagationPolicy(metav1.DeletePropagationBackground))
+		switch {
+		case err == nil:
+			r.Events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulDelete", fmt.Sprintf("deleted %s: %s", child, why))
+		case !reconcile.Changed(err):
+			err = fmt.Errorf("deleting %s: %w", child, err)
+			r.Events.Event(cronJob, corev1.EventTypeWarning, "FailedDelete", err.Error())
+		}
+		return err
+	})
+}
+
+// begin begins a run (ACJ-062, ACJ-070 to ACJ-074).
+func (r *Reconciler) begin(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan, left newest) error {
+	if err := errors.Join(r.remove(ctx, w, cronJob, plan.Replace, left, "the next run replaces it")...); err != nil {
+		return err
+	}
+	created, err := r.create(ctx, w, cronJob, plan)
+	if reconcile.Ending(err) {
+		return nil
+	}
+	if err != nil {
+		if err = fmt.Errorf("creating %s %s: %w", plan.Kind, plan.Run.Name, err); !reconcile.Changed(err) {
+			r.Events.Event(cronJob, corev1.EventTypeWarning, advancedcronjob.FailedCreate, err.Error())
+		}
+		return err
+	}
+	var child *advancedcronjob.Child
+	if created != nil {
+		of := advancedcronjob.ChildOf(created)
+		child = &of
+	}
+	status := plan.Started(child)
+	if _, err := writeStatus(ctx, w, cronJob, &status); err != nil || child == nil || !child.Held() {
+		return err
+	}
+	_, err = release(ctx, w, created)
+	return err
+}
+
+// create creates the child of a run. It returns nil if another object has its name.
+func (r *Reconciler) create(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) (client.Object, error) {
+	document, err := advancedcronjob.NewChild(cronJob, plan.Kind, plan.Run)
+	if err != nil {
+		return nil, err
+	}
+	child := empty(plan.Kind)
+	if err = w.Create(ctx, document, child); err == nil {
+		late := r.Now().Sub(plan.Run.Time)
+		r.meters.started(plan.Kind, late)
+		r.Events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulCreate",
+			fmt.Sprintf("created %s %s for the run of %s", plan.Kind, plan.Run.Name, plan.Run.Time.Format(time.RFC3339)))
+		return child, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
+	child = empty(plan.Kind)
+	if err := w.Read(ctx, types.NamespacedName{Namespace: cronJob.Namespace, Name: plan.Run.Name}, child); err != nil {
+		return nil, reconcile.Gone(err)
+	}
+	if advancedcronjob.OwnerOf(child) == cronJob.UID {
+		return child, nil
+	}
+	r.Events.Event(cronJob, corev1.EventTypeWarning, "UnexpectedJob",
+		fmt.Sprintf("%s %s is there already and not of this %s: the run of %s is left out", plan.Kind, plan.Run.Name, advancedcronjob.Name,
+			plan.Run.Time.Format(time.RFC3339)))
+	return nil, nil
+}

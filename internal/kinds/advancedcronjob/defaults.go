@@ -1,0 +1,75 @@
+package advancedcronjob
+
+import (
+	"gomodules.xyz/jsonpatch/v2"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podtemplate"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
+)
+
+// Document is a JSON object as an admission request holds it.
+type Document = podtemplate.Document
+
+// History limits where none is given (ACJ-011).
+const successfulLimit, failedLimit = 3, 1
+
+// Default returns the JSON patch that completes an AdvancedCronJob of v1beta1 (ACJ-011 to ACJ-013). It only ever adds what is missing. old is the
+// stored object, nil on create; pods says how pod templates are completed, for the template at that key. An error of the API server comes
+// with the other defaults.
+func Default(object, old Document, pods func(key string) podtemplate.Request) ([]jsonpatch.Operation, error) {
+	var d podtemplate.Defaults
+	metadata, _ := object["metadata"].(Document)
+	if annotations, _ := metadata["annotations"].(Document); annotations[pub.ImageListTemplate] != nil {
+		// It means something in v1alpha1 alone, and is never stored (ACJ-111).
+		d.Operations = append(d.Operations, jsonpatch.NewOperation("remove", "/metadata/annotations/"+podtemplate.Escape(pub.ImageListTemplate), nil))
+	}
+	spec, ok := object["spec"].(Document)
+	if !ok {
+		return d.Operations, nil // validation refuses it
+	}
+	template, _ := spec["template"].(Document)
+	_, pulls := template["imageListPullJobTemplate"].(Document)
+	policy := appsv1beta1.ConcurrencyAllow
+	if pulls {
+		policy = appsv1beta1.ConcurrencyReplace
+	}
+	d.Add(spec, "/spec", "paused", false)
+	d.Add(spec, "/spec", "successfulJobsHistoryLimit", successfulLimit)
+	d.Add(spec, "/spec", "failedJobsHistoryLimit", failedLimit)
+	d.Add(spec, "/spec", "concurrencyPolicy", string(policy))
+	if pulls {
+		const key = "imageListPullJobTemplate"
+		d.Operations = append(d.Operations, below(key, imagepull.DefaultJob(within(template, key), false, false))...)
+	}
+	var failed error
+	for _, key := range []string{"jobTemplate", "broadcastJobTemplate"} {
+		job, ok := within(template, key)["spec"].(Document)
+		if !ok {
+			continue
+		}
+		var inner podtemplate.Defaults
+		if err := inner.Templates(job, within(old, "spec", "template", key, "spec"), pods(key)); err != nil {
+			failed = err
+		}
+		d.Operations = append(d.Operations, below(key, inner.Operations)...)
+	}
+	return d.Operations, failed
+}
+
+// within is the object at a path; nil if there is none.
+func within(object Document, path ...string) Document {
+	for _, key := range path {
+		object, _ = object[key].(Document)
+	}
+	return object
+}
+
+// below moves operations on a child to the template of children at that key.
+func below(key string, operations []jsonpatch.Operation) []jsonpatch.Operation {
+	for i := range operations {
+		operations[i].Path = "/spec/template/" + key + operations[i].Path
+	}
+	return operations
+}
