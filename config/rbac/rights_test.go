@@ -194,7 +194,7 @@ func TestRolesAreBound(t *testing.T) {
 	}
 }
 
-// OPS-084, ND-072: who may view or edit workloads may so with the kinds of users, and nobody may write a status, or what node daemons act
+// OPS-084, ND-072, EJ-071: who may view or edit workloads may so with the kinds of users, and nobody may write a status, or what node daemons act
 // on: a probe or an image of a node is as good as exec into its pods.
 func TestAggregatedRoles(t *testing.T) {
 	data, err := os.ReadFile("aggregated.yaml")
@@ -217,7 +217,8 @@ func TestAggregatedRoles(t *testing.T) {
 		}
 		if plural := definition.Spec.Names.Plural; plural != "nodeimages" {
 			missing["view "+plural] = "all"
-			if definition.Spec.Scope == apiextensionsv1.NamespaceScoped {
+			// EJ-071: who creates EphemeralJobs runs code in pods that are there, as with pods/ephemeralcontainers, which "edit" does not have.
+			if definition.Spec.Scope == apiextensionsv1.NamespaceScoped && plural != "ephemeraljobs" {
 				missing["edit "+plural] = "namespaced"
 			}
 		}
@@ -236,7 +237,7 @@ func TestAggregatedRoles(t *testing.T) {
 			}
 			for _, resource := range rule.Resources {
 				delete(missing, map[bool]string{false: "view ", true: "edit "}[writes]+resource)
-				if writes && strings.HasSuffix(resource, "/status") || strings.HasPrefix(resource, "nodepodprobes") || strings.HasPrefix(resource, "nodeimages") || resource == "*" {
+				if writes && (strings.HasSuffix(resource, "/status") || strings.HasPrefix(resource, "ephemeraljobs")) || strings.HasPrefix(resource, "nodepodprobes") || strings.HasPrefix(resource, "nodeimages") || resource == "*" {
 					t.Errorf("%s: %+v", r.Name, rule)
 				}
 			}
@@ -294,7 +295,7 @@ func TestRightsOnDefinitions(t *testing.T) {
 	}
 }
 
-// OPS-081, ADS-220, ASTS-355: all that the manager may do in the whole cluster, verb by verb. Who adds a right adds it here, with the reason in what uses it.
+// OPS-081, ADS-220, ASTS-355, EJ-070: all that the manager may do in the whole cluster, verb by verb. Who adds a right adds it here, with the reason in what uses it.
 func TestRightsOfTheManager(t *testing.T) {
 	const read, manage = "get list watch", "create delete get list patch watch"
 	want := map[string]string{
@@ -304,7 +305,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps/deployments": read, "apps/replicasets": read, "apps/statefulsets": read, "batch/jobs": manage, // ACJ-070
 		"apps.kruise.io/advancedcronjobs": read, "apps.kruise.io/advancedcronjobs/status": "patch", "apps.kruise.io/advancedcronjobs/finalizers": "update",
 		"apps.kruise.io/broadcastjobs": manage,
-		"podtemplates": "create", "configmaps": "create get list patch watch", "secrets": "get",
+		"podtemplates":                 "create", "configmaps": "create get list patch watch", "secrets": "get",
 		"events": "create patch", "events.k8s.io/events": "create patch",
 		"apps.kruise.io/clonesets": "get list patch watch", "apps.kruise.io/clonesets/status": "patch", "apps.kruise.io/clonesets/finalizers": "update",
 		"apps.kruise.io/sidecarsets": read, "apps.kruise.io/sidecarsets/status": "patch", "apps.kruise.io/sidecarsets/finalizers": "update",
@@ -315,16 +316,18 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/statefulsets/scale": "get",
 		"policy/poddisruptionbudgets":       read, // which refuse evictions too
 		"apps.kruise.io/workloadspreads":    read, "apps.kruise.io/workloadspreads/status": "get patch",
-		"apps.kruise.io/statefulsets":              read,
-		"apps.kruise.io/statefulsets/finalizers":   "update",
-		"apps.kruise.io/statefulsets/status":       "patch",
-		"apps.kruise.io/daemonsets":                read,
-		"apps.kruise.io/daemonsets/finalizers":     "update",
-		"apps.kruise.io/daemonsets/status":         "patch",
-		"apps.kruise.io/broadcastjobs":             "delete get list patch watch", // BJ-094, BJ-120
-		"apps.kruise.io/broadcastjobs/finalizers":  "update",
-		"apps.kruise.io/broadcastjobs/status":      "patch",
-		"storage.k8s.io/storageclasses":            "list", // ASTS-054
+		"apps.kruise.io/statefulsets":             read,
+		"apps.kruise.io/statefulsets/finalizers":  "update",
+		"apps.kruise.io/statefulsets/status":      "patch",
+		"apps.kruise.io/daemonsets":               read,
+		"apps.kruise.io/daemonsets/finalizers":    "update",
+		"apps.kruise.io/daemonsets/status":        "patch",
+		"apps.kruise.io/broadcastjobs":            "delete get list patch watch", // BJ-094, BJ-120
+		"apps.kruise.io/broadcastjobs/finalizers": "update",
+		"apps.kruise.io/broadcastjobs/status":     "patch",
+		"apps.kruise.io/ephemeraljobs":            "delete get list patch watch", "apps.kruise.io/ephemeraljobs/status": "patch", // EJ-070
+		"pods/ephemeralcontainers":                 "patch", // EJ-070
+		"storage.k8s.io/storageclasses":            "list",  // ASTS-054
 		"apps.kruise.io/containerrecreaterequests": "delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
 		"apps.kruise.io/nodeimages": manage, "apps.kruise.io/nodeimages/status": "patch",
 		"apps.kruise.io/imagepulljobs": manage, "apps.kruise.io/imagepulljobs/status": "patch", "apps.kruise.io/imagepulljobs/finalizers": "update",

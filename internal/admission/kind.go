@@ -9,6 +9,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -21,6 +22,9 @@ import (
 type Kind struct {
 	// Group is its API group; Name is the kind's name, such as CloneSet; Plural is that of its resource.
 	Group, Name, Plural string
+	// Version is the one in which the manager reads its objects, and the API server stores them; empty stands for v1beta1. A kind that is
+	// stored as v1alpha1 has no other version.
+	Version string
 	// Gates must be on. Otherwise the kind's controller does not run, and its objects are refused with OffCode; 0 stands for 403.
 	Gates   Gates
 	OffCode int32
@@ -33,6 +37,19 @@ type Kind struct {
 
 // Definition is the name of the kind's CustomResourceDefinition.
 func (k *Kind) Definition() string { return k.Plural + "." + k.Group }
+
+// Stored is the kind in the version in which its objects are stored.
+func (k *Kind) Stored() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: k.Group, Version: cmp.Or(k.Version, beta), Kind: k.Name}
+}
+
+// Versions are all that the kind is served in.
+func (k *Kind) Versions() []string {
+	if k.Version == alpha {
+		return []string{alpha}
+	}
+	return []string{alpha, beta}
+}
 
 // path is that of a webhook of the kind (OPS-060).
 func (k *Kind) path(verb string) string {

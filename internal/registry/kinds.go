@@ -40,9 +40,10 @@ type Kind struct {
 
 // Served are the kinds that must be served before the controller is set up, in the version that it reads.
 func (k *Kind) Served() []schema.GroupVersionKind {
-	var served []schema.GroupVersionKind
-	for _, name := range append([]string{k.Name}, k.With...) {
-		served = append(served, schema.GroupVersionKind{Group: k.Group, Version: "v1beta1", Kind: name})
+	served := []schema.GroupVersionKind{k.Stored()}
+	for _, name := range k.With {
+		other := Kinds[slices.IndexFunc(Kinds, func(o Kind) bool { return o.Group == k.Group && o.Name == name })]
+		served = append(served, other.Stored())
 	}
 	return served
 }
@@ -117,6 +118,11 @@ var Kinds = []Kind{
 		Kind: admission.Kind{Group: apps, Name: "AdvancedCronJob", Plural: "advancedcronjobs", Webhooks: admission.AdvancedCronJobs,
 			Conversion: admission.AdvancedCronJobConversion()},
 		Controller: "advancedcronjob", Workers: 3, Setup: advancedCronJobs, Workload: true,
+	},
+	{
+		Kind: admission.Kind{Group: apps, Name: "EphemeralJob", Plural: "ephemeraljobs", Version: appsv1alpha1.GroupVersion.Version,
+			Webhooks: admission.EphemeralJobs},
+		Controller: "ephemeraljob", Workers: 10, Setup: ephemeralJobs,
 	},
 	{
 		Kind: admission.Kind{Group: policy, Name: "PodUnavailableBudget", Plural: "podunavailablebudgets",

@@ -18,6 +18,7 @@ import (
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 	"github.com/afloat-project/afloat/internal/kinds/daemonset"
 	daemonsetcontroller "github.com/afloat-project/afloat/internal/kinds/daemonset/controller"
+	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
@@ -70,6 +71,10 @@ func (e *Environment) guard() reconcile.Guard {
 
 func containerRecreateRequests(ctx context.Context, e *Environment) error {
 	return containerrecreatecontroller.Setup(ctx, e.Manager, e.controller("crr"))
+}
+
+func ephemeralJobs(ctx context.Context, e *Environment) error {
+	return ephemeraljobcontroller.Setup(ctx, e.Manager, e.controller("ephemeraljob"))
 }
 
 func images(ctx context.Context, e *Environment) error {

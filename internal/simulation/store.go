@@ -415,7 +415,8 @@ func (c *Cluster) EndGracefully(key Key) {
 	})
 }
 
-// Patch is a patch by the manager; it carries UID and version as guards. Pods take strategic merge patches, others merge patches.
+// Patch is a patch by the manager; it carries UID and version as guards. Pods take strategic merge patches, others merge patches, and
+// all of them JSON patches.
 func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object, error) {
 	if c.dead {
 		return nil, ErrDead
@@ -430,7 +431,14 @@ func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object
 			ResourceVersion string    `json:"resourceVersion"`
 		} `json:"metadata"`
 	}
-	if err := json.Unmarshal(body, &guard); err != nil {
+	guards := body
+	if body[0] == '[' { // operations that replace them
+		var err error
+		if guards, err = operate([]byte(`{"metadata":{"uid":"","resourceVersion":""},"spec":{"ephemeralContainers":[]}}`), body); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if err := json.Unmarshal(guards, &guard); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if guard.Metadata.UID == "" || guard.Metadata.ResourceVersion == "" {
@@ -453,7 +461,9 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 		return nil, err
 	}
 	var merged []byte
-	if key.Kind == "Pod" {
+	if body[0] == '[' {
+		merged, err = operate(original, body)
+	} else if key.Kind == "Pod" {
 		merged, err = strategicpatch.StrategicMergePatch(original, body, &corev1.Pod{})
 	} else {
 		merged, err = jsonpatch.MergePatch(original, body)
@@ -470,6 +480,11 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 		switch subresource {
 		case "status":
 			pod.Spec = old.Spec
+		case "ephemeralcontainers":
+			added := pod.Spec.EphemeralContainers
+			*pod = *old.DeepCopy()
+			pod.Spec.EphemeralContainers = added
+			pod.Generation++
 		case "resize":
 			resized := pod.Spec.Containers
 			*pod = *old.DeepCopy()
@@ -491,6 +506,15 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 		}
 	}
 	return after, nil
+}
+
+// operate applies a JSON patch.
+func operate(original, body []byte) ([]byte, error) {
+	patch, err := jsonpatch.DecodePatch(body)
+	if err != nil {
+		return nil, err
+	}
+	return patch.Apply(original)
 }
 
 // decodeInto decodes into the object, nothing of which is kept.

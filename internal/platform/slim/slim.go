@@ -79,6 +79,7 @@ func Node(object any) (any, error) {
 
 // Pod keeps of a pod of ours what decisions read. Of any other pod it keeps its owner, its node, and what starts a pass for
 // ContainerRecreateRequests (CRR-055, a checksum in the status' message), for its readiness gate (CRR-087) or its launch barrier (ND-135).
+// Of any pod it keeps how the containers of EphemeralJobs are.
 // Of a pod in a subset of a WorkloadSpread it also keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171), and of one that a budget covers whether it is ready (PUB-055).
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
@@ -91,16 +92,18 @@ func Pod(object any) (any, error) {
 		return pod, nil
 	}
 	status := pod.Status
+	pod.Spec.EphemeralContainers = ephemeral(pod.Spec.EphemeralContainers)
 	pod.Status = corev1.PodStatus{Phase: status.Phase, Conditions: status.Conditions, ContainerStatuses: status.ContainerStatuses,
 		InitContainerStatuses: restartable(pod.Spec.InitContainers, status.InitContainerStatuses),
-		ObservedGeneration:    status.ObservedGeneration, Resize: status.Resize}
+		ObservedGeneration:    status.ObservedGeneration, Resize: status.Resize,
+		EphemeralContainerStatuses: ephemeralStatuses(pod, &status)}
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.Kind == "BroadcastJob" { // BJ-050
 		pod.Status.InitContainerStatuses = restarted(status.InitContainerStatuses)
 	}
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates, RestartPolicy: pod.Spec.RestartPolicy,
 		Resources: pod.Spec.Resources, Containers: containers(pod.Spec.Containers), InitContainers: containers(pod.Spec.InitContainers),
-		Volumes: ofClaims(pod.Spec.Volumes), Affinity: nodes.Slim(pod)}
+		Volumes: ofClaims(pod.Spec.Volumes), Affinity: nodes.Slim(pod), EphemeralContainers: pod.Spec.EphemeralContainers}
 	return pod, nil
 }
 
@@ -110,6 +113,45 @@ func ofClaims(volumes []corev1.Volume) (kept []corev1.Volume) {
 		if claim := volumes[i].PersistentVolumeClaim; claim != nil {
 			kept = append(kept, corev1.Volume{Name: volumes[i].Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
 		}
+	}
+	return kept
+}
+
+// ephemeral keeps the names of ephemeral containers, and which EphemeralJobs added them (EJ-018, EJ-036).
+func ephemeral(all []corev1.EphemeralContainer) []corev1.EphemeralContainer {
+	if len(all) == 0 {
+		return nil
+	}
+	kept := make([]corev1.EphemeralContainer, len(all))
+	for i := range all {
+		kept[i].Name = all[i].Name
+		for j := len(all[i].Env) - 1; j >= 0; j-- { // the last one counts
+			if env := &all[i].Env[j]; env.Name == pub.EphemeralJobEnv {
+				kept[i].Env = []corev1.EnvVar{{Name: env.Name, Value: env.Value}}
+				break
+			}
+		}
+	}
+	return kept
+}
+
+// ephemeralStatuses keeps how the containers of EphemeralJobs are (EJ-055). The ephemeral containers of the pod are slim already.
+func ephemeralStatuses(pod *corev1.Pod, status *corev1.PodStatus) (kept []corev1.ContainerStatus) {
+	for i := range status.EphemeralContainerStatuses {
+		s := &status.EphemeralContainerStatuses[i]
+		if !slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == s.Name && c.Env != nil }) {
+			continue
+		}
+		k := corev1.ContainerStatus{Name: s.Name}
+		switch state := &s.State; {
+		case state.Terminated != nil:
+			k.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: state.Terminated.ExitCode}
+		case state.Running != nil:
+			k.State.Running = &corev1.ContainerStateRunning{}
+		case state.Waiting != nil:
+			k.State.Waiting = &corev1.ContainerStateWaiting{Reason: state.Waiting.Reason}
+		}
+		kept = append(kept, k)
 	}
 	return kept
 }
@@ -131,8 +173,9 @@ func ofOthers(pod *corev1.Pod) {
 	}
 	annotation(pub.PodDeletionCost) // also of pods in no subset (WS-164)
 	placed := annotation(pub.MatchedWorkloadSpread)
-	pod.Spec = corev1.PodSpec{NodeName: spec.NodeName, Affinity: nodes.Slim(pod)} // a DaemonSet may adopt it (ADS-046)
-	pod.Status = corev1.PodStatus{Phase: status.Phase}
+	pod.Spec = corev1.PodSpec{NodeName: spec.NodeName, Affinity: nodes.Slim(pod), // a DaemonSet may adopt it (ADS-046)
+		EphemeralContainers: ephemeral(spec.EphemeralContainers)}
+	pod.Status = corev1.PodStatus{Phase: status.Phase, EphemeralContainerStatuses: ephemeralStatuses(pod, &status)}
 	keep := func(conditionType corev1.PodConditionType) {
 		for i := range status.Conditions {
 			if status.Conditions[i].Type == conditionType {

@@ -27,6 +27,7 @@ const look = time.Second
 var held = []struct{ kind, finalizer string }{
 	{"ImagePullJob", pub.PullJobProtection},
 	{"ContainerRecreateRequest", pub.RecreateUnreadyAcquired},
+	{"EphemeralJob", pub.EphemeralContainersCleanup},
 }
 
 // Stop ends the managers and waits until their pods are gone, so that none adds again what Unhold takes away.

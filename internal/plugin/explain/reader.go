@@ -109,7 +109,7 @@ func (r *Reader) Get(ctx context.Context, kind *registry.Kind, name types.Namesp
 
 // Typed is a document of a kind of ours in the version that plans are made from.
 func Typed(kind *registry.Kind, document *unstructured.Unstructured) (client.Object, error) {
-	wanted := schema.GroupVersionKind{Group: kind.Group, Version: "v1beta1", Kind: kind.Name}
+	wanted := kind.Stored()
 	raw, err := json.Marshal(document)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s %s: %w", kind.Name, document.GetName(), err)

@@ -1,0 +1,100 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/kinds/ephemeraljob"
+)
+
+// ephemeralWebhook admits EphemeralJobs (EJ-025 to EJ-031).
+type ephemeralWebhook struct{ templates }
+
+// EphemeralJobs makes the webhooks of the kind.
+func EphemeralJobs(e *Environment) Webhooks {
+	w := &ephemeralWebhook{templatesOf(e)}
+	return Webhooks{Mutate: w.mutate, Validate: w.validate}
+}
+
+func (w *ephemeralWebhook) mutate(_ context.Context, request admission.Request) admission.Response {
+	updated, old, err := documents(&request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	return admission.Patched("", ephemeraljob.Default(updated, old)...)
+}
+
+func (w *ephemeralWebhook) validate(ctx context.Context, request admission.Request) admission.Response {
+	document, stored, err := documents(&request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	if stored != nil && sameJSON(document["spec"], stored["spec"]) {
+		return admission.Allowed("") // metadata only, such as the last finalizer
+	}
+	job, old := &appsv1alpha1.EphemeralJob{}, (*appsv1alpha1.EphemeralJob)(nil)
+	if _, err := decode(request.Object.Raw, job); err != nil {
+		return undecodable(&request, err)
+	}
+	if request.Operation == admissionv1.Update {
+		old = &appsv1alpha1.EphemeralJob{}
+		if _, err := decode(request.OldObject.Raw, old); err != nil {
+			old = nil // what is stored cannot be read, so all is new
+		}
+	}
+	causes := causesOf(ephemeraljob.Validate(document, job, old))
+	var warnings []string
+	if old == nil {
+		var more []metav1.StatusCause
+		more, warnings = w.judgeContainers(ctx, &request, document)
+		for _, cause := range more { // what both find is told once
+			if !slices.ContainsFunc(causes, func(c metav1.StatusCause) bool { return c.Field == cause.Field }) {
+				causes = append(causes, cause)
+			}
+		}
+	} else if ephemeraljob.Finished(old) {
+		warnings = append(warnings, "the job has ended: changes of its spec have no effect, but of the time to live; create another job")
+	}
+	if len(causes) == 0 {
+		return admission.Allowed("").WithWarnings(warnings...)
+	}
+	response := invalid(&request, causes)
+	if response.Result.Code == http.StatusUnprocessableEntity { // EJ-031
+		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
+	}
+	return response.WithWarnings(warnings...)
+}
+
+// judgeContainers has the API server judge the containers as those of a pod template (EJ-025).
+func (w *ephemeralWebhook) judgeContainers(ctx context.Context, request *admission.Request, job document) ([]metav1.StatusCause, []string) {
+	template := ephemeraljob.Template(job)
+	if template == nil {
+		return nil, nil // validation reports the error
+	}
+	found, err := w.judge.Judge(ctx, request.Namespace, template, nil)
+	if w.forbidPrivileged {
+		found = append(found, privileged(template)...)
+	}
+	var causes []metav1.StatusCause
+	for _, cause := range found {
+		if placed := ephemeraljob.Placed(cause.Field); placed != "" {
+			cause.Field = placed
+			causes = append(causes, cause)
+		} else if cause.Type == metav1.CauseType(field.ErrorTypeInvalid) && cause.Field == "spec.template" { // it does not fit the server's types
+			cause.Field = "spec.template.ephemeralContainers"
+			causes = append(causes, cause)
+		}
+	}
+	if err != nil {
+		return causes, []string{fmt.Sprintf("spec.template.ephemeralContainers could not be validated: %v", err)}
+	}
+	return causes, nil
+}

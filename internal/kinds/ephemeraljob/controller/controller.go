@@ -1,0 +1,366 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/retries"
+	"github.com/afloat-project/afloat/internal/kinds/ephemeraljob"
+	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// The answer of a patch is all that is read of the subresource (EJ-070).
+//
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=ephemeraljobs,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=ephemeraljobs/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods/ephemeralcontainers,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+const (
+	// subresource is where ephemeral containers are added (EJ-002).
+	subresource = "ephemeralcontainers"
+	// askAgain is how often an API server is asked that knows no ephemeral containers (EJ-046).
+	askAgain = time.Minute
+	// mostNamed is how many pods an event names.
+	mostNamed = 5
+)
+
+// Reconciler carries out plans. Its fields are for tests to fill in.
+type Reconciler struct {
+	*reconcile.API
+	Events reconcile.Recorder
+	Pods   *podindex.Index
+	meters *meters
+	memory reconcile.Memory[memory]
+}
+
+// memory is what is kept of a job from one pass to the next.
+type memory struct {
+	ledger ephemeraljob.Ledger
+	// failed are pods that could not be treated a moment ago; refused those for which the containers are invalid.
+	failed  retries.Retries
+	refused map[types.UID]string
+	// pause holds all pods back after some could not be treated, so that a policy that refuses all of them is asked ever more rarely.
+	pause retries.Retry
+	// unsupported says why the API server adds no ephemeral containers, until then.
+	unsupported string
+	until       time.Time
+	pace        reconcile.StatusPace
+	news        reconcile.News
+}
+
+// Setup adds the controller to the manager.
+func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1alpha1.EphemeralJob{}, unfinished, indexUnfinished); err != nil {
+		return fmt.Errorf("indexing EphemeralJobs: %w", err)
+	}
+	r := &Reconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("ephemeraljob-controller")),
+		Pods: options.Pods, meters: newMeters()}
+	if err := reconcile.Register(r.meters.all()...); err != nil {
+		return err
+	}
+	return options.Complete("ephemeraljob", r.Loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
+		For(&appsv1alpha1.EphemeralJob{}, builder.WithPredicates(jobEvents)).
+		Watches(&corev1.Pod{}, (&podEvents{mgr.GetClient()}).handler()))
+}
+
+// Loop is the reconciler of the library.
+func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1alpha1.EphemeralJob](r.API), Pass: r.Pass,
+		Forget: func(name types.NamespacedName, job types.UID) {
+			r.Own.Forget(job)
+			r.memory.Forget(job)
+			r.meters.forget(name)
+		}}, 0, limiter)
+}
+
+// Pass brings a job a step further.
+func (r *Reconciler) Pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	job, err := reconcile.Begin[appsv1alpha1.EphemeralJob](ctx, r.API, name, owner)
+	if err != nil || job == nil {
+		return reconcile.Done{}, err
+	}
+	begin := r.Now()
+	plan, err := r.plan(ctx, job)
+	if err != nil {
+		return reconcile.Done{}, err
+	}
+	done := reconcile.Done{Planning: r.Now().Sub(begin), Headline: plan.String(), Record: func() []any {
+		return []any{"job", name.String(), "plan", plan.String()}
+	}}
+	job, err = r.apply(ctx, job, plan)
+	if err != nil || job == nil {
+		return r.again(done, err)
+	}
+	var failure error
+	if until, _ := r.memory.Of(owner).pause.Last(subresource); len(plan.Inject) > 0 && until.After(r.Now()) {
+		reconcile.Sooner(&plan.After, until.Sub(r.Now()))
+	} else if len(plan.Inject) > 0 {
+		failure = r.inject(ctx, job, plan.Inject)
+		// The status is that of what is there now, not of what was to be done.
+		if plan, err = r.plan(ctx, job); err != nil {
+			return done, errors.Join(failure, err)
+		}
+		if done.More = len(plan.Inject) > 0; done.More { // what was left out after a failure
+			reconcile.Sooner(&plan.After, reconcile.RetrySoon)
+		}
+	}
+	done.After = plan.After
+	if plan.Status != nil {
+		r.tell(job, plan)
+		wait, err := r.memory.Of(owner).pace.Write(ctx, r.For(owner), job, &job.Status, plan.Status, trifling(&job.Status, plan.Status))
+		if err != nil {
+			return r.again(done, errors.Join(failure, err))
+		}
+		if reconcile.Sooner(&done.After, wait); plan.Ended && wait == 0 {
+			r.ended(job, plan)
+			reconcile.Sooner(&done.After, reconcile.RetryAfter) // for the time to live
+		}
+	}
+	r.meters.phase(name, job, plan)
+	if ephemeraljob.Finished(job) {
+		r.memory.Forget(owner)
+	}
+	reconcile.Sooner(&done.After, r.Own.Again(owner))
+	return r.again(done, failure)
+}
+
+// again makes of a world that changed another try, at once rather than after a back-off.
+func (r *Reconciler) again(done reconcile.Done, err error) (reconcile.Done, error) {
+	if err != nil && reconcile.Changed(err) {
+		reconcile.Sooner(&done.After, reconcile.RetrySoon)
+		return done, nil
+	}
+	return done, err
+}
+
+// plan reads what a plan is made from, and makes it. A job that is being deleted or has ended needs no pods (EJ-041).
+func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (*ephemeraljob.Plan, error) {
+	m := r.memory.Of(job.UID)
+	s := ephemeraljob.Snapshot{Job: job, Ledger: m.ledger, Refused: m.refused, Unsupported: m.unsupported, UnsupportedUntil: m.until, Now: r.Now()}
+	s.Held = func(pod types.UID) (time.Time, string) { return m.failed.Held(pod, subresource, s.Now) }
+	if job.DeletionTimestamp == nil && !ephemeraljob.Finished(job) {
+		var err error
+		if s.Pods, err = r.pods(ctx, job); err != nil {
+			return nil, err
+		}
+		there := map[types.UID]bool{}
+		for _, pod := range s.Pods {
+			there[pod.UID] = true
+		}
+		m.failed.Keep(func(pod types.UID) bool { return there[pod] })
+		for pod := range m.refused {
+			if !there[pod] {
+				delete(m.refused, pod)
+			}
+		}
+	}
+	plan := ephemeraljob.NewPlan(s)
+	m.ledger = plan.Ledger
+	return plan, nil
+}
+
+// pods are those of the namespace that the job selects, and those that it has treated, whatever their labels are now (EJ-035, EJ-037).
+func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) ([]*corev1.Pod, error) {
+	found, err := r.Pods.TreatedBy(job.Namespace, job.UID)
+	if err != nil {
+		return nil, err
+	}
+	known := map[types.UID]bool{}
+	for _, pod := range found {
+		known[pod.UID] = true
+	}
+	selector, err := ephemeraljob.SelectorOf(job)
+	if err == nil { // else the plan says what is wrong
+		var list corev1.PodList
+		if err := r.Client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabelsSelector{Selector: selector},
+			client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing pods: %w", err)
+		}
+		for i := range list.Items {
+			if pod := &list.Items[i]; !known[pod.UID] {
+				found = append(found, pod)
+			}
+		}
+	}
+	return reconcile.Laid(r.Own, job.UID, found, func(pod *corev1.Pod) bool {
+		return ephemeraljob.Treated(pod, job.UID) || selector.Matches(labels.Set(pod.Labels))
+	}), nil
+}
+
+// apply brings the finalizer in order, and deletes the job. It returns the job as it is then; nil if it is gone or going.
+func (r *Reconciler) apply(ctx context.Context, job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) (*appsv1alpha1.EphemeralJob, error) {
+	w := r.For(job.UID)
+	finalizers := slices.Clone(job.Finalizers)
+	switch {
+	case plan.Delete:
+		if err := w.Delete(ctx, job); err != nil {
+			return nil, fmt.Errorf("deleting the finished job: %w", err)
+		}
+		return nil, nil
+	case plan.RemoveFinalizer:
+		finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == pub.EphemeralContainersCleanup })
+	case plan.AddFinalizer:
+		finalizers = append(finalizers, pub.EphemeralContainersCleanup)
+	default:
+		return job, nil
+	}
+	job, err := reconcile.Merge(ctx, w, job, map[string]any{"finalizers": finalizers}, nil, "")
+	if err != nil {
+		return nil, client.IgnoreNotFound(fmt.Errorf("writing the finalizer: %w", err))
+	}
+	return job, nil
+}
+
+// inject adds the containers to the pods, in batches of 1, 2, 4 and so on, and none after a batch in which one failed (EJ-045). The error is
+// that of writes of which nobody knows whether they happened.
+func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob, pods []*corev1.Pod) error {
+	containers, err := ephemeraljob.Containers(job)
+	if err != nil {
+		return err
+	}
+	w, m := r.For(job.UID), r.memory.Of(job.UID)
+	for size := 1; len(pods) > 0; size *= 2 {
+		batch := pods[:min(size, len(pods))]
+		pods = pods[len(batch):]
+		errs := w.Each(ctx, len(batch), func(i int) error {
+			body, err := ephemeraljob.Injection(batch[i], containers)
+			if err != nil {
+				return err
+			}
+			_, err = reconcile.Patch(ctx, w, batch[i], body, subresource)
+			return err
+		})
+		if err := r.answered(job, m, batch, errs); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// answered takes note of the answers to a batch, and tells of them (EJ-046 to EJ-048, EJ-084).
+func (r *Reconciler) answered(job *appsv1alpha1.EphemeralJob, m *memory, batch []*corev1.Pod, errs []error) error {
+	var treated, failed []string
+	var why, open, changed error
+	for i, err := range errs {
+		pod := batch[i]
+		switch {
+		case err == nil:
+			m.failed.Done(pod.UID)
+			m.unsupported, m.pause = "", retries.Retry{}
+			treated = append(treated, pod.Name)
+			continue
+		case unsupported(err):
+			m.unsupported = "the API server adds no ephemeral containers to pods, it has no pods/" + subresource
+			m.until = r.Now().Add(askAgain)
+			continue
+		case reconcile.Changed(reconcile.Gone(err)):
+			changed = reconcile.ErrChanged
+			continue
+		case invalid(err):
+			if m.refused == nil {
+				m.refused = map[types.UID]string{}
+			}
+			m.refused[pod.UID] = err.Error()
+		case reconcile.Clearly(err):
+			m.failed.Failed(pod.UID, subresource, err, r.Now())
+			m.pause.Failed(subresource, err, r.Now())
+		default:
+			open = errors.Join(open, fmt.Errorf("adding containers to pod %s: %w", pod.Name, err))
+		}
+		failed, why = append(failed, pod.Name), err
+	}
+	if len(treated) > 0 {
+		r.Events.Event(job, corev1.EventTypeNormal, "Injected", "added the ephemeral containers to "+plural.Few(treated, mostNamed))
+		m.news.Is(ephemeraljob.ReasonCreateFailed, "")
+	}
+	if len(failed) > 0 {
+		note := fmt.Sprintf("the ephemeral containers could not be added to %s: %v", plural.Few(failed, mostNamed), why)
+		if m.news.Is(ephemeraljob.ReasonCreateFailed, note) {
+			r.Events.Event(job, corev1.EventTypeWarning, ephemeraljob.ReasonCreateFailed, note)
+		}
+	}
+	return cmp.Or(open, changed)
+}
+
+// unsupported tells of an API server that does not know the subresource: it does not say which pod is not there (EJ-046).
+func unsupported(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Name == "" || slices.ContainsFunc(details.Causes, func(c metav1.StatusCause) bool {
+		return c.Type == metav1.CauseTypeUnexpectedServerResponse
+	})
+}
+
+// invalid tells that the API server itself finds the containers invalid in a pod: it names the field. Policies and webhooks may think better
+// of it (EJ-048).
+func invalid(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Code != http.StatusUnprocessableEntity || status.Status().Details == nil ||
+		strings.HasPrefix(status.Status().Message, "admission webhook ") {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" })
+}
+
+// trifling tells that nothing but numbers changes.
+func trifling(before, after *appsv1alpha1.EphemeralJobStatus) bool {
+	conditions := func(status *appsv1alpha1.EphemeralJobStatus) (text string) {
+		for i := range status.Conditions {
+			text += string(status.Conditions[i].Type) + "/" + status.Conditions[i].Reason + " "
+		}
+		return text
+	}
+	return before.Phase == after.Phase && before.StartTime.Equal(after.StartTime) && before.CompletionTime.Equal(after.CompletionTime) &&
+		conditions(before) == conditions(after)
+}
+
+// tell tells of pods that are left out, once as long as they are so many (EJ-036).
+func (r *Reconciler) tell(job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) {
+	about := ""
+	if n := len(plan.Taken); n > 0 {
+		about = plural.Of(n, "pod")
+	}
+	if r.memory.Of(job.UID).news.Is("NameTaken", about) {
+		r.Events.Event(job, corev1.EventTypeWarning, "NameTaken", fmt.Sprintf(
+			"%s an ephemeral container of the same name from somebody else, and %s left out: %s", about+plural.Form(len(plan.Taken), " has", " have"),
+			plural.Form(len(plan.Taken), "is", "are"), plural.Few(plan.Taken, mostNamed)))
+	}
+}
+
+// ended tells of the end of the job.
+func (r *Reconciler) ended(job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) {
+	r.meters.ended(plan.Status)
+	kind := corev1.EventTypeNormal
+	if plan.Status.Phase != appsv1alpha1.EphemeralJobSucceeded {
+		kind = corev1.EventTypeWarning
+	}
+	r.Events.Event(job, kind, string(plan.Status.Phase), plan.Why)
+}

@@ -1,0 +1,2 @@
+// Package controller carries out what package ephemeraljob plans.
+package controller

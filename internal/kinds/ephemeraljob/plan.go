@@ -1,0 +1,307 @@
+package ephemeraljob
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
+)
+
+// Snapshot is what a plan is made from.
+type Snapshot struct {
+	Job *appsv1alpha1.EphemeralJob
+	// Pods are those of the namespace that the selector matches, and those that the job has treated.
+	Pods []*corev1.Pod
+	// Ledger is that of the plan before.
+	Ledger Ledger
+	// Held tells until when a pod is not tried again that could not be treated a moment ago, and why; nil holds none.
+	Held func(types.UID) (until time.Time, why string)
+	// Refused says why the API server finds the containers invalid in a pod, which nothing heals (EJ-048).
+	Refused map[types.UID]string
+	// Unsupported says why the API server adds no ephemeral containers to any pod, until then (EJ-046).
+	Unsupported      string
+	UnsupportedUntil time.Time
+	Now              time.Time
+}
+
+// Verdict is what is decided about one pod.
+type Verdict struct {
+	Pod string
+	// Done: nothing remains to be done; Waits: something remains, and is held. Else the next pass does something, or the pod goes on by itself.
+	Done, Waits bool
+	Reason      string
+	Message     string
+	Until       time.Time
+}
+
+// Plan is what is to be done about a job. Writes are made in the order of the fields.
+type Plan struct {
+	// AddFinalizer and RemoveFinalizer are about EphemeralContainersCleanup (EJ-041). Delete deletes the job (EJ-042).
+	AddFinalizer, RemoveFinalizer, Delete bool
+	// Inject are the pods that get the containers now, in this order (EJ-044).
+	Inject []*corev1.Pod
+	// Status is what the status should be; nil if the job is not looked at any more.
+	Status *appsv1alpha1.EphemeralJobStatus
+	// Ended: this is the plan that ends the job.
+	Ended bool
+	// Ledger is what the next plan needs.
+	Ledger Ledger
+	// Taken are the pods that have a container of such a name from somebody else (EJ-036).
+	Taken []string
+	// Verdicts are what is decided about the pods.
+	Verdicts []Verdict
+	// After is when to look again; 0 is when something changes.
+	After time.Duration
+	// Why says what happens, or what is waited for.
+	Why string
+}
+
+// String prints the plan as one sentence.
+func (p *Plan) String() string {
+	text := p.Why
+	if len(p.Inject) > 0 {
+		names := make([]string, len(p.Inject))
+		for i, pod := range p.Inject {
+			names[i] = pod.Name
+		}
+		text += "; containers are added to " + plural.Few(names, 3)
+	}
+	if p.After > 0 {
+		text += fmt.Sprintf("; again in %s", p.After)
+	}
+	return text
+}
+
+// Defaults (EJ-012, EJ-015).
+const (
+	defaultParallelism = 1
+	defaultTTL         = 1800
+)
+
+// Finished tells whether the job has ended.
+func Finished(job *appsv1alpha1.EphemeralJob) bool { return job.Status.CompletionTime != nil }
+
+// NewPlan decides.
+func NewPlan(s Snapshot) *Plan {
+	p, job := &Plan{Ledger: s.Ledger}, s.Job
+	held := slices.Contains(job.Finalizers, pub.EphemeralContainersCleanup)
+	switch {
+	case job.DeletionTimestamp != nil:
+		p.RemoveFinalizer, p.Why = held, "being deleted"
+		return p
+	case Finished(job):
+		p.expire(s)
+		return p
+	}
+	p.AddFinalizer = !held
+	t := &tally{Snapshot: s, plan: p, status: job.Status.DeepCopy()}
+	if t.status.StartTime == nil {
+		t.status.StartTime = &metav1.Time{Time: s.Now}
+	}
+	t.find()
+	t.decide()
+	t.conclude()
+	p.Status, p.Ledger = t.status, t.ledger.showing(t.status)
+	return p
+}
+
+// expire deletes a finished job when its time to live is over (EJ-015, EJ-042).
+func (p *Plan) expire(s Snapshot) {
+	ttl := int64(defaultTTL)
+	if given := s.Job.Spec.TTLSecondsAfterFinished; given != nil {
+		ttl = int64(max(*given, 0))
+	}
+	p.Why = fmt.Sprintf("finished, to be deleted %d s after that", ttl)
+	if left := s.Job.Status.CompletionTime.Add(seconds.Duration(ttl)).Sub(s.Now); left > 0 {
+		p.After = left
+	} else {
+		p.Delete = true
+	}
+}
+
+// tally is a plan while it is made.
+type tally struct {
+	Snapshot
+	plan   *Plan
+	status *appsv1alpha1.EphemeralJobStatus
+	ledger Ledger
+	// wrong says why nothing can be done at all.
+	wrong string
+	// targets are the pods that are to be treated, running how many have unfinished containers.
+	targets    []*corev1.Pod
+	unfinished int
+	// refused are the targets for which the containers are invalid, why is why for the first.
+	refused []string
+	why     string
+}
+
+func (t *tally) say(pod string, v Verdict) {
+	v.Pod = pod
+	t.plan.Verdicts = append(t.plan.Verdicts, v)
+}
+
+// soon has the job looked at again then, if that is later than now.
+func (t *tally) soon(at time.Time) {
+	if left := at.Sub(t.Now); left > 0 && (t.plan.After == 0 || left < t.plan.After) {
+		t.plan.After = left
+	}
+}
+
+// SelectorOf is the selector of a job. One that cannot be read, or says nothing, selects no pods: it would address all of them (EJ-029).
+func SelectorOf(job *appsv1alpha1.EphemeralJob) (labels.Selector, error) {
+	given := job.Spec.Selector
+	if given == nil || len(given.MatchLabels)+len(given.MatchExpressions) == 0 {
+		return labels.Nothing(), fmt.Errorf("spec.selector is empty, and would select all pods of the namespace")
+	}
+	selector, err := metav1.LabelSelectorAsSelector(given)
+	if err != nil {
+		return labels.Nothing(), fmt.Errorf("spec.selector: %w", err)
+	}
+	return selector, nil
+}
+
+// find finds the treated pods, and the targets (EJ-035 to EJ-038).
+func (t *tally) find() {
+	job := t.Job
+	selector, err := SelectorOf(job)
+	template := &job.Spec.Template.EphemeralContainers
+	switch {
+	case template.DecodeError() != nil:
+		t.wrong = fmt.Sprintf("spec.template.ephemeralContainers: %v", template.DecodeError())
+	case len(template.Containers) == 0:
+		t.wrong = "spec.template.ephemeralContainers is empty: there is nothing to add"
+	case err != nil:
+		t.wrong = err.Error()
+	case t.Unsupported != "" && t.Now.Before(t.UnsupportedUntil):
+		t.wrong = t.Unsupported
+		t.soon(t.UnsupportedUntil)
+	}
+	pods := slices.Clone(t.Pods)
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	names := map[string]bool{}
+	for i := range template.Containers {
+		names[template.Containers[i].Name] = true
+	}
+	var treated []live
+	var treatedPods, candidates []*corev1.Pod
+	for _, pod := range pods {
+		switch {
+		case Treated(pod, job.UID):
+			treated = append(treated, live{pod.UID, judge(pod, job.UID, false), func() outcome { return judge(pod, job.UID, true) }})
+			treatedPods = append(treatedPods, pod)
+		case !active(pod) || !selector.Matches(labels.Set(pod.Labels)):
+		case taken(pod, names):
+			t.plan.Taken = append(t.plan.Taken, pod.Name)
+			t.say(pod.Name, Verdict{Done: true, Reason: "NameTaken",
+				Message: "it has an ephemeral container of the same name, which this job did not add, and is left out"})
+		default:
+			candidates = append(candidates, pod)
+		}
+	}
+	t.ledger = t.Ledger.next(&job.Status, treated, t.Now)
+	t.soon(t.ledger.soonest(t.Now))
+	t.count(treated, treatedPods)
+	room := len(candidates)
+	if replicas := job.Spec.Replicas; replicas != nil {
+		room = min(max(int(*replicas)-len(treated)-t.ledger.gone(), 0), room)
+	}
+	t.targets = candidates[:room]
+	for _, pod := range candidates[room:] {
+		t.say(pod.Name, Verdict{Done: true, Reason: "NoTarget", Message: fmt.Sprintf("spec.replicas is %d, and older pods come first",
+			*job.Spec.Replicas)})
+	}
+	t.status.Matches = number(len(treated) + t.ledger.gone() + room)
+}
+
+// taken tells whether the pod has an ephemeral container with one of these names (EJ-036).
+func taken(pod *corev1.Pod, names map[string]bool) bool {
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return names[c.Name] })
+}
+
+// count counts the treated pods (EJ-038, EJ-055). Those of which nothing is known yet count as waiting, so that each is in one of the numbers.
+func (t *tally) count(treated []live, pods []*corev1.Pod) {
+	succeeded, failed, running, waiting := t.ledger.succeeded, t.ledger.failed, 0, 0
+	for i := range treated {
+		o := treated[i].outcome
+		switch o.result {
+		case Succeeded:
+			succeeded++
+		case Failed:
+			failed++
+		case Running:
+			running++
+		default:
+			waiting++
+		}
+		if !o.done {
+			t.unfinished++
+		}
+		v := Verdict{Done: o.done, Waits: !o.done && o.result != Running, Reason: string(o.result), Message: o.why}
+		if since, ok := t.ledger.stuck[treated[i].uid]; ok && !o.done {
+			v.Until = since.Add(hopelessAfter)
+		}
+		t.say(pods[i].Name, v)
+	}
+	t.status.Succeeded, t.status.Failed = number(succeeded), number(failed)
+	t.status.Running, t.status.Waiting = number(running), number(waiting)
+}
+
+// decide says what becomes of each target (EJ-013, EJ-044).
+func (t *tally) decide() {
+	parallelism := defaultParallelism
+	if given := t.Job.Spec.Parallelism; given != nil {
+		parallelism = max(int(*given), 0)
+	}
+	slots, full := parallelism-t.unfinished, ""
+	for _, pod := range t.targets {
+		wait := func(reason, format string, args ...any) {
+			t.say(pod.Name, Verdict{Waits: true, Reason: reason, Message: fmt.Sprintf(format, args...)})
+		}
+		if why, ok := t.Refused[pod.UID]; ok {
+			t.refused = append(t.refused, pod.Name)
+			t.why = cmp.Or(t.why, why)
+			t.say(pod.Name, Verdict{Done: true, Reason: "Refused", Message: "the containers cannot be added: " + why})
+			continue
+		}
+		var until time.Time
+		var why string
+		if t.Held != nil {
+			until, why = t.Held(pod.UID)
+		}
+		switch {
+		case t.wrong != "":
+			wait("Error", "%s", t.wrong)
+		case t.Job.Spec.Paused:
+			wait("Paused", "spec.paused is true")
+		case pod.Spec.NodeName == "":
+			wait("NotScheduled", "the pod has no node yet")
+		case until.After(t.Now):
+			t.soon(until)
+			t.say(pod.Name, Verdict{Waits: true, Reason: "CreateFailed", Message: "it could not be treated: " + why, Until: until})
+		case slots <= 0:
+			if full == "" {
+				full = fmt.Sprintf("%s unfinished containers, spec.parallelism is %d", plural.Of(t.unfinished, "pod")+
+					plural.Form(t.unfinished, " has", " have"), parallelism)
+			}
+			wait("Parallelism", "%s", full)
+		default:
+			slots--
+			t.unfinished++
+			t.plan.Inject = append(t.plan.Inject, pod)
+			t.say(pod.Name, Verdict{Reason: "Inject", Message: "it is the next to get the containers"})
+		}
+	}
+}
