@@ -91,13 +91,16 @@ func Pod(object any) (any, error) {
 		ofOthers(pod)
 		return pod, nil
 	}
-	status := pod.Status
+	status, named := pod.Status, []string{pub.ContainerBarrierEnv, pub.SidecarInjectedEnv}
+	if marked(pod) {
+		named = append(named, terminating...)
+	}
 	pod.Status = corev1.PodStatus{Phase: status.Phase, Conditions: status.Conditions, ContainerStatuses: status.ContainerStatuses,
 		InitContainerStatuses: restartable(pod.Spec.InitContainers, status.InitContainerStatuses),
 		ObservedGeneration:    status.ObservedGeneration, Resize: status.Resize}
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates, RestartPolicy: pod.Spec.RestartPolicy,
-		Resources: pod.Spec.Resources, Containers: containers(pod.Spec.Containers), InitContainers: containers(pod.Spec.InitContainers),
+		Resources: pod.Spec.Resources, Containers: containers(pod.Spec.Containers, named), InitContainers: containers(pod.Spec.InitContainers, named),
 		Volumes: ofClaims(pod.Spec.Volumes), Affinity: nodes.Slim(pod), TerminationGracePeriodSeconds: grace(pod)}
 	return pod, nil
 }
@@ -140,7 +143,7 @@ func grace(pod *corev1.Pod) *int64 {
 
 // ofOthers slims a pod that is not ours.
 func ofOthers(pod *corev1.Pod) {
-	spec, status := pod.Spec, pod.Status
+	spec, status, ends := pod.Spec, pod.Status, marked(pod)
 	annotations := pod.Annotations
 	pod.Annotations = nil
 	annotation := func(key string) bool {
@@ -168,7 +171,6 @@ func ofOthers(pod *corev1.Pod) {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{gate}
 		keep(pub.KruisePodReady)
 	}
-	ends := marked(&corev1.Pod{Spec: spec})
 	barrier := false
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
@@ -231,11 +233,10 @@ func sum(lists ...[]corev1.ContainerStatus) string {
 
 // containers keeps what updates in place change and compare, and the environment variables that read metadata, that order the start, or
 // that mark an injected container (SS-106), or one to be stopped when the others are done (JST-010).
-func containers(all []corev1.Container) []corev1.Container {
+func containers(all []corev1.Container, named []string) []corev1.Container {
 	if len(all) == 0 {
 		return nil
 	}
-	named := append([]string{pub.ContainerBarrierEnv, pub.SidecarInjectedEnv}, terminating...)
 	kept := make([]corev1.Container, len(all))
 	for i := range all {
 		c := &all[i]
