@@ -72,8 +72,10 @@ func attemptOf(name string) (attempt, bool) {
 
 // PodUID is the UID of the pod that is in the name of a request, empty if it has no such name.
 func PodUID(name string) types.UID {
-	a, _ := attemptOf(name)
-	return a.pod
+	if a, ok := attemptOf(name); ok {
+		return a.pod
+	}
+	return ""
 }
 
 // OwnerOf is the name of the pod that controls the request, empty if its name is none of ours, or none does.
