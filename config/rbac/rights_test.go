@@ -320,7 +320,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/daemonsets/finalizers":     "update",
 		"apps.kruise.io/daemonsets/status":         "patch",
 		"storage.k8s.io/storageclasses":            "list", // ASTS-054
-		"apps.kruise.io/containerrecreaterequests": "delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
+		"apps.kruise.io/containerrecreaterequests": "create delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
 		"apps.kruise.io/nodeimages": manage, "apps.kruise.io/nodeimages/status": "patch",
 		"apps.kruise.io/imagepulljobs": manage, "apps.kruise.io/imagepulljobs/status": "patch", "apps.kruise.io/imagepulljobs/finalizers": "update",
 		"apps.kruise.io/imagelistpulljobs": "delete get list patch watch", "apps.kruise.io/imagelistpulljobs/status": "patch", "apps.kruise.io/imagelistpulljobs/finalizers": "update",
@@ -341,6 +341,28 @@ func TestRightsOfTheManager(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// JST-061: the sidecar terminator patches pods and their status, reads nodes, and creates requests, which it does neither change nor delete; that
+// nobody else needs, so that it stands in the role of its gate.
+func TestRightsForSidecars(t *testing.T) {
+	want := []rbacv1.PolicyRule{{APIGroups: []string{"apps.kruise.io"}, Resources: []string{"containerrecreaterequests"},
+		Verbs: []string{"create", "get", "list", "watch"}}}
+	if diff := cmp.Diff(want, roles(t)["kruise-manager-sidecarterminator-role"].Rules); diff != "" {
+		t.Error(diff)
+	}
+	may := func(resource, verb string) bool {
+		return slices.ContainsFunc(roles(t)["kruise-manager-role"].Rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.APIGroups, "") && slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, verb)
+		})
+	}
+	for resource, verbs := range map[string][]string{"pods": {"get", "list", "watch", "patch"}, "pods/status": {"patch"}, "nodes": {"get", "list", "watch"}} {
+		for _, verb := range verbs {
+			if !may(resource, verb) {
+				t.Errorf("%s %s", verb, resource)
+			}
+		}
 	}
 }
 

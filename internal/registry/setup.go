@@ -72,11 +72,14 @@ func containerRecreateRequests(ctx context.Context, e *Environment) error {
 	if err := containerrecreatecontroller.Setup(ctx, e.Manager, e.controller("crr")); err != nil {
 		return err
 	}
-	if !e.Gates.Enabled(features.SidecarTerminator) {
+	if !terminatesSidecars(e.Gates) {
 		return nil
 	}
 	return sidecarterminatorcontroller.Setup(ctx, e.Manager, e.controller(sidecarTerminator))
 }
+
+// terminatesSidecars tells whether the controller of sidecars works.
+func terminatesSidecars(gates *features.Gates) bool { return gates.Enabled(features.SidecarTerminator) }
 
 func images(ctx context.Context, e *Environment) error {
 	return imagepullcontroller.Setup(ctx, e.Manager, imagepullcontroller.Options{

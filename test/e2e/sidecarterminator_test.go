@@ -105,7 +105,7 @@ func toldOf(t *testing.T, namespace, reason, words string) {
 }
 
 // TestSidecarsOfJobs: marked sidecars end with their main containers, hooks included, and their exit codes count as they say
-// (JST-001 (part), JST-030 (part), JST-038 (part), JST-040 (part), JST-041 (part), JST-044 (part), JST-070 to JST-074 (part)).
+// (JST-001 (part), JST-030 (part), JST-040 (part), JST-070 (part)).
 func TestSidecarsOfJobs(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -121,14 +121,17 @@ func TestSidecarsOfJobs(t *testing.T) {
 	if all := terminations(t, pod); len(all) != 1 || all[0].Name != "sidecar-termination-"+string(pod.UID) {
 		t.Errorf("%+v", all)
 	} else {
-		completed(t, &all[0])
+		completed(t, &all[0]) // JST-074
 		succeeded(t, &all[0])
+		if grace := all[0].Spec.Strategy.TerminationGracePeriodSeconds; grace == nil || *grace != 5 { // JST-038, JST-072: and the hook ran
+			t.Errorf("grace period %v", grace)
+		}
 	}
 	toldOf(t, ns, "SidecarTerminator", "stopping sidecar log, by ContainerRecreateRequest")
 
 	pod = ended(t, ignores, batchv1.JobComplete)
 	hooks(t, pod, "log", 7)
-	if all := terminations(t, pod); pod.Status.Phase != corev1.PodSucceeded || len(all) != 0 { // kubelet stops it
+	if all := terminations(t, pod); pod.Status.Phase != corev1.PodSucceeded || len(all) != 0 { // JST-041: kubelet stopped it, and the phase has stayed
 		t.Errorf("%s, %+v", pod.Status.Phase, all)
 	}
 
@@ -197,7 +200,7 @@ spec:
 	hooks(t, both, "log", 0)
 }
 
-// TestInjectedSidecarOfAJob: the variables may stand in a SidecarSet (JST-015 (part)).
+// TestInjectedSidecarOfAJob: the variables may stand in a SidecarSet (JST-015).
 func TestInjectedSidecarOfAJob(t *testing.T) {
 	t.Parallel()
 	createSidecars(t, "reporting", `

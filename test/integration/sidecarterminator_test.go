@@ -64,8 +64,8 @@ func termination(t *testing.T, pod *corev1.Pod, name string) *appsv1beta1.Contai
 
 var stops = corev1.EnvVar{Name: pub.TerminateSidecarEnv, Value: "true"}
 
-// TestSidecarTermination: the requests, phases and images that the manager writes are what an API server, admission and rights take
-// (JST-032, JST-033 (part), JST-035, JST-040 (part), JST-036 (part), JST-061).
+// TestSidecarTermination: the requests, phases and images that the manager writes are what an API server and admission take
+// (JST-032, JST-033 (part), JST-035, JST-040 (part), JST-036 (part), JST-061 (part)).
 func TestSidecarTermination(t *testing.T) {
 	pod := jobPod(t, "counts", "", nil, stops)
 	request := termination(t, pod, "sidecar-termination-"+string(pod.UID))

@@ -3,6 +3,7 @@ package sidecarterminator
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -58,7 +59,7 @@ func plan(pod *corev1.Pod, node Node, requests ...*appsv1beta1.ContainerRecreate
 	return NewPlan(Snapshot{Pod: pod, Node: node, Requests: requests, Now: given.Noon})
 }
 
-// JST-001, JST-011, JST-022, JST-023, JST-024, JST-031, JST-044: when something is done, and what is waited for otherwise.
+// JST-001, JST-003, JST-011, JST-022, JST-023, JST-024, JST-031, JST-044: when something is done, and what is waited for otherwise.
 func TestWhenItActs(t *testing.T) {
 	onFailure := given.Policy(corev1.RestartPolicyOnFailure)
 	rule := func(codes ...int32) given.Option {
@@ -102,6 +103,10 @@ func TestWhenItActs(t *testing.T) {
 		"its own policy starts it again": {given.Pod(main, side, own(corev1.ContainerRestartPolicyAlways)), "", "main container main is started again by kubelet"},
 		"its own policy leaves it ended": {given.Pod(onFailure, given.With("main", given.Ended(1)), side, own(corev1.ContainerRestartPolicyNever)), "u: s", ""},
 		"an init container is no main":   {given.Pod(main, side, func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "init"}} }), "u: s", ""},
+		"native sidecars are kubelet's": {given.Pod(main, side, func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "native", RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Env: []corev1.EnvVar{{Name: stop, Value: "true"}}}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "native", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		}), "u: s", ""},
 		"an init container is no sidecar": {given.Pod(main, given.With("x", given.Running(0)), func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "init", Env: []corev1.EnvVar{{Name: stop, Value: "true"}}}}
 		}), "", "no container is marked"},
@@ -121,7 +126,7 @@ func TestWhenItActs(t *testing.T) {
 
 func interested(pod *corev1.Pod) bool { _, why := interest(pod); return why == "" }
 
-// JST-010, JST-012, JST-013, JST-014, JST-015: what variables say, on both sorts of nodes; who wrote them into the pod, such as a SidecarSet, does not matter.
+// JST-010, JST-012, JST-013, JST-014, JST-071: what variables say, on both sorts of nodes; a phase is set ahead only for those who ask for it.
 func TestVariables(t *testing.T) {
 	for name, test := range map[string]struct {
 		env             []string
@@ -164,7 +169,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// JST-002, BJ (part): who owns the pod does not matter, be it a Job, a BroadcastJob or nobody.
+// JST-002: who owns the pod does not matter, be it a Job, a BroadcastJob or nobody.
 func TestOwnersDoNotMatter(t *testing.T) {
 	yes := true
 	for _, owner := range []metav1.OwnerReference{{}, {APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "j", Controller: &yes},
@@ -497,6 +502,23 @@ func TestEvents(t *testing.T) {
 	} {
 		if got := Event(test.way, test.plan); !strings.Contains(got, want) {
 			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// JST-037, JST-042, JST-070: what is the user's to know stands in the manual: what the image must do, what setting the phase ahead costs, and how to mend
+// a sidecar that starts again.
+func TestManual(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/manual/sidecar-terminator.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.Join(strings.Fields(string(text)), " ")
+	for _, words := range []string{"with 0 soon, when it is run with the sidecar's own command, arguments and variables",
+		"others take the pod's resources for free: its node, its volumes, its address", "Let the sidecar exit with 0 when it gets SIGTERM",
+		stop, ignoring, image, StartsAgain, NoWay, NotOurs, Done} {
+		if !strings.Contains(page, words) {
+			t.Errorf("the manual does not say %q", words)
 		}
 	}
 }

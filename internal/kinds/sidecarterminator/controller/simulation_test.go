@@ -288,7 +288,7 @@ func (w *world) runs() bool {
 	return moved
 }
 
-// reports brings the status of the pod up to what is on the node. A final phase stays (JST-041).
+// reports brings the status of the pod up to what is on the node. A final phase stays (JST-041 (part)).
 func (w *world) reports() bool {
 	before := w.pod()
 	if before == nil {
