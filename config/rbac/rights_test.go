@@ -260,7 +260,7 @@ func TestRightsForDaemonKinds(t *testing.T) {
 		}
 	}
 	for resource, want := range map[string]string{
-		"containerrecreaterequests": "delete get list patch watch", "containerrecreaterequests/status": "patch", "containerrecreaterequests/finalizers": "",
+		"containerrecreaterequests": "create delete get list patch watch", "containerrecreaterequests/status": "patch", "containerrecreaterequests/finalizers": "",
 		"nodeimages": "create delete get list patch watch", "nodeimages/status": "patch",
 		"imagepulljobs": "create delete get list patch watch", "imagepulljobs/status": "patch",
 		"imagelistpulljobs": "delete get list patch watch", "imagelistpulljobs/status": "patch",
