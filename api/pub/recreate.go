@@ -24,5 +24,16 @@ const (
 	VirtualNode = "virtual-kubelet"
 )
 
-// SidecarTerminated is the pod condition that lets containers of a finished pod be recreated (CRR-028).
+// SidecarTerminated is the pod condition that lets containers of a finished pod be recreated (CRR-028): its phase was set ahead of the end
+// of its sidecars (JST-040).
 const SidecarTerminated = "SidecarTerminated"
+
+// Environment variables that mark the sidecars of pods that run to completion (JST-010 to JST-012).
+const (
+	// TerminateSidecarEnv: with "true" the container is stopped once all main containers are done.
+	TerminateSidecarEnv = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT"
+	// TerminateSidecarIgnoreExitEnv: with "true", beside the former, the exit code of the container does not count.
+	TerminateSidecarIgnoreExitEnv = "KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE"
+	// TerminateSidecarImageEnv has the image that the container gets, and ends with, where there is no node daemon.
+	TerminateSidecarImageEnv = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE"
+)

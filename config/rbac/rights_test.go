@@ -65,7 +65,7 @@ func TestRightsAreNarrow(t *testing.T) {
 	}
 	slices.Sort(names)
 	if diff := cmp.Diff([]string{"kruise-certs-role", "kruise-leader-election-role", "kruise-manager-budget-role", "kruise-manager-image-pull-role",
-		"kruise-manager-nodes-role", "kruise-manager-role", "kruise-manager-storage-role", "kruise-manager-workloadspread-role",
+		"kruise-manager-nodes-role", "kruise-manager-role", "kruise-manager-sidecarterminator-role", "kruise-manager-storage-role", "kruise-manager-workloadspread-role",
 		"kruise-metrics-role", "kruise-pull-secrets-role", "kruise-webhook-role"}, names); diff != "" {
 		t.Error(diff)
 	}
@@ -261,7 +261,7 @@ func TestRightsForDaemonKinds(t *testing.T) {
 		}
 	}
 	for resource, want := range map[string]string{
-		"containerrecreaterequests": "delete get list patch watch", "containerrecreaterequests/status": "patch", "containerrecreaterequests/finalizers": "",
+		"containerrecreaterequests": "create delete get list patch watch", "containerrecreaterequests/status": "patch", "containerrecreaterequests/finalizers": "",
 		"nodeimages": "create delete get list patch watch", "nodeimages/status": "patch",
 		"imagepulljobs": "create delete get list patch watch", "imagepulljobs/status": "patch",
 		"imagelistpulljobs": "create delete get list patch watch", "imagelistpulljobs/status": "patch",
@@ -328,7 +328,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/ephemeraljobs":            "delete get list patch watch", "apps.kruise.io/ephemeraljobs/status": "patch", // EJ-070
 		"pods/ephemeralcontainers":                 "patch", // EJ-070
 		"storage.k8s.io/storageclasses":            "list",  // ASTS-054
-		"apps.kruise.io/containerrecreaterequests": "delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
+		"apps.kruise.io/containerrecreaterequests": "create delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
 		"apps.kruise.io/nodeimages": manage, "apps.kruise.io/nodeimages/status": "patch",
 		"apps.kruise.io/imagepulljobs": manage, "apps.kruise.io/imagepulljobs/status": "patch", "apps.kruise.io/imagepulljobs/finalizers": "update",
 		"apps.kruise.io/imagelistpulljobs": manage, "apps.kruise.io/imagelistpulljobs/status": "patch", "apps.kruise.io/imagelistpulljobs/finalizers": "update",
@@ -349,6 +349,28 @@ func TestRightsOfTheManager(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// JST-061: the sidecar terminator patches pods and their status, reads nodes, and creates requests, which it does neither change nor delete; that
+// nobody else needs, so that it stands in the role of its gate.
+func TestRightsForSidecars(t *testing.T) {
+	want := []rbacv1.PolicyRule{{APIGroups: []string{"apps.kruise.io"}, Resources: []string{"containerrecreaterequests"},
+		Verbs: []string{"create", "get", "list", "watch"}}}
+	if diff := cmp.Diff(want, roles(t)["kruise-manager-sidecarterminator-role"].Rules); diff != "" {
+		t.Error(diff)
+	}
+	may := func(resource, verb string) bool {
+		return slices.ContainsFunc(roles(t)["kruise-manager-role"].Rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.APIGroups, "") && slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, verb)
+		})
+	}
+	for resource, verbs := range map[string][]string{"pods": {"get", "list", "watch", "patch"}, "pods/status": {"patch"}, "nodes": {"get", "list", "watch"}} {
+		for _, verb := range verbs {
+			if !may(resource, verb) {
+				t.Errorf("%s %s", verb, resource)
+			}
+		}
 	}
 }
 

@@ -9,6 +9,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
+// sidecarTerminator is the controller of sidecars, which has no kind.
+const sidecarTerminator = "sidecarterminator"
+
 // Flags are those of single kinds.
 type Flags struct {
 	DeferredResize         time.Duration
@@ -33,6 +36,7 @@ func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
 			add(kind.Controller, kind.Workers)
 		}
 	}
+	add(sidecarTerminator, 3) // JST-060
 	for _, controller := range Controllers {
 		add(controller, 3)
 	}

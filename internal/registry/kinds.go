@@ -138,7 +138,7 @@ var Kinds = []Kind{
 // other releases convert (OPS-070).
 var (
 	Controllers = []string{"nodepodprobe", "persistentpodstate", "podprobemarker",
-		"resourcedistribution", "sidecarterminator", "uniteddeployment"}
+		"resourcedistribution", "uniteddeployment"}
 	Definitions = []string{"persistentpodstates.apps.kruise.io",
 		"resourcedistributions.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
 	// others are those that an installation is kept for, too (OPS-116).

@@ -24,6 +24,7 @@ import (
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
+	sidecarterminatorcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarterminator/controller"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	statefulsetcontroller "github.com/afloat-project/afloat/internal/kinds/statefulset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
@@ -69,13 +70,23 @@ func (e *Environment) guard() reconcile.Guard {
 	return e.Budgets.Guard
 }
 
+// containerRecreateRequests adds the controller of requests, and that of sidecars, which makes some (JST-020).
 func containerRecreateRequests(ctx context.Context, e *Environment) error {
-	return containerrecreatecontroller.Setup(ctx, e.Manager, e.controller("crr"))
+	if err := containerrecreatecontroller.Setup(ctx, e.Manager, e.controller("crr")); err != nil {
+		return err
+	}
+	if !terminatesSidecars(e.Gates) {
+		return nil
+	}
+	return sidecarterminatorcontroller.Setup(ctx, e.Manager, e.controller(sidecarTerminator))
 }
 
 func ephemeralJobs(ctx context.Context, e *Environment) error {
 	return ephemeraljobcontroller.Setup(ctx, e.Manager, e.controller("ephemeraljob"))
 }
+
+// terminatesSidecars tells whether the controller of sidecars works.
+func terminatesSidecars(gates *features.Gates) bool { return gates.Enabled(features.SidecarTerminator) }
 
 func images(ctx context.Context, e *Environment) error {
 	return imagepullcontroller.Setup(ctx, e.Manager, imagepullcontroller.Options{

@@ -22,6 +22,7 @@ type Patch struct {
 	images              map[string]string
 	resources           map[string]corev1.ResourceRequirements
 	conditions          []corev1.PodCondition
+	phase               corev1.PodPhase
 	dropOwner           string
 	addOwner            *metav1.OwnerReference
 }
@@ -29,7 +30,7 @@ type Patch struct {
 // Empty tells whether the patch changes nothing.
 func (p *Patch) Empty() bool {
 	return p == nil || len(p.labels)+len(p.annotations)+len(p.addFinalizers)+len(p.removeFinalizers)+len(p.images)+len(p.resources)+
-		len(p.conditions) == 0 && p.dropOwner == "" && p.addOwner == nil
+		len(p.conditions) == 0 && p.phase == "" && p.dropOwner == "" && p.addOwner == nil
 }
 
 // Label sets a label.
@@ -76,6 +77,9 @@ func (p *Patch) Resources(container string, quantities corev1.ResourceRequiremen
 // Condition sets a condition, reason and message included; only a patch of the status subresource may have conditions.
 func (p *Patch) Condition(c corev1.PodCondition) { p.conditions = append(p.conditions, c) }
 
+// Phase sets the phase; only a patch of the status subresource may have one.
+func (p *Patch) Phase(phase corev1.PodPhase) { p.phase = phase }
+
 // ReleaseOwner removes the owner reference with that UID (CS-056).
 func (p *Patch) ReleaseOwner(uid string) { p.dropOwner = uid }
 
@@ -87,7 +91,7 @@ func (p *Patch) Subresource() string {
 	switch {
 	case len(p.resources) > 0:
 		return "resize"
-	case len(p.conditions) > 0:
+	case len(p.conditions) > 0 || p.phase != "":
 		return "status"
 	}
 	return ""
@@ -118,6 +122,10 @@ func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 	if spec := p.spec(pod); len(spec) > 0 {
 		doc["spec"] = spec
 	}
+	status := map[string]any{}
+	if p.phase != "" {
+		status["phase"] = p.phase
+	}
 	if len(p.conditions) > 0 {
 		conditions := make([]any, len(p.conditions))
 		for i, c := range p.conditions {
@@ -133,7 +141,10 @@ func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 			}
 			conditions[i] = entry
 		}
-		doc["status"] = map[string]any{"conditions": conditions}
+		status["conditions"] = conditions
+	}
+	if len(status) > 0 {
+		doc["status"] = status
 	}
 	body, err := json.Marshal(doc)
 	if err != nil {
@@ -169,6 +180,9 @@ func (p *Patch) spec(pod *corev1.Pod) map[string]any {
 // String names what the patch changes, for logs and narratives.
 func (p *Patch) String() string {
 	var parts []string
+	if p.phase != "" {
+		parts = append(parts, "phase "+string(p.phase))
+	}
 	for _, c := range p.conditions {
 		parts = append(parts, fmt.Sprintf("%s=%s", c.Type, c.Status))
 	}

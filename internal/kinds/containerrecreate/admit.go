@@ -117,6 +117,11 @@ func CheckPod(pod *corev1.Pod) *Refusal {
 // later, by Fill. hasLabels says whether the document has labels; the request is its typed view.
 func Accept(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *corev1.Pod) ([]jsonpatch.Operation, *Refusal) {
 	var wrong faults
+	for i := range request.OwnerReferences { // else who looks at an old version of the pod stops containers of the one that has replaced it
+		if owner := &request.OwnerReferences[i]; owner.APIVersion == "v1" && owner.Kind == "Pod" && owner.Name == pod.Name && owner.UID != pod.UID {
+			wrong.add("metadata.ownerReferences[%d]: Pod %s has another UID: the one that the request was made for is gone", i, pod.Name)
+		}
+	}
 	for i := range request.Spec.Containers {
 		if _, _, why := find(pod, request.Spec.Containers[i].Name); why != "" {
 			wrong.add("spec.containers[%d]: %s", i, why)

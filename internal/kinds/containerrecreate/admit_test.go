@@ -165,6 +165,23 @@ func TestAccept(t *testing.T) {
 	if patch, _ := Accept(forged, true, specified()); len(patch) != 3 || patch[2].Operation != "remove" {
 		t.Errorf("with the name of a node: %v", patch)
 	}
+	// CRR-033: made for a pod of that name that is gone; owners of other kinds and names say nothing of the pod.
+	for name, tt := range map[string]struct {
+		owner   metav1.OwnerReference
+		refused bool
+	}{
+		"the pod":       {metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web-7", UID: specified().UID}, false},
+		"a former pod":  {metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web-7", UID: "former"}, true},
+		"another pod":   {metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web-8", UID: "former"}, false},
+		"another kind":  {metav1.OwnerReference{APIVersion: "v1", Kind: "Job", Name: "web-7", UID: "former"}, false},
+		"another group": {metav1.OwnerReference{APIVersion: "x/v1", Kind: "Pod", Name: "web-7", UID: "former"}, false},
+	} {
+		owned := asked(func(r *appsv1beta1.ContainerRecreateRequest) { r.OwnerReferences = []metav1.OwnerReference{tt.owner} })
+		_, refusal := Accept(owned, true, specified())
+		if (refusal != nil) != tt.refused || tt.refused && (refusal.Code != 400 || !strings.Contains(refusal.Message, "metadata.ownerReferences[0]")) {
+			t.Errorf("%s: %+v", name, refusal)
+		}
+	}
 	always := corev1.ContainerRestartPolicyAlways
 	never := corev1.ContainerRestartPolicyNever
 	initial := func(policy *corev1.ContainerRestartPolicy) func(*corev1.Pod) {

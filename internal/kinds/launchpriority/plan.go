@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/restart"
 )
 
 // Snapshot is what a plan is made from.
@@ -88,7 +89,7 @@ func heldBy(pod *corev1.Pod) []held {
 				continue
 			}
 			ended := status.State.Terminated
-			final := ended != nil && !restarts(pod, container, ended.ExitCode)
+			final := ended != nil && !restart.StartsAgain(pod, container, ended.ExitCode)
 			h.running = status.State.Running != nil
 			h.started = status.Ready || final && ended.ExitCode == 0
 			h.failed = final && ended.ExitCode != 0
@@ -112,27 +113,6 @@ func barrierOf(pod string, container *corev1.Container) (int, bool) {
 		}
 	}
 	return 0, false
-}
-
-// restarts tells whether kubelet starts the container again after that end.
-func restarts(pod *corev1.Pod, container *corev1.Container, exitCode int32) bool {
-	for i := range container.RestartPolicyRules {
-		if codes := container.RestartPolicyRules[i].ExitCodes; codes != nil && slices.Contains(codes.Values,
-			exitCode) == (codes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
-			return true
-		}
-	}
-	policy := corev1.ContainerRestartPolicy(pod.Spec.RestartPolicy)
-	if container.RestartPolicy != nil {
-		policy = *container.RestartPolicy
-	}
-	switch policy {
-	case corev1.ContainerRestartPolicyNever:
-		return false
-	case corev1.ContainerRestartPolicyOnFailure:
-		return exitCode != 0
-	}
-	return true
 }
 
 // Concerns tells whether the pod has containers that may wait for a key (ND-135, ND-142, ND-143).

@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/restart"
 	"github.com/afloat-project/afloat/internal/engine/seconds"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
@@ -235,29 +236,13 @@ func (s *Snapshot) stays(name string, current *runtime.Container) string {
 	}
 	for _, list := range [][]corev1.Container{s.Pod.Spec.Containers, s.Pod.Spec.InitContainers} {
 		for i := range list {
-			if list[i].Name == name && !restarts(s.Pod, &list[i], inspected.ExitCode) {
+			if list[i].Name == name && !restart.StartsAgain(s.Pod, &list[i], inspected.ExitCode) {
 				return fmt.Sprintf("the container stays stopped: it ended with exit code %d and its restart policy does not start it again",
 					inspected.ExitCode)
 			}
 		}
 	}
 	return ""
-}
-
-// restarts tells whether kubelet starts the container again after that exit code. The rules of the container count first, then its policy,
-// then that of the pod.
-func restarts(pod *corev1.Pod, c *corev1.Container, code int32) bool {
-	for _, rule := range c.RestartPolicyRules {
-		if rule.ExitCodes != nil &&
-			slices.Contains(rule.ExitCodes.Values, code) == (rule.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
-			return true // all existing actions restart it
-		}
-	}
-	policy := string(pod.Spec.RestartPolicy)
-	if c.RestartPolicy != nil {
-		policy = string(*c.RestartPolicy)
-	}
-	return policy != string(corev1.RestartPolicyNever) && (policy != string(corev1.RestartPolicyOnFailure) || code != 0)
 }
 
 // proceed decides the next step, going through the containers in order (CRR-120 to CRR-127). All states must be recorded before.

@@ -279,36 +279,6 @@ func unready(at time.Time) change {
 	}
 }
 
-// CRR-131: rules and policies of containers count before the policy of the pod.
-func TestRestartRules(t *testing.T) {
-	never, always := corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyAlways
-	in := func(values ...int32) []corev1.ContainerRestartRule {
-		return []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart,
-			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: values}}}
-	}
-	notIn := in(42)
-	notIn[0].ExitCodes.Operator = corev1.ContainerRestartRuleOnExitCodesOpNotIn
-	for name, test := range map[string]struct {
-		container corev1.Container
-		policy    corev1.RestartPolicy
-		code      int32
-		want      bool
-	}{
-		"of the pod":       {policy: corev1.RestartPolicyAlways, want: true},
-		"of the container": {container: corev1.Container{RestartPolicy: &never}, policy: corev1.RestartPolicyAlways},
-		"init container":   {container: corev1.Container{RestartPolicy: &always}, policy: corev1.RestartPolicyNever, want: true},
-		"rule fits": {container: corev1.Container{RestartPolicy: &never, RestartPolicyRules: in(42)}, code: 42,
-			want: true},
-		"rule does not fit":          {container: corev1.Container{RestartPolicy: &never, RestartPolicyRules: in(42)}, code: 1},
-		"rule for all but":           {container: corev1.Container{RestartPolicy: &never, RestartPolicyRules: notIn}, code: 1, want: true},
-		"rule for all but, excepted": {container: corev1.Container{RestartPolicy: &never, RestartPolicyRules: notIn}, code: 42},
-	} {
-		if got := restarts(&corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: test.policy}}, &test.container, test.code); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 // CRR-092: Recreating, then Pending, then new ones; older first, then by name.
 func TestOrder(t *testing.T) {
 	of := func(name string, phase appsv1beta1.ContainerRecreateRequestPhase, minutes int) *appsv1beta1.ContainerRecreateRequest {

@@ -80,6 +80,7 @@ func Node(object any) (any, error) {
 // Pod keeps of a pod of ours what decisions read. Of any other pod it keeps its owner, its node, and what starts a pass for
 // ContainerRecreateRequests (CRR-055, a checksum in the status' message), for its readiness gate (CRR-087) or its launch barrier (ND-135).
 // Of any pod it keeps how the containers of EphemeralJobs are.
+// Of a pod with marked sidecars it keeps what their end is decided from (JST-022, JST-023).
 // Of a pod in a subset of a WorkloadSpread it also keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171), and of one that a budget covers whether it is ready (PUB-055).
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
@@ -91,7 +92,10 @@ func Pod(object any) (any, error) {
 		ofOthers(pod)
 		return pod, nil
 	}
-	status := pod.Status
+	status, named := pod.Status, []string{pub.ContainerBarrierEnv, pub.SidecarInjectedEnv}
+	if marked(pod) {
+		named = append(named, terminating...)
+	}
 	pod.Spec.EphemeralContainers = ephemeral(pod.Spec.EphemeralContainers)
 	pod.Status = corev1.PodStatus{Phase: status.Phase, Conditions: status.Conditions, ContainerStatuses: status.ContainerStatuses,
 		InitContainerStatuses: restartable(pod.Spec.InitContainers, status.InitContainerStatuses),
@@ -102,8 +106,9 @@ func Pod(object any) (any, error) {
 	}
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates, RestartPolicy: pod.Spec.RestartPolicy,
-		Resources: pod.Spec.Resources, Containers: containers(pod.Spec.Containers), InitContainers: containers(pod.Spec.InitContainers),
-		Volumes: ofClaims(pod.Spec.Volumes), Affinity: nodes.Slim(pod), EphemeralContainers: pod.Spec.EphemeralContainers}
+		Resources: pod.Spec.Resources, Containers: containers(pod.Spec.Containers, named), InitContainers: containers(pod.Spec.InitContainers, named),
+		Volumes: ofClaims(pod.Spec.Volumes), Affinity: nodes.Slim(pod), TerminationGracePeriodSeconds: grace(pod),
+		EphemeralContainers: pod.Spec.EphemeralContainers}
 	return pod, nil
 }
 
@@ -156,9 +161,35 @@ func ephemeralStatuses(pod *corev1.Pod, status *corev1.PodStatus) (kept []corev1
 	return kept
 }
 
+// terminating are the variables that mark sidecars (JST-010).
+var terminating = []string{pub.TerminateSidecarEnv, pub.TerminateSidecarIgnoreExitEnv, pub.TerminateSidecarImageEnv}
+
+// marked tells whether the pod has sidecars that are to be stopped when the others are done.
+func marked(pod *corev1.Pod) bool {
+	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways {
+		return false
+	}
+	for i := range pod.Spec.Containers {
+		for j := range pod.Spec.Containers[i].Env {
+			if slices.Contains(terminating, pod.Spec.Containers[i].Env[j].Name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// grace is how long the containers of a pod with marked sidecars may take to end; of no other pod it is kept.
+func grace(pod *corev1.Pod) *int64 {
+	if !marked(pod) {
+		return nil
+	}
+	return pod.Spec.TerminationGracePeriodSeconds
+}
+
 // ofOthers slims a pod that is not ours.
 func ofOthers(pod *corev1.Pod) {
-	spec, status := pod.Spec, pod.Status
+	spec, status, ends := pod.Spec, pod.Status, marked(pod)
 	annotations := pod.Annotations
 	pod.Annotations = nil
 	annotation := func(key string) bool {
@@ -187,20 +218,33 @@ func ofOthers(pod *corev1.Pod) {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{gate}
 		keep(pub.KruisePodReady)
 	}
+	barrier := false
 	for i := range spec.Containers {
-		for j := range spec.Containers[i].Env {
-			if spec.Containers[i].Env[j].Name == pub.ContainerBarrierEnv {
-				pod.Spec.Containers = append(pod.Spec.Containers,
-					corev1.Container{Name: spec.Containers[i].Name, Env: []corev1.EnvVar{spec.Containers[i].Env[j]},
-						RestartPolicy: spec.Containers[i].RestartPolicy, RestartPolicyRules: spec.Containers[i].RestartPolicyRules})
+		c := &spec.Containers[i]
+		kept := corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules}
+		for j := range c.Env {
+			if c.Env[j].Name == pub.ContainerBarrierEnv || ends && slices.Contains(terminating, c.Env[j].Name) {
+				kept.Env = append(kept.Env, c.Env[j])
+				barrier = barrier || c.Env[j].Name == pub.ContainerBarrierEnv
 			}
 		}
+		if ends {
+			kept.Image = c.Image
+		}
+		if ends || len(kept.Env) > 0 {
+			pod.Spec.Containers = append(pod.Spec.Containers, kept)
+		}
 	}
-	barrier := len(pod.Spec.Containers) > 0
-	if barrier {
+	if barrier || ends {
 		pod.Spec.RestartPolicy = spec.RestartPolicy
+	}
+	if barrier {
 		annotation(pub.LaunchCompleted)
 		keep(corev1.ContainersReady)
+	}
+	if ends {
+		pod.Spec.TerminationGracePeriodSeconds = spec.TerminationGracePeriodSeconds
+		keep(pub.SidecarTerminated)
 	}
 	covered := annotation(pub.RelatedBudget)
 	covered = annotation(pub.RelatedBudgetLegacy) || covered
@@ -212,7 +256,7 @@ func ofOthers(pod *corev1.Pod) {
 	}
 	for _, s := range status.ContainerStatuses {
 		switch {
-		case barrier:
+		case barrier || ends:
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
 				corev1.ContainerStatus{Name: s.Name, Ready: s.Ready, State: s.State, RestartCount: s.RestartCount})
 		case placed && s.RestartCount > 0:
@@ -235,8 +279,8 @@ func sum(lists ...[]corev1.ContainerStatus) string {
 }
 
 // containers keeps what updates in place change and compare, and the environment variables that read metadata, that order the start, or
-// that mark an injected container (SS-106).
-func containers(all []corev1.Container) []corev1.Container {
+// that mark an injected container (SS-106), or one to be stopped when the others are done (JST-010).
+func containers(all []corev1.Container, named []string) []corev1.Container {
 	if len(all) == 0 {
 		return nil
 	}
@@ -245,7 +289,7 @@ func containers(all []corev1.Container) []corev1.Container {
 		c := &all[i]
 		kept[i] = corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules,
 			Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests}}
-		kept[i].Env = environment(c.Env, pub.ContainerBarrierEnv, pub.SidecarInjectedEnv)
+		kept[i].Env = environment(c.Env, named...)
 	}
 	return kept
 }

@@ -2,6 +2,7 @@ package slim
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -200,6 +201,46 @@ func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
 	want.Status.Message = got.Status.Message
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// JST-010, JST-022: of a pod that runs to completion with marked sidecars all is kept that their end is decided from, whoever owns it; of others
+// the variables cost nothing.
+func TestPodWithMarkedSidecars(t *testing.T) {
+	marks := []corev1.EnvVar{{Name: pub.TerminateSidecarEnv, Value: "true"}, {Name: pub.TerminateSidecarIgnoreExitEnv, Value: "true"},
+		{Name: pub.TerminateSidecarImageEnv, Value: "exit:1"}}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}
+	for _, owner := range []string{"", "batch/v1", "apps.kruise.io/v1beta1"} {
+		pod := func(policy corev1.RestartPolicy) *corev1.Pod {
+			whole := fat(owner)
+			whole.Spec.RestartPolicy, whole.Spec.TerminationGracePeriodSeconds = policy, new(int64(7))
+			whole.Spec.Containers[1].Env = append([]corev1.EnvVar{{Name: "SECRET", Value: "x"}}, marks...)
+			whole.Spec.Containers[0].RestartPolicy = new(corev1.ContainerRestartPolicyNever)
+			whole.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart}}
+			whole.Status.ContainerStatuses[0].State = ended
+			whole.Status.Conditions = append(whole.Status.Conditions, corev1.PodCondition{Type: pub.SidecarTerminated, Status: "True"})
+			return whole
+		}
+		whole, thin := pod(corev1.RestartPolicyNever), transformed(t, Pod, pod(corev1.RestartPolicyNever)).(*corev1.Pod)
+		last := thin.Status.Conditions[len(thin.Status.Conditions)-1]
+		kept := []any{thin.Spec.RestartPolicy, *thin.Spec.TerminationGracePeriodSeconds, len(thin.Spec.Containers), thin.Spec.Containers[1].Env,
+			thin.Spec.Containers[1].Image, thin.Spec.Containers[0].RestartPolicy, thin.Spec.Containers[0].RestartPolicyRules,
+			thin.Status.ContainerStatuses[0].State, thin.Status.ContainerStatuses[0].RestartCount, last.Type, thin.DeletionTimestamp}
+		if diff := cmp.Diff([]any{corev1.RestartPolicyNever, int64(7), 2, marks, "side:1", whole.Spec.Containers[0].RestartPolicy,
+			whole.Spec.Containers[0].RestartPolicyRules, ended, int32(4), corev1.PodConditionType(pub.SidecarTerminated), whole.DeletionTimestamp}, kept); diff != "" {
+			t.Errorf("%q: %s", owner, diff)
+		}
+		always := transformed(t, Pod, pod(corev1.RestartPolicyAlways)).(*corev1.Pod)
+		for i := range always.Spec.Containers {
+			for _, env := range always.Spec.Containers[i].Env {
+				if slices.Contains(terminating, env.Name) {
+					t.Errorf("%q: %s is kept of a pod that does not end", owner, env.Name)
+				}
+			}
+		}
+		if always.Spec.TerminationGracePeriodSeconds != nil {
+			t.Errorf("%q: the grace period is kept", owner)
+		}
 	}
 }
 

@@ -1,0 +1,318 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/restart"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarterminator"
+	given "github.com/afloat-project/afloat/internal/kinds/sidecarterminator/sidecarterminatortest"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// bench is a cluster with one pod on a node, caches that keep up, and what the manager told.
+type bench struct {
+	t *testing.T
+	*simulation.Cluster
+	r      *Reconciler
+	loop   *reconcile.Loop
+	events []string
+}
+
+// Event implements reconcile.Recorder.
+func (b *bench) Event(about client.Object, kind, reason, message string) {
+	b.events = append(b.events, fmt.Sprintf("%s %s %s: %s", about.GetName(), kind, reason, message))
+}
+
+func newBench(t *testing.T, pod *corev1.Pod, nodeLabels map[string]string, requests ...*appsv1beta1.ContainerRecreateRequest) *bench {
+	b := &bench{t: t, Cluster: simulation.New(1)}
+	b.Slim = slim.Any
+	b.Begin(given.Noon)
+	if err := b.IndexField(t.Context(), &appsv1beta1.ContainerRecreateRequest{}, ofPod, index); err != nil {
+		t.Fatal(err)
+	}
+	b.Store(podKey, pod)
+	if nodeLabels != nil {
+		b.node(nodeLabels)
+	}
+	for _, r := range requests {
+		b.Store(b.KeyOf("ContainerRecreateRequest", r), r)
+	}
+	b.r = &Reconciler{API: b.API(), Events: b, terminations: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "x"}, []string{"way", "result"})}
+	b.loop = b.r.Loop(nil)
+	return b
+}
+
+func (b *bench) node(labels map[string]string) {
+	b.Store(simulation.Key{Kind: "Node", Name: "n"}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: labels}})
+}
+
+// pass makes a pass with caches that show all, and returns when the next one is due.
+func (b *bench) pass() (time.Duration, error) {
+	b.Deliver(b.Undelivered())
+	b.Pass(time.Minute) // passes of one pod are spaced out
+	result, err := b.loop.Reconcile(b.t.Context(), ctrl.Request{NamespacedName: podName})
+	return result.RequeueAfter, err
+}
+
+func (b *bench) passes(n int) {
+	b.t.Helper()
+	for range n {
+		if _, err := b.pass(); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func (b *bench) counted(way sidecarterminator.Way, result string) float64 {
+	return testutil.ToFloat64(b.r.terminations.WithLabelValues(string(way), result))
+}
+
+var done = given.With("main", given.Ended(0))
+
+// JST-050: one event of each write, and none of passes that write nothing; JST-051 (part): and so are they counted.
+func TestEventsOfWrites(t *testing.T) {
+	virtual := map[string]string{pub.NodeType: pub.VirtualNode}
+	for name, test := range map[string]struct {
+		pod   *corev1.Pod
+		node  map[string]string
+		event string
+		way   sidecarterminator.Way
+		count string
+	}{
+		"a request": {given.Pod(done, given.Sidecar("b", given.Running(0)), given.Sidecar("a", given.Running(0))), map[string]string{},
+			"p Normal SidecarTerminator: All main containers are done: stopping sidecars a, b, by ContainerRecreateRequest sidecar-termination-u (CRR)", sidecarterminator.ByRequest, ""},
+		"an image": {given.Pod(done, given.ByImage("a", given.Running(0))), virtual,
+			"p Normal SidecarTerminator: All main containers are done: stopping sidecar a, by in-place update of the image", sidecarterminator.ByImage, "Replaced"},
+		"the phase": {given.Pod(done, given.Ignored("a", given.Running(0)), given.Ignored("b", given.Running(0))), map[string]string{},
+			"p Normal SidecarTerminator: All main containers are done: stopping sidecars a, b, by kubelet, for the phase was set ahead", sidecarterminator.ByPhase, "Set"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, test.pod, test.node)
+			b.Answer = admitted(b)
+			_, err := b.pass()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Deliver(b.Undelivered())
+			for range 3 {
+				if _, err := b.loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: podName}); err != nil {
+					t.Fatal(err)
+				}
+				b.Pass(time.Second)
+			}
+			if len(b.Writes) != 1 || !slices.Equal(b.events, []string{test.event}) {
+				t.Errorf("%+v, %q", b.Writes, b.events)
+			}
+			if test.count != "" && b.counted(test.way, test.count) != float64(len(test.pod.Spec.Containers)-1) {
+				t.Errorf("%s %s: %v", test.way, test.count, b.counted(test.way, test.count))
+			}
+		})
+	}
+}
+
+// admitted labels requests as admission does.
+func admitted(b *bench) func(*simulation.Request) error {
+	return func(r *simulation.Request) error {
+		if request, ok := r.Object.(*appsv1beta1.ContainerRecreateRequest); ok && r.Verb == "create" {
+			request.Labels = map[string]string{pub.RecreatePodUID: string(b.Get(podKey).GetUID())}
+		}
+		return nil
+	}
+}
+
+// JST-036: a conflict is tried again soon, and a pod that has gone is no error.
+func TestImagesOfPodsThatChange(t *testing.T) {
+	virtual := map[string]string{pub.NodeType: pub.VirtualNode}
+	b := newBench(t, given.Pod(done, given.ByImage("a", given.Running(0))), virtual)
+	b.Deliver(b.Undelivered())
+	b.Change(podKey, func(o client.Object) { o.SetLabels(map[string]string{"changed": "meanwhile"}) })
+	reconcileNow := func() ctrl.Result {
+		t.Helper()
+		b.Pass(time.Minute)
+		result, err := b.loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: podName})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	if result := reconcileNow(); result.RequeueAfter != reconcile.RetrySoon || len(b.Writes) > 0 {
+		t.Errorf("%v, %+v", result, b.Writes)
+	}
+	b.Deliver(b.Undelivered())
+	reconcileNow()
+	pod, _ := b.Get(podKey).(*corev1.Pod)
+	if pod.Spec.Containers[1].Image != "exit:1" || pod.Spec.Containers[0].Image != "main:1" || pod.Labels["changed"] == "" {
+		t.Errorf("%+v", pod.Spec.Containers)
+	}
+	b = newBench(t, given.Pod(done, given.ByImage("a", given.Running(0))), virtual)
+	b.Deliver(b.Undelivered())
+	b.Remove(podKey)
+	reconcileNow()
+	if len(b.Writes)+len(b.events) > 0 {
+		t.Errorf("%+v, %q", b.Writes, b.events)
+	}
+}
+
+// JST-025: a node that is missing is waited for, and then what it is decides.
+func TestNodeThatIsMissing(t *testing.T) {
+	b := newBench(t, given.Pod(done, given.ByImage("a", given.Running(0))), nil)
+	after, err := b.pass()
+	if err != nil || after == 0 || len(b.Writes) > 0 {
+		t.Errorf("%s, %v, %+v", after, err, b.Writes)
+	}
+	b.node(map[string]string{pub.NodeType: pub.VirtualNode})
+	b.passes(1)
+	if len(b.Writes) != 1 || b.Writes[0].Verb != "patch" {
+		t.Errorf("%+v", b.Writes)
+	}
+}
+
+// A request of that name which the cache does not show is read: one of an earlier manager is this pod's, one of somebody else is passed over,
+// and told of once.
+func TestRequestThatIsThereAlready(t *testing.T) {
+	for name, ours := range map[string]bool{"of an earlier manager": true, "of somebody else": false} {
+		r := given.Request("sidecar-termination-u", "a")
+		if !ours {
+			r.OwnerReferences = nil
+		}
+		b := newBench(t, given.Pod(done, given.Sidecar("a", given.Running(0))), map[string]string{}, r)
+		b.Answer = admitted(b)
+		b.Deliver(b.Undelivered())
+		b.Hide(b.KeyOf("ContainerRecreateRequest", r))
+		for range 4 {
+			b.Pass(time.Second)
+			if _, err := b.loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: podName}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ours && (len(b.Writes) > 0 || len(b.events) > 0) {
+			t.Errorf("%s: %+v, %q", name, b.Writes, b.events)
+		}
+		if !ours && (len(b.Writes) != 1 || b.Writes[0].Key.Name != "sidecar-termination-u-2" || len(b.events) != 2 ||
+			!strings.Contains(b.events[0], "Warning SidecarRequestNotOurs")) {
+			t.Errorf("%s: %+v, %q", name, b.Writes, b.events)
+		}
+	}
+}
+
+// What is refused is told once for each reason, counted, and tried again within a minute.
+func TestRefusedWrites(t *testing.T) {
+	b := newBench(t, given.Pod(done, given.Sidecar("a", given.Running(0))), map[string]string{})
+	why := "exceeded quota"
+	b.Answer = func(r *simulation.Request) error {
+		if r.Verb != "create" {
+			return nil
+		}
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "containerrecreaterequests"}, r.Key.Name, errors.New(why))
+	}
+	for range 3 {
+		if _, err := b.pass(); err == nil {
+			t.Error("no error")
+		}
+	}
+	why = "another quota"
+	_, _ = b.pass()
+	if len(b.events) != 2 || !strings.Contains(b.events[0], "Warning SidecarTerminatorFailed") || !strings.Contains(b.events[0], "exceeded quota") ||
+		!strings.Contains(b.events[1], "another quota") || b.counted(sidecarterminator.ByRequest, "Refused") != 4 {
+		t.Errorf("%q", b.events)
+	}
+	if wait := b.loop.BackOff().When(ctrl.Request{NamespacedName: podName}); wait > mendedAfter {
+		t.Error(wait)
+	}
+	b.Answer = admitted(b)
+	b.passes(1)
+	if len(b.Writes) != 1 {
+		t.Errorf("%+v", b.Writes)
+	}
+}
+
+// JST-021: creations and updates of pods count as soon as something is to be done, and the end of that, so that nothing is remembered.
+func TestPodEvents(t *testing.T) {
+	idle, due, finished := given.Pod(given.With("main", given.Running(0)), given.Sidecar("a", given.Running(0))),
+		given.Pod(done, given.Sidecar("a", given.Running(0))), given.Pod(done, given.Sidecar("a", given.Ended(0)))
+	plain := given.Pod(done, given.With("a", given.Running(0)))
+	for name, got := range map[string]bool{
+		"created, due": podEvents.Create(event.CreateEvent{Object: due}), "updated, due": podEvents.Update(event.UpdateEvent{ObjectOld: idle, ObjectNew: due}),
+		"still due": podEvents.Update(event.UpdateEvent{ObjectOld: due, ObjectNew: due}),
+		"finished":  podEvents.Update(event.UpdateEvent{ObjectOld: due, ObjectNew: finished}), "deleted": podEvents.Delete(event.DeleteEvent{Object: finished}),
+		"not: created, idle": podEvents.Create(event.CreateEvent{Object: idle}), "not: updated, idle": podEvents.Update(event.UpdateEvent{ObjectOld: idle, ObjectNew: idle}),
+		"not: without sidecars": podEvents.Create(event.CreateEvent{Object: plain}), "not: deleted without": podEvents.Delete(event.DeleteEvent{Object: plain}),
+	} {
+		if got == strings.HasPrefix(name, "not") {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	b := newBench(t, due, map[string]string{})
+	b.Answer = admitted(b)
+	b.passes(1)
+	b.Change(podKey, func(o client.Object) {
+		pod, _ := o.(*corev1.Pod)
+		pod.Status = finished.Status
+	})
+	b.passes(2)
+	if kept := b.r.memory.Of("u"); kept.ended != nil {
+		t.Errorf("%+v", kept)
+	}
+	if again := b.r.Own.Again("u"); again != 0 {
+		t.Error(again)
+	}
+}
+
+// JST-051: the end of a request is counted for each of its sidecars, once, and calls a pass for the pod.
+func TestEndsOfRequests(t *testing.T) {
+	b := newBench(t, given.Pod(done, given.Sidecar("a", given.Running(0))), map[string]string{})
+	open := given.Request("sidecar-termination-u", "a", "b")
+	ended := given.Completed(open.DeepCopy(), "")
+	ended.Status.ContainerRecreateStates = []appsv1beta1.ContainerRecreateRequestContainerRecreateState{
+		{Name: "a", Phase: appsv1beta1.ContainerRecreateRequestSucceeded}, {Name: "b", Phase: appsv1beta1.ContainerRecreateRequestFailed}}
+	silent, foreign := given.Completed(open.DeepCopy(), restart.MessageNoAnswer), ended.DeepCopy()
+	foreign.OwnerReferences = nil
+	called := 0
+	q := calls{add: func() { called++ }}
+	for _, e := range []event.UpdateEvent{{ObjectOld: open, ObjectNew: ended}, {ObjectOld: ended, ObjectNew: ended}, {ObjectOld: open, ObjectNew: open},
+		{ObjectOld: open, ObjectNew: foreign}, {ObjectOld: open, ObjectNew: silent}} {
+		b.r.changed(t.Context(), e, q)
+	}
+	for result, want := range map[string]float64{"Succeeded": 1, "Failed": 1, "NoAnswer": 2, "DeadlineExceeded": 0} {
+		if got := b.counted(sidecarterminator.ByRequest, result); got != want {
+			t.Errorf("%s: %v", result, got)
+		}
+	}
+	b.r.deleted(t.Context(), event.DeleteEvent{Object: open}, q)
+	b.r.deleted(t.Context(), event.DeleteEvent{Object: foreign}, q)
+	if called != 3 {
+		t.Error(called)
+	}
+}
+
+// A manager that dies between the phase and what comes after it is followed by one that goes on (JST-033 (part), JST-040 (part)).
+func TestDeathAfterThePhase(t *testing.T) {
+	b := newBench(t, given.Pod(done, given.Ignored("a", given.Running(0))), map[string]string{})
+	b.Answer = admitted(b)
+	b.passes(1)
+	b.r = &Reconciler{API: b.API(), Events: b}
+	b.loop = b.r.Loop(nil)
+	b.passes(2)
+	if len(b.Writes) != 2 || b.Writes[0].Subresource != "status" || b.Writes[1].Key.Name != "sidecar-termination-u-ignore" {
+		t.Errorf("%+v", b.Writes)
+	}
+}

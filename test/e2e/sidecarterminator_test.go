@@ -1,0 +1,262 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// sidecar is a container that runs until SIGTERM, then prints what its hook wrote and ends with the code; variables mark it.
+func sidecar(name, code, variables string) string {
+	return `
+- name: ` + name + `
+  image: "app:v1"
+  imagePullPolicy: IfNotPresent
+  command: ["sh", "-c", "trap 'cat /shared/` + name + `; ` + code + `' TERM; while true; do sleep 0.2; done"]
+  lifecycle: {preStop: {exec: {command: ["sh", "-c", "echo hook >>/shared/` + name + `"]}}}
+  volumeMounts: [{name: shared, mountPath: /shared}]
+  env: [` + variables + `]`
+}
+
+const (
+	marked  = `{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: "true"}`
+	ignored = marked + `, {name: KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE, value: "true"}`
+)
+
+// job makes a Job with a main container that runs the script, and other containers.
+func job(t *testing.T, namespace, name, policy, script string, sidecars ...string) *batchv1.Job {
+	t.Helper()
+	return manifest(t, namespace, `
+metadata: {name: `+name+`}
+spec:
+  backoffLimit: 3
+  template:
+    metadata: {labels: {app: `+name+`}}
+    spec:
+      restartPolicy: `+policy+`
+      terminationGracePeriodSeconds: 5
+      volumes: [{name: shared, emptyDir: {}}]
+      containers:
+      - {name: main, image: "app:v1", imagePullPolicy: IfNotPresent, command: ["sh", "-c", "`+script+`"], volumeMounts: [{name: shared, mountPath: /shared}]}
+`+indent(indent(indent(strings.TrimPrefix(strings.Join(sidecars, ""), "\n")))), &batchv1.Job{})
+}
+
+// ended waits until the Job has the condition, and returns its first pod, all of whose containers have ended.
+func ended(t *testing.T, j *batchv1.Job, condition batchv1.JobConditionType) *corev1.Pod {
+	t.Helper()
+	var pod *corev1.Pod
+	eventually(t, "job "+j.Name, func(ctx context.Context) string {
+		var pods corev1.PodList
+		if err := kube.List(ctx, &pods, client.InNamespace(j.Namespace), client.MatchingLabels{"batch.kubernetes.io/job-name": j.Name}); err != nil {
+			return err.Error()
+		}
+		if len(pods.Items) == 0 {
+			return "no pod"
+		}
+		pod = &pods.Items[0]
+		for _, s := range pod.Status.ContainerStatuses {
+			if s.State.Terminated == nil {
+				return fmt.Sprintf("container %s: %+v", s.Name, s.State)
+			}
+		}
+		for _, c := range reread(t, j).Status.Conditions {
+			if c.Type == condition && c.Status == corev1.ConditionTrue {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%+v", j.Status)
+	})
+	return pod
+}
+
+// hooks checks that the sidecar ended with the code, and that its hook had run exactly once before.
+func hooks(t *testing.T, pod *corev1.Pod, container string, code int32) {
+	t.Helper()
+	if got := status(t, pod, container).State.Terminated.ExitCode; got != code {
+		t.Errorf("%s ended with %d, not %d", container, got, code)
+	}
+	if log := logOf(t.Context(), t, pod.Namespace, pod.Name, container); log != "hook\n" {
+		t.Errorf("%s: hooks %q", container, log)
+	}
+}
+
+func terminations(t *testing.T, pod *corev1.Pod) []appsv1beta1.ContainerRecreateRequest {
+	t.Helper()
+	var all appsv1beta1.ContainerRecreateRequestList
+	if err := kube.List(t.Context(), &all, client.InNamespace(pod.Namespace), client.MatchingLabels{pub.RecreatePodUID: string(pod.UID)}); err != nil {
+		t.Fatal(err)
+	}
+	return all.Items
+}
+
+func toldOf(t *testing.T, namespace, reason, words string) {
+	t.Helper()
+	eventually(t, "event "+reason, func(ctx context.Context) string { return eventWith(ctx, namespace, reason, words) })
+}
+
+// TestSidecarsOfJobs: marked sidecars end with their main containers, hooks included, and their exit codes count as they say
+// (JST-001 (part), JST-030 (part), JST-040 (part), JST-070 (part)).
+func TestSidecarsOfJobs(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	counts := job(t, ns, "counts", "Never", "sleep 1", sidecar("log", "exit 0", marked))
+	ignores := job(t, ns, "ignores", "Never", "sleep 1", sidecar("log", "exit 7", ignored))
+	both := job(t, ns, "both", "Never", "sleep 1", sidecar("first", "exit 0", marked), sidecar("second", "exit 9", ignored))
+	again := job(t, ns, "again", "OnFailure", "test -f /shared/once || { touch /shared/once; exit 3; }", sidecar("log", "exit 0", marked))
+	stubborn := job(t, ns, "stubborn", "OnFailure", "sleep 1", sidecar("log", "test -f /shared/once && exit 0; touch /shared/once; exit 143", marked))
+	plain := job(t, ns, "plain", "Never", "sleep 1", sidecar("log", "exit 0", `{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: "false"}`))
+
+	pod := ended(t, counts, batchv1.JobComplete)
+	hooks(t, pod, "log", 0)
+	if all := terminations(t, pod); len(all) != 1 || all[0].Name != "sidecar-termination-"+string(pod.UID) {
+		t.Errorf("%+v", all)
+	} else {
+		completed(t, &all[0]) // JST-074
+		succeeded(t, &all[0])
+		if grace := all[0].Spec.Strategy.TerminationGracePeriodSeconds; grace == nil || *grace != 5 { // JST-038, JST-072: and the hook ran
+			t.Errorf("grace period %v", grace)
+		}
+	}
+	toldOf(t, ns, "SidecarTerminator", "stopping sidecar log, by ContainerRecreateRequest")
+
+	pod = ended(t, ignores, batchv1.JobComplete)
+	hooks(t, pod, "log", 7)
+	if all := terminations(t, pod); pod.Status.Phase != corev1.PodSucceeded || len(all) != 0 { // JST-041: kubelet stopped it, and the phase has stayed
+		t.Errorf("%s, %+v", pod.Status.Phase, all)
+	}
+
+	pod = ended(t, both, batchv1.JobComplete)
+	hooks(t, pod, "first", 0)
+	hooks(t, pod, "second", 9)
+	first, second := status(t, pod, "first").State.Terminated, status(t, pod, "second").State.Terminated
+	if second.FinishedAt.Before(&first.FinishedAt) {
+		t.Errorf("%s before %s", second.FinishedAt, first.FinishedAt)
+	}
+
+	pod = ended(t, again, batchv1.JobComplete)
+	hooks(t, pod, "log", 0)
+	if status(t, pod, "main").RestartCount != 1 || status(t, pod, "log").RestartCount != 0 {
+		t.Errorf("%+v", pod.Status.ContainerStatuses)
+	}
+
+	pod = ended(t, stubborn, batchv1.JobComplete)
+	if status(t, pod, "log").RestartCount == 0 {
+		t.Errorf("%+v", pod.Status.ContainerStatuses)
+	}
+	toldOf(t, ns, "SidecarStartsAgain", "exit with 0")
+
+	var pods corev1.PodList
+	if err := kube.List(t.Context(), &pods, client.InNamespace(ns), client.MatchingLabels{"app": plain.Name}); err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) != 1 || pods.Items[0].Status.Phase != corev1.PodRunning || len(terminations(t, &pods.Items[0])) != 0 {
+		t.Errorf("a sidecar that is not marked is stopped: %+v", pods.Items)
+	}
+}
+
+// TestSidecarsOfFailedPods: a code that counts fails the pod, and so does a main container, whatever its sidecars say (JST-043 (part), JST-044 (part)).
+func TestSidecarsOfFailedPods(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	of := func(name, script, sidecars string) *corev1.Pod {
+		return manifest(t, ns, `
+metadata: {name: `+name+`}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 5
+  volumes: [{name: shared, emptyDir: {}}]
+  containers:
+  - {name: main, image: "app:v1", imagePullPolicy: IfNotPresent, command: ["sh", "-c", "`+script+`"]}
+`+indent(strings.TrimPrefix(sidecars, "\n")), &corev1.Pod{})
+	}
+	signalled, failed := of("signalled", "sleep 1", sidecar("log", "exit 143", marked)), of("failed", "exit 3", sidecar("log", "exit 0", ignored))
+	both := of("both", "exit 3", sidecar("log", "exit 0", marked))
+	for _, pod := range []*corev1.Pod{signalled, failed, both} {
+		eventually(t, "pod "+pod.Name, func(context.Context) string {
+			reread(t, pod)
+			for _, s := range pod.Status.ContainerStatuses {
+				if s.State.Terminated == nil {
+					return fmt.Sprintf("%+v", pod.Status)
+				}
+			}
+			if pod.Status.Phase != corev1.PodFailed {
+				return string(pod.Status.Phase)
+			}
+			return ""
+		})
+	}
+	hooks(t, signalled, "log", 143)
+	hooks(t, failed, "log", 0)
+	hooks(t, both, "log", 0)
+}
+
+// TestInjectedSidecarOfAJob: the variables may stand in a SidecarSet (JST-015).
+func TestInjectedSidecarOfAJob(t *testing.T) {
+	t.Parallel()
+	createSidecars(t, "reporting", `
+containers:
+- name: agent
+  image: "app:v1"
+  imagePullPolicy: IfNotPresent
+  command: ["sh", "-c", "trap 'exit 5' TERM; while true; do sleep 0.2; done"]
+  env: [`+ignored+`]
+`)
+	pod := ended(t, job(t, namespace(t), "reporting", "Never", "sleep 1"), batchv1.JobComplete)
+	if got := status(t, pod, "agent").State.Terminated.ExitCode; got != 5 {
+		t.Errorf("it ended with %d", got)
+	}
+}
+
+// TestSidecarOnAVirtualNode: where the label says that there is no daemon, the image that ends takes the place of the sidecar's
+// (JST-012 (part), JST-025 (part), JST-036 (part)). The node is a real one.
+func TestSidecarOnAVirtualNode(t *testing.T) {
+	var nodes corev1.NodeList
+	if err := kube.List(t.Context(), &nodes); err != nil {
+		t.Fatal(err)
+	}
+	node := &nodes.Items[len(nodes.Items)-1]
+	label := func(value string) {
+		t.Helper()
+		patch := fmt.Appendf(nil, `{"metadata":{"labels":{"type":%s}}}`, value)
+		if err := kube.Patch(context.WithoutCancel(t.Context()), node, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+			t.Error(err)
+		}
+	}
+	label(`"virtual-kubelet"`)
+	t.Cleanup(func() { label("null") })
+	ns := namespace(t)
+	pod := manifest(t, ns, `
+metadata: {name: virtual}
+spec:
+  nodeName: `+node.Name+`
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 2
+  containers:
+  - {name: main, image: "app:v1", imagePullPolicy: IfNotPresent, command: ["sleep", "1"]}
+  - name: log
+    image: "app:v1"
+    imagePullPolicy: IfNotPresent
+    command: ["sh", "-c", "test $IMAGE = app:v1 || exit 0; trap 'exit 143' TERM; while true; do sleep 0.2; done"]
+    env: [{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE, value: "app:v2"}]
+`, &corev1.Pod{})
+	eventually(t, "the pod", func(context.Context) string {
+		if reread(t, pod).Status.Phase == corev1.PodSucceeded {
+			return ""
+		}
+		return fmt.Sprintf("%+v", pod.Status.ContainerStatuses)
+	})
+	if status(t, pod, "log").RestartCount != 1 || len(terminations(t, pod)) != 0 {
+		t.Errorf("%+v", pod.Status.ContainerStatuses)
+	}
+	toldOf(t, ns, "SidecarTerminator", "by in-place update")
+}
