@@ -304,8 +304,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		"namespaces": read, "nodes": read,
 		"apps/deployments": read, "apps/replicasets": read, "apps/statefulsets": read, "batch/jobs": manage, // ACJ-070
 		"apps.kruise.io/advancedcronjobs": read, "apps.kruise.io/advancedcronjobs/status": "patch", "apps.kruise.io/advancedcronjobs/finalizers": "update",
-		"apps.kruise.io/broadcastjobs": manage,
-		"podtemplates":                 "create", "configmaps": "create get list patch watch", "secrets": "get",
+		"podtemplates": "create", "configmaps": "create get list patch watch", "secrets": "get",
 		"events": "create patch", "events.k8s.io/events": "create patch",
 		"apps.kruise.io/clonesets": "get list patch watch", "apps.kruise.io/clonesets/status": "patch", "apps.kruise.io/clonesets/finalizers": "update",
 		"apps.kruise.io/sidecarsets": read, "apps.kruise.io/sidecarsets/status": "patch", "apps.kruise.io/sidecarsets/finalizers": "update",
@@ -322,7 +321,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/daemonsets":               read,
 		"apps.kruise.io/daemonsets/finalizers":    "update",
 		"apps.kruise.io/daemonsets/status":        "patch",
-		"apps.kruise.io/broadcastjobs":            "delete get list patch watch", // BJ-094, BJ-120
+		"apps.kruise.io/broadcastjobs":            manage, // ACJ-070, BJ-094, BJ-120
 		"apps.kruise.io/broadcastjobs/finalizers": "update",
 		"apps.kruise.io/broadcastjobs/status":     "patch",
 		"apps.kruise.io/ephemeraljobs":            "delete get list patch watch", "apps.kruise.io/ephemeraljobs/status": "patch", // EJ-070

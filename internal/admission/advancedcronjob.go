@@ -272,4 +272,3 @@ func cloned(parent document, key string) document {
 	parent[key] = inner
 	return inner
 }
-
