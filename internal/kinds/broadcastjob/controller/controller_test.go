@@ -427,7 +427,7 @@ func TestOrder(t *testing.T) {
 		"a paused job neither fails nor looks at its deadline": {[]option{late, pause(true)}, true, "paused: "},
 		"a failed pod comes before the deadline":               {[]option{late}, true, "failed: FailedPodFound; status, delete"},
 		"the deadline comes before pods that do not fit":       {[]option{late}, false, "failed: DeadlineExceeded; status, delete, delete"},
-		"pods that do not fit go, others come, status":         {nil, false, "running: ; delete, create, status"},
+		"pods that do not fit go, others come, status":         {nil, false, "running: ; delete, create, create, status"},
 		"a job that failed is not paused":                      {[]option{pause(true), func(job *appsv1beta1.BroadcastJob) { job.Status.Phase = "failed" }}, false, "failed: "},
 	} {
 		s := simulate(1, makeJob(), "n1", "n2")
@@ -441,6 +441,7 @@ func TestOrder(t *testing.T) {
 		s.Pass(time.Minute)
 		s.Change(nodeKey("n1"), taint)
 		s.addNode("n3")
+		s.addNode("n4")
 		if test.fails {
 			s.end(s.on("n2")[0].Name, corev1.PodFailed)
 		}
