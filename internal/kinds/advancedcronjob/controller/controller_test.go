@@ -10,9 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -125,7 +127,7 @@ func (s *stage) failing(verb string, err error) {
 
 const hour = time.Hour
 
-// ACJ-073, ACJ-103, ACJ-100 (part), ACJ-104 (part): a run from its time to its end, of each kind: the child, the status in the same pass, the events, and the metric.
+// ACJ-001, ACJ-073, ACJ-103, ACJ-100 (part), ACJ-104 (part): a run from its time to its end, of each kind: the child, the status in the same pass, the events, and the metric.
 func TestARun(t *testing.T) {
 	for _, kind := range advancedcronjob.Kinds {
 		s := newStage(t, CronJob(string(kind), "0 * * * *", func(c *appsv1beta1.AdvancedCronJob) { c.UID = "" }))
@@ -402,7 +404,28 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// ACJ-122 (part): a kind that is not served is not asked for; its runs wait, with an event.
+// ACJ-104: the delay of a run by the kind of its child, the runs that were left out by namespace and name, and the name of the controller.
+func TestMetrics(t *testing.T) {
+	s := newStage(t, CronJob("Job", "0 * * * *", Deadline(60)))
+	s.good(2*hour + 30*time.Second)
+	want := `
+# HELP afloat_advancedcronjob_dropped_runs_total Times of schedules that were left out, because they were too late or because a later one had come.
+# TYPE afloat_advancedcronjob_dropped_runs_total counter
+afloat_advancedcronjob_dropped_runs_total{name="nightly",namespace="shop"} 1
+`
+	if err := testutil.CollectAndCompare(s.r.meters.dropped, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	if text, err := testutil.CollectAndFormat(s.r.meters.delay, expfmt.TypeTextPlain, "afloat_advancedcronjob_start_delay_seconds"); err != nil ||
+		!strings.Contains(string(text), `afloat_advancedcronjob_start_delay_seconds_sum{kind="Job"} 30`) {
+		t.Errorf("%s %v", text, err)
+	}
+	if controllerName != "advancedcronjob-controller" {
+		t.Error(controllerName)
+	}
+}
+
+// ACJ-122: a kind that is not served is not asked for; its runs wait, with an event, and others begin.
 func TestAKindThatIsNotServed(t *testing.T) {
 	s := newStage(t, CronJob("BroadcastJob", "0 * * * *"))
 	s.r.served = served{kinds: []advancedcronjob.Kind{advancedcronjob.Job}}
@@ -410,6 +433,18 @@ func TestAKindThatIsNotServed(t *testing.T) {
 	s.good(hour)
 	if got := s.events(); len(s.all()) > 0 || !strings.Contains(got, "Warning FailedCreate: the run of 2030-01-01T13:00:00Z waits: the cluster does not serve BroadcastJobs") {
 		t.Errorf("%v %s", s.all(), got)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)
+	for _, kind := range advancedcronjob.Kinds {
+		if got, err := serves(mapper, kind); err != nil || got != (kind == advancedcronjob.Job) {
+			t.Errorf("%s: %v %v", kind, got, err)
+		}
+	}
+	other := newStage(t, CronJob("Job", "0 * * * *"))
+	other.r.served = served{kinds: []advancedcronjob.Kind{advancedcronjob.Job}}
+	if other.good(hour); len(other.all()) != 1 {
+		t.Error("no run of a kind that is served")
 	}
 	s.r.served.add(advancedcronjob.BroadcastJob)
 	s.good(hour + time.Minute)
