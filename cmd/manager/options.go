@@ -114,7 +114,6 @@ func parseOptions(args []string) (*options, error) {
 	// Flags of the reference for features that do not exist here are accepted, so that chart values and arguments carry over.
 	fs.Duration("expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
 	fs.Bool("disable-no-deepcopy", false, "accepted; does nothing")
-	fs.Bool("assign-bcj-pods-by-scheduler", true, "BroadcastJob pods go through the scheduler")
 	logsapi.AddFlags(o.logging, fs)
 	legacy := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(legacy)

@@ -303,7 +303,6 @@ func TestRightsOfTheManager(t *testing.T) {
 		"namespaces": read, "nodes": read,
 		"apps/deployments": read, "apps/replicasets": read, "apps/statefulsets": read, "batch/jobs": manage, // ACJ-070
 		"apps.kruise.io/advancedcronjobs": read, "apps.kruise.io/advancedcronjobs/status": "patch", "apps.kruise.io/advancedcronjobs/finalizers": "update",
-		"apps.kruise.io/broadcastjobs": manage,
 		"podtemplates": "create", "configmaps": "create get list patch watch", "secrets": "get",
 		"events": "create patch", "events.k8s.io/events": "create patch",
 		"apps.kruise.io/clonesets": "get list patch watch", "apps.kruise.io/clonesets/status": "patch", "apps.kruise.io/clonesets/finalizers": "update",
@@ -321,6 +320,9 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/daemonsets":                read,
 		"apps.kruise.io/daemonsets/finalizers":     "update",
 		"apps.kruise.io/daemonsets/status":         "patch",
+		"apps.kruise.io/broadcastjobs":             manage, // BJ-094, BJ-120, ACJ-070
+		"apps.kruise.io/broadcastjobs/finalizers":  "update",
+		"apps.kruise.io/broadcastjobs/status":      "patch",
 		"storage.k8s.io/storageclasses":            "list", // ASTS-054
 		"apps.kruise.io/containerrecreaterequests": "delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
 		"apps.kruise.io/nodeimages": manage, "apps.kruise.io/nodeimages/status": "patch",

@@ -19,6 +19,7 @@ type Flags struct {
 	VersionedStatus        string
 	UnschedulableWindow    time.Duration
 	AssignByScheduler      bool
+	AssignJobsByScheduler  bool
 }
 
 // AddTo adds the flags of the kinds to the manager's, and returns the numbers of workers by controller.
@@ -47,6 +48,8 @@ func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
 		"for how long a subset of a WorkloadSpread is passed over in which pods could not be scheduled")
 	fs.BoolVar(&f.AssignByScheduler, "assign-pods-by-scheduler", true,
 		"the scheduler binds the pods of DaemonSets to the nodes for which they are made; otherwise they are created as bound")
+	fs.BoolVar(&f.AssignJobsByScheduler, "assign-bcj-pods-by-scheduler", true,
+		"the scheduler binds the pods of BroadcastJobs to the nodes for which they are made; otherwise they are created as bound")
 	return workers
 }
 

@@ -110,6 +110,10 @@ var Kinds = []Kind{
 		Controller: "daemonset", Workers: 20, Setup: daemonSets, Rehearse: rehearseDaemonSets, Workload: true,
 	},
 	{
+		Kind:       admission.Kind{Group: apps, Name: "BroadcastJob", Plural: "broadcastjobs", Webhooks: admission.BroadcastJobs},
+		Controller: "broadcastjob", Workers: 3, Setup: broadcastJobs, Workload: true,
+	},
+	{
 		Kind: admission.Kind{Group: apps, Name: "AdvancedCronJob", Plural: "advancedcronjobs", Webhooks: admission.AdvancedCronJobs,
 			Conversion: admission.AdvancedCronJobConversion()},
 		Controller: "advancedcronjob", Workers: 3, Setup: advancedCronJobs, Workload: true,
@@ -127,12 +131,12 @@ var Kinds = []Kind{
 // Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that
 // other releases convert (OPS-070).
 var (
-	Controllers = []string{"broadcastjob", "nodepodprobe", "persistentpodstate", "podprobemarker",
+	Controllers = []string{"nodepodprobe", "persistentpodstate", "podprobemarker",
 		"resourcedistribution", "sidecarterminator", "uniteddeployment"}
 	Definitions = []string{"persistentpodstates.apps.kruise.io",
 		"resourcedistributions.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
 	// others are those that an installation is kept for, too (OPS-116).
-	others = []string{"BroadcastJob", "ResourceDistribution", "UnitedDeployment"}
+	others = []string{"ResourceDistribution", "UnitedDeployment"}
 )
 
 // InUse are the kinds while objects of which nothing is uninstalled (OPS-116), those that other releases serve included.

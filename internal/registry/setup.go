@@ -12,6 +12,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission"
 	advancedcronjobcontroller "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/controller"
+	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
@@ -176,6 +177,11 @@ func (e *Environment) daemonSetFeatures() daemonset.Features {
 		DeferredResize:  e.Flags.DeferredResize,
 		PreDownload:     e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForDaemonSetUpdate),
 	}
+}
+
+func broadcastJobs(ctx context.Context, e *Environment) error {
+	return broadcastjobcontroller.Setup(ctx, e.Manager, broadcastjobcontroller.Options{Options: e.controller("broadcastjob"),
+		Binds: !e.Flags.AssignJobsByScheduler})
 }
 
 // FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every replica; nothing of it without

@@ -57,8 +57,7 @@ func Template(kind string, template *template.PodTemplate, selector *metav1.Labe
 		errs = append(errs, field.Forbidden(pod.Child("activeDeadlineSeconds"),
 			"activeDeadlineSeconds in "+kind+" is not supported: its pods do not end; remove it"))
 	}
-	errs = append(errs, images(template.Spec.InitContainers, pod.Child("initContainers"))...)
-	errs = append(errs, images(template.Spec.Containers, pod.Child("containers"))...)
+	errs = append(errs, Images(&template.Spec, pod)...)
 
 	at = path.Child("selector")
 	if selector == nil {
@@ -85,6 +84,11 @@ func Template(kind string, template *template.PodTemplate, selector *metav1.Labe
 			"selector does not match template labels: they must have what spec.selector asks for"))
 	}
 	return errs
+}
+
+// Images checks the images of a template. The path is that of its spec.
+func Images(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	return append(images(spec.InitContainers, path.Child("initContainers")), images(spec.Containers, path.Child("containers"))...)
 }
 
 // images checks that kubelet can read the images' names; the API server lets any text through, and the pods would never

@@ -20,9 +20,17 @@ type Growth struct {
 // MayCreate tells how many of the missing pods may be created now: no more than there is room for. After a failure none are for a while;
 // then one shows whether creation is possible again (CS-047, CS-072).
 func (p *Planner) MayCreate(missing int) int {
+	if missing == 0 {
+		return 0
+	}
+	return p.MayTry(missing, p.atOnce())
+}
+
+// MayTry is MayCreate for those that know for how many there is room.
+func (p *Planner) MayTry(missing, room int) int {
 	switch {
 	case missing == 0 || p.in.CreationError == "":
-		return min(missing, p.atOnce())
+		return min(missing, room)
 	case p.in.Now.Before(p.in.CreationHeldUntil):
 		p.LookAgain(p.in.CreationHeldUntil)
 		p.out.ScaleError = p.in.CreationError

@@ -15,7 +15,7 @@ func (p *Plan) told(verdicts []*Verdict) *planlog.Plan {
 	t := &planlog.Plan{Summary: slices.Concat(p.Sentences, p.pullSentences())}
 	t.Lines = append(t.Lines, p.ClaimLines...)
 	for _, creation := range p.Create {
-		t.Add("pod "+creation.Name, "create from %s", creation.Revision)
+		t.Add("pod "+creation.Name, "create %s", creation.origin())
 	}
 	for _, v := range verdicts {
 		t.Add("pod "+v.Pod.Name, "%s: %s: %s", v.Action, v.Reason, v.Message)
@@ -57,7 +57,11 @@ func (p *Plan) headline() *planlog.Plan {
 		groups[key].names = append(groups[key].names, name)
 	}
 	for _, creation := range p.Create {
-		add("create from "+creation.Revision, creation.Name, "")
+		if creation.Node != "" {
+			add("create", creation.Name, "")
+			continue
+		}
+		add("create "+creation.origin(), creation.Name, "")
 	}
 	for _, v := range brief {
 		add(string(v.Action)+": "+string(v.Reason), v.Pod.Name, v.Message)
@@ -67,4 +71,12 @@ func (p *Plan) headline() *planlog.Plan {
 		t.AddGroup(key, groups[key].names, groups[key].words)
 	}
 	return t
+}
+
+// origin says what a pod is made from, or for.
+func (c *Creation) origin() string {
+	if c.Node != "" {
+		return "for node " + c.Node
+	}
+	return "from " + c.Revision
 }

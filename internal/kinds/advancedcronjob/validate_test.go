@@ -71,7 +71,7 @@ func TestValidate(t *testing.T) {
 		"ACJ-023 (part) empty":   {"Job", zoned(""), "Invalid spec.timeZone"},
 		"ACJ-023 (part) local":   {"Job", zoned("lOcAl"), "Invalid spec.timeZone"},
 		"ACJ-023 (part) unknown": {"Job", zoned("Mars/North"), "Invalid spec.timeZone"},
-		"ACJ-024 none":    {"Job", func(c *cron) { c.Spec.Template = appsv1beta1.CronJobTemplate{} }, "Forbidden spec.template"},
+		"ACJ-024 none":           {"Job", func(c *cron) { c.Spec.Template = appsv1beta1.CronJobTemplate{} }, "Forbidden spec.template"},
 		"ACJ-024 two": {"Job", func(c *cron) {
 			CronJob("BroadcastJob", "").Spec.Template.DeepCopyInto(&c.Spec.Template)
 			c.Spec.Template.JobTemplate = CronJob("Job", "").Spec.Template.JobTemplate

@@ -1,14 +1,9 @@
 package daemonset
 
 import (
-	"encoding/json"
-	"fmt"
-	"hash/fnv"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +26,7 @@ func (p *planner) create() {
 		}
 	}
 	if len(missing) > 0 && p.CreationError != "" { // which may be that of one node alone: now the next attempt begins with any
-		first := hash(p.Now.Format(time.RFC3339Nano)) % uint64(len(missing))
+		first := nodes.Hash(p.Now.Format(time.RFC3339Nano)) % uint64(len(missing))
 		missing = slices.Concat(missing[first:], missing[:first])
 	}
 	most := min(p.MayCreate(len(missing)), p.burst)
@@ -61,7 +56,7 @@ func (p *planner) newPod(l *site) error {
 	if p.Features.Binds {
 		spec["nodeName"], spec["schedulerName"] = l.name, noScheduler
 	} else {
-		pin(spec, l.name)
+		nodes.Pin(spec, l.name)
 	}
 	tolerate(spec, &p.Set.Spec.Template.Spec)
 	return nil
@@ -81,48 +76,10 @@ func (p *planner) nameFor(l *site) string {
 		taken[d.pod.Name] = true
 	}
 	for n := 0; ; n++ {
-		if name := PodName(p.Set.Name, string(p.Set.UID), l.name, n); !taken[name] && (p.Taken == nil || !p.Taken(name)) {
+		if name := nodes.PodName(p.Set.Name, string(p.Set.UID), l.name, n); !taken[name] && (p.Taken == nil || !p.Taken(name)) {
 			return name
 		}
 	}
-}
-
-// suffix says how the end of a pod's name looks: so long that among ten thousand nodes hardly two have the same, of letters and digits that
-// make no words.
-const suffixLength, suffixLetters = 8, "bcdfghjklmnpqrstvwxz2456789"
-
-// PodName is the name of the nth pod of a set for a node. Long names of sets are cut, so that the name can be a host name.
-func PodName(set, uid, node string, n int) string {
-	sum, suffix := hash(uid+"/"+node+"/"+strconv.Itoa(n)), make([]byte, suffixLength)
-	for i := range suffix {
-		suffix[i] = suffixLetters[sum%uint64(len(suffixLetters))]
-		sum /= uint64(len(suffixLetters))
-	}
-	return strings.TrimRight(set[:min(len(set), 63-1-suffixLength)], ".-") + "-" + string(suffix)
-}
-
-func hash(text string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(text))
-	return h.Sum64()
-}
-
-// pin makes the required node affinity of a pod that for one node; what else it has stays (ADS-114).
-func pin(spec map[string]any, node string) {
-	affinity, _ := spec["affinity"].(map[string]any)
-	affinity = clone(affinity)
-	ofNode, _ := affinity["nodeAffinity"].(map[string]any)
-	ofNode = clone(ofNode)
-	ofNode["requiredDuringSchedulingIgnoredDuringExecution"] = document(nodes.Only(node))
-	affinity["nodeAffinity"] = ofNode
-	spec["affinity"] = affinity
-}
-
-func clone(object map[string]any) map[string]any {
-	if object == nil {
-		return map[string]any{}
-	}
-	return maps.Clone(object)
 }
 
 // tolerate adds the tolerations that the pods of every DaemonSet have (ADS-081). The template's own stay as they are written.
@@ -133,20 +90,8 @@ func tolerate(spec map[string]any, template *corev1.PodSpec) {
 		if i < len(written) && i < len(template.Tolerations) && reflect.DeepEqual(t, template.Tolerations[i]) {
 			all = append(all, written[i])
 		} else {
-			all = append(all, document(&t))
+			all = append(all, nodes.Document(&t))
 		}
 	}
 	spec["tolerations"] = all
-}
-
-// document is a value of the API as a JSON document.
-func document(value any) (object map[string]any) {
-	text, err := json.Marshal(value)
-	if err == nil {
-		err = json.Unmarshal(text, &object)
-	}
-	if err != nil {
-		panic(fmt.Sprintf("encoding %T: %v", value, err)) // it holds nothing but texts and numbers
-	}
-	return object
 }

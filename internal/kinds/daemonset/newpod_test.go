@@ -30,7 +30,7 @@ func TestNewPod(t *testing.T) {
 	plan := w.plan()
 	pod := created(t, plan)[0]
 	yes := true
-	want := metav1.ObjectMeta{Namespace: "ops", Name: PodName("agent", "set", "n1", 0), GenerateName: "agent-",
+	want := metav1.ObjectMeta{Namespace: "ops", Name: nodes.PodName("agent", "set", "n1", 0), GenerateName: "agent-",
 		Finalizers: []string{"example.org/drain"}, Annotations: map[string]string{"note": "n"},
 		Labels: map[string]string{"app": "agent", "tier": "db", "pod-template-generation": "3",
 			"controller-revision-hash": strings.TrimPrefix(plan.NewRevision.Name, "agent-")},
@@ -121,19 +121,19 @@ func TestNamesOfPods(t *testing.T) {
 		names := map[string]string{}
 		for i := range 10000 {
 			node := fmt.Sprintf("ip-10-0-%d-%d.eu-west-1.compute.internal", i/256, i%256)
-			name := PodName(set, "2b1d0f1c", node, 0)
+			name := nodes.PodName(set, "2b1d0f1c", node, 0)
 			if other, ok := names[name]; ok {
 				t.Fatalf("nodes %s and %s get pod %s", node, other, name)
 			}
 			if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 || len(name) > validation.DNS1123LabelMaxLength {
 				t.Fatalf("%s: %v", name, errs)
 			}
-			if again := PodName(set, "2b1d0f1c", node, 0); again != name {
+			if again := nodes.PodName(set, "2b1d0f1c", node, 0); again != name {
 				t.Fatalf("%s, then %s", name, again)
 			}
 			names[name] = node
 		}
-		if PodName(set, "another", "n1", 0) == PodName(set, "2b1d0f1c", "n1", 0) {
+		if nodes.PodName(set, "another", "n1", 0) == nodes.PodName(set, "2b1d0f1c", "n1", 0) {
 			t.Error("a set of the same name that came later has the same pods")
 		}
 	}
@@ -147,7 +147,7 @@ func TestNamesOfPods(t *testing.T) {
 
 // TestNamesThatAreTaken shows what becomes of a name that another pod has: the next one is taken (ADS-112 (part)).
 func TestNamesThatAreTaken(t *testing.T) {
-	name := func(n int) string { return PodName("agent", "set", "n1", n) }
+	name := func(n int) string { return nodes.PodName("agent", "set", "n1", n) }
 	w := newWorld(t, 1, maxSurge(1))
 	w.at("a:1")
 	w.pod("n1", "a:1", terminating).Name = name(0)

@@ -60,8 +60,8 @@ func Claim(object any) (any, error) {
 	return claim, nil
 }
 
-// Node keeps of a node what decisions read: its labels, its taints (WS-142), whether it is cordoned (ADS-083), and whether it is ready. Most of a node is the list of its
-// images.
+// Node keeps of a node what decisions read: its labels, its taints (WS-142), whether it is cordoned (ADS-083), its size (BJ-034), and whether it
+// is ready. Most of a node is the list of its images.
 func Node(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -70,7 +70,7 @@ func Node(object any) (any, error) {
 	node.ManagedFields, node.Annotations = nil, nil
 	ready := nodes.Ready(node)
 	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable}
-	node.Status = corev1.NodeStatus{}
+	node.Status = corev1.NodeStatus{Allocatable: node.Status.Allocatable}
 	if ready != nil {
 		node.Status.Conditions = []corev1.NodeCondition{*ready}
 	}
@@ -94,6 +94,9 @@ func Pod(object any) (any, error) {
 	pod.Status = corev1.PodStatus{Phase: status.Phase, Conditions: status.Conditions, ContainerStatuses: status.ContainerStatuses,
 		InitContainerStatuses: restartable(pod.Spec.InitContainers, status.InitContainerStatuses),
 		ObservedGeneration:    status.ObservedGeneration, Resize: status.Resize}
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.Kind == "BroadcastJob" { // BJ-050
+		pod.Status.InitContainerStatuses = restarted(status.InitContainerStatuses)
+	}
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates, RestartPolicy: pod.Spec.RestartPolicy,
 		Resources: pod.Spec.Resources, Containers: containers(pod.Spec.Containers), InitContainers: containers(pod.Spec.InitContainers),
@@ -227,6 +230,15 @@ func restartable(specs []corev1.Container, statuses []corev1.ContainerStatus) []
 		if slices.ContainsFunc(specs, func(c corev1.Container) bool { return c.Name == statuses[i].Name && c.RestartPolicy != nil }) {
 			kept = append(kept, statuses[i])
 		}
+	}
+	return kept
+}
+
+// restarted keeps how often init containers restarted, and when they ended.
+func restarted(statuses []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
+	for _, s := range statuses {
+		kept = append(kept, corev1.ContainerStatus{Name: s.Name, Image: s.Image, ImageID: s.ImageID, ContainerID: s.ContainerID, Ready: s.Ready,
+			Started: s.Started, RestartCount: s.RestartCount, State: s.State})
 	}
 	return kept
 }

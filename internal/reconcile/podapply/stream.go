@@ -20,7 +20,9 @@ import (
 // Pods carries out what is decided about pods in one stream of requests, as long as there is time: what brings pods back into
 // service goes before what makes new ones, and that before what takes others out. No request waits for the slowest of those before
 // it. Once a creation failed no further one begins: it would fail too (CS-047).
-func (a *Application) Pods(ctx context.Context, result *Result) {
+func (a *Application) Pods(ctx context.Context, result *Result) { a.pods(ctx, result, a.plan.Create) }
+
+func (a *Application) pods(ctx context.Context, result *Result, creations []podplan.Creation) {
 	var mends, starts []*podplan.Verdict
 	for _, v := range a.plan.Verdicts {
 		switch v.Action {
@@ -32,7 +34,7 @@ func (a *Application) Pods(ctx context.Context, result *Result) {
 		}
 	}
 	var mu sync.Mutex
-	creations, failed := a.plan.Create, false
+	failed := false
 	panics := a.InTime(ctx, result, len(mends)+len(creations)+len(starts), func(i int) error {
 		mu.Lock()
 		skip := failed
@@ -118,6 +120,10 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 	case err != nil:
 		a.Warn("FailedCreate", "failed to create pod %s: %v", creation.Name, err)
 		return fmt.Errorf("creating pod %s: %w", creation.Name, err)
+	}
+	if creation.Node != "" {
+		a.Say("SuccessfulCreate", "created pod %s for node %s", creation.Name, creation.Node)
+		return nil
 	}
 	a.Say("SuccessfulCreate", "created pod %s at revision %s", creation.Name, creation.Revision)
 	return nil

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/kinds/daemonset"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
@@ -23,7 +24,7 @@ func (s *simulated) forbid(verb, node string) *int {
 		target, _ := s.Get(r.Key).(*corev1.Pod)
 		own := target != nil && target.Spec.NodeName == node
 		if verb == "create" {
-			own = r.Key.Name == daemonset.PodName(setKey.Name, string(s.set().UID), node, 0)
+			own = r.Key.Name == nodes.PodName(setKey.Name, string(s.set().UID), node, 0)
 		}
 		if !own {
 			return nil

@@ -1,0 +1,575 @@
+package broadcastjob
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/waiting"
+)
+
+// Reasons that only BroadcastJobs have.
+const (
+	// ReasonNode: the pod may not run on its node, or the node is gone.
+	ReasonNode podplan.Reason = "Node"
+	// ReasonExcess: another pod has its place.
+	ReasonExcess podplan.Reason = "Excess"
+	// ReasonSucceeded: the pod has succeeded.
+	ReasonSucceeded podplan.Reason = "Succeeded"
+	// ReasonRunning: the pod runs.
+	ReasonRunning podplan.Reason = "Running"
+	// ReasonEnded: the job has ended.
+	ReasonEnded podplan.Reason = "JobEnded"
+)
+
+// Plan is what one pass does.
+type Plan struct {
+	// Job is the BroadcastJob that the plan is for.
+	Job *appsv1beta1.BroadcastJob
+	podplan.Plan
+	// Annotations change on the job, and nothing else is done; nil removes one (BJ-094).
+	Annotations map[string]any
+	// Ends: the status is to be written before anything else is done, because the job ends.
+	Ends bool
+	// Expired: the job is to be deleted (BJ-120).
+	Expired bool
+	// More: not all pods that may be created are in the plan; the next one is due at once.
+	More bool
+	// Tell are the events that the plan calls for, by reason.
+	Tell map[string]Event
+	// Missing are the nodes that are to have a pod and have none, in the order of their names, and Hold says why they get none now; it is
+	// empty if all get one.
+	Missing []string
+	Hold    string
+	// Counted are the nodes that are not eligible and count nevertheless, because they hold a pod.
+	Counted []string
+	// Status is the status as far as the snapshot tells.
+	Status appsv1beta1.BroadcastJobStatus
+	// Done is how many nodes are done with.
+	Done int
+}
+
+// Event is something to tell about the job.
+type Event struct{ Type, Message string }
+
+// Reasons of events, each of which is told once as long as it is about the same.
+const (
+	ToldPaused    = "Paused"
+	ToldContinue  = "Continue"
+	ToldFailed    = "FailedPodFound"
+	ToldDeadline  = "DeadlineExceeded"
+	ToldComplete  = "JobComplete"
+	ToldTooMany   = "TooManyActivePods"
+	ToldDuplicate = "DuplicatePodCreatedOnSameNode"
+	ToldBadSpec   = "InvalidSpec"
+)
+
+// Told are all of them.
+var Told = []string{ToldPaused, ToldContinue, ToldFailed, ToldDeadline, ToldComplete, ToldTooMany, ToldDuplicate, ToldBadSpec}
+
+// site is a node with the pods that are meant for it.
+type site struct {
+	node *corev1.Node
+	name string
+	nodes.Verdict
+	// pods are all pods of the job that are meant for it: the one that has the place first.
+	pods []*member
+	// gone: the node leaves desired, because its pod does not fit it (BJ-134).
+	gone bool
+}
+
+// member is one pod of the job.
+type member struct {
+	pod   *corev1.Pod
+	state State
+}
+
+// planner is the working state of Make.
+type planner struct {
+	*podplan.Planner
+	Snapshot
+	*Plan
+	Job   *appsv1beta1.BroadcastJob
+	rules *nodes.Rules
+	// placement is what the template asks of nodes, as a hash.
+	placement string
+	members   []member
+	// sites are those of nodes that exist; homeless are the pods that are meant for none of them, by the node for which they are meant.
+	sites    []site
+	homeless map[string][]*member
+	limit    int
+	// by counts pods by state.
+	by map[State]int
+	// document is the template.
+	document map[string]any
+	raw      []byte
+}
+
+// Make decides what to do. It changes nothing of the snapshot.
+func Make(s Snapshot) *Plan {
+	p := &planner{Snapshot: s, Job: s.Job, Plan: &Plan{Job: s.Job, Tell: map[string]Event{}, Status: *s.Job.Status.DeepCopy()}}
+	p.Pods = slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	p.Planner = podplan.New(&podplan.Workload{Namespace: s.Job.Namespace, Name: s.Job.Name,
+		Owner: *metav1.NewControllerRef(s.Job, appsv1beta1.GroupVersion.WithKind(kind)), Deleted: s.Job.DeletionTimestamp != nil},
+		&p.Snapshot.Snapshot, &p.Plan.Plan)
+	p.make()
+	p.settle()
+	p.HeedBudgets()
+	p.Conclude()
+	p.waits()
+	return p.Plan
+}
+
+func (p *planner) make() {
+	if p.Job.DeletionTimestamp != nil { // BJ-064
+		p.HoldDeleted()
+		return
+	}
+	p.sortPods()
+	ended, counted := Ended(p.Job)
+	if ended && !counted {
+		p.afterEnd()
+		return
+	}
+	if err := p.read(); err != nil {
+		p.ScaleError = err.Error()
+		p.tell(ToldBadSpec, corev1.EventTypeWarning, "nothing is done: %v", err)
+		p.HoldAll(podplan.ReasonBadSpec, p.ScaleError)
+		return
+	}
+	if p.Status.StartTime == nil {
+		start := metav1.NewTime(p.Now).Rfc3339Copy()
+		p.Status.StartTime = &start
+	}
+	if p.Status.Phase == "" {
+		p.Status.Phase = appsv1beta1.BroadcastJobRunning
+	}
+	p.sortSites()
+	p.count()
+	if ended {
+		p.afterEnd()
+		return
+	}
+	if p.acknowledge(); p.Annotations != nil {
+		return
+	}
+	if p.paused() || p.fails() {
+		return
+	}
+	p.remove()
+	p.create()
+	p.complete()
+}
+
+// tell calls for an event.
+func (p *planner) tell(reason, eventType, format string, args ...any) {
+	p.Tell[reason] = Event{eventType, fmt.Sprintf(format, args...)}
+}
+
+// sortPods finds out what each pod is to the job.
+func (p *planner) sortPods() {
+	p.by, p.members = map[State]int{}, make([]member, len(p.Pods))
+	for i, pod := range p.Pods {
+		p.members[i] = member{pod, StateOf(p.Job, pod)}
+		p.by[p.members[i].state]++
+	}
+}
+
+// read reads what the plan needs of the spec, which may have been stored before anybody checked it.
+func (p *planner) read() (err error) {
+	spec := &p.Job.Spec
+	if errs := validate(spec); len(errs) > 0 {
+		return errs.ToAggregate()
+	}
+	p.rules, p.raw = nodes.ForJob(&spec.Template.Spec), spec.Template.Raw()
+	p.placement, err = placement(&spec.Template.Spec)
+	return err
+}
+
+// sortSites puts the pods onto their nodes.
+func (p *planner) sortSites() {
+	p.homeless = make(map[string][]*member, len(p.members))
+	for i := range p.members {
+		target := nodes.Target(p.members[i].pod)
+		p.homeless[target] = append(p.homeless[target], &p.members[i])
+	}
+	p.sites = make([]site, len(p.Nodes))
+	unfit := map[string][]string{}
+	for i, node := range p.Nodes {
+		s := &p.sites[i]
+		*s = site{node: node, name: node.Name, Verdict: p.rules.Judge(node), pods: p.homeless[node.Name]}
+		if len(s.pods) > 0 {
+			delete(p.homeless, node.Name)
+			slices.SortStableFunc(s.pods, before)
+			s.gone = s.leaves(p)
+		}
+		if !s.Eligible {
+			unfit[s.Why] = append(unfit[s.Why], s.name)
+		}
+	}
+	p.sayUnfit(unfit)
+}
+
+// mostUnfit is how many reasons are printed why nodes are not eligible.
+const mostUnfit = 5
+
+// sayUnfit says which nodes are not eligible, and why.
+func (p *planner) sayUnfit(unfit map[string][]string) {
+	for i, why := range slices.Sorted(maps.Keys(unfit)) {
+		if i == mostUnfit {
+			p.Say("%s more", plural.Of(len(unfit)-i, "reason"))
+			return
+		}
+		names := unfit[why]
+		slices.Sort(names)
+		p.Say("%s not eligible: %s: %s", plural.Of(len(names), "node"), why, plural.Few(names, 3))
+	}
+}
+
+// before orders the pods of a node: those that are done first, and those that are being deleted last, and then the older ones (BJ-044).
+func before(a, b *member) int {
+	rank := func(m *member) int {
+		switch {
+		case m.state == Succeeded || m.state == Failed:
+			return 0
+		case m.state == Leaving:
+			return 2
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.Name, b.pod.Name))
+}
+
+// Taints by which nodes suffer passingly. The cluster itself evicts the pods there, when the time is over that they tolerate: a pod that runs
+// through a flap of its node goes on (BJ-133).
+var passing = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
+
+// leaves tells whether the pod that has the place has to go, or is going, because the node does not fit it (BJ-132, BJ-133).
+func (s *site) leaves(p *planner) bool {
+	m := s.pods[0]
+	switch {
+	case m.state == Succeeded || m.state == Failed || s.Eligible:
+		return false
+	case m.pod.Spec.NodeName == "":
+		return true
+	case s.Tolerable:
+		return false
+	}
+	if p.madeOtherwise(m) {
+		return false // what the user asks of nodes now is asked of later pods (BJ-025)
+	}
+	if !Suffers(s.node) {
+		return true
+	}
+	well := s.node.DeepCopy()
+	well.Spec.Taints = slices.DeleteFunc(well.Spec.Taints, suffers)
+	return !p.rules.Judge(well).Tolerable
+}
+
+// madeOtherwise tells whether the template asked something else of nodes when the pod was made.
+func (p *planner) madeOtherwise(m *member) bool {
+	made := m.pod.Annotations[pub.BroadcastJobPlacement]
+	return made != "" && made != p.placement
+}
+
+// Suffers tells whether a node suffers passingly.
+func Suffers(node *corev1.Node) bool { return slices.ContainsFunc(node.Spec.Taints, suffers) }
+
+func suffers(taint corev1.Taint) bool {
+	return taint.Effect == corev1.TaintEffectNoExecute && slices.Contains(passing, taint.Key)
+}
+
+// count computes desired, the limit, and the counters (BJ-063, BJ-070, BJ-140).
+func (p *planner) count() {
+	desired := 0
+	for i := range p.sites {
+		switch s := &p.sites[i]; {
+		case len(s.pods) == 0 && !s.Eligible || s.gone:
+		case len(s.pods) == 0:
+			desired++
+			p.Missing = append(p.Missing, s.name)
+		default:
+			desired++
+			if s.pods[0].state.finished() {
+				p.Done++
+			}
+			if !s.Eligible {
+				p.Counted = append(p.Counted, s.name)
+			}
+		}
+	}
+	slices.Sort(p.Missing)
+	p.limit = math.MaxInt32
+	if parallelism := p.Job.Spec.Parallelism; parallelism != nil {
+		p.limit, _ = rollout.Scaled(*parallelism, desired, true) // it was checked
+	}
+	p.Status.Desired = int32(desired)
+	p.Status.Active, p.Status.Succeeded = int32(p.by[Active]), int32(p.by[Succeeded])
+	p.Status.Failed = int32(p.failedPods())
+	if ended, _ := Ended(p.Job); ended { // those that were deleted because the job failed stay counted (BJ-100)
+		p.Status.Failed = max(p.Status.Failed, p.Job.Status.Failed)
+	}
+}
+
+// failedPods counts the pods that failed. The garbage collector lets pods of nodes that are gone fail before it deletes them: that is no
+// failure of the job (BJ-135).
+func (p *planner) failedPods() int {
+	n := p.by[Failed] + p.by[Restarting]
+	for target, members := range p.homeless {
+		for _, m := range members {
+			if target != "" && m.state.failed() {
+				n--
+			}
+		}
+	}
+	return n
+}
+
+// paused tells whether the job is paused, by its user or by failed pods (BJ-080 to 082, BJ-092 to 094).
+func (p *planner) paused() bool {
+	status, failed := &p.Status, p.unacknowledged()
+	hold := func(why string) bool {
+		status.Phase, p.Hold = appsv1beta1.BroadcastJobPaused, why
+		p.Say("paused: %s", why)
+		return true
+	}
+	if p.Job.Spec.Paused {
+		return hold("spec.paused is true")
+	}
+	if p.Job.Spec.FailurePolicy.Type == appsv1beta1.FailurePolicyPause && failed > 0 {
+		why := fmt.Sprintf("%s, and failurePolicy is Pause: delete the failed pods, or set spec.paused and unset it, or change the policy",
+			plural.Of(failed, "failed pod"))
+		if status.Phase != appsv1beta1.BroadcastJobPaused {
+			p.tell(ToldPaused, corev1.EventTypeWarning, "%s", why)
+		}
+		return hold(why)
+	}
+	if status.Phase == appsv1beta1.BroadcastJobPaused {
+		status.Phase = appsv1beta1.BroadcastJobRunning
+		p.tell(ToldContinue, corev1.EventTypeNormal, "the job goes on")
+	}
+	return false
+}
+
+// fails tells whether the job fails, because of a failed pod or its deadline (BJ-090, BJ-101, BJ-102).
+func (p *planner) fails() bool {
+	policy := &p.Job.Spec.CompletionPolicy
+	if failed := int(p.Status.Failed); failed > 0 && p.failsFast() {
+		p.tell(ToldFailed, corev1.EventTypeWarning, "failurePolicy is FailFast, and a failed pod was found: %d succeeded, %d failed",
+			p.Status.Succeeded, failed)
+		p.fail("failurePolicy is FailFast, and a failed pod was found")
+		return true
+	}
+	if policy.Type == appsv1beta1.CompletionNever || policy.ActiveDeadlineSeconds == nil {
+		return false
+	}
+	end := p.Status.StartTime.Add(seconds.Duration(*policy.ActiveDeadlineSeconds))
+	if p.Now.Before(end) { // BJ-103
+		p.LookAgain(end)
+		return false
+	}
+	message := fmt.Sprintf("the job was active longer than the specified deadline of %s",
+		plural.Of(*policy.ActiveDeadlineSeconds, "second"))
+	p.tell(ToldDeadline, corev1.EventTypeWarning, "%s", message)
+	p.fail(message)
+	return true
+}
+
+// failsFast tells whether one failed pod ends the job. It is the default (BJ-013).
+func (p *planner) failsFast() bool {
+	policy := p.Job.Spec.FailurePolicy.Type
+	return policy == "" || policy == appsv1beta1.FailurePolicyFailFast
+}
+
+// fail ends the job (BJ-100). Its active pods are deleted when that is written.
+func (p *planner) fail(message string) {
+	p.end(appsv1beta1.BroadcastJobFailed, appsv1beta1.JobFailed, "Failed", message)
+	p.Status.Failed += p.Status.Active
+	p.cleanUp(func(m *member) bool { return m.state == Active })
+}
+
+// end notes in the status that the job ends.
+func (p *planner) end(phase appsv1beta1.BroadcastJobPhase, of appsv1beta1.JobConditionType, reason, message string) {
+	now := metav1.NewTime(p.Now).Rfc3339Copy()
+	p.Status.Phase, p.Status.CompletionTime, p.Ends, p.Hold = phase, &now, true, "the job has ended: "+message
+	p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c appsv1beta1.JobCondition) bool { return c.Type == of }) // BJ-141
+	p.Status.Conditions = append(p.Status.Conditions, appsv1beta1.JobCondition{Type: of, Status: corev1.ConditionTrue, LastProbeTime: now,
+		LastTransitionTime: now, Reason: reason, Message: message})
+	p.Say("%s: %s", phase, message)
+}
+
+// complete ends the job if each node is done with (BJ-110 to 113).
+func (p *planner) complete() {
+	if p.Job.Spec.CompletionPolicy.Type == appsv1beta1.CompletionNever || p.Status.Desired == 0 || p.Done < int(p.Status.Desired) {
+		return
+	}
+	message := fmt.Sprintf("Job completed, %d pods succeeded, %d pods failed", p.Status.Succeeded, p.Status.Failed)
+	p.tell(ToldComplete, corev1.EventTypeNormal, "%s/%s completed: %d pods succeeded, %d pods failed", p.Job.Namespace, p.Job.Name,
+		p.Status.Succeeded, p.Status.Failed)
+	p.end(appsv1beta1.BroadcastJobCompleted, appsv1beta1.JobComplete, "Complete", message)
+	p.cleanUp(func(m *member) bool { return m.state == Active || m.state == Restarting })
+}
+
+// afterEnd looks after a job that has ended: pods that were to go with its end and are still there are deleted (BJ-104, BJ-114, BJ-172), and
+// so is the job when its time is over (BJ-120).
+func (p *planner) afterEnd() {
+	completed := p.Job.Status.Phase != appsv1beta1.BroadcastJobFailed
+	p.cleanUp(func(m *member) bool { return m.state == Active || completed && m.state == Restarting })
+	p.Status.Active = min(p.Status.Active, int32(p.by[Active]))
+	p.Hold = "the job has ended"
+	policy := &p.Job.Spec.CompletionPolicy
+	if policy.Type == appsv1beta1.CompletionNever || policy.TTLSecondsAfterFinished == nil || *policy.TTLSecondsAfterFinished < 0 ||
+		p.Job.Status.CompletionTime == nil {
+		return
+	}
+	end := p.Job.Status.CompletionTime.Add(seconds.Duration(int64(*policy.TTLSecondsAfterFinished)))
+	if p.Now.Before(end) {
+		p.LookAgain(end)
+		return
+	}
+	p.Expired = true
+	p.Say("it has ended, and its time to live of %s is over: it is deleted", plural.Of(*policy.TTLSecondsAfterFinished, "second"))
+}
+
+// cleanUp deletes the pods that are to go with the end of the job.
+func (p *planner) cleanUp(goes func(*member) bool) {
+	for i := range p.members {
+		if m := &p.members[i]; goes(m) {
+			p.Decide(m.pod, podplan.Delete, ReasonEnded, "the job has ended, and it is %s", m.state)
+		}
+	}
+}
+
+// remove deletes pods that do not fit their node, or of which there is another one (BJ-044, BJ-133, BJ-134). What others deleted already is
+// left to them; pods that were bound to a node that is gone are the garbage collector's (BJ-135).
+func (p *planner) remove() {
+	var duplicates []string
+	for i := range p.sites {
+		s := &p.sites[i]
+		for i, m := range s.pods {
+			switch {
+			case m.state == Leaving:
+			case i > 0:
+				duplicates = append(duplicates, s.name)
+				p.Decide(m.pod, podplan.Delete, ReasonExcess, "pod %s has its place on node %s", s.pods[0].pod.Name, s.name)
+			case s.gone:
+				p.Decide(m.pod, podplan.Delete, ReasonNode, "it may not run on node %s: %s", s.name, s.Why)
+			case m.state == Active && m.pod.Spec.NodeName == "" && p.madeOtherwise(m): // it might never come to run there
+				p.Decide(m.pod, podplan.Delete, ReasonNode, "%s", "it is not bound yet, and the template asks something else of nodes now")
+			}
+		}
+	}
+	if len(duplicates) > 0 {
+		slices.Sort(duplicates)
+		p.tell(ToldDuplicate, corev1.EventTypeWarning, "more than one pod on %s: %s; one of each stays",
+			plural.Of(len(duplicates), "node"), plural.Few(duplicates, 3))
+	}
+	for target, members := range p.homeless {
+		for _, m := range members {
+			if target != "" && m.pod.Spec.NodeName == "" && m.state == Active {
+				p.Decide(m.pod, podplan.Delete, ReasonNode, "node %s, for which it is meant, does not exist", target)
+			}
+		}
+	}
+}
+
+// settle says of all pods about which nothing is decided what they are to the job.
+func (p *planner) settle() {
+	for i := range p.members {
+		m := &p.members[i]
+		if p.Verdict(m.pod) != nil {
+			continue
+		}
+		switch target := nodes.Target(m.pod); {
+		case m.state == Leaving:
+			p.Decide(m.pod, podplan.Wait, podplan.ReasonInactive, "%s", "it is being deleted")
+		case m.state == Succeeded:
+			p.Decide(m.pod, podplan.Keep, ReasonSucceeded, "%s", "it has succeeded")
+		case m.state == Failed:
+			p.Decide(m.pod, podplan.Keep, podplan.ReasonFailed, "%s", "it has failed")
+		case m.state == Restarting:
+			p.Decide(m.pod, podplan.Keep, podplan.ReasonFailed, "it has failed: its containers restarted %s, and restartLimit is %d",
+				plural.Of(restarts(m.pod), "time"), p.Job.Spec.FailurePolicy.RestartLimit)
+		case len(p.homeless[target]) > 0 && target == "":
+			p.Decide(m.pod, podplan.Wait, ReasonNode, "%s", "it is meant for no node: somebody changed its affinity")
+		case len(p.homeless[target]) > 0:
+			p.Decide(m.pod, podplan.Wait, ReasonNode, "node %s does not exist: the pod is cleaned up with it", target)
+		case m.pod.Status.Phase != corev1.PodRunning && m.pod.Spec.NodeName == "":
+			p.Decide(m.pod, podplan.Wait, podplan.ReasonUnscheduled, "%s", "it is not scheduled yet"+schedulerWords(m.pod))
+		case m.pod.Status.Phase != corev1.PodRunning:
+			p.Decide(m.pod, podplan.Wait, podplan.ReasonNotReady, "%s", "it has not started: "+podplan.NotReadyWords(m.pod))
+		default:
+			p.Decide(m.pod, podplan.Keep, ReasonRunning, "%s", "it runs")
+		}
+	}
+}
+
+// waits says what holds the job and was not asked for (OPS-099).
+func (p *planner) waits() {
+	if p.Waiting == nil && p.HeldByBudget {
+		for _, v := range p.Verdicts {
+			if v.Reason == podplan.ReasonBudget {
+				if p.Waiting == nil {
+					p.Waiting = &waiting.Wait{Reason: string(v.Reason), Message: "a budget holds pods that are to be deleted"}
+				}
+				p.Waiting.Name(v.Pod.Name, v.Message)
+			}
+		}
+	}
+	if p.Waiting == nil {
+		wait := &waiting.Wait{Reason: "PodsNotStarted", Message: "pods have not started"}
+		for _, v := range p.Verdicts {
+			if v.Action == podplan.Wait && (v.Reason == podplan.ReasonUnscheduled || v.Reason == podplan.ReasonNotReady) {
+				p.Waiting = wait
+				wait.Name(v.Pod.Name, v.Message)
+			}
+		}
+	}
+	if p.Waiting == nil {
+		p.Waiting = p.Lingering()
+	}
+}
+
+// FinalStatus is the planned status after these pods were created and these verdicts carried out (BJ-074, BJ-140), and whether it is
+// another one.
+func (p *Plan) FinalStatus(created int, done []*podplan.Verdict) (*appsv1beta1.BroadcastJobStatus, bool) {
+	status := p.Status.DeepCopy()
+	if p.Job.DeletionTimestamp == nil {
+		gone := map[types.UID]bool{}
+		for _, v := range done {
+			if v.Action == podplan.Delete && StateOf(p.Job, v.Pod) == Active && !gone[v.Pod.UID] {
+				gone[v.Pod.UID] = true
+				status.Active--
+			}
+		}
+		status.Active = max(status.Active+int32(created), 0)
+	}
+	return status, !equality.Semantic.DeepEqual(*status, p.Job.Status)
+}
+
+// Settled tells whether each node is done with, or the job has ended.
+func (p *Plan) Settled() bool {
+	ended, _ := Ended(p.Job)
+	return ended || p.Done >= int(p.Status.Desired)
+}
+
+// OnlyNumbers tells whether nothing but numbers of pods and nodes changes from one status to the other.
+func OnlyNumbers(from, to *appsv1beta1.BroadcastJobStatus) bool {
+	old := from.DeepCopy()
+	old.Active, old.Succeeded, old.Failed, old.Desired = to.Active, to.Succeeded, to.Failed, to.Desired
+	return equality.Semantic.DeepEqual(old, to)
+}

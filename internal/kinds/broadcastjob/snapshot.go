@@ -1,0 +1,123 @@
+package broadcastjob
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+)
+
+const kind = "BroadcastJob"
+
+// Snapshot is all that a plan is made from.
+type Snapshot struct {
+	// Job is the BroadcastJob.
+	Job *appsv1beta1.BroadcastJob
+	podplan.Snapshot
+	// Nodes are all nodes, in any order; none if [Ended] says that the plan needs none.
+	Nodes []*corev1.Node
+	// Taken tells of a name whether a pod of somebody else has it; nil means that none has.
+	Taken func(pod string) bool
+	// Failed are the nodes for which pods could not be created a moment ago: others come first.
+	Failed map[string]bool
+	// Binds: pods are bound to their nodes here, not by the scheduler (flag --assign-bcj-pods-by-scheduler=false, BJ-041).
+	Binds bool
+}
+
+// Mine tells whether a pod is one of the job's (BJ-043).
+func Mine(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return controller != nil && controller.UID == job.UID && pod.Namespace == job.Namespace &&
+		pod.Labels[pub.BroadcastJobName] == job.Name && pod.Labels[pub.BroadcastJobUID] == string(job.UID)
+}
+
+// Ended tells whether the job has ended, so that nothing of it starts any more (BJ-025, BJ-061). Counted: its counters follow its pods and
+// the nodes nevertheless (BJ-090).
+func Ended(job *appsv1beta1.BroadcastJob) (ended, counted bool) {
+	failed := job.Status.Phase == appsv1beta1.BroadcastJobFailed
+	if !failed && job.Status.Phase != appsv1beta1.BroadcastJobCompleted && condition(&job.Status) == nil {
+		return false, false
+	}
+	return true, job.Spec.CompletionPolicy.Type == appsv1beta1.CompletionNever && failed
+}
+
+// condition is the condition that tells that the job has ended; nil if none does.
+func condition(status *appsv1beta1.BroadcastJobStatus) *appsv1beta1.JobCondition {
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		if c.Status == corev1.ConditionTrue && (c.Type == appsv1beta1.JobComplete || c.Type == appsv1beta1.JobFailed) {
+			return c
+		}
+	}
+	return nil
+}
+
+// State is what a pod is to its job.
+type State string
+
+// States of pods (BJ-050).
+const (
+	Succeeded State = "succeeded"
+	Failed    State = "failed"
+	// Restarting is a pod that counts as failed because its containers restarted too often, and that has not ended.
+	Restarting State = "restarting"
+	Active     State = "active"
+	// Leaving is a pod that is being deleted: whatever it was, its node is served again when it is gone (BJ-053).
+	Leaving State = "leaving"
+)
+
+// finished tells whether the node of such a pod is done with.
+func (s State) finished() bool { return s == Succeeded || s == Failed || s == Restarting }
+
+// failed tells whether it counts as failed.
+func (s State) failed() bool { return s == Failed || s == Restarting }
+
+// StateOf is the state of a pod of the job (BJ-050 to BJ-052).
+func StateOf(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) State {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return Leaving
+	case pod.Status.Phase == corev1.PodSucceeded:
+		return Succeeded
+	case pod.Status.Phase == corev1.PodFailed:
+		return Failed
+	case pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && restarts(pod) > int64(max(job.Spec.FailurePolicy.RestartLimit, 0)):
+		return Restarting
+	}
+	return Active
+}
+
+// restarts is how often containers of the pod restarted.
+func restarts(pod *corev1.Pod) (n int64) {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			n += int64(list[i].RestartCount)
+		}
+	}
+	return n
+}
+
+// placement is a hash of what a template asks of nodes. Pods remember it: what the user asks of nodes later is asked of later pods (BJ-025).
+func placement(spec *corev1.PodSpec) (string, error) {
+	var required *corev1.NodeSelector
+	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		required = spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	text, err := json.Marshal(struct { // what is empty is nothing
+		Node        string               `json:",omitempty"`
+		Selector    map[string]string    `json:",omitempty"`
+		Required    *corev1.NodeSelector `json:",omitempty"`
+		Tolerations []corev1.Toleration  `json:",omitempty"`
+	}{spec.NodeName, spec.NodeSelector, required, spec.Tolerations})
+	if err != nil {
+		return "", fmt.Errorf("encoding what the template asks of nodes: %w", err)
+	}
+	return strconv.FormatUint(nodes.Hash(string(text)), 36), nil
+}

@@ -1,0 +1,49 @@
+package podapply
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// SlowStart is Pods for workloads that create pods in batches, the first one of that size and each twice as large as the one before: when one
+// of a batch fails, the rest waits for another plan (BJ-073). Each batch is as wide as the flow of tasks lets it be. It returns how large
+// the first batch of the next pass is to be, which goes on where this one ran out of time. Failed are told of each pod that was not created.
+func (a *Application) SlowStart(ctx context.Context, result *Result, batch int, failed func(node string)) (next int) {
+	a.pods(ctx, result, nil)
+	end, left := a.Now().Add(passTime), a.plan.Create
+	for batch = max(batch, 1); len(left) > 0; batch *= 2 {
+		some := left[:min(batch, len(left))]
+		left = left[len(some):]
+		var mu sync.Mutex
+		tried, bad := 0, false
+		panics := a.InTime(ctx, result, len(some), func(i int) error {
+			err := a.createOne(ctx, some[i])
+			mu.Lock()
+			defer mu.Unlock()
+			tried++
+			if err == nil {
+				result.Created++
+				return nil
+			}
+			bad = true
+			if !reconcile.Changed(err) {
+				failed(some[i].Node)
+			}
+			result.Add(&result.CreateError, err)
+			result.Add(&result.ScaleError, err)
+			return nil
+		})
+		result.Add(&result.ScaleError, errors.Join(panics...))
+		switch {
+		case bad || ctx.Err() != nil:
+			return 1
+		case tried < len(some) || a.Now().After(end):
+			result.Unfinished = result.Unfinished || len(left) > 0
+			return max(tried, 1)
+		}
+	}
+	return 1
+}
