@@ -37,6 +37,13 @@ func TestFlags(t *testing.T) {
 	if o, err := parseOptions(all); err != nil || *o.workers["cloneset"] != 5 || o.cacheSyncTimeout != time.Minute {
 		t.Errorf("%v", err)
 	}
+	gates, err := features.Parse("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := parseOptions(nil); err != nil || *o.workers["advancedcronjob"] != 3 || gates.Enabled(features.TemplateNoDefaults) { // ACJ-120
+		t.Errorf("%v", err)
+	}
 	for _, args := range [][]string{{"--unknown"}, {"argument"}, {"--leader-election-resource-lock=configmaps"}, {"--rest-config-burst=x"},
 		{"--sync-period=often"}, {"--ws-unschedulable-window=4s"}} {
 		if _, err := parseOptions(args); err == nil {

@@ -204,6 +204,27 @@ func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
 	}
 }
 
+// ACJ-026: the pod template and the rest of an embedded job are judged by the rules of its kind: Jobs end, and BroadcastJobs follow BJ-021 to BJ-023 and BJ-026.
+func TestEmbeddedJobsAreJudged(t *testing.T) {
+	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "")
+	const bcj = "spec.template.broadcastJobTemplate.spec."
+	for name, test := range map[string]struct{ template, old, new, want string }{
+		"good":   {jobs, "", "", ""},
+		"a Job":  {jobs, `"Never"`, `"Always"`, "spec.template.jobTemplate.spec.template.spec.restartPolicy"},
+		"fine":   {broadcast, "", "", ""},
+		"BJ-021": {broadcast, `"spec":{"template"`, `"spec":{"completionPolicy":{"type":"Never","ttlSecondsAfterFinished":1},"template"`, bcj + "completionPolicy.ttlSecondsAfterFinished"},
+		"BJ-022": {broadcast, `"Never"`, `"Always"`, bcj + "template.spec.restartPolicy"},
+		"BJ-023": {broadcast, `{"a":"b"}`, `{"broadcastjob-name":"b"}`, bcj + "template.metadata.labels[broadcastjob-name]"},
+		"BJ-026": {broadcast, `"spec":{"template"`, `"spec":{"parallelism":-1,"template"`, bcj + "parallelism"},
+	} {
+		given := strings.Replace(acj(beta, "", test.template, complete), test.old, test.new, 1)
+		got := review(t, hooks.Validate, "CREATE", given, "")
+		if list := strings.Join(fields(got), " "); list != test.want || got.Allowed != (test.want == "") {
+			t.Errorf("%s: %s %+v", name, list, got.Result)
+		}
+	}
+}
+
 // ACJ-033, ACJ-121: what is admitted may come with a warning.
 func TestWarningsAboutAdvancedCronJobs(t *testing.T) {
 	never := strings.Replace(acj(beta, "", broadcast, strings.Replace(complete, "Allow", "Forbid", 1)), `"spec":{"template"`, `"spec":{"completionPolicy":{"type":"Never"},"template"`, 1)

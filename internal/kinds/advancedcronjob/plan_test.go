@@ -53,7 +53,7 @@ func begins(p *Plan) string {
 
 const minute = time.Minute
 
-// ACJ-051 to ACJ-056, ACJ-059: which run is due, what is told of those that are not, and when is the next.
+// ACJ-002 (part), ACJ-051 to ACJ-056, ACJ-059: which run is due, what is told of those that are not, and when is the next.
 func TestDue(t *testing.T) {
 	hour := time.Hour
 	type cron = appsv1beta1.AdvancedCronJob
