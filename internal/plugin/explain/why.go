@@ -270,7 +270,11 @@ func (r *Reader) why(ctx context.Context, target Target, namespace string) ([]*E
 func (r *Reader) Why(ctx context.Context, of schema.GroupKind, name types.NamespacedName) (*Explanation, error) {
 	kind := KindOf(of)
 	if kind == nil {
-		return r.whyStatus(ctx, of, name)
+		e, err := r.whyStatus(ctx, of, name)
+		if err == nil && of == ephemeralJob.Stored().GroupKind() {
+			err = r.whyEphemeral(ctx, e, name)
+		}
+		return e, err
 	}
 	if kind.Name == "SidecarSet" {
 		name.Namespace = ""
