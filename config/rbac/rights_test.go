@@ -314,15 +314,15 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/statefulsets/scale": "get",
 		"policy/poddisruptionbudgets":       read, // which refuse evictions too
 		"apps.kruise.io/workloadspreads":    read, "apps.kruise.io/workloadspreads/status": "get patch",
-		"apps.kruise.io/statefulsets":              read,
-		"apps.kruise.io/statefulsets/finalizers":   "update",
-		"apps.kruise.io/statefulsets/status":       "patch",
-		"apps.kruise.io/daemonsets":                read,
-		"apps.kruise.io/daemonsets/finalizers":     "update",
-		"apps.kruise.io/daemonsets/status":         "patch",
-		"apps.kruise.io/ephemeraljobs": "delete get list patch watch", "apps.kruise.io/ephemeraljobs/status": "patch", // EJ-070
-		"pods/ephemeralcontainers":      "patch",                                                                       // EJ-070
-		"storage.k8s.io/storageclasses":            "list", // ASTS-054
+		"apps.kruise.io/statefulsets":            read,
+		"apps.kruise.io/statefulsets/finalizers": "update",
+		"apps.kruise.io/statefulsets/status":     "patch",
+		"apps.kruise.io/daemonsets":              read,
+		"apps.kruise.io/daemonsets/finalizers":   "update",
+		"apps.kruise.io/daemonsets/status":       "patch",
+		"apps.kruise.io/ephemeraljobs":           "delete get list patch watch", "apps.kruise.io/ephemeraljobs/status": "patch", // EJ-070
+		"pods/ephemeralcontainers":                 "patch", // EJ-070
+		"storage.k8s.io/storageclasses":            "list",  // ASTS-054
 		"apps.kruise.io/containerrecreaterequests": "delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
 		"apps.kruise.io/nodeimages": manage, "apps.kruise.io/nodeimages/status": "patch",
 		"apps.kruise.io/imagepulljobs": manage, "apps.kruise.io/imagepulljobs/status": "patch", "apps.kruise.io/imagepulljobs/finalizers": "update",

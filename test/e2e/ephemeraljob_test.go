@@ -35,7 +35,7 @@ func becomes(t *testing.T, job *appsv1alpha1.EphemeralJob, want string) {
 }
 
 // TestEphemeralJob: real kubelets run the containers, a few at a time; a mixture of results ends the job; results of pods that are gone stay; a job
-// of names that are taken finds no pods; deletion leaves the containers in the pods (EJ-001 (part), EJ-002 (part), EJ-003 (part), EJ-018 (part), EJ-036 (part),
+// of names that are taken finds no pods; deletion leaves the containers in the pods, ended and running ones (EJ-001, EJ-003; EJ-002 (part), EJ-018 (part), EJ-036 (part),
 // EJ-038 (part), EJ-044 (part), EJ-045 (part), EJ-055 (part), EJ-058 (part), EJ-080 (part)).
 func TestEphemeralJob(t *testing.T) {
 	t.Parallel()
@@ -67,6 +67,16 @@ spec:
 
 	wait := ejob(t, ns, "wait", "parallelism: 2", `name: wait, command: [sh, -c, "sleep 3600"]`)
 	becomes(t, wait, "Running 3 0 0 2")
+	treated := 0
+	if err := kube.List(t.Context(), &pods, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods.Items {
+		treated += len(p.Spec.EphemeralContainers) - 1
+	}
+	if treated != 2 {
+		t.Errorf("%d pods have the containers, parallelism is 2", treated)
+	}
 	if err := kube.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web-0"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +90,23 @@ spec:
 		}
 		return fmt.Sprint(wait.Finalizers)
 	})
-	p := &corev1.Pod{}
-	if err := kube.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "web-2"}, p); err != nil || len(p.Spec.EphemeralContainers) != 2 {
-		t.Errorf("%v %+v", err, p.Spec.EphemeralContainers)
+	if err := kube.List(t.Context(), &pods, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods.Items {
+		if p.Name == "web-0" {
+			continue
+		}
+		running, ended := 0, 0
+		for _, s := range p.Status.EphemeralContainerStatuses {
+			if s.State.Running != nil {
+				running++
+			} else if s.State.Terminated != nil {
+				ended++
+			}
+		}
+		if running != 1 || ended != 1 || len(p.Spec.EphemeralContainers) != 2 {
+			t.Errorf("pod %s: %+v", p.Name, p.Status.EphemeralContainerStatuses)
+		}
 	}
 }
