@@ -359,3 +359,38 @@ func TestAPodWithManyVariables(t *testing.T) {
 		}
 	}
 }
+
+// EJ-018 (part), EJ-036 (part), EJ-055 (part): of ephemeral containers the caches keep names and marks, and the states of those of EphemeralJobs, for pods of ours and of others; other pods
+// cost nothing more.
+func TestEphemeralContainers(t *testing.T) {
+	for _, pod := range []*corev1.Pod{fat("apps.kruise.io/v1beta1"), fat("apps/v1")} {
+		container := func(name string, env ...corev1.EnvVar) corev1.EphemeralContainer {
+			return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: "i", Env: env}}
+		}
+		mark := corev1.EnvVar{Name: pub.EphemeralJobEnv, Value: "job"}
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{container("a", corev1.EnvVar{Name: "SECRET", Value: "s"},
+			corev1.EnvVar{Name: pub.EphemeralJobEnv, Value: "earlier"}, mark), container("b", mark), container("c", mark), container("shell")}
+		status := func(name string, state corev1.ContainerState) corev1.ContainerStatus {
+			return corev1.ContainerStatus{Name: name, Image: "i", ImageID: "sha", State: state}
+		}
+		pod.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{
+			status("a", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Message: "long", FinishedAt: metav1.NewTime(noon)}}),
+			status("b", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}),
+			status("c", corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "r", Message: "long"}}),
+			status("shell", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})}
+		if _, err := Pod(pod); err != nil {
+			t.Fatal(err)
+		}
+		kept := func(name string, env ...corev1.EnvVar) corev1.EphemeralContainer {
+			return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Env: env}}
+		}
+		if diff := cmp.Diff([]corev1.EphemeralContainer{kept("a", mark), kept("b", mark), kept("c", mark), kept("shell")}, pod.Spec.EphemeralContainers); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]corev1.ContainerStatus{{Name: "a", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2}}},
+			{Name: "b", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			{Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "r"}}}}, pod.Status.EphemeralContainerStatuses); diff != "" {
+			t.Error(diff)
+		}
+	}
+}

@@ -276,7 +276,11 @@ func (r *Reader) Why(ctx context.Context, of schema.GroupKind, name types.Namesp
 		return r.whySchedule(ctx, name)
 	}
 	if kind == nil {
-		return r.whyStatus(ctx, of, name)
+		e, err := r.whyStatus(ctx, of, name)
+		if err == nil && of == ephemeralJob.Stored().GroupKind() {
+			err = r.whyEphemeral(ctx, e, name)
+		}
+		return e, err
 	}
 	if kind.Name == "SidecarSet" {
 		name.Namespace = ""
