@@ -51,8 +51,8 @@ spec:
 `+indent(indent(indent(strings.TrimPrefix(strings.Join(sidecars, ""), "\n")))), &batchv1.Job{})
 }
 
-// ended waits until the Job has the condition, and returns its first pod, all of whose containers have ended.
-func ended(t *testing.T, j *batchv1.Job, condition batchv1.JobConditionType) *corev1.Pod {
+// ended waits until the Job is complete, and returns its first pod, all of whose containers have ended.
+func ended(t *testing.T, j *batchv1.Job) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
 	eventually(t, "job "+j.Name, func(ctx context.Context) string {
@@ -70,7 +70,7 @@ func ended(t *testing.T, j *batchv1.Job, condition batchv1.JobConditionType) *co
 			}
 		}
 		for _, c := range reread(t, j).Status.Conditions {
-			if c.Type == condition && c.Status == corev1.ConditionTrue {
+			if c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue {
 				return ""
 			}
 		}
@@ -116,7 +116,7 @@ func TestSidecarsOfJobs(t *testing.T) {
 	stubborn := job(t, ns, "stubborn", "OnFailure", "sleep 1", sidecar("log", "test -f /shared/once && exit 0; touch /shared/once; exit 143", marked))
 	plain := job(t, ns, "plain", "Never", "sleep 1", sidecar("log", "exit 0", `{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: "false"}`))
 
-	pod := ended(t, counts, batchv1.JobComplete)
+	pod := ended(t, counts)
 	hooks(t, pod, "log", 0)
 	if all := terminations(t, pod); len(all) != 1 || all[0].Name != "sidecar-termination-"+string(pod.UID) {
 		t.Errorf("%+v", all)
@@ -129,13 +129,13 @@ func TestSidecarsOfJobs(t *testing.T) {
 	}
 	toldOf(t, ns, "SidecarTerminator", "stopping sidecar log, by ContainerRecreateRequest")
 
-	pod = ended(t, ignores, batchv1.JobComplete)
+	pod = ended(t, ignores)
 	hooks(t, pod, "log", 7)
 	if all := terminations(t, pod); pod.Status.Phase != corev1.PodSucceeded || len(all) != 0 { // JST-041: kubelet stopped it, and the phase has stayed
 		t.Errorf("%s, %+v", pod.Status.Phase, all)
 	}
 
-	pod = ended(t, both, batchv1.JobComplete)
+	pod = ended(t, both)
 	hooks(t, pod, "first", 0)
 	hooks(t, pod, "second", 9)
 	first, second := status(t, pod, "first").State.Terminated, status(t, pod, "second").State.Terminated
@@ -143,13 +143,13 @@ func TestSidecarsOfJobs(t *testing.T) {
 		t.Errorf("%s before %s", second.FinishedAt, first.FinishedAt)
 	}
 
-	pod = ended(t, again, batchv1.JobComplete)
+	pod = ended(t, again)
 	hooks(t, pod, "log", 0)
 	if status(t, pod, "main").RestartCount != 1 || status(t, pod, "log").RestartCount != 0 {
 		t.Errorf("%+v", pod.Status.ContainerStatuses)
 	}
 
-	pod = ended(t, stubborn, batchv1.JobComplete)
+	pod = ended(t, stubborn)
 	if status(t, pod, "log").RestartCount == 0 {
 		t.Errorf("%+v", pod.Status.ContainerStatuses)
 	}
@@ -211,7 +211,7 @@ containers:
   command: ["sh", "-c", "trap 'exit 5' TERM; while true; do sleep 0.2; done"]
   env: [`+ignored+`]
 `)
-	pod := ended(t, job(t, namespace(t), "reporting", "Never", "sleep 1"), batchv1.JobComplete)
+	pod := ended(t, job(t, namespace(t), "reporting", "Never", "sleep 1"))
 	if got := status(t, pod, "agent").State.Terminated.ExitCode; got != 5 {
 		t.Errorf("it ended with %d", got)
 	}
