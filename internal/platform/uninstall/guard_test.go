@@ -53,7 +53,7 @@ func guard(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) (*Gu
 		t.Fatal(err)
 	}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{group})
-	for _, kind := range []schema.GroupVersionKind{cloneSet, statefulSet, group.WithKind("ImagePullJob"), group.WithKind("ContainerRecreateRequest")} {
+	for _, kind := range []schema.GroupVersionKind{cloneSet, statefulSet, group.WithKind("ImagePullJob"), group.WithKind("EphemeralJob"), group.WithKind("ContainerRecreateRequest")} {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(group.WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
 		mapper.Add(kind, meta.RESTScopeNamespace)

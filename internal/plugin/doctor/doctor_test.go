@@ -61,7 +61,7 @@ func healthy(t *testing.T) *memory {
 		case "Deployment":
 			set(t, object, map[string]any{"readyReplicas": int64(2)}, "status")
 		case "CustomResourceDefinition":
-			set(t, object, []any{"v1beta1"}, "status", "storedVersions")
+			set(t, object, []any{installation.StoredKind(object).Version}, "status", "storedVersions")
 		}
 	}
 	more, err := installation.Parse([]byte(`

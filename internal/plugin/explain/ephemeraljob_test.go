@@ -13,7 +13,7 @@ const ejobManifest = `{apiVersion: apps.kruise.io/v1alpha1, kind: EphemeralJob, 
 // Why explains an EphemeralJob pod by pod, as its planner does.
 func TestWhyOfEphemeralJobs(t *testing.T) {
 	pod := func(name, more string) string {
-		return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, namespace: shop, uid: ` + name + `, labels: {app: web}}, spec: {nodeName: n, containers: [{name: a, image: a}]` + more + `}, status: {phase: Running}}`
+		return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, namespace: shop, uid: ` + name + `, labels: {app: web}}, spec: {nodeName: one, containers: [{name: a, image: a}]` + more + `}, status: {phase: Running}}`
 	}
 	s := fakeapi.New(t, ejobManifest, pod("a", `, ephemeralContainers: [{name: dump, image: a, env: [{name: KRUISE_EJOB_ID, value: job}]}]`), pod("b", ""),
 		pod("c", `, ephemeralContainers: [{name: dump, image: a}]`))
