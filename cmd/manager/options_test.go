@@ -68,16 +68,24 @@ func TestFlagsThatWouldStopControllers(t *testing.T) {
 	}
 }
 
-// ND-146, WS-185, PUB-130: the default numbers of workers, and where the protection log is.
+// ND-146, WS-185, PUB-130, BJ-160: the default numbers of workers, and where the protection log is.
 func TestDefaultWorkers(t *testing.T) {
 	o, err := parseOptions(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{"cloneset": 20, "daemonset": 20, "launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3,
-		"workloadspread": 3, "podunavailablebudget": 3} {
+		"workloadspread": 3, "podunavailablebudget": 3, "broadcastjob": 3} {
 		if got := o.workers[name]; got == nil || *got != want {
 			t.Errorf("%s: %v, not %d", name, got, want)
+		}
+	}
+	if !o.kinds.AssignJobsByScheduler {
+		t.Errorf("%+v", o.kinds)
+	}
+	for args, byScheduler := range map[string]bool{"--assign-bcj-pods-by-scheduler=false --broadcastjob-workers=7": false, "--expectation-timeout=5m --broadcastjob-workers=7": true} {
+		if o, err := parseOptions(strings.Fields(args)); err != nil || o.kinds.AssignJobsByScheduler != byScheduler || *o.workers["broadcastjob"] != 7 {
+			t.Errorf("%s: %+v, %v", args, o, err)
 		}
 	}
 	if o.protectionLog != "/log" {

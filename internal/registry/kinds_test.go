@@ -191,6 +191,32 @@ func TestFeaturesOfDaemonSets(t *testing.T) {
 	}
 }
 
+// TestGatesOfBroadcastJobs shows BJ-161: which gates matter, that they are off, and that the controller runs whatever they are.
+func TestGatesOfBroadcastJobs(t *testing.T) {
+	gates, err := features.Parse("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gates.Enabled(features.TemplateNoDefaults) || gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates) {
+		t.Error("they are on")
+	}
+	kind := kindNamed(t, "BroadcastJob")
+	if served := kind.Served(); len(kind.Gates) > 0 || len(served) != 1 || served[0].Version != "v1beta1" || kind.Setup == nil {
+		t.Errorf("%v %v", kind.Gates, served)
+	}
+	for _, on := range []string{"true", "false"} {
+		gates, err := features.Parse("PodUnavailableBudgetDeleteGate=" + on + ",PodUnavailableBudgetUpdateGate=" + on)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := environment(t)
+		e.Gates = gates
+		if options, err := e.budgetOptions(); err != nil || options.Deletes != (on == "true") {
+			t.Errorf("%+v %v", options, err)
+		}
+	}
+}
+
 // OPS-116 (part): an installation is in use while there are objects of these kinds, whoever serves them; conversion of all definitions can be ended.
 func TestKindsInUse(t *testing.T) {
 	want := map[string]bool{"AdvancedCronJob": true, "BroadcastJob": true, "CloneSet": true, "DaemonSet": true, "ResourceDistribution": true,

@@ -480,7 +480,7 @@ type held struct{}
 
 func (held) Take(*corev1.Pod, disruption.Operation) string { return "budget b allows 0" }
 
-// TestBudgets shows BJ-172 (part): what a budget holds is tried again, and the job ends nevertheless.
+// TestBudgets shows BJ-172: what a budget holds, of a job that fails and of a node that does not fit, is tried again, and the phase does not wait for it.
 func TestBudgets(t *testing.T) {
 	w := newWorld(t, 2)
 	w.Disruptions = held{}
@@ -524,4 +524,40 @@ func TestFinalStatus(t *testing.T) {
 	if OnlyNumbers(&w.Job.Status, &plan.Status) != true || OnlyNumbers(&w.Job.Status, &appsv1beta1.BroadcastJobStatus{}) {
 		t.Error("only numbers")
 	}
+}
+
+// TestChangesAreForLaterPods shows BJ-025: updates are judged as creations are, and no field is immutable; what changed is for pods that are created later, and a job that
+// has ended does not start again.
+func TestChangesAreForLaterPods(t *testing.T) {
+	w := newWorld(t, 4, parallelism(1), policy(appsv1beta1.FailurePolicyContinue))
+	placed := Make(w.Snapshot).Create[0].Pod["metadata"].(map[string]any)["annotations"].(map[string]any)[pub.BroadcastJobPlacement].(string)
+	made := func(pod *corev1.Pod) { pod.Annotations = map[string]string{pub.BroadcastJobPlacement: placed} }
+	w.pod("n1", corev1.PodSucceeded, made)
+	w.pod("n2", corev1.PodRunning, made)
+	for i := range 3 {
+		w.Nodes[i+1].Labels = map[string]string{"pool": []string{"a", "a", "b"}[i]}
+	}
+	before := WrittenInV1beta1(w.Job.DeepCopy())
+	parallelism(3)(w.Job)
+	onFailure(w.Job)
+	template(`{"spec":{"restartPolicy":"OnFailure","nodeSelector":{"pool":"b"},"containers":[{"name":"main","image":"check:2"}]}}`)(w.Job)
+	if errs := Validate(WrittenInV1beta1(w.Job), before); len(errs) > 0 {
+		t.Error(errs)
+	}
+	plan := w.expect("all changed", "n4", "", running, "2 active, 1 succeeded, 0 failed of 3")
+	if spec := plan.Create[0].Pod["spec"].(map[string]any); spec["restartPolicy"] != "OnFailure" {
+		t.Errorf("%v", spec)
+	}
+	policy(appsv1beta1.FailurePolicyFailFast)(w.Job)
+	w.pod("n4", corev1.PodFailed)
+	w.expect("the policy, too", "", "on-n2", failed, "1 active, 1 succeeded, 2 failed of 3")
+	bad := w.Job.DeepCopy()
+	bad.Spec.FailurePolicy.Type = "Cry"
+	if errs := Validate(WrittenInV1beta1(bad), WrittenInV1beta1(w.Job)); len(errs) != 1 {
+		t.Error(errs)
+	}
+	w = newWorld(t, 2, over(completed, time.Hour))
+	w.pod("n1", corev1.PodSucceeded)
+	template(`{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"check:2"}]}}`)(w.Job)
+	w.expect("a job that has ended", "", "", completed, "0 active, 0 succeeded, 0 failed of 0")
 }

@@ -114,7 +114,8 @@ func Typed(kind *registry.Kind, document *unstructured.Unstructured) (client.Obj
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s %s: %w", kind.Name, document.GetName(), err)
 	}
-	if raw, err = kind.Conversion.Convert(raw, document.GroupVersionKind(), wanted); err != nil {
+	if kind.Conversion == nil { // both versions have the same fields
+	} else if raw, err = kind.Conversion.Convert(raw, document.GroupVersionKind(), wanted); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", kind.Name, document.GetName(), err)
 	}
 	object, err := Scheme.New(wanted)
@@ -174,7 +175,10 @@ func (r *Reader) workload(ctx context.Context, w *World) error {
 		return err
 	}
 	err := r.all(ctx, w, "Node", &corev1.NodeList{})
-	if w.Kind.Name == "DaemonSet" {
+	switch w.Kind.Name {
+	case "BroadcastJob":
+		return err
+	case "DaemonSet":
 		core := r.core()
 		if core == nil {
 			return err

@@ -410,6 +410,68 @@ func TestStatusIsWrittenForTheNewestJob(t *testing.T) {
 	}
 }
 
+// TestOrder shows BJ-062: what is looked at first, and that the status is written last, unless the job ends.
+func TestOrder(t *testing.T) {
+	taint := toNode(func(node *corev1.Node) {
+		node.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+	})
+	late := func(job *appsv1beta1.BroadcastJob) {
+		deadline := int64(1)
+		job.Spec.CompletionPolicy.ActiveDeadlineSeconds = &deadline
+	}
+	for name, test := range map[string]struct {
+		change []option
+		fails  bool
+		want   string
+	}{
+		"a paused job neither fails nor looks at its deadline": {[]option{late, pause(true)}, true, "paused: "},
+		"a failed pod comes before the deadline":               {[]option{late}, true, "failed: FailedPodFound; status, delete"},
+		"the deadline comes before pods that do not fit":       {[]option{late}, false, "failed: DeadlineExceeded; status, delete, delete"},
+		"pods that do not fit go, others come, status":         {nil, false, "running: ; delete, create, create, status"},
+		"a job that failed is not paused":                      {[]option{pause(true), func(job *appsv1beta1.BroadcastJob) { job.Status.Phase = "failed" }}, false, "failed: "},
+	} {
+		s := simulate(1, makeJob(), "n1", "n2")
+		s.Manage()
+		first := s.job().Status
+		if first.Phase != "running" || first.StartTime == nil || first.Active != 2 {
+			t.Fatalf("%+v", first)
+		}
+		s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
+		s.spend(time.Second)
+		s.Pass(time.Minute)
+		s.Change(nodeKey("n1"), taint)
+		s.addNode("n3")
+		s.addNode("n4")
+		if test.fails {
+			s.end(s.on("n2")[0].Name, corev1.PodFailed)
+		}
+		for _, change := range test.change {
+			s.change(change)
+		}
+		s.Events(all)
+		s.events, s.Writes = nil, nil
+		if s.Manage(); strings.Contains(test.want, "status") {
+			s.spend(time.Second)
+		}
+		got := string(s.job().Status.Phase) + ": "
+		for _, event := range s.events {
+			if reason := strings.Fields(event)[1]; !strings.HasPrefix(reason, "Successful") {
+				got += reason
+			}
+		}
+		var verbs []string
+		for _, w := range s.Writes {
+			if w.Subresource != "" {
+				w.Verb = w.Subresource
+			}
+			verbs = append(verbs, w.Verb)
+		}
+		if wrote := "; " + strings.Join(verbs, ", "); !strings.HasPrefix(got+wrote, test.want) {
+			t.Errorf("%s: %s%s, want %s", name, got, wrote, test.want)
+		}
+	}
+}
+
 // TestManyFailures shows that what is remembered of nodes is bounded.
 func TestManyFailures(t *testing.T) {
 	m := &memory{}
