@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -230,8 +231,11 @@ func cronJobInBeta(given document) (document, error) {
 	}
 	written, _ := text.(string)
 	list, err := decodeDocument([]byte(written))
-	if err != nil || list == nil {
-		return object, fmt.Errorf("it must be a template of ImageListPullJobs as a JSON object: %v", err)
+	if err == nil && list == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		return object, fmt.Errorf("it must be a template of ImageListPullJobs as a JSON object: %w", err)
 	}
 	spec := cloned(object, "spec")
 	cloned(spec, "template")[listTemplate] = list

@@ -292,17 +292,17 @@ func TestPodOfOthersInASubset(t *testing.T) {
 	}
 }
 
-// IMG-050, IMG-053, IMG-098, WS-142: the cache keeps of a node its labels, its taints, whether it is cordoned (ADS-083) and whether it is ready.
+// IMG-050, IMG-053, IMG-098, WS-142: the cache keeps of a node its labels, its taints, whether it is cordoned (ADS-083), its size (BJ-034 (part)) and whether it is ready.
 func TestNode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"},
 		Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
 		Spec: corev1.NodeSpec{ProviderID: "p", Unschedulable: true,
 			Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
-		Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Conditions: []corev1.NodeCondition{
+		Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Allocatable: cpu, Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"}},
 		Spec:   corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+		Status: corev1.NodeStatus{Allocatable: cpu, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	got, err := Node(node)
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
@@ -328,6 +328,17 @@ func TestPodWithSidecars(t *testing.T) {
 		got.Status.InitContainerStatuses, got.Status.Conditions, got.Status.Phase, got.Generation}
 	if diff := cmp.Diff(want, kept); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Of a pod of a BroadcastJob it is kept how often init containers restarted, too (BJ-050 (part)).
+func TestPodOfAJob(t *testing.T) {
+	pod := fat("apps.kruise.io/v1beta1")
+	pod.OwnerReferences[0].Kind = "BroadcastJob"
+	pod.Status.InitContainerStatuses[0].RestartCount = 3
+	got := transformed(t, Pod, pod).(*corev1.Pod)
+	if kept := got.Status.InitContainerStatuses; len(kept) != 2 || kept[0].RestartCount != 3 {
+		t.Errorf("%+v", kept)
 	}
 }
 

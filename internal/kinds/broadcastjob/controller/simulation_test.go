@@ -144,6 +144,8 @@ func (r *jobRun) deletion(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) {
 	case pod.Spec.NodeName == "" && asks(pod.Spec.NodeSelector) != asks(job.Spec.Template.Spec.NodeSelector):
 	case node == nil:
 		r.fail("pod %s is deleted, whose node is gone", pod.Name)
+	case pod.Spec.NodeName != "" && asks(pod.Spec.NodeSelector) != asks(job.Spec.Template.Spec.NodeSelector):
+		r.fail("pod %s is deleted, which was made by other rules and is bound", pod.Name)
 	default:
 		verdict := nodes.ForJob(&job.Spec.Template.Spec).Judge(node)
 		if verdict.Eligible || pod.Spec.NodeName != "" && verdict.Tolerable {
