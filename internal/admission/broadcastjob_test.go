@@ -16,11 +16,11 @@ func broadcastJobs(t *testing.T, server *apiServer, defaults bool) *broadcastJob
 	return &broadcastJobWebhooks{templates{judge: server.judge(t), templateDefaults: defaults}}
 }
 
-// bcj is a complete BroadcastJob, with more in its spec.
-func bcj(version, more string) string {
+// bcj is a complete BroadcastJob.
+func bcj(version string) string {
 	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"BroadcastJob","metadata":{"name":"check","namespace":"shop"},"spec":{` +
 		`"parallelism":5,"completionPolicy":{"type":"Always"},"failurePolicy":{"type":"FailFast"},"template":` +
-		strings.Replace(goodTemplate, `"spec":{`, `"spec":{"restartPolicy":"Never",`, 1) + more + `}}`
+		strings.Replace(goodTemplate, `"spec":{`, `"spec":{"restartPolicy":"Never",`, 1) + `}}`
 }
 
 // TestDefaultsOfBroadcastJobs shows BJ-015: the API server completes the template on create, and on update if it changes; nothing is asked with the gate.
@@ -32,7 +32,7 @@ func TestDefaultsOfBroadcastJobs(t *testing.T) {
 		return accepts(template)
 	}}
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
-		given := bcj(version, "")
+		given := bcj(version)
 		for name, test := range map[string]struct {
 			defaults bool
 			old      string
@@ -74,19 +74,19 @@ func TestARefusalOfABroadcastJobNamesAllFaults(t *testing.T) {
 	w := broadcastJobs(t, &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}, true)
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
-		bad := strings.Replace(strings.Replace(bcj(version, ""), `"parallelism":5`, `"parallelism":-5`, 1), `"FailFast"`, `"Cry"`, 1)
+		bad := strings.Replace(strings.Replace(bcj(version), `"parallelism":5`, `"parallelism":-5`, 1), `"FailFast"`, `"Cry"`, 1)
 		want := []string{"spec.parallelism", "spec.failurePolicy.type"}
 		got := review(t, admission.HandlerFunc(w.validate), "CREATE", bad, "")
 		if diff := cmp.Diff(append(want, "spec.template.spec.containers[0].image"), fields(got)); diff != "" || got.Allowed ||
 			got.Result.Code != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %s %+v", version, diff, got.Result)
 		}
-		if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", bad, bcj(version, "")); cmp.Diff(want, fields(got)) != "" {
+		if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", bad, bcj(version)); cmp.Diff(want, fields(got)) != "" {
 			t.Errorf("an update: %+v", got.Result)
 		}
 	}
 	for name, given := range map[string]string{"wrong types": `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"paused":"x"}}`,
-		"no version of ours": bcj("v2", "")} {
+		"no version of ours": bcj("v2")} {
 		if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); got.Allowed || got.Result.Code != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %+v", name, got.Result)
 		}
@@ -96,12 +96,12 @@ func TestARefusalOfABroadcastJobNamesAllFaults(t *testing.T) {
 // TestAdmittedBroadcastJobs shows BJ-025 (part): what is admitted may come with a warning.
 func TestAdmittedBroadcastJobs(t *testing.T) {
 	w := broadcastJobs(t, &apiServer{answer: accepts}, true)
-	old := strings.TrimSuffix(bcj("v1beta1", ""), "}") + `,"status":{"phase":"completed"}}`
+	old := strings.TrimSuffix(bcj("v1beta1"), "}") + `,"status":{"phase":"completed"}}`
 	changed := strings.Replace(old, `"image":"i"`, `"image":"j"`, 1)
 	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", changed, old); !got.Allowed || len(got.Warnings) != 1 {
 		t.Errorf("%+v", got)
 	}
-	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", bcj("v1alpha1", ""), ""); !got.Allowed || len(got.Warnings) > 0 {
+	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", bcj("v1alpha1"), ""); !got.Allowed || len(got.Warnings) > 0 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -243,11 +243,12 @@ func (p *planner) sayUnfit(unfit map[string][]string) {
 // before orders the pods of a node: those that are done first, and those that are being deleted last, and then the older ones (BJ-044).
 func before(a, b *member) int {
 	rank := func(m *member) int {
-		switch {
-		case m.state == Succeeded || m.state == Failed:
+		switch m.state {
+		case Succeeded, Failed:
 			return 0
-		case m.state == Leaving:
+		case Leaving:
 			return 2
+		case Active, Restarting:
 		}
 		return 1
 	}

@@ -102,14 +102,13 @@ func ttl(seconds int32) option {
 	return func(job *appsv1beta1.BroadcastJob) { job.Spec.CompletionPolicy.TTLSecondsAfterFinished = &seconds }
 }
 
-func (w *world) node(name string, changes ...func(*corev1.Node)) *corev1.Node {
+func (w *world) node(name string, changes ...func(*corev1.Node)) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 		corev1.ResourcePods: resource.MustParse("10"), corev1.ResourceCPU: resource.MustParse("1")}}}
 	for _, change := range changes {
 		change(node)
 	}
 	w.Nodes = append(w.Nodes, node)
-	return node
 }
 
 func cordoned(node *corev1.Node) { node.Spec.Unschedulable = true }

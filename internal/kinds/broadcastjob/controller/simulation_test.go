@@ -28,9 +28,8 @@ type jobRun struct {
 	haunted bool
 	zombie  *zombie
 	nodes   int
-	// ended is the status with which the job ended, and stripped tells that a user took a label off a pod.
-	ended *appsv1beta1.BroadcastJobStatus
-	calm  bool
+	// calm: nobody deletes pods, and none fails.
+	calm bool
 }
 
 // zombie is a manager that goes on although another one has taken over.
