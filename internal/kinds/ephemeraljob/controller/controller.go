@@ -160,6 +160,7 @@ func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 	m := r.memory.Of(job.UID)
 	s := ephemeraljob.Snapshot{Job: job, Ledger: m.ledger, Refused: m.refused, Unsupported: m.unsupported, UnsupportedUntil: m.until, Now: r.Now()}
 	s.Held = func(pod types.UID) (time.Time, string) { return m.failed.Held(pod, subresource, s.Now) }
+	s.Failed = func(pod types.UID) bool { return m.failed.Has(pod, subresource) }
 	if job.DeletionTimestamp == nil && !ephemeraljob.Finished(job) {
 		var err error
 		if s.Pods, err = r.pods(ctx, job); err != nil {
@@ -286,11 +287,12 @@ func (r *Reconciler) answered(job *appsv1alpha1.EphemeralJob, m *memory, batch [
 				m.refused = map[types.UID]string{}
 			}
 			m.refused[pod.UID] = err.Error()
-		case reconcile.Clearly(err):
+		default: // also of a webhook that fails, which the API server answers as if it had failed itself
 			m.failed.Failed(pod.UID, subresource, err, r.Now())
 			m.pause.Failed(subresource, err, r.Now())
-		default:
-			open = errors.Join(open, fmt.Errorf("adding containers to pod %s: %w", pod.Name, err))
+			if !reconcile.Clearly(err) {
+				open = errors.Join(open, fmt.Errorf("adding containers to pod %s: %w", pod.Name, err))
+			}
 		}
 		failed, why = append(failed, pod.Name), err
 	}
