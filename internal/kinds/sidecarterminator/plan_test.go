@@ -369,6 +369,26 @@ func TestRequestsOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// No two requests are under way, whatever the clocks of API servers say about which of them is the newer one (JST-034 (part)).
+func TestOneRequestWhateverClocksSay(t *testing.T) {
+	pod := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("late", given.Running(0)), given.Sidecar("s", given.Running(0)))
+	first, second := given.Completed(given.Request(prefix+"u", "s"), ""), given.Request(prefix+"u-2", "late", "s")
+	second.CreationTimestamp = metav1.NewTime(given.Noon.Add(-time.Second))
+	if p := plan(pod, Normal, first, second); !p.Idle() || !strings.Contains(p.Why, "sidecar-termination-u-2 is under way") {
+		t.Error(p)
+	}
+}
+
+// Sidecars that come back by turns are not stopped without pauses, although the last request was for the other one (JST-034 (part), JST-039 (part)).
+func TestSidecarsThatComeBackByTurns(t *testing.T) {
+	pod := given.Pod(given.Policy(corev1.RestartPolicyOnFailure), given.With("main", given.Ended(0)), given.Sidecar("a", given.Waiting), given.Sidecar("b", given.Running(1)))
+	first, second := given.Completed(given.Request(prefix+"u", "a", "b"), ""), given.Completed(given.Request(prefix+"u-2", "a"), "")
+	p := plan(pod, Normal, first, second)
+	if !p.Idle() || p.After != 20*time.Second || len(p.Warnings) != 1 || p.Warnings[0].About != second.Name {
+		t.Errorf("%s, %+v", p, p.Warnings)
+	}
+}
+
 // JST-039, JST-070: under OnFailure a sidecar that kubelet starts again is stopped again, and the user is told what to do.
 func TestSidecarThatComesBack(t *testing.T) {
 	pod := func(restarts int32) *corev1.Pod {
