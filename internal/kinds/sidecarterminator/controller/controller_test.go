@@ -316,3 +316,18 @@ func TestDeathAfterThePhase(t *testing.T) {
 		t.Errorf("%+v", b.Writes)
 	}
 }
+
+// Nothing is remembered of pods without sidecars, whatever requests of our names are made for them: no event tells of their end.
+func TestPodsWithoutSidecarsAreNotRemembered(t *testing.T) {
+	b := newBench(t, given.Pod(done, given.With("a", given.Running(0))), map[string]string{})
+	var called []ctrl.Request
+	q := calls{add: func() { called = append(called, ctrl.Request{NamespacedName: podName}) }}
+	b.r.deleted(t.Context(), event.DeleteEvent{Object: given.Request("sidecar-termination-u", "a")}, q)
+	if len(called) != 1 {
+		t.Fatal(called)
+	}
+	b.passes(1)
+	if name := b.loop.NameOf("u"); name.Name != "" {
+		t.Error(name)
+	}
+}
