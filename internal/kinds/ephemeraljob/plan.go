@@ -59,6 +59,8 @@ type Plan struct {
 	Ended bool
 	// Ledger is what the next plan needs.
 	Ledger Ledger
+	// Missing is how many treated pods the first plan of a manager takes for gone. Caches that lag may not show yet that they were treated.
+	Missing int
 	// Taken are the pods that have a container of such a name from somebody else (EJ-036).
 	Taken []string
 	// Verdicts are what is decided about the pods.
@@ -214,6 +216,9 @@ func (t *tally) find() {
 		}
 	}
 	t.ledger = t.Ledger.next(&job.Status, treated, t.Now)
+	if !t.Ledger.begun {
+		t.plan.Missing = t.ledger.gone()
+	}
 	t.soon(t.ledger.soonest(t.Now))
 	t.count(treated, treatedPods)
 	room := len(candidates)

@@ -58,6 +58,8 @@ type Reconciler struct {
 // memory is what is kept of a job from one pass to the next.
 type memory struct {
 	ledger ephemeraljob.Ledger
+	// missed is when pods were first missing that the manager before this one had treated.
+	missed time.Time
 	// failed are pods that could not be treated a moment ago; refused those for which the containers are invalid.
 	failed  retries.Retries
 	refused map[types.UID]string
@@ -178,6 +180,16 @@ func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 		}
 	}
 	plan := ephemeraljob.NewPlan(s)
+	if plan.Missing > 0 {
+		if m.missed.IsZero() {
+			m.missed = s.Now
+		}
+		if left := m.missed.Add(reconcile.DoubtAfter).Sub(s.Now); left > 0 {
+			return &ephemeraljob.Plan{After: min(left, reconcile.DoubtAfter), Why: fmt.Sprintf(
+				"%s missing that had been treated when the manager started: waiting for the caches to show them",
+				plural.Of(plan.Missing, "pod")+plural.Form(plan.Missing, " is", " are"))}, nil
+		}
+	}
 	m.ledger = plan.Ledger
 	return plan, nil
 }

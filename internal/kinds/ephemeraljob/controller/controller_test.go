@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -123,5 +124,23 @@ func TestOneRefusedPodHoldsNoOthers(t *testing.T) {
 				t.Errorf("%+v", job.Status)
 			}
 		})
+	}
+}
+
+// A manager that starts with caches which do not show yet what the one before it wrote takes no pod for one that is gone (EJ-038 (part)).
+func TestStartWithCachesThatLag(t *testing.T) {
+	job := ephemeraljobtest.Job(func(job *appsv1alpha1.EphemeralJob) {
+		job.Status.Succeeded, job.Status.Running, job.Status.Matches = 1, 1, 2
+		job.Status.StartTime = &metav1.Time{Time: ephemeraljobtest.Noon}
+	})
+	b := newBench(t, job, ephemeraljobtest.Pod("a", ephemeraljobtest.Treated("job", ephemeraljobtest.Ended(0))), ephemeraljobtest.Pod("b"))
+	b.Deliver(b.Undelivered())
+	b.Change(podKey("b"), func(o client.Object) { ephemeraljobtest.Treated("job", nil)(o.(*corev1.Pod)) })
+	if _, err := b.loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "dump"}}); err != nil {
+		t.Fatal(err)
+	}
+	b.let(time.Minute)
+	if got, _ := b.Get(jobKey).(*appsv1alpha1.EphemeralJob); got.Status.Phase != appsv1alpha1.EphemeralJobSucceeded || got.Status.Succeeded != 2 {
+		t.Errorf("%+v", got.Status)
 	}
 }
