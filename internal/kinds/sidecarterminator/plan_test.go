@@ -250,7 +250,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// JST-013, JST-031, JST-036: on virtual nodes the images of those that have not ended are replaced, equal ones are left; what cannot be stopped is told.
+// JST-013, JST-031, JST-036 (part): on virtual nodes the images of those that have not ended are replaced, equal ones are left; what cannot be stopped is told.
 func TestVirtualNodes(t *testing.T) {
 	pod := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("a", given.Running(0)), given.ByImage("b", given.Running(0)), given.ByImage("c", given.Ended(0)), given.ByImage("d", given.Running(0)),
 		given.ByImage("e", given.Waiting), func(p *corev1.Pod) { p.Spec.Containers[4].Image = "exit:1" })
