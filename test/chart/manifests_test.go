@@ -90,7 +90,8 @@ func TestExternalCertificates(t *testing.T) {
 			switch {
 			case strings.Contains(line, ".args"), // the daemon is told too, and the list is what the user wrote
 				// Only converted definitions carry an authority.
-				strings.HasPrefix(line, "CustomResourceDefinition image") && strings.Contains(line, "inject-ca-from: kruise-system/kruise-webhook-certs -> none"),
+				(strings.HasPrefix(line, "CustomResourceDefinition image") || strings.HasPrefix(line, "CustomResourceDefinition broadcastjobs") ||
+					strings.HasPrefix(line, "CustomResourceDefinition ephemeraljobs")) && strings.Contains(line, "inject-ca-from: kruise-system/kruise-webhook-certs -> none"),
 				list == "AllAlpha=true" && strings.Contains(line, "kruise-manager-definitions-role"): // another gate
 			default:
 				others = append(others, line)
@@ -114,7 +115,7 @@ func TestExternalCertificates(t *testing.T) {
 			}
 		}
 	}
-	if annotated != 2*(2+8) {
+	if annotated != 2*(2+9) {
 		t.Errorf("%d objects are annotated", annotated)
 	}
 }

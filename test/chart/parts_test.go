@@ -9,7 +9,10 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/afloat-project/afloat/internal/platform/uninstall"
 )
 
 func into(t *testing.T, object map[string]any, typed any) {
@@ -52,6 +55,21 @@ func TestUninstallJob(t *testing.T) {
 	}
 	if got := strings.Join(append(c.Command, c.Args...), " "); got != "/manager uninstall-guard --refuse=true" {
 		t.Error(got)
+	}
+}
+
+// OPS-117 (part): the job may take off each finalizer that it takes off, else it fails after it has ended the managers.
+func TestUninstallJobMayUnhold(t *testing.T) {
+	var role rbacv1.ClusterRole
+	into(t, mustRender(t, few(load(t)), "")["ClusterRole kruise-helm-hook"], &role)
+	for kind := range uninstall.Held() {
+		resource := strings.ToLower(kind) + "s"
+		if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.APIGroups, "apps.kruise.io") && slices.Contains(rule.Resources, resource) &&
+				slices.Contains(rule.Verbs, "get") && slices.Contains(rule.Verbs, "patch")
+		}) {
+			t.Errorf("the finalizers of %s stay", resource)
+		}
 	}
 }
 

@@ -316,7 +316,8 @@ func TestRightsFollowGates(t *testing.T) {
 		"":                       "",
 		"ImagePullJobGate=false": "", // images that are pulled ahead need it
 		"ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false": role("image-pull") + "\n" + copies,
-		"KruiseDaemon=false":                   role("image-pull", "nodes") + "\n" + copies + "\n" + nodes,
+		"KruiseDaemon=false":                   role("image-pull", "nodes", "sidecarterminator") + "\n" + copies + "\n" + nodes,
+		"SidecarTerminator=false":              role("sidecarterminator"),
 		"WorkloadSpread=false":                 role("workloadspread"),
 		"PodUnavailableBudgetDeleteGate=false": role("budget"),
 		"PodUnavailableBudgetDeleteGate=false,PodUnavailableBudgetUpdateGate=true": "",

@@ -27,6 +27,8 @@ type Snapshot struct {
 	Ledger Ledger
 	// Held tells until when a pod is not tried again that could not be treated a moment ago, and why; nil holds none.
 	Held func(types.UID) (until time.Time, why string)
+	// Failed tells whether the last attempt to treat a pod failed: it comes after all others; nil is none.
+	Failed func(types.UID) bool
 	// Refused says why the API server finds the containers invalid in a pod, which nothing heals (EJ-048).
 	Refused map[types.UID]string
 	// Unsupported says why the API server adds no ephemeral containers to any pod, until then (EJ-046).
@@ -57,6 +59,8 @@ type Plan struct {
 	Ended bool
 	// Ledger is what the next plan needs.
 	Ledger Ledger
+	// Missing is how many treated pods the first plan of a manager takes for gone. Caches that lag may not show yet that they were treated.
+	Missing int
 	// Taken are the pods that have a container of such a name from somebody else (EJ-036).
 	Taken []string
 	// Verdicts are what is decided about the pods.
@@ -212,6 +216,9 @@ func (t *tally) find() {
 		}
 	}
 	t.ledger = t.Ledger.next(&job.Status, treated, t.Now)
+	if !t.Ledger.begun {
+		t.plan.Missing = t.ledger.gone()
+	}
 	t.soon(t.ledger.soonest(t.Now))
 	t.count(treated, treatedPods)
 	room := len(candidates)
@@ -259,12 +266,23 @@ func (t *tally) count(treated []live, pods []*corev1.Pod) {
 	t.status.Running, t.status.Waiting = number(running), number(waiting)
 }
 
+// rank is 1 for pods that come after others, since the last attempt to treat them failed.
+func (t *tally) rank(pod *corev1.Pod) int {
+	if t.Failed != nil && t.Failed(pod.UID) {
+		return 1
+	}
+	return 0
+}
+
 // decide says what becomes of each target (EJ-013, EJ-044).
 func (t *tally) decide() {
 	parallelism := defaultParallelism
 	if given := t.Job.Spec.Parallelism; given != nil {
 		parallelism = max(int(*given), 0)
 	}
+	slices.SortStableFunc(t.targets, func(a, b *corev1.Pod) int { // else one that is refused for ever is the first to be tried for ever
+		return t.rank(a) - t.rank(b)
+	})
 	slots, full := parallelism-t.unfinished, ""
 	for _, pod := range t.targets {
 		wait := func(reason, format string, args ...any) {

@@ -266,7 +266,7 @@ func (s *Snapshot) stop(p *Plan, group []container, ignored bool) {
 			p.because("sidecar %s does not run yet: it is stopped when it does", c.Name)
 		default:
 			running = append(running, c.Name)
-			if !h.covers(c.Name) {
+			if request, _ := h.covering(c.Name); request == nil {
 				fresh = append(fresh, c.Name)
 			} else if h.cameBack(c) {
 				back = append(back, c.Name)

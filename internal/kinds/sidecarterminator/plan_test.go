@@ -250,7 +250,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// JST-013, JST-031, JST-036: on virtual nodes the images of those that have not ended are replaced, equal ones are left; what cannot be stopped is told.
+// JST-013, JST-031, JST-036 (part): on virtual nodes the images of those that have not ended are replaced, equal ones are left; what cannot be stopped is told.
 func TestVirtualNodes(t *testing.T) {
 	pod := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("a", given.Running(0)), given.ByImage("b", given.Running(0)), given.ByImage("c", given.Ended(0)), given.ByImage("d", given.Running(0)),
 		given.ByImage("e", given.Waiting), func(p *corev1.Pod) { p.Spec.Containers[4].Image = "exit:1" })
@@ -366,6 +366,26 @@ func TestRequestsOneAfterTheOther(t *testing.T) {
 		if got := pause(number); got != want*time.Second || got >= keep*time.Second {
 			t.Errorf("%d: %s", number, got)
 		}
+	}
+}
+
+// No two requests are under way, whatever the clocks of API servers say about which of them is the newer one (JST-034 (part)).
+func TestOneRequestWhateverClocksSay(t *testing.T) {
+	pod := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("late", given.Running(0)), given.Sidecar("s", given.Running(0)))
+	first, second := given.Completed(given.Request(prefix+"u", "s"), ""), given.Request(prefix+"u-2", "late", "s")
+	second.CreationTimestamp = metav1.NewTime(given.Noon.Add(-time.Second))
+	if p := plan(pod, Normal, first, second); !p.Idle() || !strings.Contains(p.Why, "sidecar-termination-u-2 is under way") {
+		t.Error(p)
+	}
+}
+
+// Sidecars that come back by turns are not stopped without pauses, although the last request was for the other one (JST-034 (part), JST-039 (part)).
+func TestSidecarsThatComeBackByTurns(t *testing.T) {
+	pod := given.Pod(given.Policy(corev1.RestartPolicyOnFailure), given.With("main", given.Ended(0)), given.Sidecar("a", given.Waiting), given.Sidecar("b", given.Running(1)))
+	first, second := given.Completed(given.Request(prefix+"u", "a", "b"), ""), given.Completed(given.Request(prefix+"u-2", "a"), "")
+	p := plan(pod, Normal, first, second)
+	if !p.Idle() || p.After != 20*time.Second || len(p.Warnings) != 1 || p.Warnings[0].About != second.Name {
+		t.Errorf("%s, %+v", p, p.Warnings)
 	}
 }
 

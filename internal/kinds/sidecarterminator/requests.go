@@ -95,7 +95,8 @@ func isFor(pod *corev1.Pod, request *appsv1beta1.ContainerRecreateRequest) bool 
 
 // history is what requests of one group of sidecars say.
 type history struct {
-	// last is the newest one that is for the pod, nil if there is none.
+	// ours are those for the pod, the newest one first, and before all others one that is under way; last is the first of them, nil if there is none.
+	ours []*appsv1beta1.ContainerRecreateRequest
 	last *appsv1beta1.ContainerRecreateRequest
 	// taken are the numbers that are in use, foreign the names that are somebody else's.
 	taken   map[int]bool
@@ -104,7 +105,6 @@ type history struct {
 
 func (s *Snapshot) history(ignored bool) history {
 	h := history{taken: map[int]bool{}}
-	number := 0
 	for _, r := range s.Requests {
 		a, ok := attemptOf(r.Name)
 		if !ok || a.pod != s.Pod.UID || a.ignore != ignored {
@@ -115,12 +115,28 @@ func (s *Snapshot) history(ignored bool) history {
 			h.foreign = append(h.foreign, r.Name)
 			continue
 		}
-		if h.last == nil || cmp.Or(r.CreationTimestamp.Compare(h.last.CreationTimestamp.Time), a.number-number) > 0 {
-			h.last, number = r, a.number
-		}
+		h.ours = append(h.ours, r)
+	}
+	slices.SortFunc(h.ours, func(a, b *appsv1beta1.ContainerRecreateRequest) int { // API servers have clocks of their own
+		return cmp.Or(order(Over(a))-order(Over(b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), numberOf(b)-numberOf(a))
+	})
+	if len(h.ours) > 0 {
+		h.last = h.ours[0]
 	}
 	slices.Sort(h.foreign)
 	return h
+}
+
+func order(over bool) int {
+	if over {
+		return 1
+	}
+	return 0
+}
+
+func numberOf(request *appsv1beta1.ContainerRecreateRequest) int {
+	a, _ := attemptOf(request.Name)
+	return a.number
 }
 
 // number is that of the newest request, 0 if there is none.
@@ -128,8 +144,7 @@ func (h *history) number() int {
 	if h.last == nil {
 		return 0
 	}
-	a, _ := attemptOf(h.last.Name)
-	return a.number
+	return numberOf(h.last)
 }
 
 // next is the number of the request after the newest one; false if all names are taken.
@@ -165,23 +180,22 @@ func (h *history) unanswered() bool {
 	return h.last != nil && restart.Completed(h.last) && h.last.Status.Message == restart.MessageNoAnswer
 }
 
-// covers tells whether the newest request is for the container.
-func (h *history) covers(name string) bool {
-	return h.last != nil && slices.ContainsFunc(h.last.Spec.Containers,
-		func(c appsv1beta1.ContainerRecreateRequestContainer) bool { return c.Name == name })
-}
-
-// cameBack tells whether kubelet started the container anew after the newest request (JST-039).
-func (h *history) cameBack(c *container) bool {
-	if h.last == nil || !restart.Completed(h.last) {
-		return false
-	}
-	for i := range h.last.Spec.Containers {
-		if asked := &h.last.Spec.Containers[i]; asked.Name == c.Name {
-			return asked.StatusContext != nil && c.status.RestartCount > asked.StatusContext.RestartCount
+// covering is the newest request for the container, and what it says of it; nil if there is none.
+func (h *history) covering(name string) (*appsv1beta1.ContainerRecreateRequest, *appsv1beta1.ContainerRecreateRequestContainer) {
+	for _, request := range h.ours {
+		for i := range request.Spec.Containers {
+			if asked := &request.Spec.Containers[i]; asked.Name == name {
+				return request, asked
+			}
 		}
 	}
-	return false
+	return nil, nil
+}
+
+// cameBack tells whether kubelet started the container anew after the newest request for it (JST-039).
+func (h *history) cameBack(c *container) bool {
+	request, asked := h.covering(c.Name)
+	return request != nil && restart.Completed(request) && asked.StatusContext != nil && c.status.RestartCount > asked.StatusContext.RestartCount
 }
 
 // request makes a request of that number for the containers (JST-032, JST-034).

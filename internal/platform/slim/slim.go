@@ -142,9 +142,18 @@ func ephemeral(all []corev1.EphemeralContainer) []corev1.EphemeralContainer {
 
 // ephemeralStatuses keeps how the containers of EphemeralJobs are (EJ-055). The ephemeral containers of the pod are slim already.
 func ephemeralStatuses(pod *corev1.Pod, status *corev1.PodStatus) (kept []corev1.ContainerStatus) {
+	if len(status.EphemeralContainerStatuses) == 0 {
+		return nil
+	}
+	added := map[string]bool{}
+	for i := range pod.Spec.EphemeralContainers {
+		if c := &pod.Spec.EphemeralContainers[i]; c.Env != nil {
+			added[c.Name] = true
+		}
+	}
 	for i := range status.EphemeralContainerStatuses {
 		s := &status.EphemeralContainerStatuses[i]
-		if !slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == s.Name && c.Env != nil }) {
+		if !added[s.Name] {
 			continue
 		}
 		k := corev1.ContainerStatus{Name: s.Name}

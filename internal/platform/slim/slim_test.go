@@ -405,3 +405,30 @@ func TestEphemeralContainers(t *testing.T) {
 		}
 	}
 }
+
+// What a pod of a user with many ephemeral containers costs grows with their number, not with its square: their statuses are slimmed at each
+// event of the pod, on every replica, and hold up the events of all other pods meanwhile.
+func TestManyEphemeralContainers(t *testing.T) {
+	took := func(n int) time.Duration {
+		best := time.Hour
+		for range 5 {
+			pod := &corev1.Pod{}
+			for i := range n {
+				name := fmt.Sprintf("tool-%d", i)
+				pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+					Name: name, Env: []corev1.EnvVar{{Name: pub.EphemeralJobEnv, Value: "job"}}}})
+				pod.Status.EphemeralContainerStatuses = append(pod.Status.EphemeralContainerStatuses, corev1.ContainerStatus{Name: name,
+					State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+			}
+			begin := time.Now()
+			if _, err := Pod(pod); err != nil || len(pod.Status.EphemeralContainerStatuses) != n {
+				t.Fatal(err, len(pod.Status.EphemeralContainerStatuses))
+			}
+			best = min(best, time.Since(begin))
+		}
+		return best
+	}
+	if few, many := took(500), took(8000); many > 90*few && many > 100*time.Millisecond {
+		t.Errorf("8000 containers take %s, 500 of them %s", many, few)
+	}
+}

@@ -23,7 +23,15 @@ import (
 // look is how often the pods of managers are looked for.
 const look = time.Second
 
-// held are the finalizers that nobody but a manager takes off, by kind.
+// Held are the finalizers that nobody but a manager takes off, by kind. Whoever uninstalls must be allowed to get and patch these kinds.
+func Held() map[string]string {
+	kinds := map[string]string{}
+	for _, h := range held {
+		kinds[h.kind] = h.finalizer
+	}
+	return kinds
+}
+
 var held = []struct{ kind, finalizer string }{
 	{"ImagePullJob", pub.PullJobProtection},
 	{"ContainerRecreateRequest", pub.RecreateUnreadyAcquired},

@@ -58,6 +58,8 @@ type Reconciler struct {
 // memory is what is kept of a job from one pass to the next.
 type memory struct {
 	ledger ephemeraljob.Ledger
+	// missed is when pods were first missing that the manager before this one had treated.
+	missed time.Time
 	// failed are pods that could not be treated a moment ago; refused those for which the containers are invalid.
 	failed  retries.Retries
 	refused map[types.UID]string
@@ -160,6 +162,7 @@ func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 	m := r.memory.Of(job.UID)
 	s := ephemeraljob.Snapshot{Job: job, Ledger: m.ledger, Refused: m.refused, Unsupported: m.unsupported, UnsupportedUntil: m.until, Now: r.Now()}
 	s.Held = func(pod types.UID) (time.Time, string) { return m.failed.Held(pod, subresource, s.Now) }
+	s.Failed = func(pod types.UID) bool { return m.failed.Has(pod, subresource) }
 	if job.DeletionTimestamp == nil && !ephemeraljob.Finished(job) {
 		var err error
 		if s.Pods, err = r.pods(ctx, job); err != nil {
@@ -177,6 +180,16 @@ func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 		}
 	}
 	plan := ephemeraljob.NewPlan(s)
+	if plan.Missing > 0 {
+		if m.missed.IsZero() {
+			m.missed = s.Now
+		}
+		if left := m.missed.Add(reconcile.DoubtAfter).Sub(s.Now); left > 0 {
+			return &ephemeraljob.Plan{After: min(left, reconcile.DoubtAfter), Why: fmt.Sprintf(
+				"%s missing that had been treated when the manager started: waiting for the caches to show them",
+				plural.Of(plan.Missing, "pod")+plural.Form(plan.Missing, " is", " are"))}, nil
+		}
+	}
 	m.ledger = plan.Ledger
 	return plan, nil
 }
@@ -286,11 +299,12 @@ func (r *Reconciler) answered(job *appsv1alpha1.EphemeralJob, m *memory, batch [
 				m.refused = map[types.UID]string{}
 			}
 			m.refused[pod.UID] = err.Error()
-		case reconcile.Clearly(err):
+		default: // also of a webhook that fails, which the API server answers as if it had failed itself
 			m.failed.Failed(pod.UID, subresource, err, r.Now())
 			m.pause.Failed(subresource, err, r.Now())
-		default:
-			open = errors.Join(open, fmt.Errorf("adding containers to pod %s: %w", pod.Name, err))
+			if !reconcile.Clearly(err) {
+				open = errors.Join(open, fmt.Errorf("adding containers to pod %s: %w", pod.Name, err))
+			}
 		}
 		failed, why = append(failed, pod.Name), err
 	}

@@ -71,8 +71,18 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 
 // Loop is the reconciler of the library.
 func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[corev1.Pod](r.API), Pass: r.pass,
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: r.owner, Pass: r.pass,
 		Forget: func(_ types.NamespacedName, owner types.UID) { r.forget(owner) }}, time.Second, limiter)
+}
+
+// owner is the UID of a pod with sidecars. Of others nothing may be kept: no event tells of their end, and whoever makes a request of our names
+// calls a pass for them.
+func (r *Reconciler) owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
+	pod, err := reconcile.Find[corev1.Pod](ctx, r.API, name)
+	if err != nil || pod == nil || !sidecarterminator.Marked(pod) {
+		return "", err
+	}
+	return pod.UID, nil
 }
 
 func (r *Reconciler) forget(owner types.UID) {

@@ -139,10 +139,10 @@ func admitted(b *bench) func(*simulation.Request) error {
 	}
 }
 
-// JST-036: a conflict is tried again soon, and a pod that has gone is no error.
+// JST-036: the images of those that have not ended are set, once; a conflict is tried again soon, and a pod that has gone is no error.
 func TestImagesOfPodsThatChange(t *testing.T) {
 	virtual := map[string]string{pub.NodeType: pub.VirtualNode}
-	b := newBench(t, given.Pod(done, given.ByImage("a", given.Running(0))), virtual)
+	b := newBench(t, given.Pod(done, given.ByImage("a", given.Running(0)), given.ByImage("b", given.Ended(0))), virtual)
 	b.Deliver(b.Undelivered())
 	b.Change(podKey, func(o client.Object) { o.SetLabels(map[string]string{"changed": "meanwhile"}) })
 	reconcileNow := func() ctrl.Result {
@@ -160,8 +160,11 @@ func TestImagesOfPodsThatChange(t *testing.T) {
 	b.Deliver(b.Undelivered())
 	reconcileNow()
 	pod, _ := b.Get(podKey).(*corev1.Pod)
-	if pod.Spec.Containers[1].Image != "exit:1" || pod.Spec.Containers[0].Image != "main:1" || pod.Labels["changed"] == "" {
-		t.Errorf("%+v", pod.Spec.Containers)
+	b.Deliver(b.Undelivered())
+	reconcileNow()
+	if pod.Spec.Containers[1].Image != "exit:1" || pod.Spec.Containers[0].Image != "main:1" || pod.Spec.Containers[2].Image != "b:1" ||
+		pod.Labels["changed"] == "" || len(b.Writes) != 1 {
+		t.Errorf("%+v, %+v", pod.Spec.Containers, b.Writes)
 	}
 	b = newBench(t, given.Pod(done, given.ByImage("a", given.Running(0))), virtual)
 	b.Deliver(b.Undelivered())
@@ -277,7 +280,7 @@ func TestPodEvents(t *testing.T) {
 	}
 }
 
-// JST-051: the end of a request is counted for each of its sidecars, once, and calls a pass for the pod.
+// JST-051: sidecars are counted by way and result. The end of a request is counted for each of its sidecars, once, and calls a pass for the pod.
 func TestEndsOfRequests(t *testing.T) {
 	b := newBench(t, given.Pod(done, given.Sidecar("a", given.Running(0))), map[string]string{})
 	open := given.Request("sidecar-termination-u", "a", "b")
@@ -301,6 +304,13 @@ func TestEndsOfRequests(t *testing.T) {
 	b.r.deleted(t.Context(), event.DeleteEvent{Object: foreign}, q)
 	if called != 3 {
 		t.Error(called)
+	}
+	image := newBench(t, given.Pod(done, given.ByImage("a", given.Running(0))), map[string]string{pub.NodeType: pub.VirtualNode})
+	image.passes(1)
+	phase := newBench(t, given.Pod(done, given.Ignored("a", given.Running(0)), given.Ignored("b", given.Running(0))), map[string]string{})
+	phase.passes(1)
+	if images, phases := image.counted(sidecarterminator.ByImage, "Replaced"), phase.counted(sidecarterminator.ByPhase, "Set"); images != 1 || phases != 2 {
+		t.Error(images, phases)
 	}
 }
 
@@ -357,5 +367,20 @@ func TestDecisionsNeedNoMoreThanTheCaches(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Nothing is remembered of pods without sidecars, whatever requests of our names are made for them: no event tells of their end.
+func TestPodsWithoutSidecarsAreNotRemembered(t *testing.T) {
+	b := newBench(t, given.Pod(done, given.With("a", given.Running(0))), map[string]string{})
+	var called []ctrl.Request
+	q := calls{add: func() { called = append(called, ctrl.Request{NamespacedName: podName}) }}
+	b.r.deleted(t.Context(), event.DeleteEvent{Object: given.Request("sidecar-termination-u", "a")}, q)
+	if len(called) != 1 {
+		t.Fatal(called)
+	}
+	b.passes(1)
+	if name := b.loop.NameOf("u"); name.Name != "" {
+		t.Error(name)
 	}
 }
