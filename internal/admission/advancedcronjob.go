@@ -17,6 +17,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podtemplate"
 	"github.com/afloat-project/afloat/internal/kinds/advancedcronjob"
+	"github.com/afloat-project/afloat/internal/kinds/broadcastjob"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -27,8 +28,10 @@ type cronJobWebhooks struct {
 	off []string
 }
 
-// checkBroadcastJob judges templates of BroadcastJobs; nil leaves that to the API server, run by run.
-var checkBroadcastJob advancedcronjob.CheckBroadcastJob
+// checkBroadcastJob judges templates of BroadcastJobs as their own webhook does (ACJ-026).
+func checkBroadcastJob(job *appsv1beta1.BroadcastJob) field.ErrorList {
+	return broadcastjob.Validate(broadcastjob.WrittenInV1beta1(job), nil)
+}
 
 // AdvancedCronJobs makes the webhooks of the kind.
 func AdvancedCronJobs(e *Environment) Webhooks {

@@ -204,6 +204,29 @@ func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
 	}
 }
 
+// ACJ-026 (part): what a BroadcastJob would be refused for in each run, its template is refused for at once; what is stored so already can be
+// updated.
+func TestTemplatesOfBroadcastJobsAreJudgedAsBroadcastJobs(t *testing.T) {
+	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "TemplateNoDefaults=true")
+	for name, test := range map[string]struct{ from, to, field string }{
+		"BJ-021 (part)": {`"spec":{"template"`, `"spec":{"completionPolicy":{"type":"Never","ttlSecondsAfterFinished":1},"template"`, "completionPolicy.ttlSecondsAfterFinished"},
+		"BJ-022 (part)": {`"restartPolicy":"Never"`, `"restartPolicy":"Always"`, "template.spec.restartPolicy"},
+		"BJ-023 (part)": {`"a":"b"`, `"broadcastjob-name":"b"`, "template.metadata.labels[broadcastjob-name]"},
+		"BJ-026 (part)": {`"spec":{"template"`, `"spec":{"parallelism":-1,"template"`, "parallelism"},
+	} {
+		for _, version := range []string{alpha, beta} {
+			bad := acj(version, "", strings.Replace(broadcast, test.from, test.to, 1), complete)
+			want := []string{"spec.template.broadcastJobTemplate.spec." + test.field}
+			if got := review(t, hooks.Validate, "CREATE", bad, ""); got.Allowed || cmp.Diff(want, fields(got)) != "" {
+				t.Errorf("%s: %+v", name, got.Result)
+			}
+			if got := review(t, hooks.Validate, "UPDATE", strings.Replace(bad, "0 3", "0 4", 1), bad); !got.Allowed {
+				t.Errorf("%s is stored: %+v", name, got.Result)
+			}
+		}
+	}
+}
+
 // ACJ-033, ACJ-121: what is admitted may come with a warning.
 func TestWarningsAboutAdvancedCronJobs(t *testing.T) {
 	never := strings.Replace(acj(beta, "", broadcast, strings.Replace(complete, "Allow", "Forbid", 1)), `"spec":{"template"`, `"spec":{"completionPolicy":{"type":"Never"},"template"`, 1)
