@@ -37,6 +37,13 @@ func TestFlags(t *testing.T) {
 	if o, err := parseOptions(all); err != nil || *o.workers["cloneset"] != 5 || o.cacheSyncTimeout != time.Minute {
 		t.Errorf("%v", err)
 	}
+	gates, err := features.Parse("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := parseOptions(nil); err != nil || *o.workers["advancedcronjob"] != 3 || gates.Enabled(features.TemplateNoDefaults) { // ACJ-120
+		t.Errorf("%v", err)
+	}
 	for _, args := range [][]string{{"--unknown"}, {"argument"}, {"--leader-election-resource-lock=configmaps"}, {"--rest-config-burst=x"},
 		{"--sync-period=often"}, {"--ws-unschedulable-window=4s"}} {
 		if _, err := parseOptions(args); err == nil {
@@ -61,16 +68,24 @@ func TestFlagsThatWouldStopControllers(t *testing.T) {
 	}
 }
 
-// ND-146, WS-185, PUB-130, JST-060: the default numbers of workers, and where the protection log is.
+// ND-146, WS-185, PUB-130, JST-060, BJ-160, ACJ-120: the default numbers of workers, and where the protection log is.
 func TestDefaultWorkers(t *testing.T) {
 	o, err := parseOptions(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{"cloneset": 20, "daemonset": 20, "launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3,
-		"workloadspread": 3, "podunavailablebudget": 3, "sidecarterminator": 3} {
+		"workloadspread": 3, "podunavailablebudget": 3, "sidecarterminator": 3, "broadcastjob": 3, "advancedcronjob": 3} {
 		if got := o.workers[name]; got == nil || *got != want {
 			t.Errorf("%s: %v, not %d", name, got, want)
+		}
+	}
+	if !o.kinds.AssignJobsByScheduler {
+		t.Errorf("%+v", o.kinds)
+	}
+	for args, byScheduler := range map[string]bool{"--assign-bcj-pods-by-scheduler=false --broadcastjob-workers=7": false, "--expectation-timeout=5m --broadcastjob-workers=7": true} {
+		if o, err := parseOptions(strings.Fields(args)); err != nil || o.kinds.AssignJobsByScheduler != byScheduler || *o.workers["broadcastjob"] != 7 {
+			t.Errorf("%s: %+v, %v", args, o, err)
 		}
 	}
 	if o.protectionLog != "/log" {

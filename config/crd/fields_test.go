@@ -19,7 +19,7 @@ import (
 )
 
 // TestServedFieldsAreThoseOfTheSpecification covers the field list of every kind with its defaults and printed columns, CS-013, CS-016,
-// CS-017 (CloneSet), ASTS-010, CRR-139, IMG-010, OPS-104, SS-012 (TestDefaults of SidecarSets has the rest), WS-019, WS-207.
+// CS-017 (CloneSet), ASTS-010, EJ-010, CRR-139, IMG-010, OPS-104, SS-012 (TestDefaults of SidecarSets has the rest), WS-019, WS-207.
 func TestServedFieldsAreThoseOfTheSpecification(t *testing.T) {
 	files, err := filepath.Glob("bases/*.yaml")
 	if err != nil || len(files) == 0 {

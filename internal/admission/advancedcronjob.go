@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -29,7 +30,7 @@ type cronJobWebhooks struct {
 	off []string
 }
 
-// checkBroadcastJob judges templates of BroadcastJobs as their own webhook does (ACJ-026).
+// checkBroadcastJob judges a template of BroadcastJobs (ACJ-026).
 func checkBroadcastJob(job *appsv1beta1.BroadcastJob) field.ErrorList {
 	return broadcastjob.Validate(broadcastjob.WrittenInV1beta1(job), nil)
 }
@@ -259,8 +260,11 @@ func cronJobInBeta(given document) (document, error) {
 	}
 	written, _ := text.(string)
 	list, err := decodeDocument([]byte(written))
-	if err != nil || list == nil {
-		return object, fmt.Errorf("it must be a template of ImageListPullJobs as a JSON object: %v", err)
+	if err == nil && list == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		return object, fmt.Errorf("it must be a template of ImageListPullJobs as a JSON object: %w", err)
 	}
 	spec := cloned(object, "spec")
 	cloned(spec, "template")[listTemplate] = list

@@ -205,29 +205,6 @@ func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
 	}
 }
 
-// ACJ-026 (part): what a BroadcastJob would be refused for in each run, its template is refused for at once; what is stored so already can be
-// updated.
-func TestTemplatesOfBroadcastJobsAreJudgedAsBroadcastJobs(t *testing.T) {
-	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "TemplateNoDefaults=true")
-	for name, test := range map[string]struct{ from, to, field string }{
-		"BJ-021 (part)": {`"spec":{"template"`, `"spec":{"completionPolicy":{"type":"Never","ttlSecondsAfterFinished":1},"template"`, "completionPolicy.ttlSecondsAfterFinished"},
-		"BJ-022 (part)": {`"restartPolicy":"Never"`, `"restartPolicy":"Always"`, "template.spec.restartPolicy"},
-		"BJ-023 (part)": {`"a":"b"`, `"broadcastjob-name":"b"`, "template.metadata.labels[broadcastjob-name]"},
-		"BJ-026 (part)": {`"spec":{"template"`, `"spec":{"parallelism":-1,"template"`, "parallelism"},
-	} {
-		for _, version := range []string{alpha, beta} {
-			bad := acj(version, "", strings.Replace(broadcast, test.from, test.to, 1), complete)
-			want := []string{"spec.template.broadcastJobTemplate.spec." + test.field}
-			if got := review(t, hooks.Validate, "CREATE", bad, ""); got.Allowed || cmp.Diff(want, fields(got)) != "" {
-				t.Errorf("%s: %+v", name, got.Result)
-			}
-			if got := review(t, hooks.Validate, "UPDATE", strings.Replace(bad, "0 3", "0 4", 1), bad); !got.Allowed {
-				t.Errorf("%s is stored: %+v", name, got.Result)
-			}
-		}
-	}
-}
-
 // ACJ-111 (part): what is admitted fits into v1alpha1, whoever makes it large, and when: else the API server fails each list of that version. What is
 // stored so may change, and go, as long as it does not grow.
 func TestAdmittedAdvancedCronJobsFitIntoV1alpha1(t *testing.T) {
@@ -267,6 +244,27 @@ func TestAdmittedAdvancedCronJobsFitIntoV1alpha1(t *testing.T) {
 		}
 		if err := apivalidation.ValidateAnnotations(shown.Annotations, nil).ToAggregate(); (err == nil) != got.Allowed {
 			t.Errorf("%s: the API server says of the annotations: %v", name, err)
+		}
+	}
+}
+
+// ACJ-026: the pod template and the rest of an embedded job are judged by the rules of its kind: Jobs end, and BroadcastJobs follow their own.
+func TestEmbeddedJobsAreJudged(t *testing.T) {
+	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "")
+	const bcj = "spec.template.broadcastJobTemplate.spec."
+	for name, test := range map[string]struct{ template, old, new, want string }{
+		"good":          {jobs, "", "", ""},
+		"a Job":         {jobs, `"Never"`, `"Always"`, "spec.template.jobTemplate.spec.template.spec.restartPolicy"},
+		"fine":          {broadcast, "", "", ""},
+		"BJ-021 (part)": {broadcast, `"spec":{"template"`, `"spec":{"completionPolicy":{"type":"Never","ttlSecondsAfterFinished":1},"template"`, bcj + "completionPolicy.ttlSecondsAfterFinished"},
+		"BJ-022 (part)": {broadcast, `"Never"`, `"Always"`, bcj + "template.spec.restartPolicy"},
+		"BJ-023 (part)": {broadcast, `{"a":"b"}`, `{"broadcastjob-name":"b"}`, bcj + "template.metadata.labels[broadcastjob-name]"},
+		"BJ-026 (part)": {broadcast, `"spec":{"template"`, `"spec":{"parallelism":-1,"template"`, bcj + "parallelism"},
+	} {
+		given := strings.Replace(acj(beta, "", test.template, complete), test.old, test.new, 1)
+		got := review(t, hooks.Validate, "CREATE", given, "")
+		if list := strings.Join(fields(got), " "); list != test.want || got.Allowed != (test.want == "") {
+			t.Errorf("%s: %s %+v", name, list, got.Result)
 		}
 	}
 }

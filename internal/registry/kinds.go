@@ -112,7 +112,7 @@ var Kinds = []Kind{
 	},
 	{
 		Kind:       admission.Kind{Group: apps, Name: "BroadcastJob", Plural: "broadcastjobs", Webhooks: admission.BroadcastJobs},
-		Controller: "broadcastjob", Workers: 3, Setup: broadcastJobs, Workload: true,
+		Controller: "broadcastjob", Workers: 3, Setup: broadcastJobs, Rehearse: rehearseBroadcastJobs, Workload: true,
 	},
 	{
 		Kind: admission.Kind{Group: apps, Name: "AdvancedCronJob", Plural: "advancedcronjobs", Webhooks: admission.AdvancedCronJobs,

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,7 +39,7 @@ func TestEveryTypeIsRegistered(t *testing.T) {
 	if err := errors.Join(appsv1beta1.AddToScheme(scheme), policyv1beta1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	types := scheme.AllKnownTypes()
+	types := maps.Clone(scheme.AllKnownTypes())
 	if err := appsv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
@@ -203,6 +204,32 @@ func TestFeaturesOfDaemonSets(t *testing.T) {
 	}
 }
 
+// TestGatesOfBroadcastJobs shows BJ-161: which gates matter, that they are off, and that the controller runs whatever they are.
+func TestGatesOfBroadcastJobs(t *testing.T) {
+	gates, err := features.Parse("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gates.Enabled(features.TemplateNoDefaults) || gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates) {
+		t.Error("they are on")
+	}
+	kind := kindNamed(t, "BroadcastJob")
+	if served := kind.Served(); len(kind.Gates) > 0 || len(served) != 1 || served[0].Version != "v1beta1" || kind.Setup == nil {
+		t.Errorf("%v %v", kind.Gates, served)
+	}
+	for _, on := range []string{"true", "false"} {
+		gates, err := features.Parse("PodUnavailableBudgetDeleteGate=" + on + ",PodUnavailableBudgetUpdateGate=" + on)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := environment(t)
+		e.Gates = gates
+		if options, err := e.budgetOptions(); err != nil || options.Deletes != (on == "true") {
+			t.Errorf("%+v %v", options, err)
+		}
+	}
+}
+
 // OPS-116 (part): an installation is in use while there are objects of these kinds, whoever serves them; conversion of all definitions can be ended.
 func TestKindsInUse(t *testing.T) {
 	want := map[string]bool{"AdvancedCronJob": true, "BroadcastJob": true, "CloneSet": true, "DaemonSet": true, "ResourceDistribution": true,
@@ -220,6 +247,24 @@ func TestKindsInUse(t *testing.T) {
 	for _, name := range append([]string{"clonesets.apps.kruise.io", "podunavailablebudgets.policy.kruise.io"}, Definitions...) {
 		if !slices.Contains(converted, name) {
 			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+// EJ-002: no gate guards EphemeralJobs, and node daemons may neither read them nor add containers; TestBatches shows by which subresource the manager does. EJ-019: the chart ships the definition. EJ-072: ten workers.
+func TestEphemeralJobsNeedNothing(t *testing.T) {
+	kind := Kinds[slices.IndexFunc(Kinds, func(k Kind) bool { return k.Name == "EphemeralJob" })]
+	if kind.Gates != nil || kind.Workers != 10 || kind.Stored().Version != "v1alpha1" || !slices.Equal(kind.Versions(), []string{"v1alpha1"}) {
+		t.Errorf("%+v", kind)
+	}
+	for document := range strings.SplitSeq(text(t, "config/rbac/role.yaml"), "\n---\n") {
+		if strings.Contains(document, "name: kruise-daemon-") && strings.Contains(document, "ephemeral") {
+			t.Error(document)
+		}
+	}
+	for _, file := range []string{"charts/kruise/files/crds/ephemeraljobs.apps.kruise.io.yaml", "config/crd/bases/apps.kruise.io_ephemeraljobs.yaml"} {
+		if !strings.Contains(text(t, file), "kind: EphemeralJob\n") {
+			t.Error(file)
 		}
 	}
 }

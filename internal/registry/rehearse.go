@@ -13,6 +13,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
 	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
 	daemonsetcontroller "github.com/afloat-project/afloat/internal/kinds/daemonset/controller"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
@@ -70,6 +71,21 @@ func rehearseDaemonSets(ctx context.Context, e *Environment, s *rehearsal.Stage)
 	pass := &daemonsetcontroller.Pass{Kube: &daemonsetcontroller.Kube{Reader: read, Rules: &daemonsetcontroller.Rules{}}, Applier: apply, Features: e.daemonSetFeatures(),
 		Template: s.Complete}
 	return player(pass.Once), nil
+}
+
+func rehearseBroadcastJobs(_ context.Context, e *Environment, s *rehearsal.Stage) (rehearsal.Player, error) {
+	api := s.API()
+	pass := &broadcastjobcontroller.Pass{Binds: !e.Flags.AssignJobsByScheduler, Applier: podapply.Applier{API: api, Events: s},
+		Kube: &broadcastjobcontroller.Kube{API: api, Pods: s.Pods(), Rules: &broadcastjobcontroller.Rules{}}}
+	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (*rehearsal.Pass, error) {
+		outcome, err := pass.Run(ctx, name, uid)
+		if outcome.Plan == nil {
+			return nil, err
+		}
+		told := ofPods(&outcome.Plan.Plan, outcome.Outcome, err)
+		told.Summary = append(outcome.Plan.Summary(), told.Summary...)
+		return told, nil
+	}, nil
 }
 
 // player makes passes over workloads whose pods have one template.

@@ -91,7 +91,7 @@ func (n *Node) Step(name string) bool {
 	if n.running == nil {
 		n.running = map[string]Running{}
 	}
-	if pod.Status.Phase == corev1.PodFailed && pod.DeletionTimestamp == nil {
+	if (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded) && pod.DeletionTimestamp == nil {
 		return false
 	}
 	if pod.DeletionTimestamp != nil {
@@ -139,7 +139,12 @@ func (n *Node) advance(pod *corev1.Pod) bool {
 	if n.Daemon && n.report(pod) {
 		changed = true
 	}
-	return n.conditions(pod) || changed
+	changed = n.conditions(pod) || changed
+	if policy := pod.Spec.RestartPolicy; !changed && (policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure) {
+		pod.Status.Phase, changed = corev1.PodSucceeded, true // its work is done
+		n.set(pod, corev1.PodReady, corev1.ConditionFalse, "PodCompleted")
+	}
+	return changed
 }
 
 // container brings one container one step further: stop the old, start the new, become ready.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -16,8 +17,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// sidecar is a container that runs until SIGTERM, then prints what its hook wrote and ends with the code; variables mark it.
-func sidecar(name, code, variables string) string {
+// markedSidecar is a container that runs until SIGTERM, then prints what its hook wrote and ends with the code; variables mark it.
+func markedSidecar(name, code, variables string) string {
 	return `
 - name: ` + name + `
   image: "app:v1"
@@ -33,8 +34,8 @@ const (
 	ignored = marked + `, {name: KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE, value: "true"}`
 )
 
-// job makes a Job with a main container that runs the script, and other containers.
-func job(t *testing.T, namespace, name, policy, script string, sidecars ...string) *batchv1.Job {
+// jobWith makes a Job with a main container that runs the script, and other containers.
+func jobWith(t *testing.T, namespace, name, policy, script string, sidecars ...string) *batchv1.Job {
 	t.Helper()
 	return manifest(t, namespace, `
 metadata: {name: `+name+`}
@@ -48,11 +49,11 @@ spec:
       volumes: [{name: shared, emptyDir: {}}]
       containers:
       - {name: main, image: "app:v1", imagePullPolicy: IfNotPresent, command: ["sh", "-c", "`+script+`"], volumeMounts: [{name: shared, mountPath: /shared}]}
-`+indent(indent(indent(strings.TrimPrefix(strings.Join(sidecars, ""), "\n")))), &batchv1.Job{})
+`+strings.ReplaceAll(strings.Join(sidecars, ""), "\n", "\n      "), &batchv1.Job{})
 }
 
-// ended waits until the Job has the condition, and returns its first pod, all of whose containers have ended.
-func ended(t *testing.T, j *batchv1.Job, condition batchv1.JobConditionType) *corev1.Pod {
+// jobEnded waits until the Job is complete, and returns its first pod, all of whose containers have ended.
+func jobEnded(t *testing.T, j *batchv1.Job) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
 	eventually(t, "job "+j.Name, func(ctx context.Context) string {
@@ -70,7 +71,7 @@ func ended(t *testing.T, j *batchv1.Job, condition batchv1.JobConditionType) *co
 			}
 		}
 		for _, c := range reread(t, j).Status.Conditions {
-			if c.Type == condition && c.Status == corev1.ConditionTrue {
+			if c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue {
 				return ""
 			}
 		}
@@ -109,14 +110,14 @@ func toldOf(t *testing.T, namespace, reason, words string) {
 func TestSidecarsOfJobs(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	counts := job(t, ns, "counts", "Never", "sleep 1", sidecar("log", "exit 0", marked))
-	ignores := job(t, ns, "ignores", "Never", "sleep 1", sidecar("log", "exit 7", ignored))
-	both := job(t, ns, "both", "Never", "sleep 1", sidecar("first", "exit 0", marked), sidecar("second", "exit 9", ignored))
-	again := job(t, ns, "again", "OnFailure", "test -f /shared/once || { touch /shared/once; exit 3; }", sidecar("log", "exit 0", marked))
-	stubborn := job(t, ns, "stubborn", "OnFailure", "sleep 1", sidecar("log", "test -f /shared/once && exit 0; touch /shared/once; exit 143", marked))
-	plain := job(t, ns, "plain", "Never", "sleep 1", sidecar("log", "exit 0", `{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: "false"}`))
+	counts := jobWith(t, ns, "counts", "Never", "sleep 1", markedSidecar("log", "exit 0", marked))
+	ignores := jobWith(t, ns, "ignores", "Never", "sleep 1", markedSidecar("log", "exit 7", ignored))
+	both := jobWith(t, ns, "both", "Never", "sleep 1", markedSidecar("first", "exit 0", marked), markedSidecar("second", "exit 9", ignored))
+	again := jobWith(t, ns, "again", "OnFailure", "test -f /shared/once || { touch /shared/once; exit 3; }", markedSidecar("log", "exit 0", marked))
+	stubborn := jobWith(t, ns, "stubborn", "OnFailure", "sleep 1", markedSidecar("log", "test -f /shared/once && exit 0; touch /shared/once; exit 143", marked))
+	plain := jobWith(t, ns, "plain", "Never", "sleep 1", markedSidecar("log", "exit 0", `{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: "false"}`))
 
-	pod := ended(t, counts, batchv1.JobComplete)
+	pod := jobEnded(t, counts)
 	hooks(t, pod, "log", 0)
 	if all := terminations(t, pod); len(all) != 1 || all[0].Name != "sidecar-termination-"+string(pod.UID) {
 		t.Errorf("%+v", all)
@@ -129,13 +130,13 @@ func TestSidecarsOfJobs(t *testing.T) {
 	}
 	toldOf(t, ns, "SidecarTerminator", "stopping sidecar log, by ContainerRecreateRequest")
 
-	pod = ended(t, ignores, batchv1.JobComplete)
+	pod = jobEnded(t, ignores)
 	hooks(t, pod, "log", 7)
 	if all := terminations(t, pod); pod.Status.Phase != corev1.PodSucceeded || len(all) != 0 { // JST-041: kubelet stopped it, and the phase has stayed
 		t.Errorf("%s, %+v", pod.Status.Phase, all)
 	}
 
-	pod = ended(t, both, batchv1.JobComplete)
+	pod = jobEnded(t, both)
 	hooks(t, pod, "first", 0)
 	hooks(t, pod, "second", 9)
 	first, second := status(t, pod, "first").State.Terminated, status(t, pod, "second").State.Terminated
@@ -143,13 +144,13 @@ func TestSidecarsOfJobs(t *testing.T) {
 		t.Errorf("%s before %s", second.FinishedAt, first.FinishedAt)
 	}
 
-	pod = ended(t, again, batchv1.JobComplete)
+	pod = jobEnded(t, again)
 	hooks(t, pod, "log", 0)
 	if status(t, pod, "main").RestartCount != 1 || status(t, pod, "log").RestartCount != 0 {
 		t.Errorf("%+v", pod.Status.ContainerStatuses)
 	}
 
-	pod = ended(t, stubborn, batchv1.JobComplete)
+	pod = jobEnded(t, stubborn)
 	if status(t, pod, "log").RestartCount == 0 {
 		t.Errorf("%+v", pod.Status.ContainerStatuses)
 	}
@@ -177,10 +178,10 @@ spec:
   volumes: [{name: shared, emptyDir: {}}]
   containers:
   - {name: main, image: "app:v1", imagePullPolicy: IfNotPresent, command: ["sh", "-c", "`+script+`"]}
-`+indent(strings.TrimPrefix(sidecars, "\n")), &corev1.Pod{})
+`+indent(sidecars), &corev1.Pod{})
 	}
-	signalled, failed := of("signalled", "sleep 1", sidecar("log", "exit 143", marked)), of("failed", "exit 3", sidecar("log", "exit 0", ignored))
-	both := of("both", "exit 3", sidecar("log", "exit 0", marked))
+	signalled, failed := of("signalled", "sleep 1", markedSidecar("log", "exit 143", marked)), of("failed", "exit 3", markedSidecar("log", "exit 0", ignored))
+	both := of("both", "exit 3", markedSidecar("log", "exit 0", marked))
 	for _, pod := range []*corev1.Pod{signalled, failed, both} {
 		eventually(t, "pod "+pod.Name, func(context.Context) string {
 			reread(t, pod)
@@ -211,7 +212,7 @@ containers:
   command: ["sh", "-c", "trap 'exit 5' TERM; while true; do sleep 0.2; done"]
   env: [`+ignored+`]
 `)
-	pod := ended(t, job(t, namespace(t), "reporting", "Never", "sleep 1"), batchv1.JobComplete)
+	pod := jobEnded(t, jobWith(t, namespace(t), "reporting", "Never", "sleep 1"))
 	if got := status(t, pod, "agent").State.Terminated.ExitCode; got != 5 {
 		t.Errorf("it ended with %d", got)
 	}

@@ -51,6 +51,8 @@ func scenarios() []scenario {
 		scenario{name: "daemonset-5000", nodes: 5000,
 			about: "One DaemonSet on 5,000 nodes: created, updated in place at maxUnavailable 10 %; then a label of every fifth node changes.",
 			run:   daemonSetOn5000},
+		scenario{name: "broadcastjob-5000", nodes: 5000,
+			about: "One BroadcastJob on 5,000 nodes: its pods are created and start; then a label of every fifth node changes.", run: broadcastJobOn5000},
 		scenario{name: "many", about: "200 CloneSets of 25 pods, all updated in place at once.", run: manySets},
 		scenario{name: "start", about: "Start of the manager in a cluster with 10,000 pods, 2,000 of them of CloneSets: time and memory.",
 			run: startUp},

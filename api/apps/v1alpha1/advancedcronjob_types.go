@@ -11,8 +11,10 @@ type AdvancedCronJobSpec struct {
 	v1beta1.AdvancedCronJobTiming `json:",inline"`
 	// Template is the template of what is created at each time of the schedule. Exactly one of its fields must be set.
 	// +spec:ACJ-024
+	// ---
+	// It is written even if it is empty, as it is if the template is in the annotation.
 	// +required
-	Template CronJobTemplate `json:"template,omitzero"`
+	Template CronJobTemplate `json:"template"`
 }
 
 // CronJobTemplate is the template of what is created at each time of the schedule.

@@ -236,18 +236,19 @@ func (p *planner) sayUnfit(unfit map[string][]string) {
 		}
 		names := unfit[why]
 		slices.Sort(names)
-		p.Say("%s not eligible: %s: %s", plural.Of(len(names), "node"), why, plural.Few(names, 3))
+		p.Say("%s not eligible: %s: %s", plural.Of(len(names), "node"), why, plural.Few(names, mostNamed))
 	}
 }
 
 // before orders the pods of a node: those that are done first, and those that are being deleted last, and then the older ones (BJ-044).
 func before(a, b *member) int {
 	rank := func(m *member) int {
-		switch {
-		case m.state == Succeeded || m.state == Failed:
+		switch m.state {
+		case Succeeded, Failed:
 			return 0
-		case m.state == Leaving:
+		case Leaving:
 			return 2
+		case Active, Restarting:
 		}
 		return 1
 	}
@@ -476,7 +477,7 @@ func (p *planner) remove() {
 	if len(duplicates) > 0 {
 		slices.Sort(duplicates)
 		p.tell(ToldDuplicate, corev1.EventTypeWarning, "more than one pod on %s: %s; one of each stays",
-			plural.Of(len(duplicates), "node"), plural.Few(duplicates, 3))
+			plural.Of(len(duplicates), "node"), plural.Few(duplicates, mostNamed))
 	}
 	for target, members := range p.homeless {
 		for _, m := range members {
@@ -569,6 +570,20 @@ func (p *Plan) FinalStatus(created int, done []*podplan.Verdict) (*appsv1beta1.B
 func (p *Plan) Settled() bool {
 	ended, _ := Ended(p.Job)
 	return ended || p.Done >= int(p.Status.Desired)
+}
+
+// mostNamed is how many nodes are named in a sentence.
+const mostNamed = 3
+
+// Summary says how far the job is, and which nodes wait, for what.
+func (p *Plan) Summary() []string {
+	status := &p.Status
+	lines := []string{fmt.Sprintf("%s: %d active, %d succeeded, %d failed of %s", cmp.Or(status.Phase, appsv1beta1.BroadcastJobRunning), status.Active,
+		status.Succeeded, status.Failed, plural.Of(status.Desired, "node"))}
+	if waiting := p.Missing[min(len(p.Create), len(p.Missing)):]; len(waiting) > 0 && p.Hold != "" && len(p.Create) == 0 {
+		lines = append(lines, fmt.Sprintf("%s without a pod, because %s: %s", plural.Of(len(waiting), "node"), p.Hold, plural.Few(waiting, mostNamed)))
+	}
+	return lines
 }
 
 // OnlyNumbers tells whether nothing but numbers of pods and nodes changes from one status to the other.

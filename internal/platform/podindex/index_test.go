@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
 
@@ -129,5 +130,31 @@ func TestAPodThatListsAllSidecarSetsOfTheWorld(t *testing.T) {
 	}
 	if found, err := index.InjectedBy("mesh"); err != nil || len(found) != 1 {
 		t.Errorf("%v, %v", found, err)
+	}
+}
+
+// Pods are found by the EphemeralJobs that treated them, in the namespace of the job alone (EJ-037 (part)).
+func TestTreatedPods(t *testing.T) {
+	treated := func(namespace, name string, jobs ...string) *corev1.Pod {
+		p := pod(namespace, name, "")
+		for _, job := range jobs {
+			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				Env: []corev1.EnvVar{{Name: pub.EphemeralJobEnv, Value: job}}}})
+		}
+		return &p
+	}
+	store := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, Indexers())
+	for _, p := range []*corev1.Pod{treated("a", "one", "x", "x", "y"), treated("a", "none"), treated("a", "empty", ""), treated("b", "two", "x")} {
+		if err := store.Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	index := &Index{}
+	index.Add(store)
+	for job, want := range map[string][]string{"x": {"a/one"}, "y": {"a/one"}, "z": nil} {
+		found, err := index.TreatedBy("a", types.UID(job))
+		if diff := cmp.Diff(want, names(found)); diff != "" || err != nil {
+			t.Error(job, err, diff)
+		}
 	}
 }

@@ -292,17 +292,17 @@ func TestPodOfOthersInASubset(t *testing.T) {
 	}
 }
 
-// IMG-050, IMG-053, IMG-098, WS-142: the cache keeps of a node its labels, its taints, whether it is cordoned (ADS-083) and whether it is ready.
+// IMG-050, IMG-053, IMG-098, WS-142: the cache keeps of a node its labels, its taints, whether it is cordoned (ADS-083), its size (BJ-034 (part)) and whether it is ready.
 func TestNode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"},
 		Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
 		Spec: corev1.NodeSpec{ProviderID: "p", Unschedulable: true,
 			Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
-		Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Conditions: []corev1.NodeCondition{
+		Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Allocatable: cpu, Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"}},
 		Spec:   corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+		Status: corev1.NodeStatus{Allocatable: cpu, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	got, err := Node(node)
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
@@ -331,6 +331,17 @@ func TestPodWithSidecars(t *testing.T) {
 	}
 }
 
+// Of a pod of a BroadcastJob it is kept how often init containers restarted, too (BJ-050 (part)).
+func TestPodOfAJob(t *testing.T) {
+	pod := fat("apps.kruise.io/v1beta1")
+	pod.OwnerReferences[0].Kind = "BroadcastJob"
+	pod.Status.InitContainerStatuses[0].RestartCount = 3
+	got := transformed(t, Pod, pod).(*corev1.Pod)
+	if kept := got.Status.InitContainerStatuses; len(kept) != 2 || kept[0].RestartCount != 3 {
+		t.Errorf("%+v", kept)
+	}
+}
+
 // TestAPodWithManyVariables: the time for a pod does not grow with the square of its variables. Otherwise one pod of a user would delay the
 // caches for all.
 func TestAPodWithManyVariables(t *testing.T) {
@@ -356,6 +367,41 @@ func TestAPodWithManyVariables(t *testing.T) {
 		}
 		if kept := pod.Spec.Containers[0].Env; len(kept) != count+1 || kept[count].Value != "overrides it" {
 			t.Errorf("%s: %d variables", name, len(kept))
+		}
+	}
+}
+
+// EJ-018 (part), EJ-036 (part), EJ-055 (part): of ephemeral containers the caches keep names and marks, and the states of those of EphemeralJobs, for pods of ours and of others; other pods
+// cost nothing more.
+func TestEphemeralContainers(t *testing.T) {
+	for _, pod := range []*corev1.Pod{fat("apps.kruise.io/v1beta1"), fat("apps/v1")} {
+		container := func(name string, env ...corev1.EnvVar) corev1.EphemeralContainer {
+			return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: "i", Env: env}}
+		}
+		mark := corev1.EnvVar{Name: pub.EphemeralJobEnv, Value: "job"}
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{container("a", corev1.EnvVar{Name: "SECRET", Value: "s"},
+			corev1.EnvVar{Name: pub.EphemeralJobEnv, Value: "earlier"}, mark), container("b", mark), container("c", mark), container("shell")}
+		status := func(name string, state corev1.ContainerState) corev1.ContainerStatus {
+			return corev1.ContainerStatus{Name: name, Image: "i", ImageID: "sha", State: state}
+		}
+		pod.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{
+			status("a", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Message: "long", FinishedAt: metav1.NewTime(noon)}}),
+			status("b", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}),
+			status("c", corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "r", Message: "long"}}),
+			status("shell", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})}
+		if _, err := Pod(pod); err != nil {
+			t.Fatal(err)
+		}
+		kept := func(name string, env ...corev1.EnvVar) corev1.EphemeralContainer {
+			return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Env: env}}
+		}
+		if diff := cmp.Diff([]corev1.EphemeralContainer{kept("a", mark), kept("b", mark), kept("c", mark), kept("shell")}, pod.Spec.EphemeralContainers); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]corev1.ContainerStatus{{Name: "a", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2}}},
+			{Name: "b", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			{Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "r"}}}}, pod.Status.EphemeralContainerStatuses); diff != "" {
+			t.Error(diff)
 		}
 	}
 }

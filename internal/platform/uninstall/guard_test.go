@@ -53,7 +53,7 @@ func guard(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) (*Gu
 		t.Fatal(err)
 	}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{group})
-	for _, kind := range []schema.GroupVersionKind{cloneSet, statefulSet, group.WithKind("ImagePullJob"), group.WithKind("ContainerRecreateRequest")} {
+	for _, kind := range []schema.GroupVersionKind{cloneSet, statefulSet, group.WithKind("ImagePullJob"), group.WithKind("EphemeralJob"), group.WithKind("ContainerRecreateRequest")} {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(group.WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
 		mapper.Add(kind, meta.RESTScopeNamespace)
@@ -137,16 +137,18 @@ func TestObjectsAreNotHeld(t *testing.T) {
 	job.SetFinalizers([]string{"example.com/mine", pub.PullJobProtection})
 	request.SetFinalizers([]string{pub.RecreateUnreadyAcquired})
 	request.Object["spec"] = map[string]any{"podName": "web"}
+	ephemeral := object(group.WithKind("EphemeralJob"), "shop", "dump")
+	ephemeral.SetFinalizers([]string{pub.EphemeralContainersCleanup})
 	gone := request.DeepCopy()
 	gone.SetName("of-no-pod")
 	gone.Object["spec"] = map[string]any{"podName": "none"}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
 		{Type: pub.KruisePodReady, Status: corev1.ConditionFalse, Message: "held"}, {Type: corev1.PodReady, Status: corev1.ConditionFalse}}}}
-	g, _ := guard(t, interceptor.Funcs{}, job, request, gone, pod)
+	g, _ := guard(t, interceptor.Funcs{}, job, request, ephemeral, gone, pod)
 	if err := g.Unhold(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for o, want := range map[*unstructured.Unstructured]string{job: "example.com/mine", request: "", gone: ""} {
+	for o, want := range map[*unstructured.Unstructured]string{job: "example.com/mine", request: "", gone: "", ephemeral: ""} {
 		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/registry"
 )
 
 // kind is a kind of the project in the version in which the cluster stores it: older servers have v1alpha1 alone (OPS-131).
@@ -27,11 +28,12 @@ func (d *doctor) kind(ctx context.Context, name string) (schema.GroupVersionKind
 	if stored, ok := d.stored[name]; ok {
 		return stored, nil
 	}
-	group := "apps.kruise.io"
-	if name == "PodUnavailableBudget" {
-		group = "policy.kruise.io"
+	for i := range registry.Kinds {
+		if registry.Kinds[i].Name == name {
+			return registry.Kinds[i].Stored(), nil
+		}
 	}
-	return schema.GroupVersionKind{Group: group, Version: "v1beta1", Kind: name}, nil
+	return schema.GroupVersionKind{}, fmt.Errorf("%s is none of the project's kinds", name)
 }
 
 // each lists the objects of a kind of the project.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -36,7 +37,7 @@ import (
 var Scheme = runtime.NewScheme()
 
 func init() {
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, policyv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme, policyv1beta1.AddToScheme} {
 		if err := add(Scheme); err != nil {
 			panic(err)
 		}
@@ -114,7 +115,8 @@ func Typed(kind *registry.Kind, document *unstructured.Unstructured) (client.Obj
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s %s: %w", kind.Name, document.GetName(), err)
 	}
-	if raw, err = kind.Conversion.Convert(raw, document.GroupVersionKind(), wanted); err != nil {
+	if kind.Conversion == nil { // both versions have the same fields
+	} else if raw, err = kind.Conversion.Convert(raw, document.GroupVersionKind(), wanted); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", kind.Name, document.GetName(), err)
 	}
 	object, err := Scheme.New(wanted)
@@ -174,7 +176,10 @@ func (r *Reader) workload(ctx context.Context, w *World) error {
 		return err
 	}
 	err := r.all(ctx, w, "Node", &corev1.NodeList{})
-	if w.Kind.Name == "DaemonSet" {
+	switch w.Kind.Name {
+	case "BroadcastJob":
+		return err
+	case "DaemonSet":
 		core := r.core()
 		if core == nil {
 			return err

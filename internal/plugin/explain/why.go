@@ -146,7 +146,7 @@ var whyLong = templates.LongDesc(`
 	The manager's own planner says so, from what is in the cluster at this moment and may be read with your rights. What only the running manager remembers, such
 	as requests that the API server refused a moment ago, is in the conditions of the workload and in its events.
 
-	Objects are CloneSets, Advanced StatefulSets (asts), Advanced DaemonSets (ads) and SidecarSets, or a pod: then its workload and its SidecarSets are asked about it alone. Of an
+	Objects are CloneSets, Advanced StatefulSets (asts), Advanced DaemonSets (ads), BroadcastJobs (bcj) and SidecarSets, or a pod: then its workload and its SidecarSets are asked about it alone. Of an
 	AdvancedCronJob (acj) it says when the next run begins, what holds one, and how the latest ended. Of objects of the project's other kinds it says what their controllers have told: status, conditions and warnings.`)
 
 var whyExample = templates.Examples(`
@@ -276,7 +276,11 @@ func (r *Reader) Why(ctx context.Context, of schema.GroupKind, name types.Namesp
 		return r.whySchedule(ctx, name)
 	}
 	if kind == nil {
-		return r.whyStatus(ctx, of, name)
+		e, err := r.whyStatus(ctx, of, name)
+		if err == nil && of == ephemeralJob.Stored().GroupKind() {
+			err = r.whyEphemeral(ctx, e, name)
+		}
+		return e, err
 	}
 	if kind.Name == "SidecarSet" {
 		name.Namespace = ""

@@ -25,7 +25,7 @@ var all = []string{
 	"clonesets.apps.kruise.io", "statefulsets.apps.kruise.io", "daemonsets.apps.kruise.io", "uniteddeployments.apps.kruise.io",
 	"broadcastjobs.apps.kruise.io", "advancedcronjobs.apps.kruise.io", "containerrecreaterequests.apps.kruise.io",
 	"imagepulljobs.apps.kruise.io",
-	"imagelistpulljobs.apps.kruise.io", "sidecarsets.apps.kruise.io", "podprobemarkers.apps.kruise.io", "resourcedistributions.apps.kruise.io",
+	"imagelistpulljobs.apps.kruise.io", "ephemeraljobs.apps.kruise.io", "sidecarsets.apps.kruise.io", "podprobemarkers.apps.kruise.io", "resourcedistributions.apps.kruise.io",
 	"podunavailablebudgets.policy.kruise.io", "workloadspreads.apps.kruise.io", "persistentpodstates.apps.kruise.io",
 	"rollouts.rollouts.kruise.io",
 }

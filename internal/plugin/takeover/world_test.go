@@ -155,11 +155,11 @@ webhooks:
   sideEffects: None
   clientConfig: {caBundle: dGhlaXJz, service: {name: kruise-webhook-service, namespace: kruise-system, path: /mutate-apps-kruise-io-cloneset}}
   rules: [{apiGroups: [apps.kruise.io], apiVersions: [v1alpha1, v1beta1], operations: [CREATE, UPDATE], resources: [clonesets]}]
-- name: mbroadcastjob.kb.io
+- name: mpersistentpodstate.kb.io
   admissionReviewVersions: [v1]
   sideEffects: None
-  clientConfig: {caBundle: dGhlaXJz, service: {name: kruise-webhook-service, namespace: kruise-system, path: /mutate-apps-kruise-io-v1alpha1-broadcastjob}}
-  rules: [{apiGroups: [apps.kruise.io], apiVersions: [v1alpha1], operations: [CREATE, UPDATE], resources: [broadcastjobs]}]
+  clientConfig: {caBundle: dGhlaXJz, service: {name: kruise-webhook-service, namespace: kruise-system, path: /mutate-apps-kruise-io-v1alpha1-persistentpodstate}}
+  rules: [{apiGroups: [apps.kruise.io], apiVersions: [v1alpha1], operations: [CREATE, UPDATE], resources: [persistentpodstates]}]
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -176,10 +176,10 @@ status: {storedVersions: [v1beta1]}
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: broadcastjobs.apps.kruise.io}
+metadata: {name: persistentpodstates.apps.kruise.io}
 spec:
   group: apps.kruise.io
-  names: {kind: BroadcastJob, plural: broadcastjobs}
+  names: {kind: PersistentPodState, plural: persistentpodstates}
   scope: Namespaced
   versions: [{name: v1beta1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 status: {storedVersions: [v1beta1]}
@@ -225,7 +225,7 @@ func init() {
 		apiextensionsv1.AddToScheme(scheme), appsv1alpha1.AddToScheme(scheme)); err != nil {
 		panic(err)
 	}
-	for _, kind := range []string{"BroadcastJob", "UnitedDeployment"} {
+	for _, kind := range []string{"PersistentPodState", "UnitedDeployment"} {
 		gv := appsv1alpha1.GroupVersion
 		gv.Version = "v1beta1"
 		scheme.AddKnownTypeWithName(gv.WithKind(kind), &unstructured.Unstructured{})

@@ -86,10 +86,11 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		result.Unfinished = false
 		result.Add(&result.UpdateError, err)
 	}
+	skip := ended || err != nil
 	progress := waiting.Progress{Arrived: plan.Done, Complete: plan.Settled()}
 	outcome, err := kept.Finish(a, result, planning, progress, func() (time.Duration, error) {
 		status, changed := plan.FinalStatus(result.Created, result.Done)
-		if !changed || ended || err != nil {
+		if !changed || skip {
 			return 0, nil
 		}
 		return kept.status.Write(ctx, a.Writer, job, &job.Status, status, broadcastjob.OnlyNumbers(&job.Status, status))

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -380,5 +379,3 @@ func (s *simulated) counts() string {
 	}
 	return strings.Join(words, ", ")
 }
-
-var _ = slices.Contains[[]string]

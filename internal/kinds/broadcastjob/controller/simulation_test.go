@@ -28,9 +28,8 @@ type jobRun struct {
 	haunted bool
 	zombie  *zombie
 	nodes   int
-	// ended is the status with which the job ended, and stripped tells that a user took a label off a pod.
-	ended *appsv1beta1.BroadcastJobStatus
-	calm  bool
+	// calm: nobody deletes pods, and none fails.
+	calm bool
 }
 
 // zombie is a manager that goes on although another one has taken over.
@@ -144,6 +143,8 @@ func (r *jobRun) deletion(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) {
 	case pod.Spec.NodeName == "" && asks(pod.Spec.NodeSelector) != asks(job.Spec.Template.Spec.NodeSelector):
 	case node == nil:
 		r.fail("pod %s is deleted, whose node is gone", pod.Name)
+	case pod.Spec.NodeName != "" && asks(pod.Spec.NodeSelector) != asks(job.Spec.Template.Spec.NodeSelector):
+		r.fail("pod %s is deleted, which was made by other rules and is bound", pod.Name)
 	default:
 		verdict := nodes.ForJob(&job.Spec.Template.Spec).Judge(node)
 		if verdict.Eligible || pod.Spec.NodeName != "" && verdict.Tolerable {

@@ -316,3 +316,46 @@ func TestDeathAfterThePhase(t *testing.T) {
 		t.Errorf("%+v", b.Writes)
 	}
 }
+
+// JST-002, JST-015 (part): the caches keep enough of a pod of any owner, a BroadcastJob and a SidecarSet included, and all of them are treated alike.
+func TestDecisionsNeedNoMoreThanTheCaches(t *testing.T) {
+	yes := true
+	owners := map[string]func(*corev1.Pod){"nobody": func(*corev1.Pod) {},
+		"a SidecarSet": func(p *corev1.Pod) { p.Annotations = map[string]string{pub.SidecarSetInjectedList: "s"} }}
+	for version, kind := range map[string]string{"batch/v1": "Job", "apps.kruise.io/v1beta1": "BroadcastJob", "example.com/v1": "Any"} {
+		owners[kind] = func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "o", UID: "o", Controller: &yes}}
+		}
+	}
+	pods := map[string][]given.Option{
+		"by request":   {done, given.Sidecar("s", given.Running(0)), given.ByImage("i", given.Running(0))},
+		"by phase":     {done, given.Ignored("s", given.Running(0)), given.Sidecar("e", given.Ended(143))},
+		"ahead":        {done, given.Ignored("s", given.Running(0)), given.Phase(corev1.PodFailed, given.Noon.Add(-time.Hour))},
+		"not done":     {given.With("main", given.Running(0)), given.Sidecar("s", given.Running(0))},
+		"started anew": {given.Policy(corev1.RestartPolicyOnFailure), given.With("main", given.Ended(1)), given.Sidecar("s", given.Running(0))},
+	}
+	for name, options := range pods {
+		for owner, own := range owners {
+			for _, node := range []sidecarterminator.Node{sidecarterminator.Normal, sidecarterminator.Virtual} {
+				plan := func(pod *corev1.Pod) string {
+					p := sidecarterminator.NewPlan(sidecarterminator.Snapshot{Pod: pod, Node: node, Now: given.Noon})
+					request := ""
+					if p.Request != nil {
+						request = fmt.Sprintf("%+v, %d", p.Request.Spec.Containers, *p.Request.Spec.ActiveDeadlineSeconds)
+					}
+					return fmt.Sprint(p, p.Images, p.Status, request)
+				}
+				whole := given.Pod(options...)
+				own(whole)
+				kept, err := slim.Pod(whole.DeepCopy())
+				if err != nil {
+					t.Fatal(err)
+				}
+				thin, _ := kept.(*corev1.Pod)
+				if got, want := plan(thin), plan(given.Pod(options...)); got != want {
+					t.Errorf("%s, of %s: %s, want %s", name, owner, got, want)
+				}
+			}
+		}
+	}
+}

@@ -92,7 +92,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 
 // start is a manager that remembers nothing.
 func (w *world) start() {
-	w.Cluster.Restart()
+	w.Restart()
 	w.r = &Reconciler{API: w.API(), Events: w}
 	w.loop = w.r.Loop(nil)
 	w.Queue = simulation.NewQueue(w.Cluster, "p")
@@ -103,7 +103,7 @@ func (w *world) Event(_ client.Object, _, reason, _ string) { w.told[reason]++ }
 
 func (w *world) delivered(before, after client.Object) {
 	q := calls{add: w.Queue.Add}
-	called := false
+	var called bool
 	switch {
 	case after == nil:
 		called = podEvents.Delete(event.DeleteEvent{Object: before})

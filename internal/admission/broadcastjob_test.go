@@ -1,0 +1,107 @@
+package admission
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+func broadcastJobs(t *testing.T, server *apiServer, defaults bool) *broadcastJobWebhooks {
+	t.Helper()
+	return &broadcastJobWebhooks{templates{judge: server.judge(t), templateDefaults: defaults}}
+}
+
+// bcj is a complete BroadcastJob.
+func bcj(version string) string {
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"BroadcastJob","metadata":{"name":"check","namespace":"shop"},"spec":{` +
+		`"parallelism":5,"completionPolicy":{"type":"Always"},"failurePolicy":{"type":"FailFast"},"template":` +
+		strings.Replace(goodTemplate, `"spec":{`, `"spec":{"restartPolicy":"Never",`, 1) + `}}`
+}
+
+// TestDefaultsOfBroadcastJobs shows BJ-015: the API server completes the template on create, and on update if it changes; nothing is asked with the gate.
+func TestDefaultsOfBroadcastJobs(t *testing.T) {
+	asked := 0
+	server := &apiServer{answer: func(template document) (int, any) {
+		asked++
+		template["spec"].(document)["dnsPolicy"] = "ClusterFirst"
+		return accepts(template)
+	}}
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		given := bcj(version)
+		for name, test := range map[string]struct {
+			defaults bool
+			old      string
+			asks     bool
+		}{
+			"created":                      {true, "", true},
+			"created, with the gate":       {false, "", false},
+			"the template changes":         {true, strings.Replace(given, `"image":"i"`, `"image":"j"`, 1), true},
+			"the template stays":           {true, strings.Replace(given, `"parallelism":5`, `"parallelism":6`, 1), false},
+			"it changes, with the gate on": {false, strings.Replace(given, `"image":"i"`, `"image":"j"`, 1), false},
+		} {
+			asked = 0
+			operation := admissionv1.Create
+			if test.old != "" {
+				operation = admissionv1.Update
+			}
+			got := review(t, admission.HandlerFunc(broadcastJobs(t, server, test.defaults).mutate), operation, given, test.old)
+			patch := string(got.Patch)
+			if !got.Allowed || len(got.Warnings) > 0 || (asked > 0) != test.asks ||
+				strings.Contains(patch, `"/spec/template/spec/dnsPolicy"`) != test.asks && test.old == "" ||
+				strings.Contains(patch, `{"op":"add","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"Always"}`) != test.asks && test.old == "" {
+				t.Errorf("%s, %s: asked %d times, %s %v", version, name, asked, patch, got.Warnings)
+			}
+		}
+		ports := strings.Replace(strings.Replace(given, `"restartPolicy"`, `"hostNetwork":true,"restartPolicy"`, 1), `"image":"i"`,
+			`"image":"i","ports":[{"containerPort":80}]`, 1)
+		for _, gate := range []bool{true, false} {
+			w := broadcastJobs(t, server, true)
+			w.hostPorts = gate
+			if got := review(t, admission.HandlerFunc(w.mutate), "CREATE", ports, ""); strings.Contains(string(got.Patch), "hostPort") != gate {
+				t.Errorf("host ports, gate %t: %s", gate, got.Patch)
+			}
+		}
+	}
+}
+
+// TestARefusalOfABroadcastJobNamesAllFaults shows BJ-027, BJ-024 (part) and BJ-025 (part): whatever part finds a fault, the refusal has it, with 422; updates are judged, too.
+func TestARefusalOfABroadcastJobNamesAllFaults(t *testing.T) {
+	w := broadcastJobs(t, &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
+		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}, true)
+	for _, version := range []string{"v1beta1", "v1alpha1"} {
+		bad := strings.Replace(strings.Replace(bcj(version), `"parallelism":5`, `"parallelism":-5`, 1), `"FailFast"`, `"Cry"`, 1)
+		want := []string{"spec.parallelism", "spec.failurePolicy.type"}
+		got := review(t, admission.HandlerFunc(w.validate), "CREATE", bad, "")
+		if diff := cmp.Diff(append(want, "spec.template.spec.containers[0].image"), fields(got)); diff != "" || got.Allowed ||
+			got.Result.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %s %+v", version, diff, got.Result)
+		}
+		if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", bad, bcj(version)); cmp.Diff(want, fields(got)) != "" {
+			t.Errorf("an update: %+v", got.Result)
+		}
+	}
+	for name, given := range map[string]string{"wrong types": `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"paused":"x"}}`,
+		"no version of ours": bcj("v2")} {
+		if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); got.Allowed || got.Result.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %+v", name, got.Result)
+		}
+	}
+}
+
+// TestAdmittedBroadcastJobs shows BJ-025 (part): what is admitted may come with a warning.
+func TestAdmittedBroadcastJobs(t *testing.T) {
+	w := broadcastJobs(t, &apiServer{answer: accepts}, true)
+	old := strings.TrimSuffix(bcj("v1beta1"), "}") + `,"status":{"phase":"completed"}}`
+	changed := strings.Replace(old, `"image":"i"`, `"image":"j"`, 1)
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", changed, old); !got.Allowed || len(got.Warnings) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", bcj("v1alpha1"), ""); !got.Allowed || len(got.Warnings) > 0 {
+		t.Errorf("%+v", got)
+	}
+}

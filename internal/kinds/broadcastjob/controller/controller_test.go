@@ -1,0 +1,496 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+func settled(t *testing.T, s *simulated) {
+	t.Helper()
+	if err := s.Settle(300); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLifeOfAJob shows BJ-001, BJ-002, BJ-003, BJ-017 and BJ-018: each node gets one pod, once; the job ends when all have finished, or serves nodes that
+// come later; and the object keeps what its user wrote.
+func TestLifeOfAJob(t *testing.T) {
+	for _, completion := range []appsv1beta1.CompletionPolicyType{appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever} {
+		job := makeJob(onFailure(appsv1beta1.FailurePolicyContinue), func(job *appsv1beta1.BroadcastJob) { job.Spec.CompletionPolicy.Type = completion })
+		s := simulate(1, job, "n1", "n2", "n3")
+		made := map[string]int{}
+		s.BeforeWrite = func(w simulation.Write, _, after client.Object) {
+			if w.Key.Kind == "Pod" && w.Verb == "create" {
+				made[nodes.Target(after.(*corev1.Pod))]++
+			}
+		}
+		s.ends = func(pod *corev1.Pod) corev1.PodPhase {
+			if pod.Spec.NodeName == "n2" {
+				return corev1.PodFailed
+			}
+			return corev1.PodSucceeded
+		}
+		before := s.job().DeepCopy()
+		s.Round()
+		if phase := s.job().Status.Phase; phase != "running" {
+			t.Errorf("phase %s", phase)
+		}
+		settled(t, s)
+		s.addNode("n4")
+		settled(t, s)
+		want, phase, conditions := map[string]int{"n1": 1, "n2": 1, "n3": 1, "n4": 1}, "running", []appsv1beta1.JobConditionType(nil)
+		if completion == appsv1beta1.CompletionAlways {
+			delete(want, "n4")
+			phase, conditions = "completed", []appsv1beta1.JobConditionType{"Complete"}
+		}
+		after := s.job()
+		var types []appsv1beta1.JobConditionType
+		for _, c := range after.Status.Conditions {
+			types = append(types, c.Type)
+		}
+		if diff := cmp.Diff(want, made); diff != "" || string(after.Status.Phase) != phase || !cmp.Equal(conditions, types) {
+			t.Errorf("%s: %s %+v", completion, diff, after.Status)
+		}
+		before.Status, before.ResourceVersion = after.Status, after.ResourceVersion
+		if diff := cmp.Diff(before.ObjectMeta, after.ObjectMeta); diff != "" || string(before.Spec.Template.Raw()) != string(after.Spec.Template.Raw()) {
+			t.Error("the object changed", diff)
+		}
+		s.change(pause(true))
+		settled(t, s)
+		if got := s.job().Status.Phase; completion == appsv1beta1.CompletionNever && got != "paused" {
+			t.Errorf("phase %s", got)
+		}
+	}
+	s := simulate(1, makeJob(func(job *appsv1beta1.BroadcastJob) { // on failure, or at its deadline
+		deadline := int64(30)
+		job.Spec.CompletionPolicy.ActiveDeadlineSeconds = &deadline
+	}), "n1")
+	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
+	settled(t, s)
+	if status := s.job().Status; status.Phase != "failed" || status.Conditions[0].Type != "Failed" {
+		t.Errorf("%+v", status)
+	}
+}
+
+// TestNothingIsDoneTwice shows BJ-060: with caches that show nothing of what was written, no pod is created twice; a creation whose answer was lost is looked up,
+// and nothing waits for five minutes.
+func TestNothingIsDoneTwice(t *testing.T) {
+	s := simulate(1, makeJob(parallelism(number(2))), "n1", "n2", "n3")
+	lost := true
+	s.Faults.Lose = 1
+	s.Events(all)
+	for range 5 {
+		s.Queue.Add()
+		s.Manage()
+		if lost {
+			s.Faults, lost = simulation.Faults{}, false
+		}
+		s.Pass(2 * time.Second)
+	}
+	if n := len(s.pods()); n != 2 || s.Undelivered() == 0 {
+		t.Fatalf("%d pods, %d events to come", n, s.Undelivered())
+	}
+	for _, pod := range s.pods() { // an event is never delivered: the pods have gone unseen
+		s.Remove(podKey(pod.Name))
+	}
+	s.spend(time.Minute)
+	if s.job().Status.Phase != "completed" || s.job().Status.Succeeded != 3 {
+		t.Errorf("%+v", s.job().Status)
+	}
+}
+
+const all = 1 << 20
+
+// refuse has creations of pods of a node refused, and counts the requests.
+func (s *simulated) refuse(node string, err error) *[]string {
+	asked := &[]string{}
+	name := nodes.PodName(jobKey.Name, string(s.job().UID), node, 0)
+	s.Answer = func(r *simulation.Request) error {
+		if r.Verb != "create" || r.Key.Kind != "Pod" {
+			return nil
+		}
+		*asked = append(*asked, r.Key.Name)
+		if r.Key.Name == name {
+			return err
+		}
+		return nil
+	}
+	return asked
+}
+
+// TestSlowStart shows BJ-073: creations come in batches of 1, 2, 4 and so on, and no batch follows one with an error.
+func TestSlowStart(t *testing.T) {
+	names := strings.Fields("n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
+	for failing, want := range map[string]int{"n0": 1, "n1": 3, "n2": 3, "n3": 7, "n6": 7, "n7": 10} {
+		s := simulate(1, makeJob(), names...)
+		asked := s.refuse(failing, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no")))
+		s.Manage()
+		if len(*asked) != want {
+			t.Errorf("%s fails: %d creations, want %d", failing, len(*asked), want)
+		}
+		if status := s.job().Status; int(status.Active) != want-1 { // BJ-074 (part)
+			t.Errorf("%s fails: %d active", failing, status.Active)
+		}
+	}
+}
+
+// TestErrorsAreTriedAgain shows BJ-065: an error comes back with the back-off of the queue, and the status is written all the same; one node that no pod can be
+// created for does not hold up the others.
+func TestErrorsAreTriedAgain(t *testing.T) {
+	s := simulate(1, makeJob(parallelism(number(1))), "n1", "n2", "n3")
+	asked := s.refuse("n1", apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("not here")))
+	s.Manage()
+	if s.job().Status.Phase != "running" || s.job().Status.Desired != 3 || s.Queue.Due().IsZero() {
+		t.Errorf("%+v, due %s", s.job().Status, s.Queue.Due())
+	}
+	s.spend(time.Minute)
+	if status := s.job().Status; status.Succeeded != 2 || status.Active != 0 || status.Phase != "running" {
+		t.Errorf("%+v", status)
+	}
+	if n := len(*asked); n > 20 || s.told("FailedCreate") == 0 || !strings.Contains(strings.Join(s.events, "\n"), "not here") {
+		t.Errorf("asked %d times, told %v", n, s.events)
+	}
+	s.Answer = nil
+	s.spend(2 * time.Minute)
+	if s.job().Status.Phase != "completed" {
+		t.Errorf("%+v", s.job().Status)
+	}
+	s = simulate(1, makeJob(), "n1", "n2") // a deletion
+	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
+	s.spend(time.Second)
+	s.Answer = func(r *simulation.Request) error {
+		if r.Verb == "delete" {
+			return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, errors.New("not now"))
+		}
+		return nil
+	}
+	s.end(s.on("n1")[0].Name, corev1.PodFailed)
+	s.spend(time.Minute)
+	if status := s.job().Status; status.Phase != "failed" || status.Active != 1 || status.Failed != 2 {
+		t.Errorf("%+v", status)
+	}
+	s.Answer = nil
+	s.spend(20 * time.Minute) // BJ-104 (part)
+	if status := s.job().Status; status.Active != 0 || status.Failed != 2 || len(s.pods()) != 1 {
+		t.Errorf("%+v", status)
+	}
+}
+
+// TestTheEndIsWrittenFirst shows that a manager which dies after any write leaves a job that another one ends (BJ-100 (part), BJ-104 (part), BJ-114 (part)).
+func TestTheEndIsWrittenFirst(t *testing.T) {
+	for name, job := range map[string]*appsv1beta1.BroadcastJob{
+		"failed":    makeJob(),
+		"completed": makeJob(onFailureRestart, onFailure(appsv1beta1.FailurePolicyContinue)),
+	} {
+		for dies := 1; dies < 8; dies++ {
+			s := simulate(1, job.DeepCopy(), "n1", "n2", "n3")
+			s.ends = func(pod *corev1.Pod) corev1.PodPhase {
+				switch {
+				case pod.Spec.NodeName == "n1" && len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].RestartCount > 0:
+					return ""
+				case pod.Spec.NodeName == "n1":
+					return corev1.PodFailed
+				case name == "failed":
+					return ""
+				}
+				return corev1.PodSucceeded
+			}
+			writes := 0
+			s.AfterWrite = func(w simulation.Write) {
+				if writes++; writes == dies {
+					s.Kill()
+				}
+			}
+			s.spend(20 * time.Second)
+			status := s.job().Status
+			want := map[string]string{"failed": "failed, 3 failed, 1 pods", "completed": "completed, 1 failed, 2 pods"}[name]
+			if got := fmt.Sprintf("%s, %d failed, %d pods", status.Phase, status.Failed, len(s.pods())); got != want || status.Active != 0 {
+				t.Errorf("%s, dies after %d: %s, want %s\n%s", name, dies, got, want, s.describe())
+			}
+		}
+	}
+}
+
+// TestTimers shows BJ-103 (part) and BJ-120: deadline and time to live fire although nothing happens, in another manager, too; the job goes with its pods.
+func TestTimers(t *testing.T) {
+	deadline, ttl := int64(300), int32(100)
+	s := simulate(1, makeJob(func(job *appsv1beta1.BroadcastJob) {
+		job.Spec.CompletionPolicy.ActiveDeadlineSeconds, job.Spec.CompletionPolicy.TTLSecondsAfterFinished = &deadline, &ttl
+	}), "n1", "n2")
+	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
+	s.spend(time.Minute)
+	s.Pass(time.Minute)
+	s.startManager()
+	s.spend(179 * time.Second)
+	if s.job().Status.Phase != "running" {
+		t.Error("too early")
+	}
+	s.spend(2 * time.Second)
+	if s.job().Status.Phase != "failed" || s.told("DeadlineExceeded") != 1 {
+		t.Errorf("%+v %v", s.job().Status, s.events)
+	}
+	s.startManager()
+	s.spend(98 * time.Second)
+	if s.job() == nil {
+		t.Fatal("too early")
+	}
+	s.spend(3 * time.Second)
+	if s.job() != nil || len(s.pods()) > 0 {
+		t.Error("the job is there")
+	}
+}
+
+// TestDeletedJobs shows BJ-064: a job that is being deleted gets nothing.
+func TestDeletedJobs(t *testing.T) {
+	s := simulate(1, makeJob(), "n1")
+	s.Change(jobKey, func(o client.Object) {
+		now := metav1.NewTime(s.Now())
+		o.SetDeletionTimestamp(&now)
+		o.SetFinalizers([]string{"foregroundDeletion"})
+	})
+	settled(t, s)
+	if len(s.Writes) > 0 {
+		t.Errorf("%v", s.Writes)
+	}
+}
+
+// TestNodeEvents shows BJ-130: the node that comes, goes or changes calls the jobs for which that matters, and heartbeats call none.
+func TestNodeEvents(t *testing.T) {
+	s := simulate(1, makeJob(), "n1", "n2")
+	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
+	s.spend(time.Second)
+	cordon := func(node *corev1.Node) { node.Spec.Unschedulable = true }
+	taint := func(key string, effect corev1.TaintEffect) func(*corev1.Node) {
+		return func(node *corev1.Node) {
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: effect})
+		}
+	}
+	node := func(changes ...func(*corev1.Node)) *corev1.Node {
+		n := s.Get(nodeKey("n1")).DeepCopyObject().(*corev1.Node)
+		for _, change := range changes {
+			change(n)
+		}
+		return n
+	}
+	heartbeat := func(n *corev1.Node) {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.NewTime(s.Now())}}
+		n.ResourceVersion = "99"
+	}
+	unfit := node(taint("k", corev1.TaintEffectNoSchedule))
+	unfit.Name = "counted"
+	for name, test := range map[string]struct {
+		before, after *corev1.Node
+		want          bool
+	}{
+		"comes":                           {nil, node(), true},
+		"comes, and does not fit":         {nil, node(taint("k", corev1.TaintEffectNoExecute)), false},
+		"goes":                            {node(), nil, true},
+		"goes, and did not fit":           {node(taint("k", corev1.TaintEffectNoSchedule)), nil, false},
+		"goes, with a pod on it":          {unfit, nil, true},
+		"tells that it lives":             {node(), node(heartbeat), false},
+		"is cordoned":                     {node(), node(cordon), true},
+		"is uncordoned":                   {node(cordon), node(), true},
+		"loses a taint":                   {node(taint("k", corev1.TaintEffectNoExecute)), node(), true},
+		"gets another label":              {node(), node(func(n *corev1.Node) { n.Labels = nil }), false},
+		"grows":                           {node(func(n *corev1.Node) { n.Status.Allocatable = nil }), node(), true},
+		"is tainted though cordoned":      {node(cordon), node(cordon, taint("k", corev1.TaintEffectNoExecute)), true},
+		"is tainted while it is down":     {node(taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute)), node(taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), taint("k", corev1.TaintEffectNoExecute)), true},
+		"gets a taint that is but a wish": {node(), node(taint("k", corev1.TaintEffectPreferNoSchedule)), false},
+	} {
+		s.kube.Rules.plan(s.job(), []string{"counted"})
+		if got := len(s.kube.jobsOfNode(context.Background(), test.before, test.after)) > 0; got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	s.change(func(job *appsv1beta1.BroadcastJob) { job.Status.Phase = appsv1beta1.BroadcastJobCompleted })
+	s.Events(all)
+	if len(s.kube.jobsOfNode(context.Background(), nil, node())) > 0 {
+		t.Error("a job that has ended")
+	}
+}
+
+// TestSpecChangeIgnored: who changes the template of a job with pods, or of one that has ended, is told once (BJ-025 (part)).
+func TestSpecChangeIgnored(t *testing.T) {
+	s := simulate(1, makeJob(), "n1")
+	change := func(image string) {
+		s.change(func(job *appsv1beta1.BroadcastJob) { setTemplate(job, strings.Replace(never, "check:1", image, 1)) })
+		s.spend(time.Minute)
+	}
+	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
+	s.spend(time.Minute)
+	pods := s.pods()
+	change("check:2")
+	if s.told("SpecChangeIgnored") != 1 || !cmp.Equal(pods[0].UID, s.pods()[0].UID) {
+		t.Errorf("%v", s.events)
+	}
+	s.ends = nil
+	s.spend(time.Minute)
+	writes := len(s.Writes)
+	change("check:3")
+	if s.told("SpecChangeIgnored") != 2 || len(s.Writes) != writes || s.job().Status.Phase != "completed" {
+		t.Errorf("%v", s.events)
+	}
+	s.startManager()
+	s.spend(time.Minute)
+	if s.told("SpecChangeIgnored") != 2 {
+		t.Errorf("%v", s.events)
+	}
+}
+
+// TestEvents shows that what is told of is told once, though many passes find it (BJ-044 (part), BJ-072 (part), BJ-092 (part), BJ-134 (part)).
+func TestEvents(t *testing.T) {
+	s := simulate(1, makeJob(onFailure(appsv1beta1.FailurePolicyPause)), "n1", "n2", "n3")
+	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
+	s.spend(time.Minute)
+	again := func() {
+		for range 5 {
+			s.Queue.Add()
+			s.spend(10 * time.Second)
+		}
+	}
+	s.change(parallelism(number(1)))
+	again()
+	twin := s.on("n1")[0].DeepCopy()
+	twin.Name, twin.UID, twin.CreationTimestamp = "twin", "twin", metav1.NewTime(s.Now())
+	s.Store(podKey("twin"), twin)
+	s.Change(nodeKey("n2"), toNode(func(node *corev1.Node) {
+		node.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+	}))
+	again()
+	s.end(s.on("n3")[0].Name, corev1.PodFailed)
+	again()
+	told := map[string]int{}
+	for _, event := range s.events {
+		told[strings.Join(strings.Fields(event)[:2], " ")]++
+	}
+	want := map[string]int{"Normal SuccessfulCreate": 3, "Warning TooManyActivePods": 1, "Warning DuplicatePodCreatedOnSameNode": 1,
+		"Normal SuccessfulDelete": 2, "Warning Paused": 1}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Error(diff, strings.Join(s.events, "\n"))
+	}
+}
+
+// TestStatusIsWrittenForTheNewestJob shows BJ-142: a status that was made for an older version of the job is not written, but made anew; and none that stays.
+func TestStatusIsWrittenForTheNewestJob(t *testing.T) {
+	s := simulate(1, makeJob(), "n1")
+	raced := false
+	s.Answer = func(r *simulation.Request) error {
+		if r.Subresource == "status" && !raced {
+			raced = true
+			s.change(func(job *appsv1beta1.BroadcastJob) { job.Labels = map[string]string{"a": "b"} })
+		}
+		return nil
+	}
+	settled(t, s)
+	if !raced || s.job().Status.Phase != "completed" || s.job().Labels["a"] != "b" {
+		t.Errorf("%+v", s.job())
+	}
+	writes := len(s.Writes)
+	for range 3 {
+		s.Queue.Add()
+		s.spend(time.Minute)
+	}
+	if extra := s.Writes[writes:]; len(extra) > 0 {
+		t.Errorf("written at rest: %v", extra)
+	}
+}
+
+// TestOrder shows BJ-062: what is looked at first, and that the status is written last, unless the job ends.
+func TestOrder(t *testing.T) {
+	taint := toNode(func(node *corev1.Node) {
+		node.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+	})
+	late := func(job *appsv1beta1.BroadcastJob) {
+		deadline := int64(1)
+		job.Spec.CompletionPolicy.ActiveDeadlineSeconds = &deadline
+	}
+	for name, test := range map[string]struct {
+		change []option
+		fails  bool
+		want   string
+	}{
+		"a paused job neither fails nor looks at its deadline": {[]option{late, pause(true)}, true, "paused: "},
+		"a failed pod comes before the deadline":               {[]option{late}, true, "failed: FailedPodFound; status, delete"},
+		"the deadline comes before pods that do not fit":       {[]option{late}, false, "failed: DeadlineExceeded; status, delete, delete"},
+		"pods that do not fit go, others come, status":         {nil, false, "running: ; delete, create, create, status"},
+		"a job that failed is not paused":                      {[]option{pause(true), func(job *appsv1beta1.BroadcastJob) { job.Status.Phase = "failed" }}, false, "failed: "},
+	} {
+		s := simulate(1, makeJob(), "n1", "n2")
+		s.Manage()
+		first := s.job().Status
+		if first.Phase != "running" || first.StartTime == nil || first.Active != 2 {
+			t.Fatalf("%+v", first)
+		}
+		s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
+		s.spend(time.Second)
+		s.Pass(time.Minute)
+		s.Change(nodeKey("n1"), taint)
+		s.addNode("n3")
+		s.addNode("n4")
+		if test.fails {
+			s.end(s.on("n2")[0].Name, corev1.PodFailed)
+		}
+		for _, change := range test.change {
+			s.change(change)
+		}
+		s.Events(all)
+		s.events, s.Writes = nil, nil
+		if s.Manage(); strings.Contains(test.want, "status") {
+			s.spend(time.Second)
+		}
+		got := string(s.job().Status.Phase) + ": "
+		for _, event := range s.events {
+			if reason := strings.Fields(event)[1]; !strings.HasPrefix(reason, "Successful") {
+				got += reason
+			}
+		}
+		var verbs []string
+		for _, w := range s.Writes {
+			if w.Subresource != "" {
+				w.Verb = w.Subresource
+			}
+			verbs = append(verbs, w.Verb)
+		}
+		if wrote := "; " + strings.Join(verbs, ", "); !strings.HasPrefix(got+wrote, test.want) {
+			t.Errorf("%s: %s%s, want %s", name, got, wrote, test.want)
+		}
+	}
+}
+
+// TestManyFailures shows that what is remembered of nodes is bounded.
+func TestManyFailures(t *testing.T) {
+	m := &memory{}
+	now := time.Now()
+	for i := range 3 * mostFailed {
+		m.fails(fmt.Sprint(i), now)
+	}
+	if n := len(m.failedNodes(now)); n > mostFailed || n == 0 || len(m.failedNodes(now.Add(time.Hour))) > 0 {
+		t.Errorf("%d nodes", n)
+	}
+}
+
+// TestBinding shows the flag --assign-bcj-pods-by-scheduler=false (BJ-041 (part)).
+func TestBinding(t *testing.T) {
+	s := simulate(1, makeJob(), "n1")
+	s.binds = true
+	s.startManager()
+	s.Manage()
+	if pod := s.pods()[0]; pod.Spec.NodeName != "n1" || slices.ContainsFunc(s.events, func(e string) bool { return strings.HasPrefix(e, "Warning") }) {
+		t.Errorf("%+v", pod.Spec)
+	}
+}

@@ -1,0 +1,449 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/ephemeraljob"
+	. "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/ephemeraljobtest"
+	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+type events []string
+
+// Event implements reconcile.Recorder.
+func (e *events) Event(_ client.Object, kind, reason, note string) {
+	*e = append(*e, fmt.Sprintf("%s %s: %s", kind, reason, note))
+}
+
+// stage is a cluster with a job, pods and a manager whose caches keep up.
+type stage struct {
+	*simulation.Cluster
+	t      *testing.T
+	r      *Reconciler
+	events events
+}
+
+func newStage(t *testing.T, job *appsv1alpha1.EphemeralJob, pods ...*corev1.Pod) *stage {
+	t.Helper()
+	s := &stage{Cluster: simulation.New(1), t: t}
+	job.ResourceVersion = ""
+	s.Store(jobKey, job)
+	for _, pod := range pods {
+		pod.ResourceVersion = ""
+		s.Store(podKey(pod.Name), pod)
+	}
+	_ = s.IndexField(t.Context(), &appsv1alpha1.EphemeralJob{}, unfinished, indexUnfinished)
+	s.start()
+	return s
+}
+
+func (s *stage) start() {
+	s.r = &Reconciler{API: s.API(), Events: &s.events, Pods: s.Pods(), meters: newMeters()}
+}
+
+// pass lets the caches keep up, and makes a pass.
+func (s *stage) pass() (reconcile.Done, error) {
+	s.t.Helper()
+	s.Deliver(1000)
+	return s.r.Pass(s.t.Context(), types.NamespacedName{Namespace: "shop", Name: "dump"}, "job")
+}
+
+func (s *stage) job() *appsv1alpha1.EphemeralJob {
+	job, _ := s.Get(jobKey).(*appsv1alpha1.EphemeralJob)
+	return job
+}
+
+func (s *stage) treated() (names string) {
+	for _, object := range s.List("Pod", false) {
+		if len(object.(*corev1.Pod).Spec.EphemeralContainers) > 0 {
+			names += object.GetName() + " "
+		}
+	}
+	return strings.TrimSpace(names)
+}
+
+func many(n int) (pods []*corev1.Pod) {
+	for i := range n {
+		pods = append(pods, Pod(fmt.Sprintf("p%02d", i)))
+	}
+	return pods
+}
+
+func parallel(n int32) func(*appsv1alpha1.EphemeralJob) {
+	return func(job *appsv1alpha1.EphemeralJob) { job.Spec.Parallelism = &n }
+}
+
+// EJ-045: all containers of a pod come with one patch of the subresource; the pods in batches of 1, 2, 4, and none after a batch in which one failed. EJ-084: an event for each
+// batch. EJ-047 (part): what failed is told once, and tried again later.
+func TestBatches(t *testing.T) {
+	job := Job(parallel(10), With(`[{"name":"dump","image":"a"},{"name":"two","image":"b"}]`))
+	s := newStage(t, job, many(10)...)
+	refuse := true
+	s.Refused = func(w simulation.Write) bool { return false }
+	s.Answer = func(r *simulation.Request) error {
+		if r.Subresource == subresource && r.Key.Name == "p01" && refuse {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p01", errors.New("pod security"))
+		}
+		return nil
+	}
+	done, err := s.pass()
+	if err != nil || s.treated() != "p00 p02" {
+		t.Fatalf("%v, treated %s", err, s.treated())
+	}
+	if done.After <= 0 || done.After > time.Second {
+		t.Errorf("again in %s", done.After)
+	}
+	want := []string{"Normal Injected: added the ephemeral containers to p00", "Normal Injected: added the ephemeral containers to p02",
+		`Warning CreateFailed: the ephemeral containers could not be added to p01: pods "p01" is forbidden: pod security`}
+	if !slices.Equal(s.events, want) {
+		t.Errorf("%q", s.events)
+	}
+	for range 3 { // it is held, and the others are not
+		if _, err := s.pass(); err != nil || s.treated() != "p00 p02 p03 p04 p05 p06 p07 p08 p09" {
+			t.Fatalf("%v, treated %s", err, s.treated())
+		}
+	}
+	if n := len(s.events); n != 6 { // of 1, 2 and 4 more
+		t.Errorf("%d events: %q", n, s.events)
+	}
+	refuse = false
+	s.Pass(time.Second)
+	if _, err := s.pass(); err != nil || s.treated() != "p00 p01 p02 p03 p04 p05 p06 p07 p08 p09" {
+		t.Fatalf("%v, treated %s", err, s.treated())
+	}
+	for _, w := range s.Writes {
+		if w.Key.Kind == "Pod" && w.Subresource != subresource {
+			t.Errorf("%+v", w)
+		}
+	}
+	for _, pod := range s.List("Pod", false) {
+		if c := pod.(*corev1.Pod).Spec.EphemeralContainers; len(c) != 2 || c[1].Name != "two" {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// A policy that refuses all pods is asked ever more rarely, whatever calls the controller, and told of once.
+func TestEverythingIsRefused(t *testing.T) {
+	s := newStage(t, Job(), many(50)...)
+	asked := 0
+	s.Answer = func(r *simulation.Request) error {
+		if r.Subresource != subresource {
+			return nil
+		}
+		asked++
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("pod security"))
+	}
+	for range 6000 { // ten minutes
+		if _, err := s.pass(); err != nil {
+			t.Fatal(err)
+		}
+		s.Pass(100 * time.Millisecond)
+	}
+	if asked < 10 || asked > 20 || len(s.events) > asked {
+		t.Errorf("asked %d times, %d events", asked, len(s.events))
+	}
+}
+
+// EJ-047: an injection whose answer was lost is not repeated, though the caches show nothing of it.
+func TestLostAnswers(t *testing.T) {
+	s := newStage(t, Job(), many(2)...)
+	s.Faults.Lose = 1
+	s.Deliver(1000)
+	pass := func() error {
+		_, err := s.r.Pass(t.Context(), types.NamespacedName{Namespace: "shop", Name: "dump"}, "job")
+		return err
+	}
+	for range 5 {
+		if err := pass(); err == nil && s.treated() == "" {
+			t.Fatal("nothing was lost")
+		}
+	}
+	s.Faults.Lose = 0
+	for range 3 {
+		if err := pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.treated() != "p00" {
+		t.Errorf("treated %s", s.treated())
+	}
+}
+
+// EJ-046: without the subresource the job is in error, with a message, not succeeded; the API server is asked again once a minute, and nothing is written at rest.
+func TestNoSubresource(t *testing.T) {
+	for name, answer := range map[string]error{
+		"no details": &apierrors.StatusError{ErrStatus: metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound}},
+		"no name":    apierrors.NewNotFound(schema.GroupResource{}, ""),
+		"no status": apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", schema.GroupResource{Resource: "pods"}, "p00",
+			"404 page not found", 0, true),
+	} {
+		s := newStage(t, Job(), many(3)...)
+		asked := 0
+		s.Answer = func(r *simulation.Request) error {
+			if r.Subresource == subresource {
+				asked++
+				return answer
+			}
+			return nil
+		}
+		done, err := s.pass()
+		if status := &s.job().Status; err != nil || status.Phase != "Error" || status.Conditions[1].Type != "JobError" || status.CompletionTime != nil ||
+			!strings.Contains(status.Conditions[1].Message, "no pods/ephemeralcontainers") {
+			t.Errorf("%s: %v %+v", name, err, status)
+		}
+		if done.After > time.Minute || done.After <= 0 || asked != 1 {
+			t.Errorf("%s: asked %d times, again in %s", name, asked, done.After)
+		}
+		writes := len(s.Writes)
+		s.Pass(time.Minute)
+		if _, err := s.pass(); err != nil || asked != 2 || len(s.Writes) != writes {
+			t.Errorf("%s: %v, asked %d times, %d writes", name, err, asked, len(s.Writes)-writes)
+		}
+	}
+	// A pod that is not there is something else.
+	s := newStage(t, Job(), many(1)...)
+	s.Answer = func(r *simulation.Request) error {
+		if r.Subresource == subresource {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "p00")
+		}
+		return nil
+	}
+	if done, err := s.pass(); err != nil || s.job().Status.Phase != "Waiting" || done.After != reconcile.RetrySoon {
+		t.Errorf("%v %+v %s", err, s.job().Status, done.After)
+	}
+}
+
+// EJ-048: pods for which the containers are invalid are tried once, and count as failed in the end; policies that answer with the same code are asked again.
+func TestInvalidContainers(t *testing.T) {
+	s := newStage(t, Job(parallel(5)), many(2)...)
+	asked := 0
+	answer := error(apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p00", field.ErrorList{field.NotFound(field.NewPath("spec"), "volume")}))
+	s.Answer = func(r *simulation.Request) error {
+		if r.Subresource == subresource && r.Key.Name == "p00" {
+			asked++
+			return answer
+		}
+		return nil
+	}
+	for range 4 {
+		if _, err := s.pass(); err != nil {
+			t.Fatal(err)
+		}
+		s.Pass(time.Minute)
+	}
+	if s.treated() != "p01" || asked != 1 {
+		t.Fatalf("treated %s, asked %d times", s.treated(), asked)
+	}
+	s.Change(podKey("p01"), func(o client.Object) {
+		o.(*corev1.Pod).Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "dump", State: *Ended(0)}}
+	})
+	if _, err := s.pass(); err != nil || s.job().Status.Phase != "Failed" || s.job().Status.Failed != 1 || s.job().Status.Succeeded != 1 {
+		t.Errorf("%v %+v", err, s.job().Status)
+	}
+	policy := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p00", nil)
+	policy.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "denied"}}
+	for _, err := range []error{policy, &apierrors.StatusError{ErrStatus: metav1.Status{Code: 422, Message: "admission webhook \"x\" denied",
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "spec"}}}}}} {
+		if invalid(err) {
+			t.Errorf("%v is for ever", err)
+		}
+	}
+}
+
+// EJ-036: pods with a container of such a name are left out, counted and told once.
+func TestTakenNames(t *testing.T) {
+	s := newStage(t, Job(), Pod("a", Container("dump", "", Runs())), Pod("b", Container("dump", "other", nil)), Pod("c"))
+	for range 3 {
+		if _, err := s.pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"Normal Injected: added the ephemeral containers to c",
+		"Warning NameTaken: 2 pods have an ephemeral container of the same name from somebody else, and are left out: a, b"}
+	if !slices.Equal(s.events, want) || s.job().Status.Matches != 1 {
+		t.Errorf("%q %+v", s.events, s.job().Status)
+	}
+}
+
+// EJ-041, EJ-082: the finalizer is added to live jobs, and taken off when they are deleted, also if pods cannot be listed and nothing else can be written. EJ-042: a
+// finished job is deleted after its time to live. EJ-073: metrics.
+func TestLifeOfAJob(t *testing.T) {
+	job := Job()
+	job.Finalizers = []string{"mine"}
+	s := newStage(t, job, Pod("a"))
+	if _, err := s.pass(); err != nil || !slices.Equal(s.job().Finalizers, []string{"mine", pub.EphemeralContainersCleanup}) {
+		t.Fatalf("%v %v", err, s.job().Finalizers)
+	}
+	gauge := func(phase string) float64 { return testutil.ToFloat64(s.r.meters.jobs.WithLabelValues(phase)) }
+	if gauge("Waiting") != 1 {
+		t.Error("the job is not counted")
+	}
+	s.Change(podKey("a"), func(o client.Object) {
+		o.(*corev1.Pod).Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "dump", State: *Ended(0)}}
+	})
+	if done, err := s.pass(); err != nil || s.job().Status.Phase != "Succeeded" || done.After <= 0 {
+		t.Fatalf("%v %+v", err, s.job().Status)
+	}
+	if gauge("Waiting") != 0 || gauge("Succeeded") != 1 || testutil.ToFloat64(s.r.meters.pods.WithLabelValues("succeeded")) != 1 ||
+		testutil.ToFloat64(s.r.meters.pods.WithLabelValues("failed")) != 0 {
+		t.Error("the end is not counted")
+	}
+	if last := s.events[len(s.events)-1]; last != "Normal Succeeded: all containers ended with 0 in 1 pod" {
+		t.Error(last)
+	}
+	if done, err := s.pass(); err != nil || done.After != 1800*time.Second {
+		t.Fatalf("%v, again in %s", err, done.After)
+	}
+	s.Pass(1800 * time.Second)
+	if _, err := s.pass(); err != nil || s.job().DeletionTimestamp == nil {
+		t.Fatalf("%v %+v", err, s.job())
+	}
+	s.r.Pods.Add(broken{})
+	if _, err := s.r.plan(t.Context(), Job()); err == nil {
+		t.Fatal("pods can be listed")
+	}
+	if _, err := s.pass(); err != nil || !slices.Equal(s.job().Finalizers, []string{"mine"}) {
+		t.Fatalf("%v %v", err, s.job().Finalizers)
+	}
+	s.r.meters.forget(types.NamespacedName{Namespace: "shop", Name: "dump"})
+	if gauge("Succeeded") != 0 {
+		t.Error("it is counted although it is gone")
+	}
+	s.r.meters.set(types.NamespacedName{}, "x")
+	s.r.meters.phase(types.NamespacedName{}, &appsv1alpha1.EphemeralJob{Status: appsv1alpha1.EphemeralJobStatus{Phase: "anything"}}, &ephemeraljob.Plan{})
+	if gauge("anything") != 0 || gauge("Unknown") != 1 {
+		t.Error("a phase that somebody else wrote is a metric")
+	}
+}
+
+// EJ-043, EJ-062, EJ-063 (part): the first pass sets the start and Initialized; nothing is written at rest.
+func TestNothingIsWrittenAtRest(t *testing.T) {
+	for name, job := range map[string]*appsv1alpha1.EphemeralJob{"nothing matches": Job(func(j *appsv1alpha1.EphemeralJob) {
+		j.Spec.Selector.MatchLabels = map[string]string{"app": "none"}
+	}), "nothing to add": Job(With(`[]`)), "treated": Job()} {
+		s := newStage(t, job, Pod("a"))
+		for range 2 {
+			if _, err := s.pass(); err != nil {
+				t.Fatal(err)
+			}
+			s.Pass(time.Second)
+		}
+		status := &s.job().Status
+		if status.StartTime == nil || status.Conditions[0].Type != "Initialized" || len(s.job().Status.Conditions) > 2 {
+			t.Errorf("%s: %+v", name, status)
+		}
+		writes := len(s.Writes)
+		for range 5 {
+			if _, err := s.pass(); err != nil {
+				t.Fatal(err)
+			}
+			s.Pass(time.Hour)
+		}
+		if len(s.Writes) != writes {
+			t.Errorf("%s: %+v", name, s.Writes[writes:])
+		}
+	}
+}
+
+type broken struct{}
+
+// ByIndex implements podindex.Source.
+func (broken) ByIndex(string, string) ([]any, error) { return nil, errors.New("broken") }
+
+// List implements podindex.Source.
+func (broken) List() []any { return nil }
+
+// EJ-040: which events of jobs and of pods call the controller.
+func TestEvents(t *testing.T) {
+	change := func(do func(*appsv1alpha1.EphemeralJob)) bool {
+		before, after := Job(), Job()
+		do(after)
+		return jobEvents.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
+	}
+	if change(func(j *appsv1alpha1.EphemeralJob) { j.Status.Phase = "Running" }) {
+		t.Error("a status calls")
+	}
+	if !change(func(j *appsv1alpha1.EphemeralJob) { j.Generation++ }) || !change(func(j *appsv1alpha1.EphemeralJob) { j.DeletionTimestamp = &metav1.Time{} }) ||
+		!change(func(j *appsv1alpha1.EphemeralJob) { j.Finalizers = nil }) {
+		t.Error("a change does not call")
+	}
+	if !jobEvents.Create(event.CreateEvent{Object: Job()}) || !jobEvents.Delete(event.DeleteEvent{Object: Job()}) {
+		t.Error("creation or deletion does not call")
+	}
+
+	s := newStage(t, Job())
+	finished := Job(func(j *appsv1alpha1.EphemeralJob) { j.Status.CompletionTime = &metav1.Time{Time: Noon} })
+	leaving := Job(func(j *appsv1alpha1.EphemeralJob) { j.DeletionTimestamp = &metav1.Time{Time: Noon} })
+	odd := Job(func(j *appsv1alpha1.EphemeralJob) { j.Spec.Selector, j.UID = nil, "odd" })
+	for name, job := range map[string]*appsv1alpha1.EphemeralJob{"finished": finished, "leaving": leaving, "odd": odd} {
+		job.Name, job.ResourceVersion = name, ""
+		s.Store(simulation.Key{Kind: "EphemeralJob", Name: name}, job)
+	}
+	s.Deliver(1000)
+	h := (&podEvents{s.Client()}).handler()
+	called := func(do func(q queue)) string {
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+		defer q.ShutDown()
+		do(q)
+		var names []string
+		for q.Len() > 0 {
+			request, _ := q.Get()
+			names = append(names, request.Name)
+		}
+		return strings.Join(names, " ")
+	}
+	update := func(before, after *corev1.Pod) string {
+		return called(func(q queue) {
+			h.Update(context.Background(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+		})
+	}
+	other := func(p *corev1.Pod) { p.Labels = nil }
+	status := func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}} }
+	for name, c := range map[string]struct{ got, want string }{
+		"creation":           {called(func(q queue) { h.Create(context.Background(), event.CreateEvent{Object: Pod("a")}, q) }), "dump"},
+		"creation of others": {called(func(q queue) { h.Create(context.Background(), event.CreateEvent{Object: Pod("a", other)}, q) }), ""},
+		"deletion":           {called(func(q queue) { h.Delete(context.Background(), event.DeleteEvent{Object: Pod("a")}, q) }), "dump"},
+		"deletion of a treated one": {called(func(q queue) {
+			h.Delete(context.Background(), event.DeleteEvent{Object: Pod("a", other, Treated("job", nil))}, q)
+		}), "dump"},
+		"it begins to match":            {update(Pod("a", other), Pod("a")), "dump"},
+		"it matches no more":            {update(Pod("a"), Pod("a", other)), "dump"},
+		"other changes":                 {update(Pod("a"), Pod("a", status)), ""},
+		"a state":                       {update(Pod("a", other, Treated("job", Runs())), Pod("a", other, Treated("job", Ended(0)))), "dump"},
+		"a state of somebody else's":    {update(Pod("a", other, Treated("x", Runs())), Pod("a", other, Treated("x", Ended(0)))), ""},
+		"the same state":                {update(Pod("a", Treated("job", Runs())), Pod("a", status, Treated("job", Runs()))), ""},
+		"a node":                        {update(Pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "" }), Pod("a")), "dump"},
+		"the end of the pod":            {update(Pod("a"), Pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })), "dump"},
+		"one of a job without selector": {update(Pod("a", other, Treated("odd", Runs())), Pod("a", other, Treated("odd", Ended(0)))), "odd"},
+		"in another namespace": {called(func(q queue) {
+			h.Create(context.Background(), event.CreateEvent{Object: Pod("a", func(p *corev1.Pod) { p.Namespace = "x" })}, q)
+		}), ""},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %q, not %q", name, c.got, c.want)
+		}
+	}
+}
