@@ -302,7 +302,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		"pods": manage, "persistentvolumeclaims": manage, "apps/controllerrevisions": manage,
 		"pods/status": "patch", "pods/resize": "patch",
 		"namespaces": read, "nodes": read,
-		"apps/deployments": read, "apps/replicasets": read, "apps/statefulsets": read, "batch/jobs": manage, // ACJ-070
+		"apps/deployments": read, "apps/replicasets": read, "apps/statefulsets": read, "batch/jobs": manage, // ACJ-070 (part)
 		"apps.kruise.io/advancedcronjobs": read, "apps.kruise.io/advancedcronjobs/status": "patch", "apps.kruise.io/advancedcronjobs/finalizers": "update",
 		"podtemplates": "create", "configmaps": "create get list patch watch", "secrets": "get",
 		"events": "create patch", "events.k8s.io/events": "create patch",
@@ -321,7 +321,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/daemonsets":               read,
 		"apps.kruise.io/daemonsets/finalizers":    "update",
 		"apps.kruise.io/daemonsets/status":        "patch",
-		"apps.kruise.io/broadcastjobs":            manage, // ACJ-070, BJ-094, BJ-120
+		"apps.kruise.io/broadcastjobs":            manage, // ACJ-070 (part), BJ-094 (part), BJ-120 (part)
 		"apps.kruise.io/broadcastjobs/finalizers": "update",
 		"apps.kruise.io/broadcastjobs/status":     "patch",
 		"apps.kruise.io/ephemeraljobs":            "delete get list patch watch", "apps.kruise.io/ephemeraljobs/status": "patch", // EJ-070

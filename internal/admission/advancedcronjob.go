@@ -9,6 +9,7 @@ import (
 
 	jsonpatchapply "github.com/evanphx/json-patch/v5"
 	"gomodules.xyz/jsonpatch/v2"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-base/featuregate"
@@ -74,6 +75,9 @@ func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Reques
 	updated, old, err := cronJobs(&request)
 	if err != nil {
 		return undecodable(&request, err)
+	}
+	if cause := unfitForAlpha(&updated, &old); cause != nil {
+		return invalid(&request, causesOf(field.ErrorList{cause}))
 	}
 	if old.document != nil && updated.unreadable == old.unreadable && sameJSON(updated.document["spec"], old.document["spec"]) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
@@ -160,6 +164,31 @@ func (c *cronJob) decode() (*appsv1beta1.AdvancedCronJob, error) {
 	object := &appsv1beta1.AdvancedCronJob{}
 	_, err = decode(raw, object)
 	return object, err
+}
+
+// annotationBytes is how large the annotations are that the object has in v1alpha1.
+func (c *cronJob) annotationBytes() (size int) {
+	if c.child(listTemplate) == nil {
+		return 0 // the API server counts them itself
+	}
+	_, _, annotations := withAnnotations(cronJobInAlpha(c.document))
+	for key, value := range annotations {
+		text, _ := value.(string)
+		size += len(key) + len(text)
+	}
+	return size
+}
+
+// unfitForAlpha refuses what v1alpha1 has no room for (ACJ-111): the API server would fail every list of that version that has the object
+// in it, those of other namespaces included. What is stored may stay, and become smaller.
+func unfitForAlpha(updated, old *cronJob) *field.Error {
+	size := updated.annotationBytes()
+	if size <= apivalidation.TotalAnnotationSizeLimitB || size <= old.annotationBytes() {
+		return nil
+	}
+	return field.Invalid(field.NewPath("spec", "template", listTemplate), field.OmitValueType{},
+		fmt.Sprintf("version v1alpha1 shows it in an annotation, with which there are %d bytes of annotations: at most %d are allowed", size,
+			apivalidation.TotalAnnotationSizeLimitB))
 }
 
 // child is the template of children at the key, which is like an object with metadata and spec.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -204,18 +205,61 @@ func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
 	}
 }
 
-// ACJ-026: the pod template and the rest of an embedded job are judged by the rules of its kind: Jobs end, and BroadcastJobs follow BJ-021 to BJ-023 and BJ-026.
+// ACJ-111 (part): what is admitted fits into v1alpha1, whoever makes it large, and when: else the API server fails each list of that version. What is
+// stored so may change, and go, as long as it does not grow.
+func TestAdmittedAdvancedCronJobsFitIntoV1alpha1(t *testing.T) {
+	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "TemplateNoDefaults=true")
+	allowed := strings.Replace(complete, "Allow", "Replace", 1)
+	object := func(note, own int) string {
+		return acj(beta, `,"annotations":{"k":"`+strings.Repeat("x", own)+`"}`, strings.Replace(lists, `"n":"o"`, `"n":"`+strings.Repeat("<", note)+`"`, 1), allowed)
+	}
+	const small, large = 1000, 50_000 // a character takes six in JSON
+	for name, test := range map[string]struct {
+		object, old string
+		want        bool
+	}{
+		"small":                     {object(small, 10), "", true},
+		"a large template":          {object(large, 10), "", false},
+		"many annotations":          {object(small, 260_000), "", false},
+		"it grows":                  {object(large, 10), object(small, 10), false},
+		"its annotations grow":      {object(small, 260_000), object(small, 10), false},
+		"stored so, a finalizer":    {strings.Replace(object(large, 10), `"nightly"`, `"nightly","finalizers":[]`, 1), object(large, 10), true},
+		"stored so, it shrinks":     {object(large-1, 10), object(large, 10), true},
+		"a template without a list": {acj(beta, `,"annotations":{"k":"`+strings.Repeat("x", 260_000)+`"}`, jobs, complete), "", true},
+	} {
+		operation := admissionv1.Create
+		if test.old != "" {
+			operation = admissionv1.Update
+		}
+		got := review(t, hooks.Validate, operation, test.object, test.old)
+		if got.Allowed != test.want || !test.want && !slices.Contains(fields(got), "spec.template.imageListPullJobTemplate") {
+			t.Errorf("%s: %+v", name, got.Result)
+		}
+		if test.old != "" {
+			continue
+		}
+		shown := &appsv1alpha1.AdvancedCronJob{}
+		if err := json.Unmarshal([]byte(inAlpha(t, test.object)), shown); err != nil {
+			t.Fatal(err)
+		}
+		if err := apivalidation.ValidateAnnotations(shown.Annotations, nil).ToAggregate(); (err == nil) != got.Allowed {
+			t.Errorf("%s: the API server says of the annotations: %v", name, err)
+		}
+	}
+}
+
+// ACJ-026: the pod template and the rest of an embedded job are judged by the rules of its kind: Jobs end, and BroadcastJobs follow their own.
 func TestEmbeddedJobsAreJudged(t *testing.T) {
 	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "")
 	const bcj = "spec.template.broadcastJobTemplate.spec."
 	for name, test := range map[string]struct{ template, old, new, want string }{
-		"good":   {jobs, "", "", ""},
-		"a Job":  {jobs, `"Never"`, `"Always"`, "spec.template.jobTemplate.spec.template.spec.restartPolicy"},
-		"fine":   {broadcast, "", "", ""},
-		"BJ-021": {broadcast, `"spec":{"template"`, `"spec":{"completionPolicy":{"type":"Never","ttlSecondsAfterFinished":1},"template"`, bcj + "completionPolicy.ttlSecondsAfterFinished"},
-		"BJ-022": {broadcast, `"Never"`, `"Always"`, bcj + "template.spec.restartPolicy"},
-		"BJ-023": {broadcast, `{"a":"b"}`, `{"broadcastjob-name":"b"}`, bcj + "template.metadata.labels[broadcastjob-name]"},
-		"BJ-026": {broadcast, `"spec":{"template"`, `"spec":{"parallelism":-1,"template"`, bcj + "parallelism"},
+		"good":          {jobs, "", "", ""},
+		"a Job":         {jobs, `"Never"`, `"Always"`, "spec.template.jobTemplate.spec.template.spec.restartPolicy"},
+		"fine":          {broadcast, "", "", ""},
+		"BJ-021 (part)": {broadcast, `"spec":{"template"`, `"spec":{"completionPolicy":{"type":"Never","ttlSecondsAfterFinished":1},"template"`, bcj + "completionPolicy.ttlSecondsAfterFinished"},
+		"BJ-022 (part)": {broadcast, `"Never"`, `"Always"`, bcj + "template.spec.restartPolicy"},
+		"BJ-023 (part)": {broadcast, `{"a":"b"}`, `{"broadcastjob-name":"b"}`, bcj + "template.metadata.labels[broadcastjob-name]"},
+		"BJ-026 (part)": {broadcast, `"spec":{"template"`, `"spec":{"parallelism":-1,"template"`, bcj + "parallelism"},
 	} {
 		given := strings.Replace(acj(beta, "", test.template, complete), test.old, test.new, 1)
 		got := review(t, hooks.Validate, "CREATE", given, "")

@@ -425,7 +425,7 @@ func TestNodesChange(t *testing.T) {
 	w.pod("gone", corev1.PodFailed, named("failed-there")) // by the garbage collector: no failure of the job
 	w.pod("never", corev1.PodPending, unbound)
 	w.pod("", corev1.PodPending, named("lost"))
-	w.expect("nodes are gone", "n1", "on-never", running, "4 active, 0 succeeded, 0 failed of 1")
+	w.expect("nodes are gone", "n1", "lost on-never", running, "4 active, 0 succeeded, 0 failed of 1")
 }
 
 // TestDuplicates shows BJ-044: of two pods on a node the finished one stays, or else the older.

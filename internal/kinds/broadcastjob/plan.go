@@ -481,7 +481,11 @@ func (p *planner) remove() {
 	}
 	for target, members := range p.homeless {
 		for _, m := range members {
-			if target != "" && m.pod.Spec.NodeName == "" && m.state == Active {
+			switch {
+			case m.pod.Spec.NodeName != "" || m.state != Active:
+			case target == "": // its node gets another one
+				p.Decide(m.pod, podplan.Delete, ReasonNode, "%s", "it is meant for no node: somebody changed its affinity")
+			default:
 				p.Decide(m.pod, podplan.Delete, ReasonNode, "node %s, for which it is meant, does not exist", target)
 			}
 		}

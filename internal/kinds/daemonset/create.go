@@ -51,7 +51,9 @@ func (p *planner) newPod(l *site) error {
 	if err := p.NewPod(identity, p.Update, func(string) bool { return true }); err != nil {
 		return err
 	}
-	pod := p.Create[len(p.Create)-1].Pod
+	creation := &p.Create[len(p.Create)-1]
+	creation.Meant = l.name
+	pod := creation.Pod
 	spec, _ := pod["spec"].(map[string]any)
 	if p.Features.Binds {
 		spec["nodeName"], spec["schedulerName"] = l.name, noScheduler

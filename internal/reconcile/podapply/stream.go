@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -112,7 +113,8 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 	if err := a.createClaims(ctx, creation, true); err != nil {
 		return err
 	}
-	switch err := a.Create(ctx, creation.Pod, &corev1.Pod{}); {
+	pod := &corev1.Pod{}
+	switch err := a.Create(ctx, creation.Pod, pod); {
 	case reconcile.Ending(err):
 		return reconcile.ErrChanged // the owner goes with its namespace; there is nothing to tell anybody
 	case apierrors.IsAlreadyExists(err) && a.taken(ctx, creation.Name):
@@ -121,12 +123,27 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 		a.Warn("FailedCreate", "failed to create pod %s: %v", creation.Name, err)
 		return fmt.Errorf("creating pod %s: %w", creation.Name, err)
 	}
+	if creation.Meant != "" && creation.Meant != nodes.Target(pod) {
+		return a.astray(ctx, pod, creation.Meant)
+	}
 	if creation.Node != "" {
 		a.Say("SuccessfulCreate", "created pod %s for node %s", creation.Name, creation.Node)
 		return nil
 	}
 	a.Say("SuccessfulCreate", "created pod %s at revision %s", creation.Name, creation.Revision)
 	return nil
+}
+
+// astray takes back a pod that admission made one for another node than the one for which it was created, or for none: the node would be
+// without a pod, and get one in each pass.
+func (a *Application) astray(ctx context.Context, pod *corev1.Pod, node string) error {
+	err := fmt.Errorf("creating pod %s: it was changed on admission so that it is not meant for node %s alone any more: "+
+		"a webhook or policy must leave its required node affinity as it is", pod.Name, node)
+	a.Warn("FailedCreate", "failed: %v", err)
+	if gone := a.Delete(ctx, pod); gone != nil && !reconcile.Changed(gone) {
+		return errors.Join(err, gone)
+	}
+	return err
 }
 
 // verdict carries out the decision about one pod.

@@ -25,16 +25,14 @@ import (
 // pass brings an AdvancedCronJob a step further (ACJ-041).
 func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
 	present, absent := r.served.all()
-	if err := r.letGo(ctx, name, owner, present); err != nil {
-		return again(reconcile.Done{}, err)
-	}
+	leftovers := r.letGo(ctx, name, owner, present) // what keeps one of those from going keeps no run from beginning
 	if owner == "" {
-		return reconcile.Done{}, nil
+		return again(reconcile.Done{}, leftovers)
 	}
 	begin := r.Now()
 	cronJob, err := reconcile.Begin[appsv1beta1.AdvancedCronJob](ctx, r.API, name, owner)
 	if err != nil || cronJob == nil {
-		return reconcile.Done{}, err
+		return again(reconcile.Done{}, errors.Join(err, leftovers))
 	}
 	snapshot := advancedcronjob.Snapshot{CronJob: cronJob, Absent: absent, Now: r.Now(), Zone: r.Zone, Counted: r.memory.Of(owner).counted}
 	for _, kind := range present {
@@ -47,7 +45,7 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	plan := advancedcronjob.Make(snapshot)
 	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: string(plan.Reason) + ": " + plan.Message,
 		Record: func() []any { return []any{"reason", plan.Reason, "message", plan.Message, "next", plan.Next} }}
-	err = r.apply(ctx, cronJob, plan)
+	err = errors.Join(r.apply(ctx, cronJob, plan), leftovers)
 	reconcile.Sooner(&done.After, r.Own.Again(owner))
 	return again(done, err)
 }
@@ -121,6 +119,7 @@ func laid[T any, P object[T]](r *Reconciler, cronJob *appsv1beta1.AdvancedCronJo
 func (r *Reconciler) letGo(ctx context.Context, name types.NamespacedName, owner types.UID, kinds []advancedcronjob.Kind) error {
 	loose := *r.API
 	loose.Own = nil // nothing is planned from what was written
+	var errs []error
 	for _, kind := range kinds {
 		list, err := r.list(ctx, kind, client.InNamespace(name.Namespace), client.MatchingFields{byUnrecorded: name.Name})
 		if err != nil {
@@ -132,12 +131,13 @@ func (r *Reconciler) letGo(ctx context.Context, name types.NamespacedName, owner
 				return nil
 			}
 			_, err := release(ctx, loose.For(""), child)
-			return err
+			errs = append(errs, err) // the others are let go nevertheless
+			return nil
 		}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // release takes the finalizer off a child whose run is noted, or that nobody asks about any more. It returns the version that is left; one that

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
@@ -138,5 +139,29 @@ func TestRefusedUpdateHoldsUpNoOther(t *testing.T) {
 				t.Errorf("%d of 2 other pods are updated", n)
 			}
 		})
+	}
+}
+
+// A webhook that rewrites the affinity of pods does not make pods without bound that are meant for no node.
+func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
+	s := simulate(1, makeSet(), daemonset.Features{}, "n1", "n2", "n3")
+	created := 0
+	s.Answer = func(r *simulation.Request) error {
+		if r.Verb == "create" && r.Key.Kind == "Pod" {
+			if created++; created > 1000 {
+				t.Fatal("pods are created without end")
+			}
+			unstructured.RemoveNestedField(r.Object.(*unstructured.Unstructured).Object, "spec", "affinity")
+		}
+		return nil
+	}
+	s.spend(10 * time.Minute)
+	if created > 30 || len(s.pods()) > 0 {
+		t.Errorf("%d created, %d left", created, len(s.pods()))
+	}
+	s.Answer = nil
+	s.spend(10 * time.Minute)
+	if len(s.pods()) != 3 {
+		t.Error(s.describe())
 	}
 }
