@@ -63,9 +63,9 @@ func TestUninstallJobMayUnhold(t *testing.T) {
 	var role rbacv1.ClusterRole
 	into(t, mustRender(t, few(load(t)), "")["ClusterRole kruise-helm-hook"], &role)
 	for kind := range uninstall.Held() {
-		resource := strings.ToLower(kind) + "s"
+		resource := strings.ToLower(kind.Kind) + "s"
 		if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
-			return slices.Contains(rule.APIGroups, "apps.kruise.io") && slices.Contains(rule.Resources, resource) &&
+			return slices.Contains(rule.APIGroups, kind.Group) && slices.Contains(rule.Resources, resource) &&
 				slices.Contains(rule.Verbs, "get") && slices.Contains(rule.Verbs, "patch")
 		}) {
 			t.Errorf("the finalizers of %s stay", resource)

@@ -52,7 +52,8 @@ func guard(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) (*Gu
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{group})
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{group, {Group: "batch", Version: "v1"}})
+	mapper.Add(schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, meta.RESTScopeNamespace)
 	for _, kind := range []schema.GroupVersionKind{cloneSet, statefulSet, group.WithKind("ImagePullJob"), group.WithKind("EphemeralJob"), group.WithKind("ContainerRecreateRequest")} {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(group.WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
@@ -139,16 +140,18 @@ func TestObjectsAreNotHeld(t *testing.T) {
 	request.Object["spec"] = map[string]any{"podName": "web"}
 	ephemeral := object(group.WithKind("EphemeralJob"), "shop", "dump")
 	ephemeral.SetFinalizers([]string{pub.EphemeralContainersCleanup})
+	run := object(schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, "shop", "backup-1")
+	run.SetFinalizers([]string{"example.com/mine", pub.UnrecordedRun})
 	gone := request.DeepCopy()
 	gone.SetName("of-no-pod")
 	gone.Object["spec"] = map[string]any{"podName": "none"}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
 		{Type: pub.KruisePodReady, Status: corev1.ConditionFalse, Message: "held"}, {Type: corev1.PodReady, Status: corev1.ConditionFalse}}}}
-	g, _ := guard(t, interceptor.Funcs{}, job, request, ephemeral, gone, pod)
+	g, _ := guard(t, interceptor.Funcs{}, job, request, ephemeral, run, gone, pod)
 	if err := g.Unhold(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for o, want := range map[*unstructured.Unstructured]string{job: "example.com/mine", request: "", gone: "", ephemeral: ""} {
+	for o, want := range map[*unstructured.Unstructured]string{job: "example.com/mine", request: "", gone: "", ephemeral: "", run: "example.com/mine"} {
 		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			t.Fatal(err)
 		}

@@ -24,19 +24,31 @@ import (
 const look = time.Second
 
 // Held are the finalizers that nobody but a manager takes off, by kind. Whoever uninstalls must be allowed to get and patch these kinds.
-func Held() map[string]string {
-	kinds := map[string]string{}
+func Held() map[schema.GroupKind]string {
+	kinds := map[schema.GroupKind]string{}
 	for _, h := range held {
 		kinds[h.kind] = h.finalizer
 	}
 	return kinds
 }
 
-var held = []struct{ kind, finalizer string }{
-	{"ImagePullJob", pub.PullJobProtection},
-	{"ContainerRecreateRequest", pub.RecreateUnreadyAcquired},
-	{"EphemeralJob", pub.EphemeralContainersCleanup},
+var held = []struct {
+	kind      schema.GroupKind
+	finalizer string
+}{
+	{schema.GroupKind{Group: ours, Kind: "ImagePullJob"}, pub.PullJobProtection},
+	{schema.GroupKind{Group: ours, Kind: "ContainerRecreateRequest"}, pub.RecreateUnreadyAcquired},
+	{schema.GroupKind{Group: ours, Kind: "EphemeralJob"}, pub.EphemeralContainersCleanup},
+	// What AdvancedCronJobs create.
+	{schema.GroupKind{Group: "batch", Kind: "Job"}, pub.UnrecordedRun},
+	{schema.GroupKind{Group: ours, Kind: "BroadcastJob"}, pub.UnrecordedRun},
+	{schema.GroupKind{Group: ours, Kind: "ImageListPullJob"}, pub.UnrecordedRun},
 }
+
+const (
+	ours = "apps.kruise.io"
+	page = 500 // objects that are read at a time
+)
 
 // Stop ends the managers and waits until their pods are gone, so that none adds again what Unhold takes away.
 func (g *Guard) Stop(ctx context.Context, manager client.ObjectKey) error {
@@ -73,25 +85,28 @@ func (g *Guard) Stop(ctx context.Context, manager client.ObjectKey) error {
 // that requests keep out of it (CRR-083).
 func (g *Guard) Unhold(ctx context.Context) error {
 	for _, h := range held {
-		mapping, err := g.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: "apps.kruise.io", Kind: h.kind})
+		mapping, err := g.Client.RESTMapper().RESTMapping(h.kind)
 		if meta.IsNoMatchError(err) {
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("asking whether %s is served: %w", h.kind, err)
 		}
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(mapping.GroupVersionKind)
-		if err := g.Client.List(ctx, list); err != nil {
-			return fmt.Errorf("reading objects of kind %s: %w", h.kind, err)
+		unhold := func(ctx context.Context, object *unstructured.Unstructured) error {
+			return g.unhold(ctx, object, h.finalizer)
 		}
-		for i := range list.Items {
-			unhold := func(ctx context.Context, object *unstructured.Unstructured) error {
-				return g.unhold(ctx, object, h.finalizer)
+		for next, more := "", true; more; more = next != "" {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(mapping.GroupVersionKind)
+			if err := g.Client.List(ctx, list, client.Limit(page), client.Continue(next)); err != nil {
+				return fmt.Errorf("reading objects of kind %s: %w", h.kind, err)
 			}
-			if err := g.again(ctx, &list.Items[i], unhold); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("%s %s/%s: %w", h.kind, list.Items[i].GetNamespace(), list.Items[i].GetName(), err)
+			for i := range list.Items {
+				if err := g.again(ctx, &list.Items[i], unhold); client.IgnoreNotFound(err) != nil {
+					return fmt.Errorf("%s %s/%s: %w", h.kind, list.Items[i].GetNamespace(), list.Items[i].GetName(), err)
+				}
 			}
+			next = list.GetContinue()
 		}
 	}
 	return nil
