@@ -45,7 +45,6 @@ type jobRun struct {
 	eager bool
 	// truth is what became of each treated pod, by UID.
 	truth map[types.UID]bool
-	last  appsv1alpha1.EphemeralJobStatus
 }
 
 var jobKey = simulation.Key{Kind: "EphemeralJob", Name: "dump"}
