@@ -106,7 +106,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 			b = b.WatchesRawSource(r.late(mgr, kind))
 			continue
 		}
-		if err := index(ctx, mgr.GetFieldIndexer(), kind); err != nil {
+		if err := (indexes{}).add(ctx, mgr.GetFieldIndexer(), kind); err != nil {
 			return err
 		}
 		b = b.Watches(empty(kind), handler.EnqueueRequestsFromMapFunc(requests), builder.WithPredicates(predicate.Funcs{UpdateFunc: changed}))
@@ -137,12 +137,13 @@ func serves(mapper meta.RESTMapper, kind advancedcronjob.Kind) (bool, error) {
 func (r *Reconciler) late(mgr ctrl.Manager, kind advancedcronjob.Kind) source.Func {
 	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		go func() {
+			indexed := indexes{}
 			err := wait.PollUntilContextCancel(ctx, servedEvery, false, func(ctx context.Context) (bool, error) {
 				present, err := serves(mgr.GetRESTMapper(), kind)
 				if err != nil || !present {
 					return false, nil //nolint:nilerr // the API server may not answer for a while
 				}
-				return r.follow(ctx, mgr, kind, queue) == nil, nil
+				return r.follow(ctx, mgr, kind, indexed, queue) == nil, nil
 			})
 			if err == nil {
 				log.FromContext(ctx).Info("A kind is served now: AdvancedCronJobs create it", "kind", kind)
@@ -153,9 +154,9 @@ func (r *Reconciler) late(mgr ctrl.Manager, kind advancedcronjob.Kind) source.Fu
 }
 
 // follow has the children of a kind that came late call for passes.
-func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind advancedcronjob.Kind,
+func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind advancedcronjob.Kind, indexed indexes,
 	queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-	if err := index(ctx, mgr.GetFieldIndexer(), kind); err != nil {
+	if err := indexed.add(ctx, mgr.GetFieldIndexer(), kind); err != nil {
 		return err
 	}
 	informer, err := mgr.GetCache().GetInformer(ctx, empty(kind))
@@ -202,12 +203,19 @@ func empty(kind advancedcronjob.Kind) client.Object {
 	return &appsv1beta1.ImageListPullJob{}
 }
 
-// index indexes children of a kind.
-func index(ctx context.Context, indexer client.FieldIndexer, kind advancedcronjob.Kind) error {
+// indexes are the fields by which the children of a kind are indexed.
+type indexes map[string]bool
+
+// add adds those that are missing: caches refuse an index that they have, also if it was added by an attempt to follow the kind that failed.
+func (i indexes) add(ctx context.Context, indexer client.FieldIndexer, kind advancedcronjob.Kind) error {
 	for field, of := range map[string]client.IndexerFunc{byOwner: indexOwner, byUnrecorded: indexUnrecorded} {
+		if i[field] {
+			continue
+		}
 		if err := indexer.IndexField(ctx, empty(kind), field, of); err != nil {
 			return fmt.Errorf("indexing %s by %s: %w", kind, field, err)
 		}
+		i[field] = true
 	}
 	return nil
 }

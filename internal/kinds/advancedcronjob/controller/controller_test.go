@@ -45,7 +45,7 @@ func newStage(t *testing.T, cronJob *appsv1beta1.AdvancedCronJob) *stage {
 	s.Slim = slim.Any
 	s.Begin(Noon)
 	for _, kind := range advancedcronjob.Kinds {
-		if err := index(t.Context(), s, kind); err != nil {
+		if err := (indexes{}).add(t.Context(), s, kind); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -56,7 +56,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		}
 	}
 	for _, kind := range advancedcronjob.Kinds {
-		if err := index(t.Context(), c, kind); err != nil {
+		if err := (indexes{}).add(t.Context(), c, kind); err != nil {
 			t.Fatal(err)
 		}
 	}
