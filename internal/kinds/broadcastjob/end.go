@@ -1,0 +1,103 @@
+package broadcastjob
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
+)
+
+// fails tells whether the job fails, because of a failed pod or its deadline (BJ-090, BJ-101, BJ-102).
+func (p *planner) fails() bool {
+	policy := &p.Job.Spec.CompletionPolicy
+	if failed := int(p.Status.Failed); failed > 0 && p.failsFast() {
+		p.tell(ToldFailed, corev1.EventTypeWarning, "failurePolicy is FailFast, and a failed pod was found: %d succeeded, %d failed",
+			p.Status.Succeeded, failed)
+		p.fail("failurePolicy is FailFast, and a failed pod was found")
+		return true
+	}
+	if policy.Type == appsv1beta1.CompletionNever || policy.ActiveDeadlineSeconds == nil {
+		return false
+	}
+	end := p.Status.StartTime.Add(seconds.Duration(*policy.ActiveDeadlineSeconds))
+	if p.Now.Before(end) { // BJ-103
+		p.LookAgain(end)
+		return false
+	}
+	message := fmt.Sprintf("the job was active longer than the specified deadline of %s",
+		plural.Of(*policy.ActiveDeadlineSeconds, "second"))
+	p.tell(ToldDeadline, corev1.EventTypeWarning, "%s", message)
+	p.fail(message)
+	return true
+}
+
+// failsFast tells whether one failed pod ends the job. It is the default (BJ-013).
+func (p *planner) failsFast() bool {
+	policy := p.Job.Spec.FailurePolicy.Type
+	return policy == "" || policy == appsv1beta1.FailurePolicyFailFast
+}
+
+// fail ends the job (BJ-100). Its active pods are deleted when that is written.
+func (p *planner) fail(message string) {
+	p.end(appsv1beta1.BroadcastJobFailed, appsv1beta1.JobFailed, "Failed", message)
+	p.Status.Failed += p.Status.Active
+	p.cleanUp(func(m *member) bool { return m.state == Active })
+}
+
+// end notes in the status that the job ends.
+func (p *planner) end(phase appsv1beta1.BroadcastJobPhase, of appsv1beta1.JobConditionType, reason, message string) {
+	now := metav1.NewTime(p.Now).Rfc3339Copy()
+	p.Status.Phase, p.Status.CompletionTime, p.Ends, p.Hold = phase, &now, true, "the job has ended: "+message
+	p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c appsv1beta1.JobCondition) bool { return c.Type == of }) // BJ-141
+	p.Status.Conditions = append(p.Status.Conditions, appsv1beta1.JobCondition{Type: of, Status: corev1.ConditionTrue, LastProbeTime: now,
+		LastTransitionTime: now, Reason: reason, Message: message})
+	p.Say("%s: %s", phase, message)
+}
+
+// complete ends the job if each node is done with (BJ-110 to 113).
+func (p *planner) complete() {
+	if p.Job.Spec.CompletionPolicy.Type == appsv1beta1.CompletionNever || p.Status.Desired == 0 || p.Done < int(p.Status.Desired) {
+		return
+	}
+	message := fmt.Sprintf("Job completed, %d pods succeeded, %d pods failed", p.Status.Succeeded, p.Status.Failed)
+	p.tell(ToldComplete, corev1.EventTypeNormal, "%s/%s completed: %d pods succeeded, %d pods failed", p.Job.Namespace, p.Job.Name,
+		p.Status.Succeeded, p.Status.Failed)
+	p.end(appsv1beta1.BroadcastJobCompleted, appsv1beta1.JobComplete, "Complete", message)
+	p.cleanUp(func(m *member) bool { return m.state == Active || m.state == Restarting })
+}
+
+// afterEnd looks after a job that has ended: pods that were to go with its end and are still there are deleted (BJ-104, BJ-114, BJ-172), and
+// so is the job when its time is over (BJ-120).
+func (p *planner) afterEnd() {
+	completed := p.Job.Status.Phase != appsv1beta1.BroadcastJobFailed
+	p.cleanUp(func(m *member) bool { return m.state == Active || completed && m.state == Restarting })
+	p.Status.Active = min(p.Status.Active, int32(p.by[Active]))
+	p.Hold = "the job has ended"
+	policy := &p.Job.Spec.CompletionPolicy
+	if policy.Type == appsv1beta1.CompletionNever || policy.TTLSecondsAfterFinished == nil || *policy.TTLSecondsAfterFinished < 0 ||
+		p.Job.Status.CompletionTime == nil {
+		return
+	}
+	end := p.Job.Status.CompletionTime.Add(seconds.Duration(int64(*policy.TTLSecondsAfterFinished)))
+	if p.Now.Before(end) {
+		p.LookAgain(end)
+		return
+	}
+	p.Expired = true
+	p.Say("it has ended, and its time to live of %s is over: it is deleted", plural.Of(*policy.TTLSecondsAfterFinished, "second"))
+}
+
+// cleanUp deletes the pods that are to go with the end of the job.
+func (p *planner) cleanUp(goes func(*member) bool) {
+	for i := range p.members {
+		if m := &p.members[i]; goes(m) {
+			p.Decide(m.pod, podplan.Delete, ReasonEnded, "the job has ended, and it is %s", m.state)
+		}
+	}
+}
