@@ -25,6 +25,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/plugin"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/registry"
 )
 
 // alone are the definitions that have v1alpha1 alone, as in older releases of the reference.
@@ -68,11 +69,11 @@ func (c *cluster) installTheirs() {
 				}
 			}
 			entries, _ := object.Object["webhooks"].([]any)
-			object.Object["webhooks"] = append(entries, map[string]any{"name": string(object.GetKind()[0]+'a'-'A') + "broadcastjob.kb.io",
+			object.Object["webhooks"] = append(entries, map[string]any{"name": string(object.GetKind()[0]+'a'-'A') + "uniteddeployment.kb.io",
 				"admissionReviewVersions": []any{"v1"}, "sideEffects": "None",
-				"clientConfig": map[string]any{"caBundle": bundle, "url": c.other.URL + "/broadcastjob"},
+				"clientConfig": map[string]any{"caBundle": bundle, "url": c.other.URL + "/uniteddeployment"},
 				"rules": []any{map[string]any{"apiGroups": []any{"apps.kruise.io"}, "apiVersions": []any{"v1alpha1"},
-					"operations": []any{"CREATE"}, "resources": []any{"broadcastjobs"}}}})
+					"operations": []any{"CREATE"}, "resources": []any{"uniteddeployments"}}}})
 			object.SetAnnotations(map[string]string{"template": "[]"})
 			objects = append(objects, object)
 		}
@@ -268,7 +269,7 @@ func TestThereAndBack(t *testing.T) {
 		name := map[string]string{installation.MutatingKind.Kind: installation.Mutating,
 			installation.ValidatingKind.Kind: installation.Validating}[kind.Kind]
 		for _, entry := range installation.Entries(c.get(kind, "", name)) {
-			if strings.Contains(installation.Text(entry, "name"), "broadcastjob") {
+			if strings.Contains(installation.Text(entry, "name"), "uniteddeployment") {
 				t.Errorf("entry %v is still there", entry["name"])
 			}
 		}
@@ -301,7 +302,7 @@ func TestThereAndBack(t *testing.T) {
 	if err == nil || len(c.byCommand.with("")) > before {
 		t.Errorf("%v, and wrote %v", err, c.byCommand.with("")[before:])
 	}
-	for _, line := range []string{"10 definitions compared with those of this release", "5 workloads looked at",
+	for _, line := range []string{fmt.Sprintf("%d definitions compared with those of this release", len(registry.Kinds)), "5 workloads looked at",
 		"3 pods of workloads looked at", "3 requests and jobs looked at",
 		"1 budget looked at", "2 of 2 replicas are ready", "it has no node daemon", "it has no ready endpoint"} {
 		if !strings.Contains(out, line) {
