@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -279,4 +280,15 @@ func podWrites(t *testing.T, since time.Time) map[string]int {
 		t.Fatal(err)
 	}
 	return writes
+}
+
+// kubelets are the nodes that run pods, in the order of their names. Tests that run beside make others, which only exist.
+func kubelets(t *testing.T) []corev1.Node {
+	t.Helper()
+	var list corev1.NodeList
+	if err := kube.List(t.Context(), &list, client.MatchingLabels{corev1.LabelOSStable: "linux"}); err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items
 }

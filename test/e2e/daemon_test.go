@@ -396,10 +396,6 @@ func pulled(t *testing.T, namespace, text string) *appsv1beta1.ImagePullJob {
 func TestImagePullJob(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	var nodes corev1.NodeList
-	if err := kube.List(t.Context(), &nodes); err != nil {
-		t.Fatal(err)
-	}
 	manifest(t, ns, `
 metadata: {name: account}
 type: kubernetes.io/dockerconfigjson
@@ -409,7 +405,7 @@ stringData: {.dockerconfigjson: '{"auths":{"registry.example.com":{"username":"a
 metadata: {name: %s}
 spec: {image: "%s", parallelism: 10, imagePullPolicy: Always, pullPolicy: {backoffLimit: 0, timeoutSeconds: 60}, completionPolicy: {type: Always}%s}
 `
-	n := int32(len(nodes.Items))
+	n := int32(len(kubelets(t)))
 	// All tags of an image share its secrets, so the job without a secret runs first.
 	if s := pulled(t, ns, fmt.Sprintf(job, "denied", "registry.example.com/private/app:v2", "")).Status; s.Failed != n ||
 		int32(len(s.FailedNodes)) != n {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"testing"
 	"time"
 
@@ -137,15 +136,10 @@ func TestDaemonSetSurge(t *testing.T) {
 func TestDaemonSetFollowsNodes(t *testing.T) {
 	t.Parallel()
 	const label, taint = "afloat.dev/e2e-daemonset", "afloat.dev/e2e-no-kubelet"
-	var list corev1.NodeList
-	if err := kube.List(t.Context(), &list, client.MatchingLabels{"kubernetes.io/os": "linux"}); err != nil {
-		t.Fatal(err)
-	}
 	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
+	for _, node := range kubelets(t) {
+		names = append(names, node.Name)
 	}
-	slices.Sort(names)
 	mark := func(node, value string) {
 		t.Helper()
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+label+`":`+value+`}}}`))

@@ -221,11 +221,8 @@ containers:
 // TestSidecarOnAVirtualNode: where the label says that there is no daemon, the image that ends takes the place of the sidecar's
 // (JST-012 (part), JST-025 (part), JST-036 (part)). The node is a real one.
 func TestSidecarOnAVirtualNode(t *testing.T) {
-	var nodes corev1.NodeList
-	if err := kube.List(t.Context(), &nodes); err != nil {
-		t.Fatal(err)
-	}
-	node := &nodes.Items[len(nodes.Items)-1]
+	nodes := kubelets(t)
+	node := &nodes[len(nodes)-1]
 	label := func(value string) {
 		t.Helper()
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{"type":%s}}}`, value)

@@ -26,16 +26,13 @@ const zone = "e2e.afloat/zone"
 // zones puts the nodes into zones a, b, c, and so on, and returns them by name of the node.
 func zones(t *testing.T) map[string]string {
 	t.Helper()
-	var nodes corev1.NodeList
-	if err := kube.List(t.Context(), &nodes); err != nil {
-		t.Fatal(err)
-	}
-	if len(nodes.Items) < 3 {
-		t.Fatalf("%d nodes, not 3", len(nodes.Items))
+	nodes := kubelets(t)
+	if len(nodes) < 3 {
+		t.Fatalf("%d nodes, not 3", len(nodes))
 	}
 	of := map[string]string{}
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
+	for i := range nodes {
+		node := &nodes[i]
 		of[node.Name] = string(rune('a' + i))
 		// Tests run side by side: the label stays.
 		if err := kube.Patch(t.Context(), node,
