@@ -57,7 +57,7 @@ func (p *Plan) headline() *planlog.Plan {
 		groups[key].names = append(groups[key].names, name)
 	}
 	for _, creation := range p.Create {
-		if creation.Node != "" {
+		if creation.Revision == "" {
 			add("create", creation.Name, "")
 			continue
 		}
@@ -75,7 +75,7 @@ func (p *Plan) headline() *planlog.Plan {
 
 // origin says what a pod is made from, or for.
 func (c *Creation) origin() string {
-	if c.Node != "" {
+	if c.Revision == "" {
 		return "for node " + c.Node
 	}
 	return "from " + c.Revision

@@ -108,10 +108,10 @@ type Verdict struct {
 // Creation is one pod to make, with the claims that it lacks.
 type Creation struct {
 	Name string
-	// Revision is the name of the revision to make it from, or, if there are no revisions, Node that of the node for which it is made.
-	Revision, Node string
-	// Meant is the node for which alone the pod is meant; empty if the scheduler may choose.
-	Meant string
+	// Revision is the name of the revision to make it from; empty if there are no revisions.
+	Revision string
+	// Node is the node for which alone the pod is meant; empty if the scheduler may choose.
+	Node string
 	// Reused are the names of the claims that the pod takes over.
 	Reused []string
 	// Pod and Claims are the documents to send.

@@ -91,7 +91,7 @@ func (p *planner) newPod(node string) (err error) {
 	} else {
 		nodes.Pin(spec, node)
 	}
-	p.Create = append(p.Create, podplan.Creation{Name: name, Node: node, Meant: node,
+	p.Create = append(p.Create, podplan.Creation{Name: name, Node: node,
 		Pod: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}})
 	return nil
 }

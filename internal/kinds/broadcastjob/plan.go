@@ -8,9 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -457,48 +455,4 @@ func (p *planner) waits() {
 	if p.Waiting == nil {
 		p.Waiting = p.Lingering()
 	}
-}
-
-// FinalStatus is the planned status after these pods were created and these verdicts carried out (BJ-074, BJ-140), and whether it is
-// another one.
-func (p *Plan) FinalStatus(created int, done []*podplan.Verdict) (*appsv1beta1.BroadcastJobStatus, bool) {
-	status := p.Status.DeepCopy()
-	if p.Job.DeletionTimestamp == nil {
-		gone := map[types.UID]bool{}
-		for _, v := range done {
-			if v.Action == podplan.Delete && StateOf(p.Job, v.Pod) == Active && !gone[v.Pod.UID] {
-				gone[v.Pod.UID] = true
-				status.Active--
-			}
-		}
-		status.Active = max(status.Active+int32(created), 0)
-	}
-	return status, !equality.Semantic.DeepEqual(*status, p.Job.Status)
-}
-
-// Settled tells whether each node is done with, or the job has ended.
-func (p *Plan) Settled() bool {
-	ended, _ := Ended(p.Job)
-	return ended || p.Done >= int(p.Status.Desired)
-}
-
-// mostNamed is how many nodes are named in a sentence.
-const mostNamed = 3
-
-// Summary says how far the job is, and which nodes wait, for what.
-func (p *Plan) Summary() []string {
-	status := &p.Status
-	lines := []string{fmt.Sprintf("%s: %d active, %d succeeded, %d failed of %s", cmp.Or(status.Phase, appsv1beta1.BroadcastJobRunning), status.Active,
-		status.Succeeded, status.Failed, plural.Of(status.Desired, "node"))}
-	if waiting := p.Missing[min(len(p.Create), len(p.Missing)):]; len(waiting) > 0 && p.Hold != "" && len(p.Create) == 0 {
-		lines = append(lines, fmt.Sprintf("%s without a pod, because %s: %s", plural.Of(len(waiting), "node"), p.Hold, plural.Few(waiting, mostNamed)))
-	}
-	return lines
-}
-
-// OnlyNumbers tells whether nothing but numbers of pods and nodes changes from one status to the other.
-func OnlyNumbers(from, to *appsv1beta1.BroadcastJobStatus) bool {
-	old := from.DeepCopy()
-	old.Active, old.Succeeded, old.Failed, old.Desired = to.Active, to.Succeeded, to.Failed, to.Desired
-	return equality.Semantic.DeepEqual(old, to)
 }

@@ -52,7 +52,7 @@ func (p *planner) newPod(l *site) error {
 		return err
 	}
 	creation := &p.Create[len(p.Create)-1]
-	creation.Meant = l.name
+	creation.Node = l.name
 	pod := creation.Pod
 	spec, _ := pod["spec"].(map[string]any)
 	if p.Features.Binds {

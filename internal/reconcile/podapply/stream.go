@@ -123,10 +123,10 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 		a.Warn("FailedCreate", "failed to create pod %s: %v", creation.Name, err)
 		return fmt.Errorf("creating pod %s: %w", creation.Name, err)
 	}
-	if creation.Meant != "" && creation.Meant != nodes.Target(pod) {
-		return a.astray(ctx, pod, creation.Meant)
+	if creation.Node != "" && creation.Node != nodes.Target(pod) {
+		return a.astray(ctx, pod, creation.Node)
 	}
-	if creation.Node != "" {
+	if creation.Revision == "" {
 		a.Say("SuccessfulCreate", "created pod %s for node %s", creation.Name, creation.Node)
 		return nil
 	}
