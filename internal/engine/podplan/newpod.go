@@ -62,11 +62,8 @@ func (p *Planner) podDocument(identity Identity, from *Revision) (map[string]any
 	if err != nil {
 		return nil, err
 	}
-	meta := object(source, "metadata")
-	labels := maps.Clone(object(meta, "labels"))
-	if labels == nil {
-		labels = map[string]any{}
-	}
+	pod := p.Body(identity.Name, source)
+	labels, annotations, spec := pod.Labels, pod.Annotations, pod.Spec
 	maps.DeleteFunc(labels, func(key string, _ any) bool { return inplace.Own(key) })
 	for key, value := range identity.Labels {
 		labels[key] = value
@@ -75,25 +72,10 @@ func (p *Planner) podDocument(identity Identity, from *Revision) (map[string]any
 	if p.Workload.TemplateHash {
 		labels[pub.PodTemplateHash] = revision.ShortHash(from.Name)
 	}
-	annotations := maps.Clone(object(meta, "annotations"))
-	if annotations == nil {
-		annotations = map[string]any{}
-	}
 	maps.DeleteFunc(annotations, func(key string, _ any) bool { return inplace.Own(key) })
-	metadata := map[string]any{
-		"name": identity.Name, "generateName": p.Workload.Name + "-", "namespace": p.Workload.Namespace,
-		"labels": labels, "annotations": annotations, "ownerReferences": []any{ownerDocument(p.Workload.Owner)},
-	}
-	if finalizers, ok := meta["finalizers"]; ok && finalizers != nil {
-		metadata["finalizers"] = finalizers
-	}
 	if !p.Workload.Stateless {
-		labels[pub.LifecycleState] = string(p.firstState(labels, meta["finalizers"]))
+		labels[pub.LifecycleState] = string(p.firstState(labels, object(source, "metadata")["finalizers"]))
 		annotations[pub.LifecycleTimestamp] = p.in.Now.UTC().Format(time.RFC3339)
-	}
-	spec := maps.Clone(object(source, "spec"))
-	if spec == nil {
-		spec = map[string]any{}
 	}
 	if gates := withGates(spec["readinessGates"], p.Workload.Gates); len(gates) > 0 {
 		spec["readinessGates"] = gates
@@ -104,7 +86,36 @@ func (p *Planner) podDocument(identity Identity, from *Revision) (map[string]any
 	if volumes := p.claimVolumes(identity.Suffix, p.claimTemplatesOf(from), spec["volumes"]); len(volumes) > 0 {
 		spec["volumes"] = volumes
 	}
-	return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, nil
+	return pod.Document, nil
+}
+
+// Body is the body of a request for a pod, and its parts that may be changed.
+type Body struct {
+	Document                  map[string]any
+	Labels, Annotations, Spec map[string]any
+}
+
+// Body makes the body of a pod of the workload from the document of a template, which stays as it is (CS-040, BJ-040).
+func (p *Planner) Body(name string, source map[string]any) Body {
+	meta := object(source, "metadata")
+	b := Body{Labels: copied(meta, "labels"), Annotations: copied(meta, "annotations"), Spec: copied(source, "spec")}
+	metadata := map[string]any{
+		"name": name, "generateName": p.Workload.Name + "-", "namespace": p.Workload.Namespace,
+		"labels": b.Labels, "annotations": b.Annotations, "ownerReferences": []any{ownerDocument(p.Workload.Owner)},
+	}
+	if finalizers, ok := meta["finalizers"]; ok && finalizers != nil {
+		metadata["finalizers"] = finalizers
+	}
+	b.Document = map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": b.Spec}
+	return b
+}
+
+// copied is a copy of a part of a document, empty if there is none.
+func copied(document map[string]any, key string) map[string]any {
+	if part := maps.Clone(object(document, key)); part != nil {
+		return part
+	}
+	return map[string]any{}
 }
 
 // source is the template in the revision, which must not be changed. It is read once for all pods of a plan.
@@ -173,10 +184,7 @@ func (p *Planner) ClaimDocument(template template.VolumeClaimTemplate, identity 
 		return nil, err
 	}
 	source := object(claim, "metadata")
-	labels := maps.Clone(object(source, "labels"))
-	if labels == nil {
-		labels = map[string]any{}
-	}
+	labels := copied(source, "labels")
 	for key, value := range p.Workload.Selector.MatchLabels {
 		labels[key] = value
 	}

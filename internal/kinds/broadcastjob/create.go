@@ -3,7 +3,6 @@ package broadcastjob
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -75,37 +74,17 @@ func (p *planner) newPod(node string) (err error) {
 			return fmt.Errorf("spec.template: %w", err)
 		}
 	}
-	source := part(p.document, "metadata")
-	labels, annotations := clone(part(source, "labels")), clone(part(source, "annotations"))
-	labels[pub.BroadcastJobName], labels[pub.BroadcastJobUID] = p.Job.Name, string(p.Job.UID)
-	annotations[pub.BroadcastJobPlacement] = p.placement
 	name := p.nameFor(node)
-	metadata := map[string]any{"name": name, "generateName": p.Job.Name + "-", "namespace": p.Job.Namespace, "labels": labels,
-		"annotations": annotations, "ownerReferences": []any{nodes.Document(p.Workload.Owner)}}
-	if finalizers, ok := source["finalizers"]; ok && finalizers != nil {
-		metadata["finalizers"] = finalizers
-	}
-	spec := clone(part(p.document, "spec"))
+	pod := p.Body(name, p.document)
+	pod.Labels[pub.BroadcastJobName], pod.Labels[pub.BroadcastJobUID] = p.Job.Name, string(p.Job.UID)
+	pod.Annotations[pub.BroadcastJobPlacement] = p.placement
 	if p.Binds {
-		spec["nodeName"] = node
+		pod.Spec["nodeName"] = node
 	} else {
-		nodes.Pin(spec, node)
+		nodes.Pin(pod.Spec, node)
 	}
-	p.Create = append(p.Create, podplan.Creation{Name: name, Node: node,
-		Pod: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}})
+	p.Create = append(p.Create, podplan.Creation{Name: name, Node: node, Pod: pod.Document})
 	return nil
-}
-
-func part(document map[string]any, key string) map[string]any {
-	value, _ := document[key].(map[string]any)
-	return value
-}
-
-func clone(object map[string]any) map[string]any {
-	if object == nil {
-		return map[string]any{}
-	}
-	return maps.Clone(object)
 }
 
 // nameFor is the name of the pod of a node. A name that a pod of somebody else has is not taken; then comes the next.
