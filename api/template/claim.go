@@ -49,7 +49,7 @@ func (t *VolumeClaimTemplate) UnmarshalJSON(data []byte) error {
 
 // Equal says whether both templates encode to the same JSON value.
 func (t VolumeClaimTemplate) Equal(other VolumeClaimTemplate) bool {
-	return t.whole == other.whole && equalEncoding(t, other)
+	return t.whole == other.whole && EqualEncoding(t, other)
 }
 
 // DeepCopyInto copies t into out; the document is immutable and shared.

@@ -22,6 +22,9 @@ type Document struct {
 // Err says why the document does not fit the types; nil if it does.
 func (d Document) Err() error { return d.err }
 
+// IsZero says whether nothing was read.
+func (d Document) IsZero() bool { return d.text == "" }
+
 // Read keeps data and decodes it into view. It never fails: if data does not fit, view stays zero and Err returns the error.
 func Read[T any](data []byte, view *T) Document {
 	doc := Document{text: string(data)}
@@ -94,8 +97,8 @@ func equalJSON(a, b []byte) bool {
 	return err == nil && same(left, right)
 }
 
-// equalEncoding says whether two values encode to the same JSON value; a value that cannot be encoded equals no other.
-func equalEncoding(a, b json.Marshaler) bool {
+// EqualEncoding says whether two values encode to the same JSON value; a value that cannot be encoded equals no other.
+func EqualEncoding(a, b json.Marshaler) bool {
 	left, err := a.MarshalJSON()
 	if err != nil {
 		return false

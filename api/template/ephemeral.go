@@ -34,7 +34,7 @@ func (l *EphemeralContainers) UnmarshalJSON(data []byte) error {
 }
 
 // Equal says whether both lists encode to the same JSON value.
-func (l EphemeralContainers) Equal(other EphemeralContainers) bool { return equalEncoding(l, other) }
+func (l EphemeralContainers) Equal(other EphemeralContainers) bool { return EqualEncoding(l, other) }
 
 // DeepCopyInto copies l into out; the document is immutable and shared.
 func (l *EphemeralContainers) DeepCopyInto(out *EphemeralContainers) {

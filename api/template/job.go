@@ -32,7 +32,7 @@ func (t *JobTemplate) UnmarshalJSON(data []byte) error {
 }
 
 // Equal says whether both templates encode to the same JSON value.
-func (t JobTemplate) Equal(other JobTemplate) bool { return equalEncoding(t, other) }
+func (t JobTemplate) Equal(other JobTemplate) bool { return EqualEncoding(t, other) }
 
 // DeepCopyInto copies t into out; the document is immutable and shared.
 func (t *JobTemplate) DeepCopyInto(out *JobTemplate) {

@@ -41,7 +41,7 @@ func (t PodTemplate) IsZero() bool {
 }
 
 // Equal says whether both templates encode to the same JSON value.
-func (t PodTemplate) Equal(other PodTemplate) bool { return equalEncoding(t, other) }
+func (t PodTemplate) Equal(other PodTemplate) bool { return EqualEncoding(t, other) }
 
 // DeepCopyInto copies t into out; the document is immutable and shared.
 func (t *PodTemplate) DeepCopyInto(out *PodTemplate) {
