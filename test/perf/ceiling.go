@@ -101,8 +101,13 @@ func (c *bareClient) owner(ctx context.Context) (*corev1.ConfigMap, error) {
 	return c.kube.CoreV1().ConfigMaps(c.namespace).Create(ctx, owner, metav1.CreateOptions{})
 }
 
-// create makes pods and opens their gates: the two writes of a created pod.
+// create makes pods such as a CloneSet's.
 func (c *bareClient) create(ctx context.Context, n int, image string) (begin, end time.Time, err error) {
+	return c.createAs(ctx, n, image, func(int, *corev1.Pod) {})
+}
+
+// createAs makes pods as adjust wants them and opens their gates: the two writes of a created pod.
+func (c *bareClient) createAs(ctx context.Context, n int, image string, adjust func(i int, pod *corev1.Pod)) (begin, end time.Time, err error) {
 	owner, err := c.owner(ctx)
 	if err != nil {
 		return begin, end, err
@@ -111,6 +116,7 @@ func (c *bareClient) create(ctx context.Context, n int, image string) (begin, en
 	begin = time.Now()
 	err = each(n, func(i int) error {
 		pod := c.pod(i, image, owner)
+		adjust(i, pod)
 		if err := c.request(func() error {
 			_, err := c.kube.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})
 			return err
@@ -122,7 +128,11 @@ func (c *bareClient) create(ctx context.Context, n int, image string) (begin, en
 		if _, err := c.pods.wait(ctx, "pod "+pod.Name+" starts", started); err != nil {
 			return err
 		}
-		return c.request(func() error { return c.patch(ctx, pod.Name, conditions("Normal", "True", gates...), "status") })
+		var closed []corev1.PodConditionType
+		for _, gate := range pod.Spec.ReadinessGates {
+			closed = append(closed, gate.ConditionType)
+		}
+		return c.request(func() error { return c.patch(ctx, pod.Name, conditions("Normal", "True", closed...), "status") })
 	})
 	if err == nil {
 		end, err = c.pods.wait(ctx, "bare pods become ready", ready)
