@@ -129,6 +129,10 @@ plugin: ## Build the kubectl plugin into bin/; with bin/ in PATH it is kubectl a
 	go build -ldflags '$(LDFLAGS)' -o bin/kubectl-afloat ./cmd/kubectl-afloat
 	@ln -sf kubectl-afloat bin/kubectl-kruise
 
+.PHONY: generator
+generator: ## Build the function of kustomize that makes ResourceDistributions into bin/
+	go build -ldflags '$(LDFLAGS)' -o bin/resourcedistribution-generator ./cmd/resourcedistribution-generator
+
 .PHONY: image
 image: build $(cluster) ## Build the images without Docker and push them to the local cluster's registry
 	@$(cluster) image build --name $(IMAGE) --binary bin/manager=/manager --entrypoint /manager --user 65534

@@ -51,11 +51,12 @@ type program struct {
 	user           string // of the image
 }
 
-// programs are those of a release. What runs in the cluster runs on Linux; the plugin on the machines of users.
+// programs are those of a release. What runs in the cluster runs on Linux; the others on the machines of users.
 var programs = []program{
 	{name: "manager", image: "manager", user: "65534", describe: "Webhooks and controllers of Afloat"},
 	{name: "daemon", image: "daemon", user: "0", describe: "What Afloat does on every node, through the container runtime"},
 	{name: "kubectl-afloat", describe: "kubectl afloat: why a rollout waits, and what a change would do"},
+	{name: "resourcedistribution-generator", describe: "Function of kustomize that makes ResourceDistributions out of files and literals"},
 }
 
 // archiveName is the name of the files of a program for a platform, without the end.

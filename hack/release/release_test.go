@@ -14,17 +14,18 @@ import (
 
 // sources are the project of the tests beside the real manifests: small programs that print their version, and a chart.
 var sources = map[string]string{
-	"go.mod":                               "module github.com/afloat-project/afloat\n\ngo 1.26\n",
-	"LICENSE":                              "A license\n",
-	"docs/releases/v0.1.0.md":              "# v0.1.0\n\n[Nothing](../manual/a.md).\n",
-	"CHANGELOG.md":                         "# Changes\n\n## Unreleased\n\n- Later.\n\n## v0.1.0\n\n- [This](docs/b.md).\n- That.\n\n## v0.0.1\n\n- Before.\n\n## v0.3.0-rc.1\n",
-	"docs/releases/v0.4.0.md":              "# v0.4.0\n",
-	"docs/releases/unreleased.md":          "# Unreleased\n",
-	"internal/platform/version/version.go": "package version\n\nvar version, commit string\n\nfunc Get() string { return version + \" \" + commit }\n",
-	"cmd/manager/main.go":                  tiny,
-	"cmd/daemon/main.go":                   tiny,
-	"cmd/kubectl-afloat/main.go":           tiny,
-	"charts/kruise/Chart.yaml":             "apiVersion: v2\nname: kruise # comments stay\nversion: 0.0.0\nappVersion: dev\ndescription: of a test\n",
+	"go.mod":                                     "module github.com/afloat-project/afloat\n\ngo 1.26\n",
+	"LICENSE":                                    "A license\n",
+	"docs/releases/v0.1.0.md":                    "# v0.1.0\n\n[Nothing](../manual/a.md).\n",
+	"CHANGELOG.md":                               "# Changes\n\n## Unreleased\n\n- Later.\n\n## v0.1.0\n\n- [This](docs/b.md).\n- That.\n\n## v0.0.1\n\n- Before.\n\n## v0.3.0-rc.1\n",
+	"docs/releases/v0.4.0.md":                    "# v0.4.0\n",
+	"docs/releases/unreleased.md":                "# Unreleased\n",
+	"internal/platform/version/version.go":       "package version\n\nvar version, commit string\n\nfunc Get() string { return version + \" \" + commit }\n",
+	"cmd/manager/main.go":                        tiny,
+	"cmd/daemon/main.go":                         tiny,
+	"cmd/kubectl-afloat/main.go":                 tiny,
+	"cmd/resourcedistribution-generator/main.go": tiny,
+	"charts/kruise/Chart.yaml":                   "apiVersion: v2\nname: kruise # comments stay\nversion: 0.0.0\nappVersion: dev\ndescription: of a test\n",
 	"charts/kruise/values.yaml": "manager:\n  # comments stay\n  image:\n    repository: afloat/manager\n    tag: dev\n" +
 		"daemon:\n  image:\n    repository: \"afloat/daemon\"\n    tag: \"\"\n",
 	"charts/kruise/files/values.yaml": "daemon: {}\nmanager:\n  image:\n    repository: afloat/manager\n",
@@ -95,7 +96,11 @@ func TestRelease(t *testing.T) {
 		"afloat-daemon_v0.1.0_linux_amd64.cdx.json", "afloat-daemon_v0.1.0_linux_amd64.tar.gz",
 		"afloat-daemon_v0.1.0_linux_arm64.cdx.json", "afloat-daemon_v0.1.0_linux_arm64.tar.gz", "afloat-manager_v0.1.0_image.tar",
 		"afloat-manager_v0.1.0_linux_amd64.cdx.json", "afloat-manager_v0.1.0_linux_amd64.tar.gz",
-		"afloat-manager_v0.1.0_linux_arm64.cdx.json", "afloat-manager_v0.1.0_linux_arm64.tar.gz", "afloat.yaml", "crds.yaml", "images.txt",
+		"afloat-manager_v0.1.0_linux_arm64.cdx.json", "afloat-manager_v0.1.0_linux_arm64.tar.gz",
+		"afloat-resourcedistribution-generator_v0.1.0_linux_amd64.cdx.json", "afloat-resourcedistribution-generator_v0.1.0_linux_amd64.tar.gz",
+		"afloat-resourcedistribution-generator_v0.1.0_linux_arm64.cdx.json", "afloat-resourcedistribution-generator_v0.1.0_linux_arm64.tar.gz",
+		"afloat-resourcedistribution-generator_v0.1.0_windows_amd64.cdx.json", "afloat-resourcedistribution-generator_v0.1.0_windows_amd64.zip",
+		"afloat.yaml", "crds.yaml", "images.txt",
 		"install-external-certs.yaml", "install.yaml", "kruise-0.1.0.tgz",
 		"kubectl-afloat_v0.1.0_linux_amd64.cdx.json", "kubectl-afloat_v0.1.0_linux_amd64.tar.gz",
 		"kubectl-afloat_v0.1.0_linux_arm64.cdx.json", "kubectl-afloat_v0.1.0_linux_arm64.tar.gz",
@@ -167,7 +172,7 @@ func testFolder(t *testing.T, r *release) {
 	if err := r.empty(); err == nil || !strings.Contains(err.Error(), "mine.txt") {
 		t.Errorf("%v", err)
 	}
-	if names, err := r.files(); err != nil || len(names) != 26 {
+	if names, err := r.files(); err != nil || len(names) != 32 {
 		t.Errorf("%v, %q", err, names)
 	}
 	if err := os.Remove(mine); err != nil {
