@@ -35,8 +35,10 @@ func build(t *testing.T, files map[string]string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files["generator"] = fmt.Sprintf("#!/bin/sh\n%s=1 exec '%s'\n", asProgram, self)
-	files["kustomization.yaml"] = "generators: [generate.yaml]\n"
+	files["resourcedistribution-generator"] = fmt.Sprintf("#!/bin/sh\n%s=1 exec '%s'\n", asProgram, self)
+	if files["kustomization.yaml"] == "" {
+		files["kustomization.yaml"] = "generators: [generate.yaml]\n"
+	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)
@@ -63,7 +65,7 @@ metadata:
   name: shared
   annotations:
     config.kubernetes.io/function: |
-      exec: {path: ./generator}
+      exec: {path: ./resourcedistribution-generator}
 `
 
 // sameYAML compares two texts as values.
@@ -165,6 +167,29 @@ spec:
 			}
 			sameYAML(t, got, test.want)
 		})
+	}
+}
+
+// The example of the manual gives what stands there.
+func TestManual(t *testing.T) {
+	page, err := os.ReadFile("../../docs/manual/resourcedistribution-generator.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, rest := range strings.Split(string(page), "```yaml\n")[1:] {
+		block, _, _ := strings.Cut(rest, "```")
+		blocks = append(blocks, block)
+	}
+	if len(blocks) != 3 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	got, err := build(t, map[string]string{"kustomization.yaml": blocks[0], "settings.yaml": blocks[1]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != blocks[2] {
+		t.Errorf("got\n%s", got)
 	}
 }
 

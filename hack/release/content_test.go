@@ -210,7 +210,7 @@ func testImage(t *testing.T, r *release, p program, on platform, img v1.Image) {
 
 func testComponents(t *testing.T, r *release) {
 	lists, err := filepath.Glob(r.path("*" + bomEnd))
-	if err != nil || len(lists) != 7 {
+	if err != nil || len(lists) != 10 {
 		t.Fatalf("%v, %q", err, lists)
 	}
 	serials := map[string]bool{}
@@ -295,7 +295,7 @@ func testProvenance(t *testing.T, r *release) {
 		name, digest, _ := strings.Cut(strings.TrimSpace(line), "@sha256:")
 		want[name] = digest
 	}
-	if len(statement.GetSubject()) != len(want) || len(want) != 25 {
+	if len(statement.GetSubject()) != len(want) || len(want) != 31 {
 		t.Errorf("%d subjects, want %d", len(statement.GetSubject()), len(want))
 	}
 	for _, s := range statement.GetSubject() {
