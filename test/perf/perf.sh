@@ -49,7 +49,7 @@ for scenario in "$@"; do
   else
     manager="env WEBHOOK_HOST=127.0.0.1 WEBHOOK_CERT_WRITER=fs WEBHOOK_CERT_DIR=$work/certificates-$scenario $work/manager --kubeconfig $KUBECONFIG
       --metrics-addr=$host:18080 --health-probe-addr=$host:18000 --pprof-addr=$host:18090 --shutdown-delay-duration=0s --v=3
-      --feature-gates=PodUnavailableBudgetUpdateGate=true"
+      --feature-gates=PodUnavailableBudgetUpdateGate=true,ResourceDistributionGate=true"
     manager=${manager//$'\n'/}
   fi
   PERF_MANAGER=$manager PERF_READY=${PERF_READY-http://$host:18000/readyz} PERF_METRICS=${PERF_METRICS-http://$host:18080/metrics} \
