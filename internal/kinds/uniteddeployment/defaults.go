@@ -83,15 +83,15 @@ func defaultMinimums(d *podtemplate.Defaults, spec Document, subsets []appsv1bet
 
 // templates completes the pod template and the claim templates of StatefulSets of Kubernetes when the template is new or changed (UD-013).
 func (r *DefaultRequest) templates(d *podtemplate.Defaults, spec Document) error {
-	child := within(spec, "template", statefulSetTemplate, "spec")
+	child := within(spec, "template", string(StatefulSet), "spec")
 	if child == nil || r.Complete == nil || r.Old != nil && podtemplate.SameTemplate(r.New, r.Old) {
 		return nil
 	}
 	var inner podtemplate.Defaults
-	err := inner.Templates(child, within(r.Old, "spec", "template", statefulSetTemplate, "spec"),
+	err := inner.Templates(child, within(r.Old, "spec", "template", string(StatefulSet), "spec"),
 		podtemplate.Request{Complete: r.Complete, Plain: true})
 	for _, operation := range inner.Operations {
-		operation.Path = pointer("spec", "template", statefulSetTemplate) + operation.Path
+		operation.Path = pointer("spec", "template", string(StatefulSet)) + operation.Path
 		d.Operations = append(d.Operations, operation)
 	}
 	return err
@@ -100,18 +100,18 @@ func (r *DefaultRequest) templates(d *podtemplate.Defaults, spec Document) error
 // oldForm lets the places win that CloneSets had in v1alpha1 where an update leaves the new places as they are stored (UD-161): the author
 // of such a manifest reads the object with the new places alone, and what is applied again has both.
 func oldForm(d *podtemplate.Defaults, spec, old Document) {
-	child, stored := within(spec, "template", cloneSetTemplate, "spec"), within(old, "template", cloneSetTemplate, "spec")
+	child, stored := within(spec, "template", string(CloneSet), "spec"), within(old, "template", string(CloneSet), "spec")
 	const enable = "enablePVCReuse"
 	if scale := within(child, "scaleStrategy"); scale["disablePVCReuse"] == true && scale[enable] == true &&
 		within(stored, "scaleStrategy")[enable] == true {
 		d.Operations = append(d.Operations,
-			jsonpatch.NewOperation("replace", pointer("spec", "template", cloneSetTemplate, "spec", "scaleStrategy", enable), false))
+			jsonpatch.NewOperation("replace", pointer("spec", "template", string(CloneSet), "spec", "scaleStrategy", enable), false))
 	}
 	strategy, rolling := within(child, "updateStrategy"), within(child, "updateStrategy", "rollingUpdate")
 	if rolling == nil || stored == nil || !sameJSON(rolling, within(stored, "updateStrategy", "rollingUpdate")) {
 		return
 	}
-	at := pointer("spec", "template", cloneSetTemplate, "spec", "updateStrategy", "rollingUpdate")
+	at := pointer("spec", "template", string(CloneSet), "spec", "updateStrategy", "rollingUpdate")
 	for _, key := range appsv1alpha1.MovedInUnitedDeployments {
 		if value := strategy[key]; value != nil && rolling[key] != nil && !sameJSON(value, rolling[key]) {
 			d.Operations = append(d.Operations, jsonpatch.NewOperation("replace", at+"/"+key, value))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -17,11 +18,14 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
 const (
 	// mostSubsets is how many subsets there may be: each is a workload, and each pass looks at all of them.
 	mostSubsets = 1000
+	// mostText is how many bytes the template may have once for each subset: a pass makes the workload of each.
+	mostText = 16 << 20
 	// maxNameLength leaves room for the hash in the label of the revision, which children and pods carry.
 	maxNameLength = 63 - len("-") - 10
 )
@@ -66,7 +70,7 @@ func validate(united *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList
 	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit, path.Child("revisionHistoryLimit"))...) // UD-134
 	errs = append(errs, validateSelector(spec.Selector, path.Child("selector"))...)
 	errs = append(errs, validateTemplate(united, rules, path.Child("template"))...)
-	errs = append(errs, validateTopology(&spec.Topology, &spec.Template.SubsetTemplateSpec, spec.Replicas, path.Child("topology"))...)
+	errs = append(errs, validateTopology(united, path.Child("topology"))...)
 	return append(errs, validateStrategy(spec, path.Child("updateStrategy"))...)
 }
 
@@ -90,7 +94,7 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 				fmt.Sprintf("label %s is the controllers' own, who set and change it: workloads would lose their pods", key)))
 		}
 	}
-	for _, key := range []string{subsetLabel, revisionLabel, reservedLabel} {
+	for _, key := range []string{SubsetName, RevisionHash, ReservedPod} {
 		expression := func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }
 		if _, ok := selector.MatchLabels[key]; ok || slices.ContainsFunc(selector.MatchExpressions, expression) {
 			errs = append(errs, field.Forbidden(path,
@@ -129,13 +133,14 @@ func validateStrategy(spec *appsv1beta1.UnitedDeploymentSpec, path *field.Path) 
 }
 
 // validateTopology judges the subsets, and how pods move between them (UD-029, UD-031 to UD-039).
-func validateTopology(topology *appsv1beta1.Topology, template *appsv1beta1.SubsetTemplateSpec, replicas *int32,
-	path *field.Path) field.ErrorList {
-	errs := validateSchedule(&topology.ScheduleStrategy, template, path.Child("scheduleStrategy"))
+func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) field.ErrorList {
+	topology, template, replicas := &united.Spec.Topology, &united.Spec.Template, united.Spec.Replicas
+	errs := validateSchedule(&topology.ScheduleStrategy, &template.SubsetTemplateSpec, path.Child("scheduleStrategy"))
 	subsets, path := topology.Subsets, path.Child("subsets")
-	if n := len(subsets); n > mostSubsets {
-		return append(errs, field.TooMany(path, n, mostSubsets))
+	if most := mostFor(united); len(subsets) > most {
+		return append(errs, field.TooMany(path, len(subsets), most))
 	}
+	used, _ := usedBy(united) //nolint:errcheck // it is judged apart
 	adaptive := topology.ScheduleStrategy.Type == appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType
 	names, sound := sets.New[string](), true
 	for i := range subsets {
@@ -163,15 +168,55 @@ func validateTopology(topology *appsv1beta1.Topology, template *appsv1beta1.Subs
 			errs = append(errs, field.Forbidden(at.Child("replicas"),
 				"with scheduleStrategy Adaptive pods move between subsets: use minReplicas and maxReplicas"))
 		}
-		if patch := s.Patch.Raw; len(patch) > 0 { // UD-041
-			var object map[string]json.RawMessage
-			if json.Unmarshal(patch, &object) != nil || object == nil {
-				errs = append(errs, field.Invalid(at.Child("patch"), field.OmitValueType{},
-					"must be a JSON object that is a strategic merge patch of the pod template"))
-			}
+		if err := tryPatch(used, s.Patch.Raw); err != nil {
+			errs = append(errs, field.Invalid(at.Child("patch"), field.OmitValueType{}, err.Error()))
 		}
 	}
 	return append(errs, validateSums(subsets, replicas, sound, path)...)
+}
+
+// mostFor is how many subsets there may be with that template.
+func mostFor(united *appsv1beta1.UnitedDeployment) int {
+	text, err := json.Marshal(united.Spec.Template)
+	if err != nil {
+		return mostSubsets
+	}
+	return min(mostText/max(len(text), 1), mostSubsets)
+}
+
+// TooLarge tells whether there are too many subsets to be judged one by one.
+func TooLarge(united *appsv1beta1.UnitedDeployment) bool { return len(united.Spec.Topology.Subsets) > mostFor(united) }
+
+// tryPatch applies a patch to the pod template, if there is one (UD-041).
+func tryPatch(used *used, patch []byte) error {
+	if len(patch) == 0 {
+		return nil
+	}
+	workload := Document{"spec": Document{"template": Document{}}}
+	if used != nil && within(used.Document, "spec", "template") != nil {
+		workload = used.Document
+	}
+	_, err := workloadspread.Patched(workload, patch)
+	return err
+}
+
+// Selectors is a pod template that has the node selectors and tolerations of all subsets, for the API server to judge; nil if there are
+// none. field translates a field of the template into that of the UnitedDeployment (UD-030).
+func Selectors(united *appsv1beta1.UnitedDeployment) (template Document, translate func(string) string) {
+	spread := &appsv1beta1.WorkloadSpread{}
+	for i := range united.Spec.Topology.Subsets {
+		s := &united.Spec.Topology.Subsets[i]
+		subset := appsv1beta1.WorkloadSpreadSubset{}
+		if len(s.NodeSelectorTerm.MatchExpressions)+len(s.NodeSelectorTerm.MatchFields) > 0 {
+			subset.RequiredNodeSelector = &s.NodeSelectorTerm
+		}
+		subset.Tolerations = s.Tolerations
+		spread.Spec.Subsets = append(spread.Spec.Subsets, subset)
+	}
+	template, back := workloadspread.Selectors(spread)
+	return template, func(path string) string {
+		return strings.NewReplacer("spec.subsets", "spec.topology.subsets", ".requiredNodeSelector", ".nodeSelectorTerm").Replace(back(path))
+	}
 }
 
 // validateNumber judges a number of replicas (UD-031).

@@ -23,24 +23,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 )
 
-// The templates of the four kinds by their keys (UD-002).
-const (
-	statefulSetTemplate         = "statefulSetTemplate"
-	advancedStatefulSetTemplate = "advancedStatefulSetTemplate"
-	cloneSetTemplate            = "cloneSetTemplate"
-	deploymentTemplate          = "deploymentTemplate"
-)
-
-var templateKeys = []string{statefulSetTemplate, advancedStatefulSetTemplate, cloneSetTemplate, deploymentTemplate}
-
-const (
-	// longestStatefulSet is how long the name of a StatefulSet can be: its pods have a label with the name and a hash.
-	longestStatefulSet = 63 - len("-") - 10
-	// generated is what is appended to the prefix of a workload's name, and longestPrefix what is kept of one.
-	generated, longestPrefix = 5, 58
-	// unused is said of what the controller overwrites.
-	unused = "will not be used: the controller sets it for each subset; remove it"
-)
+// unused is said of what the controller overwrites.
+const unused = "will not be used: the controller sets it for each subset; remove it"
 
 // Rules are those by which the kinds of workloads judge.
 type Rules struct {
@@ -50,117 +34,75 @@ type Rules struct {
 	CloneSet inplace.Options
 }
 
-// Child is the template of a UnitedDeployment that is used.
-type Child struct {
-	// Key is that in spec.template, Path the path of its template.
-	Key  string
-	Path *field.Path
-	// Document is like an object of the kind, with metadata and spec.
-	Document Document
+// used is the template of a UnitedDeployment, and where it stands.
+type used struct {
+	*Template
+	path *field.Path
 }
 
-// ChildOf is the one template of a UnitedDeployment. given is how many there are; it is nil unless there is one.
-func ChildOf(united *appsv1beta1.UnitedDeployment) (child *Child, given int) {
-	text, err := json.Marshal(united.Spec.Template)
-	var all Document
-	if err != nil || json.Unmarshal(text, &all) != nil {
-		return nil, 0
+func usedBy(united *appsv1beta1.UnitedDeployment) (*used, error) {
+	template, err := TemplateOf(&united.Spec.Template)
+	if err != nil {
+		return nil, err
 	}
-	for _, key := range templateKeys {
-		if all[key] == nil {
-			continue
-		}
-		given++
-		document, _ := all[key].(Document)
-		child = &Child{Key: key, Path: field.NewPath("spec", "template", key), Document: document}
-	}
-	if given != 1 || child.Document == nil {
-		return nil, given
-	}
-	return child, given
+	return &used{template, field.NewPath("spec", "template", string(template.Kind))}, nil
 }
 
 // validateTemplate judges the template (UD-023 to UD-028), but for the rules of the API server on pods.
 func validateTemplate(united *appsv1beta1.UnitedDeployment, rules Rules, path *field.Path) field.ErrorList {
-	if err := united.Spec.Template.DecodeError(); err != nil {
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+	child, err := usedBy(united)
+	if given := &united.Spec.Template.SubsetTemplateSpec; err != nil && *given == (appsv1beta1.SubsetTemplateSpec{}) &&
+		united.Spec.Template.DecodeError() == nil {
+		return field.ErrorList{field.Required(path, err.Error())}
 	}
-	child, given := ChildOf(united)
-	switch {
-	case given == 0:
-		return field.ErrorList{field.Required(path, "one of "+strings.Join(templateKeys, ", ")+" must say what the workloads are like")}
-	case child == nil:
-		return field.ErrorList{field.Invalid(path, given, "exactly one of "+strings.Join(templateKeys, ", ")+" may be set")}
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 	}
 	var errs field.ErrorList
 	spec, strategy := within(child.Document, "spec"), within(child.Document, "spec", "updateStrategy")
-	ordinals := child.Key == statefulSetTemplate || child.Key == advancedStatefulSetTemplate
-	if child.Key != cloneSetTemplate {
+	ordinals := child.Kind == StatefulSet || child.Kind == AdvancedStatefulSet
+	if child.Kind != CloneSet {
 		if spec["replicas"] != nil { // UD-025
-			errs = append(errs, field.Invalid(child.Path.Child("spec", "replicas"), spec["replicas"], unused))
+			errs = append(errs, field.Invalid(child.path.Child("spec", "replicas"), spec["replicas"], unused))
 		}
 		matcher, err := metav1.LabelSelectorAsSelector(united.Spec.Selector)
-		given := labelsOf(child.Document)
-		if united.Spec.Selector != nil && err == nil && !matcher.Matches(given) { // UD-024
-			errs = append(errs, field.Invalid(child.Path.Child("metadata", "labels"), given.String(),
+		if given := labels.Set(child.Labels()); united.Spec.Selector != nil && err == nil && !matcher.Matches(given) { // UD-024
+			errs = append(errs, field.Invalid(child.path.Child("metadata", "labels"), given.String(),
 				"selector does not match the labels of the workloads: they must have what spec.selector asks for"))
 		}
 	}
 	rolling := within(strategy, "rollingUpdate")
 	if ordinals && strategy["type"] == "RollingUpdate" && rolling["partition"] != nil { // UD-026
-		errs = append(errs, field.Invalid(child.Path.Child("spec", "updateStrategy", "rollingUpdate", "partition"), rolling["partition"],
+		errs = append(errs, field.Invalid(child.path.Child("spec", "updateStrategy", "rollingUpdate", "partition"), rolling["partition"],
 			unused))
 	}
-	if ordinals {
-		for i := range united.Spec.Topology.Subsets {
-			s := &united.Spec.Topology.Subsets[i]
-			if name := longestChild(united, s); len(name) > longestStatefulSet {
-				errs = append(errs, field.Invalid(field.NewPath("spec", "topology", "subsets").Index(i).Child("name"), s.Name, fmt.Sprintf(
-					"the StatefulSet would be named %s, which has %d characters: %d is the most, because pods carry a label with the name and a hash", name, len(name), longestStatefulSet)))
-			}
-		}
+	if child.Kind == AdvancedStatefulSet && strings.Contains(united.Name, ".") {
+		errs = append(errs, field.Invalid(child.path, field.OmitValueType{},
+			"names of these StatefulSets are DNS labels, and begin with that of the UnitedDeployment, which has a dot"))
 	}
 	return append(errs, child.judge(united, rules)...)
 }
 
-func labelsOf(document Document) labels.Set {
-	set := labels.Set{}
-	for key, value := range within(document, "metadata", "labels") {
-		set[key], _ = value.(string)
-	}
-	return set
-}
-
-// longestChild is a name that the workload of the subset may get (UD-064).
-func longestChild(united *appsv1beta1.UnitedDeployment, s *appsv1beta1.Subset) string {
-	name := united.Name
-	if name == "" {
-		name = united.GenerateName + strings.Repeat("x", generated)
-	}
-	prefix := name + "-" + s.Name + "-"
-	return prefix[:min(len(prefix), longestPrefix)] + strings.Repeat("x", generated)
-}
-
 // judge applies the rules of the child's kind.
-func (c *Child) judge(united *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList {
+func (c *used) judge(united *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList {
 	var errs field.ErrorList
-	switch c.Key {
-	case statefulSetTemplate:
+	switch c.Kind {
+	case StatefulSet:
 		errs = judgeStatefulSet(&united.Spec.Template.StatefulSetTemplate.Spec, field.NewPath("spec"))
 		errs = append(errs, c.judgePods("StatefulSet", united)...)
-	case deploymentTemplate:
+	case Deployment:
 		errs = judgeDeployment(&united.Spec.Template.DeploymentTemplate.Spec, field.NewPath("spec"))
 		errs = append(errs, c.judgePods("Deployment", united)...)
-	case advancedStatefulSetTemplate:
+	case AdvancedStatefulSet:
 		set, err := c.advanced(united, rules)
 		if err != nil {
-			return field.ErrorList{field.Invalid(c.Path, field.OmitValueType{}, err.Error())}
+			return field.ErrorList{field.Invalid(c.path, field.OmitValueType{}, err.Error())}
 		}
 		errs = statefulset.Validate(set, nil, rules.StatefulSet, rules.Classes)
-	case cloneSetTemplate:
+	case CloneSet:
 		set, err := c.cloneSet(united)
 		if err != nil {
-			return field.ErrorList{field.Invalid(c.Path, field.OmitValueType{}, err.Error())}
+			return field.ErrorList{field.Invalid(c.path, field.OmitValueType{}, err.Error())}
 		}
 		errs = cloneset.Validate(set, nil, rules.CloneSet)
 	}
@@ -169,27 +111,27 @@ func (c *Child) judge(united *appsv1beta1.UnitedDeployment, rules Rules) field.E
 
 // placed moves errors of a child to its template. Those of its name and its selector are those of the UnitedDeployment, which are judged
 // apart.
-func (c *Child) placed(errs field.ErrorList) field.ErrorList {
+func (c *used) placed(errs field.ErrorList) field.ErrorList {
 	var placed field.ErrorList
 	for _, err := range errs {
 		if strings.HasPrefix(err.Field, "metadata.") || err.Field == "spec.selector" || strings.HasPrefix(err.Field, "spec.selector.") {
 			continue
 		}
-		err.Field = c.Path.String() + "." + err.Field
+		err.Field = c.path.String() + "." + err.Field
 		placed = append(placed, err)
 	}
 	return placed
 }
 
 // judgePods judges the pod template and the claim templates of a kind of Kubernetes.
-func (c *Child) judgePods(kind string, united *appsv1beta1.UnitedDeployment) field.ErrorList {
+func (c *used) judgePods(kind string, united *appsv1beta1.UnitedDeployment) field.ErrorList {
 	path, spec := field.NewPath("spec"), within(c.Document, "spec")
 	var pods template.PodTemplate
 	var claims template.VolumeClaimTemplates
 	reread(spec["template"], &pods)
 	reread(spec["volumeClaimTemplates"], &claims)
 	errs := fieldcheck.Template(kind, &pods, united.Spec.Selector, path)
-	return append(errs, fieldcheck.Claims(claims, nil, 253-longestPrefix-generated-len("--")-10, path.Child("volumeClaimTemplates"))...)
+	return append(errs, fieldcheck.Claims(claims, nil, 253-maxName-len("--")-10, path.Child("volumeClaimTemplates"))...)
 }
 
 // reread decodes a value of a document into a type that takes anything.
@@ -200,7 +142,7 @@ func reread(value any, into json.Unmarshaler) {
 }
 
 // advanced is the child as its own webhooks see it.
-func (c *Child) advanced(united *appsv1beta1.UnitedDeployment, rules Rules) (*statefulset.Written, error) {
+func (c *used) advanced(united *appsv1beta1.UnitedDeployment, rules Rules) (*statefulset.Written, error) {
 	object := c.object(united, "partition")
 	operations, err := statefulset.Default(statefulset.DefaultRequest{Gates: rules.StatefulSet, Version: appsv1beta1.GroupVersion.Version,
 		New: object})
@@ -213,7 +155,7 @@ func (c *Child) advanced(united *appsv1beta1.UnitedDeployment, rules Rules) (*st
 }
 
 // cloneSet is the child as its own webhooks see it.
-func (c *Child) cloneSet(united *appsv1beta1.UnitedDeployment) (*cloneset.Written, error) {
+func (c *used) cloneSet(united *appsv1beta1.UnitedDeployment) (*cloneset.Written, error) {
 	object := c.object(united, "partition")
 	operations, err := cloneset.Default(cloneset.DefaultRequest{Version: appsv1beta1.GroupVersion.Version, New: object})
 	if err != nil {
@@ -226,7 +168,7 @@ func (c *Child) cloneSet(united *appsv1beta1.UnitedDeployment) (*cloneset.Writte
 
 // object is the child with the selector and the longest name that it may get, without replicas, and without what is overwritten below
 // rollingUpdate.
-func (c *Child) object(united *appsv1beta1.UnitedDeployment, overwritten string) Document {
+func (c *used) object(united *appsv1beta1.UnitedDeployment, overwritten string) Document {
 	spec := cloned(c.Document, "spec")
 	delete(spec, "replicas")
 	spec["selector"] = united.Spec.Selector
@@ -236,9 +178,9 @@ func (c *Child) object(united *appsv1beta1.UnitedDeployment, overwritten string)
 		delete(rolling, overwritten)
 		strategy["rollingUpdate"], spec["updateStrategy"] = rolling, strategy
 	}
-	name := longestChild(united, &appsv1beta1.Subset{})
+	name := ""
 	for i := range united.Spec.Topology.Subsets {
-		if longer := longestChild(united, &united.Spec.Topology.Subsets[i]); len(longer) > len(name) {
+		if longer := NameOf(united.Name, "", c.Kind, united.Spec.Topology.Subsets[i].Name, 0); len(longer) > len(name) {
 			name = longer
 		}
 	}
@@ -348,26 +290,25 @@ func oneOf[T ~string](value T, path *field.Path, values ...T) field.ErrorList {
 
 // validateTemplateUpdate judges what an update changes in a template that stays that of its kind (UD-048 to UD-051).
 func validateTemplateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Rules, path *field.Path) field.ErrorList {
-	child, _ := ChildOf(updated)
-	before, _ := ChildOf(old)
-	if child == nil || before == nil || child.Key != before.Key || updated.Spec.Template.DecodeError() != nil ||
-		old.Spec.Template.DecodeError() != nil {
+	child, err := usedBy(updated)
+	before, wrong := usedBy(old)
+	if err != nil || wrong != nil || child.Kind != before.Kind {
 		return nil
 	}
-	switch child.Key {
-	case statefulSetTemplate:
+	switch child.Kind {
+	case StatefulSet:
 		changed := frozen(&updated.Spec.Template.StatefulSetTemplate.Spec, &old.Spec.Template.StatefulSetTemplate.Spec)
 		if len(changed) > 0 {
-			return field.ErrorList{field.Forbidden(path.Child(statefulSetTemplate, "spec"), "updates of fields other than 'template', 'updateStrategy', 'persistentVolumeClaimRetentionPolicy', 'minReadySeconds' and 'ordinals' are forbidden; "+strings.Join(changed, " and ")+" was changed")}
+			return field.ErrorList{field.Forbidden(path.Child(string(StatefulSet), "spec"), "updates of fields other than 'template', 'updateStrategy', 'persistentVolumeClaimRetentionPolicy', 'minReadySeconds' and 'ordinals' are forbidden; "+strings.Join(changed, " and ")+" was changed")}
 		}
-	case advancedStatefulSetTemplate:
+	case AdvancedStatefulSet:
 		now, err := child.advanced(updated, rules)
 		was, wrong := before.advanced(old, rules)
 		if err == nil && wrong == nil {
 			return child.placed(fieldcheck.Fresh(statefulset.Validate(now, was, rules.StatefulSet, rules.Classes),
 				statefulset.Validate(now, nil, rules.StatefulSet, rules.Classes)))
 		}
-	case cloneSetTemplate:
+	case CloneSet:
 		now, err := child.cloneSet(updated)
 		was, wrong := before.cloneSet(old)
 		if err == nil && wrong == nil {
