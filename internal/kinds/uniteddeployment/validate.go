@@ -26,8 +26,8 @@ const (
 	mostSubsets = 1000
 	// mostText is how many bytes the template may have once for each subset: a pass makes the workload of each.
 	mostText = 16 << 20
-	// maxNameLength leaves room for the hash in the label of the revision, which children and pods carry.
-	maxNameLength = 63 - len("-") - 10
+	// maxNameLength leaves room for the hash in the names of revisions.
+	maxNameLength = 253 - len("-") - 10
 )
 
 // Validate returns everything that is wrong with a UnitedDeployment; old is nil if it is created (UD-020 to UD-052). Pod templates, node
@@ -58,8 +58,8 @@ func validateName(united *appsv1beta1.UnitedDeployment) field.ErrorList {
 		errs = append(errs, field.Invalid(path, name, message))
 	}
 	if len(name) > maxNameLength {
-		errs = append(errs, field.Invalid(path, name, fmt.Sprintf(
-			"must be no more than %d characters, because workloads and pods carry a label with the name and a hash", maxNameLength)))
+		errs = append(errs, field.Invalid(path, name,
+			fmt.Sprintf("must be no more than %d characters, so that revisions can be named after it", maxNameLength)))
 	}
 	return errs
 }
