@@ -20,35 +20,35 @@ func Merge(live, before, after map[string]any) map[string]any {
 		merged["metadata"] = metadata
 	}
 	for _, field := range []string{"labels", "annotations"} {
-		texts := within(metadata, field)
-		for key, value := range within(within(before, "metadata"), field) {
+		texts := member(metadata, field)
+		for key, value := range member(member(before, "metadata"), field) {
 			if texts[key] == value { // nobody has changed it
 				delete(texts, key)
 			}
 		}
-		for key, value := range within(within(after, "metadata"), field) {
+		for key, value := range member(member(after, "metadata"), field) {
 			texts[key] = value
 		}
 		metadata[field] = texts
 	}
-	spec, old := within(merged, "spec"), within(before, "spec")
+	spec, old := member(merged, "spec"), member(before, "spec")
 	known := before != nil
-	pod, oldPod, newPod := within(spec, "template"), within(old, "template"), within(within(after, "spec"), "template")
+	pod, oldPod, newPod := member(spec, "template"), member(old, "template"), member(member(after, "spec"), "template")
 	// Fields of these are independent of each other, so that all others of them stay.
-	result := fields(spec, old, within(after, "spec"), known)
+	result := fields(spec, old, member(after, "spec"), known)
 	template := fields(pod, oldPod, newPod, known)
-	template["metadata"] = fields(within(pod, "metadata"), within(oldPod, "metadata"), within(newPod, "metadata"), known)
+	template["metadata"] = fields(member(pod, "metadata"), member(oldPod, "metadata"), member(newPod, "metadata"), known)
 	if selector, ok := spec["selector"]; ok { // it cannot be changed
 		result["selector"] = selector
 	}
-	template["spec"] = fields(within(pod, "spec"), within(oldPod, "spec"), within(newPod, "spec"), known)
+	template["spec"] = fields(member(pod, "spec"), member(oldPod, "spec"), member(newPod, "spec"), known)
 	result["template"] = template
 	merged["spec"] = result
 	return merged
 }
 
-// within is an object in another, empty if there is none.
-func within(object map[string]any, key string) map[string]any {
+// member is an object in another, empty if there is none.
+func member(object map[string]any, key string) map[string]any {
 	if inner, ok := object[key].(map[string]any); ok {
 		return inner
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
@@ -35,7 +36,7 @@ func Data(template []byte) ([]byte, error) {
 // canonical returns a template in the one form in which templates are compared: as the typed structs of the reference encode it, with what
 // they do not know (UD-133).
 func canonical(template []byte) (revision.Document, error) {
-	all, err := revision.Parse(template)
+	all, err := revision.Parse(appsv1alpha1.ModernSubsetTemplate(template)) // UD-161
 	if err != nil {
 		return nil, err
 	}

@@ -283,8 +283,8 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 		if err := a.w.Read(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, child); err != nil {
 			return reconcile.Gone(fmt.Errorf("reading %s %s, which exists: %w", kind, name, err))
 		}
-		if uniteddeployment.OwnerOf(child) == a.united.UID || child.GetDeletionTimestamp() != nil || orphan(child) &&
-			child.GetLabels()[uniteddeployment.SubsetName] == v.Subset.Name && a.matches(child) {
+		ours := uniteddeployment.OwnerOf(child) == a.united.UID || orphan(child) && a.matches(child)
+		if ours && child.GetLabels()[uniteddeployment.SubsetName] == v.Subset.Name {
 			return reconcile.ErrChanged // the next plan knows it
 		}
 	}
