@@ -127,7 +127,7 @@ var Kinds = []Kind{
 	{
 		Kind: admission.Kind{Group: apps, Name: "UnitedDeployment", Plural: "uniteddeployments", Webhooks: admission.UnitedDeployments,
 			Conversion: admission.Between((*appsv1alpha1.UnitedDeployment).ToV1beta1, appsv1alpha1.UnitedDeploymentFromV1beta1, nil)},
-		Workload: true,
+		Controller: "uniteddeployment", Workers: 3, Setup: unitedDeployments, Workload: true,
 	},
 	{
 		Kind: admission.Kind{Group: policy, Name: "PodUnavailableBudget", Plural: "podunavailablebudgets",
@@ -143,7 +143,7 @@ var Kinds = []Kind{
 // other releases convert (OPS-070).
 var (
 	Controllers = []string{"nodepodprobe", "persistentpodstate", "podprobemarker",
-		"resourcedistribution", "uniteddeployment"}
+		"resourcedistribution"}
 	Definitions = []string{"persistentpodstates.apps.kruise.io",
 		"resourcedistributions.apps.kruise.io"}
 	// others are those that an installation is kept for, too (OPS-116).

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/subset"
 )
@@ -110,7 +111,7 @@ func TemplateOf(written *appsv1beta1.SubsetTemplate) (*Template, error) {
 
 // ParseTemplate reads the text of spec.template, or of the template in a revision.
 func ParseTemplate(text []byte) (*Template, error) {
-	all, err := subset.Object(text)
+	all, err := subset.Object(appsv1alpha1.ModernSubsetTemplate(text))
 	if err != nil {
 		return nil, err
 	}
