@@ -314,11 +314,15 @@ func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) er
 
 // verified tells whether a child that is to be verified was found to be as it should, in this version.
 func (a *application) verified(v *uniteddeployment.Verdict) bool {
-	return v.Action == uniteddeployment.Verify && a.memory.verified[v.Child.Object.GetUID()] == fingerprint(v)
+	return v.Action == uniteddeployment.Verify && a.memory.verified[v.Child.Object.GetUID()] == fingerprint(v.Child.Object.GetGeneration(), &v.Wanted)
 }
 
-func fingerprint(v *uniteddeployment.Verdict) string {
-	return fmt.Sprintf("%d %+v", v.Child.Object.GetGeneration(), v.Wanted)
+func fingerprint(generation int64, wanted *uniteddeployment.Wanted) string {
+	most := "-"
+	if wanted.MaxUnavailable != nil {
+		most = wanted.MaxUnavailable.String()
+	}
+	return fmt.Sprintf("%d %d %d %s %s %s", generation, wanted.Replicas, wanted.Partition, wanted.Revision, most, wanted.Patch)
 }
 
 // bring makes a child what it should be, by a patch of what differs in the whole of it as it is in the API server (UD-068, UD-071).
@@ -359,14 +363,7 @@ func (a *application) bringOnce(ctx context.Context, v *uniteddeployment.Verdict
 		return err
 	}
 	if len(changes) == 0 {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if v.Action == uniteddeployment.Verify {
-			if a.memory.verified == nil || len(a.memory.verified) > 2*len(a.plan.Subsets) {
-				a.memory.verified = map[types.UID]string{}
-			}
-			a.memory.verified[v.Child.Object.GetUID()] = fingerprint(v)
-		}
+		a.verify(v, live.GetGeneration())
 		return nil
 	}
 	target := object(a.plan.Template.Kind)
@@ -376,8 +373,21 @@ func (a *application) bringOnce(ctx context.Context, v *uniteddeployment.Verdict
 	target.SetResourceVersion(live.GetResourceVersion())
 	metadata, _ := changes["metadata"].(map[string]any)
 	delete(changes, "metadata")
-	_, err = reconcile.Merge(ctx, a.w, target, metadata, changes, "")
+	left, err := reconcile.Merge(ctx, a.w, target, metadata, changes, "")
+	if err == nil { // what the API server has not kept of it is not sent again
+		a.verify(v, left.GetGeneration())
+	}
 	return err
+}
+
+// verify remembers that a child has what is wanted in this version of its spec.
+func (a *application) verify(v *uniteddeployment.Verdict, generation int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.memory.verified == nil || len(a.memory.verified) > 2*len(a.plan.Subsets) {
+		a.memory.verified = map[types.UID]string{}
+	}
+	a.memory.verified[v.Child.Object.GetUID()] = fingerprint(generation, &v.Wanted)
 }
 
 // difference is the merge patch that leads from one document to another.
