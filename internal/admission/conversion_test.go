@@ -249,7 +249,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 			sideEffects := admissionv1.SideEffectClassNone
 			// They announce rules for pods, or tell in events what they refuse.
 			if slices.Contains([]string{validateSidecarSetPath, validateWorkloadSpreadPath, validateCloneSetPath,
-				validateStatefulSetPath, validateDaemonSetPath}, path) {
+				validateStatefulSetPath, validateDaemonSetPath, "/validate-apps-kruise-io-uniteddeployment"}, path) {
 				sideEffects = admissionv1.SideEffectClassNoneOnDryRun
 			}
 			if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != sideEffects || *hook.MatchPolicy != admissionv1.Equivalent ||
@@ -270,18 +270,20 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	read(t, "../../config/webhook/mutating.yaml", &m)
 	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations,
 		entries(handlers, "mutate", map[string][]admissionv1.OperationType{
-			"mbroadcastjob.kb.io /mutate-apps-kruise-io-broadcastjob": {"CREATE", "UPDATE"}, // BJ-010
-			mutatePodName + " " + mutatePodPath:                       {"CREATE"}}))
+			"muniteddeployment.kb.io /mutate-apps-kruise-io-uniteddeployment": {"CREATE", "UPDATE"},
+			"mbroadcastjob.kb.io /mutate-apps-kruise-io-broadcastjob":         {"CREATE", "UPDATE"}, // BJ-010
+			mutatePodName + " " + mutatePodPath:                               {"CREATE"}}))
 	var v admissionv1.ValidatingWebhookConfiguration
 	read(t, "../../config/webhook/validating.yaml", &v)
 	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations,
 		entries(handlers, "validate", map[string][]admissionv1.OperationType{
-			"vcloneset.kb.io " + validateCloneSetPath:                   {"CREATE", "UPDATE", "DELETE"},
-			"vstatefulset.kb.io " + validateStatefulSetPath:             {"CREATE", "UPDATE", "DELETE"}, // ASTS-013
-			"vdaemonset.kb.io " + validateDaemonSetPath:                 {"CREATE", "UPDATE", "DELETE"}, // ADS-011
-			"vbroadcastjob.kb.io /validate-apps-kruise-io-broadcastjob": {"CREATE", "UPDATE"},           // BJ-010
-			validatePlacedName + " " + validatePodPath:                  {"DELETE"},
-			validatePlacedEvictionName + " " + validatePodPath:          {"CREATE"}}))
+			"vcloneset.kb.io " + validateCloneSetPath:                           {"CREATE", "UPDATE", "DELETE"},
+			"vstatefulset.kb.io " + validateStatefulSetPath:                     {"CREATE", "UPDATE", "DELETE"}, // ASTS-013
+			"vdaemonset.kb.io " + validateDaemonSetPath:                         {"CREATE", "UPDATE", "DELETE"}, // ADS-011
+			"vuniteddeployment.kb.io /validate-apps-kruise-io-uniteddeployment": {"CREATE", "UPDATE", "DELETE"},
+			"vbroadcastjob.kb.io /validate-apps-kruise-io-broadcastjob":         {"CREATE", "UPDATE"}, // BJ-010
+			validatePlacedName + " " + validatePodPath:                          {"DELETE"},
+			validatePlacedEvictionName + " " + validatePodPath:                  {"CREATE"}}))
 }
 
 // entries returns the named entries and those of all kinds that have a handler, by name and path, with their operations.

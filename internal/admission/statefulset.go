@@ -29,11 +29,15 @@ type statefulSetWebhooks struct {
 
 // StatefulSets makes the webhooks of the kind.
 func StatefulSets(e *Environment) Webhooks {
-	w := &statefulSetWebhooks{templates: templatesOf(e), live: e.live, gates: statefulset.Gates{
+	w := statefulSetsOf(e)
+	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.Scaled("StatefulSet"))}
+}
+
+func statefulSetsOf(e *Environment) *statefulSetWebhooks {
+	return &statefulSetWebhooks{templates: templatesOf(e), live: e.live, gates: statefulset.Gates{
 		AutoDeletePVC: e.Gates.Enabled(features.StatefulSetAutoDeletePVC),
 		AutoResizePVC: e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
 		StartOrdinal:  e.Gates.Enabled(features.StatefulSetStartOrdinal), InPlace: e.InPlace}}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.Scaled("StatefulSet"))}
 }
 
 // mutate fills in what was left out (ASTS-014 to ASTS-021). The API server itself clears the status (ASTS-022).

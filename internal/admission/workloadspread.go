@@ -37,27 +37,30 @@ type workloadSpreadWebhook struct {
 	window time.Duration
 	// turns bounds how many WorkloadSpreads are judged at once. Merging their patches takes time, and users of one namespace must not slow
 	// down the creation of pods in others. Nil means no bound.
-	turns chan struct{}
+	turns
 }
 
 // WorkloadSpreads makes the webhook of the kind.
 func WorkloadSpreads(e *Environment) Webhooks {
 	w := &workloadSpreadWebhook{judge: e.judge, cached: e.cached, live: e.live, mapper: e.mapper, announcer: e.announcer,
-		listed: e.Listed, window: e.UnschedulableWindow, turns: make(chan struct{}, judgedAtOnce)}
+		listed: e.Listed, window: e.UnschedulableWindow, turns: make(turns, judgedAtOnce)}
 	return Webhooks{Validate: w.validate}
 }
 
-// judgedAtOnce is how many WorkloadSpreads are judged at the same time.
+// judgedAtOnce is how many objects with patches are judged at the same time.
 const judgedAtOnce = 2
 
-// turn waits until the request may be judged. came is false if that was not in time; over ends the turn.
-func (w *workloadSpreadWebhook) turn(ctx context.Context) (over func(), came bool) {
-	if w.turns == nil {
+// turns bounds how many objects are judged at once; nil means no bound.
+type turns chan struct{}
+
+// turn waits until an object may be judged. came is false if that was not in time; over ends the turn.
+func (t turns) turn(ctx context.Context) (over func(), came bool) {
+	if t == nil {
 		return func() {}, true
 	}
 	select {
-	case w.turns <- struct{}{}:
-		return func() { <-w.turns }, true
+	case t <- struct{}{}:
+		return func() { <-t }, true
 	case <-ctx.Done():
 		return nil, false
 	}
@@ -112,7 +115,7 @@ func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv
 		wrong[cause.Field] = true
 	}
 	if template, translate := workloadspread.Selectors(spread); template != nil {
-		found, err := w.judgeOne(ctx, spread.Namespace, template)
+		found, err := judgeDocument(ctx, w.judge, spread.Namespace, template)
 		if err != nil {
 			warnings = append(warnings, "node selectors and tolerations could not be validated: "+err.Error())
 		}
@@ -128,31 +131,49 @@ func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv
 	if workload == nil {
 		return causes, warnings
 	}
-	var known map[string]bool
+	var patches []subsetPatch
 	for i := range spread.Spec.Subsets {
-		patch := spread.Spec.Subsets[i].Patch.Raw
-		if len(patch) == 0 {
+		if at := fmt.Sprintf("spec.subsets[%d].patch", i); !wrong[at] {
+			patches = append(patches, subsetPatch{at, spread.Spec.Subsets[i].Patch.Raw})
+		}
+	}
+	found, warned := judgePatches(ctx, w.judge, spread.Namespace, workload, patches)
+	return append(causes, found...), append(warnings, warned...)
+}
+
+// subsetPatch is the patch of a subset, and where it stands.
+type subsetPatch struct {
+	at  string
+	raw []byte
+}
+
+// judgePatches has the API server judge what patches make of the template of a workload (WS-046, UD-041).
+func judgePatches(ctx context.Context, judge TemplateJudge, namespace string, workload document,
+	patches []subsetPatch) (causes []metav1.StatusCause, warnings []string) {
+	var known map[string]bool
+	judged := map[string][]metav1.StatusCause{} // by the text of the patch
+	for _, patch := range patches {
+		if len(patch.raw) == 0 {
 			continue
 		}
-		at := fmt.Sprintf("spec.subsets[%d].patch", i)
-		if wrong[at] {
-			continue
-		}
-		template, err := workloadspread.Patched(workload, patch)
-		if err != nil { // WS-048
-			causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: at, Message: err.Error()})
-			continue
-		}
-		found, err := w.judgeOne(ctx, spread.Namespace, template)
-		if err != nil {
-			return causes, append(warnings, at+" could not be validated: "+err.Error())
+		found, before := judged[string(patch.raw)]
+		if !before {
+			template, err := workloadspread.Patched(workload, patch.raw)
+			if err != nil { // WS-048
+				causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: patch.at, Message: err.Error()})
+				continue
+			}
+			if found, err = judgeDocument(ctx, judge, namespace, template); err != nil {
+				return causes, append(warnings, patch.at+" could not be validated: "+err.Error())
+			}
+			judged[string(patch.raw)] = found
 		}
 		if len(found) > 0 && known == nil {
-			known = w.wrongAnyway(ctx, spread.Namespace, workload)
+			known = wrongAnyway(ctx, judge, namespace, workload)
 		}
 		for _, cause := range found {
 			if rest := strings.TrimPrefix(cause.Field, "spec.template"); !known[cause.Field+cause.Message] {
-				cause.Field = at + rest
+				cause.Field = patch.at + rest
 				causes = append(causes, cause)
 			}
 		}
@@ -161,20 +182,21 @@ func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv
 }
 
 // wrongAnyway returns the faults that the workload's template has without a patch: they do not count.
-func (w *workloadSpreadWebhook) wrongAnyway(ctx context.Context, namespace string, workload document) map[string]bool {
+func wrongAnyway(ctx context.Context, judge TemplateJudge, namespace string, workload document) map[string]bool {
 	known := map[string]bool{}
 	template, err := workloadspread.Patched(workload, nil)
 	if err != nil {
 		return known
 	}
-	causes, _ := w.judgeOne(ctx, namespace, template) // without an answer all faults count
+	causes, _ := judgeDocument(ctx, judge, namespace, template) // without an answer all faults count
 	for _, cause := range causes {
 		known[cause.Field+cause.Message] = true
 	}
 	return known
 }
 
-func (w *workloadSpreadWebhook) judgeOne(ctx context.Context, namespace string, template document) ([]metav1.StatusCause, error) {
+// judgeDocument has the API server judge a pod template of any form.
+func judgeDocument(ctx context.Context, judge TemplateJudge, namespace string, template document) ([]metav1.StatusCause, error) {
 	text, err := json.Marshal(template)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the template: %w", err)
@@ -182,7 +204,7 @@ func (w *workloadSpreadWebhook) judgeOne(ctx context.Context, namespace string, 
 	if template, err = decodeDocument(text); err != nil {
 		return nil, fmt.Errorf("reading the template: %w", err)
 	}
-	return w.judge.Judge(ctx, namespace, template, nil)
+	return judge.Judge(ctx, namespace, template, nil)
 }
 
 // target reads the workload, if its kind is supported and it exists; nil otherwise (WS-046).

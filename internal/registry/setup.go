@@ -27,6 +27,7 @@ import (
 	sidecarterminatorcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarterminator/controller"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	statefulsetcontroller "github.com/afloat-project/afloat/internal/kinds/statefulset/controller"
+	uniteddeploymentcontroller "github.com/afloat-project/afloat/internal/kinds/uniteddeployment/controller"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -183,6 +184,10 @@ func daemonSets(ctx context.Context, e *Environment) error {
 
 func advancedCronJobs(ctx context.Context, e *Environment) error {
 	return advancedcronjobcontroller.Setup(ctx, e.Manager, e.controller("advancedcronjob"))
+}
+
+func unitedDeployments(ctx context.Context, e *Environment) error {
+	return uniteddeploymentcontroller.Setup(ctx, e.Manager, e.controller("uniteddeployment"))
 }
 
 func (e *Environment) daemonSetFeatures() daemonset.Features {

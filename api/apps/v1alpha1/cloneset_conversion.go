@@ -110,16 +110,7 @@ func plainToBeta(in *CloneSet) *v1beta1.CloneSet {
 	}
 
 	target := &out.Spec.UpdateStrategy
-	switch strategy.Type {
-	case "", RecreateCloneSetUpdateStrategyType:
-		target.Type = v1beta1.RollingUpdateCloneSetUpdateStrategyType
-		rolling.PodUpdatePolicy = v1beta1.ReCreateCloneSetPodUpdatePolicy
-	case InPlaceIfPossibleCloneSetUpdateStrategyType, InPlaceOnlyCloneSetUpdateStrategyType:
-		target.Type = v1beta1.RollingUpdateCloneSetUpdateStrategyType
-		rolling.PodUpdatePolicy = v1beta1.CloneSetPodUpdatePolicy(strategy.Type)
-	default: // OnDelete, or an unknown type, which stays as it is.
-		target.Type = v1beta1.CloneSetUpdateStrategyType(strategy.Type)
-	}
+	target.Type, rolling.PodUpdatePolicy = betaType(strategy.Type)
 	if !isEmptyRolling(&rolling) {
 		target.RollingUpdate = &rolling
 	}
@@ -192,6 +183,17 @@ func plainToAlpha(in *v1beta1.CloneSet) *CloneSet {
 		delete(out.Labels, pub.CloneSetExcludePreparingDelete)
 	}
 	return out
+}
+
+// betaType is the v1beta1 form of a type: a type and a policy (CS-252).
+func betaType(kind CloneSetUpdateStrategyType) (v1beta1.CloneSetUpdateStrategyType, v1beta1.CloneSetPodUpdatePolicy) {
+	switch kind {
+	case "", RecreateCloneSetUpdateStrategyType:
+		return v1beta1.RollingUpdateCloneSetUpdateStrategyType, v1beta1.ReCreateCloneSetPodUpdatePolicy
+	case InPlaceIfPossibleCloneSetUpdateStrategyType, InPlaceOnlyCloneSetUpdateStrategyType:
+		return v1beta1.RollingUpdateCloneSetUpdateStrategyType, v1beta1.CloneSetPodUpdatePolicy(kind)
+	}
+	return v1beta1.CloneSetUpdateStrategyType(kind), "" // OnDelete, or an unknown type, which stays as it is
 }
 
 // alphaType is the v1alpha1 form of a type and a policy (CS-252).

@@ -50,6 +50,8 @@ type Request struct {
 	Complete func(template Document) (Document, error)
 	// HostPorts is gate DefaultHostNetworkHostPortsInPodTemplates.
 	HostPorts bool
+	// Plain leaves out the defaults that are ours, for workloads of Kubernetes itself.
+	Plain bool
 }
 
 // Templates completes the pod template and the claim templates of a spec; old is the spec that is stored, nil on create. Where the API
@@ -87,6 +89,9 @@ func (d *Defaults) Templates(spec, old Document, r Request) error {
 // withOurs returns a copy of a pod template with the defaults that the API server does not know or sees differently.
 func (r Request) withOurs(template Document) Document {
 	template = runtime.DeepCopyJSON(template)
+	if r.Plain {
+		return template
+	}
 	podSpec, _ := template["spec"].(Document)
 	containers, _ := podSpec["containers"].([]any)
 	for _, item := range containers {

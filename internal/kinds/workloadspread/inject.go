@@ -3,7 +3,6 @@ package workloadspread
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -14,91 +13,65 @@ import (
 	operations "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/subset"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
 // Inject returns what a subset does to a pod, as operations of a JSON patch of its document, so that fields that our libraries do not know
 // stay as they are (WS-090 to WS-096). Nothing that subset holds is changed, or part of the result (WS-097).
-func Inject(raw []byte, subset *appsv1beta1.WorkloadSpreadSubset, placement pub.Placement) ([]operations.Operation, error) {
-	before, err := object(raw)
+func Inject(raw []byte, s *appsv1beta1.WorkloadSpreadSubset, placement pub.Placement) ([]operations.Operation, error) {
+	before, err := subset.Object(raw)
 	if err != nil {
 		return nil, fmt.Errorf("reading the pod: %w", err)
 	}
 	pod := runtime.DeepCopyJSON(before)
-	spec, err := child(pod, "spec")
+	spec, err := subset.Child(pod, "spec")
 	if err != nil {
 		return nil, err
 	}
-	if err := add(spec, "tolerations", subset.Tolerations); err != nil { // WS-090
+	if err := subset.Append(spec, "tolerations", s.Tolerations); err != nil { // WS-090
 		return nil, err
 	}
-	if err := addAffinity(spec, subset); err != nil {
+	if err := addAffinity(spec, s); err != nil {
 		return nil, err
 	}
-	if pod, err = patched(pod, subset.Patch.Raw); err != nil { // WS-094
-		return nil, fmt.Errorf("the patch of subset %q: %w", subset.Name, err)
+	if pod, err = patched(pod, s.Patch.Raw); err != nil { // WS-094
+		return nil, fmt.Errorf("the patch of subset %q: %w", s.Name, err)
 	}
-	metadata, err := child(pod, "metadata")
+	metadata, err := subset.Child(pod, "metadata")
 	if err != nil {
 		return nil, err
 	}
-	annotations, err := child(metadata, "annotations")
+	annotations, err := subset.Child(metadata, "annotations")
 	if err != nil {
 		return nil, err
 	}
 	annotations[pub.MatchedWorkloadSpread] = placement.String() // WS-096
 	if err := readable(pod); err != nil {
-		return nil, fmt.Errorf("the patch of subset %q: %w", subset.Name, err)
+		return nil, fmt.Errorf("the patch of subset %q: %w", s.Name, err)
 	}
 	return difference(nil, "", before, pod), nil
 }
 
 // addAffinity adds the node selectors of the subset, and nothing where it has none (WS-091 to WS-093).
-func addAffinity(spec map[string]any, subset *appsv1beta1.WorkloadSpreadSubset) error {
-	required := subset.RequiredNodeSelector
-	if required != nil && len(required.MatchExpressions)+len(required.MatchFields) == 0 {
-		required = nil // a term without requirements matches no node
-	}
-	if required == nil && len(subset.PreferredNodeSelector) == 0 {
-		return nil
-	}
-	affinity, err := child(spec, "affinity")
-	if err != nil {
-		return err
-	}
-	nodes, err := child(affinity, "nodeAffinity")
-	if err != nil {
-		return err
-	}
-	if err := add(nodes, "preferredDuringSchedulingIgnoredDuringExecution", subset.PreferredNodeSelector); err != nil { // WS-091
-		return err
-	}
-	if required == nil {
-		return nil
-	}
-	selector, err := child(nodes, "requiredDuringSchedulingIgnoredDuringExecution")
-	if err != nil {
-		return err
-	}
-	terms, _ := selector["nodeSelectorTerms"].([]any)
-	if len(terms) == 0 {
-		return add(selector, "nodeSelectorTerms", []corev1.NodeSelectorTerm{*required})
-	}
-	for _, item := range terms { // terms are alternatives (WS-092)
-		term, ok := item.(map[string]any)
-		if !ok {
-			return errors.New("a required node selector term of the pod is no object")
+func addAffinity(spec map[string]any, s *appsv1beta1.WorkloadSpreadSubset) error {
+	if len(s.PreferredNodeSelector) > 0 {
+		affinity, err := subset.Child(spec, "affinity")
+		if err != nil {
+			return err
 		}
-		if err := errors.Join(add(term, "matchExpressions", required.MatchExpressions), add(term, "matchFields",
-			required.MatchFields)); err != nil {
+		nodes, err := subset.Child(affinity, "nodeAffinity")
+		if err != nil {
+			return err
+		}
+		if err := subset.Append(nodes, "preferredDuringSchedulingIgnoredDuringExecution", s.PreferredNodeSelector); err != nil { // WS-091
 			return err
 		}
 	}
-	return nil
+	return subset.Require(spec, s.RequiredNodeSelector)
 }
 
 // patched applies the strategic merge patch of a subset (WS-094, WS-095).
@@ -106,12 +79,12 @@ func patched(pod map[string]any, raw []byte) (map[string]any, error) {
 	if len(bytes.TrimSpace(raw)) == 0 || string(bytes.TrimSpace(raw)) == "null" {
 		return pod, nil
 	}
-	patch, err := object(raw)
+	patch, err := subset.Object(raw)
 	if err != nil {
 		return nil, err
 	}
 	class := priorityClass(pod)
-	if pod, err = merged(pod, patch); err != nil {
+	if pod, err = subset.Merge(pod, patch, corev1.Pod{}); err != nil {
 		return nil, fmt.Errorf("applying it to the pod: %w", err)
 	}
 	// The API server fills in what belongs to the class, and refuses a pod that has something else.
@@ -138,53 +111,6 @@ func readable(pod map[string]any) error {
 	if err := json.Unmarshal(text, &corev1.Pod{}); err != nil {
 		return fmt.Errorf("what becomes of the pod is no pod: %w", err)
 	}
-	return nil
-}
-
-// object reads a JSON object, with integers as such.
-func object(raw []byte) (map[string]any, error) {
-	var value any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &value); err != nil {
-		return nil, fmt.Errorf("reading JSON: %w", err)
-	}
-	if read, ok := value.(map[string]any); ok {
-		return read, nil
-	}
-	return nil, errors.New("it is no JSON object")
-}
-
-// child is an object in another, made if there is none.
-func child(parent map[string]any, key string) (map[string]any, error) {
-	switch value := parent[key].(type) {
-	case map[string]any:
-		return value, nil
-	case nil:
-		made := map[string]any{}
-		parent[key] = made
-		return made, nil
-	default:
-		return nil, fmt.Errorf("%s of the pod is a %T", key, value)
-	}
-}
-
-// add appends items to a list.
-func add[T any](parent map[string]any, key string, items []T) error {
-	if len(items) == 0 {
-		return nil
-	}
-	text, err := json.Marshal(items)
-	if err != nil {
-		return fmt.Errorf("encoding %s: %w", key, err)
-	}
-	var added []any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &added); err != nil {
-		return fmt.Errorf("reading %s: %w", key, err)
-	}
-	present, ok := parent[key].([]any)
-	if !ok && parent[key] != nil {
-		return fmt.Errorf("%s of the pod is a %T", key, parent[key])
-	}
-	parent[key] = append(slices.Clip(present), added...)
 	return nil
 }
 

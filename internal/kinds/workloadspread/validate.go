@@ -18,6 +18,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/subset"
 )
 
 // UnschedulableWindow is for how long a subset is passed over, unless the manager is told otherwise (WS-174, WS-199).
@@ -222,7 +223,7 @@ func tryPatch(patch []byte) error {
 
 // applyPatch applies a strategic merge patch to a pod, and looks whether the result is one.
 func applyPatch(pod, patch []byte) ([]byte, error) {
-	if _, err := object(patch); err != nil {
+	if _, err := subset.Object(patch); err != nil {
 		return nil, errors.New("must be a JSON object that is a strategic merge patch of a pod")
 	}
 	patched, err := mergedText(pod, patch)

@@ -81,7 +81,7 @@ func Node(object any) (any, error) {
 // ContainerRecreateRequests (CRR-055, a checksum in the status' message), for its readiness gate (CRR-087) or its launch barrier (ND-135).
 // Of any pod it keeps how the containers of EphemeralJobs are.
 // Of a pod with marked sidecars it keeps what their end is decided from (JST-022, JST-023).
-// Of a pod in a subset of a WorkloadSpread it also keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171), and of one that a budget covers whether it is ready (PUB-055).
+// Of a pod in a subset of a WorkloadSpread it also keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171), as of one in a subset of a UnitedDeployment, and of one that a budget covers whether it is ready (PUB-055).
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -257,10 +257,11 @@ func ofOthers(pod *corev1.Pod) {
 	}
 	covered := annotation(pub.RelatedBudget)
 	covered = annotation(pub.RelatedBudgetLegacy) || covered
-	if placed {
+	united := inSubset(pod)
+	if placed || united {
 		keep(corev1.PodScheduled)
 	}
-	if placed || covered {
+	if placed || covered || united {
 		keep(corev1.PodReady)
 	}
 	for _, s := range status.ContainerStatuses {

@@ -33,7 +33,13 @@ func Workload(object any) (any, error) {
 			workload.Annotations, err = slimAnnotations(workload.Annotations, &workload.Spec.Template)
 		}
 		workload.ManagedFields = nil
-		workload.Spec, workload.Status = appsv1.DeploymentSpec{Replicas: workload.Spec.Replicas}, appsv1.DeploymentStatus{}
+		spec, status := workload.Spec, workload.Status
+		workload.Spec, workload.Status = appsv1.DeploymentSpec{Replicas: spec.Replicas}, appsv1.DeploymentStatus{}
+		if inSubset(workload) {
+			workload.Spec.Strategy = spec.Strategy
+			workload.Status = appsv1.DeploymentStatus{ObservedGeneration: status.ObservedGeneration, Replicas: status.Replicas,
+				ReadyReplicas: status.ReadyReplicas, Conditions: status.Conditions}
+		}
 	case *appsv1.ReplicaSet:
 		if workload.Annotations[TemplateSum] == "" {
 			workload.Annotations, err = slimAnnotations(workload.Annotations, &workload.Spec.Template)
@@ -41,9 +47,17 @@ func Workload(object any) (any, error) {
 		workload.ManagedFields = nil
 		workload.Spec, workload.Status = appsv1.ReplicaSetSpec{Replicas: workload.Spec.Replicas}, appsv1.ReplicaSetStatus{}
 	case *appsv1.StatefulSet:
+		annotations, spec, status := workload.Annotations, workload.Spec, workload.Status
 		workload.ManagedFields, workload.Annotations = nil, nil
-		workload.Spec, workload.Status = appsv1.StatefulSetSpec{Replicas: workload.Spec.Replicas, Ordinals: workload.Spec.Ordinals},
-			appsv1.StatefulSetStatus{}
+		workload.Spec, workload.Status = appsv1.StatefulSetSpec{Replicas: spec.Replicas, Ordinals: spec.Ordinals}, appsv1.StatefulSetStatus{}
+		if inSubset(workload) {
+			if patch, ok := annotations[subsetPatch]; ok {
+				workload.Annotations = map[string]string{subsetPatch: patch}
+			}
+			workload.Spec.UpdateStrategy = spec.UpdateStrategy
+			workload.Status = appsv1.StatefulSetStatus{ObservedGeneration: status.ObservedGeneration, Replicas: status.Replicas,
+				ReadyReplicas: status.ReadyReplicas}
+		}
 	case *batchv1.Job:
 		job(workload)
 	default:
@@ -51,6 +65,13 @@ func Workload(object any) (any, error) {
 	}
 	return object, err
 }
+
+// subsetName labels what is in a subset of a UnitedDeployment, subsetPatch is the annotation of its patch.
+const subsetName, subsetPatch = "apps.kruise.io/subset-name", "apps.kruise.io/subset-patch"
+
+// inSubset tells whether an object is a workload of a UnitedDeployment, or one of its pods: of those plans also read how they are, what sets
+// the pace of their updates (UD-071, UD-073), and the patch.
+func inSubset(object metav1.Object) bool { return object.GetLabels()[subsetName] != "" }
 
 // job also keeps what AdvancedCronJobs read of a run: its time, when it started, and how it ended (ACJ-031, ACJ-032).
 func job(job *batchv1.Job) {
@@ -85,8 +106,10 @@ func slimAnnotations(annotations map[string]string, template *corev1.PodTemplate
 	}
 	sum := sha256.Sum256(text)
 	kept := map[string]string{TemplateSum: hex.EncodeToString(sum[:16])}
-	if revision, ok := annotations[DeploymentRevision]; ok {
-		kept[DeploymentRevision] = revision
+	for _, key := range []string{DeploymentRevision, subsetPatch} {
+		if value, ok := annotations[key]; ok {
+			kept[key] = value
+		}
 	}
 	return kept, nil
 }

@@ -1,0 +1,186 @@
+package admission
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+const validateUnitedDeploymentPath = "/validate-apps-kruise-io-uniteddeployment"
+
+func unitedDeployments(t *testing.T, server *apiServer) *unitedDeploymentWebhooks {
+	t.Helper()
+	return &unitedDeploymentWebhooks{templates: templates{judge: server.judge(t), templateDefaults: true}, sets: &statefulSetWebhooks{}}
+}
+
+// united is a UnitedDeployment of a template.
+func united(version, template, more string) string {
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"UnitedDeployment","metadata":{"name":"web","namespace":"shop"},"spec":{` +
+		`"replicas":4,"selector":{"matchLabels":{"app":"shop"}},"template":{` + template + `}` + more + `}}`
+}
+
+func templateOf(key string) string {
+	return `"` + key + `":{"metadata":{"labels":{"app":"shop"}},"spec":{"template":` + goodTemplate + `}}`
+}
+
+// The API server judges pod templates (UD-028 (part)), node selectors and tolerations (UD-030) and what patches make of the template (UD-041: no object, what does not
+// apply, and what makes an invalid template are refused there; volumes of claim templates may be mounted), and its faults come with the others (UD-175 (part)),
+// in both versions, with 422.
+func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
+	server := &apiServer{answer: func(template document) (int, any) {
+		spec := template["spec"].(document)
+		var causes []metav1.StatusCause
+		invalid := func(field string) {
+			causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "template." + field, Message: "bad"})
+		}
+		if labels, _ := template["metadata"].(document)["annotations"].(document); labels["bad key"] != nil {
+			invalid("annotations")
+		}
+		tolerations, _ := spec["tolerations"].([]any)
+		for i, item := range tolerations {
+			if item.(document)["operator"] == "Bad" {
+				invalid(fmt.Sprintf("spec.tolerations[%d].operator", i))
+			}
+		}
+		affinity, _ := spec["affinity"].(document)
+		node, _ := affinity["nodeAffinity"].(document)
+		if required, ok := node["requiredDuringSchedulingIgnoredDuringExecution"].(document); ok {
+			terms := required["nodeSelectorTerms"].([]any)
+			for i := range terms {
+				for _, list := range []string{"matchExpressions", "matchFields"} {
+					rules, _ := terms[i].(document)[list].([]any)
+					if len(rules) > 0 && rules[0].(document)["operator"] == "Bad" {
+						invalid(fmt.Sprintf("spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[%d].%s[0].operator", i, list))
+					}
+				}
+			}
+		}
+		volumes, containers := map[any]bool{}, spec["containers"].([]any)
+		listed, _ := spec["volumes"].([]any)
+		for _, item := range listed {
+			volumes[item.(document)["name"]] = true
+		}
+		for i, item := range containers {
+			mounts, _ := item.(document)["volumeMounts"].([]any)
+			for j := range mounts {
+				if !volumes[mounts[j].(document)["name"]] {
+					invalid(fmt.Sprintf("spec.containers[%d].volumeMounts[%d].name", i, j))
+				}
+			}
+		}
+		if len(causes) > 0 {
+			return answers(422, metav1.StatusReasonInvalid, "bad", causes...)(template)
+		}
+		return accepts(template)
+	}}
+	w := unitedDeployments(t, server)
+	mount := func(name string) string {
+		return `"patch":{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"` + name + `","mountPath":"/x"}]}]}}`
+	}
+	subsets := func(items string) string { return `,"topology":{"subsets":[` + items + `]}` }
+	const at = "spec.topology.subsets"
+	for name, test := range map[string]struct {
+		template, more string
+		want           []string
+	}{
+		"nothing": {templateOf("deploymentTemplate"), "", nil},
+		"UD-030": {templateOf("deploymentTemplate"), subsets(`{"name":"z"},{"name":"a","nodeSelectorTerm":{"matchExpressions":[{"key":"k","operator":"Bad"}],"matchFields":[{"key":"k","operator":"Bad"}]},"tolerations":[{"operator":"Exists"},{"operator":"Bad"}]},{"name":"b","nodeSelectorTerm":{"matchFields":[{"key":"k","operator":"Bad"}]},"tolerations":[{"operator":"Bad"}]}`),
+			[]string{at + "[1].nodeSelectorTerm.matchExpressions[0].operator", at + "[1].nodeSelectorTerm.matchFields[0].operator", at + "[1].tolerations[1].operator",
+				at + "[2].nodeSelectorTerm.matchFields[0].operator", at + "[2].tolerations[0].operator"}},
+		"UD-028 (part)": {strings.Replace(templateOf("advancedStatefulSetTemplate"), `"labels":{"app":"shop"}},"spec":{"containers"`,
+			`"labels":{"app":"shop"},"annotations":{"bad key":"x"}},"spec":{"containers"`, 1), "",
+			[]string{"spec.template.advancedStatefulSetTemplate.spec.template.metadata.annotations"}},
+		"UD-041": {templateOf("deploymentTemplate"), subsets(`{"name":"a",` + mount("nobody") + `},{"name":"b","patch":[]},{"name":"c","patch":{"spec":7}},{"name":"d","patch":{"metadata":{"labels":{"x":"y"}}}},{"name":"e",` + mount("nobody") + `}`),
+			[]string{at + "[0].patch.spec.containers[0].volumeMounts[0].name", at + "[1].patch", at + "[2].patch", at + "[4].patch.spec.containers[0].volumeMounts[0].name"}},
+		"UD-041 (part) claims": {strings.Replace(templateOf("cloneSetTemplate"), `"spec":{`, `"spec":{"volumeClaimTemplates":[{"metadata":{"name":"data"}}],`, 1),
+			subsets(`{"name":"a",` + mount("data") + `},{"name":"b",` + mount("other") + `}`), []string{at + "[1].patch.spec.containers[0].volumeMounts[0].name"}},
+		"with faults of other parts": {templateOf("deploymentTemplate"), `,"revisionHistoryLimit":-1` + subsets(`{"name":"A","tolerations":[{"operator":"Bad"}]}`),
+			[]string{"spec.revisionHistoryLimit", at + "[0].name", at + "[0].tolerations[0].operator"}},
+	} {
+		for _, version := range []string{"v1alpha1", "v1beta1"} {
+			got := review(t, admission.HandlerFunc(w.validate), "CREATE", united(version, test.template, test.more), "")
+			found := fields(got)
+			slices.Sort(found)
+			slices.Sort(test.want)
+			if diff := cmp.Diff(test.want, found); diff != "" || !got.Allowed && (got.Result.Code != 422 || got.Result.Reason != metav1.StatusReasonInvalid) {
+				t.Errorf("%s, %s (-want +got):\n%s%+v", name, version, diff, got.Result)
+			}
+		}
+	}
+	// What is stored is not refused again, and an update that leaves templates and subsets asks nobody.
+	stored := united("v1beta1", templateOf("deploymentTemplate"), subsets(`{"name":"a",`+mount("nobody")+`}`))
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(stored, `"name":"a",`, `"name":"a","replicas":1,`, 1), stored); !got.Allowed {
+		t.Errorf("%+v", got.Result)
+	}
+	asked := len(server.asked)
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(stored, `"replicas":4`, `"replicas":5`, 1), stored); !got.Allowed || len(server.asked) != asked {
+		t.Errorf("%+v, asked %d", got.Result, len(server.asked)-asked)
+	}
+	metadata := strings.Replace(strings.Replace(stored, `"replicas":4`, `"replicas":-4`, 1), `"namespace"`, `"labels":{"x":"y"},"namespace"`, 1)
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", metadata, strings.Replace(stored, `"replicas":4`, `"replicas":-4`, 1)); !got.Allowed || len(server.asked) != asked {
+		t.Errorf("metadata: %+v", got.Result)
+	}
+}
+
+// An API server that does not answer is no fault of the object.
+func TestUnitedDeploymentsWhileTheAPIServerIsSilent(t *testing.T) {
+	w := unitedDeployments(t, &apiServer{answer: answers(503, metav1.StatusReasonServiceUnavailable, "no")})
+	given := united("v1beta1", templateOf("statefulSetTemplate"), `,"topology":{"subsets":[{"name":"a","patch":{"spec":{}},"tolerations":[{"operator":"Exists"}]}]}`)
+	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); !got.Allowed || len(got.Warnings) != 3 {
+		t.Errorf("%+v", got)
+	}
+	if got := review(t, admission.HandlerFunc(w.mutate), "CREATE", given, ""); !got.Allowed || len(got.Warnings) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Objects that cannot be read are bad requests: 400.
+func TestUnreadableUnitedDeployments(t *testing.T) {
+	w := unitedDeployments(t, &apiServer{answer: accepts})
+	for _, handle := range []admission.HandlerFunc{w.validate, w.mutate} {
+		for _, given := range []string{`{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`, `[]`} {
+			got := review(t, handle, "CREATE", given, "")
+			if strings.Contains(given, "spec") && got.Allowed {
+				continue // defaults do not look at all
+			}
+			if got.Allowed || got.Result.Code != http.StatusBadRequest {
+				t.Errorf("%s: %+v", given, got.Result)
+			}
+		}
+	}
+}
+
+// UD-055: with the gate, label Always keeps an object, Cascading one that has replicas; the refusal is 403. Which metric counts it TestDeletionIsCounted of internal/admission/protection shows.
+func TestDeletionProtectionOfUnitedDeployments(t *testing.T) {
+	for _, gate := range []bool{true, false} {
+		list := fmt.Sprintf("ResourcesDeletionProtection=%t", gate)
+		handlers := handlersOf(t, "UnitedDeployment", list, UnitedDeployments(guarded(t, list)))
+		for label, refused := range map[string]bool{"Always/0": true, "Always/2": true, "Cascading/2": true, "Cascading/0": false, "other/2": false} {
+			value, replicas, _ := strings.Cut(label, "/")
+			got := review(t, handlers[validateUnitedDeploymentPath], "DELETE", "", `{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"`+value+`"}},"spec":{"replicas":`+replicas+`}}`)
+			if got.Allowed == (refused && gate) || !got.Allowed && got.Result.Code != http.StatusForbidden {
+				t.Errorf("gate %t, %s: %+v", gate, label, got.Result)
+			}
+		}
+	}
+}
+
+// UD-161 (part): what v1alpha1 takes in the old form is judged in the new one.
+func TestOldFormOfCloneSetsIsJudged(t *testing.T) {
+	w := unitedDeployments(t, &apiServer{answer: accepts})
+	template := strings.Replace(templateOf("cloneSetTemplate"), `"spec":{`, `"spec":{"updateStrategy":{"type":"InPlaceIfPossible","maxSurge":-1},`, 1)
+	if diff := cmp.Diff([]string{"spec.template.cloneSetTemplate.spec.updateStrategy.rollingUpdate.maxSurge"},
+		fields(review(t, admission.HandlerFunc(w.validate), admissionv1.Create, united("v1alpha1", template, ""), ""))); diff != "" {
+		t.Error(diff)
+	}
+	if got := fields(review(t, admission.HandlerFunc(w.validate), admissionv1.Create, united("v1beta1", template, ""), "")); !slices.Contains(got, "spec.template.cloneSetTemplate.spec.updateStrategy.type") {
+		t.Error(got)
+	}
+}

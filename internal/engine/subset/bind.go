@@ -1,0 +1,93 @@
+package subset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	kjson "sigs.k8s.io/json"
+)
+
+// Require lets a pod spec run only on nodes of the term, beside what it requires itself. A term without requirements, which would match no
+// node, changes nothing (WS-092, UD-070).
+func Require(spec map[string]any, required *corev1.NodeSelectorTerm) error {
+	if required == nil || len(required.MatchExpressions)+len(required.MatchFields) == 0 {
+		return nil
+	}
+	affinity, err := Child(spec, "affinity")
+	if err != nil {
+		return err
+	}
+	nodes, err := Child(affinity, "nodeAffinity")
+	if err != nil {
+		return err
+	}
+	selector, err := Child(nodes, "requiredDuringSchedulingIgnoredDuringExecution")
+	if err != nil {
+		return err
+	}
+	terms, _ := selector["nodeSelectorTerms"].([]any)
+	if len(terms) == 0 {
+		return Append(selector, "nodeSelectorTerms", []corev1.NodeSelectorTerm{*required})
+	}
+	for _, item := range terms { // terms are alternatives
+		term, ok := item.(map[string]any)
+		if !ok {
+			return errors.New("a required node selector term of the pod is no object")
+		}
+		if err := errors.Join(Append(term, "matchExpressions", required.MatchExpressions),
+			Append(term, "matchFields", required.MatchFields)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Object reads a JSON object, with integers as such.
+func Object(raw []byte) (map[string]any, error) {
+	var value any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &value); err != nil {
+		return nil, fmt.Errorf("reading JSON: %w", err)
+	}
+	if read, ok := value.(map[string]any); ok {
+		return read, nil
+	}
+	return nil, errors.New("it is no JSON object")
+}
+
+// Child is an object in another, made if there is none.
+func Child(parent map[string]any, key string) (map[string]any, error) {
+	switch value := parent[key].(type) {
+	case map[string]any:
+		return value, nil
+	case nil:
+		made := map[string]any{}
+		parent[key] = made
+		return made, nil
+	default:
+		return nil, fmt.Errorf("%s of the pod is a %T", key, value)
+	}
+}
+
+// Append appends items to a list.
+func Append[T any](parent map[string]any, key string, items []T) error {
+	if len(items) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(items)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", key, err)
+	}
+	var added []any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &added); err != nil {
+		return fmt.Errorf("reading %s: %w", key, err)
+	}
+	present, ok := parent[key].([]any)
+	if !ok && parent[key] != nil {
+		return fmt.Errorf("%s of the pod is a %T", key, parent[key])
+	}
+	parent[key] = append(slices.Clip(present), added...)
+	return nil
+}

@@ -1,0 +1,524 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
+	"github.com/afloat-project/afloat/internal/platform/message"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// attempts is how often an update is tried on fresh objects, and a creation with other names (UD-071).
+const attempts = 5
+
+// application carries out one plan.
+type application struct {
+	*Reconciler
+	w      *reconcile.Writer
+	united *appsv1beta1.UnitedDeployment
+	plan   *uniteddeployment.Plan
+	memory *memory
+	lives  func() error
+
+	mu                         sync.Mutex
+	created, adopted, deleted  int
+	broken                     []error // with the revision
+	provision, update, changed []error
+}
+
+// apply carries out a plan, and returns when to come back for what is left.
+func (r *Reconciler) apply(ctx context.Context, united *appsv1beta1.UnitedDeployment, plan *uniteddeployment.Plan) (time.Duration, error) {
+	a := &application{Reconciler: r, w: r.For(united.UID), united: united, plan: plan, memory: r.memory.Of(united.UID)}
+	a.lives = sync.OnceValue(func() error { return a.live(ctx) })
+	if plan.Fault == nil {
+		if err := a.first(ctx); err != nil {
+			return 0, err
+		}
+		if err := a.revisions(ctx); err != nil {
+			if reconcile.Changed(err) {
+				return 0, err
+			}
+			a.tell(uniteddeployment.EventRevision, err)
+			a.broken = append(a.broken, err)
+		} else {
+			a.tell(uniteddeployment.EventRevision, nil)
+			a.carryOut(ctx)
+		}
+	}
+	a.notes()
+	outcome := uniteddeployment.Outcome{Provisioned: a.created + a.adopted + a.deleted, Provision: words(a.provision), Update: words(append(a.broken, a.update...))}
+	plan.Complete(outcome, r.Now())
+	after, err := a.memory.pace.Write(ctx, a.w, a.united, &a.united.Status, &plan.Status, a.trifling())
+	return after, errors.Join(append(slices.Concat(a.broken, a.provision, a.update, a.changed), err)...)
+}
+
+// words are errors as a condition tells them.
+func words(errs []error) string {
+	if len(errs) == 0 {
+		return ""
+	}
+	return message.Bound(errors.Join(errs...).Error())
+}
+
+// trifling tells whether nothing but numbers changes in the status.
+func (a *application) trifling() bool {
+	was, is := &a.united.Status, &a.plan.Status
+	return slices.EqualFunc(was.Conditions, is.Conditions, func(x, y appsv1beta1.UnitedDeploymentCondition) bool {
+		return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason
+	}) && was.ObservedGeneration == is.ObservedGeneration && was.CurrentRevision == is.CurrentRevision && was.UpdatedRevision == is.UpdatedRevision
+}
+
+// first stores the conditions of subsets, if they change, before anything is done by them: a manager that dies in between must find them.
+func (a *application) first(ctx context.Context) error {
+	if !a.plan.First {
+		return nil
+	}
+	body, err := reconcile.StatusPatch(a.united, &a.united.Status, &a.plan.Status)
+	if err != nil || body == nil {
+		return err
+	}
+	if a.united, err = reconcile.Patch(ctx, a.w, a.united, body, "status"); err != nil {
+		return reconcile.Gone(fmt.Errorf("writing status: %w", err))
+	}
+	return nil
+}
+
+// live makes sure that the object stands in the API server and is not being deleted, before anything becomes its own (UD-061).
+func (a *application) live(ctx context.Context) error {
+	now := &appsv1beta1.UnitedDeployment{}
+	err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.united), now)
+	switch {
+	case err != nil:
+		return reconcile.Gone(fmt.Errorf("reading %s from the API server: %w", a.united.Name, err))
+	case now.UID != a.united.UID || now.Generation != a.united.Generation || now.DeletionTimestamp != nil:
+		return reconcile.ErrChanged
+	}
+	return nil
+}
+
+// revisions writes the revision of the template (UD-132).
+func (a *application) revisions(ctx context.Context) error {
+	if r := a.plan.Renumber; r != nil {
+		if _, err := reconcile.Merge(ctx, a.w, r, nil, map[string]any{"revision": a.plan.Number}, ""); err != nil {
+			return reconcile.Gone(fmt.Errorf("raising the number of revision %s: %w", r.Name, err))
+		}
+	}
+	if a.plan.NewRevision == nil {
+		return nil
+	}
+	created := a.plan.NewRevision.DeepCopy()
+	err := a.w.CreateTyped(ctx, created)
+	if !apierrors.IsAlreadyExists(err) {
+		if err != nil {
+			err = fmt.Errorf("creating revision %s: %w", created.Name, err)
+		}
+		return err
+	}
+	taken := &appsv1.ControllerRevision{}
+	if err := a.w.Read(ctx, client.ObjectKeyFromObject(created), taken); err != nil {
+		return reconcile.Gone(fmt.Errorf("reading revision %s, whose name is taken: %w", created.Name, err))
+	}
+	if uniteddeployment.OwnerOf(taken) == a.united.UID && revision.Equal(taken.Data.Raw, created.Data.Raw) {
+		return reconcile.ErrChanged // an answer was lost
+	}
+	status := a.united.Status.DeepCopy()
+	count := int32(1)
+	if status.CollisionCount != nil {
+		count += *status.CollisionCount
+	}
+	if a.plan.Collisions != nil {
+		count = max(count, *a.plan.Collisions+1)
+	}
+	status.CollisionCount = &count
+	if err := a.w.PatchStatus(ctx, a.united, &a.united.Status, status); err != nil {
+		return err
+	}
+	return reconcile.ErrChanged
+}
+
+// failed keeps an error for the condition that it belongs to.
+func (a *application) failed(to *[]error, err error) {
+	if err == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if reconcile.Changed(err) {
+		to = &a.changed
+	}
+	*to = append(*to, err)
+}
+
+// carryOut writes what the plan says, but for its status.
+func (a *application) carryOut(ctx context.Context) {
+	for _, err := range a.w.Each(ctx, len(a.plan.Marks), func(i int) error { return a.mark(ctx, a.plan.Marks[i]) }) {
+		a.failed(&a.update, err)
+	}
+	for _, release := range a.plan.Release {
+		owners := slices.DeleteFunc(slices.Clone(release.Child.Object.GetOwnerReferences()), func(o metav1.OwnerReference) bool { return o.UID == a.united.UID })
+		_, err := reconcile.Merge(ctx, a.w, of(release.Child), map[string]any{"ownerReferences": owners}, nil, "")
+		a.failed(&a.provision, reconcile.Gone(err))
+	}
+	a.subsets(ctx)
+	if len(a.provision)+len(a.changed) == 0 { // what cannot be replaced stays
+		a.remove(ctx)
+	}
+	for _, err := range a.w.Each(ctx, len(a.plan.Restart), func(i int) error {
+		pod := a.plan.Restart[i]
+		if err := a.Ask(ctx, pod, policyv1beta1.Delete); err != nil {
+			return err
+		}
+		return a.w.Delete(ctx, pod, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	}) {
+		a.failed(&a.update, err)
+	}
+	if len(a.provision)+len(a.update)+len(a.changed) == 0 {
+		for _, old := range a.plan.History {
+			if err := a.w.Delete(ctx, old); err != nil {
+				a.failed(&a.update, fmt.Errorf("deleting revision %s: %w", old.Name, err))
+			}
+		}
+	}
+}
+
+func of(c *uniteddeployment.Child) client.Object {
+	object, _ := c.Object.(client.Object)
+	return object
+}
+
+// mark says on a pod whether it is reserved (UD-111).
+func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
+	_, err := reconcile.Merge(ctx, a.w, m.Pod, map[string]any{"labels": map[string]any{uniteddeployment.ReservedPod: strconv.FormatBool(m.Reserved)}},
+		nil, "")
+	if err != nil {
+		return reconcile.Gone(fmt.Errorf("labelling pod %s: %w", m.Pod.Name, err))
+	}
+	return nil
+}
+
+// subsets creates, adopts and updates children in batches of 1, 2, 4 and so on, in the order of their names; a batch in which one fails is
+// the last (UD-067).
+func (a *application) subsets(ctx context.Context) {
+	var due []*uniteddeployment.Verdict
+	for i := range a.plan.Subsets {
+		if v := &a.plan.Subsets[i]; v.Action != uniteddeployment.Keep && v.Action != uniteddeployment.Hold && !a.verified(v) {
+			due = append(due, v)
+		}
+	}
+	slices.SortFunc(due, func(x, y *uniteddeployment.Verdict) int { return cmp.Compare(x.Subset.Name, y.Subset.Name) })
+	for batch := 1; len(due) > 0; batch *= 2 {
+		some := due[:min(batch, len(due))]
+		due = due[len(some):]
+		errs := a.w.Each(ctx, len(some), func(i int) error { return a.subset(ctx, some[i]) })
+		for i, err := range errs {
+			if some[i].Action == uniteddeployment.Update || some[i].Action == uniteddeployment.Verify {
+				a.failed(&a.update, err)
+			} else {
+				a.failed(&a.provision, err)
+			}
+		}
+		if errors.Join(errs...) != nil {
+			return
+		}
+	}
+}
+
+func (a *application) subset(ctx context.Context, v *uniteddeployment.Verdict) error {
+	switch v.Action {
+	case uniteddeployment.Create:
+		return a.create(ctx, v)
+	case uniteddeployment.Adopt:
+		return a.adopt(ctx, v)
+	}
+	return a.bring(ctx, v)
+}
+
+// create creates the child of a subset (UD-064). Its name is taken if an answer was lost; others may have it, too, by accident or on purpose.
+func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) error {
+	kind := a.plan.Template.Kind
+	document, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)
+	if err != nil {
+		return err
+	}
+	for further := range attempts {
+		name := uniteddeployment.NameOf(a.united.Name, a.united.UID, kind, v.Subset.Name, further)
+		document["metadata"].(map[string]any)["name"] = name //nolint:forcetypeassert // it was built so
+		child := object(kind)
+		err := a.w.Create(ctx, document, child)
+		if reconcile.Ending(err) {
+			return nil
+		}
+		if err == nil {
+			a.mu.Lock()
+			a.created++
+			a.mu.Unlock()
+			return nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating %s %s: %w", kind, name, err)
+		}
+		child = object(kind)
+		if err := a.w.Read(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, child); err != nil {
+			return reconcile.Gone(fmt.Errorf("reading %s %s, which exists: %w", kind, name, err))
+		}
+		ours := uniteddeployment.OwnerOf(child) == a.united.UID || orphan(child) && a.matches(child)
+		if ours && child.GetLabels()[uniteddeployment.SubsetName] == v.Subset.Name {
+			return reconcile.ErrChanged // the next plan knows it
+		}
+	}
+	return fmt.Errorf("creating %s for subset %s: others have all names of it", kind, v.Subset.Name)
+}
+
+func (a *application) matches(child client.Object) bool {
+	selector, err := metav1.LabelSelectorAsSelector(a.united.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(child.GetLabels()))
+}
+
+// adopt makes the object the controller of a workload without one (UD-061).
+func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) error {
+	if err := a.lives(); err != nil {
+		return err
+	}
+	child := of(v.Child)
+	owners := append(slices.Clone(child.GetOwnerReferences()), uniteddeployment.OwnerReference(a.united))
+	if _, err := reconcile.Merge(ctx, a.w, child, map[string]any{"ownerReferences": owners}, nil, ""); err != nil {
+		return reconcile.Gone(fmt.Errorf("adopting %s: %w", v.Child, err))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.adopted++
+	return nil
+}
+
+// verified tells whether a child that is to be verified was found to be as it should, in this version.
+func (a *application) verified(v *uniteddeployment.Verdict) bool {
+	return v.Action == uniteddeployment.Verify && a.memory.verified[v.Child.Object.GetUID()] == fingerprint(v.Child.Object.GetGeneration(), &v.Wanted)
+}
+
+func fingerprint(generation int64, wanted *uniteddeployment.Wanted) string {
+	most := "-"
+	if wanted.MaxUnavailable != nil {
+		most = wanted.MaxUnavailable.String()
+	}
+	return fmt.Sprintf("%d %d %d %s %s %s", generation, wanted.Replicas, wanted.Partition, wanted.Revision, most, wanted.Patch)
+}
+
+// bring makes a child what it should be, by a patch of what differs in the whole of it as it is in the API server (UD-068, UD-071).
+func (a *application) bring(ctx context.Context, v *uniteddeployment.Verdict) error {
+	after, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)
+	if err != nil {
+		return err
+	}
+	before, err := a.before(ctx, v)
+	if err != nil {
+		return err
+	}
+	for range attempts {
+		err = a.bringOnce(ctx, v, before, after)
+		if !apierrors.IsConflict(err) {
+			break
+		}
+	}
+	if err != nil && !reconcile.Changed(err) {
+		return fmt.Errorf("updating %s: %w", v.Child, err)
+	}
+	return reconcile.Gone(err)
+}
+
+func (a *application) bringOnce(ctx context.Context, v *uniteddeployment.Verdict, before, after map[string]any) error {
+	live := &unstructured.Unstructured{}
+	live.SetAPIVersion(a.plan.Template.Kind.APIVersion())
+	live.SetKind(a.plan.Template.Kind.Name())
+	if err := a.Live.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: v.Child.Object.GetName()}, live); err != nil {
+		return reconcile.Gone(err)
+	}
+	if live.GetUID() != v.Child.Object.GetUID() || uniteddeployment.OwnerOf(live) != a.united.UID || live.GetDeletionTimestamp() != nil {
+		return reconcile.ErrChanged
+	}
+	delete(after, "status")
+	changes, err := difference(live.Object, uniteddeployment.Merge(live.Object, before, after))
+	if err != nil {
+		return err
+	}
+	if len(changes) == 0 {
+		a.verify(v, live.GetGeneration())
+		return nil
+	}
+	target := object(a.plan.Template.Kind)
+	target.SetNamespace(live.GetNamespace())
+	target.SetName(live.GetName())
+	target.SetUID(live.GetUID())
+	target.SetResourceVersion(live.GetResourceVersion())
+	metadata, _ := changes["metadata"].(map[string]any)
+	delete(changes, "metadata")
+	left, err := reconcile.Merge(ctx, a.w, target, metadata, changes, "")
+	if err == nil { // what the API server has not kept of it is not sent again
+		a.verify(v, left.GetGeneration())
+	}
+	return err
+}
+
+// verify remembers that a child has what is wanted in this version of its spec.
+func (a *application) verify(v *uniteddeployment.Verdict, generation int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.memory.verified == nil || len(a.memory.verified) > 2*len(a.plan.Subsets) {
+		a.memory.verified = map[types.UID]string{}
+	}
+	a.memory.verified[v.Child.Object.GetUID()] = fingerprint(generation, &v.Wanted)
+}
+
+// difference is the merge patch that leads from one document to another.
+func difference(before, after map[string]any) (map[string]any, error) {
+	old, err := json.Marshal(before)
+	if err != nil {
+		return nil, fmt.Errorf("encoding what is there: %w", err)
+	}
+	next, err := json.Marshal(after)
+	if err != nil {
+		return nil, fmt.Errorf("encoding what is wanted: %w", err)
+	}
+	patch, err := jsonpatch.CreateMergePatch(old, next)
+	if err != nil {
+		return nil, fmt.Errorf("comparing: %w", err)
+	}
+	changes := map[string]any{}
+	return changes, json.Unmarshal(patch, &changes)
+}
+
+// before is what the child was made from: the revision and the patch that it names; nil if that is not known any more.
+func (a *application) before(ctx context.Context, v *uniteddeployment.Verdict) (map[string]any, error) {
+	template := a.plan.Template
+	c := v.Child
+	if c.Revision != v.Wanted.Revision {
+		name := c.Revision
+		stored := &appsv1.ControllerRevision{}
+		err := a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			name = revision.Name(a.united.Name, c.Revision)
+			err = a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored, client.UnsafeDisableDeepCopy)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading revision %s: %w", name, err)
+		}
+		if err != nil || uniteddeployment.OwnerOf(stored) != a.united.UID {
+			return nil, nil
+		}
+		text, err := revision.Template(stored.Data.Raw)
+		if err != nil {
+			return nil, nil //nolint:nilerr // it was not written by this kind
+		}
+		if template, err = uniteddeployment.ParseTemplate(text); err != nil || template.Kind != a.plan.Template.Kind {
+			return nil, nil //nolint:nilerr // likewise
+		}
+	}
+	old := v.Subset.DeepCopy()
+	old.Patch.Raw = []byte(c.Patch)
+	wanted := v.Wanted
+	wanted.Patch, wanted.Revision = c.Patch, c.Revision
+	built, err := template.Build(a.united, old, wanted)
+	if err != nil {
+		return nil, nil //nolint:nilerr // a patch that is not one any more
+	}
+	return built, nil
+}
+
+// remove deletes children that are not wanted any more (UD-063, UD-065, UD-066).
+func (a *application) remove(ctx context.Context) {
+	errs := a.w.Each(ctx, len(a.plan.Deletes), func(i int) error {
+		r := a.plan.Deletes[i]
+		if err := a.w.Delete(ctx, of(r.Child), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			return fmt.Errorf("deleting %s: %w", r.Child, err)
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.deleted++
+		return nil
+	})
+	var duplicates []error
+	for i, err := range errs {
+		if err != nil && !reconcile.Changed(err) && a.plan.Deletes[i].Duplicate {
+			duplicates = append(duplicates, err)
+		}
+		a.failed(&a.provision, err)
+	}
+	a.tell(uniteddeployment.EventDuplicates, errors.Join(duplicates...))
+}
+
+// tell tells an error once, until it is another one, or over (UD-146).
+func (a *application) tell(reason string, err error) {
+	if err == nil {
+		a.memory.news.Is(reason, "")
+	} else if a.memory.news.Is(reason, err.Error()) {
+		a.Events.Event(a.united, corev1.EventTypeWarning, reason, err.Error())
+	}
+}
+
+// notes tells what was done, and what the plan has to tell (UD-144).
+func (a *application) notes() {
+	if a.plan.Template != nil {
+		kind := a.plan.Template.Kind
+		if a.created > 0 {
+			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated, "created "+plural.Of(a.created, kind.String()))
+		}
+		if a.adopted > 0 {
+			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated, "adopted "+plural.Of(a.adopted, kind.String()))
+		}
+	}
+	if a.deleted > 0 {
+		a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated, "deleted "+plural.Of(a.deleted, kindsOf(a.plan)))
+	}
+	a.tell(uniteddeployment.EventFailed, errors.Join(slices.Concat(a.provision, a.update)...))
+	told := map[string]bool{}
+	for _, note := range append(a.plan.Notes, fault(a.plan)...) {
+		told[note.Reason] = true
+		if a.memory.news.Is(note.Reason, note.Message) {
+			a.Events.Event(a.united, note.Type, note.Reason, note.Message)
+		}
+	}
+	for _, reason := range []string{uniteddeployment.EventSpecify, uniteddeployment.EventFind, uniteddeployment.EventWithoutSubset} {
+		if !told[reason] {
+			a.memory.news.Is(reason, "")
+		}
+	}
+}
+
+func fault(plan *uniteddeployment.Plan) []uniteddeployment.Note {
+	if plan.Fault == nil {
+		return nil
+	}
+	return []uniteddeployment.Note{*plan.Fault}
+}
+
+// kindsOf is the kind of what is deleted, if it is one.
+func kindsOf(plan *uniteddeployment.Plan) string {
+	kind := plan.Deletes[0].Child.Kind
+	for _, r := range plan.Deletes {
+		if r.Child.Kind != kind {
+			return "workload"
+		}
+	}
+	return kind.String()
+}

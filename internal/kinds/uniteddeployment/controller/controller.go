@@ -1,0 +1,274 @@
+// Package controller carries out the plans of UnitedDeployments.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
+	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=uniteddeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=uniteddeployments/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=uniteddeployments/finalizers,verbs=update
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets;statefulsets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=replicasets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
+
+const (
+	controllerName = "uniteddeployment-controller"
+	// byOwner indexes children by the UnitedDeployment that controls them, and by nobody those that could be adopted; byDeployment indexes
+	// ReplicaSets by their Deployment.
+	byOwner, byDeployment = "uniteddeployment.owner", "uniteddeployment.deployment"
+	nobody                = "-"
+)
+
+// Reconciler carries out plans of UnitedDeployments. Its fields are for tests to fill in.
+type Reconciler struct {
+	*reconcile.API
+	Events reconcile.Recorder
+	// Pods finds pods in the caches.
+	Pods *podindex.Index
+
+	served served
+	memory reconcile.Memory[memory]
+	meters *meters
+}
+
+// memory is what is kept of a UnitedDeployment between passes.
+type memory struct {
+	news  reconcile.News
+	known uniteddeployment.Knowledge
+	pace  reconcile.StatusPace
+	// verified are versions of children that were found to have their template.
+	verified map[types.UID]string
+}
+
+// served are the kinds of children that the cluster serves.
+type served struct {
+	mu    sync.Mutex
+	kinds map[uniteddeployment.Kind]bool
+}
+
+func (s *served) add(kind uniteddeployment.Kind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kinds == nil {
+		s.kinds = map[uniteddeployment.Kind]bool{}
+	}
+	s.kinds[kind] = true
+}
+
+// all are those that are served, and those that are not.
+func (s *served) all() (present, absent []uniteddeployment.Kind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, kind := range uniteddeployment.Kinds {
+		if s.kinds[kind] {
+			present = append(present, kind)
+		} else {
+			absent = append(absent, kind)
+		}
+	}
+	return present, absent
+}
+
+// Setup adds the controller to the manager. A kind of children that is not served yet is followed as soon as it is.
+func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
+	r := &Reconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), Pods: options.Pods,
+		meters: newMeters()}
+	if err := reconcile.Register(r.meters.all()...); err != nil {
+		return err
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.ReplicaSet{}, byDeployment, indexDeployment); err != nil {
+		return fmt.Errorf("indexing ReplicaSets: %w", err)
+	}
+	b := ctrl.NewControllerManagedBy(mgr).For(&appsv1beta1.UnitedDeployment{}).
+		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(reconcile.OwnedBy(uniteddeployment.Name))).
+		Watches(&appsv1.ReplicaSet{}, &handler.Funcs{}). // it is read
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(podChanges))
+	for _, kind := range uniteddeployment.Kinds {
+		present, err := serves(mgr.GetRESTMapper(), kind)
+		switch {
+		case err != nil:
+			return err
+		case !present:
+			log.FromContext(ctx).Info("A kind is not served: UnitedDeployments of it wait until it is", "kind", kind.String())
+			b = b.WatchesRawSource(r.late(mgr, kind))
+			continue
+		}
+		if err := mgr.GetFieldIndexer().IndexField(ctx, object(kind), byOwner, indexOwner); err != nil {
+			return fmt.Errorf("indexing %s: %w", kind, err)
+		}
+		b = b.Watches(object(kind), handler.EnqueueRequestsFromMapFunc(r.ofChild), builder.WithPredicates(predicate.Funcs{UpdateFunc: changed}))
+		r.served.add(kind)
+	}
+	return options.Complete(controllerName, r.loop(options.Limiter()), b)
+}
+
+func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.UnitedDeployment](r.API), Pass: r.pass,
+		Forget: r.forget}, 10*time.Second, limiter)
+}
+
+func (r *Reconciler) forget(name types.NamespacedName, owner types.UID) {
+	r.Own.Forget(owner)
+	r.memory.Forget(owner)
+	r.meters.forget(name)
+}
+
+// serves tells whether the cluster serves a kind of children.
+func serves(mapper meta.RESTMapper, kind uniteddeployment.Kind) (bool, error) {
+	of := schema.FromAPIVersionAndKind(kind.APIVersion(), kind.Name())
+	_, err := mapper.RESTMapping(of.GroupKind(), of.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("finding out whether %s is served: %w", kind, err)
+	}
+	return true, nil
+}
+
+// object is one of the kind to be read into.
+func object(kind uniteddeployment.Kind) client.Object {
+	switch kind {
+	case uniteddeployment.StatefulSet:
+		return &appsv1.StatefulSet{}
+	case uniteddeployment.AdvancedStatefulSet:
+		return &appsv1beta1.StatefulSet{}
+	case uniteddeployment.CloneSet:
+		return &appsv1beta1.CloneSet{}
+	}
+	return &appsv1.Deployment{}
+}
+
+// indexOwner finds children by their owner, and what could be adopted (UD-060, UD-061).
+func indexOwner(object client.Object) []string {
+	if owner := uniteddeployment.OwnerOf(object); owner != "" {
+		return []string{string(owner)}
+	}
+	if orphan(object) {
+		return []string{nobody}
+	}
+	return nil
+}
+
+func orphan(object client.Object) bool {
+	return metav1.GetControllerOfNoCopy(object) == nil && object.GetLabels()[uniteddeployment.SubsetName] != "" && object.GetDeletionTimestamp() == nil
+}
+
+func indexDeployment(object client.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == "Deployment" {
+		return []string{string(owner.UID)}
+	}
+	return nil
+}
+
+// ofChild asks for a pass over the UnitedDeployment of a child, or over those that may adopt it (UD-075).
+func (r *Reconciler) ofChild(ctx context.Context, child client.Object) []ctrl.Request {
+	if owner := uniteddeployment.OwnerOf(child); owner != "" {
+		return []ctrl.Request{reconcile.Request(child.GetNamespace(), metav1.GetControllerOfNoCopy(child).Name)}
+	}
+	if !orphan(child) {
+		return nil
+	}
+	var all appsv1beta1.UnitedDeploymentList
+	if err := r.Client.List(ctx, &all, client.InNamespace(child.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the caches have stopped
+	}
+	var requests []ctrl.Request
+	for i := range all.Items {
+		matches, err := metav1.LabelSelectorAsSelector(all.Items[i].Spec.Selector)
+		if err == nil && !matches.Empty() && matches.Matches(labels.Set(child.GetLabels())) {
+			requests = append(requests, reconcile.Request(child.GetNamespace(), all.Items[i].Name))
+		}
+	}
+	return requests
+}
+
+// changed leaves out what plans do not read.
+func changed(e event.UpdateEvent) bool {
+	a, b := e.ObjectOld, e.ObjectNew
+	x, y := *uniteddeployment.ChildOf(a), *uniteddeployment.ChildOf(b)
+	x.Object, y.Object = nil, nil
+	return !equality.Semantic.DeepEqual(x, y) || a.GetUID() != b.GetUID() || a.GetGeneration() != b.GetGeneration() || !maps.Equal(a.GetLabels(), b.GetLabels()) ||
+		(a.GetDeletionTimestamp() == nil) != (b.GetDeletionTimestamp() == nil) || uniteddeployment.OwnerOf(a) != uniteddeployment.OwnerOf(b)
+}
+
+// podChanges are those that plans read, of pods of children (UD-075).
+var podChanges = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return labelled(e.Object) },
+	DeleteFunc: func(e event.DeleteEvent) bool { return labelled(e.Object) },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		a, isPod := e.ObjectOld.(*corev1.Pod)
+		b, _ := e.ObjectNew.(*corev1.Pod)
+		return isPod && (labelled(a) || labelled(b)) && (a.UID != b.UID || a.Status.Phase != b.Status.Phase || readiness.Ready(a) != readiness.Ready(b) ||
+			readiness.Active(a) != readiness.Active(b) || a.Spec.NodeName != b.Spec.NodeName || !maps.Equal(a.Labels, b.Labels) ||
+			!equality.Semantic.DeepEqual(readiness.Condition(a, corev1.PodScheduled), readiness.Condition(b, corev1.PodScheduled)))
+	},
+}
+
+func labelled(pod client.Object) bool { return pod.GetLabels()[uniteddeployment.SubsetName] != "" }
+
+// ofPod asks for a pass over the UnitedDeployment of a pod: that of the child that controls it, for a Deployment by way of a ReplicaSet.
+func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Request {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller != nil && controller.Kind == "ReplicaSet" {
+		set := &appsv1.ReplicaSet{}
+		if !r.cached(ctx, pod.GetNamespace(), controller, set) {
+			return nil
+		}
+		controller = metav1.GetControllerOfNoCopy(set)
+	}
+	if controller == nil {
+		return nil
+	}
+	present, _ := r.served.all()
+	i := slices.IndexFunc(present, func(k uniteddeployment.Kind) bool {
+		a, errA := schema.ParseGroupVersion(k.APIVersion())
+		b, errB := schema.ParseGroupVersion(controller.APIVersion)
+		return k.Name() == controller.Kind && errA == nil && errB == nil && a.Group == b.Group
+	})
+	if i < 0 {
+		return nil
+	}
+	child := object(present[i])
+	if !r.cached(ctx, pod.GetNamespace(), controller, child) || uniteddeployment.OwnerOf(child) == "" {
+		return nil
+	}
+	return []ctrl.Request{reconcile.Request(pod.GetNamespace(), metav1.GetControllerOfNoCopy(child).Name)}
+}
+
+// cached reads an owner from the caches, and tells whether it is there.
+func (r *Reconciler) cached(ctx context.Context, namespace string, owner *metav1.OwnerReference, into client.Object) bool {
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: owner.Name}, into, client.UnsafeDisableDeepCopy)
+	return err == nil && into.GetUID() == owner.UID
+}

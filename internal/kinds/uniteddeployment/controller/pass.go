@@ -1,0 +1,197 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
+	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
+)
+
+// pass brings a UnitedDeployment a step further.
+func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	if owner == "" {
+		return reconcile.Done{}, nil
+	}
+	begin := r.Now()
+	united, err := reconcile.Begin[appsv1beta1.UnitedDeployment](ctx, r.API, name, owner)
+	if err != nil || united == nil {
+		return again(reconcile.Done{}, err)
+	}
+	snapshot, err := r.read(ctx, united)
+	if err != nil {
+		if memory := r.memory.Of(owner); memory.news.Is(uniteddeployment.EventFind, err.Error()) {
+			r.Events.Event(united, corev1.EventTypeWarning, uniteddeployment.EventFind, err.Error())
+		}
+		return reconcile.Done{}, err
+	}
+	plan := uniteddeployment.Make(snapshot)
+	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(), Record: plan.Record}
+	if plan.Going { // UD-004
+		return done, nil
+	}
+	r.meters.tell(name.Namespace, name.Name, plan)
+	after, err := r.apply(ctx, united, plan)
+	reconcile.Sooner(&done.After, after)
+	reconcile.Sooner(&done.After, r.Own.Again(owner))
+	return again(done, err)
+}
+
+// again comes back soon after the world changed under a plan, and leaves other errors to the back-off.
+func again(done reconcile.Done, err error) (reconcile.Done, error) {
+	if err != nil && changedAll(err) {
+		reconcile.Sooner(&done.After, reconcile.RetrySoon)
+		return done, nil
+	}
+	return done, err
+}
+
+// changedAll tells whether all of joined errors say no more than that the world changed.
+func changedAll(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			if !changedAll(one) {
+				return false
+			}
+		}
+		return true
+	}
+	return reconcile.Changed(err)
+}
+
+// read reads what a plan is made from, over which own writes are laid.
+func (r *Reconciler) read(ctx context.Context, united *appsv1beta1.UnitedDeployment) (uniteddeployment.Snapshot, error) {
+	memory := r.memory.Of(united.UID)
+	s := uniteddeployment.Snapshot{United: united, Known: &memory.known, Now: r.Now(), Pods: map[types.UID][]*corev1.Pod{}}
+	var present []uniteddeployment.Kind
+	present, s.Absent = r.served.all()
+	for _, kind := range present {
+		children, orphans, err := r.children(ctx, united, kind)
+		if err != nil {
+			return s, err
+		}
+		s.Children, s.Orphans = append(s.Children, children...), append(s.Orphans, orphans...)
+	}
+	if err := r.pods(ctx, united, &s); err != nil {
+		return s, err
+	}
+	var revisions appsv1.ControllerRevisionList
+	if err := r.Client.List(ctx, &revisions, client.InNamespace(united.Namespace), client.MatchingFields{podapply.OwnerIndex: string(united.UID)},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return s, fmt.Errorf("listing revisions: %w", err)
+	}
+	for i := range revisions.Items {
+		s.Revisions = append(s.Revisions, &revisions.Items[i])
+	}
+	s.Revisions = reconcile.Laid(r.Own, united.UID, s.Revisions, func(found *appsv1.ControllerRevision) bool {
+		return uniteddeployment.OwnerOf(found) == united.UID
+	})
+	return s, nil
+}
+
+// children are those of a kind that the UnitedDeployment controls, and those that it could adopt.
+func (r *Reconciler) children(ctx context.Context, united *appsv1beta1.UnitedDeployment, kind uniteddeployment.Kind) (children,
+	orphans []*uniteddeployment.Child, err error) {
+	for _, owner := range []string{string(united.UID), nobody} {
+		options := []client.ListOption{client.InNamespace(united.Namespace), client.MatchingFields{byOwner: owner}, client.UnsafeDisableDeepCopy}
+		mine := func(o client.Object) bool {
+			if owner == nobody {
+				return orphan(o)
+			}
+			return uniteddeployment.OwnerOf(o) == united.UID
+		}
+		var found []*uniteddeployment.Child
+		switch kind {
+		case uniteddeployment.StatefulSet:
+			var list appsv1.StatefulSetList
+			err = r.Client.List(ctx, &list, options...)
+			found = laid(r, united, list.Items, mine)
+		case uniteddeployment.AdvancedStatefulSet:
+			var list appsv1beta1.StatefulSetList
+			err = r.Client.List(ctx, &list, options...)
+			found = laid(r, united, list.Items, mine)
+		case uniteddeployment.CloneSet:
+			var list appsv1beta1.CloneSetList
+			err = r.Client.List(ctx, &list, options...)
+			found = laid(r, united, list.Items, mine)
+		case uniteddeployment.Deployment:
+			var list appsv1.DeploymentList
+			err = r.Client.List(ctx, &list, options...)
+			found = laid(r, united, list.Items, mine)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("listing %ss: %w", kind, err)
+		}
+		if owner == nobody {
+			orphans = found
+		} else {
+			children = found
+		}
+	}
+	return children, orphans, nil
+}
+
+type pointer[T any] interface {
+	*T
+	client.Object
+}
+
+// laid are workloads with own writes laid over them.
+func laid[T any, P pointer[T]](r *Reconciler, united *appsv1beta1.UnitedDeployment, items []T, mine func(client.Object) bool) []*uniteddeployment.Child {
+	objects := make([]P, len(items))
+	for i := range items {
+		objects[i] = &items[i]
+	}
+	objects = reconcile.Laid(r.Own, united.UID, objects, func(o P) bool { return mine(o) })
+	children := make([]*uniteddeployment.Child, len(objects))
+	for i := range objects {
+		children[i] = uniteddeployment.ChildOf(objects[i])
+	}
+	return children
+}
+
+// pods reads the pods of all children (UD-074).
+func (r *Reconciler) pods(ctx context.Context, united *appsv1beta1.UnitedDeployment, s *uniteddeployment.Snapshot) error {
+	child, owners := map[types.UID]types.UID{}, []types.UID(nil) // of each controller of pods
+	for _, c := range s.Children {
+		uid := c.Object.GetUID()
+		if c.Kind != uniteddeployment.Deployment {
+			child[uid], owners = uid, append(owners, uid)
+			continue
+		}
+		var sets appsv1.ReplicaSetList
+		if err := r.Client.List(ctx, &sets, client.InNamespace(united.Namespace), client.MatchingFields{byDeployment: string(uid)},
+			client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing ReplicaSets of %s: %w", c, err)
+		}
+		for i := range sets.Items {
+			child[sets.Items[i].UID], owners = uid, append(owners, sets.Items[i].UID)
+		}
+	}
+	var pods []*corev1.Pod
+	for _, owner := range owners {
+		found, err := r.Pods.ControlledBy(united.Namespace, owner)
+		if err != nil {
+			return err
+		}
+		pods = append(pods, found...)
+	}
+	of := func(pod *corev1.Pod) types.UID {
+		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
+			return child[controller.UID]
+		}
+		return ""
+	}
+	for _, pod := range reconcile.Laid(r.Own, united.UID, pods, func(pod *corev1.Pod) bool { return of(pod) != "" }) {
+		s.Pods[of(pod)] = append(s.Pods[of(pod)], pod)
+	}
+	return nil
+}

@@ -1,0 +1,535 @@
+package uniteddeployment
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/planlog"
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+)
+
+// Reasons of events (UD-144).
+const (
+	EventUpdated       = "SuccessfulUpdateSubset"
+	EventFailed        = "FailedUpdateSubset"
+	EventRevision      = "FailedRevisionProvision"
+	EventFind          = "FailedFindSubsets"
+	EventDuplicates    = "FailedDeleteDuplicatedSubsets"
+	EventSpecify       = "FailedSpecifySubsetReplicas"
+	EventWithoutSubset = "IgnoredSubset"
+)
+
+// refusedAgain is when a split that does not fit is looked at again although nothing happens.
+const refusedAgain = time.Minute
+
+// Snapshot is all that a plan is made from.
+type Snapshot struct {
+	United *appsv1beta1.UnitedDeployment
+	// Children are those that it controls, of all kinds.
+	Children []*Child
+	// Orphans are workloads of its namespace without a controller that have the label of a subset.
+	Orphans []*Child
+	// Pods are those of each child, by the UID of the child.
+	Pods map[types.UID][]*corev1.Pod
+	// Revisions are those that it controls.
+	Revisions []*appsv1.ControllerRevision
+	// Absent are kinds that the cluster does not serve.
+	Absent []Kind
+	Known  *Knowledge
+	Now    time.Time
+}
+
+// Action is what is done about a subset.
+type Action string
+
+// Actions.
+const (
+	Keep   Action = "keep"
+	Create Action = "create"
+	Update Action = "update"
+	// Verify makes sure that a child, some pods of which are not of the revision yet, has the template.
+	Verify Action = "verify"
+	Adopt  Action = "adopt"
+	// Hold waits for what the verdict says.
+	Hold Action = "hold"
+)
+
+// Verdict is what is decided about a subset.
+type Verdict struct {
+	Subset *appsv1beta1.Subset
+	// Child is nil where there is none yet, and what is to be adopted.
+	Child  *Child
+	Action Action
+	Wanted Wanted
+	// There are its pods that exist and are not at their end, Reserved how many of them have substitutes.
+	There, Reserved, Updated, UpdatedReady int
+	// Why are the differences for which a child is updated, or what it waits for.
+	Why []string
+	// Passed: the subset is unschedulable, until then if that is known.
+	Passed bool
+	Until  time.Time
+
+	bounds    Bounds
+	pods      []*corev1.Pod
+	marked    bool // UD-112
+	condition *appsv1beta1.UnitedDeploymentSubsetCondition
+	// unready are reserved pods that are not ready.
+	unready int
+}
+
+// Now is how many replicas the child is to have, as it is.
+func (v *Verdict) now() int32 {
+	if v.Child == nil {
+		return 0
+	}
+	return v.Child.Replicas
+}
+
+// String says in a sentence how the subset is and what it waits for.
+func (v *Verdict) String() string {
+	text := fmt.Sprintf("subset %s: %d wanted, %d there", v.Subset.Name, v.Wanted.Replicas, v.There)
+	if v.Child != nil {
+		text += fmt.Sprintf(", %d ready", v.Child.Ready)
+	}
+	if v.Reserved > 0 {
+		text += fmt.Sprintf(", %d reserved", v.Reserved)
+	}
+	if v.Action != Keep {
+		text += "; " + string(v.Action)
+	}
+	if len(v.Why) > 0 {
+		text += ": " + strings.Join(v.Why, "; ")
+	}
+	return text
+}
+
+// Mark is a pod whose label of reservation changes (UD-111).
+type Mark struct {
+	Pod      *corev1.Pod
+	Reserved bool
+}
+
+// Removal is a child that is deleted, or released.
+type Removal struct {
+	Child *Child
+	Why   string
+	// Duplicate: its subset has another one, which is kept.
+	Duplicate bool
+}
+
+// Note is an event.
+type Note struct{ Type, Reason, Message string }
+
+// Plan is what is to be done about a UnitedDeployment.
+type Plan struct {
+	// Going: it is being deleted, and nothing is done (UD-004). Fault says why nothing can be done; Refused why no child is scaled, created
+	// or deleted.
+	Going          bool
+	Fault, Refused *Note
+	// Expected is the revision of the template. NewRevision is to be created, Renumber gets that number.
+	Expected    string
+	NewRevision *appsv1.ControllerRevision
+	Renumber    *appsv1.ControllerRevision
+	Number      int64
+	Collisions  *int32
+	History     []*appsv1.ControllerRevision
+	Template    *Template
+	// Subsets are in the order of the spec.
+	Subsets          []Verdict
+	Release, Deletes []Removal
+	Marks            []Mark
+	// Restart are broken pods that keep a rolling update from going on (UD-072).
+	Restart []*corev1.Pod
+	// First: conditions of subsets change that decide where pods go; they are stored before anything is done.
+	First  bool
+	Status appsv1beta1.UnitedDeploymentStatus
+	Notes  []Note
+	// After is when to look again although nothing happens; 0 for not at all.
+	After time.Duration
+
+	label string
+}
+
+// Make plans.
+func Make(s Snapshot) *Plan {
+	p := &Plan{Status: *s.United.Status.DeepCopy()}
+	if s.United.DeletionTimestamp != nil {
+		p.Going = true
+		return p
+	}
+	if s.Known == nil {
+		s.Known = &Knowledge{}
+	}
+	template, data, err := s.Known.read(s.United)
+	if err != nil {
+		return p.faulty(&s, EventRevision, "spec.template: %v", err)
+	}
+	matches, err := metav1.LabelSelectorAsSelector(s.United.Spec.Selector)
+	if err != nil || matches.Empty() {
+		return p.faulty(&s, EventFind, "spec.selector must be a selector that is not empty")
+	}
+	if err := names(s.United.Spec.Topology.Subsets); err != nil {
+		return p.faulty(&s, EventFind, "%v", err)
+	}
+	p.Template = template
+	p.revisions(&s, template, data)
+	p.assign(&s, matches)
+	p.allocate(&s)
+	p.decide(&s)
+	p.clear(&s)
+	p.state(&s, matches)
+	return p
+}
+
+// faulty ends a plan for a spec that cannot be acted on.
+func (p *Plan) faulty(s *Snapshot, reason, format string, args ...any) *Plan {
+	p.Fault = &Note{corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)}
+	p.Status.ObservedGeneration = s.United.Generation
+	p.condition(s.Now, appsv1beta1.SubsetUpdated, corev1.ConditionFalse, "Error", p.Fault.Message)
+	return p
+}
+
+// names refuses what no child can be labelled with, and what would give two subsets one child.
+func names(subsets []appsv1beta1.Subset) error {
+	seen := map[string]bool{}
+	for i := range subsets {
+		name := subsets[i].Name
+		if problems := validation.IsValidLabelValue(name); name == "" || len(problems) > 0 {
+			return fmt.Errorf("spec.topology.subsets[%d].name: %q can be no value of a label", i, name)
+		}
+		if seen[name] {
+			return fmt.Errorf("spec.topology.subsets[%d].name: another subset has the name %q", i, name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// assign finds the child of each subset, and those that go (UD-061 to UD-066).
+func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
+	subsets := s.United.Spec.Topology.Subsets
+	p.Subsets = make([]Verdict, len(subsets))
+	place := map[string]*Verdict{}
+	for i := range subsets {
+		p.Subsets[i] = Verdict{Subset: &subsets[i], Action: Keep}
+		place[subsets[i].Name] = &p.Subsets[i]
+	}
+	children := slices.SortedFunc(slices.Values(s.Children), older)
+	for _, c := range children {
+		v := place[c.Subset]
+		switch {
+		case c.Subset == "":
+			p.note(corev1.EventTypeWarning, EventWithoutSubset, "%s has no label %s: it is left alone", c, SubsetName)
+		case !matches.Matches(labels.Set(c.Object.GetLabels())):
+			if !c.Going() {
+				p.Release = append(p.Release, Removal{Child: c, Why: "the selector does not match it any more"})
+			}
+		case c.Kind != p.Template.Kind:
+			p.delete(c, "the template is of another kind")
+		case v == nil:
+			p.delete(c, "there is no subset "+c.Subset+" any more")
+		case v.Child == nil:
+			v.Child = c
+		case v.Child.Going() && !c.Going():
+			v.Child = c
+		}
+	}
+	for _, c := range children { // UD-063
+		if v := place[c.Subset]; v != nil && c.Kind == p.Template.Kind && v.Child != c && !c.Going() && !slices.ContainsFunc(p.Release, func(r Removal) bool {
+			return r.Child == c
+		}) {
+			p.Deletes = append(p.Deletes, Removal{c, "subset " + c.Subset + " has an older one", true})
+		}
+	}
+	for _, c := range slices.SortedFunc(slices.Values(s.Orphans), older) { // UD-061
+		if v := place[c.Subset]; v != nil && v.Child == nil && c.Kind == p.Template.Kind && !c.Going() && matches.Matches(labels.Set(c.Object.GetLabels())) {
+			v.Child, v.Action = c, Adopt
+		}
+	}
+	for i := range p.Subsets {
+		v := &p.Subsets[i]
+		if v.Child == nil {
+			continue
+		}
+		for _, pod := range s.Pods[v.Child.Object.GetUID()] {
+			if !readiness.Active(pod) {
+				continue
+			}
+			v.pods = append(v.pods, pod)
+			if v.There++; pod.Labels[RevisionHash] == p.label {
+				if v.Updated++; readiness.Ready(pod) {
+					v.UpdatedReady++
+				}
+			}
+		}
+	}
+}
+
+func (p *Plan) delete(c *Child, why string) {
+	if !c.Going() {
+		p.Deletes = append(p.Deletes, Removal{Child: c, Why: why})
+	}
+}
+
+// clear keeps children from being deleted for which nothing does the work: other ones of their subset must be ready before (UD-063), and while
+// nothing can be created, what it would replace stays (UD-066, UD-084).
+func (p *Plan) clear(s *Snapshot) {
+	absent := slices.Contains(s.Absent, p.Template.Kind)
+	p.Deletes = slices.DeleteFunc(p.Deletes, func(r Removal) bool {
+		if p.Refused != nil || absent {
+			return true
+		}
+		i := slices.IndexFunc(p.Subsets, func(v Verdict) bool { return v.Subset.Name == r.Child.Subset })
+		if i < 0 || r.Child.Kind != p.Template.Kind || r.Child.Total == 0 && len(s.Pods[r.Child.Object.GetUID()]) == 0 {
+			return false
+		}
+		v := &p.Subsets[i]
+		if v.Child != nil && v.Child.Observed && v.Child.Replicas == v.Wanted.Replicas && v.Child.Ready >= v.Wanted.Replicas {
+			return false
+		}
+		v.wait("%s goes when the older one, which is kept, is ready", r.Child)
+		return true
+	})
+}
+
+func (v *Verdict) wait(format string, args ...any) {
+	v.Why = append(v.Why, fmt.Sprintf(format, args...))
+}
+
+func (p *Plan) note(kind, reason, format string, args ...any) {
+	p.Notes = append(p.Notes, Note{kind, reason, fmt.Sprintf(format, args...)})
+}
+
+func (p *Plan) again(s *Snapshot, at time.Time) {
+	if wait := max(at.Sub(s.Now), time.Millisecond); p.After == 0 || wait < p.After {
+		p.After = wait
+	}
+}
+
+// allocate gives each subset its number (UD-080 to UD-124).
+func (p *Plan) allocate(s *Snapshot) {
+	subsets := s.United.Spec.Topology.Subsets
+	replicas := Replicas(s.United.Spec.Replicas, subsets)
+	strategy := options(s.United)
+	var err error
+	for i := range p.Subsets {
+		v := &p.Subsets[i]
+		if v.bounds, err = BoundsOf(v.Subset, replicas); err != nil {
+			break
+		}
+	}
+	next := make([]int32, len(subsets))
+	switch {
+	case err != nil:
+	case strategy.reserve:
+		next = p.reserve(s, strategy, replicas)
+	case strategy.adaptive:
+		next = p.adapt(s, strategy, replicas)
+	case Elastic(subsets):
+		bounds := make([]Bounds, len(subsets))
+		for i := range bounds {
+			bounds[i] = p.Subsets[i].bounds
+		}
+		next, _ = Stretch(bounds, replicas)
+	default:
+		current := make([]int32, len(subsets))
+		for i := range current {
+			current[i] = p.Subsets[i].now()
+		}
+		next, err = Specify(subsets, current, replicas)
+	}
+	if err != nil { // UD-084, UD-090
+		p.Refused = &Note{corev1.EventTypeWarning, EventSpecify, err.Error()}
+		p.Notes = append(p.Notes, *p.Refused)
+		p.again(s, s.Now.Add(refusedAgain))
+	}
+	for i := range p.Subsets {
+		v := &p.Subsets[i]
+		v.Wanted = Wanted{Revision: p.label, Patch: string(v.Subset.Patch.Raw)}
+		if v.Wanted.Replicas = v.now(); p.Refused == nil {
+			v.Wanted.Replicas = next[i]
+		}
+		if p.Template.Kind.partitioned() && s.United.Spec.UpdateStrategy.ManualUpdate != nil {
+			v.Wanted.Partition = min(max(s.United.Spec.UpdateStrategy.ManualUpdate.Partitions[v.Subset.Name], 0), v.Wanted.Replicas)
+		}
+		if strategy.reserve {
+			v.Wanted.MaxUnavailable = p.room(v)
+		}
+	}
+	if p.Refused == nil && strategy.reserve {
+		p.prove(s)
+	}
+}
+
+// decide says what is done about each subset (UD-071, UD-072).
+func (p *Plan) decide(s *Snapshot) {
+	adaptive := options(s.United)
+	for i := range p.Subsets {
+		v := &p.Subsets[i]
+		c := v.Child
+		switch {
+		case v.Action == Adopt:
+			v.wait("%s has no controller", c)
+			continue
+		case c == nil && slices.Contains(s.Absent, p.Template.Kind):
+			v.Action = Hold
+			v.wait("the cluster does not serve %s of %s", p.Template.Kind, p.Template.Kind.APIVersion())
+			continue
+		case c == nil && p.Refused != nil:
+			v.Action = Hold
+			v.wait("%s", p.Refused.Message)
+			continue
+		case c == nil:
+			v.Action = Create
+		case c.Going():
+			v.Action = Hold
+			v.wait("%s is being deleted: another one is created when it is gone", c)
+			continue
+		default:
+			differences := p.differences(v)
+			if len(differences) > 0 {
+				v.Action, v.Why = Update, append(differences, v.Why...)
+			} else if v.Updated < int(c.Total) {
+				v.Action = Verify
+			}
+		}
+		if adaptive.adaptive && v.Wanted.Replicas > v.now() { // UD-128
+			p.again(s, s.Now.Add(adaptive.critical))
+		}
+		if c == nil {
+			continue
+		}
+		p.waits(v)
+		if v.Action != Update {
+			p.restart(v)
+		}
+	}
+}
+
+// differences are the reasons for which a child is updated.
+func (p *Plan) differences(v *Verdict) (found []string) {
+	c, wanted := v.Child, &v.Wanted
+	differs := func(does bool, what string, is, should any) {
+		if does {
+			found = append(found, fmt.Sprintf("%s %v instead of %v", what, should, is))
+		}
+	}
+	differs(c.Revision != wanted.Revision, "revision", c.Revision, wanted.Revision)
+	differs(c.Replicas != wanted.Replicas, "replicas", c.Replicas, wanted.Replicas)
+	if p.Template.Kind.partitioned() && !c.OnDelete {
+		present := int32(0)
+		if c.Partition != nil {
+			present = *c.Partition
+		}
+		differs(present != wanted.Partition, "partition", present, wanted.Partition)
+	}
+	if c.Patch != wanted.Patch {
+		found = append(found, "another patch")
+	}
+	if most := wanted.MaxUnavailable; most != nil && c.MaxUnavailable != nil && *most != *c.MaxUnavailable {
+		differs(true, "maxUnavailable", c.MaxUnavailable.String(), most.String())
+	}
+	return found
+}
+
+// waits says what a child waits for that is as it should be.
+func (p *Plan) waits(v *Verdict) {
+	c := v.Child
+	if c.Failure != "" {
+		v.wait("%s", c.Failure)
+	}
+	if missing := int(c.Replicas) - v.There; missing > 0 {
+		v.wait("%s to be created by %s", plural.Of(missing, "pod"), c)
+	}
+	unready, old := 0, v.There-v.Updated
+	for _, pod := range v.pods {
+		if !readiness.Ready(pod) {
+			unready++
+		}
+	}
+	if unready > 0 {
+		v.wait("%s not ready", plural.Of(unready, "pod"))
+	}
+	if kept := min(int(v.Wanted.Partition), old); kept > 0 {
+		v.wait("%s at an older revision by the partition", plural.Of(kept, "pod"))
+		old -= kept
+	}
+	if old > 0 {
+		v.wait("%s to be updated", plural.Of(old, "pod"))
+	}
+}
+
+// restart takes up broken pods of a native StatefulSet that its rolling update waits for (UD-072).
+func (p *Plan) restart(v *Verdict) {
+	c := v.Child
+	if c.Kind != StatefulSet || c.OnDelete || !c.Observed {
+		return
+	}
+	for _, pod := range v.pods {
+		ordinal, ok := ordinalOf(pod.Name)
+		if ok && ordinal-c.Start >= int(v.Wanted.Partition) && pod.Labels[RevisionHash] != p.label && !readiness.Ready(pod) {
+			p.Restart = append(p.Restart, pod)
+			v.wait("pod %s is of an older revision and not ready, and recreated", pod.Name)
+		}
+	}
+}
+
+// String is the plan in words.
+func (p *Plan) String() string { return p.log().String() }
+
+// Record is the plan as keys and values.
+func (p *Plan) Record() []any { return p.log().Record() }
+
+func (p *Plan) log() *planlog.Plan {
+	log := &planlog.Plan{}
+	add := func(format string, args ...any) { log.Summary = append(log.Summary, fmt.Sprintf(format, args...)) }
+	switch {
+	case p.Going:
+		add("it is being deleted: nothing is done")
+	case p.Fault != nil:
+		add("%s", p.Fault.Message)
+	}
+	if p.Refused != nil {
+		add("%s", p.Refused.Message)
+	}
+	if p.NewRevision != nil {
+		add("the template is new: revision %s", p.Expected)
+	}
+	for i := range p.Subsets {
+		about, words, _ := strings.Cut(p.Subsets[i].String(), ": ")
+		log.Add(about, "%s", words)
+	}
+	for _, m := range p.Marks {
+		log.Add(m.Pod.Name, "%s=%t", ReservedPod, m.Reserved)
+	}
+	for _, r := range slices.Concat(p.Release, p.Deletes) {
+		log.Add(r.Child.String(), "goes: %s", r.Why)
+	}
+	return log
+}
+
+// Waiting tells whether anything is not as it should be.
+func (p *Plan) Waiting() bool {
+	return p.Fault != nil || p.Refused != nil || slices.ContainsFunc(p.Subsets, func(v Verdict) bool { return len(v.Why) > 0 })
+}
+
+// Reason is the first thing that the object itself waits for, empty if there is none.
+func (p *Plan) Reason() string {
+	note := cmp.Or(p.Fault, p.Refused)
+	if note == nil {
+		return ""
+	}
+	return note.Message
+}
