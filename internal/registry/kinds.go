@@ -125,6 +125,14 @@ var Kinds = []Kind{
 		Controller: "ephemeraljob", Workers: 10, Setup: ephemeralJobs,
 	},
 	{
+		Kind: admission.Kind{Group: apps, Name: "ResourceDistribution", Plural: "resourcedistributions",
+			Gates: admission.Gates{{features.ResourceDistributionGate}}, Webhooks: admission.ResourceDistributions,
+			Conversion: admission.Between((*appsv1alpha1.ResourceDistribution).ToV1beta1, appsv1alpha1.ResourceDistributionFromV1beta1,
+				admission.RenamedInResourceDistributions)},
+		// Not a workload: but while there are some, nothing is uninstalled either.
+		Controller: "resourcedistribution", Workers: 3, Setup: resourceDistributions, Workload: true,
+	},
+	{
 		Kind: admission.Kind{Group: policy, Name: "PodUnavailableBudget", Plural: "podunavailablebudgets",
 			Gates:   admission.Gates{{features.PodUnavailableBudgetDeleteGate, features.PodUnavailableBudgetUpdateGate}}, // PUB-016
 			OffCode: http.StatusBadRequest, Webhooks: admission.PodUnavailableBudgets,
@@ -138,11 +146,11 @@ var Kinds = []Kind{
 // other releases convert (OPS-070).
 var (
 	Controllers = []string{"nodepodprobe", "persistentpodstate", "podprobemarker",
-		"resourcedistribution", "uniteddeployment"}
+		"uniteddeployment"}
 	Definitions = []string{"persistentpodstates.apps.kruise.io",
-		"resourcedistributions.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
+		"uniteddeployments.apps.kruise.io"}
 	// others are those that an installation is kept for, too (OPS-116).
-	others = []string{"ResourceDistribution", "UnitedDeployment"}
+	others = []string{"UnitedDeployment"}
 )
 
 // InUse are the kinds while objects of which nothing is uninstalled (OPS-116), those that other releases serve included.
@@ -175,8 +183,8 @@ func Converted() []string {
 
 // The manager publishes its authority in the definitions of the kinds that it converts; at the others it only looks (OPS-080).
 //
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;podunavailablebudgets.policy.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=persistentpodstates.apps.kruise.io;resourcedistributions.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=persistentpodstates.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
 
 // Admitted are the kinds as the webhooks know them.
 func Admitted() []admission.Kind {

@@ -45,17 +45,17 @@ type Reconciler struct {
 	Events reconcile.Recorder
 
 	watches watches
-	// wake asks for a pass over the ResourceDistribution of that name.
-	wake   func(name string)
-	meters *meters
+	meters  *meters
 
-	mu            sync.Mutex
+	mu sync.Mutex
+	// asked asks for a pass over the ResourceDistribution of that name.
+	asked         func(name string)
 	distributions map[types.UID]*distribution
 }
 
 // newReconciler returns a Reconciler whose watches are followed by a function.
 func newReconciler(api *reconcile.API, events reconcile.Recorder, follow func(context.Context, *copies)) *Reconciler {
-	r := &Reconciler{API: api, Events: events, distributions: map[types.UID]*distribution{}, wake: func(string) {}}
+	r := &Reconciler{API: api, Events: events, distributions: map[types.UID]*distribution{}, asked: func(string) {}}
 	r.watches.follow, r.watches.changed = follow, r.copyChanged
 	return r
 }
@@ -75,7 +75,7 @@ func Setup(mgr ctrl.Manager, options reconcile.Options) error {
 		For(&appsv1beta1.ResourceDistribution{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: changed})).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			r.watches.start(ctx)
-			r.wake = func(name string) { queue.Add(reconcile.Request("", name)) }
+			r.ask(func(name string) { queue.Add(reconcile.Request("", name)) })
 			return nil
 		})).
 		Watches(emptyNamespace(), handler.Funcs{
@@ -101,6 +101,21 @@ func changed(e event.UpdateEvent) bool {
 func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
 	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.ResourceDistribution](r.API), Pass: r.pass,
 		Forget: r.forget}, 0, limiter)
+}
+
+// ask has passes asked for by a function.
+func (r *Reconciler) ask(by func(name string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = by
+}
+
+// wake asks for a pass over the ResourceDistribution of that name.
+func (r *Reconciler) wake(name string) {
+	r.mu.Lock()
+	ask := r.asked
+	r.mu.Unlock()
+	ask(name)
 }
 
 // emptyNamespace is the metadata of a namespace to be read into.

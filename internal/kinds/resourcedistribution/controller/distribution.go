@@ -35,6 +35,8 @@ type distribution struct {
 	batch int
 	pace  reconcile.StatusPace
 	news  reconcile.News
+	// told is when an event was sent last.
+	told time.Time
 }
 
 // mark has a pass look at a namespace; all of them if it is empty.

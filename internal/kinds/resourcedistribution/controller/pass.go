@@ -55,6 +55,9 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 		}
 		d.due(begin)
 		if err := r.work(ctx, rd, d); err != nil {
+			if reconcile.Changed(err) {
+				return reconcile.Done{After: reconcile.RetryAfter}, nil
+			}
 			return reconcile.Done{}, err
 		}
 	}
@@ -74,7 +77,7 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 		}
 		reconcile.Sooner(&done.After, after)
 		if left == 0 {
-			r.tell(rd, d, &status)
+			reconcile.Sooner(&done.After, r.tell(rd, d, &status))
 		}
 		r.meters.failed(rd.Name, int(status.Failed))
 	}
@@ -217,7 +220,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 			continue
 		}
 		t := &task{namespace: ns, repaired: verdict.Action == resourcedistribution.Delete || known && before.Target &&
-			(before.Failure == "" || d.troubles[name] != nil && d.troubles[name].repairs > 0)}
+			before.Failure != resourcedistribution.Pending && before.Failure != appsv1beta1.ResourceDistributionNamespaceNotExists}
 		repairs = repairs || t.repaired
 		tasks = append(tasks, t)
 	}
@@ -315,7 +318,7 @@ const attempts, writes = 4, 2
 // act does in one namespace what is to be done. After each write, and after each conflict, it is decided anew what that is.
 func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, d *distribution,
 	resource *resourcedistribution.Resource, t *task) error {
-	name, written := t.namespace.Name, 0
+	name, written, refused := t.namespace.Name, 0, error(nil)
 	for range attempts {
 		copied, doubt := d.copies.in(name)
 		if doubt {
@@ -329,7 +332,7 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 		if t.outcome = verdict.Outcome; verdict.Action == resourcedistribution.Keep {
 			return nil
 		}
-		if written == writes || written > 0 && verdict.Action == resourcedistribution.Update {
+		if written == writes || written > 0 && verdict.Action != resourcedistribution.Create {
 			return t.failed(verdict.Target, verdict.Action, errStored)
 		}
 		err := r.write(ctx, w, rd, d.copies, resource, name, verdict.Action, copied)
@@ -345,8 +348,10 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 		case !reconcile.Clearly(err):
 			d.copies.doubt(name)
 			return t.failed(verdict.Target, verdict.Action, err)
-		case reconcile.Changed(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
-			d.copies.doubt(name) // what is known is old
+		case reconcile.Changed(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
+			verdict.Action == resourcedistribution.Update && apierrors.IsInvalid(err) && refused == nil:
+			d.copies.doubt(name) // what is known is old; a patch of an old version may look invalid
+			refused = err
 		default:
 			return t.failed(verdict.Target, verdict.Action, err)
 		}

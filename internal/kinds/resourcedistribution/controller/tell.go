@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -17,9 +18,15 @@ const (
 	distributed      = "Distributed"
 )
 
-// tell tells what is news when all namespaces have been looked at (RD-097): what fails, without names of its own for each namespace, and that
-// nothing does any more.
-func (r *Reconciler) tell(rd *appsv1beta1.ResourceDistribution, d *distribution, status *appsv1beta1.ResourceDistributionStatus) {
+// tellEvery is how often events are sent at most: users of namespaces may cause conflicts and end them in turns.
+const tellEvery = 10 * time.Second
+
+// tell tells what is news when all namespaces have been looked at (RD-097): what fails, and that nothing does any more. It returns when to tell
+// what may have come since it told last; 0 is not at all.
+func (r *Reconciler) tell(rd *appsv1beta1.ResourceDistribution, d *distribution, status *appsv1beta1.ResourceDistributionStatus) time.Duration {
+	if wait := d.told.Add(tellEvery).Sub(r.Now()); wait > 0 {
+		return wait
+	}
 	told := map[string]string{}
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
@@ -38,6 +45,7 @@ func (r *Reconciler) tell(rd *appsv1beta1.ResourceDistribution, d *distribution,
 	for _, reason := range []string{distributeFailed, conflict} {
 		if d.news.Is(reason, told[reason]) {
 			r.Events.Event(rd, corev1.EventTypeWarning, reason, told[reason])
+			d.told = r.Now()
 		}
 	}
 	about := ""
@@ -47,7 +55,9 @@ func (r *Reconciler) tell(rd *appsv1beta1.ResourceDistribution, d *distribution,
 	// What was stored already was told by whoever stored it.
 	if d.news.Is(distributed, about) && (rd.Status.Failed > 0 || rd.Status.Succeeded != status.Succeeded || rd.Status.ObservedGeneration != rd.Generation) {
 		r.Events.Event(rd, corev1.EventTypeNormal, distributed, fmt.Sprintf("all %d namespaces have a copy", status.Desired))
+		d.told = r.Now()
 	}
+	return 0
 }
 
 // meters are the metrics of the kind.
