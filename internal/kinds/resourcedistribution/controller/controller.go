@@ -145,6 +145,13 @@ func (r *Reconciler) namespaceChanged(before, after client.Object) {
 			name = object.GetName()
 		}
 	}
+	if before == nil { // what is in it may have been seen before it
+		for _, c := range r.watches.all() {
+			if copied, _ := c.in(name); copied != nil {
+				r.copyChanged(c, name)
+			}
+		}
+	}
 	was, is := namespaceOf(name, before), namespaceOf(name, after)
 	for _, d := range r.all() {
 		if d.concerns(was, is) {

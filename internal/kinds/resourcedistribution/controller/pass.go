@@ -201,10 +201,16 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 	now := r.Now()
 	var tasks []*task
 	repairs := false
-	for _, name := range d.take(chunk) {
+	taken := d.take(chunk)
+	for i, name := range taken {
 		ns, err := r.namespace(ctx, name)
 		if err != nil {
-			d.mark(name)
+			for _, t := range tasks {
+				d.mark(t.namespace.Name)
+			}
+			for _, left := range taken[i:] {
+				d.mark(left)
+			}
 			return err
 		}
 		copied, doubt := d.copies.in(name)
@@ -325,6 +331,7 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 			if err := r.look(ctx, w, d.copies, name); err != nil {
 				return t.failed(true, resourcedistribution.Keep, err)
 			}
+			r.others(d, name)
 			copied, _ = d.copies.in(name)
 		}
 		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: resource, Targets: d.targets, Owner: rd.UID,
@@ -340,6 +347,7 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 		switch {
 		case err == nil:
 			t.wrote, written = true, written+1
+			r.others(d, name)
 		case reconcile.Ending(err) || verdict.Action == resourcedistribution.Create && apierrors.IsNotFound(err):
 			// The cache shows it soon. If it was created this moment, nothing else may come back to it.
 			t.failed(true, verdict.Action, err)
@@ -363,6 +371,17 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 func (t *task) failed(target bool, action resourcedistribution.Action, err error) error {
 	t.err, t.outcome = err, resourcedistribution.Outcome{Target: target, Failure: action.Failed(), Reason: err.Error()}
 	return nil
+}
+
+// others has the other distributions of the same kind and name look at a namespace: what was learned there is no news any more when the watch
+// brings it.
+func (r *Reconciler) others(but *distribution, namespace string) {
+	for _, d := range r.watches.users(but.copies) {
+		if d != but {
+			d.mark(namespace)
+			r.wake(d.name)
+		}
+	}
 }
 
 // look reads the object in a namespace from the API server.

@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,21 +43,29 @@ func (w *watches) start(ctx context.Context) {
 
 // use returns the copies of a kind and name, which are followed as long as somebody uses them.
 func (w *watches) use(of resourcedistribution.Of, owner types.UID, d *distribution) *copies {
+	c, begin := w.enter(of, owner, d)
+	if begin != nil {
+		begin()
+	}
+	return c
+}
+
+// enter notes a user; begin, unless nil, begins the watch, which calls back.
+func (w *watches) enter(of resourcedistribution.Of, owner types.UID, d *distribution) (c *copies, begin func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.of == nil {
-		w.of = map[resourcedistribution.Of]*copies{}
-	}
-	c := w.of[of]
-	if c == nil {
+	if c = w.of[of]; c == nil {
+		if w.of == nil {
+			w.of = map[resourcedistribution.Of]*copies{}
+		}
 		c = newCopies(of, w.changed)
 		ctx, stop := context.WithCancel(w.ctx)
 		c.stop = stop
 		w.of[of] = c
-		w.follow(ctx, c)
+		begin = func() { w.follow(ctx, c) }
 	}
 	c.users[owner] = d
-	return c
+	return c, begin
 }
 
 // leave ends the use of copies; the last one ends the watch.
@@ -81,6 +91,13 @@ func (w *watches) users(c *copies) []*distribution {
 		users = append(users, d)
 	}
 	return users
+}
+
+// all are the copies that are followed.
+func (w *watches) all() []*copies {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Values(w.of))
 }
 
 // count is how many watches there are.
