@@ -42,13 +42,56 @@ func roles(t *testing.T) map[string]role {
 	return all
 }
 
+const ofDistributions = "kruise-manager-resourcedistribution-role"
+
+// RD-021 (part), OPS-082 (part): the shipped manifests grant nothing that only ResourceDistributions need; what grants it has a policy beside it, and is
+// not among them.
+func TestRightsOfDistributions(t *testing.T) {
+	data, err := os.ReadFile("../resource-distribution/rights.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for text := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		var object struct {
+			Kind    string
+			RoleRef rbacv1.RoleRef
+		}
+		if err := yaml.Unmarshal(text, &object); err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, object.Kind+" "+object.RoleRef.Name)
+	}
+	if diff := cmp.Diff([]string{"ClusterRoleBinding " + ofDistributions, "ValidatingAdmissionPolicy ", "ValidatingAdmissionPolicyBinding "}, kinds); diff != "" {
+		t.Error(diff)
+	}
+	for _, file := range []string{"kustomization.yaml", "bindings.yaml", "../default/kustomization.yaml"} {
+		data, err := os.ReadFile(file)
+		if err != nil || bytes.Contains(data, []byte("distribution")) {
+			t.Error(file, err)
+		}
+	}
+	got := map[string]string{}
+	for _, rule := range roles(t)[ofDistributions].Rules {
+		for _, resource := range rule.Resources {
+			got[resource] = strings.Join(rule.Verbs, " ")
+		}
+	}
+	const copies = "create delete get list patch watch"
+	if diff := cmp.Diff(map[string]string{"secrets": copies, "configmaps": copies, "namespaces": "get list watch", "resourcedistributions": "get list watch",
+		"resourcedistributions/status": "patch", "resourcedistributions/finalizers": "update"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // ofManager are the rules of all that the manager may do in the whole cluster, but for certificates: of kruise-manager-role, and of the roles
 // that a chart leaves out where their gates are off.
 func ofManager(t *testing.T) []rbacv1.PolicyRule {
 	t.Helper()
 	var rules []rbacv1.PolicyRule
 	for name, r := range roles(t) {
-		if strings.HasPrefix(name, "kruise-manager-") {
+		// That of ResourceDistributions is bound by who switches their gate on (RD-021).
+		if strings.HasPrefix(name, "kruise-manager-") && name != ofDistributions {
 			rules = append(rules, r.Rules...)
 		}
 	}
@@ -65,7 +108,7 @@ func TestRightsAreNarrow(t *testing.T) {
 	}
 	slices.Sort(names)
 	if diff := cmp.Diff([]string{"kruise-certs-role", "kruise-leader-election-role", "kruise-manager-budget-role", "kruise-manager-image-pull-role",
-		"kruise-manager-nodes-role", "kruise-manager-role", "kruise-manager-sidecarterminator-role", "kruise-manager-storage-role", "kruise-manager-workloadspread-role",
+		"kruise-manager-nodes-role", "kruise-manager-resourcedistribution-role", "kruise-manager-role", "kruise-manager-sidecarterminator-role", "kruise-manager-storage-role", "kruise-manager-workloadspread-role",
 		"kruise-metrics-role", "kruise-pull-secrets-role", "kruise-webhook-role"}, names); diff != "" {
 		t.Error(diff)
 	}
@@ -83,6 +126,9 @@ func TestRightsAreNarrow(t *testing.T) {
 			}
 			if name == "kruise-manager-image-pull-role" && slices.Contains(rule.Resources, "secrets") && slices.Equal(rule.Verbs, []string{"get"}) {
 				continue // IMG-200: sources of copies, by the names in jobs; nothing lists secrets
+			}
+			if name == "kruise-manager-resourcedistribution-role" && secrets {
+				continue // RD-021: bound with the gate alone, and held to copies by a policy
 			}
 			if name == "kruise-manager-role" && slices.Equal(rule.Resources, []string{"configmaps"}) && slices.Equal(rule.Verbs, []string{"create", "get", "list", "patch", "watch"}) {
 				continue // ND-136, ND-145: launch barriers, in the namespaces of pods; rights know no labels
@@ -185,7 +231,7 @@ func TestRolesAreBound(t *testing.T) {
 	}
 	want := map[string]string{}
 	for name, r := range roles(t) {
-		if name != "kruise-metrics-role" { // bound where --metrics-secure is set (OPS-094)
+		if name != "kruise-metrics-role" && name != ofDistributions { // bound where --metrics-secure is set (OPS-094), and with a gate (RD-021)
 			want[name] = r.Kind
 		}
 	}
@@ -215,7 +261,12 @@ func TestAggregatedRoles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plural := definition.Spec.Names.Plural; plural != "nodeimages" {
+		plural := definition.Spec.Names.Plural
+		if plural == "resourcedistributions" { // who may view may not see Secrets, and these have some
+			missing["edit "+plural] = "admin"
+			continue
+		}
+		if plural != "nodeimages" {
 			missing["view "+plural] = "all"
 			// EJ-071: who creates EphemeralJobs runs code in pods that are there, as with pods/ephemeralcontainers, which "edit" does not have.
 			if definition.Spec.Scope == apiextensionsv1.NamespaceScoped && plural != "ephemeraljobs" {
@@ -243,6 +294,12 @@ func TestAggregatedRoles(t *testing.T) {
 			}
 		}
 		aggregated := func(to string) bool { return r.Labels["rbac.authorization.k8s.io/aggregate-to-"+to] == "true" }
+		if r.Name == "aggregate-kruise-admin" {
+			if aggregated("view") || aggregated("edit") || !aggregated("admin") {
+				t.Errorf("%s: %v", r.Name, r.Labels)
+			}
+			continue
+		}
 		if aggregated("view") == edits || aggregated("edit") != edits || aggregated("admin") != edits {
 			t.Errorf("%s: %v", r.Name, r.Labels)
 		}

@@ -36,6 +36,10 @@ func write(from, chart string) error {
 	if err != nil {
 		return err
 	}
+	distribution, err := objects(filepath.Join(from, "resource-distribution"))
+	if err != nil {
+		return err
+	}
 	policy, err := os.ReadFile(filepath.Join(from, "network-policy/policy.yaml"))
 	if err != nil {
 		return fmt.Errorf("reading the network policy: %w", err)
@@ -44,7 +48,7 @@ func write(from, chart string) error {
 	if err != nil {
 		return err
 	}
-	files := map[string][]*unstructured.Unstructured{"network-policy.yaml": network}
+	files := map[string][]*unstructured.Unstructured{"network-policy.yaml": network, "resource-distribution.yaml": distribution}
 	known := map[string]*unstructured.Unstructured{}
 	for _, name := range []string{"service", "servicemonitor", "rules", "dashboards"} {
 		text, err := os.ReadFile(filepath.Join(from, "monitoring", name+".yaml"))

@@ -103,6 +103,8 @@ type Environment struct {
 	cached, live client.Reader
 	mapper       meta.RESTMapper
 	announcer    announcer
+	// writer writes to the API server; it is asked for dry runs alone.
+	writer client.Writer
 	// guard judges deletions of protected objects.
 	guard *protection.Guard
 }

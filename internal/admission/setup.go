@@ -120,7 +120,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 	guard := protection.New(options.Gates, clientset.CoreV1().RESTClient(), teller)
 	upkeep := &struct{ announcer }{} // the keeper; it is made later, from the paths of the handlers
-	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
+	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), writer: direct,
 		mapper: mgr.GetRESTMapper(), announcer: upkeep, guard: guard}, chain, disruptions)
 	keeping := options.keeper(handlers)
 	options.follow(ctx, &keeping)

@@ -130,6 +130,14 @@ var Kinds = []Kind{
 		Controller: "uniteddeployment", Workers: 3, Setup: unitedDeployments, Workload: true,
 	},
 	{
+		Kind: admission.Kind{Group: apps, Name: "ResourceDistribution", Plural: "resourcedistributions",
+			Gates: admission.Gates{{features.ResourceDistributionGate}}, Webhooks: admission.ResourceDistributions,
+			Conversion: admission.Between((*appsv1alpha1.ResourceDistribution).ToV1beta1, appsv1alpha1.ResourceDistributionFromV1beta1,
+				admission.RenamedInResourceDistributions)},
+		// Not a workload: but while there are some, nothing is uninstalled either.
+		Controller: "resourcedistribution", Workers: 3, Setup: resourceDistributions, Workload: true,
+	},
+	{
 		Kind: admission.Kind{Group: policy, Name: "PodUnavailableBudget", Plural: "podunavailablebudgets",
 			Gates:   admission.Gates{{features.PodUnavailableBudgetDeleteGate, features.PodUnavailableBudgetUpdateGate}}, // PUB-016
 			OffCode: http.StatusBadRequest, Webhooks: admission.PodUnavailableBudgets,
@@ -142,25 +150,16 @@ var Kinds = []Kind{
 // Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that
 // other releases convert (OPS-070).
 var (
-	Controllers = []string{"nodepodprobe", "persistentpodstate", "podprobemarker",
-		"resourcedistribution"}
-	Definitions = []string{"persistentpodstates.apps.kruise.io",
-		"resourcedistributions.apps.kruise.io"}
-	// others are those that an installation is kept for, too (OPS-116).
-	others = []string{"ResourceDistribution"}
+	Controllers = []string{"nodepodprobe", "persistentpodstate", "podprobemarker"}
+	Definitions = []string{"persistentpodstates.apps.kruise.io"}
 )
 
-// InUse are the kinds while objects of which nothing is uninstalled (OPS-116), those that other releases serve included.
+// InUse are the kinds while objects of which nothing is uninstalled (OPS-116).
 func InUse() []schema.GroupKind {
 	var kinds []schema.GroupKind
 	for i := range Kinds {
 		if Kinds[i].Workload {
 			kinds = append(kinds, schema.GroupKind{Group: Kinds[i].Group, Kind: Kinds[i].Name})
-		}
-	}
-	for _, name := range others {
-		if kind := (schema.GroupKind{Group: apps, Kind: name}); !slices.Contains(kinds, kind) {
-			kinds = append(kinds, kind)
 		}
 	}
 	return kinds
@@ -180,8 +179,8 @@ func Converted() []string {
 
 // The manager publishes its authority in the definitions of the kinds that it converts; at the others it only looks (OPS-080).
 //
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;podunavailablebudgets.policy.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=persistentpodstates.apps.kruise.io;resourcedistributions.apps.kruise.io,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=persistentpodstates.apps.kruise.io,verbs=get
 
 // Admitted are the kinds as the webhooks know them.
 func Admitted() []admission.Kind {

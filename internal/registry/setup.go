@@ -22,6 +22,7 @@ import (
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
+	resourcedistributioncontroller "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
 	sidecarterminatorcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarterminator/controller"
@@ -188,6 +189,10 @@ func advancedCronJobs(ctx context.Context, e *Environment) error {
 
 func unitedDeployments(ctx context.Context, e *Environment) error {
 	return uniteddeploymentcontroller.Setup(ctx, e.Manager, e.controller("uniteddeployment"))
+}
+
+func resourceDistributions(_ context.Context, e *Environment) error {
+	return resourcedistributioncontroller.Setup(e.Manager, e.controller("resourcedistribution"))
 }
 
 func (e *Environment) daemonSetFeatures() daemonset.Features {

@@ -322,6 +322,8 @@ func TestRightsFollowGates(t *testing.T) {
 		"PodUnavailableBudgetDeleteGate=false": role("budget"),
 		"PodUnavailableBudgetDeleteGate=false,PodUnavailableBudgetUpdateGate=true": "",
 		"StatefulSetAutoResizePVCGate=false":                                       role("storage"),
+		"ResourceDistributionGate=true": strings.ReplaceAll(role("resourcedistribution")+"\n- ValidatingAdmissionPolicy kruise-manager-copies\n- ValidatingAdmissionPolicyBinding kruise-manager-copies",
+			"- ", "+ "), // RD-021
 		"DeletionProtectionForCRDCascadingGate=true":                               strings.ReplaceAll(role("definitions"), "- ", "+ "),
 	} {
 		var got []string
@@ -336,6 +338,13 @@ func TestRightsFollowGates(t *testing.T) {
 		}
 		if diff := cmp.Diff(sorted(wanted), sorted(got)); diff != "" {
 			t.Errorf("%s: %s", gates, diff)
+		}
+	}
+	narrow := mustRender(t, c, "featureGates: ResourceDistributionGate=true\nresourceDistribution: {secretNames: [login]}")["ClusterRole kruise-manager-resourcedistribution-role"]
+	for _, part := range []string{"resourceNames:[login],resources:[secrets],verbs:[delete,get,list,patch,watch]}", "{apiGroups:[],resources:[configmaps],verbs:[delete,get,list,patch,watch]}",
+		"{apiGroups:[],resources:[secrets],verbs:[create]}"} {
+		if got := text(narrow["rules"]); !strings.Contains(got, part) {
+			t.Errorf("no %s in %s", part, got)
 		}
 	}
 	listing := mustRender(t, c, "featureGates: DeletionProtectionForCRDCascadingGate=true\ninstallation: {roleListGroups: [example.com]}")["ClusterRole kruise-manager-definitions-role"]

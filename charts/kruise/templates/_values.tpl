@@ -41,6 +41,20 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Narrows the right to write Secrets and ConfigMaps to names, where some are given; a creation cannot be. Changes the role, and returns nothing. */}}
+{{- define "kruise.narrowed" -}}
+{{- $rules := list -}}
+{{- range .role.rules -}}
+{{- if not (has "secrets" .resources) -}}{{- $rules = append $rules . -}}{{- end -}}
+{{- end -}}
+{{- range $resource, $names := dict "configmaps" .names.configMapNames "secrets" .names.secretNames -}}
+{{- $rule := dict "apiGroups" (list "") "resources" (list $resource) "verbs" (list "delete" "get" "list" "patch" "watch") -}}
+{{- if $names -}}{{- $_ := set $rule "resourceNames" $names -}}{{- end -}}
+{{- $rules = append $rules $rule (dict "apiGroups" (list "") "resources" (list $resource) "verbs" (list "create")) -}}
+{{- end -}}
+{{- $_ := set .role "rules" $rules -}}
+{{- end -}}
+
 {{/* Objects of a file, in YAML, with the namespaces that values name. */}}
 {{- define "kruise.objects" -}}
 {{- $installation := .values.installation -}}

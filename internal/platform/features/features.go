@@ -79,7 +79,7 @@ var gates = map[featuregate.Feature]gate{
 	PodProbeMarkerGate:                        {"PPM-020", "0.1", on(beta)},
 	PodIndexLabel:                             {"ASTS-097", "0.1", on(beta)},
 	ResourcesDeletionProtection:               {"DP-002", "0.1", on(beta)},
-	ResourceDistributionGate:                  {"RD-020", "0.1", on(beta)},
+	ResourceDistributionGate:                  {"RD-020", "0.1", beta},
 	PodUnavailableBudgetUpdateGate:            {"PUB-016", "0.1", alpha},
 	CloneSetShortHash:                         {"CS-050", "0.1", alpha},
 	KruisePodReadinessGate:                    {"IPU-140", "0.1", alpha},

@@ -1,0 +1,125 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
+)
+
+// distributionWebhook admits ResourceDistributions of both versions, each in its v1beta1 form (RD-010, RD-111).
+type distributionWebhook struct {
+	// namespace is where the API server judges resources; writer asks it.
+	namespace string
+	writer    client.Writer
+}
+
+// ResourceDistributions makes the webhook of the kind.
+func ResourceDistributions(e *Environment) Webhooks {
+	w := &distributionWebhook{namespace: e.Namespace, writer: e.writer}
+	return Webhooks{Validate: w.validate}
+}
+
+func (w *distributionWebhook) validate(ctx context.Context, request admission.Request) admission.Response {
+	if leaving(&request) {
+		return admission.Allowed("")
+	}
+	distribution, old, err := compared(&request, (*appsv1alpha1.ResourceDistribution).ToV1beta1)
+	if err != nil { // RD-039
+		response := undecodable(&request, err)
+		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
+		return response
+	}
+	if request.Operation == admissionv1.Update && sameSpec(&request) {
+		return admission.Allowed("") // metadata only
+	}
+	causes := causesOf(resourcedistribution.Validate(distribution, old))
+	if old != nil && len(causes) > 0 {
+		causes = fresh(causes, causesOf(resourcedistribution.Validate(old, nil)))
+	}
+	nameInAlpha(&request, causes)
+	warnings := resourcedistribution.Warnings(distribution)
+	if len(causes) > 0 {
+		return invalid(&request, causes).WithWarnings(warnings...)
+	}
+	if old == nil || string(old.Spec.Resource.Raw) != string(distribution.Spec.Resource.Raw) {
+		if refusal := w.judge(ctx, &request, distribution); refusal != nil {
+			return refusal.WithWarnings(warnings...)
+		}
+	}
+	return admission.Allowed("").WithWarnings(warnings...)
+}
+
+// nameInAlpha calls the selector in causes as v1alpha1 does, if the object is written in it.
+func nameInAlpha(request *admission.Request, causes []metav1.StatusCause) {
+	document, err := decodeDocument(request.Object.Raw)
+	if err != nil || versionOf(document, request) != alpha {
+		return
+	}
+	for i := range causes {
+		if rest, is := strings.CutPrefix(causes[i].Field, "spec.targets.namespaceSelector"); is {
+			causes[i].Field = "spec.targets.namespaceLabelSelector" + rest
+		}
+	}
+}
+
+// unborn stands for the UID of an object that is being created, of which the copy that is tried must have an owner as all have.
+const unborn = "00000000-0000-0000-0000-000000000000"
+
+// judge has the API server say whether it would take a copy, in the namespace of the manager; nothing is stored (RD-034). It returns nil if it
+// would.
+func (w *distributionWebhook) judge(ctx context.Context, request *admission.Request, distribution *appsv1beta1.ResourceDistribution) *admission.Response {
+	resource, err := resourcedistribution.Read(distribution)
+	if err != nil {
+		return nil // it was not refused, since the stored one has the same fault
+	}
+	distribution = distribution.DeepCopy()
+	if distribution.UID == "" {
+		distribution.UID = unborn
+	}
+	err = w.writer.Create(ctx, &unstructured.Unstructured{Object: resource.Document(w.namespace, resourcedistribution.Owner(distribution))}, client.DryRunAll)
+	var response admission.Response
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err):
+		return nil
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		response = invalid(request, []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.resource", Message: err.Error()}})
+	case apierrors.IsForbidden(err):
+		response = refused(http.StatusForbidden, "spec.resource may not be created: "+err.Error())
+	default:
+		response = refused(http.StatusInternalServerError, fmt.Sprintf("spec.resource could not be judged: %v", err))
+	}
+	return &response
+}
+
+// RenamedInResourceDistributions returns the path in one version of a ResourceDistribution for a path in the other (RD-012). Unknown fields with the
+// other name swap places with them.
+func RenamedInResourceDistributions(path []string) []string {
+	renamed := func(at int, names [2]string) []string {
+		for i, name := range names {
+			if len(path) > at && path[at] == name {
+				return slices.Concat(path[:at], []string{names[1-i]}, path[at+1:])
+			}
+		}
+		return path
+	}
+	switch {
+	case len(path) > 2 && path[0] == "spec" && path[1] == "targets":
+		return renamed(2, [2]string{"namespaceLabelSelector", "namespaceSelector"})
+	case len(path) > 3 && path[0] == "status" && path[1] == "conditions":
+		return renamed(3, [2]string{"failedNamespace", "failedNamespaces"})
+	}
+	return path
+}

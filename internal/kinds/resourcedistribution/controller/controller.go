@@ -1,0 +1,206 @@
+// Package controller carries out what is decided about the copies of ResourceDistributions.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// A creation cannot be limited to a name. Who narrows the other rights by resourceNames narrows what is distributed (RD-021).
+//
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-resourcedistribution-role,resources=resourcedistributions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-resourcedistribution-role,resources=resourcedistributions/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-resourcedistribution-role,resources=resourcedistributions/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",roleName=kruise-manager-resourcedistribution-role,resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",roleName=kruise-manager-resourcedistribution-role,resources=secrets;configmaps,verbs=create
+// +kubebuilder:rbac:groups="",roleName=kruise-manager-resourcedistribution-role,resources=secrets,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",roleName=kruise-manager-resourcedistribution-role,resources=configmaps,verbs=get;list;watch;patch;delete
+
+const controllerName = "resourcedistribution-controller"
+
+// Reconciler keeps copies as they should be. Its fields are for tests to fill in.
+type Reconciler struct {
+	*reconcile.API
+	Events reconcile.Recorder
+
+	watches watches
+	meters  *meters
+
+	mu sync.Mutex
+	// asked asks for a pass over the ResourceDistribution of that name.
+	asked         func(name string)
+	distributions map[types.UID]*distribution
+}
+
+// newReconciler returns a Reconciler whose watches are followed by a function.
+func newReconciler(api *reconcile.API, events reconcile.Recorder, follow func(context.Context, *copies)) *Reconciler {
+	r := &Reconciler{API: api, Events: events, distributions: map[types.UID]*distribution{}, asked: func(string) {}}
+	r.watches.follow, r.watches.changed = follow, r.copyChanged
+	return r
+}
+
+// Setup adds the controller to the manager.
+func Setup(mgr ctrl.Manager, options reconcile.Options) error {
+	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("making a client that follows copies: %w", err)
+	}
+	r := newReconciler(options.API(mgr), reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), follower(clientset))
+	r.meters = newMeters(&r.watches)
+	if err := reconcile.Register(r.meters.all()...); err != nil {
+		return err
+	}
+	b := ctrl.NewControllerManagedBy(mgr).
+		For(&appsv1beta1.ResourceDistribution{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: changed})).
+		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+			r.watches.start(ctx)
+			r.ask(func(name string) { queue.Add(reconcile.Request("", name)) })
+			return nil
+		})).
+		Watches(emptyNamespace(), handler.Funcs{
+			CreateFunc: func(_ context.Context, e event.CreateEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+				r.namespaceChanged(nil, e.Object)
+			},
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+				r.namespaceChanged(e.ObjectOld, e.ObjectNew)
+			},
+			DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+				r.namespaceChanged(e.Object, nil)
+			},
+		})
+	return options.Complete(controllerName, r.loop(options.Limiter()), b)
+}
+
+// changed leaves out changes of the status, and of metadata (RD-095).
+func changed(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+}
+
+func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.ResourceDistribution](r.API), Pass: r.pass,
+		Forget: r.forget}, 0, limiter)
+}
+
+// ask has passes asked for by a function.
+func (r *Reconciler) ask(by func(name string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = by
+}
+
+// wake asks for a pass over the ResourceDistribution of that name.
+func (r *Reconciler) wake(name string) {
+	r.mu.Lock()
+	ask := r.asked
+	r.mu.Unlock()
+	ask(name)
+}
+
+// emptyNamespace is the metadata of a namespace to be read into.
+func emptyNamespace() *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return object
+}
+
+// namespaceOf is what decisions read of a namespace; nil is one that does not exist.
+func namespaceOf(name string, object client.Object) resourcedistribution.Namespace {
+	if object == nil {
+		return resourcedistribution.Namespace{Name: name}
+	}
+	return resourcedistribution.Namespace{Name: name, Exists: true, Terminating: object.GetDeletionTimestamp() != nil, Labels: object.GetLabels()}
+}
+
+// namespaceChanged has those distributions look at a namespace of which it is a target, or was one (RD-080); nil stands for none.
+func (r *Reconciler) namespaceChanged(before, after client.Object) {
+	if before != nil && after != nil && before.GetUID() == after.GetUID() && maps.Equal(before.GetLabels(), after.GetLabels()) &&
+		(before.GetDeletionTimestamp() == nil) == (after.GetDeletionTimestamp() == nil) {
+		return
+	}
+	name := ""
+	for _, object := range []client.Object{before, after} {
+		if object != nil {
+			name = object.GetName()
+		}
+	}
+	if before == nil { // what is in it may have been seen before it
+		for _, c := range r.watches.all() {
+			if copied, _ := c.in(name); copied != nil {
+				r.copyChanged(c, name)
+			}
+		}
+	}
+	was, is := namespaceOf(name, before), namespaceOf(name, after)
+	for _, d := range r.all() {
+		if d.concerns(was, is) {
+			d.mark(name)
+			r.wake(d.name)
+		}
+	}
+}
+
+// copyChanged has the distributions of copies look at a namespace, at all of them if it is empty.
+func (r *Reconciler) copyChanged(of *copies, namespace string) {
+	for _, d := range r.watches.users(of) {
+		d.mark(namespace)
+		r.wake(d.name)
+	}
+}
+
+// all are the distributions in the order of their names.
+func (r *Reconciler) all() []*distribution {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.SortedFunc(maps.Values(r.distributions), func(a, b *distribution) int { return strings.Compare(a.name, b.name) })
+}
+
+// of returns what is kept of a distribution.
+func (r *Reconciler) of(name string, owner types.UID) *distribution {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := r.distributions[owner]
+	if d == nil {
+		d = &distribution{name: name}
+		r.distributions[owner] = d
+	}
+	return d
+}
+
+// leave ends the work on a distribution: what it has written stays, or goes with it (RD-059, RD-071).
+func (r *Reconciler) leave(owner types.UID) {
+	r.mu.Lock()
+	d := r.distributions[owner]
+	delete(r.distributions, owner)
+	r.mu.Unlock()
+	if d != nil {
+		r.watches.leave(d.copies, owner)
+	}
+}
+
+func (r *Reconciler) forget(name types.NamespacedName, owner types.UID) {
+	r.leave(owner)
+	r.Own.Forget(owner)
+	r.meters.forget(name.Name)
+}

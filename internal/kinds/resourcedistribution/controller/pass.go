@@ -1,0 +1,433 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Bounds of a pass: chunk is how many namespaces it looks at, so that the next one begins with the newest spec and a status is written on the way;
+// mostBatch how many are worked on together at most (RD-051).
+const chunk, mostBatch = 1000, 1024
+
+// pass looks at the namespaces that changed, all of them after the spec has.
+func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	if owner == "" {
+		return reconcile.Done{}, nil
+	}
+	begin := r.Now()
+	rd, err := reconcile.Begin[appsv1beta1.ResourceDistribution](ctx, r.API, name, owner)
+	if err != nil || rd == nil {
+		return reconcile.Done{}, err
+	}
+	if rd.DeletionTimestamp != nil {
+		r.leave(owner)
+		return reconcile.Done{Headline: "it is being deleted: nothing is created or updated", Record: nothing}, nil
+	}
+	d := r.of(name.Name, owner)
+	r.aim(rd, d)
+	if d.fault != nil {
+		return r.unreadable(ctx, rd, d)
+	}
+	ready, err := d.copies.ready()
+	switch {
+	case err != nil && !ready:
+		r.blind(ctx, d, err)
+	case !ready:
+		return reconcile.Done{Headline: "waits for the list of " + d.copies.of.Kind + "s named " + d.copies.of.Name, Record: nothing}, nil
+	default:
+		if d.all() {
+			if err := r.markAll(ctx, d); err != nil {
+				return reconcile.Done{}, err
+			}
+		}
+		d.due(begin)
+		if err := r.work(ctx, rd, d); err != nil {
+			if reconcile.Changed(err) {
+				return reconcile.Done{After: reconcile.RetryAfter}, nil
+			}
+			return reconcile.Done{}, err
+		}
+	}
+	done := reconcile.Done{After: d.agenda.next(r.Now())}
+	left, whole := d.left()
+	if left > 0 || whole && ready {
+		reconcile.Sooner(&done.After, time.Millisecond)
+	} else {
+		d.batch = 0
+	}
+	// Before all have been looked at once, the stored status is better than what is known.
+	if left == 0 || rd.Status.ObservedGeneration != rd.Generation {
+		status := d.tally.Status(&rd.Status, rd.Generation, r.Now())
+		after, err := d.pace.Write(ctx, r.For(owner), rd, &rd.Status, &status, true)
+		if err != nil {
+			return done, err
+		}
+		reconcile.Sooner(&done.After, after)
+		if left == 0 {
+			reconcile.Sooner(&done.After, r.tell(rd, d, &status))
+		}
+		r.meters.failed(rd.Name, int(status.Failed))
+	}
+	reconcile.Sooner(&done.After, r.Own.Again(owner))
+	return done, ctx.Err()
+}
+
+func nothing() []any { return nil }
+
+// aim reads the spec if it has changed.
+func (r *Reconciler) aim(rd *appsv1beta1.ResourceDistribution, d *distribution) {
+	if d.generation == rd.Generation && (d.resource != nil || d.fault != nil) {
+		return
+	}
+	resource, unreadable := resourcedistribution.Read(rd)
+	targets, unselectable := resourcedistribution.TargetsOf(rd)
+	if d.generation, d.fault = rd.Generation, errors.Join(unreadable, unselectable); d.fault != nil {
+		d.resource = nil
+		d.aim(nil)
+		return
+	}
+	if d.resource != nil && d.resource.Hash != resource.Hash {
+		d.troubles, d.agenda = nil, agenda{} // something else is written
+	}
+	d.resource = resource.Slim()
+	if d.copies == nil || d.copies.of != resource.Of {
+		r.watches.leave(d.copies, rd.UID)
+		d.tally = resourcedistribution.Tally{}
+		d.copies = r.watches.use(resource.Of, rd.UID, d)
+	}
+	d.aim(targets)
+}
+
+// unreadable says what is wrong with a ResourceDistribution that was stored before it was validated. Nothing is done for it.
+func (r *Reconciler) unreadable(ctx context.Context, rd *appsv1beta1.ResourceDistribution, d *distribution) (reconcile.Done, error) {
+	if d.news.Is(distributeFailed, d.fault.Error()) {
+		r.Events.Event(rd, corev1.EventTypeWarning, distributeFailed, d.fault.Error())
+	}
+	status := resourcedistribution.Unreadable(&rd.Status, rd.Generation, d.fault, r.Now())
+	after, err := d.pace.Write(ctx, r.For(rd.UID), rd, &rd.Status, &status, true)
+	return reconcile.Done{After: after, Headline: d.fault.Error(), Record: nothing}, err
+}
+
+// namespaces are all that exist.
+func (r *Reconciler) namespaces(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+	all := &metav1.PartialObjectMetadataList{}
+	all.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := r.Client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	return all, nil
+}
+
+// markAll marks what a new spec may concern: targets, what was one, and where there is an object. Targets are counted from now on, and not yet
+// as correct.
+func (r *Reconciler) markAll(ctx context.Context, d *distribution) error {
+	all, err := r.namespaces(ctx)
+	if err != nil {
+		d.mark("")
+		return err
+	}
+	marked := map[string]bool{}
+	for i := range all.Items {
+		if ns := namespaceOf(all.Items[i].Name, &all.Items[i]); d.targets.Wants(ns.Name, true, ns.Labels) {
+			marked[ns.Name] = true
+		}
+	}
+	for name := range d.targets.Included() {
+		if d.targets.Wants(name, false, nil) {
+			marked[name] = true
+		}
+	}
+	for name := range marked {
+		if outcome, known := d.tally.Of(name); !known || outcome.Failure == "" {
+			d.tally.Set(name, resourcedistribution.Outcome{Target: true, Failure: resourcedistribution.Pending})
+		}
+	}
+	for _, name := range d.copies.namespaces() {
+		marked[name] = true
+	}
+	d.tally.Namespaces(func(name string) { marked[name] = true })
+	names := make([]string, 0, len(marked))
+	for name := range marked {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		d.mark(name)
+	}
+	return nil
+}
+
+// blind notes that nothing is known of any namespace.
+func (r *Reconciler) blind(ctx context.Context, d *distribution, why error) {
+	if all, err := r.namespaces(ctx); err == nil {
+		failure := resourcedistribution.Outcome{Target: true, Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: why.Error()}
+		for i := range all.Items {
+			if d.targets.Wants(all.Items[i].Name, true, all.Items[i].Labels) {
+				d.tally.Set(all.Items[i].Name, failure)
+			}
+		}
+		for name := range d.targets.Included() {
+			if d.targets.Wants(name, false, nil) {
+				d.tally.Set(name, failure)
+			}
+		}
+	}
+}
+
+// task is what is to be done in one namespace, and what came of it.
+type task struct {
+	namespace resourcedistribution.Namespace
+	repaired  bool
+	outcome   resourcedistribution.Outcome
+	err       error
+	wrote     bool
+}
+
+// work decides about marked namespaces, and does what is to be done in them.
+func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribution, d *distribution) error {
+	now := r.Now()
+	var tasks []*task
+	repairs := false
+	taken := d.take(chunk)
+	for i, name := range taken {
+		ns, err := r.namespace(ctx, name)
+		if err != nil {
+			for _, t := range tasks {
+				d.mark(t.namespace.Name)
+			}
+			for _, left := range taken[i:] {
+				d.mark(left)
+			}
+			return err
+		}
+		copied, doubt := d.copies.in(name)
+		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: d.resource, Targets: d.targets, Owner: rd.UID,
+			Namespace: ns, Copy: copied})
+		if verdict.Action == resourcedistribution.Keep && !doubt {
+			d.tally.Set(name, verdict.Outcome)
+			continue
+		}
+		before, known := d.tally.Of(name)
+		if until, why := d.held(name, now); !until.IsZero() {
+			d.tally.Set(name, resourcedistribution.Outcome{Target: verdict.Target, Failure: verdict.Action.Failed(), Reason: why})
+			continue
+		}
+		t := &task{namespace: ns, repaired: verdict.Action == resourcedistribution.Delete || known && before.Target &&
+			before.Failure != resourcedistribution.Pending && before.Failure != appsv1beta1.ResourceDistributionNamespaceNotExists}
+		repairs = repairs || t.repaired
+		tasks = append(tasks, t)
+	}
+	if len(tasks) == 0 {
+		return nil
+	}
+	if repairs {
+		// What was right is not any more. If that is because the ResourceDistribution goes, which the cache may not show yet, the copies
+		// are being collected (RD-059).
+		if gone, err := r.gone(ctx, rd); gone || err != nil {
+			for _, t := range tasks {
+				d.mark(t.namespace.Name)
+			}
+			if gone {
+				return reconcile.ErrChanged
+			}
+			return err
+		}
+	}
+	full, err := resourcedistribution.Read(rd)
+	if err != nil {
+		return err
+	}
+	w := r.writer(rd.UID)
+	for begun := 0; begun < len(tasks); {
+		d.batch = min(max(2*d.batch, 1), mostBatch)
+		batch := tasks[begun:min(begun+d.batch, len(tasks))]
+		begun += len(batch)
+		for i, err := range w.Each(ctx, len(batch), func(i int) error { return r.act(ctx, w, rd, d, full, batch[i]) }) {
+			if err != nil && batch[i].err == nil {
+				batch[i].err = err
+				batch[i].outcome = resourcedistribution.Outcome{Target: true, Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: err.Error()}
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		for _, t := range batch {
+			r.note(d, t)
+		}
+	}
+	return nil
+}
+
+// note notes what came of a task.
+func (r *Reconciler) note(d *distribution, t *task) {
+	now, name := r.Now(), t.namespace.Name
+	if t.wrote {
+		d.wrote(name, t.repaired, now)
+	}
+	if t.err != nil {
+		d.failed(name, t.err, now)
+	}
+	d.tally.Set(name, t.outcome)
+}
+
+// writer writes copies. What it wrote is laid over what the watches of names show, not over the manager's caches, which have no copies.
+func (r *Reconciler) writer(owner types.UID) *reconcile.Writer {
+	loose := *r.API
+	loose.Own = nil
+	return loose.For(owner)
+}
+
+func (r *Reconciler) namespace(ctx context.Context, name string) (resourcedistribution.Namespace, error) {
+	object := emptyNamespace()
+	err := r.Client.Get(ctx, types.NamespacedName{Name: name}, object, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return namespaceOf(name, nil), nil
+	}
+	if err != nil {
+		return resourcedistribution.Namespace{}, fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	return namespaceOf(name, object), nil
+}
+
+// gone tells whether the ResourceDistribution is gone, or going, in the API server.
+func (r *Reconciler) gone(ctx context.Context, rd *appsv1beta1.ResourceDistribution) (bool, error) {
+	var live appsv1beta1.ResourceDistribution
+	err := r.Live.Get(ctx, types.NamespacedName{Name: rd.Name}, &live)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading ResourceDistribution %s: %w", rd.Name, err)
+	}
+	return live.UID != rd.UID || live.DeletionTimestamp != nil, nil
+}
+
+// errStored is why a copy is not written for ever that comes out otherwise each time.
+var errStored = errors.New("what was stored is not what was written: a webhook, or a controller, may have changed it")
+
+// attempts bounds how often a namespace that others write in is looked at again in one pass, writes what is written there: a deletion and a creation.
+const attempts, writes = 4, 2
+
+// act does in one namespace what is to be done. After each write, and after each conflict, it is decided anew what that is.
+func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, d *distribution,
+	resource *resourcedistribution.Resource, t *task) error {
+	name, written, refused := t.namespace.Name, 0, error(nil)
+	for range attempts {
+		copied, doubt := d.copies.in(name)
+		if doubt {
+			if err := r.look(ctx, w, d.copies, name); err != nil {
+				return t.failed(true, resourcedistribution.Keep, err)
+			}
+			r.others(d, name)
+			copied, _ = d.copies.in(name)
+		}
+		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: resource, Targets: d.targets, Owner: rd.UID,
+			Namespace: t.namespace, Copy: copied})
+		if t.outcome = verdict.Outcome; verdict.Action == resourcedistribution.Keep {
+			return nil
+		}
+		if written == writes || written > 0 && verdict.Action != resourcedistribution.Create {
+			return t.failed(verdict.Target, verdict.Action, errStored)
+		}
+		err := r.write(ctx, w, rd, d.copies, resource, name, verdict.Action, copied)
+		r.meters.wrote(verdict.Action, err)
+		switch {
+		case err == nil:
+			t.wrote, written = true, written+1
+			r.others(d, name)
+		case reconcile.Ending(err) || verdict.Action == resourcedistribution.Create && apierrors.IsNotFound(err):
+			// The cache shows it soon. If it was created this moment, nothing else may come back to it.
+			t.failed(true, verdict.Action, err)
+			t.outcome = resourcedistribution.Ended()
+			return nil
+		case !reconcile.Clearly(err):
+			d.copies.doubt(name)
+			return t.failed(verdict.Target, verdict.Action, err)
+		case reconcile.Changed(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
+			verdict.Action == resourcedistribution.Update && apierrors.IsInvalid(err) && refused == nil:
+			d.copies.doubt(name) // what is known is old; a patch of an old version may look invalid
+			refused = err
+		default:
+			return t.failed(verdict.Target, verdict.Action, err)
+		}
+	}
+	return t.failed(t.outcome.Target, resourcedistribution.Update, errRestless)
+}
+
+// failed notes that the action failed, and returns nil, since that is told by the outcome.
+func (t *task) failed(target bool, action resourcedistribution.Action, err error) error {
+	t.err, t.outcome = err, resourcedistribution.Outcome{Target: target, Failure: action.Failed(), Reason: err.Error()}
+	return nil
+}
+
+// others has the other distributions of the same kind and name look at a namespace: what was learned there is no news any more when the watch
+// brings it.
+func (r *Reconciler) others(but *distribution, namespace string) {
+	for _, d := range r.watches.users(but.copies) {
+		if d != but {
+			d.mark(namespace)
+			r.wake(d.name)
+		}
+	}
+}
+
+// look reads the object in a namespace from the API server.
+func (r *Reconciler) look(ctx context.Context, w *reconcile.Writer, c *copies, namespace string) error {
+	object := c.of.Object()
+	switch err := w.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: c.of.Name}, object); {
+	case apierrors.IsNotFound(err):
+		c.answered(namespace, nil)
+	case err != nil:
+		return err //nolint:wrapcheck // users read it in the status as the API server says it
+	default:
+		c.answered(namespace, resourcedistribution.CopyOf(object))
+	}
+	return nil
+}
+
+// write carries out an action on exactly the version that it was decided for.
+func (r *Reconciler) write(ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, c *copies,
+	resource *resourcedistribution.Resource, namespace string, action resourcedistribution.Action, copied *resourcedistribution.Copy) error {
+	object := c.of.Object()
+	if action == resourcedistribution.Create {
+		if err := w.Create(ctx, resource.Document(namespace, resourcedistribution.Owner(rd)), object); err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+		c.answered(namespace, resourcedistribution.CopyOf(object))
+		return nil
+	}
+	object.SetNamespace(namespace)
+	object.SetName(c.of.Name)
+	object.SetUID(copied.UID)
+	object.SetResourceVersion(copied.Version)
+	if action == resourcedistribution.Update {
+		body, err := resource.Patch(copied)
+		if err != nil {
+			return err //nolint:wrapcheck // it says what was done
+		}
+		left, err := reconcile.Patch(ctx, w, object, body, "")
+		if err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+		c.answered(namespace, resourcedistribution.CopyOf(left))
+		return nil
+	}
+	if err := w.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		return err //nolint:wrapcheck // as above
+	}
+	c.deleted(namespace, copied)
+	return nil
+}
