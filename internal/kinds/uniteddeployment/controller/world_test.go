@@ -36,6 +36,8 @@ type world struct {
 	// room is how many pods a zone has room for; a zone is a subset. One that is not in it has room for all.
 	room map[string]int
 	told []string
+	// versions are those of the UnitedDeployment.
+	versions []*appsv1beta1.UnitedDeployment
 	// still: all others wait. fresh numbers what is made.
 	still bool
 	fresh int
@@ -87,6 +89,11 @@ func newWorld(t *testing.T, seed uint64, kinds []uniteddeployment.Kind, u *appsv
 			return result.RequeueAfter, err
 		}}
 	c.BeforeWrite = w.check
+	c.Happened = func(of simulation.Key, gone bool) {
+		if of == key && !gone {
+			w.versions = append(w.versions, w.united())
+		}
+	}
 	c.Delivered = w.delivered
 	for _, kind := range kinds {
 		if err := c.IndexField(t.Context(), object(kind), byOwner, indexOwner); err != nil {
@@ -227,7 +234,10 @@ func (w *world) check(write simulation.Write, before, after client.Object) {
 	case "delete":
 		c := uniteddeployment.ChildOf(before)
 		wanted := true
-		for _, u := range []*appsv1beta1.UnitedDeployment{seen, w.united()} { // an answer may have shown a newer one
+		for _, u := range w.versions { // an answer may have shown a newer one than the cache has
+			if u.Generation < seen.Generation {
+				continue
+			}
 			template, err := uniteddeployment.TemplateOf(&u.Spec.Template)
 			wanted = wanted && err == nil && c.Kind == template.Kind &&
 				slices.ContainsFunc(u.Spec.Topology.Subsets, func(s appsv1beta1.Subset) bool { return s.Name == c.Subset })
