@@ -373,7 +373,7 @@ func TestAdaptiveSubsets(t *testing.T) {
 	}
 }
 
-// UD-111, UD-112, UD-113, UD-114, UD-115: which pods are reserved, and which are patched for that.
+// UD-111, UD-112, UD-113, UD-114, UD-115, UD-168: which pods are reserved, and which are patched for that.
 func TestReservedPods(t *testing.T) {
 	minute := time.Minute
 	yes, no := labelled(ReservedPod, "true"), labelled(ReservedPod, "false")
@@ -649,6 +649,49 @@ func TestRevisionsOfTheReference(t *testing.T) {
 			template, _ := revision.Template(stored.Data.Raw)
 			normal, err := Data(template)
 			t.Errorf("%s: not recognised: %v\n%s\n%s", name, err, data, normal)
+		}
+	}
+}
+
+// UD-014: what holds where the strategy says nothing, and is not written into the object.
+func TestOptionsOfStrategies(t *testing.T) {
+	u := &appsv1beta1.UnitedDeployment{}
+	strategy := &u.Spec.Topology.ScheduleStrategy
+	if o := options(u); o.adaptive {
+		t.Error("empty is Fixed")
+	}
+	strategy.Type = "Adaptive"
+	want := adaptive{adaptive: true, critical: 30 * time.Second, duration: 300 * time.Second}
+	if o := options(u); o != want || strategy.Adaptive != nil {
+		t.Error(o)
+	}
+	if strategy.Adaptive = (&appsv1beta1.AdaptiveUnitedDeploymentStrategy{}); options(u) != want || *strategy.Adaptive != (appsv1beta1.AdaptiveUnitedDeploymentStrategy{}) {
+		t.Error(options(u))
+	}
+	strategy.Adaptive = &appsv1beta1.AdaptiveUnitedDeploymentStrategy{RescheduleCriticalSeconds: new(int32(0)), UnschedulableDuration: new(int32(7)), ReserveUnschedulablePods: true}
+	if o := options(u); o != (adaptive{true, true, 0, 7 * time.Second}) {
+		t.Error(o)
+	}
+}
+
+// UD-136: a restart annotation in the pod template is a new revision, which each subset gets under its partition.
+func TestRestarts(t *testing.T) {
+	s := asked(t, CloneSet, 4, plain("a", "b")...)
+	s.child(CloneSet, "a", 2, nil)
+	s.child(CloneSet, "b", 2, nil)
+	s.United.Spec.UpdateStrategy.ManualUpdate = &appsv1beta1.ManualUpdate{Partitions: map[string]int32{"a": 1}}
+	s.United.Spec.Template.CloneSetTemplate.Spec.Template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now"}
+	p := Make(*s)
+	if p.NewRevision == nil {
+		t.Fatal(p)
+	}
+	for i := range p.Subsets {
+		v := &p.Subsets[i]
+		doc, err := p.Template.Build(s.United, v.Subset, v.Wanted)
+		pod := member(member(doc, "spec"), "template")
+		if err != nil || v.Action != Update || v.Wanted.Partition != int32(1-i) || v.Wanted.Revision != p.Expected ||
+			member(member(pod, "metadata"), "annotations")["kubectl.kubernetes.io/restartedAt"] != "now" {
+			t.Error(err, v.String(), pod)
 		}
 	}
 }

@@ -198,7 +198,7 @@ func TestObjectsWithoutDefaults(t *testing.T) {
 	w.expect("or 1", "[0 1]")
 }
 
-// UD-123, UD-124, UD-099: whole stories, as plans.
+// UD-110, UD-123, UD-124, UD-099, UD-164: whole stories, as plans.
 func TestNarratives(t *testing.T) {
 	minute := time.Minute
 	for title, tell := range map[string]func(t *testing.T) *world{
