@@ -177,7 +177,7 @@ func Make(s Snapshot) *Plan {
 		return p.faulty(&s, EventRevision, "spec.template: %v", err)
 	}
 	matches, err := metav1.LabelSelectorAsSelector(s.United.Spec.Selector)
-	if err != nil || matches.Empty() {
+	if s.United.Spec.Selector == nil || err != nil || matches.Empty() {
 		return p.faulty(&s, EventFind, "spec.selector must be a selector that is not empty")
 	}
 	if err := names(s.United.Spec.Topology.Subsets); err != nil {
