@@ -1,11 +1,12 @@
-package v1alpha1
+package uniteddeployment
 
 import (
 	"maps"
 	"reflect"
 	"testing"
 
-	"github.com/afloat-project/afloat/api/apps/v1beta1"
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
@@ -16,16 +17,16 @@ func TestEmbeddedKindsHaveTheShapeOfV1beta1(t *testing.T) {
 		f, _ := t.FieldByName(name)
 		return f.Type
 	}
-	alpha, beta := reflect.TypeFor[SubsetTemplateSpec](), reflect.TypeFor[v1beta1.SubsetTemplateSpec]()
+	alpha, beta := reflect.TypeFor[appsv1alpha1.SubsetTemplateSpec](), reflect.TypeFor[appsv1beta1.SubsetTemplateSpec]()
 	if got := field(alpha, "AdvancedStatefulSetTemplate"); got != field(beta, "AdvancedStatefulSetTemplate") ||
-		field(got.Elem(), "Spec") != reflect.TypeFor[v1beta1.StatefulSetSpec]() {
+		field(got.Elem(), "Spec") != reflect.TypeFor[appsv1beta1.StatefulSetSpec]() {
 		t.Error(got)
 	}
-	if got := field(field(beta, "CloneSetTemplate").Elem(), "Spec"); got != reflect.TypeFor[v1beta1.CloneSetSpec]() {
+	if got := field(field(beta, "CloneSetTemplate").Elem(), "Spec"); got != reflect.TypeFor[appsv1beta1.CloneSetSpec]() {
 		t.Error(got)
 	}
 	more := map[string]bool{"spec.scaleStrategy.disablePVCReuse": true}
-	for _, key := range MovedInUnitedDeployments {
+	for _, key := range appsv1alpha1.MovedInUnitedDeployments {
 		more["spec.updateStrategy."+key] = true
 	}
 	var compare func(old, now reflect.Type, path string)
@@ -53,7 +54,7 @@ func TestEmbeddedKindsHaveTheShapeOfV1beta1(t *testing.T) {
 			delete(more, path+"."+key)
 		}
 	}
-	compare(reflect.TypeFor[UnitedCloneSetSpec](), reflect.TypeFor[v1beta1.CloneSetSpec](), "spec")
+	compare(reflect.TypeFor[appsv1alpha1.UnitedCloneSetSpec](), reflect.TypeFor[appsv1beta1.CloneSetSpec](), "spec")
 	if len(more) > 0 {
 		t.Errorf("not there: %v", more)
 	}
