@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -97,13 +98,33 @@ func TestDistributionsAreJudged(t *testing.T) {
 		}
 	}
 	hooks := ResourceDistributions(&Environment{writer: &trial{}})
-	if hooks.Mutate != nil { // RD-010 (part)
+	if hooks.Mutate != nil || hooks.Delete != nil {
 		t.Error("something is defaulted")
 	}
 	warned := hooks.Validate(t.Context(), distributionRequest(admissionv1.Create,
 		strings.Replace(distribution("v1beta1", "namespaceSelector", goodSecret), `"targets":{`, `"targets":{"includedNamespaces":{"list":[{"name":"kube-system"}]},`, 1), ""))
 	if !warned.Allowed || len(warned.Warnings) != 1 { // RD-037
 		t.Errorf("%+v", warned)
+	}
+}
+
+// RD-010: nothing is mutated or defaulted, and the shipped entry is the one that the reference has.
+func TestShippedEntriesOfDistributions(t *testing.T) {
+	mutating, err := os.ReadFile("../../config/webhook/mutating.yaml")
+	if err != nil || strings.Contains(string(mutating), "resourcedistribution") {
+		t.Error("it is mutated", err)
+	}
+	text, err := os.ReadFile("../../config/webhook/validating.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, entry, found := strings.Cut(string(text), "- name: vresourcedistribution.kb.io\n")
+	entry, _, _ = strings.Cut(entry, "\n- name: ")
+	for _, part := range []string{"path: /validate-apps-kruise-io-resourcedistribution\n", "failurePolicy: Fail\n", "- v1alpha1\n    - v1beta1\n", "- CREATE\n    - UPDATE\n    resources:\n    - resourcedistributions\n",
+		"sideEffects: None\n"} {
+		if !found || !strings.Contains(entry, part) {
+			t.Errorf("no %q in %s", part, entry)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package resourcedistribution_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	rds "github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
 	build "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/resourcedistributiontest"
@@ -153,7 +156,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// RD-053: what a copy consists of.
+// RD-011, RD-053: what a copy consists of; what a resource must have, and that its namespace is ignored.
 func TestCopies(t *testing.T) {
 	const text = `{"apiVersion":"v1","kind":"ConfigMap","immutable":true,"unknown":{"kept":1},"metadata":{"name":"c","namespace":"elsewhere","uid":"u","resourceVersion":"3",
 "labels":{"l":"v"},"annotations":{"a":"v"},"finalizers":["x/y"],"ownerReferences":[{"uid":"z"}]},"data":{"k":"v"},"binaryData":{"b":"AA=="}}`
@@ -162,7 +165,11 @@ func TestCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const hash = "f40f8f2a6ae5e8ef6f4c6d8b4dc9f1b9"
+	for _, needed := range []string{`"apiVersion":"v1",`, `"kind":"ConfigMap",`, `"name":"c",`} {
+		if _, err := rds.Read(build.Distribution("rd", build.Resource(strings.Replace(text, needed, "", 1)))); err == nil {
+			t.Errorf("%s is not needed", needed)
+		}
+	}
 	var document, want map[string]any
 	if err := json.Unmarshal(got, &document); err != nil {
 		t.Fatal(err)
@@ -175,7 +182,7 @@ func TestCopies(t *testing.T) {
 	}
 	annotations := document["metadata"].(map[string]any)["annotations"].(map[string]any)
 	if sum, _ := annotations[rds.HashAnnotation].(string); len(sum) != 64 || sum != read(t, rd).Hash {
-		t.Errorf("%q is no SHA-256 of %s", sum, hash)
+		t.Errorf("%q is no SHA-256", sum)
 	}
 	if other := read(t, build.Distribution("rd", build.Resource(text+" "))).Hash; other == read(t, rd).Hash {
 		t.Error("the hash is not of the raw bytes")
@@ -227,7 +234,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// RD-054, RD-057 (part): an update keeps what others have added to the metadata, and replaces the content as a whole; it is of exactly one version.
+// RD-054: an update keeps what others have added to the metadata, and replaces the content as a whole; it is of exactly one version.
 func TestPatches(t *testing.T) {
 	rd := build.Distribution("a", build.Resource(
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","labels":{"l/x":"v"},"finalizers":["x/y"]},"stringData":{"k":"new"}}`))
@@ -346,5 +353,43 @@ func TestManyFailures(t *testing.T) {
 	text, err := json.Marshal(status)
 	if err != nil || len(text) > 32<<10 || status.Failed != 10_000 || !strings.Contains(status.Conditions[1].Reason, "the first 250 of 10000 namespaces are named") {
 		t.Errorf("%v: %d bytes, %s", err, len(text), status.Conditions[1].Reason)
+	}
+}
+
+// RD-012, RD-013: what an object looks like in both versions, and to kubectl.
+func TestFields(t *testing.T) {
+	var status appsv1beta1.ResourceDistributionStatus
+	text, err := json.Marshal(status)
+	if err != nil || string(text) != "{}" {
+		t.Errorf("%v: %s", err, text)
+	}
+	beta, err := json.Marshal(build.Distribution("a", build.Labelled("a", "b"), func(rd *appsv1beta1.ResourceDistribution) {
+		rd.Status.Conditions = []appsv1beta1.ResourceDistributionCondition{{FailedNamespaces: []string{"x"}}}
+	}))
+	if err != nil || !strings.Contains(string(beta), `"targets":{"namespaceSelector":{`) || !strings.Contains(string(beta), `"failedNamespaces":["x"]`) {
+		t.Errorf("%v: %s", err, beta)
+	}
+	alpha, err := json.Marshal(appsv1alpha1.ResourceDistributionFromV1beta1(build.Distribution("a", build.Labelled("a", "b"), func(rd *appsv1beta1.ResourceDistribution) {
+		rd.Status.Conditions = []appsv1beta1.ResourceDistributionCondition{{FailedNamespaces: []string{"x"}}}
+	})))
+	if err != nil || !strings.Contains(string(alpha), `"targets":{"namespaceLabelSelector":{`) || !strings.Contains(string(alpha), `"failedNamespace":["x"]`) {
+		t.Errorf("%v: %s", err, alpha)
+	}
+	definition, err := os.ReadFile("../../../config/crd/bases/apps.kruise.io_resourcedistributions.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := regexp.MustCompile(`name: ([A-Z]+)\n`).FindAllString(string(definition), -1); strings.Join(got, "") != strings.Repeat("name: TOTAL\nname: SUCCEED\nname: FAILED\n", 2) {
+		t.Error(got)
+	}
+}
+
+// RD-072: the kind and the name of what is distributed stay, so that no copy of another name is left behind; even if an object was stored otherwise, the old one is none of its copies.
+func TestNamesStay(t *testing.T) {
+	old := build.Distribution("a")
+	for from, to := range map[string]string{`"name":"login"`: `"name":"other"`, `"kind":"Secret"`: `"kind":"ConfigMap"`} {
+		if errs := rds.Validate(build.Distribution("a", build.Resource(strings.Replace(build.Secret, from, to, 1))), old); !strings.Contains(fmt.Sprint(errs), "are immutable") {
+			t.Errorf("%s: %v", to, errs)
+		}
 	}
 }

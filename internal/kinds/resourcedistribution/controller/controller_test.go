@@ -118,7 +118,7 @@ func TestCopiesFollow(t *testing.T) {
 	}
 }
 
-// RD-059, RD-071 (part), RD-D6: while a ResourceDistribution is being deleted its copies are left to the garbage collector, also if the cache does not show that
+// RD-059, RD-071 (part): while a ResourceDistribution is being deleted its copies are left to the garbage collector, also if the cache does not show that
 // it is; and no finalizer is put on it.
 func TestNothingIsDoneForWhatGoes(t *testing.T) {
 	for _, shown := range []bool{true, false} {
@@ -213,6 +213,53 @@ func TestFailuresAreRetried(t *testing.T) {
 	w.says("4/3/1 NamespaceNotExists[later]")
 	if due := w.Queue.Due(); !due.IsZero() {
 		t.Errorf("a missing namespace is looked for again at %s", due)
+	}
+}
+
+// RD-057: an update is of the version that was read; if that is old, it is refused, the object is read, and what is decided then is done.
+func TestUpdatesAreOfOneVersion(t *testing.T) {
+	w := spread(t)
+	before := w.Get(w.key("a"))
+	sent := 0
+	w.Answer = func(r *simulation.Request) error {
+		if r.Verb == "patch" && r.Key == w.key("a") {
+			if sent++; sent == 1 { // somebody is faster
+				w.Change(w.key("a"), func(o client.Object) { o.SetLabels(map[string]string{"theirs": "kept"}) })
+			}
+		}
+		return merge(r)
+	}
+	w.Change(w.key("a"), func(o client.Object) { o.SetLabels(nil) })
+	w.quiet()
+	after := w.Get(w.key("a"))
+	if sent != 2 || after.GetLabels()["theirs"] != "kept" || after.GetLabels()["l"] != "1" || after.GetUID() != before.GetUID() {
+		t.Errorf("%d patches, %v", sent, after.GetLabels())
+	}
+}
+
+// RD-051: batches are of 1, 2, 4 and so on, each namespace is attempted in each round, and errors do not stop the rest.
+func TestSlowStart(t *testing.T) {
+	w := newWorld(t, 1)
+	for i := range 20 {
+		w.space(fmt.Sprintf("n%02d", i), team)
+	}
+	w.put(build.Distribution("a", build.Document(w.document("1")), build.Labelled("team", "x")))
+	tried, batches := map[string]int{}, map[int]int{}
+	w.Answer = func(r *simulation.Request) error {
+		if r.Verb == "create" {
+			tried[r.Key.Name]++
+			batches[w.r.all()[0].batch]++
+			if len(tried)%3 == 1 {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "login", errors.New("quota"))
+			}
+		}
+		return merge(r)
+	}
+	w.Events(100)
+	w.Manage()
+	w.Manage() // the list is there
+	if fmt.Sprint(batches) != "map[1:1 2:2 4:4 8:8 16:5]" || len(tried) != 20 {
+		t.Errorf("%v, %d namespaces", batches, len(tried))
 	}
 }
 
