@@ -68,14 +68,14 @@ func TestFlagsThatWouldStopControllers(t *testing.T) {
 	}
 }
 
-// ND-146, WS-185, PUB-130, JST-060, BJ-160, ACJ-120: the default numbers of workers, and where the protection log is.
+// ND-146, WS-185, PUB-130, JST-060, BJ-160, ACJ-120, RD-120: the default numbers of workers, and where the protection log is.
 func TestDefaultWorkers(t *testing.T) {
 	o, err := parseOptions(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{"cloneset": 20, "daemonset": 20, "launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3,
-		"workloadspread": 3, "podunavailablebudget": 3, "sidecarterminator": 3, "broadcastjob": 3, "advancedcronjob": 3} {
+		"workloadspread": 3, "podunavailablebudget": 3, "sidecarterminator": 3, "broadcastjob": 3, "advancedcronjob": 3, "resourcedistribution": 3} {
 		if got := o.workers[name]; got == nil || *got != want {
 			t.Errorf("%s: %v, not %d", name, got, want)
 		}

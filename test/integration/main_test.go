@@ -160,7 +160,7 @@ func startManager(config *rest.Config, callers string) (stop func(), err error) 
 	manager := exec.CommandContext(context.Background(), binary, "--kubeconfig", kubeconfig, "--enable-leader-election=false",
 		"--metrics-addr="+metricsAddress, "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false", "--shutdown-delay-duration=0s",
 		"--tracing-endpoint="+spans.url, "--tracing-sampling-rate-per-million=1000000",
-		"--webhook-client-ca-file="+callers, "--feature-gates=DeletionProtectionForCRDCascadingGate=true,PodUnavailableBudgetUpdateGate=true", "--protection-log-path="+dir)
+		"--webhook-client-ca-file="+callers, "--feature-gates=DeletionProtectionForCRDCascadingGate=true,PodUnavailableBudgetUpdateGate=true,ResourceDistributionGate=true", "--protection-log-path="+dir)
 	protectionLog = dir
 	manager.Env = append(os.Environ(), "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs", "WEBHOOK_CERT_DIR="+filepath.Join(dir, "certs"),
 		fmt.Sprintf("WEBHOOK_PORT=%d", port))

@@ -102,6 +102,13 @@ func itemLine(list string, item any, now time.Time) string {
 	if message := text("message"); message != "" {
 		line += ": " + message
 	}
+	if in, _, _ := unstructured.NestedStringSlice(members, "failedNamespaces"); len(in) > 0 { // of ResourceDistributions
+		more := ""
+		if len(in) > mostItems {
+			in, more = in[:mostItems], ", and more"
+		}
+		line += ": " + strings.Join(in, ", ") + more
+	}
 	return line
 }
 

@@ -75,36 +75,24 @@ func TestUninstallGuard(t *testing.T) {
 	}
 	const pods = "selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: c}]}}"
 	served := map[string]string{"CloneSet": pods, "StatefulSet": "serviceName: s, " + pods, "DaemonSet": pods,
-		"BroadcastJob":     "template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}",
-		"UnitedDeployment": "selector: {matchLabels: {a: b}}, template: {deploymentTemplate: {metadata: {labels: {a: b}}, spec: {" + pods + "}}}",
-		"AdvancedCronJob":  "schedule: '@daily', template: {jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}}}"}
-	for _, kind := range []string{"ResourceDistribution"} {
-		text := strings.ReplaceAll(`{metadata: {name: PLURAL.apps.kruise.io}, spec: {group: apps.kruise.io, scope: Namespaced,
-names: {plural: PLURAL, kind: KIND, listKind: KINDList}, versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`,
-			"PLURAL", strings.ToLower(kind)+"s")
-		definition := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "KIND", kind)), definition); err != nil {
-			t.Fatal(err)
-		}
-		if err := kube.Create(t.Context(), definition); err != nil {
-			t.Fatal(err)
-		}
-		served[kind] = "-"
-	}
+		"BroadcastJob":         "template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}",
+		"UnitedDeployment":     "selector: {matchLabels: {a: b}}, template: {deploymentTemplate: {metadata: {labels: {a: b}}, spec: {" + pods + "}}}",
+		"ResourceDistribution": "resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}, targets: {}",
+		"AdvancedCronJob":      "schedule: '@daily', template: {jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}}}"}
 	var objects []*unstructured.Unstructured
 	var named []string
 	for kind, spec := range served {
-		text := `{apiVersion: apps.kruise.io/v1alpha1, kind: ` + kind + `, metadata: {name: web, namespace: default}}`
-		if spec != "-" {
-			text = `{apiVersion: apps.kruise.io/v1beta1, kind: ` + kind + `, metadata: {name: web, namespace: default},
-spec: {` + spec + `}}`
+		metadata, name := "{name: web, namespace: default}", "default/web"
+		if kind == "ResourceDistribution" { // of the whole cluster
+			metadata, name = "{name: web}", "web"
 		}
+		text := `{apiVersion: apps.kruise.io/v1beta1, kind: ` + kind + `, metadata: ` + metadata + `, spec: {` + spec + `}}`
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, kind, func() error { return kube.Create(t.Context(), object.DeepCopy()) })
-		objects, named = append(objects, object), append(named, kind+".apps.kruise.io: default/web\n")
+		objects, named = append(objects, object), append(named, kind+".apps.kruise.io: "+name+"\n")
 	}
 	configurations := []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}}
 	read(t, "../../../config/webhook/mutating.yaml", configurations[0])
@@ -141,7 +129,7 @@ spec: {` + spec + `}}`
 		}
 	}
 	var definitions apiextensionsv1.CustomResourceDefinitionList
-	if err := kube.List(t.Context(), &definitions); err != nil || len(definitions.Items) != len(files)+2 {
+	if err := kube.List(t.Context(), &definitions); err != nil || len(definitions.Items) != len(files) {
 		t.Fatal(len(definitions.Items), err)
 	}
 	for i := range definitions.Items {

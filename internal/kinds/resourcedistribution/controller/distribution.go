@@ -37,6 +37,8 @@ type distribution struct {
 	news  reconcile.News
 	// told is when an event was sent last.
 	told time.Time
+	// incomplete: a namespace was without its copy since it was told that all have theirs.
+	incomplete bool
 }
 
 // mark has a pass look at a namespace; all of them if it is empty.

@@ -24,6 +24,8 @@ const tellEvery = 10 * time.Second
 // tell tells what is news when all namespaces have been looked at (RD-097): what fails, and that nothing does any more. It returns when to tell
 // what may have come since it told last; 0 is not at all.
 func (r *Reconciler) tell(rd *appsv1beta1.ResourceDistribution, d *distribution, status *appsv1beta1.ResourceDistributionStatus) time.Duration {
+	// What was stored already was told by whoever stored it.
+	d.incomplete = d.incomplete || rd.Status.Failed > 0 || rd.Status.Succeeded != status.Succeeded || rd.Status.ObservedGeneration != rd.Generation
 	if wait := d.told.Add(tellEvery).Sub(r.Now()); wait > 0 {
 		return wait
 	}
@@ -52,8 +54,8 @@ func (r *Reconciler) tell(rd *appsv1beta1.ResourceDistribution, d *distribution,
 	if status.Desired > 0 && status.Failed == 0 && len(told) == 0 {
 		about = fmt.Sprintf("%d of generation %d", status.Desired, rd.Generation)
 	}
-	// What was stored already was told by whoever stored it.
-	if d.news.Is(distributed, about) && (rd.Status.Failed > 0 || rd.Status.Succeeded != status.Succeeded || rd.Status.ObservedGeneration != rd.Generation) {
+	if d.news.Is(distributed, about) && d.incomplete {
+		d.incomplete = false
 		r.Events.Event(rd, corev1.EventTypeNormal, distributed, fmt.Sprintf("all %d namespaces have a copy", status.Desired))
 		d.told = r.Now()
 	}

@@ -340,10 +340,13 @@ func (w *world) collect() (moved bool) {
 func (w *world) quiet() {
 	w.t.Helper()
 	for range 1000 {
-		if !w.Round() && !w.Dead() && (w.Queue.Due().IsZero() || w.Queue.Due().After(w.Now())) {
-			return
+		due := w.Queue.Due()
+		if !w.Round() && !w.Dead() {
+			if due = w.Queue.Due(); due.IsZero() || due.Sub(w.Now()) >= time.Second {
+				return
+			}
 		}
-		if due := w.Queue.Due(); !due.IsZero() && due.Sub(w.Now()) <= time.Second {
+		if !due.IsZero() && due.Sub(w.Now()) < time.Second { // what batches statuses
 			w.Pass(max(due.Sub(w.Now()), 0))
 		}
 	}

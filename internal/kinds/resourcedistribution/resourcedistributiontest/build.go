@@ -3,7 +3,6 @@ package resourcedistributiontest
 
 import (
 	"encoding/json"
-	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,13 +28,8 @@ func Distribution(name string, options ...Option) *appsv1beta1.ResourceDistribut
 }
 
 // Resource sets what is distributed.
-func Resource(text string, values ...any) Option {
-	return func(rd *appsv1beta1.ResourceDistribution) {
-		if len(values) > 0 {
-			text = fmt.Sprintf(text, values...)
-		}
-		rd.Spec.Resource.Raw = []byte(text)
-	}
+func Resource(text string) Option {
+	return func(rd *appsv1beta1.ResourceDistribution) { rd.Spec.Resource.Raw = []byte(text) }
 }
 
 // Document sets what is distributed from a value.

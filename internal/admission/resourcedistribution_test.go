@@ -1,0 +1,178 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/platform/features"
+)
+
+// trial is an API server that answers dry runs of copies.
+type trial struct {
+	client.Writer
+	answer error
+	asked  []string
+}
+
+// Create implements client.Writer.
+func (w *trial) Create(_ context.Context, object client.Object, options ...client.CreateOption) error {
+	asked := (&client.CreateOptions{}).ApplyOptions(options)
+	document, ok := object.(*unstructured.Unstructured)
+	if len(asked.DryRun) != 1 || !ok || len(object.GetOwnerReferences()) != 1 || object.GetOwnerReferences()[0].UID == "" {
+		return errors.New("no dry run of a copy")
+	}
+	w.asked = append(w.asked, document.GetKind()+" "+object.GetNamespace()+"/"+object.GetName())
+	return w.answer
+}
+
+func distribution(version, selector, spec string) string {
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"ResourceDistribution","metadata":{"name":"a","uid":"u"},"spec":{"targets":{"` + selector +
+		`":{"matchLabels":{"a":"b"}}},"resource":` + spec + `}}`
+}
+
+const goodSecret = `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"data":{"k":"dg=="}}`
+
+func distributionRequest(operation admissionv1.Operation, object, old string) admission.Request {
+	r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation, Name: "a",
+		Kind: metav1.GroupVersionKind{Group: "apps.kruise.io", Version: "v1beta1", Kind: "ResourceDistribution"}, Object: runtime.RawExtension{Raw: []byte(object)}}}
+	if old != "" {
+		r.OldObject.Raw = []byte(old)
+	}
+	return r
+}
+
+// RD-034, RD-039, RD-111: the API server is asked once for each resource, in the manager's namespace and without storing it; its answers, and what is found
+// before it is asked, become those of the webhook, in both versions.
+func TestDistributionsAreJudged(t *testing.T) {
+	secrets := schema.GroupResource{Resource: "secrets"}
+	for name, c := range map[string]struct {
+		object, old string
+		answer      error
+		code        int32
+		text        string
+		asked       int
+	}{
+		"taken":               {object: distribution("v1beta1", "namespaceSelector", goodSecret), code: 200, asked: 1},
+		"taken in v1alpha1":   {object: distribution("v1alpha1", "namespaceLabelSelector", goodSecret), code: 200, asked: 1},
+		"there already":       {object: distribution("v1beta1", "namespaceSelector", goodSecret), answer: apierrors.NewAlreadyExists(secrets, "s"), code: 200, asked: 1},
+		"invalid":             {object: distribution("v1beta1", "namespaceSelector", goodSecret), answer: apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, "s", nil), code: 422, text: "spec.resource: Secret", asked: 1},
+		"a bad request":       {object: distribution("v1beta1", "namespaceSelector", goodSecret), answer: apierrors.NewBadRequest("strange"), code: 422, text: "spec.resource: strange", asked: 1},
+		"forbidden":           {object: distribution("v1beta1", "namespaceSelector", goodSecret), answer: apierrors.NewForbidden(secrets, "s", errors.New("policy")), code: 403, text: "policy", asked: 1},
+		"any other error":     {object: distribution("v1beta1", "namespaceSelector", goodSecret), answer: errors.New("refused connection"), code: 500, text: "refused connection", asked: 1},
+		"faults, all at once": {object: distribution("v1beta1", "namespaceSelector", `{"kind":"Pod"}`)[:10] + strings.ReplaceAll(distribution("v1beta1", "namespaceSelector", `{"kind":"Pod"}`)[10:], `"a":"b"`, `"a b":"b"`), code: 422, text: "namespaceSelector"},
+		"a fault in v1alpha1": {object: strings.ReplaceAll(distribution("v1alpha1", "namespaceLabelSelector", goodSecret), `"a":"b"`, `"a b":"b"`), code: 422, text: "spec.targets.namespaceLabelSelector"},
+		"undecodable":         {object: `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"targets":7}}`, code: 400},
+		"metadata only":       {object: distribution("v1beta1", "namespaceSelector", `{"kind":"Pod"}`), old: distribution("v1beta1", "namespaceSelector", `{"kind":"Pod"}`), code: 200},
+		"targets only":        {object: distribution("v1beta1", "namespaceSelector", goodSecret), old: distribution("v1beta1", "other", goodSecret), code: 200},
+		"other data":          {object: distribution("v1beta1", "namespaceSelector", goodSecret), old: distribution("v1beta1", "namespaceSelector", strings.ReplaceAll(goodSecret, "dg", "eA")), code: 200, asked: 1},
+		"an old fault stays":  {object: distribution("v1beta1", "namespaceSelector", `{"kind":"Pod"}`), old: distribution("v1beta1", "other", `{"kind":"Pod"}`), code: 200},
+		"another name":        {object: distribution("v1beta1", "namespaceSelector", goodSecret), old: distribution("v1beta1", "namespaceSelector", strings.ReplaceAll(goodSecret, `"s"`, `"r"`)), code: 422, text: "immutable"},
+	} {
+		server := &trial{answer: c.answer}
+		hooks := ResourceDistributions(&Environment{Options: Options{Namespace: "sys"}, writer: server})
+		operation := admissionv1.Create
+		if c.old != "" {
+			operation = admissionv1.Update
+		}
+		got := hooks.Validate(t.Context(), distributionRequest(operation, c.object, c.old))
+		code, text := int32(200), ""
+		if !got.Allowed {
+			code, text = got.Result.Code, got.Result.Message
+		}
+		if code != c.code || !strings.Contains(text, c.text) || len(server.asked) != c.asked || c.asked == 1 && server.asked[0] != "Secret sys/s" {
+			t.Errorf("%s: %d %s, asked %v", name, code, text, server.asked)
+		}
+	}
+	hooks := ResourceDistributions(&Environment{writer: &trial{}})
+	if hooks.Mutate != nil || hooks.Delete != nil {
+		t.Error("something is defaulted")
+	}
+	warned := hooks.Validate(t.Context(), distributionRequest(admissionv1.Create,
+		strings.Replace(distribution("v1beta1", "namespaceSelector", goodSecret), `"targets":{`, `"targets":{"includedNamespaces":{"list":[{"name":"kube-system"}]},`, 1), ""))
+	if !warned.Allowed || len(warned.Warnings) != 1 { // RD-037
+		t.Errorf("%+v", warned)
+	}
+}
+
+// RD-010: nothing is mutated or defaulted, and the shipped entry is the one that the reference has.
+func TestShippedEntriesOfDistributions(t *testing.T) {
+	mutating, err := os.ReadFile("../../config/webhook/mutating.yaml")
+	if err != nil || strings.Contains(string(mutating), "resourcedistribution") {
+		t.Error("it is mutated", err)
+	}
+	text, err := os.ReadFile("../../config/webhook/validating.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, entry, found := strings.Cut(string(text), "- name: vresourcedistribution.kb.io\n")
+	entry, _, _ = strings.Cut(entry, "\n- name: ")
+	for _, part := range []string{"path: /validate-apps-kruise-io-resourcedistribution\n", "failurePolicy: Fail\n", "- v1alpha1\n    - v1beta1\n", "- CREATE\n    - UPDATE\n    resources:\n    - resourcedistributions\n",
+		"sideEffects: None\n"} {
+		if !found || !strings.Contains(entry, part) {
+			t.Errorf("no %q in %s", part, entry)
+		}
+	}
+}
+
+// RD-020 (part): without the gate creations and updates are refused with 403, and the gate's name.
+func TestDistributionsAreRefusedWithoutTheGate(t *testing.T) {
+	kind := Kind{Group: "apps.kruise.io", Name: "ResourceDistribution", Gates: Gates{{features.ResourceDistributionGate}}, Webhooks: ResourceDistributions}
+	for list, code := range map[string]int32{"": 403, "ResourceDistributionGate=true": 200} {
+		gates, err := features.Parse(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handlers := kind.handlers(&Environment{Options: Options{Gates: gates}, writer: &trial{}})
+		good := distribution("v1beta1", "namespaceSelector", goodSecret)
+		for _, request := range []admission.Request{distributionRequest(admissionv1.Create, good, ""),
+			distributionRequest(admissionv1.Update, good, strings.ReplaceAll(good, "matchLabels", "x"))} {
+			got := handlers["/validate-apps-kruise-io-resourcedistribution"].Handle(t.Context(), request)
+			if got.Allowed != (code == 200) || !got.Allowed && (got.Result.Code != http.StatusForbidden || !strings.Contains(got.Result.Message, "ResourceDistributionGate")) {
+				t.Errorf("%q: %+v", list, got)
+			}
+		}
+	}
+}
+
+// RD-110: round trips lose nothing, fields that only one version knows included; renamed are the selector and the namespaces of conditions.
+func TestConversionOfDistributions(t *testing.T) {
+	conversion := Between((*appsv1alpha1.ResourceDistribution).ToV1beta1, appsv1alpha1.ResourceDistributionFromV1beta1, RenamedInResourceDistributions)
+	const rest = `"allNamespaces":true,"includedNamespaces":{"list":[{"name":"x","newer":1}]},"excludedNamespaces":{"list":[{"name":"y"}]}`
+	alphaText := `{"apiVersion":"apps.kruise.io/v1alpha1","kind":"ResourceDistribution","metadata":{"name":"a","annotations":{"k":"v"}},"spec":{"resource":` + goodSecret +
+		`,"targets":{` + rest + `,"namespaceLabelSelector":{"matchLabels":{"a":"b"},"newer":true}}},
+"status":{"desired":1,"failed":1,"conditions":[{"type":"ConflictOccurred","status":"True","reason":"r","lastTransitionTime":"2020-01-01T00:00:00Z","failedNamespace":["x"]}]}}`
+	betaText := strings.NewReplacer("v1alpha1", "v1beta1", "namespaceLabelSelector", "namespaceSelector", "failedNamespace", "failedNamespaces").Replace(alphaText)
+	group := schema.GroupVersion{Group: "apps.kruise.io"}
+	for _, c := range [][2]string{{alphaText, betaText}, {betaText, alphaText}} {
+		from, to := alpha, beta
+		if strings.Contains(c[0], "/v1beta1") {
+			from, to = beta, alpha
+		}
+		got, err := conversion[[2]string{from, to}]([]byte(c[0]), schema.GroupVersionKind{Group: group.Group, Version: to, Kind: "ResourceDistribution"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := decodeDocument([]byte(c[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := decodeDocument(got)
+		if err != nil || !sameJSON(document, want) {
+			t.Errorf("%v:\n%s\nwant\n%s", err, got, c[1])
+		}
+	}
+}

@@ -1,0 +1,395 @@
+package resourcedistribution_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	rds "github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
+	build "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/resourcedistributiontest"
+)
+
+func read(t *testing.T, rd *appsv1beta1.ResourceDistribution) *rds.Resource {
+	t.Helper()
+	resource, err := rds.Read(rd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resource
+}
+
+// copied is the copy in a namespace as the API server stores it.
+func copied(t *testing.T, rd *appsv1beta1.ResourceDistribution) client.Object {
+	t.Helper()
+	resource := read(t, rd)
+	object := resource.Object()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured((&unstructured.Unstructured{Object: resource.Document("shop", rds.Owner(rd))}).Object, object); err != nil {
+		t.Fatal(err)
+	}
+	object.SetUID("copy")
+	object.SetResourceVersion("7")
+	if secret, ok := object.(*corev1.Secret); ok {
+		for key, value := range secret.StringData {
+			if secret.Data == nil {
+				secret.Data = map[string][]byte{}
+			}
+			secret.Data[key] = []byte(value)
+		}
+		if secret.StringData = nil; secret.Type == "" {
+			secret.Type = corev1.SecretTypeOpaque
+		}
+	}
+	return object
+}
+
+// RD-040, RD-041, RD-042, RD-044: which namespaces are targets.
+func TestTargets(t *testing.T) {
+	selector := build.Labelled("team", "x")
+	for name, c := range map[string]struct {
+		options []build.Option
+		wants   string
+	}{
+		"nothing":                           {nil, ""},
+		"all, the included list is ignored": {[]build.Option{build.All, build.To("missing")}, "x y"},
+		"all but":                           {[]build.Option{build.All, build.Not("y")}, "x"},
+		"listed, existing or not":           {[]build.Option{build.To("y", "missing")}, "missing y"},
+		"selected":                          {[]build.Option{selector}, "x"},
+		"the union":                         {[]build.Option{selector, build.To("missing")}, "missing x"},
+		"exclusion wins over both":          {[]build.Option{selector, build.To("y"), build.Not("x", "y")}, ""},
+		"system namespaces by no rule":      {[]build.Option{build.To("kube-system", "kube-public"), build.All, build.Labelled("team", "z")}, "x y"},
+		"system namespaces listed":          {[]build.Option{build.To("kube-system", "kube-public")}, ""},
+		"system namespaces selected":        {[]build.Option{build.Labelled("team", "z")}, ""},
+	} {
+		targets, err := rds.TargetsOf(build.Distribution("a", c.options...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, ns := range []rds.Namespace{{Name: "missing"}, {Name: "kube-system", Exists: true, Labels: map[string]string{"team": "z"}},
+			{Name: "kube-public", Exists: true, Labels: map[string]string{"team": "z"}},
+			{Name: "x", Exists: true, Labels: map[string]string{"team": "x"}}, {Name: "y", Exists: true, Labels: map[string]string{"team": "y"}}} {
+			if targets.Wants(ns.Name, ns.Exists, ns.Labels) {
+				got = append(got, ns.Name)
+			}
+		}
+		if strings.Join(got, " ") != c.wants {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if _, err := rds.TargetsOf(build.Distribution("a", build.Labelled("a b", "x"))); err == nil {
+		t.Error("a selector with a fault selects")
+	}
+}
+
+// RD-003, RD-045, RD-050, RD-052, RD-070, RD-073, RD-074: what is done in one namespace.
+func TestDecide(t *testing.T) {
+	rd := build.Distribution("a", build.To("shop"))
+	owned := func(change func(*corev1.Secret)) *rds.Copy {
+		object, _ := copied(t, rd).(*corev1.Secret)
+		if change != nil {
+			change(object)
+		}
+		return rds.CopyOf(object)
+	}
+	now := metav1.Now()
+	none := func(s *corev1.Secret) { s.OwnerReferences = nil }
+	other := func(s *corev1.Secret) { s.OwnerReferences[0].UID = "uid-of-rival" }
+	data := func(s *corev1.Secret) { s.Data["key"] = []byte("b") }
+	for name, c := range map[string]struct {
+		copied      *rds.Copy
+		gone, going bool
+		not         bool
+		want        rds.Action
+		failure     appsv1beta1.ResourceDistributionConditionType
+	}{
+		"absent":                                  {want: rds.Create, failure: rds.Pending},
+		"equal":                                   {copied: owned(nil), want: rds.Keep},
+		"changed":                                 {copied: owned(data), want: rds.Update, failure: rds.Pending},
+		"of nobody":                               {copied: owned(none), want: rds.Keep, failure: "ConflictOccurred"},
+		"of another one":                          {copied: owned(other), want: rds.Keep, failure: "ConflictOccurred"},
+		"of nobody, with our annotation":          {copied: owned(func(s *corev1.Secret) { none(s); data(s) }), want: rds.Keep, failure: "ConflictOccurred"},
+		"not controlled, but owned":               {copied: owned(func(s *corev1.Secret) { s.OwnerReferences[0].Controller = nil }), want: rds.Keep, failure: "ConflictOccurred"},
+		"ours, with another's annotation":         {copied: owned(func(s *corev1.Secret) { s.Annotations[rds.FromAnnotation] = "rival" }), want: rds.Keep},
+		"the namespace is missing":                {gone: true, want: rds.Keep, failure: "NamespaceNotExists"},
+		"the namespace is going":                  {going: true, copied: owned(data), want: rds.Keep, failure: "NamespaceNotExists"},
+		"going, and held":                         {copied: owned(func(s *corev1.Secret) { s.DeletionTimestamp, s.Finalizers = &now, []string{"x/y"} }), want: rds.Keep, failure: "CreateResourceFailed"},
+		"immutable and changed":                   {copied: owned(func(s *corev1.Secret) { data(s); s.Immutable = new(true) }), want: rds.Recreate, failure: rds.Pending},
+		"immutable, and labels changed":           {copied: owned(func(s *corev1.Secret) { s.Labels = nil; s.Immutable = new(false) }), want: rds.Update, failure: rds.Pending},
+		"of another type":                         {copied: owned(func(s *corev1.Secret) { s.Type = "x/y" }), want: rds.Recreate, failure: rds.Pending},
+		"no target, ours":                         {not: true, copied: owned(data), want: rds.Delete},
+		"no target, another's":                    {not: true, copied: owned(other), want: rds.Keep},
+		"no target, nobody's":                     {not: true, copied: owned(none), want: rds.Keep},
+		"no target, absent":                       {not: true, want: rds.Keep},
+		"no target, going already":                {not: true, copied: owned(func(s *corev1.Secret) { s.DeletionTimestamp = &now }), want: rds.Keep},
+		"no target, in a namespace that is going": {not: true, going: true, copied: owned(nil), want: rds.Keep},
+	} {
+		targets, err := rds.TargetsOf(rd)
+		if c.not {
+			targets, err = rds.TargetsOf(build.Distribution("a", build.Not("shop"), build.All))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rds.Decide(&rds.Snapshot{Resource: read(t, rd), Targets: targets, Owner: rd.UID, Copy: c.copied,
+			Namespace: rds.Namespace{Name: "shop", Exists: !c.gone, Terminating: c.going}})
+		if got.Action != c.want || got.Failure != c.failure || got.Target == c.not {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if got.Failure != "" && got.Failure != rds.Pending && got.Reason == "" {
+			t.Errorf("%s: no reason", name)
+		}
+	}
+}
+
+// RD-011, RD-053: what a copy consists of; what a resource must have, and that its namespace is ignored.
+func TestCopies(t *testing.T) {
+	const text = `{"apiVersion":"v1","kind":"ConfigMap","immutable":true,"unknown":{"kept":1},"metadata":{"name":"c","namespace":"elsewhere","uid":"u","resourceVersion":"3",
+"labels":{"l":"v"},"annotations":{"a":"v"},"finalizers":["x/y"],"ownerReferences":[{"uid":"z"}]},"data":{"k":"v"},"binaryData":{"b":"AA=="}}`
+	rd := build.Distribution("rd", build.Resource(text))
+	got, err := json.MarshalIndent(read(t, rd).Document("shop", rds.Owner(rd)), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, needed := range []string{`"apiVersion":"v1",`, `"kind":"ConfigMap",`, `"name":"c",`} {
+		if _, err := rds.Read(build.Distribution("rd", build.Resource(strings.Replace(text, needed, "", 1)))); err == nil {
+			t.Errorf("%s is not needed", needed)
+		}
+	}
+	var document, want map[string]any
+	if err := json.Unmarshal(got, &document); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(`{"apiVersion":"v1","kind":"ConfigMap","immutable":true,"unknown":{"kept":1},"data":{"k":"v"},"binaryData":{"b":"AA=="},
+"metadata":{"name":"c","namespace":"shop","labels":{"l":"v"},"finalizers":["x/y"],"annotations":{"a":"v","kruise.io/resourcedistribution.resource.from":"rd",
+"kruise.io/resourcedistribution.resource.hashcode":"HASH"},"ownerReferences":[{"apiVersion":"apps.kruise.io/v1beta1","kind":"ResourceDistribution","name":"rd",
+"uid":"uid-of-rd","controller":true,"blockOwnerDeletion":true}]}}`), &want); err != nil {
+		t.Fatal(err)
+	}
+	annotations := document["metadata"].(map[string]any)["annotations"].(map[string]any)
+	if sum, _ := annotations[rds.HashAnnotation].(string); len(sum) != 64 || sum != read(t, rd).Hash {
+		t.Errorf("%q is no SHA-256", sum)
+	}
+	if other := read(t, build.Distribution("rd", build.Resource(text+" "))).Hash; other == read(t, rd).Hash {
+		t.Error("the hash is not of the raw bytes")
+	}
+	annotations[rds.HashAnnotation] = "HASH"
+	if diff := cmp.Diff(want, document); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// RD-055: what is a difference, and what is none.
+func TestDifferences(t *testing.T) {
+	secret := func(rest string) build.Option {
+		return build.Resource(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","labels":{"l":"v"},"annotations":{"a":"v"}},` + rest + `}`)
+	}
+	configMap := build.Resource(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"k":"v"},"binaryData":{"b":"AA=="}}`)
+	for name, c := range map[string]struct {
+		option build.Option
+		change func(client.Object)
+		same   bool
+	}{
+		"a Secret as it is":                           {secret(`"data":{"k":"dg=="}`), nil, true},
+		"stringData, which wins, and no type (RD-D2)": {secret(`"data":{"k":"b2xk","n":null},"stringData":{"k":"new"}`), nil, true},
+		"an empty one":                                {secret(`"data":{}`), func(o client.Object) { o.(*corev1.Secret).Data = nil }, true},
+		"a key changed":                               {secret(`"data":{"k":"dg=="}`), func(o client.Object) { o.(*corev1.Secret).Data["k"] = nil }, false},
+		"a key more":                                  {secret(`"data":{"k":"dg=="}`), func(o client.Object) { o.(*corev1.Secret).Data["m"] = nil }, false},
+		"immutable":                                   {secret(`"data":{"k":"dg=="}`), func(o client.Object) { o.(*corev1.Secret).Immutable = new(true) }, false},
+		"immutable false, which is none":              {secret(`"data":{"k":"dg=="}`), func(o client.Object) { o.(*corev1.Secret).Immutable = new(false) }, true},
+		"the type":                                    {secret(`"type":"a/b"`), func(o client.Object) { o.(*corev1.Secret).Type = "a/c" }, false},
+		"a label of the resource":                     {secret(`"type":"a/b"`), func(o client.Object) { o.GetLabels()["l"] = "w" }, false},
+		"an annotation of the resource":               {secret(`"type":"a/b"`), func(o client.Object) { delete(o.GetAnnotations(), "a") }, false},
+		"the hash":                                    {secret(`"type":"a/b"`), func(o client.Object) { o.GetAnnotations()[rds.HashAnnotation] = "x" }, false},
+		"a label of others":                           {secret(`"type":"a/b"`), func(o client.Object) { o.GetLabels()["m"] = "w" }, true},
+		"the name of the distribution":                {secret(`"type":"a/b"`), func(o client.Object) { o.GetAnnotations()[rds.FromAnnotation] = "x" }, true},
+		"a ConfigMap as it is":                        {configMap, nil, true},
+		"data of a ConfigMap":                         {configMap, func(o client.Object) { o.(*corev1.ConfigMap).Data["k"] = "w" }, false},
+		"binary data":                                 {configMap, func(o client.Object) { o.(*corev1.ConfigMap).BinaryData["b"] = nil }, false},
+		"binary data as data":                         {configMap, func(o client.Object) { o.(*corev1.ConfigMap).BinaryData, o.(*corev1.ConfigMap).Data["b"] = nil, "\x00" }, false},
+		"an immutable ConfigMap":                      {configMap, func(o client.Object) { o.(*corev1.ConfigMap).Immutable = new(true) }, false},
+	} {
+		rd := build.Distribution("a", c.option)
+		object := copied(t, rd)
+		if c.change != nil {
+			c.change(object)
+		}
+		if got := read(t, rd).Same(rds.CopyOf(object)); got != c.same {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// RD-054: an update keeps what others have added to the metadata, and replaces the content as a whole; it is of exactly one version.
+func TestPatches(t *testing.T) {
+	rd := build.Distribution("a", build.Resource(
+		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","labels":{"l/x":"v"},"finalizers":["x/y"]},"stringData":{"k":"new"}}`))
+	for name, change := range map[string]func(*corev1.Secret){
+		"with metadata of others": func(s *corev1.Secret) {
+			s.Labels, s.Finalizers = map[string]string{"l/x": "old", "theirs": "t"}, []string{"their/s"}
+			s.Annotations["theirs"] = "t"
+			s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{UID: "theirs"})
+		},
+		"without metadata": func(s *corev1.Secret) { s.Labels, s.Annotations, s.Finalizers = nil, nil, nil },
+	} {
+		live, _ := copied(t, rd).(*corev1.Secret)
+		change(live)
+		live.Data = map[string][]byte{"k": []byte("old"), "theirs": nil}
+		before, err := json.Marshal(live)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := rds.CopyOf(live)
+		body, err := read(t, rd).Patch(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, guard := range []string{`"/metadata/uid","value":"copy"`, `"/metadata/resourceVersion","value":"7"`} {
+			if !strings.Contains(string(body), guard) {
+				t.Errorf("no %s in %s", guard, body)
+			}
+		}
+		patch, err := jsonpatch.DecodePatch(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := patch.Apply(before)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var got corev1.Secret
+		if err := json.Unmarshal(after, &got); err != nil {
+			t.Fatal(err)
+		}
+		if !read(t, rd).Same(rds.CopyOf(&got)) || len(got.Data) != 1 || got.Labels["l/x"] != "v" || !slices.Contains(got.Finalizers, "x/y") {
+			t.Errorf("%s: %s", name, after)
+		}
+		if live.Labels != nil && (got.Labels["theirs"] != "t" || got.Annotations["theirs"] != "t" || len(got.OwnerReferences) != 2 || len(got.Finalizers) != 2) {
+			t.Errorf("%s: %s", name, after)
+		}
+	}
+}
+
+// RD-090, RD-091, RD-092, RD-093, RD-094, RD-096, RD-043: what a status says.
+func TestStatus(t *testing.T) {
+	at := func(n int) time.Time { return time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC) }
+	var tally rds.Tally
+	empty := tally.Status(&appsv1beta1.ResourceDistributionStatus{}, 3, at(0))
+	if empty.Desired != 0 || empty.ObservedGeneration != 3 || len(empty.Conditions) != 6 {
+		t.Errorf("%+v", empty)
+	}
+	var order []string
+	for _, c := range empty.Conditions {
+		order = append(order, string(c.Type))
+		if c.Status != corev1.ConditionFalse || c.Reason != "Succeeded" || c.FailedNamespaces != nil {
+			t.Errorf("%+v", c)
+		}
+	}
+	if got := strings.Join(order, " "); got != "GetResourceFailed CreateResourceFailed UpdateResourceFailed DeleteResourceFailed ConflictOccurred NamespaceNotExists" {
+		t.Error(got)
+	}
+	conflict := rds.Outcome{Target: true, Failure: "ConflictOccurred", Reason: "same"}
+	for _, name := range []string{"z", "m", "b"} {
+		tally.Set(name, conflict)
+	}
+	tally.Set("ok", rds.Outcome{Target: true})
+	tally.Set("pending", rds.Outcome{Target: true, Failure: rds.Pending})
+	tally.Set("c", rds.Outcome{Target: true, Failure: "CreateResourceFailed", Reason: "quota"})
+	tally.Set("d", rds.Outcome{Target: true, Failure: "CreateResourceFailed", Reason: "webhook"})
+	tally.Set("left", rds.Outcome{Failure: "DeleteResourceFailed", Reason: "no"})
+	tally.Set("missing", rds.Ended())
+	old := empty
+	old.Conditions = old.Conditions[4:5] // one of another order, and fewer (RD-096)
+	old.Conditions = append(old.Conditions, appsv1beta1.ResourceDistributionCondition{ResourceDistributionConditionState: appsv1beta1.ResourceDistributionConditionState{Type: "Strange"}})
+	got := tally.Status(&old, 4, at(1))
+	if got.Desired != 8 || got.Succeeded != 1 || got.Failed != 7 || len(got.Conditions) != 6 {
+		t.Errorf("%+v", got)
+	}
+	for i, want := range []string{"False Succeeded []", "True c: quota; and 1 other [c d]", "False Succeeded []", "True no [left]", "True same [b m z]",
+		"True namespace was not found, or is terminating [missing]"} {
+		c := got.Conditions[i]
+		if text := fmt.Sprintf("%s %s %v", c.Status, c.Reason, c.FailedNamespaces); text != want {
+			t.Errorf("%s: %s, want %s", c.Type, text, want)
+		}
+		if c.LastTransitionTime.Minute() != 1 {
+			t.Errorf("%s has changed at %s", c.Type, c.LastTransitionTime)
+		}
+	}
+	// Times stay while the status of a condition does, whatever its namespaces.
+	tally.Set("b", rds.Outcome{Target: true})
+	tally.Set("c", rds.Outcome{})
+	tally.Set("d", rds.Outcome{Target: true})
+	next := tally.Status(&got, 4, at(2))
+	if next.Desired != 7 || next.Succeeded != 3 || next.Conditions[4].LastTransitionTime.Minute() != 1 || next.Conditions[1].LastTransitionTime.Minute() != 2 ||
+		!slices.Equal(next.Conditions[4].FailedNamespaces, []string{"m", "z"}) || next.Conditions[1].Status != corev1.ConditionFalse {
+		t.Errorf("%+v", next)
+	}
+	if again := tally.Status(&next, 4, at(3)); cmp.Diff(next, again) != "" {
+		t.Error(cmp.Diff(next, again))
+	}
+}
+
+// A status of ten thousand failures is no larger than an object may be, and tells how many there are.
+func TestManyFailures(t *testing.T) {
+	var tally rds.Tally
+	for i := range 10_000 {
+		tally.Set(fmt.Sprintf("%s-%05d", strings.Repeat("n", 57), i), rds.Outcome{Target: true, Failure: "CreateResourceFailed", Reason: strings.Repeat("x", 2000) + fmt.Sprint(i)})
+	}
+	status := tally.Status(&appsv1beta1.ResourceDistributionStatus{}, 1, time.Now())
+	text, err := json.Marshal(status)
+	if err != nil || len(text) > 32<<10 || status.Failed != 10_000 || !strings.Contains(status.Conditions[1].Reason, "the first 250 of 10000 namespaces are named") {
+		t.Errorf("%v: %d bytes, %s", err, len(text), status.Conditions[1].Reason)
+	}
+}
+
+// RD-012, RD-013: what an object looks like in both versions, and to kubectl.
+func TestFields(t *testing.T) {
+	var status appsv1beta1.ResourceDistributionStatus
+	text, err := json.Marshal(status)
+	if err != nil || string(text) != "{}" {
+		t.Errorf("%v: %s", err, text)
+	}
+	beta, err := json.Marshal(build.Distribution("a", build.Labelled("a", "b"), func(rd *appsv1beta1.ResourceDistribution) {
+		rd.Status.Conditions = []appsv1beta1.ResourceDistributionCondition{{FailedNamespaces: []string{"x"}}}
+	}))
+	if err != nil || !strings.Contains(string(beta), `"targets":{"namespaceSelector":{`) || !strings.Contains(string(beta), `"failedNamespaces":["x"]`) {
+		t.Errorf("%v: %s", err, beta)
+	}
+	alpha, err := json.Marshal(appsv1alpha1.ResourceDistributionFromV1beta1(build.Distribution("a", build.Labelled("a", "b"), func(rd *appsv1beta1.ResourceDistribution) {
+		rd.Status.Conditions = []appsv1beta1.ResourceDistributionCondition{{FailedNamespaces: []string{"x"}}}
+	})))
+	if err != nil || !strings.Contains(string(alpha), `"targets":{"namespaceLabelSelector":{`) || !strings.Contains(string(alpha), `"failedNamespace":["x"]`) {
+		t.Errorf("%v: %s", err, alpha)
+	}
+	definition, err := os.ReadFile("../../../config/crd/bases/apps.kruise.io_resourcedistributions.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := regexp.MustCompile(`name: ([A-Z]+)\n`).FindAllString(string(definition), -1); strings.Join(got, "") != strings.Repeat("name: TOTAL\nname: SUCCEED\nname: FAILED\n", 2) {
+		t.Error(got)
+	}
+}
+
+// RD-072: the kind and the name of what is distributed stay, so that no copy of another name is left behind; even if an object was stored otherwise, the old one is none of its copies.
+func TestNamesStay(t *testing.T) {
+	old := build.Distribution("a")
+	for from, to := range map[string]string{`"name":"login"`: `"name":"other"`, `"kind":"Secret"`: `"kind":"ConfigMap"`} {
+		if errs := rds.Validate(build.Distribution("a", build.Resource(strings.Replace(build.Secret, from, to, 1))), old); !strings.Contains(fmt.Sprint(errs), "are immutable") {
+			t.Errorf("%s: %v", to, errs)
+		}
+	}
+}
