@@ -183,8 +183,12 @@ func Make(s Snapshot) *Plan {
 	if err := names(s.United.Spec.Topology.Subsets); err != nil {
 		return p.faulty(&s, EventFind, "%v", err)
 	}
-	p.Template = template
 	p.revisions(&s, template, data)
+	if err := p.selected(&s, template, matches); err != nil {
+		p.NewRevision, p.Renumber = nil, nil
+		return p.faulty(&s, EventFind, "%v", err)
+	}
+	p.Template = template
 	p.assign(&s, matches)
 	p.allocate(&s)
 	p.decide(&s)
@@ -213,6 +217,19 @@ func names(subsets []appsv1beta1.Subset) error {
 			return fmt.Errorf("spec.topology.subsets[%d].name: another subset has the name %q", i, name)
 		}
 		seen[name] = true
+	}
+	return nil
+}
+
+// selected refuses a selector that does not match what children would be labelled with: each would be released as soon as it is made, and
+// another one be made for it (UD-061).
+func (p *Plan) selected(s *Snapshot, template *Template, matches labels.Selector) error {
+	for i := range s.United.Spec.Topology.Subsets {
+		given := template.childLabels(s.United.Spec.Selector, s.United.Spec.Topology.Subsets[i].Name, p.label)
+		if !matches.Matches(labels.Set(given)) {
+			return fmt.Errorf("spec.selector does not match the labels of the workloads, %s: add what it asks for to metadata.labels of spec.template.%s",
+				labels.Set(given), template.Kind)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,40 @@
+package controller
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
+)
+
+func TestASelectorThatMatchesNoChild(t *testing.T) {
+	kind := uniteddeployment.CloneSet
+	u := united(t, kind, 3, "a")
+	if err := json.Unmarshal([]byte(`{"cloneSetTemplate":{"spec":{"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"main","image":"one"}]}}}}}`), &u.Spec.Template); err != nil {
+		t.Fatal(err)
+	}
+	u.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web"}}}}
+	w := newWorld(t, 1, []uniteddeployment.Kind{kind}, u)
+	w.rest()
+	if n := len(w.children()); n > 0 {
+		t.Errorf("%d children are made: %s", n, w.describe())
+	}
+	if c := conditionOf(w.united(), appsv1beta1.SubsetUpdated); c == nil || c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "spec.selector") {
+		t.Errorf("the condition does not say why: %v", c)
+	}
+}
+
+func conditionOf(u *appsv1beta1.UnitedDeployment, of appsv1beta1.UnitedDeploymentConditionType) *appsv1beta1.UnitedDeploymentCondition {
+	for i := range u.Status.Conditions {
+		if u.Status.Conditions[i].Type == of {
+			return &u.Status.Conditions[i]
+		}
+	}
+	return nil
+}
