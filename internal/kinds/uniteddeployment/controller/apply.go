@@ -219,7 +219,7 @@ func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
 }
 
 // subsets creates, adopts and updates children in batches of 1, 2, 4 and so on, in the order of their names; a batch in which one fails is
-// the last (UD-067).
+// the last (UD-067). Those that failed come last, so that one that is refused for ever does not hold up the others.
 func (a *application) subsets(ctx context.Context) {
 	var due []*uniteddeployment.Verdict
 	for i := range a.plan.Subsets {
@@ -227,12 +227,30 @@ func (a *application) subsets(ctx context.Context) {
 			due = append(due, v)
 		}
 	}
-	slices.SortFunc(due, func(x, y *uniteddeployment.Verdict) int { return cmp.Compare(x.Subset.Name, y.Subset.Name) })
+	failed := map[string]bool{}
+	for _, v := range due {
+		if name := v.Subset.Name; a.memory.failed[name] {
+			failed[name] = true
+		}
+	}
+	a.memory.failed = failed
+	slices.SortFunc(due, func(x, y *uniteddeployment.Verdict) int {
+		if a, b := failed[x.Subset.Name], failed[y.Subset.Name]; a != b {
+			if a {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(x.Subset.Name, y.Subset.Name)
+	})
 	for batch := 1; len(due) > 0; batch *= 2 {
 		some := due[:min(batch, len(due))]
 		due = due[len(some):]
 		errs := a.w.Each(ctx, len(some), func(i int) error { return a.subset(ctx, some[i]) })
 		for i, err := range errs {
+			if delete(failed, some[i].Subset.Name); err != nil {
+				failed[some[i].Subset.Name] = true
+			}
 			if some[i].Action == uniteddeployment.Update || some[i].Action == uniteddeployment.Verify {
 				a.failed(&a.update, err)
 			} else {

@@ -69,6 +69,8 @@ type memory struct {
 	pace  reconcile.StatusPace
 	// verified are versions of children that were found to have their template.
 	verified map[types.UID]string
+	// failed are subsets that could not be created or updated when that was tried last.
+	failed map[string]bool
 }
 
 // served are the kinds of children that the cluster serves.

@@ -10,6 +10,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 func TestASelectorThatMatchesNoChild(t *testing.T) {
@@ -37,4 +38,27 @@ func conditionOf(u *appsv1beta1.UnitedDeployment, of appsv1beta1.UnitedDeploymen
 		}
 	}
 	return nil
+}
+
+func TestARefusedSubsetHoldsUpNoOther(t *testing.T) {
+	for _, verb := range []string{"create", "patch"} {
+		kind := uniteddeployment.Deployment
+		w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 3, "a", "b", "c"))
+		refused := func(write simulation.Write) bool {
+			return write.Verb == verb && strings.HasPrefix(write.Key.Name, "web-a-") && write.Key.Kind == kind.Name()
+		}
+		if verb == "patch" {
+			w.rest()
+			w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(9)) })
+		}
+		w.Refused = refused
+		w.rest()
+		if got := w.split(); got[1] != *w.united().Spec.Replicas/3 || got[2] != got[1] {
+			t.Errorf("%s: subsets have %v", verb, got)
+		}
+		if c := conditionOf(w.united(), map[string]appsv1beta1.UnitedDeploymentConditionType{"create": appsv1beta1.SubsetProvisioned,
+			"patch": appsv1beta1.SubsetUpdated}[verb]); c == nil || c.Status != corev1.ConditionFalse {
+			t.Errorf("%s: the condition does not tell: %v", verb, c)
+		}
+	}
 }
