@@ -143,6 +143,9 @@ func (a *application) revisions(ctx context.Context) error {
 	if uniteddeployment.OwnerOf(taken) == a.united.UID && revision.Equal(taken.Data.Raw, created.Data.Raw) {
 		return reconcile.ErrChanged // an answer was lost
 	}
+	if metav1.GetControllerOfNoCopy(taken) == nil && taken.DeletionTimestamp == nil && a.memory.known.Same(taken, created.Data.Raw) {
+		return a.adoptRevision(ctx, taken)
+	}
 	status := a.united.Status.DeepCopy()
 	count := int32(1)
 	if status.CollisionCount != nil {
@@ -154,6 +157,19 @@ func (a *application) revisions(ctx context.Context) error {
 	status.CollisionCount = &count
 	if err := a.w.PatchStatus(ctx, a.united, &a.united.Status, status); err != nil {
 		return err
+	}
+	return reconcile.ErrChanged
+}
+
+// adoptRevision takes over the revision of the template that one of the same name left when it was deleted without its children: under
+// another name all pods would be made anew (UD-132).
+func (a *application) adoptRevision(ctx context.Context, left *appsv1.ControllerRevision) error {
+	if err := a.lives(); err != nil {
+		return err
+	}
+	owners := append(slices.Clone(left.OwnerReferences), uniteddeployment.OwnerReference(a.united))
+	if _, err := reconcile.Merge(ctx, a.w, left, map[string]any{"ownerReferences": owners}, nil, ""); err != nil {
+		return reconcile.Gone(fmt.Errorf("adopting revision %s: %w", left.Name, err))
 	}
 	return reconcile.ErrChanged
 }

@@ -2,11 +2,13 @@ package controller
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
@@ -61,4 +63,37 @@ func TestARefusedSubsetHoldsUpNoOther(t *testing.T) {
 			t.Errorf("%s: the condition does not tell: %v", verb, c)
 		}
 	}
+}
+
+func TestMadeAgainWithItsOrphans(t *testing.T) {
+	kind := uniteddeployment.CloneSet
+	w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 3, "a", "b", "c"))
+	w.rest()
+	pods := podNames(w)
+	w.still = true
+	for _, of := range []string{kind.Name(), "ControllerRevision"} {
+		for _, o := range w.List(of, false) {
+			w.Change(w.KeyOf(of, o), func(o client.Object) { o.SetOwnerReferences(nil) })
+		}
+	}
+	w.Remove(key)
+	w.quiet()
+	w.Store(key, united(t, kind, 3, "a", "b", "c"))
+	w.still = false
+	w.rest()
+	if after := podNames(w); !slices.Equal(pods, after) {
+		t.Errorf("pods %v became %v\n%s", pods, after, w.describe())
+	}
+	for _, o := range w.List("ControllerRevision", false) {
+		if uniteddeployment.OwnerOf(o) != w.united().UID {
+			t.Errorf("revision %s has no owner", o.GetName())
+		}
+	}
+}
+
+func podNames(w *world) (names []string) {
+	for _, o := range w.List("Pod", false) {
+		names = append(names, o.GetName())
+	}
+	return names
 }
