@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,4 +97,23 @@ func podNames(w *world) (names []string) {
 		names = append(names, o.GetName())
 	}
 	return names
+}
+
+func TestChildrenWithoutSubsetAreToldOnce(t *testing.T) {
+	kind := uniteddeployment.Deployment
+	w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 2, "a", "b"))
+	w.rest()
+	for _, name := range []string{"x", "y", "z"} {
+		o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": "web"},
+			OwnerReferences: []metav1.OwnerReference{uniteddeployment.OwnerReference(w.united())}}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(0))}}
+		w.Store(w.KeyOf(kind.Name(), o), o)
+	}
+	for range 5 {
+		w.Queue.Add()
+		w.rest()
+	}
+	told := slices.DeleteFunc(slices.Clone(w.told), func(text string) bool { return !strings.Contains(text, uniteddeployment.EventWithoutSubset) })
+	if len(told) != 1 {
+		t.Errorf("told %d times: %v", len(told), told)
+	}
 }
