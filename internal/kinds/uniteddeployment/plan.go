@@ -355,12 +355,12 @@ func (p *Plan) allocate(s *Snapshot) {
 		}
 	}
 	next := make([]int32, len(subsets))
-	switch {
-	case err != nil:
+	switch { // where numbers are refused, subsets and pods are judged all the same
 	case strategy.reserve:
 		next = p.reserve(s, strategy, replicas)
 	case strategy.adaptive:
 		next = p.adapt(s, strategy, replicas)
+	case err != nil:
 	case Elastic(subsets):
 		bounds := make([]Bounds, len(subsets))
 		for i := range bounds {

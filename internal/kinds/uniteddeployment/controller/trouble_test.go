@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -115,5 +117,34 @@ func TestChildrenWithoutSubsetAreToldOnce(t *testing.T) {
 	told := slices.DeleteFunc(slices.Clone(w.told), func(text string) bool { return !strings.Contains(text, uniteddeployment.EventWithoutSubset) })
 	if len(told) != 1 {
 		t.Errorf("told %d times: %v", len(told), told)
+	}
+}
+
+func TestRefusedNumbersForgetNothing(t *testing.T) {
+	for _, reserve := range []bool{false, true} {
+		kind := uniteddeployment.Deployment
+		u := united(t, kind, 4, "a", "b")
+		u.Spec.Topology.Subsets[0].MaxReplicas, u.Spec.Topology.Subsets[0].MinReplicas = number(3), new(intstr.FromString("50%"))
+		u.Spec.Topology.ScheduleStrategy = appsv1beta1.UnitedDeploymentScheduleStrategy{Type: "Adaptive",
+			Adaptive: &appsv1beta1.AdaptiveUnitedDeploymentStrategy{ReserveUnschedulablePods: reserve}}
+		w := newWorld(t, 1, []uniteddeployment.Kind{kind}, u)
+		w.room["a"] = 1
+		w.quiet()
+		w.Pass(31 * time.Second)
+		w.Queue.Add()
+		w.rest()
+		before := w.united().Status.DeepCopy()
+		if c := before.SubsetStatuses[0].Conditions; len(c) != 1 || c[0].Status != corev1.ConditionFalse {
+			t.Fatal(w.describe())
+		}
+		w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(10)) }) // 50 % are more than 3
+		w.quiet()
+		after := w.united().Status
+		if c := after.SubsetStatuses[0].Conditions; len(c) != 1 || c[0] != before.SubsetStatuses[0].Conditions[0] {
+			t.Errorf("reserve %t: %v became %v", reserve, before.SubsetStatuses[0].Conditions, c)
+		}
+		if after.ReservedPods != before.ReservedPods || after.Replicas != before.Replicas {
+			t.Errorf("reserve %t: %d replicas and %d reserved became %d and %d", reserve, before.Replicas, before.ReservedPods, after.Replicas, after.ReservedPods)
+		}
 	}
 }
