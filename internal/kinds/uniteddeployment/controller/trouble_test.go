@@ -148,3 +148,21 @@ func TestRefusedNumbersForgetNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestShortWindowsDoNotWriteForEver(t *testing.T) {
+	kind := uniteddeployment.CloneSet
+	u := united(t, kind, 4, "a", "b")
+	u.Spec.Topology.Subsets[0].MinReplicas = number(3)
+	u.Spec.Topology.ScheduleStrategy = appsv1beta1.UnitedDeploymentScheduleStrategy{Type: "Adaptive",
+		Adaptive: &appsv1beta1.AdaptiveUnitedDeploymentStrategy{UnschedulableDuration: new(int32(0)), RescheduleCriticalSeconds: new(int32(0))}}
+	w := newWorld(t, 1, []uniteddeployment.Kind{kind}, u)
+	w.room["a"] = 1
+	w.rest()
+	writes, begin := len(w.Writes), w.Now()
+	for w.Now().Sub(begin) < 10*time.Minute && w.Queue.Wait() {
+		w.quiet()
+	}
+	if n := len(w.Writes) - writes; n > 20 {
+		t.Errorf("%d writes in ten minutes", n)
+	}
+}
