@@ -166,3 +166,27 @@ func TestShortWindowsDoNotWriteForEver(t *testing.T) {
 		t.Errorf("%d writes in ten minutes", n)
 	}
 }
+
+func TestAPodSeenBeforeItsReplicaSet(t *testing.T) {
+	kind := uniteddeployment.Deployment
+	u := united(t, kind, 1, "a", "b")
+	u.Spec.Topology.ScheduleStrategy.Type = "Adaptive"
+	w := newWorld(t, 1, []uniteddeployment.Kind{kind}, u)
+	w.room["a"] = 0
+	w.quiet()
+	set := w.List("ReplicaSet", false)[0]
+	w.still = true
+	w.Hide(w.KeyOf("ReplicaSet", set))
+	w.Pass(time.Minute)
+	w.Queue.Add()
+	w.quiet() // without the ReplicaSet it sees no pod
+	if got := w.split(); got[0] != 1 {
+		t.Fatal(w.describe())
+	}
+	w.Show(w.KeyOf("ReplicaSet", set), set)
+	w.delivered(nil, set)
+	w.quiet()
+	if got := w.split(); got[0] != 0 || got[1] != 1 {
+		t.Errorf("the pod is overlooked: %v", got)
+	}
+}
