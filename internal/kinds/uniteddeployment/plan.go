@@ -424,6 +424,9 @@ func (p *Plan) decide(s *Snapshot) {
 		default:
 			differences := p.differences(v)
 			if len(differences) > 0 {
+				if v.Wanted.MaxUnavailable == nil { // reservation may have been on (UD-073)
+					v.Wanted.MaxUnavailable = p.room(v)
+				}
 				v.Action, v.Why = Update, append(differences, v.Why...)
 			} else if v.Updated < int(c.Total) {
 				v.Action = Verify

@@ -190,3 +190,26 @@ func TestAPodSeenBeforeItsReplicaSet(t *testing.T) {
 		t.Errorf("the pod is overlooked: %v", got)
 	}
 }
+
+func TestMaxUnavailableIsRestored(t *testing.T) {
+	for _, kind := range []uniteddeployment.Kind{uniteddeployment.Deployment, uniteddeployment.CloneSet} {
+		w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 4, "a"))
+		w.rest()
+		raised := intstr.FromInt32(4)
+		child := w.children()[0]
+		w.Change(w.keyOf(child), func(o client.Object) {
+			switch o := o.(type) {
+			case *appsv1.Deployment:
+				o.Spec.Strategy = appsv1.DeploymentStrategy{Type: "RollingUpdate", RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &raised}}
+			case *appsv1beta1.CloneSet:
+				o.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{MaxUnavailable: &raised}
+			}
+		})
+		w.rest()
+		w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Template = template(t, kind, "two") })
+		w.rest()
+		if got := w.children()[0].MaxUnavailable; got == nil || got.Type != intstr.String {
+			t.Errorf("%s: maxUnavailable is %v", kind, got)
+		}
+	}
+}
