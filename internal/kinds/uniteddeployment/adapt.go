@@ -25,6 +25,10 @@ const (
 // moment is how much later than the end of a time it is over for sure.
 const moment = time.Millisecond
 
+// leastWindow is for how long a subset is passed over at least: the end of a window is written, and pods of a minimum may stay pending for
+// ever (UD-097).
+const leastWindow = 30 * time.Second
+
 // adaptive are the options of the strategy as they hold (UD-014).
 type adaptive struct {
 	adaptive, reserve  bool
@@ -105,6 +109,7 @@ func (v *Verdict) set(now time.Time, status corev1.ConditionStatus, reason, mess
 
 // adapt splits replicas so that subsets with pods that cannot be scheduled get no others for a while (UD-095 to UD-099).
 func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
+	o.duration = max(o.duration, leastWindow)
 	own, narrowed := make([]Bounds, len(p.Subsets)), make([]Bounds, len(p.Subsets))
 	for i := range p.Subsets {
 		v := &p.Subsets[i]

@@ -42,6 +42,8 @@ func TestFixedNumbers(t *testing.T) {
 		{"percentages of 100 are all", given("33%", "33%", "34%"), []int32{0, 0, 0}, 10, "[3 3 4]"},
 		{"largest fractions first", given("25%", "25%", "50%"), []int32{0, 0, 0}, 5, "[1 1 3]"},
 		{"ties in the order of the topology", given("50%", "50%"), []int32{0, 0}, 5, "[3 2]"},
+		{"rounded up to more than all, with one that is open", given("50%", "50%", ""), []int32{0, 0, 0}, 5, "[3 2 0]"},
+		{"rounded up to more than all, of less than 100", given("10%", "10%", "10%", "10%", "10%", "10%", ""), []int32{0, 0, 0, 0, 0, 0, 9}, 5, "[1 1 1 0 0 0 2]"},
 		{"more than all", given("3", "4"), []int32{1, 1}, 6, "the subsets are given 7 replicas together, more than spec.replicas, 6"},
 		{"all given, less than all", given("3", "4"), []int32{1, 1}, 8, "the subsets are given 7 replicas together, less than spec.replicas, 8, and each has a fixed number"},
 		{"no percentage", given("101%", ""), []int32{1, 1}, 8, `replicas of subset "a": "101%" must be an integer, or a percentage from 0% to 100%`},
@@ -67,6 +69,22 @@ func TestPercentagesAreAll(t *testing.T) {
 		next, err := Specify(given("33%", "33%", "34%"), []int32{0, 0, 0}, replicas)
 		if err != nil || next[0]+next[1]+next[2] != replicas {
 			t.Errorf("%d: %v %v", replicas, next, err)
+		}
+	}
+	for replicas := range int32(200) { // an autoscaler may ask for any of them
+		for percent := range 12 {
+			subsets := given("")
+			for range 8 {
+				subsets = append(subsets, appsv1beta1.Subset{Name: fmt.Sprint("s", len(subsets)), Replicas: new(intstr.Parse(fmt.Sprint(percent, "%")))})
+			}
+			next, err := Specify(subsets, make([]int32, len(subsets)), replicas)
+			sum := int32(0)
+			for _, n := range next {
+				sum += n
+			}
+			if err != nil || sum != replicas {
+				t.Errorf("%d, %d %%: %v %v", replicas, percent, next, err)
+			}
 		}
 	}
 	if n, err := Scaled(new(intstr.FromString("100%")), 1<<31-1); err != nil || n != 1<<31-1 {

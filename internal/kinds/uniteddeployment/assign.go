@@ -19,11 +19,12 @@ func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 		place[subsets[i].Name] = &p.Subsets[i]
 	}
 	children := slices.SortedFunc(slices.Values(s.Children), older)
+	var nameless []string
 	for _, c := range children {
 		v := place[c.Subset]
 		switch {
 		case c.Subset == "":
-			p.note(corev1.EventTypeWarning, EventWithoutSubset, "%s has no label %s: it is left alone", c, SubsetName)
+			nameless = append(nameless, c.String())
 		case !matches.Matches(labels.Set(c.Object.GetLabels())):
 			if !c.Going() {
 				p.Release = append(p.Release, Removal{Child: c, Why: "the selector does not match it any more"})
@@ -37,6 +38,12 @@ func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 		case v.Child.Going() && !c.Going():
 			v.Child = c
 		}
+	}
+	switch n := len(nameless); { // UD-062: one event for all of them
+	case n == 1:
+		p.note(corev1.EventTypeWarning, EventWithoutSubset, "%s has no label %s: it is left alone", nameless[0], SubsetName)
+	case n > 1:
+		p.note(corev1.EventTypeWarning, EventWithoutSubset, "%s and %d other workloads have no label %s: they are left alone", nameless[0], n-1, SubsetName)
 	}
 	for _, c := range children { // UD-063
 		if v := place[c.Subset]; v != nil && c.Kind == p.Template.Kind && v.Child != c && !c.Going() && !slices.ContainsFunc(p.Release, func(r Removal) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -181,17 +182,19 @@ type Wanted struct {
 	MaxUnavailable *intstr.IntOrString
 }
 
+// childLabels are those of the child of a subset (UD-068).
+func (t *Template) childLabels(selector *metav1.LabelSelector, name, revision string) map[string]string {
+	labels := t.texts("labels")
+	if selector != nil {
+		maps.Copy(labels, selector.MatchLabels)
+	}
+	labels[SubsetName], labels[RevisionHash] = name, revision
+	return labels
+}
+
 // Build is the document of the child of a subset (UD-068, UD-069).
 func (t *Template) Build(united *appsv1beta1.UnitedDeployment, s *appsv1beta1.Subset, wanted Wanted) (map[string]any, error) {
-	labels := t.texts("labels")
-	var matched map[string]string
-	if united.Spec.Selector != nil {
-		matched = united.Spec.Selector.MatchLabels
-	}
-	for key, value := range matched {
-		labels[key] = value
-	}
-	labels[SubsetName], labels[RevisionHash] = s.Name, wanted.Revision
+	labels := t.childLabels(united.Spec.Selector, s.Name, wanted.Revision)
 	annotations := t.texts("annotations")
 	annotations[SubsetPatch] = wanted.Patch
 	written, _ := t.Document["spec"].(map[string]any)

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -182,8 +183,12 @@ func Make(s Snapshot) *Plan {
 	if err := names(s.United.Spec.Topology.Subsets); err != nil {
 		return p.faulty(&s, EventFind, "%v", err)
 	}
-	p.Template = template
 	p.revisions(&s, template, data)
+	if err := p.selected(&s, template, matches); err != nil {
+		p.NewRevision, p.Renumber = nil, nil
+		return p.faulty(&s, EventFind, "%v", err)
+	}
+	p.Template = template
 	p.assign(&s, matches)
 	p.allocate(&s)
 	p.decide(&s)
@@ -216,6 +221,19 @@ func names(subsets []appsv1beta1.Subset) error {
 	return nil
 }
 
+// selected refuses a selector that does not match what children would be labelled with: each would be released as soon as it is made, and
+// another one be made for it (UD-061).
+func (p *Plan) selected(s *Snapshot, template *Template, matches labels.Selector) error {
+	for i := range s.United.Spec.Topology.Subsets {
+		given := template.childLabels(s.United.Spec.Selector, s.United.Spec.Topology.Subsets[i].Name, p.label)
+		if !matches.Matches(labels.Set(given)) {
+			return fmt.Errorf("spec.selector does not match the labels of the workloads, %s: add what it asks for to metadata.labels of spec.template.%s",
+				labels.Set(given), template.Kind)
+		}
+	}
+	return nil
+}
+
 func (v *Verdict) wait(format string, args ...any) {
 	v.Why = append(v.Why, fmt.Sprintf(format, args...))
 }
@@ -243,12 +261,12 @@ func (p *Plan) allocate(s *Snapshot) {
 		}
 	}
 	next := make([]int32, len(subsets))
-	switch {
-	case err != nil:
+	switch { // where numbers are refused, subsets and pods are judged all the same
 	case strategy.reserve:
 		next = p.reserve(s, strategy, replicas)
 	case strategy.adaptive:
 		next = p.adapt(s, strategy, replicas)
+	case err != nil:
 	case Elastic(subsets):
 		bounds := make([]Bounds, len(subsets))
 		for i := range bounds {
@@ -312,6 +330,9 @@ func (p *Plan) decide(s *Snapshot) {
 		default:
 			differences := p.differences(v)
 			if len(differences) > 0 {
+				if v.Wanted.MaxUnavailable == nil { // reservation may have been on (UD-073)
+					v.Wanted.MaxUnavailable = p.room(v)
+				}
 				v.Action, v.Why = Update, append(differences, v.Why...)
 			} else if v.Updated < int(c.Total) {
 				v.Action = Verify

@@ -645,7 +645,7 @@ func TestRevisionsOfTheReference(t *testing.T) {
 		}
 		stored := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{UID: "r"}, Data: runtime.RawExtension{Raw: []byte(`{"spec":{"template":` + strings.TrimSuffix(tt.stored, "}") + `,"$patch":"replace"}}}`)}}
 		known := &Knowledge{}
-		if first := known.same(stored, data); !first || !known.same(stored, data) {
+		if first := known.Same(stored, data); !first || !known.Same(stored, data) {
 			template, _ := revision.Template(stored.Data.Raw)
 			normal, err := Data(template)
 			t.Errorf("%s: not recognised: %v\n%s\n%s", name, err, data, normal)

@@ -141,8 +141,8 @@ func (k *Knowledge) read(united *appsv1beta1.UnitedDeployment) (*Template, []byt
 	return k.template, k.data, k.err
 }
 
-// same tells whether a stored revision holds what the data mean, whoever wrote it.
-func (k *Knowledge) same(stored *appsv1.ControllerRevision, data []byte) bool {
+// Same tells whether a stored revision holds what the data mean, whoever wrote it.
+func (k *Knowledge) Same(stored *appsv1.ControllerRevision, data []byte) bool {
 	if bytes.Equal(stored.Data.Raw, data) {
 		return true
 	}
@@ -163,7 +163,7 @@ func (k *Knowledge) same(stored *appsv1.ControllerRevision, data []byte) bool {
 
 // revisions finds or makes the revision of the template (UD-132).
 func (p *Plan) revisions(s *Snapshot, template *Template, data []byte) {
-	history := revision.NewHistory(s.Revisions, s.Known.same)
+	history := revision.NewHistory(s.Revisions, s.Known.Same)
 	p.Collisions = s.United.Status.CollisionCount
 	equal := history.Find(data)
 	switch {

@@ -65,11 +65,12 @@ func Elastic(subsets []appsv1beta1.Subset) bool {
 	return slices.ContainsFunc(subsets, func(s appsv1beta1.Subset) bool { return s.MinReplicas != nil || s.MaxReplicas != nil })
 }
 
-// Numbers are the replicas of the subsets that give some, nil for each other. Percentages of all subsets that are 100 together give numbers
-// that are all replicas together: each share is rounded down, and the missing ones go to the largest fractions, the first of equal ones
-// (UD-036, UD-083).
+// Numbers are the replicas of the subsets that give some, nil for each other. Where all that are given are percentages, of 100 together in
+// all subsets, or of no more than 100 and too many when rounded, each share is rounded down, and the missing ones go to the largest fractions,
+// the first of equal ones (UD-036, UD-083).
 func Numbers(subsets []appsv1beta1.Subset, replicas int32) ([]*int32, error) {
-	numbers, sum := make([]*int32, len(subsets)), int64(0)
+	numbers, percents, all := make([]*int32, len(subsets)), int64(0), int64(0)
+	var order []int
 	for i := range subsets {
 		given := subsets[i].Replicas
 		if given == nil {
@@ -80,22 +81,23 @@ func Numbers(subsets []appsv1beta1.Subset, replicas int32) ([]*int32, error) {
 			return nil, fmt.Errorf("replicas of subset %q: %w", subsets[i].Name, err)
 		}
 		numbers[i] = &n
+		all += int64(n)
 		if given.Type == intstr.String {
 			percent, _ := Percent(given.StrVal)
-			sum += percent
+			percents, order = percents+percent, append(order, i)
 		} else {
-			sum = math.MinInt32 // not all are percentages
+			percents = math.MinInt32 // not all are percentages
 		}
 	}
-	if sum != 100 || slices.Contains(numbers, nil) {
+	if percents < 0 || percents > 100 || all <= int64(replicas) && (percents != 100 || len(order) < len(subsets)) {
 		return numbers, nil
 	}
-	fractions, order, missing := make([]int64, len(subsets)), make([]int, len(subsets)), replicas
-	for i := range subsets {
+	fractions, missing := make([]int64, len(subsets)), (int64(max(replicas, 0))*percents+50)/100
+	for _, i := range order {
 		percent, _ := Percent(subsets[i].Replicas.StrVal)
 		share := int64(max(replicas, 0)) * percent
-		*numbers[i], fractions[i], order[i] = int32(share/100), share%100, i
-		missing -= *numbers[i]
+		*numbers[i], fractions[i] = int32(share/100), share%100
+		missing -= share / 100
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(fractions[b], fractions[a]) })
 	for _, i := range order[:max(missing, 0)] {

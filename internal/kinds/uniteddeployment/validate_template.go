@@ -65,11 +65,14 @@ func validateTemplate(united *appsv1beta1.UnitedDeployment, rules Rules, path *f
 		if spec["replicas"] != nil { // UD-025
 			errs = append(errs, field.Invalid(child.path.Child("spec", "replicas"), spec["replicas"], unused))
 		}
-		matcher, err := metav1.LabelSelectorAsSelector(united.Spec.Selector)
-		if given := labels.Set(child.Labels()); united.Spec.Selector != nil && err == nil && !matcher.Matches(given) { // UD-024
-			errs = append(errs, field.Invalid(child.path.Child("metadata", "labels"), given.String(),
-				"selector does not match the labels of the workloads: they must have what spec.selector asks for"))
-		}
+	}
+	given := labels.Set(child.Labels()) // UD-024
+	if child.Kind == CloneSet && united.Spec.Selector != nil {
+		given = labels.Merge(given, united.Spec.Selector.MatchLabels) // which the controller adds
+	}
+	if matcher, err := metav1.LabelSelectorAsSelector(united.Spec.Selector); united.Spec.Selector != nil && err == nil && !matcher.Matches(given) {
+		errs = append(errs, field.Invalid(child.path.Child("metadata", "labels"), given.String(),
+			"selector does not match the labels of the workloads: they must have what spec.selector asks for"))
 	}
 	rolling := within(strategy, "rollingUpdate")
 	if ordinals && strategy["type"] == "RollingUpdate" && rolling["partition"] != nil { // UD-026

@@ -140,6 +140,9 @@ func (a *application) revisions(ctx context.Context) error {
 	if uniteddeployment.OwnerOf(taken) == a.united.UID && revision.Equal(taken.Data.Raw, created.Data.Raw) {
 		return reconcile.ErrChanged // an answer was lost
 	}
+	if metav1.GetControllerOfNoCopy(taken) == nil && taken.DeletionTimestamp == nil && a.memory.known.Same(taken, created.Data.Raw) {
+		return a.adoptRevision(ctx, taken)
+	}
 	status := a.united.Status.DeepCopy()
 	count := int32(1)
 	if status.CollisionCount != nil {
@@ -151,6 +154,19 @@ func (a *application) revisions(ctx context.Context) error {
 	status.CollisionCount = &count
 	if err := a.w.PatchStatus(ctx, a.united, &a.united.Status, status); err != nil {
 		return err
+	}
+	return reconcile.ErrChanged
+}
+
+// adoptRevision takes over the revision of the template that one of the same name left when it was deleted without its children: under
+// another name all pods would be made anew (UD-132).
+func (a *application) adoptRevision(ctx context.Context, left *appsv1.ControllerRevision) error {
+	if err := a.lives(); err != nil {
+		return err
+	}
+	owners := append(slices.Clone(left.OwnerReferences), uniteddeployment.OwnerReference(a.united))
+	if _, err := reconcile.Merge(ctx, a.w, left, map[string]any{"ownerReferences": owners}, nil, ""); err != nil {
+		return reconcile.Gone(fmt.Errorf("adopting revision %s: %w", left.Name, err))
 	}
 	return reconcile.ErrChanged
 }
@@ -216,7 +232,7 @@ func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
 }
 
 // subsets creates, adopts and updates children in batches of 1, 2, 4 and so on, in the order of their names; a batch in which one fails is
-// the last (UD-067).
+// the last (UD-067). Those that failed come last, so that one that is refused for ever does not hold up the others.
 func (a *application) subsets(ctx context.Context) {
 	var due []*uniteddeployment.Verdict
 	for i := range a.plan.Subsets {
@@ -224,12 +240,30 @@ func (a *application) subsets(ctx context.Context) {
 			due = append(due, v)
 		}
 	}
-	slices.SortFunc(due, func(x, y *uniteddeployment.Verdict) int { return cmp.Compare(x.Subset.Name, y.Subset.Name) })
+	failed := map[string]bool{}
+	for _, v := range due {
+		if name := v.Subset.Name; a.memory.failed[name] {
+			failed[name] = true
+		}
+	}
+	a.memory.failed = failed
+	slices.SortFunc(due, func(x, y *uniteddeployment.Verdict) int {
+		if a, b := failed[x.Subset.Name], failed[y.Subset.Name]; a != b {
+			if a {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(x.Subset.Name, y.Subset.Name)
+	})
 	for batch := 1; len(due) > 0; batch *= 2 {
 		some := due[:min(batch, len(due))]
 		due = due[len(some):]
 		errs := a.w.Each(ctx, len(some), func(i int) error { return a.subset(ctx, some[i]) })
 		for i, err := range errs {
+			if delete(failed, some[i].Subset.Name); err != nil {
+				failed[some[i].Subset.Name] = true
+			}
 			if some[i].Action == uniteddeployment.Update || some[i].Action == uniteddeployment.Verify {
 				a.failed(&a.update, err)
 			} else {

@@ -69,6 +69,8 @@ type memory struct {
 	pace  reconcile.StatusPace
 	// verified are versions of children that were found to have their template.
 	verified map[types.UID]string
+	// failed are subsets that could not be created or updated when that was tried last.
+	failed map[string]bool
 }
 
 // served are the kinds of children that the cluster serves.
@@ -112,7 +114,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 	}
 	b := ctrl.NewControllerManagedBy(mgr).For(&appsv1beta1.UnitedDeployment{}).
 		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(reconcile.OwnedBy(uniteddeployment.Name))).
-		Watches(&appsv1.ReplicaSet{}, &handler.Funcs{}). // it is read
+		Watches(&appsv1.ReplicaSet{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(setChanges)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(podChanges))
 	for _, kind := range uniteddeployment.Kinds {
 		present, err := serves(mgr.GetRESTMapper(), kind)
@@ -236,9 +238,16 @@ var podChanges = predicate.Funcs{
 	},
 }
 
+// setChanges are those that let pods be found which the caches may have shown before: that their ReplicaSet is there, too.
+var setChanges = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return labelled(e.Object) },
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
 func labelled(pod client.Object) bool { return pod.GetLabels()[uniteddeployment.SubsetName] != "" }
 
-// ofPod asks for a pass over the UnitedDeployment of a pod: that of the child that controls it, for a Deployment by way of a ReplicaSet.
+// ofPod asks for a pass over the UnitedDeployment of a pod, or of a ReplicaSet: that of the child that controls it, for a Deployment by way of a ReplicaSet.
 func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Request {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller != nil && controller.Kind == "ReplicaSet" {

@@ -131,6 +131,10 @@ func (w *world) delivered(before, after client.Object) {
 			if len(w.manager().ofPod(w.t.Context(), o)) > 0 {
 				w.Queue.Add()
 			}
+		case *appsv1.ReplicaSet:
+			if before == nil && setChanges.Create(event.CreateEvent{Object: o}) && len(w.manager().ofPod(w.t.Context(), o)) > 0 {
+				w.Queue.Add()
+			}
 		case *appsv1.StatefulSet, *appsv1beta1.StatefulSet, *appsv1beta1.CloneSet, *appsv1.Deployment:
 			if before != nil && after != nil && !changed(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
 				return
@@ -415,7 +419,8 @@ func (w *world) create(c *uniteddeployment.Child) {
 		name := simulation.Key{Kind: "ReplicaSet", Name: c.Object.GetName() + "-rs"}
 		set := w.Get(name)
 		if set == nil || metav1.GetControllerOf(set).UID != c.Object.GetUID() {
-			set = w.Store(name, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name.Name, OwnerReferences: []metav1.OwnerReference{owner}}})
+			set = w.Store(name, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name.Name,
+				Labels: maps.Clone(podLabels(c.Object)), OwnerReferences: []metav1.OwnerReference{owner}}})
 		}
 		owner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name.Name, UID: set.GetUID(), Controller: new(true)}
 	}

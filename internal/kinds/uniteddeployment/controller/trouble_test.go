@@ -1,0 +1,215 @@
+package controller
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+func TestASelectorThatMatchesNoChild(t *testing.T) {
+	kind := uniteddeployment.CloneSet
+	u := united(t, kind, 3, "a")
+	if err := json.Unmarshal([]byte(`{"cloneSetTemplate":{"spec":{"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"main","image":"one"}]}}}}}`), &u.Spec.Template); err != nil {
+		t.Fatal(err)
+	}
+	u.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web"}}}}
+	w := newWorld(t, 1, []uniteddeployment.Kind{kind}, u)
+	w.rest()
+	if n := len(w.children()); n > 0 {
+		t.Errorf("%d children are made: %s", n, w.describe())
+	}
+	if c := conditionOf(w.united(), appsv1beta1.SubsetUpdated); c == nil || c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "spec.selector") {
+		t.Errorf("the condition does not say why: %v", c)
+	}
+}
+
+func conditionOf(u *appsv1beta1.UnitedDeployment, of appsv1beta1.UnitedDeploymentConditionType) *appsv1beta1.UnitedDeploymentCondition {
+	for i := range u.Status.Conditions {
+		if u.Status.Conditions[i].Type == of {
+			return &u.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func TestARefusedSubsetHoldsUpNoOther(t *testing.T) {
+	for _, verb := range []string{"create", "patch"} {
+		kind := uniteddeployment.Deployment
+		w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 3, "a", "b", "c"))
+		refused := func(write simulation.Write) bool {
+			return write.Verb == verb && strings.HasPrefix(write.Key.Name, "web-a-") && write.Key.Kind == kind.Name()
+		}
+		if verb == "patch" {
+			w.rest()
+			w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(9)) })
+		}
+		w.Refused = refused
+		w.rest()
+		if got := w.split(); got[1] != *w.united().Spec.Replicas/3 || got[2] != got[1] {
+			t.Errorf("%s: subsets have %v", verb, got)
+		}
+		if c := conditionOf(w.united(), map[string]appsv1beta1.UnitedDeploymentConditionType{"create": appsv1beta1.SubsetProvisioned,
+			"patch": appsv1beta1.SubsetUpdated}[verb]); c == nil || c.Status != corev1.ConditionFalse {
+			t.Errorf("%s: the condition does not tell: %v", verb, c)
+		}
+	}
+}
+
+func TestMadeAgainWithItsOrphans(t *testing.T) {
+	kind := uniteddeployment.CloneSet
+	w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 3, "a", "b", "c"))
+	w.rest()
+	pods := podNames(w)
+	w.still = true
+	for _, of := range []string{kind.Name(), "ControllerRevision"} {
+		for _, o := range w.List(of, false) {
+			w.Change(w.KeyOf(of, o), func(o client.Object) { o.SetOwnerReferences(nil) })
+		}
+	}
+	w.Remove(key)
+	w.quiet()
+	w.Store(key, united(t, kind, 3, "a", "b", "c"))
+	w.still = false
+	w.rest()
+	if after := podNames(w); !slices.Equal(pods, after) {
+		t.Errorf("pods %v became %v\n%s", pods, after, w.describe())
+	}
+	for _, o := range w.List("ControllerRevision", false) {
+		if uniteddeployment.OwnerOf(o) != w.united().UID {
+			t.Errorf("revision %s has no owner", o.GetName())
+		}
+	}
+}
+
+func podNames(w *world) (names []string) {
+	for _, o := range w.List("Pod", false) {
+		names = append(names, o.GetName())
+	}
+	return names
+}
+
+func TestChildrenWithoutSubsetAreToldOnce(t *testing.T) {
+	kind := uniteddeployment.Deployment
+	w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 2, "a", "b"))
+	w.rest()
+	for _, name := range []string{"x", "y", "z"} {
+		o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": "web"},
+			OwnerReferences: []metav1.OwnerReference{uniteddeployment.OwnerReference(w.united())}}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(0))}}
+		w.Store(w.KeyOf(kind.Name(), o), o)
+	}
+	for range 5 {
+		w.Queue.Add()
+		w.rest()
+	}
+	told := slices.DeleteFunc(slices.Clone(w.told), func(text string) bool { return !strings.Contains(text, uniteddeployment.EventWithoutSubset) })
+	if len(told) != 1 {
+		t.Errorf("told %d times: %v", len(told), told)
+	}
+}
+
+func TestRefusedNumbersForgetNothing(t *testing.T) {
+	for _, reserve := range []bool{false, true} {
+		kind := uniteddeployment.Deployment
+		u := united(t, kind, 4, "a", "b")
+		u.Spec.Topology.Subsets[0].MaxReplicas, u.Spec.Topology.Subsets[0].MinReplicas = number(3), new(intstr.FromString("50%"))
+		u.Spec.Topology.ScheduleStrategy = appsv1beta1.UnitedDeploymentScheduleStrategy{Type: "Adaptive",
+			Adaptive: &appsv1beta1.AdaptiveUnitedDeploymentStrategy{ReserveUnschedulablePods: reserve}}
+		w := newWorld(t, 1, []uniteddeployment.Kind{kind}, u)
+		w.room["a"] = 1
+		w.quiet()
+		w.Pass(31 * time.Second)
+		w.Queue.Add()
+		w.rest()
+		before := w.united().Status.DeepCopy()
+		if c := before.SubsetStatuses[0].Conditions; len(c) != 1 || c[0].Status != corev1.ConditionFalse {
+			t.Fatal(w.describe())
+		}
+		w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(10)) }) // 50 % are more than 3
+		w.quiet()
+		after := w.united().Status
+		if c := after.SubsetStatuses[0].Conditions; len(c) != 1 || c[0] != before.SubsetStatuses[0].Conditions[0] {
+			t.Errorf("reserve %t: %v became %v", reserve, before.SubsetStatuses[0].Conditions, c)
+		}
+		if after.ReservedPods != before.ReservedPods || after.Replicas != before.Replicas {
+			t.Errorf("reserve %t: %d replicas and %d reserved became %d and %d", reserve, before.Replicas, before.ReservedPods, after.Replicas, after.ReservedPods)
+		}
+	}
+}
+
+func TestShortWindowsDoNotWriteForEver(t *testing.T) {
+	kind := uniteddeployment.CloneSet
+	u := united(t, kind, 4, "a", "b")
+	u.Spec.Topology.Subsets[0].MinReplicas = number(3)
+	u.Spec.Topology.ScheduleStrategy = appsv1beta1.UnitedDeploymentScheduleStrategy{Type: "Adaptive",
+		Adaptive: &appsv1beta1.AdaptiveUnitedDeploymentStrategy{UnschedulableDuration: new(int32(0)), RescheduleCriticalSeconds: new(int32(0))}}
+	w := newWorld(t, 1, []uniteddeployment.Kind{kind}, u)
+	w.room["a"] = 1
+	w.rest()
+	writes, begin := len(w.Writes), w.Now()
+	for w.Now().Sub(begin) < 10*time.Minute && w.Queue.Wait() {
+		w.quiet()
+	}
+	if n := len(w.Writes) - writes; n > 20 {
+		t.Errorf("%d writes in ten minutes", n)
+	}
+}
+
+func TestAPodSeenBeforeItsReplicaSet(t *testing.T) {
+	kind := uniteddeployment.Deployment
+	u := united(t, kind, 1, "a", "b")
+	u.Spec.Topology.ScheduleStrategy.Type = "Adaptive"
+	w := newWorld(t, 1, []uniteddeployment.Kind{kind}, u)
+	w.room["a"] = 0
+	w.quiet()
+	set := w.List("ReplicaSet", false)[0]
+	w.still = true
+	w.Hide(w.KeyOf("ReplicaSet", set))
+	w.Pass(time.Minute)
+	w.Queue.Add()
+	w.quiet() // without the ReplicaSet it sees no pod
+	if got := w.split(); got[0] != 1 {
+		t.Fatal(w.describe())
+	}
+	w.Show(w.KeyOf("ReplicaSet", set), set)
+	w.delivered(nil, set)
+	w.quiet()
+	if got := w.split(); got[0] != 0 || got[1] != 1 {
+		t.Errorf("the pod is overlooked: %v", got)
+	}
+}
+
+func TestMaxUnavailableIsRestored(t *testing.T) {
+	for _, kind := range []uniteddeployment.Kind{uniteddeployment.Deployment, uniteddeployment.CloneSet} {
+		w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 4, "a"))
+		w.rest()
+		raised := intstr.FromInt32(4)
+		child := w.children()[0]
+		w.Change(w.keyOf(child), func(o client.Object) {
+			switch o := o.(type) {
+			case *appsv1.Deployment:
+				o.Spec.Strategy = appsv1.DeploymentStrategy{Type: "RollingUpdate", RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &raised}}
+			case *appsv1beta1.CloneSet:
+				o.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{MaxUnavailable: &raised}
+			}
+		})
+		w.rest()
+		w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Template = template(t, kind, "two") })
+		w.rest()
+		if got := w.children()[0].MaxUnavailable; got == nil || got.Type != intstr.String {
+			t.Errorf("%s: maxUnavailable is %v", kind, got)
+		}
+	}
+}
