@@ -159,7 +159,7 @@ func TestUnreadableUnitedDeployments(t *testing.T) {
 	}
 }
 
-// UD-055: with the gate, which is on by default, label Always keeps an object, Cascading one that has replicas; the refusal is 403. Which metric counts it TestDeletionIsCounted of internal/admission/protection shows.
+// UD-055 (part): with the gate, which is on by default, label Always keeps an object, Cascading one that has replicas; the refusal is 403. Its metric is that of all protected kinds: see the tests of internal/admission/protection.
 func TestDeletionProtectionOfUnitedDeployments(t *testing.T) {
 	for list, gate := range map[string]bool{"": true, "ResourcesDeletionProtection=true": true, "ResourcesDeletionProtection=false": false} {
 		handlers := handlersOf(t, "UnitedDeployment", list, UnitedDeployments(guarded(t, list)))

@@ -140,7 +140,7 @@ func TestStatusOfV1beta1IsShownInMaps(t *testing.T) {
 	}
 }
 
-// UD-161: CloneSets of the old form come to the places of v1beta1, as conversion of CloneSets brings them there; what stands in the new place
+// UD-161 (part): CloneSets of the old form come to the places of v1beta1, as conversion of CloneSets brings them there; what stands in the new place
 // wins, a document without old places stays byte for byte, and what nobody here knows is kept.
 func TestOldFormOfCloneSetsInUnitedDeployments(t *testing.T) {
 	const settings = `"partition":"60%","maxUnavailable":1,"maxSurge":"10%","paused":true,"priorityStrategy":{"orderPriority":[{"orderedKey":"k"}]},"scatterStrategy":[{"key":"a","value":"b"}],"inPlaceUpdateStrategy":{"gracePeriodSeconds":5}`
