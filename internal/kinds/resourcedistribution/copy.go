@@ -11,9 +11,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// Object is a Secret or a ConfigMap.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
 
 // Digest is the digest of the content of a Secret or ConfigMap.
 type Digest [sha256.Size]byte
@@ -39,7 +45,7 @@ type Copy struct {
 }
 
 // CopyOf returns what is kept of an object.
-func CopyOf(object client.Object) *Copy {
+func CopyOf(object Object) *Copy {
 	c := &Copy{UID: object.GetUID(), Version: object.GetResourceVersion()}
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == Name {
 		c.Owner = unique.Make(owner.UID).Value() // thousands have the same
@@ -63,7 +69,7 @@ func CopyOf(object client.Object) *Copy {
 }
 
 // ContentOf digests what an object contains (RD-055): members that are absent and those that are empty are alike.
-func ContentOf(object client.Object) (digest Digest) {
+func ContentOf(object Object) (digest Digest) {
 	sum := sha256.New()
 	write := func(parts ...string) {
 		for _, part := range parts {

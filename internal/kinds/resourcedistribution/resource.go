@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -38,7 +37,7 @@ const (
 type Of struct{ Kind, Name string }
 
 // Object is an empty object of the kind.
-func (o Of) Object() client.Object {
+func (o Of) Object() Object {
 	if o.Kind == Secret {
 		return &corev1.Secret{}
 	}

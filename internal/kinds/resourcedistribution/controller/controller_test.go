@@ -446,7 +446,7 @@ func TestWorkForOneNamespace(t *testing.T) {
 	}
 	w.CatchUp(0)
 	all := &counting{Client: w.r.Client}
-	w.r.API.Client = all
+	w.r.Client = all
 	for i := range distributions {
 		raw := w.document("1")
 		raw["metadata"] = map[string]any{"name": fmt.Sprint("login", i)}

@@ -350,9 +350,9 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 			r.others(d, name)
 		case reconcile.Ending(err) || verdict.Action == resourcedistribution.Create && apierrors.IsNotFound(err):
 			// The cache shows it soon. If it was created this moment, nothing else may come back to it.
-			t.failed(true, verdict.Action, err)
+			done := t.failed(true, verdict.Action, err)
 			t.outcome = resourcedistribution.Ended()
-			return nil
+			return done
 		case !reconcile.Clearly(err):
 			d.copies.doubt(name)
 			return t.failed(verdict.Target, verdict.Action, err)

@@ -38,7 +38,6 @@ type world struct {
 	from  int64
 	blind error
 	told  []string
-	ended []func()
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
