@@ -227,7 +227,7 @@ func TestFaults(t *testing.T) {
 		s.child(Deployment, "c", 1, nil)
 		spoil(s.United)
 		p := Make(*s)
-		if p.Complete(Outcome{}, noon); p.Fault == nil || len(p.Deletes)+len(p.Subsets)+len(p.Release) > 0 || p.find(appsv1beta1.SubsetUpdated) != "False Error" ||
+		if p.Finish(Outcome{}, noon); p.Fault == nil || len(p.Deletes)+len(p.Subsets)+len(p.Release) > 0 || p.find(appsv1beta1.SubsetUpdated) != "False Error" ||
 			p.Status.ObservedGeneration != 7 || !strings.Contains(p.String(), p.Reason()) || !p.Waiting() {
 			t.Errorf("%s: %+v", name, p)
 		}
@@ -240,7 +240,7 @@ func TestNumbersThatDoNotFit(t *testing.T) {
 	s.child(CloneSet, "a", 1, nil, func(c *Child) { c.Revision = "old" })
 	s.child(CloneSet, "gone", 1, nil)
 	p := Make(*s)
-	p.Complete(Outcome{}, noon)
+	p.Finish(Outcome{}, noon)
 	if fmt.Sprint(p.next()) != "[1 0]" || p.Subsets[0].Action != Update || p.Subsets[1].Action != Hold || len(p.Deletes) > 0 || p.After != time.Minute {
 		t.Error(p)
 	}
@@ -523,7 +523,7 @@ func TestStatus(t *testing.T) {
 	old := s.pod("old", time.Hour, running(time.Hour), labelled(RevisionHash, "older"))
 	s.child(Deployment, "a", 1, []*corev1.Pod{old}, func(c *Child) { c.Failure = "it fails" })
 	p := Make(*s)
-	p.Complete(Outcome{Provisioned: 1}, noon)
+	p.Finish(Outcome{Provisioned: 1}, noon)
 	st := p.Status
 	if st.Replicas != 2 || st.ReadyReplicas != 1 || st.UpdatedReplicas != 1 || st.UpdatedReadyReplicas != 1 || st.ObservedGeneration != 7 || st.CurrentRevision != "older" ||
 		st.UpdatedRevision != s.Revisions[0].Name || st.LabelSelector != "app=web" {
@@ -546,14 +546,14 @@ func TestStatus(t *testing.T) {
 	s.Children[0].Failure = ""
 	old.Labels[RevisionHash] = s.Revisions[0].Name
 	p = Make(*s)
-	p.Complete(Outcome{Provision: "x", Update: "y"}, s.Now)
+	p.Finish(Outcome{Provision: "x", Update: "y"}, s.Now)
 	if p.Status.CurrentRevision != p.Expected || p.find("UnitedDeploymentUpdated") != "True UnitedDeploymentRevisionUpdated" || p.find("SubsetFailure") != "" ||
 		p.find("SubsetProvisioned") != "False Error" || p.find("SubsetUpdated") != "False Error" {
 		t.Errorf("%+v", p.Status)
 	}
 	s.United.Status = p.Status
 	p = Make(*s)
-	p.Complete(Outcome{}, noon.Add(2*time.Hour))
+	p.Finish(Outcome{}, noon.Add(2*time.Hour))
 	for _, c := range p.Status.Conditions {
 		if c.Type == appsv1beta1.UnitedDeploymentUpdated && !c.LastTransitionTime.Equal(new(metav1.NewTime(noon.Add(time.Hour)))) {
 			t.Error("the time of a condition moved")

@@ -112,8 +112,8 @@ type Outcome struct {
 	Provision, Update string
 }
 
-// Complete completes the status with what became of the plan (UD-140, UD-141).
-func (p *Plan) Complete(o Outcome, now time.Time) {
+// Finish completes the status with what became of the plan (UD-140, UD-141).
+func (p *Plan) Finish(o Outcome, now time.Time) {
 	switch known := slices.ContainsFunc(p.Status.Conditions, func(c appsv1beta1.UnitedDeploymentCondition) bool {
 		return c.Type == appsv1beta1.SubsetProvisioned
 	}); {

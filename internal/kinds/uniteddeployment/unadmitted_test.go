@@ -74,7 +74,7 @@ func TestNumbersThatDoNotFitAreSeen(t *testing.T) {
 	if plan.Refused == nil || plan.Refused.Reason != "FailedSpecifySubsetReplicas" || !strings.Contains(plan.Refused.Message, "2") || len(plan.Notes) != 1 {
 		t.Fatalf("%s", plan)
 	}
-	plan.Complete(Outcome{}, time.Unix(1e9, 0))
+	plan.Finish(Outcome{}, time.Unix(1e9, 0))
 	page, err := os.ReadFile("../../../docs/manual/uniteddeployment.md")
 	if err != nil || !strings.Contains(string(page), "**Numbers that do not fit** are not smoothed") {
 		t.Error("the page says something else", err)

@@ -66,7 +66,7 @@ func (r *Reconciler) apply(ctx context.Context, united *appsv1beta1.UnitedDeploy
 	}
 	a.notes()
 	outcome := uniteddeployment.Outcome{Provisioned: a.created + a.adopted + a.deleted, Provision: words(a.provision), Update: words(append(a.broken, a.update...))}
-	plan.Complete(outcome, r.Now())
+	plan.Finish(outcome, r.Now())
 	after, err := a.memory.pace.Write(ctx, a.w, a.united, &a.united.Status, &plan.Status, a.trifling())
 	return after, errors.Join(append(slices.Concat(a.broken, a.provision, a.update, a.changed), err)...)
 }
