@@ -453,6 +453,8 @@ func (p *Plan) differences(v *Verdict) (found []string) {
 			found = append(found, fmt.Sprintf("%s %v instead of %v", what, should, is))
 		}
 	}
+	label := c.Object.GetLabels()[SubsetName]
+	differs(label != c.Subset, "label "+SubsetName, label, c.Subset)
 	differs(c.Revision != wanted.Revision, "revision", c.Revision, wanted.Revision)
 	differs(c.Replicas != wanted.Replicas, "replicas", c.Replicas, wanted.Replicas)
 	if p.Template.Kind.partitioned() && !c.OnDelete {
