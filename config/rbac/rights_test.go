@@ -302,11 +302,12 @@ func TestRightsOfTheManager(t *testing.T) {
 		"pods": manage, "persistentvolumeclaims": manage, "apps/controllerrevisions": manage,
 		"pods/status": "patch", "pods/resize": "patch",
 		"namespaces": read, "nodes": read,
-		"apps/deployments": read, "apps/replicasets": read, "apps/statefulsets": read, "batch/jobs": manage, // ACJ-070 (part)
+		"apps/deployments": manage, "apps/replicasets": read, "apps/statefulsets": manage, // UD-064 (part), UD-065 (part)
+		"batch/jobs":                      manage, // ACJ-070 (part)
 		"apps.kruise.io/advancedcronjobs": read, "apps.kruise.io/advancedcronjobs/status": "patch", "apps.kruise.io/advancedcronjobs/finalizers": "update",
 		"podtemplates": "create", "configmaps": "create get list patch watch", "secrets": "get",
 		"events": "create patch", "events.k8s.io/events": "create patch",
-		"apps.kruise.io/clonesets": "get list patch watch", "apps.kruise.io/clonesets/status": "patch", "apps.kruise.io/clonesets/finalizers": "update",
+		"apps.kruise.io/clonesets": manage, "apps.kruise.io/clonesets/status": "patch", "apps.kruise.io/clonesets/finalizers": "update",
 		"apps.kruise.io/sidecarsets": read, "apps.kruise.io/sidecarsets/status": "patch", "apps.kruise.io/sidecarsets/finalizers": "update",
 		"policy.kruise.io/podunavailablebudgets": read, "policy.kruise.io/podunavailablebudgets/status": "get patch",
 		// PUB-035 (part), PUB-040 (part), PUB-072: what controls pods, and how many pods it shall have.
@@ -315,7 +316,8 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/statefulsets/scale": "get",
 		"policy/poddisruptionbudgets":       read, // which refuse evictions too
 		"apps.kruise.io/workloadspreads":    read, "apps.kruise.io/workloadspreads/status": "get patch",
-		"apps.kruise.io/statefulsets":             read,
+		"apps.kruise.io/statefulsets":      manage,
+		"apps.kruise.io/uniteddeployments": read, "apps.kruise.io/uniteddeployments/status": "patch", "apps.kruise.io/uniteddeployments/finalizers": "update",
 		"apps.kruise.io/statefulsets/finalizers":  "update",
 		"apps.kruise.io/statefulsets/status":      "patch",
 		"apps.kruise.io/daemonsets":               read,

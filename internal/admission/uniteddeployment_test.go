@@ -11,6 +11,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 const validateUnitedDeploymentPath = "/validate-apps-kruise-io-uniteddeployment"
@@ -157,10 +159,9 @@ func TestUnreadableUnitedDeployments(t *testing.T) {
 	}
 }
 
-// UD-055: with the gate, label Always keeps an object, Cascading one that has replicas; the refusal is 403. Which metric counts it TestDeletionIsCounted of internal/admission/protection shows.
+// UD-055: with the gate, which is on by default, label Always keeps an object, Cascading one that has replicas; the refusal is 403. Which metric counts it TestDeletionIsCounted of internal/admission/protection shows.
 func TestDeletionProtectionOfUnitedDeployments(t *testing.T) {
-	for _, gate := range []bool{true, false} {
-		list := fmt.Sprintf("ResourcesDeletionProtection=%t", gate)
+	for list, gate := range map[string]bool{"": true, "ResourcesDeletionProtection=true": true, "ResourcesDeletionProtection=false": false} {
 		handlers := handlersOf(t, "UnitedDeployment", list, UnitedDeployments(guarded(t, list)))
 		for label, refused := range map[string]bool{"Always/0": true, "Always/2": true, "Cascading/2": true, "Cascading/0": false, "other/2": false} {
 			value, replicas, _ := strings.Cut(label, "/")
@@ -180,7 +181,21 @@ func TestOldFormOfCloneSetsIsJudged(t *testing.T) {
 		fields(review(t, admission.HandlerFunc(w.validate), admissionv1.Create, united("v1alpha1", template, ""), ""))); diff != "" {
 		t.Error(diff)
 	}
-	if got := fields(review(t, admission.HandlerFunc(w.validate), admissionv1.Create, united("v1beta1", template, ""), "")); !slices.Contains(got, "spec.template.cloneSetTemplate.spec.updateStrategy.type") {
-		t.Error(got)
+}
+
+// UD-156: TemplateNoDefaults is off by default, and without it the templates of StatefulSets are completed; ResourcesDeletionProtection is on by default, which
+// TestDeletionProtectionOfUnitedDeployments shows.
+func TestGatesOfUnitedDeployments(t *testing.T) {
+	for list, asks := range map[string]bool{"": true, "TemplateNoDefaults=false": true, "TemplateNoDefaults=true": false} {
+		e := guarded(t, list)
+		server := &apiServer{answer: accepts}
+		e.judge = server.judge(t)
+		got := review(t, UnitedDeployments(e).Mutate, "CREATE", united("v1beta1", templateOf("statefulSetTemplate"), ""), "")
+		if !got.Allowed || len(server.asked) > 0 != asks {
+			t.Errorf("%q: asked %d times, %+v", list, len(server.asked), got)
+		}
+		if on := e.Gates.Enabled(features.ResourcesDeletionProtection); !on {
+			t.Errorf("%q: protection is off", list)
+		}
 	}
 }

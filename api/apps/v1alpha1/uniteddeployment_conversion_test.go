@@ -24,8 +24,10 @@ func unitedFiller(seed int64, templates ...string) *randfill.Filler {
 	templates = append(templates, subsetTemplates...)
 	return randfill.NewWithSeed(seed).NilChance(0.4).NumElements(0, 3).Funcs(
 		func(o *metav1.TypeMeta, _ randfill.Continue) { *o = metav1.TypeMeta{} },
-		func(o *metav1.FieldsV1, _ randfill.Continue) { *o = metav1.FieldsV1{Raw: []byte(`{}`)} },
-		func(o *SubsetTemplate, c randfill.Continue) { _ = o.UnmarshalJSON([]byte(templates[c.Intn(len(templates))])) },
+		func(o *metav1.FieldsV1, _ randfill.Continue) { *o = *metav1.NewFieldsV1(`{}`) },
+		func(o *SubsetTemplate, c randfill.Continue) {
+			_ = o.UnmarshalJSON([]byte(templates[c.Intn(len(templates))]))
+		},
 		func(o *v1beta1.SubsetTemplate, c randfill.Continue) {
 			_ = o.UnmarshalJSON([]byte(subsetTemplates[c.Intn(len(subsetTemplates))]))
 		},

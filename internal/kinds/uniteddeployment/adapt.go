@@ -200,9 +200,10 @@ func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 
 // judge decides whether a pod is reserved (UD-111 to UD-115).
 func (p *Plan) judge(s *Snapshot, v *Verdict, o adaptive, pod *corev1.Pod) {
-	label, ready, expected := pod.Labels[ReservedPod], readiness.Ready(pod), pod.Labels[RevisionHash] == p.label
+	label, ready := pod.Labels[ReservedPod], readiness.Ready(pod)
+	asWanted := pod.Labels[RevisionHash] == p.label || p.kept(s, v)
 	proof := time.Time{}
-	if c := readiness.Condition(pod, corev1.PodReady); ready && expected && c != nil {
+	if c := readiness.Condition(pod, corev1.PodReady); ready && asWanted && c != nil {
 		proof = c.LastTransitionTime.Add(o.duration)
 	}
 	reserved := label == "true" || label != "false" && v.marked
@@ -211,15 +212,12 @@ func (p *Plan) judge(s *Snapshot, v *Verdict, o adaptive, pod *corev1.Pod) {
 		reserved = false
 	case reserved && !proof.IsZero():
 		p.again(s, proof.Add(moment))
-	case reserved:
-	case expected:
+	case !reserved:
 		timedOut, again := unscheduled(pod, o.critical, s.Now)
-		reserved = timedOut
+		reserved = timedOut || !asWanted && !ready && p.stalled(s, o)
 		if !again.IsZero() {
 			p.again(s, again)
 		}
-	case !ready:
-		reserved = p.stalled(s, v, o)
 	}
 	if reserved {
 		if v.Reserved++; !ready {
@@ -231,12 +229,14 @@ func (p *Plan) judge(s *Snapshot, v *Verdict, o adaptive, pod *corev1.Pod) {
 	}
 }
 
-// stalled tells whether the rollout has had its time, and goes as far as to leave no more pods old than the partition keeps (UD-115).
-func (p *Plan) stalled(s *Snapshot, v *Verdict, o adaptive) bool {
+// kept tells whether the partition keeps all pods of the subset that are of an older revision.
+func (p *Plan) kept(s *Snapshot, v *Verdict) bool {
 	manual := s.United.Spec.UpdateStrategy.ManualUpdate
-	if manual != nil && p.Template.Kind.partitioned() && v.There-v.Updated <= int(manual.Partitions[v.Subset.Name]) {
-		return false
-	}
+	return manual != nil && p.Template.Kind.partitioned() && v.There-v.Updated <= int(manual.Partitions[v.Subset.Name])
+}
+
+// stalled tells whether the rollout has had its time (UD-115).
+func (p *Plan) stalled(s *Snapshot, o adaptive) bool {
 	for i := range s.United.Status.Conditions {
 		c := &s.United.Status.Conditions[i]
 		if c.Type != appsv1beta1.UnitedDeploymentUpdated || c.Status != corev1.ConditionFalse {

@@ -88,7 +88,7 @@ func TestTemplatesAreCompleted(t *testing.T) {
 	const claims = `"volumeClaimTemplates":[{"metadata":{"name":"d"},"spec":{}}],`
 	written := func(template, more string) string { return `{"spec":{"template":{` + template + `}` + more + `}}` }
 	set := in(native, `"spec":{`, `"spec":{`+claims)
-	complete := func(template Document) (Document, error) {
+	complete := func(template Document) (Document, error) { //nolint:unparam // as requests have it
 		answer := parsed(t, encode(t, template))
 		answer["spec"].(Document)["dnsPolicy"] = "ClusterFirst"
 		answer["spec"].(Document)["containers"].([]any)[0].(Document)["imagePullPolicy"] = "IfNotPresent"

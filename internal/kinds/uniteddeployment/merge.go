@@ -61,7 +61,7 @@ func fields(live, before, after map[string]any, known bool) map[string]any {
 	merged := make(map[string]any, len(live))
 	for key, value := range live {
 		_, wanted := after[key]
-		if _, was := before[key]; wanted || !known || !was {
+		if _, was := before[key]; wanted || known && !was {
 			merged[key] = value
 		}
 	}

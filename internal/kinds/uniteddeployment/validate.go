@@ -185,7 +185,9 @@ func mostFor(united *appsv1beta1.UnitedDeployment) int {
 }
 
 // TooLarge tells whether there are too many subsets to be judged one by one.
-func TooLarge(united *appsv1beta1.UnitedDeployment) bool { return len(united.Spec.Topology.Subsets) > mostFor(united) }
+func TooLarge(united *appsv1beta1.UnitedDeployment) bool {
+	return len(united.Spec.Topology.Subsets) > mostFor(united)
+}
 
 // tryPatch applies a patch to the pod template, if there is one (UD-041).
 func tryPatch(used *used, patch []byte) error {

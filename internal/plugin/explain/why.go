@@ -147,7 +147,8 @@ var whyLong = templates.LongDesc(`
 	as requests that the API server refused a moment ago, is in the conditions of the workload and in its events.
 
 	Objects are CloneSets, Advanced StatefulSets (asts), Advanced DaemonSets (ads), BroadcastJobs (bcj) and SidecarSets, or a pod: then its workload and its SidecarSets are asked about it alone. Of an
-	AdvancedCronJob (acj) it says when the next run begins, what holds one, and how the latest ended. Of objects of the project's other kinds it says what their controllers have told: status, conditions and warnings.`)
+	AdvancedCronJob (acj) it says when the next run begins, what holds one, and how the latest ended; of a UnitedDeployment (ud) what each subset is given, what is there, and what it
+	waits for. Of objects of the project's other kinds it says what their controllers have told: status, conditions and warnings.`)
 
 var whyExample = templates.Examples(`
 	# Why does the rollout of CloneSet web wait?
@@ -161,6 +162,9 @@ var whyExample = templates.Examples(`
 
 	# When does the schedule run next, and how did it run?
 	kubectl afloat why acj/nightly
+
+	# Which subset of UnitedDeployment web waits for what?
+	kubectl afloat why ud/web
 
 	# The names of the pods that wait
 	kubectl afloat why asts/db -o name`)
@@ -274,6 +278,9 @@ func (r *Reader) Why(ctx context.Context, of schema.GroupKind, name types.Namesp
 	kind := KindOf(of)
 	if of == scheduleKind {
 		return r.whySchedule(ctx, name)
+	}
+	if of == unitedKind {
+		return r.whyUnited(ctx, name)
 	}
 	if kind == nil {
 		e, err := r.whyStatus(ctx, of, name)

@@ -186,10 +186,10 @@ status: {storedVersions: [v1beta1]}
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: uniteddeployments.apps.kruise.io}
+metadata: {name: podprobemarkers.apps.kruise.io}
 spec:
   group: apps.kruise.io
-  names: {kind: UnitedDeployment, plural: uniteddeployments}
+  names: {kind: PodProbeMarker, plural: podprobemarkers}
   scope: Namespaced
   conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {caBundle: dGhlaXJz, service: {name: kruise-webhook-service, namespace: kruise-system, path: /convert}}}}
   versions: [{name: v1beta1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
@@ -225,7 +225,7 @@ func init() {
 		apiextensionsv1.AddToScheme(scheme), appsv1alpha1.AddToScheme(scheme)); err != nil {
 		panic(err)
 	}
-	for _, kind := range []string{"PersistentPodState", "UnitedDeployment"} {
+	for _, kind := range []string{"PersistentPodState", "PodProbeMarker"} {
 		gv := appsv1alpha1.GroupVersion
 		gv.Version = "v1beta1"
 		scheme.AddKnownTypeWithName(gv.WithKind(kind), &unstructured.Unstructured{})

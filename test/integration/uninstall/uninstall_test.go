@@ -75,9 +75,10 @@ func TestUninstallGuard(t *testing.T) {
 	}
 	const pods = "selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: c}]}}"
 	served := map[string]string{"CloneSet": pods, "StatefulSet": "serviceName: s, " + pods, "DaemonSet": pods,
-		"BroadcastJob":    "template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}",
-		"AdvancedCronJob": "schedule: '@daily', template: {jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}}}"}
-	for _, kind := range []string{"UnitedDeployment", "ResourceDistribution"} {
+		"BroadcastJob":     "template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}",
+		"UnitedDeployment": "selector: {matchLabels: {a: b}}, template: {deploymentTemplate: {metadata: {labels: {a: b}}, spec: {" + pods + "}}}",
+		"AdvancedCronJob":  "schedule: '@daily', template: {jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}}}"}
+	for _, kind := range []string{"ResourceDistribution"} {
 		text := strings.ReplaceAll(`{metadata: {name: PLURAL.apps.kruise.io}, spec: {group: apps.kruise.io, scope: Namespaced,
 names: {plural: PLURAL, kind: KIND, listKind: KINDList}, versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`,
 			"PLURAL", strings.ToLower(kind)+"s")

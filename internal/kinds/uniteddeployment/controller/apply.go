@@ -3,7 +3,6 @@ package controller
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,12 +10,10 @@ import (
 	"sync"
 	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -344,139 +341,6 @@ func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) er
 	defer a.mu.Unlock()
 	a.adopted++
 	return nil
-}
-
-// verified tells whether a child that is to be verified was found to be as it should, in this version.
-func (a *application) verified(v *uniteddeployment.Verdict) bool {
-	return v.Action == uniteddeployment.Verify && a.memory.verified[v.Child.Object.GetUID()] == fingerprint(v.Child.Object.GetGeneration(), &v.Wanted)
-}
-
-func fingerprint(generation int64, wanted *uniteddeployment.Wanted) string {
-	most := "-"
-	if wanted.MaxUnavailable != nil {
-		most = wanted.MaxUnavailable.String()
-	}
-	return fmt.Sprintf("%d %d %d %s %s %s", generation, wanted.Replicas, wanted.Partition, wanted.Revision, most, wanted.Patch)
-}
-
-// bring makes a child what it should be, by a patch of what differs in the whole of it as it is in the API server (UD-068, UD-071).
-func (a *application) bring(ctx context.Context, v *uniteddeployment.Verdict) error {
-	after, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)
-	if err != nil {
-		return err
-	}
-	before, err := a.before(ctx, v)
-	if err != nil {
-		return err
-	}
-	for range attempts {
-		err = a.bringOnce(ctx, v, before, after)
-		if !apierrors.IsConflict(err) {
-			break
-		}
-	}
-	if err != nil && !reconcile.Changed(err) {
-		return fmt.Errorf("updating %s: %w", v.Child, err)
-	}
-	return reconcile.Gone(err)
-}
-
-func (a *application) bringOnce(ctx context.Context, v *uniteddeployment.Verdict, before, after map[string]any) error {
-	live := &unstructured.Unstructured{}
-	live.SetAPIVersion(a.plan.Template.Kind.APIVersion())
-	live.SetKind(a.plan.Template.Kind.Name())
-	if err := a.Live.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: v.Child.Object.GetName()}, live); err != nil {
-		return reconcile.Gone(err)
-	}
-	if live.GetUID() != v.Child.Object.GetUID() || uniteddeployment.OwnerOf(live) != a.united.UID || live.GetDeletionTimestamp() != nil {
-		return reconcile.ErrChanged
-	}
-	delete(after, "status")
-	changes, err := difference(live.Object, uniteddeployment.Merge(live.Object, before, after))
-	if err != nil {
-		return err
-	}
-	if len(changes) == 0 {
-		a.verify(v, live.GetGeneration())
-		return nil
-	}
-	target := object(a.plan.Template.Kind)
-	target.SetNamespace(live.GetNamespace())
-	target.SetName(live.GetName())
-	target.SetUID(live.GetUID())
-	target.SetResourceVersion(live.GetResourceVersion())
-	metadata, _ := changes["metadata"].(map[string]any)
-	delete(changes, "metadata")
-	left, err := reconcile.Merge(ctx, a.w, target, metadata, changes, "")
-	if err == nil { // what the API server has not kept of it is not sent again
-		a.verify(v, left.GetGeneration())
-	}
-	return err
-}
-
-// verify remembers that a child has what is wanted in this version of its spec.
-func (a *application) verify(v *uniteddeployment.Verdict, generation int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.memory.verified == nil || len(a.memory.verified) > 2*len(a.plan.Subsets) {
-		a.memory.verified = map[types.UID]string{}
-	}
-	a.memory.verified[v.Child.Object.GetUID()] = fingerprint(generation, &v.Wanted)
-}
-
-// difference is the merge patch that leads from one document to another.
-func difference(before, after map[string]any) (map[string]any, error) {
-	old, err := json.Marshal(before)
-	if err != nil {
-		return nil, fmt.Errorf("encoding what is there: %w", err)
-	}
-	next, err := json.Marshal(after)
-	if err != nil {
-		return nil, fmt.Errorf("encoding what is wanted: %w", err)
-	}
-	patch, err := jsonpatch.CreateMergePatch(old, next)
-	if err != nil {
-		return nil, fmt.Errorf("comparing: %w", err)
-	}
-	changes := map[string]any{}
-	return changes, json.Unmarshal(patch, &changes)
-}
-
-// before is what the child was made from: the revision and the patch that it names; nil if that is not known any more.
-func (a *application) before(ctx context.Context, v *uniteddeployment.Verdict) (map[string]any, error) {
-	template := a.plan.Template
-	c := v.Child
-	if c.Revision != v.Wanted.Revision {
-		name := c.Revision
-		stored := &appsv1.ControllerRevision{}
-		err := a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored, client.UnsafeDisableDeepCopy)
-		if apierrors.IsNotFound(err) {
-			name = revision.Name(a.united.Name, c.Revision)
-			err = a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored, client.UnsafeDisableDeepCopy)
-		}
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("reading revision %s: %w", name, err)
-		}
-		if err != nil || uniteddeployment.OwnerOf(stored) != a.united.UID {
-			return nil, nil
-		}
-		text, err := revision.Template(stored.Data.Raw)
-		if err != nil {
-			return nil, nil //nolint:nilerr // it was not written by this kind
-		}
-		if template, err = uniteddeployment.ParseTemplate(text); err != nil || template.Kind != a.plan.Template.Kind {
-			return nil, nil //nolint:nilerr // likewise
-		}
-	}
-	old := v.Subset.DeepCopy()
-	old.Patch.Raw = []byte(c.Patch)
-	wanted := v.Wanted
-	wanted.Patch, wanted.Revision = c.Patch, c.Revision
-	built, err := template.Build(a.united, old, wanted)
-	if err != nil {
-		return nil, nil //nolint:nilerr // a patch that is not one any more
-	}
-	return built, nil
 }
 
 // remove deletes children that are not wanted any more (UD-063, UD-065, UD-066).

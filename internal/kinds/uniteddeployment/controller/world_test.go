@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -36,6 +38,10 @@ type world struct {
 	// room is how many pods a zone has room for; a zone is a subset. One that is not in it has room for all.
 	room map[string]int
 	told []string
+	// plans are those that were news.
+	plans []string
+	// versions are those of the UnitedDeployment.
+	versions []*appsv1beta1.UnitedDeployment
 	// still: all others wait. fresh numbers what is made.
 	still bool
 	fresh int
@@ -87,6 +93,11 @@ func newWorld(t *testing.T, seed uint64, kinds []uniteddeployment.Kind, u *appsv
 			return result.RequeueAfter, err
 		}}
 	c.BeforeWrite = w.check
+	c.Happened = func(of simulation.Key, gone bool) {
+		if of == key && !gone {
+			w.versions = append(w.versions, w.united())
+		}
+	}
 	c.Delivered = w.delivered
 	for _, kind := range kinds {
 		if err := c.IndexField(t.Context(), object(kind), byOwner, indexOwner); err != nil {
@@ -146,7 +157,16 @@ func (w *world) manager() *Reconciler {
 
 func (w *world) start() {
 	w.Restart()
-	w.loop = w.manager().loop(nil)
+	r := w.manager()
+	w.loop = r.loop(nil)
+	pass := w.loop.Pass
+	w.loop.Pass = func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+		done, err := pass(ctx, name, owner)
+		if text := w.Now().Format(time.TimeOnly) + "\n" + done.Headline; done.Headline != "" && (len(w.plans) == 0 || !strings.HasSuffix(w.plans[len(w.plans)-1], "\n"+done.Headline)) {
+			w.plans = append(w.plans, text)
+		}
+		return done, err
+	}
 	w.Queue = simulation.NewQueue(w.Cluster, "web")
 }
 
@@ -193,7 +213,7 @@ func (w *world) describe() string {
 	u := w.united()
 	fmt.Fprintf(&text, "%s %s\n", w.Now(), strings.Join(w.told, "\n"))
 	if u != nil {
-		fmt.Fprintf(&text, "replicas %v strategy %+v room %v\n", *u.Spec.Replicas, u.Spec.Topology.ScheduleStrategy, w.room)
+		fmt.Fprintf(&text, "replicas %d strategy %+v room %v\n", uniteddeployment.Replicas(u.Spec.Replicas, u.Spec.Topology.Subsets), u.Spec.Topology.ScheduleStrategy, w.room)
 		for _, s := range u.Spec.Topology.Subsets {
 			fmt.Fprintf(&text, " subset %s %v %v %v\n", s.Name, s.Replicas, s.MinReplicas, s.MaxReplicas)
 		}
@@ -231,7 +251,10 @@ func (w *world) check(write simulation.Write, before, after client.Object) {
 	case "delete":
 		c := uniteddeployment.ChildOf(before)
 		wanted := true
-		for _, u := range []*appsv1beta1.UnitedDeployment{seen, w.united()} { // an answer may have shown a newer one
+		for _, u := range w.versions { // an answer may have shown a newer one than the cache has
+			if u.Generation < seen.Generation {
+				continue
+			}
 			template, err := uniteddeployment.TemplateOf(&u.Spec.Template)
 			wanted = wanted && err == nil && c.Kind == template.Kind &&
 				slices.ContainsFunc(u.Spec.Topology.Subsets, func(s appsv1beta1.Subset) bool { return s.Name == c.Subset })

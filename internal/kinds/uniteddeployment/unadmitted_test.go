@@ -1,0 +1,88 @@
+package uniteddeployment
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// UD-015: an object that no webhook completed has ten old revisions kept, as many replicas as its subsets say or else one, and may select by expressions alone.
+func TestWithoutWebhooks(t *testing.T) {
+	object := united(t, deployment, `,"selector":{"matchExpressions":[{"key":"app","operator":"In","values":["web"]}]},"topology":{"subsets":[{"name":"a","replicas":2},{"name":"b","replicas":5}]}`)
+	object.UID = "ud"
+	s := Snapshot{United: object, Now: time.Unix(1e9, 0)}
+	for i := range 13 {
+		s.Revisions = append(s.Revisions, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%d", i), Namespace: "shop",
+			UID: types.UID(fmt.Sprint(i))}, Revision: int64(i + 1), Data: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"spec":{"template":{"$patch":"replace","x":%d}}}`, i)}})
+	}
+	plan := Make(s)
+	if plan.Fault != nil || plan.Refused != nil || len(plan.Subsets) != 2 || plan.Subsets[0].Wanted.Replicas != 2 || plan.Subsets[1].Wanted.Replicas != 5 {
+		t.Fatalf("%s", plan)
+	}
+	if len(plan.History) != 3 || plan.History[0].Name != "web-0" {
+		t.Errorf("deleted: %d revisions", len(plan.History))
+	}
+	child, err := plan.Template.Build(object, plan.Subsets[0].Subset, plan.Subsets[0].Wanted)
+	if err != nil || within(child, "spec", "selector")["matchExpressions"] == nil {
+		t.Errorf("%v %v", child, err)
+	}
+	for i := range object.Spec.Topology.Subsets {
+		object.Spec.Topology.Subsets[i].Replicas = nil
+	}
+	if plan := Make(s); plan.Subsets[0].Wanted.Replicas+plan.Subsets[1].Wanted.Replicas != 1 {
+		t.Errorf("%s", plan)
+	}
+}
+
+// UD-016: a patch is a strategic merge patch of the pod template, metadata and spec, and leaves the workload itself alone. It is applied last, over node selectors and tolerations.
+func TestPatchesArePutOverNodesAndTolerations(t *testing.T) {
+	object := united(t, deployment, subsets(`{"name":"a","nodeSelectorTerm":{"matchExpressions":[{"key":"zone","operator":"In","values":["a"]}]},"tolerations":[{"key":"k","operator":"Exists"}],
+		"patch":{"metadata":{"labels":{"pool":"a"}},"spec":{"affinity":null,"tolerations":[{"key":"other","operator":"Exists"}],"containers":[{"name":"main","env":[{"name":"POOL","value":"a"}]}]}}}`))
+	template, err := TemplateOf(&object.Spec.Template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &object.Spec.Topology.Subsets[0]
+	child, err := template.Build(object, s, Wanted{Replicas: 1, Revision: "r", Patch: string(s.Patch.Raw)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := parsed(t, `{"metadata":{"labels":{"app":"web","pool":"a","apps.kruise.io/subset-name":"a","apps.kruise.io/controller-revision-hash":"r"}},
+		"spec":{"tolerations":[{"key":"other","operator":"Exists"}],"containers":[{"name":"main","image":"nginx","env":[{"name":"POOL","value":"a"}]}]}}`)
+	if diff := cmp.Diff(encode(t, want), encode(t, within(child, "spec", "template"))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if labels := within(child, "metadata", "labels"); labels["pool"] != nil {
+		t.Errorf("the workload has labels %v", labels)
+	}
+}
+
+// UD-173: fixed numbers that do not fit are refused, which a condition and an event tell, and the manual says so.
+func TestNumbersThatDoNotFitAreSeen(t *testing.T) {
+	object := united(t, deployment, `"replicas":1,"topology":{"subsets":[{"name":"a","replicas":2},{"name":"b"}]}`)
+	plan := Make(Snapshot{United: object, Now: time.Unix(1e9, 0)})
+	if plan.Refused == nil || plan.Refused.Reason != "FailedSpecifySubsetReplicas" || !strings.Contains(plan.Refused.Message, "2") || len(plan.Notes) != 1 {
+		t.Fatalf("%s", plan)
+	}
+	plan.Complete(Outcome{}, time.Unix(1e9, 0))
+	page, err := os.ReadFile("../../../docs/manual/uniteddeployment.md")
+	if err != nil || !strings.Contains(string(page), "**Numbers that do not fit** are not smoothed") {
+		t.Error("the page says something else", err)
+	}
+	for i := range plan.Status.Conditions {
+		if c := &plan.Status.Conditions[i]; c.Type == appsv1beta1.SubsetUpdated && c.Status == "False" && c.Message == plan.Refused.Message {
+			return
+		}
+	}
+	t.Errorf("%+v", plan.Status.Conditions)
+}
