@@ -1,6 +1,7 @@
 package uniteddeployment
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +9,19 @@ import (
 
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
+
+// selected refuses a selector that does not match what children would be labelled with: each would be released as soon as it is made, and
+// another one be made for it (UD-061).
+func (p *Plan) selected(s *Snapshot, template *Template, matches labels.Selector) error {
+	for i := range s.United.Spec.Topology.Subsets {
+		given := template.childLabels(s.United.Spec.Selector, s.United.Spec.Topology.Subsets[i].Name, p.label)
+		if !matches.Matches(labels.Set(given)) {
+			return fmt.Errorf("spec.selector does not match the labels of the workloads, %s: add what it asks for to metadata.labels of spec.template.%s",
+				labels.Set(given), template.Kind)
+		}
+	}
+	return nil
+}
 
 // assign finds the child of each subset, and those that go (UD-061 to UD-066).
 func (p *Plan) assign(s *Snapshot, matches labels.Selector) {

@@ -18,7 +18,7 @@ import (
 type Child struct {
 	Object metav1.Object
 	Kind   Kind
-	// Subset and Revision are its labels, Patch the annotation.
+	// Subset is that of its selector, which cannot be changed, or else its label (UD-062). Revision is its label, Patch the annotation.
 	Subset, Revision, Patch string
 	// Replicas is what its spec wants; Partition nil where there is none.
 	Replicas  int32
@@ -42,8 +42,10 @@ func ChildOf(object metav1.Object) *Child {
 	c := &Child{Object: object, Subset: labels[SubsetName], Revision: labels[RevisionHash], Patch: object.GetAnnotations()[SubsetPatch]}
 	var observed int64
 	replicas := new(int32(1))
+	var selector *metav1.LabelSelector
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
+		selector = o.Spec.Selector
 		c.Kind, replicas, observed = StatefulSet, o.Spec.Replicas, o.Status.ObservedGeneration
 		c.Total, c.Ready, c.OnDelete = o.Status.Replicas, o.Status.ReadyReplicas, o.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
 		if rolling := o.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
@@ -53,12 +55,14 @@ func ChildOf(object metav1.Object) *Child {
 			c.Start = int(o.Spec.Ordinals.Start)
 		}
 	case *appsv1beta1.StatefulSet:
+		selector = o.Spec.Selector
 		c.Kind, replicas, observed = AdvancedStatefulSet, o.Spec.Replicas, o.Status.ObservedGeneration
 		c.Total, c.Ready, c.OnDelete = o.Status.Replicas, o.Status.ReadyReplicas, string(o.Spec.UpdateStrategy.Type) == string(appsv1.OnDeleteStatefulSetStrategyType)
 		if rolling := o.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 			c.Partition, c.MaxUnavailable = rolling.Partition, rolling.MaxUnavailable
 		}
 	case *appsv1beta1.CloneSet:
+		selector = o.Spec.Selector
 		c.Kind, replicas, observed = CloneSet, o.Spec.Replicas, o.Status.ObservedGeneration
 		c.Total, c.Ready = o.Status.Replicas, o.Status.ReadyReplicas
 		if rolling := o.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
@@ -77,6 +81,7 @@ func ChildOf(object metav1.Object) *Child {
 			}
 		}
 	case *appsv1.Deployment:
+		selector = o.Spec.Selector
 		c.Kind, replicas, observed = Deployment, o.Spec.Replicas, o.Status.ObservedGeneration
 		c.Total, c.Ready = o.Status.Replicas, o.Status.ReadyReplicas
 		if rolling := o.Spec.Strategy.RollingUpdate; rolling != nil {
@@ -87,6 +92,9 @@ func ChildOf(object metav1.Object) *Child {
 			c.fails(string(condition.Type), condition.Message, condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue ||
 				condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse)
 		}
+	}
+	if selector != nil && selector.MatchLabels[SubsetName] != "" && OwnerOf(object) != "" {
+		c.Subset = selector.MatchLabels[SubsetName]
 	}
 	if c.Replicas = 1; replicas != nil {
 		c.Replicas = *replicas

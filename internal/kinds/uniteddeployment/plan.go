@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -221,19 +220,6 @@ func names(subsets []appsv1beta1.Subset) error {
 	return nil
 }
 
-// selected refuses a selector that does not match what children would be labelled with: each would be released as soon as it is made, and
-// another one be made for it (UD-061).
-func (p *Plan) selected(s *Snapshot, template *Template, matches labels.Selector) error {
-	for i := range s.United.Spec.Topology.Subsets {
-		given := template.childLabels(s.United.Spec.Selector, s.United.Spec.Topology.Subsets[i].Name, p.label)
-		if !matches.Matches(labels.Set(given)) {
-			return fmt.Errorf("spec.selector does not match the labels of the workloads, %s: add what it asks for to metadata.labels of spec.template.%s",
-				labels.Set(given), template.Kind)
-		}
-	}
-	return nil
-}
-
 func (v *Verdict) wait(format string, args ...any) {
 	v.Why = append(v.Why, fmt.Sprintf(format, args...))
 }
@@ -359,6 +345,8 @@ func (p *Plan) differences(v *Verdict) (found []string) {
 			found = append(found, fmt.Sprintf("%s %v instead of %v", what, should, is))
 		}
 	}
+	label := c.Object.GetLabels()[SubsetName]
+	differs(label != c.Subset, "label "+SubsetName, label, c.Subset)
 	differs(c.Revision != wanted.Revision, "revision", c.Revision, wanted.Revision)
 	differs(c.Replicas != wanted.Replicas, "replicas", c.Replicas, wanted.Replicas)
 	if p.Template.Kind.partitioned() && !c.OnDelete {

@@ -36,7 +36,7 @@ func Workload(object any) (any, error) {
 		spec, status := workload.Spec, workload.Status
 		workload.Spec, workload.Status = appsv1.DeploymentSpec{Replicas: spec.Replicas}, appsv1.DeploymentStatus{}
 		if inSubset(workload) {
-			workload.Spec.Strategy = spec.Strategy
+			workload.Spec.Strategy, workload.Spec.Selector = spec.Strategy, spec.Selector
 			workload.Status = appsv1.DeploymentStatus{ObservedGeneration: status.ObservedGeneration, Replicas: status.Replicas,
 				ReadyReplicas: status.ReadyReplicas, Conditions: status.Conditions}
 		}
@@ -54,7 +54,7 @@ func Workload(object any) (any, error) {
 			if patch, ok := annotations[subsetPatch]; ok {
 				workload.Annotations = map[string]string{subsetPatch: patch}
 			}
-			workload.Spec.UpdateStrategy = spec.UpdateStrategy
+			workload.Spec.UpdateStrategy, workload.Spec.Selector = spec.UpdateStrategy, spec.Selector
 			workload.Status = appsv1.StatefulSetStatus{ObservedGeneration: status.ObservedGeneration, Replicas: status.Replicas,
 				ReadyReplicas: status.ReadyReplicas}
 		}
@@ -70,8 +70,11 @@ func Workload(object any) (any, error) {
 const subsetName, subsetPatch = "apps.kruise.io/subset-name", "apps.kruise.io/subset-patch"
 
 // inSubset tells whether an object is a workload of a UnitedDeployment, or one of its pods: of those plans also read how they are, what sets
-// the pace of their updates (UD-071, UD-073), and the patch.
-func inSubset(object metav1.Object) bool { return object.GetLabels()[subsetName] != "" }
+// the pace of their updates (UD-071, UD-073), the patch, and the selector, which names the subset whatever becomes of the label (UD-062).
+func inSubset(object metav1.Object) bool {
+	owner := metav1.GetControllerOfNoCopy(object)
+	return object.GetLabels()[subsetName] != "" || owner != nil && owner.Kind == "UnitedDeployment"
+}
 
 // job also keeps what AdvancedCronJobs read of a run: its time, when it started, and how it ended (ACJ-031, ACJ-032).
 func job(job *batchv1.Job) {

@@ -213,3 +213,25 @@ func TestMaxUnavailableIsRestored(t *testing.T) {
 		}
 	}
 }
+
+func TestTheLabelOfTheSubsetIsEdited(t *testing.T) {
+	for _, kind := range uniteddeployment.Kinds {
+		for _, label := range []string{"b", "", "gone"} {
+			w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 4, "a", "b"))
+			w.rest()
+			pods := podNames(w)
+			w.Change(w.keyOf(w.children()[0]), func(o client.Object) {
+				if o.GetLabels()[uniteddeployment.SubsetName] = label; label == "gone" {
+					delete(o.GetLabels(), uniteddeployment.SubsetName)
+				}
+			})
+			w.rest()
+			if after := podNames(w); !slices.Equal(pods, after) {
+				t.Errorf("%s, label %q: pods %v became %v", kind, label, pods, after)
+			}
+			if got := w.children()[0].Object.GetLabels()[uniteddeployment.SubsetName]; got != "a" {
+				t.Errorf("%s, label %q: it is %q now", kind, label, got)
+			}
+		}
+	}
+}
