@@ -225,26 +225,38 @@ func (c *copies) namespaces() []string {
 	return slices.Sorted(maps.Keys(c.known))
 }
 
-// answered notes what a write left, or a live read showed; nil is nothing. It ends doubt.
+// answered notes what a write left, or a live read showed. It ends doubt.
 func (c *copies) answered(namespace string, copied *resourcedistribution.Copy) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.settle(namespace)
+	if newer(copied.Version, c.seen) {
+		c.put(namespace, copied)
+	}
+}
+
+// absent notes that a live read showed nothing; before is what was known when it began. What the watch has told of since is not older than that, and
+// its end will be told, too. It ends doubt.
+func (c *copies) absent(namespace string, before *resourcedistribution.Copy) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch k := c.settle(namespace); {
+	case k.version == "":
+		delete(c.known, namespace)
+	case k.copied == before:
+		k.copied = nil // until the watch tells of it, or of another
+		c.known[namespace] = k
+	}
+}
+
+// settle ends doubt.
+func (c *copies) settle(namespace string) known {
 	k := c.known[namespace]
 	if k.doubt {
 		k.doubt = false
 		c.known[namespace] = k
 	}
-	switch {
-	case copied != nil:
-		if newer(copied.Version, c.seen) {
-			c.put(namespace, copied)
-		}
-	case k.copied != nil:
-		k.copied = nil // until the watch tells of it, or of another
-		c.known[namespace] = k
-	case k.version == "":
-		delete(c.known, namespace)
-	}
+	return k
 }
 
 // deleted notes that a version was deleted: it is gone, or going if something holds it.

@@ -387,9 +387,10 @@ func (r *Reconciler) others(but *distribution, namespace string) {
 // look reads the object in a namespace from the API server.
 func (r *Reconciler) look(ctx context.Context, w *reconcile.Writer, c *copies, namespace string) error {
 	object := c.of.Object()
+	before, _ := c.in(namespace)
 	switch err := w.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: c.of.Name}, object); {
 	case apierrors.IsNotFound(err):
-		c.answered(namespace, nil)
+		c.absent(namespace, before)
 	case err != nil:
 		return err //nolint:wrapcheck // users read it in the status as the API server says it
 	default:
