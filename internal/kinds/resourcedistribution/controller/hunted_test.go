@@ -1,8 +1,11 @@
 package controller
 
 import (
+	"errors"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,4 +40,35 @@ func TestLateAnswerOfNothing(t *testing.T) {
 	if creations != 1 {
 		t.Errorf("%d creations of what is there", creations)
 	}
+}
+
+// A copy that cannot be changed stays until the API server would take another one: what pods need does not go for what is refused.
+func TestWhatIsRefusedReplacesNothing(t *testing.T) {
+	w := spread(t)
+	refused := true
+	w.Answer = func(r *simulation.Request) error {
+		if r.Verb == "create" && r.Key == w.key("a") && refused {
+			return apierrors.NewForbidden(secrets, "login", errors.New("a policy of the namespace"))
+		}
+		return merge(r)
+	}
+	w.Change(w.key("a"), func(o client.Object) {
+		switch o := o.(type) {
+		case *corev1.Secret:
+			o.Immutable = new(true)
+		case *corev1.ConfigMap:
+			o.Immutable = new(true)
+		}
+	})
+	w.Events(100)
+	for range 20 {
+		w.Pass(10 * time.Second)
+		w.Queue.Add()
+		w.quiet()
+	}
+	w.has("1,1,,")
+	w.says("3/1/2 UpdateResourceFailed[a] NamespaceNotExists[later]")
+	refused = false
+	w.settle()
+	w.says("3/2/1 NamespaceNotExists[later]")
 }

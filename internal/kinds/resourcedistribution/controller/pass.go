@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -409,6 +410,13 @@ func (r *Reconciler) write(ctx context.Context, w *reconcile.Writer, rd *appsv1b
 		}
 		c.answered(namespace, resourcedistribution.CopyOf(object))
 		return nil
+	}
+	if action == resourcedistribution.Recreate {
+		// What pods need does not go for what the namespace refuses: what exists is told after what is refused.
+		err := w.Client.Create(ctx, &unstructured.Unstructured{Object: resource.Document(namespace, resourcedistribution.Owner(rd))}, client.DryRunAll)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err //nolint:wrapcheck // as above
+		}
 	}
 	object.SetNamespace(namespace)
 	object.SetName(c.of.Name)
