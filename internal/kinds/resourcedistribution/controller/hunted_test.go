@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	build "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/resourcedistributiontest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -71,4 +72,21 @@ func TestWhatIsRefusedReplacesNothing(t *testing.T) {
 	refused = false
 	w.settle()
 	w.says("3/2/1 NamespaceNotExists[later]")
+}
+
+// Without a list, a namespace that comes is told once, and does not keep the passes running.
+func TestWithoutTheListThereIsRest(t *testing.T) {
+	w := newWorld(t, 1)
+	w.space("a", team)
+	w.space("b", team)
+	w.blind = errors.New("secrets is forbidden")
+	w.put(build.Distribution("a", build.Document(w.document("1")), build.Labelled("team", "x")))
+	w.settle()
+	w.space("c", team)
+	w.Remove(simulation.Key{Kind: "Namespace", Name: "b"})
+	w.settle()
+	w.says("2/0/2 GetResourceFailed[a c]")
+	if due := w.Queue.Due(); !due.IsZero() {
+		t.Errorf("a pass is due at %s, for nothing", due)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -171,10 +172,12 @@ func (r *Reconciler) markAll(ctx context.Context, d *distribution) error {
 	return nil
 }
 
-// blind notes that nothing is known of any namespace.
+// blind notes that nothing is known of any namespace. What was marked needs no look of its own: all are looked at once there is a list.
 func (r *Reconciler) blind(ctx context.Context, d *distribution, why error) {
+	d.take(math.MaxInt)
 	if all, err := r.namespaces(ctx); err == nil {
 		failure := resourcedistribution.Outcome{Target: true, Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: why.Error()}
+		d.tally = resourcedistribution.Tally{}
 		for i := range all.Items {
 			if d.targets.Wants(all.Items[i].Name, true, all.Items[i].Labels) {
 				d.tally.Set(all.Items[i].Name, failure)
