@@ -151,8 +151,13 @@ func (c *copies) Replace(list []any, version string) error {
 func (c *copies) replace(list []any, version string) (changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if newer(version, c.seen) {
-		c.seen = version
+	// A list is never older than what the watch told before it, unless storage was restored from a backup: then all that is known is of no history.
+	back := c.seen != "" && newer(c.seen, version)
+	if c.seen = version; back {
+		for namespace, k := range c.known {
+			k.version = ""
+			c.known[namespace] = k
+		}
 	}
 	present := make(map[string]bool, len(list))
 	for _, object := range list {
@@ -165,7 +170,7 @@ func (c *copies) replace(list []any, version string) (changed []string) {
 		}
 	}
 	for namespace, k := range c.known {
-		if !present[namespace] && !newer(k.version, version) {
+		if !present[namespace] && (back || !newer(k.version, version)) {
 			c.drop(namespace, k)
 			changed = append(changed, namespace)
 		}

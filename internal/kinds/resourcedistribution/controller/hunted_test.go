@@ -90,3 +90,26 @@ func TestWithoutTheListThereIsRest(t *testing.T) {
 		t.Errorf("a pass is due at %s, for nothing", due)
 	}
 }
+
+// After the cluster's storage was restored from a backup versions are lower than those that are known: a list tells how it is.
+func TestVersionsGoBack(t *testing.T) {
+	w := spread(t)
+	c := w.r.watches.all()[0]
+	var list []any
+	for _, object := range w.List(w.kind, false) {
+		old := object.DeepCopyObject().(client.Object)
+		old.SetResourceVersion("1")
+		if old.GetNamespace() == "a" {
+			list = append(list, seenOf(old))
+		}
+	}
+	if err := c.Replace(list, "2"); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := c.in("a")
+	b, _ := c.in("b")
+	if a == nil || a.Version != "1" || b != nil {
+		t.Errorf("%+v %+v", a, b)
+	}
+
+}
