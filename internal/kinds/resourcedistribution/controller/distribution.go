@@ -193,9 +193,12 @@ func (d *distribution) due(now time.Time) {
 		until, _ := t.retry.Last(d.resource.Hash)
 		if now.Sub(t.last) > quiet && (until.IsZero() || now.Sub(until) > quiet) {
 			delete(d.troubles, namespace)
+			t = nil
 		}
 		if outcome, known := d.tally.Of(namespace); known && outcome.Failure != "" {
 			d.mark(namespace)
+		} else if t != nil {
+			d.agenda.add(namespace, now.Add(quiet+time.Second)) // to be forgotten
 		}
 	}
 }

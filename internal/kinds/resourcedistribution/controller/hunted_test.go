@@ -113,3 +113,24 @@ func TestVersionsGoBack(t *testing.T) {
 	}
 
 }
+
+// Namespaces that end while a write in them fails are not remembered for ever.
+func TestNamespacesThatEndAreForgotten(t *testing.T) {
+	w := spread(t)
+	w.Answer = func(r *simulation.Request) error {
+		if r.Verb == "create" && r.Key == w.key("c") {
+			return apierrors.NewForbidden(secrets, "login", errors.New("quota"))
+		}
+		return merge(r)
+	}
+	space := simulation.Key{Kind: "Namespace", Name: "c"}
+	w.Change(space, func(o client.Object) { o.SetLabels(team) })
+	w.quiet()
+	w.says("4/2/2 CreateResourceFailed[c] NamespaceNotExists[later]")
+	w.Remove(space)
+	w.settle()
+	w.says("3/2/1 NamespaceNotExists[later]")
+	if n := len(w.r.all()[0].troubles); n != 0 {
+		t.Errorf("%d namespaces are remembered", n)
+	}
+}
