@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	build "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/resourcedistributiontest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
@@ -132,5 +134,36 @@ func TestNamespacesThatEndAreForgotten(t *testing.T) {
 	w.says("3/2/1 NamespaceNotExists[later]")
 	if n := len(w.r.all()[0].troubles); n != 0 {
 		t.Errorf("%d namespaces are remembered", n)
+	}
+}
+
+// A webhook that makes something else of each write is told as such, the same after each attempt, and attempts are ever further apart.
+func TestWhatWebhooksChange(t *testing.T) {
+	w := spread(t)
+	told, writes := map[string]bool{}, 0
+	w.Answer = func(r *simulation.Request) error {
+		if r.Verb == "patch" && r.Key == w.key("a") {
+			writes++
+			r.Body = bytes.ReplaceAll(r.Body, []byte(`labels/l","value":"1"`), []byte(`labels/l","value":"theirs"`))
+		}
+		return merge(r)
+	}
+	w.Change(w.key("a"), func(o client.Object) { o.SetLabels(map[string]string{"l": "2"}) })
+	for range 300 {
+		w.Events(100)
+		w.Queue.Add()
+		w.Manage()
+		w.Pass(time.Second)
+		for _, c := range w.rd("a").Status.Conditions {
+			if c.Type == appsv1beta1.ResourceDistributionUpdateResourceFailed && c.Status == corev1.ConditionTrue {
+				told[c.Reason] = true
+			}
+		}
+	}
+	if len(told) != 1 || !told[errStored.Error()] {
+		t.Errorf("told: %v", told)
+	}
+	if writes < 4 || writes > 15 {
+		t.Errorf("%d writes in 5 minutes", writes)
 	}
 }

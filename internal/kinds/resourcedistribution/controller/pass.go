@@ -279,7 +279,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 func (r *Reconciler) note(d *distribution, t *task) {
 	now, name := r.Now(), t.namespace.Name
 	if t.wrote {
-		d.wrote(name, t.repaired, now)
+		d.wrote(name, t.repaired, t.err, now)
 	}
 	if t.err != nil {
 		d.failed(name, t.err, now)
