@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -261,12 +262,18 @@ func (c *simulatedClient) List(ctx context.Context, into client.ObjectList, opti
 func (c *simulatedClient) Scheme() *runtime.Scheme { return scheme }
 
 // Create implements client.Writer. The object is stored as one of the type that the scheme knows, if it knows one.
-func (c *simulatedClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+func (c *simulatedClient) Create(_ context.Context, object client.Object, options ...client.CreateOption) error {
 	request := &Request{Verb: "create", Key: c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName()), Object: object}
 	done, err := c.cluster.ask(request)
 	defer done()
 	if err != nil {
 		return err
+	}
+	if len((&client.CreateOptions{}).ApplyOptions(options).DryRun) > 0 {
+		if c.cluster.Get(request.Key) != nil {
+			return apierrors.NewAlreadyExists(group, request.Key.Name)
+		}
+		return nil
 	}
 	stored := request.Object.DeepCopyObject().(client.Object)
 	if document, ok := stored.(*unstructured.Unstructured); ok {

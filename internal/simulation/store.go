@@ -434,7 +434,7 @@ func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object
 	guards := body
 	if body[0] == '[' { // operations that replace them
 		var err error
-		if guards, err = operate([]byte(`{"metadata":{"uid":"","resourceVersion":"","labels":{},"annotations":{}},"spec":{"ephemeralContainers":[]}}`), body); err != nil {
+		if guards, err = operate([]byte(`{"metadata":{"uid":"","resourceVersion":"","labels":{},"annotations":{},"finalizers":[]},"spec":{"ephemeralContainers":[]}}`), body); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	}

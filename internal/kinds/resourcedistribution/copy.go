@@ -25,7 +25,7 @@ type Object interface {
 type Digest [sha256.Size]byte
 
 // Copy is what is known of the object of a distributed kind and name in one namespace. Its size does not depend on that of the object, but for
-// eight bytes for each label and annotation, and finalizers, and only of objects that a ResourceDistribution may control: what others
+// eight bytes for each label, annotation and finalizer, and only of objects that a ResourceDistribution may control: what others
 // own is known by UID and version alone.
 type Copy struct {
 	UID     types.UID
@@ -39,7 +39,8 @@ type Copy struct {
 	Immutable, Deleting bool
 	// Labels and Annotations tell whether there are any.
 	Labels, Annotations bool
-	Finalizers          []string
+	// Finalizers are the first of them.
+	Finalizers []string
 
 	pairs []uint64
 }
@@ -54,9 +55,9 @@ func CopyOf(object Object) *Copy {
 	if c.Owner == "" {
 		return c
 	}
-	c.Finalizers = slices.Clone(object.GetFinalizers())
+	c.Finalizers = slices.Clone(object.GetFinalizers()[:min(len(object.GetFinalizers()), mostFinalizers)])
 	c.Labels, c.Annotations = len(object.GetLabels()) > 0, len(object.GetAnnotations()) > 0
-	c.pairs = pairs(object.GetLabels(), object.GetAnnotations())
+	c.pairs = pairs(object.GetLabels(), object.GetAnnotations(), object.GetFinalizers()...)
 	c.Content = ContentOf(object)
 	switch object := object.(type) {
 	case *corev1.Secret:
@@ -103,19 +104,29 @@ func ContentOf(object Object) (digest Digest) {
 	return digest
 }
 
-// pairs digests labels and annotations, each for itself, in order.
-func pairs(labels, annotations map[string]string) []uint64 {
-	all := make([]uint64, 0, len(labels)+len(annotations))
+// mostFinalizers is how many finalizers are kept by name: they are told, and anybody may write thousands.
+const mostFinalizers = 4
+
+// pairs digests labels, annotations and finalizers, each for itself, in order.
+func pairs(labels, annotations map[string]string, finalizers ...string) []uint64 {
+	all := make([]uint64, 0, len(labels)+len(annotations)+len(finalizers))
+	for _, finalizer := range finalizers {
+		all = append(all, digestOf("f/"+finalizer))
+	}
 	add := func(of string, values map[string]string) {
 		for key, value := range values {
-			sum := sha256.Sum256([]byte(of + key + "=" + value))
-			all = append(all, binary.BigEndian.Uint64(sum[:]))
+			all = append(all, digestOf(of+key+"="+value))
 		}
 	}
 	add("l/", labels)
 	add("a/", annotations)
 	slices.Sort(all)
 	return all
+}
+
+func digestOf(text string) uint64 {
+	sum := sha256.Sum256([]byte(text))
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 // Same tells whether a copy is as it should be (RD-055).

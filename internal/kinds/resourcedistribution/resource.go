@@ -230,14 +230,14 @@ func (r *Resource) Patch(of *Copy) ([]byte, error) {
 	}
 	add("labels", of.Labels, r.metadata.Labels)
 	add("annotations", of.Annotations, r.metadata.Annotations)
-	finalizers := slices.Clone(of.Finalizers)
-	for _, finalizer := range r.metadata.Finalizers {
-		if !slices.Contains(finalizers, finalizer) {
-			finalizers = append(finalizers, finalizer)
+	if len(of.Finalizers) == 0 && len(r.metadata.Finalizers) > 0 {
+		operations = append(operations, operation{"add", "/metadata/finalizers", r.metadata.Finalizers})
+	} else {
+		for _, finalizer := range r.metadata.Finalizers {
+			if _, there := slices.BinarySearch(of.pairs, digestOf("f/"+finalizer)); !there {
+				operations = append(operations, operation{"add", "/metadata/finalizers/-", finalizer})
+			}
 		}
-	}
-	if len(finalizers) > len(of.Finalizers) {
-		operations = append(operations, operation{"add", "/metadata/finalizers", finalizers})
 	}
 	if of.Content != r.Content {
 		for _, member := range slices.Sorted(maps.Keys(r.content)) {

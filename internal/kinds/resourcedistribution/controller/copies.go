@@ -151,8 +151,13 @@ func (c *copies) Replace(list []any, version string) error {
 func (c *copies) replace(list []any, version string) (changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if newer(version, c.seen) {
-		c.seen = version
+	// A list is never older than what the watch told before it, unless storage was restored from a backup: then all that is known is of no history.
+	back := c.seen != "" && newer(c.seen, version)
+	if c.seen = version; back {
+		for namespace, k := range c.known {
+			k.version = ""
+			c.known[namespace] = k
+		}
 	}
 	present := make(map[string]bool, len(list))
 	for _, object := range list {
@@ -165,7 +170,7 @@ func (c *copies) replace(list []any, version string) (changed []string) {
 		}
 	}
 	for namespace, k := range c.known {
-		if !present[namespace] && !newer(k.version, version) {
+		if !present[namespace] && (back || !newer(k.version, version)) {
 			c.drop(namespace, k)
 			changed = append(changed, namespace)
 		}
@@ -225,26 +230,38 @@ func (c *copies) namespaces() []string {
 	return slices.Sorted(maps.Keys(c.known))
 }
 
-// answered notes what a write left, or a live read showed; nil is nothing. It ends doubt.
+// answered notes what a write left, or a live read showed. It ends doubt.
 func (c *copies) answered(namespace string, copied *resourcedistribution.Copy) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.settle(namespace)
+	if newer(copied.Version, c.seen) {
+		c.put(namespace, copied)
+	}
+}
+
+// absent notes that a live read showed nothing; before is what was known when it began. What the watch has told of since is not older than that, and
+// its end will be told, too. It ends doubt.
+func (c *copies) absent(namespace string, before *resourcedistribution.Copy) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch k := c.settle(namespace); {
+	case k.version == "":
+		delete(c.known, namespace)
+	case k.copied == before:
+		k.copied = nil // until the watch tells of it, or of another
+		c.known[namespace] = k
+	}
+}
+
+// settle ends doubt.
+func (c *copies) settle(namespace string) known {
 	k := c.known[namespace]
 	if k.doubt {
 		k.doubt = false
 		c.known[namespace] = k
 	}
-	switch {
-	case copied != nil:
-		if newer(copied.Version, c.seen) {
-			c.put(namespace, copied)
-		}
-	case k.copied != nil:
-		k.copied = nil // until the watch tells of it, or of another
-		c.known[namespace] = k
-	case k.version == "":
-		delete(c.known, namespace)
-	}
+	return k
 }
 
 // deleted notes that a version was deleted: it is gone, or going if something holds it.

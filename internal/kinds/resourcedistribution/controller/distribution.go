@@ -144,13 +144,17 @@ func (d *distribution) held(namespace string, now time.Time) (time.Time, string)
 	if t == nil {
 		return time.Time{}, ""
 	}
-	if until, why := t.retry.Last(d.resource.Hash); now.Before(until) {
-		return until, why
+	until, why := t.retry.Last(d.resource.Hash)
+	if why == "" {
+		why = errRestless.Error()
 	}
-	if now.Before(t.until) {
-		return t.until, errRestless.Error()
+	if t.until.After(until) {
+		until = t.until
 	}
-	return time.Time{}, ""
+	if !now.Before(until) {
+		return time.Time{}, ""
+	}
+	return until, why
 }
 
 // failed notes that a write failed.
@@ -161,14 +165,16 @@ func (d *distribution) failed(namespace string, err error, now time.Time) {
 	d.agenda.add(namespace, until)
 }
 
-// wrote notes a write; repaired: the copy was right before.
-func (d *distribution) wrote(namespace string, repaired bool, now time.Time) {
+// wrote notes a write; repaired: the copy was right before. What failed after it is noted next, and its pauses go on.
+func (d *distribution) wrote(namespace string, repaired bool, err error, now time.Time) {
 	t := d.troubles[namespace]
 	if t == nil && !repaired {
 		return
 	}
 	t = d.troubleIn(namespace)
-	t.retry = retries.Retry{}
+	if err == nil {
+		t.retry = retries.Retry{}
+	}
 	if !repaired {
 		return
 	}
@@ -193,9 +199,12 @@ func (d *distribution) due(now time.Time) {
 		until, _ := t.retry.Last(d.resource.Hash)
 		if now.Sub(t.last) > quiet && (until.IsZero() || now.Sub(until) > quiet) {
 			delete(d.troubles, namespace)
+			t = nil
 		}
 		if outcome, known := d.tally.Of(namespace); known && outcome.Failure != "" {
 			d.mark(namespace)
+		} else if t != nil {
+			d.agenda.add(namespace, now.Add(quiet+time.Second)) // to be forgotten
 		}
 	}
 }

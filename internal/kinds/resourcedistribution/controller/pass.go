@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -170,10 +172,12 @@ func (r *Reconciler) markAll(ctx context.Context, d *distribution) error {
 	return nil
 }
 
-// blind notes that nothing is known of any namespace.
+// blind notes that nothing is known of any namespace. What was marked needs no look of its own: all are looked at once there is a list.
 func (r *Reconciler) blind(ctx context.Context, d *distribution, why error) {
+	d.take(math.MaxInt)
 	if all, err := r.namespaces(ctx); err == nil {
 		failure := resourcedistribution.Outcome{Target: true, Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: why.Error()}
+		d.tally = resourcedistribution.Tally{}
 		for i := range all.Items {
 			if d.targets.Wants(all.Items[i].Name, true, all.Items[i].Labels) {
 				d.tally.Set(all.Items[i].Name, failure)
@@ -275,7 +279,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 func (r *Reconciler) note(d *distribution, t *task) {
 	now, name := r.Now(), t.namespace.Name
 	if t.wrote {
-		d.wrote(name, t.repaired, now)
+		d.wrote(name, t.repaired, t.err, now)
 	}
 	if t.err != nil {
 		d.failed(name, t.err, now)
@@ -387,9 +391,10 @@ func (r *Reconciler) others(but *distribution, namespace string) {
 // look reads the object in a namespace from the API server.
 func (r *Reconciler) look(ctx context.Context, w *reconcile.Writer, c *copies, namespace string) error {
 	object := c.of.Object()
+	before, _ := c.in(namespace)
 	switch err := w.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: c.of.Name}, object); {
 	case apierrors.IsNotFound(err):
-		c.answered(namespace, nil)
+		c.absent(namespace, before)
 	case err != nil:
 		return err //nolint:wrapcheck // users read it in the status as the API server says it
 	default:
@@ -408,6 +413,13 @@ func (r *Reconciler) write(ctx context.Context, w *reconcile.Writer, rd *appsv1b
 		}
 		c.answered(namespace, resourcedistribution.CopyOf(object))
 		return nil
+	}
+	if action == resourcedistribution.Recreate {
+		// What pods need does not go for what the namespace refuses: what exists is told after what is refused.
+		err := w.Client.Create(ctx, &unstructured.Unstructured{Object: resource.Document(namespace, resourcedistribution.Owner(rd))}, client.DryRunAll)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err //nolint:wrapcheck // as above
+		}
 	}
 	object.SetNamespace(namespace)
 	object.SetName(c.of.Name)
