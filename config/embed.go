@@ -11,13 +11,16 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-//go:embed crd/kustomization.yaml crd/bases/*.yaml rbac/*.yaml webhook/*.yaml manager/*.yaml daemon/*.yaml default/*.yaml
+//go:embed crd/kustomization.yaml crd/bases/*.yaml rbac/*.yaml webhook/*.yaml manager/*.yaml daemon/*.yaml default/*.yaml resource-distribution/*.yaml
 var files embed.FS
 
 // Default is config/default as kustomize renders it, in YAML.
-var Default = sync.OnceValues(unpack)
+var Default = sync.OnceValues(func() ([]byte, error) { return unpack("/default") })
 
-func unpack() ([]byte, error) {
+// ResourceDistribution is config/resource-distribution: what feature gate ResourceDistributionGate needs beside Default (RD-021).
+var ResourceDistribution = sync.OnceValues(func() ([]byte, error) { return unpack("/resource-distribution") })
+
+func unpack(folder string) ([]byte, error) {
 	memory := filesys.MakeFsInMemory()
 	if err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -31,7 +34,7 @@ func unpack() ([]byte, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("unpacking the manifests: %w", err)
 	}
-	return render(memory, "/default")
+	return render(memory, folder)
 }
 
 // Folder is a folder with a kustomization, as kustomize renders it.

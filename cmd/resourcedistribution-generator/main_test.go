@@ -214,7 +214,7 @@ func TestKustomizeRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			input := "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems: []\nfunctionConfig:\n  " +
 				strings.ReplaceAll(test.config, "\n", "\n  ")
-			program := exec.Command(os.Args[0])
+			program := exec.CommandContext(t.Context(), os.Args[0])
 			program.Env, program.Stdin, program.Dir = append(os.Environ(), asProgram+"=1"), strings.NewReader(input), t.TempDir()
 			got, err := program.CombinedOutput()
 			if err == nil {

@@ -126,8 +126,11 @@ subjects: [{kind: User, name: rd-narrow, apiGroup: `+rbacv1.GroupName+`}]}`)
 	if err := wait(func() error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "rd-narrow",
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets", Name: "rd-allowed"}}}
-		if err := kube.Create(t.Context(), review); err != nil || !review.Status.Allowed {
-			return fmt.Errorf("%v: %+v", err, review.Status)
+		if err := kube.Create(t.Context(), review); err != nil {
+			return err
+		}
+		if !review.Status.Allowed {
+			return fmt.Errorf("it may not list: %+v", review.Status)
 		}
 		return nil
 	}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,6 +76,8 @@ type Choice struct {
 	Path string
 	// Namespace is where the manager goes.
 	Namespace string
+	// Distributes asks for what feature gate ResourceDistributionGate needs, unless Path names manifests.
+	Distributes bool
 }
 
 // Manifests are the objects of an installation.
@@ -105,7 +108,12 @@ func Manifests(c Choice) ([]*unstructured.Unstructured, error) {
 
 func (c Choice) text() ([]byte, error) {
 	if c.Path == "" {
-		return config.Default()
+		text, err := config.Default()
+		if err != nil || !c.Distributes {
+			return text, err
+		}
+		more, err := config.ResourceDistribution()
+		return slices.Concat(text, []byte("\n---\n"), more), err
 	}
 	info, err := os.Stat(c.Path)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 
@@ -148,6 +149,18 @@ func (c *carried) gates(list string) string {
 		known = append(known, item)
 	}
 	return strings.Join(known, ",")
+}
+
+// on tells whether a feature gate is turned on by what is carried over.
+func (c *carried) on(gate featuregate.Feature) bool {
+	for _, text := range c.Flags {
+		if list, ok := strings.CutPrefix(text, "--feature-gates="); ok {
+			if gates, err := features.Parse(list); err == nil && gates.Enabled(gate) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // into changes a workload of the manifests so that it does what the other one did.

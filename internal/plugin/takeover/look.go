@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/plugin/explain"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
@@ -116,6 +117,11 @@ func (t *takeover) look(ctx context.Context) (*seen, error) {
 	}
 	if err := t.lookAtManager(ctx, s); err != nil {
 		return nil, err
+	}
+	if t.choice.Distributes = s.carriedManager.on(features.ResourceDistributionGate); t.choice.Distributes {
+		if t.manifests, err = installation.Manifests(t.choice); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.lookAtKinds(ctx, s); err != nil {
 		return nil, err

@@ -128,7 +128,7 @@ spec:
         image: openkruise/kruise-manager:v1.8.0
         command: [/manager]
         args: [--enable-leader-election, --metrics-addr=:8080, --health-probe-addr=:8000, --logtostderr=true, --v=4, --sync-period=0, --cloneset-workers=7,
-          "--feature-gates=CloneSetShortHash=true,NoSuchGate=true", --frobnicate=yes, --leader-election-namespace=kruise-system]
+          "--feature-gates=CloneSetShortHash=true,ResourceDistributionGate=true,NoSuchGate=true", --frobnicate=yes, --leader-election-namespace=kruise-system]
         env: [{name: KUBE_CACHE_MUTATION_DETECTOR, value: "true"}, {name: CERTS_RENEW_BEFORE, value: 90d}]
 ---
 apiVersion: apps/v1
