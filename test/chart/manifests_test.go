@@ -31,6 +31,9 @@ func manifests(t *testing.T, path string, edit func(string) string) objects {
 	return all
 }
 
+// unbound is a role that config/default has, and does not bind; the chart has it with its gate alone (RD-021).
+const unbound = "- ClusterRole kruise-manager-resourcedistribution-role"
+
 func unchanged(text string) string { return text }
 
 // plain are values with which the chart has nothing that only Helm knows.
@@ -47,7 +50,7 @@ helmHooks: {enabled: false}
 func TestTheChartIsTheManifests(t *testing.T) {
 	c := load(t)
 	rendered := mustRender(t, c, plain)
-	if diff := cmp.Diff([]string{"+ Secret kruise-system kruise-webhook-certs"}, difference(manifests(t, "../../config/default", unchanged), rendered)); diff != "" {
+	if diff := cmp.Diff([]string{"+ Secret kruise-system kruise-webhook-certs", unbound}, difference(manifests(t, "../../config/default", unchanged), rendered)); diff != "" {
 		t.Error(diff)
 	}
 	secret := rendered["Secret kruise-system kruise-webhook-certs"]
@@ -88,7 +91,7 @@ func TestExternalCertificates(t *testing.T) {
 		var others []string
 		for _, line := range difference(want, got) {
 			switch {
-			case strings.Contains(line, ".args"), // the daemon is told too, and the list is what the user wrote
+			case line == unbound, strings.Contains(line, ".args"), // the daemon is told too, and the list is what the user wrote
 				// Only converted definitions carry an authority.
 				(strings.HasPrefix(line, "CustomResourceDefinition image") || strings.HasPrefix(line, "CustomResourceDefinition broadcastjobs") ||
 					strings.HasPrefix(line, "CustomResourceDefinition ephemeraljobs")) && strings.Contains(line, "inject-ca-from: kruise-system/kruise-webhook-certs -> none"),
@@ -115,7 +118,7 @@ func TestExternalCertificates(t *testing.T) {
 			}
 		}
 	}
-	if annotated != 2*(2+9) {
+	if annotated != 2*(2+11) {
 		t.Errorf("%d objects are annotated", annotated)
 	}
 }
@@ -128,7 +131,7 @@ func TestAnyNamespace(t *testing.T) {
 		return strings.ReplaceAll(strings.ReplaceAll(text, "kruise-daemon-config", "copies"), "kruise-system", "workloads")
 	})
 	got := mustRender(t, c, strings.Replace(plain, "keepNamespace", "namespace: workloads, daemonConfigNamespace: copies, keepNamespace", 1))
-	if diff := cmp.Diff([]string{"+ Secret workloads kruise-webhook-certs",
+	if diff := cmp.Diff([]string{"+ Secret workloads kruise-webhook-certs", unbound,
 		"Deployment workloads kruise-controller-manager spec.template.spec.containers.manager.args: [--v=3] -> [--v=3,--leader-election-namespace=workloads]",
 		"Deployment workloads kruise-controller-manager spec.template.spec.containers.manager.env: [{name:POD_NAMESPACE,valueFrom:{fieldRef:{fieldPath:metadata.namespace}}},{name:GOMEMLIMIT,value:900MiB}]" +
 			" -> [{name:POD_NAMESPACE,valueFrom:{fieldRef:{fieldPath:metadata.namespace}}},{name:GOMEMLIMIT,value:900MiB},{name:KRUISE_DAEMON_CONFIG_NS,value:copies}]",

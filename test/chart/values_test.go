@@ -135,6 +135,7 @@ var changesOfValues = map[string]string{
 	"crds: {keep: false}":                      "CustomResourceDefinition ...",
 	`featureGates: "ImagePullJobGate=true,PodProbeMarkerGate=true"`: container + "args.1: " + gate + " -> " + gate + ",PodProbeMarkerGate=true\n" +
 		daemonC + "args.1: " + gate + " -> " + gate + ",PodProbeMarkerGate=true",
+	"resourceDistribution: {secretNames: [a], configMapNames: [b]}": "", // only with the gate
 	"webhookConfiguration: {timeoutSeconds: 10}":                    "...",
 	"webhookConfiguration: {aksIntegration: true}":                  "...",
 	"webhookConfiguration: {excludedNamespaces: [ci]}":              "...",
@@ -324,7 +325,7 @@ func TestRightsFollowGates(t *testing.T) {
 		"StatefulSetAutoResizePVCGate=false":                                       role("storage"),
 		"ResourceDistributionGate=true": strings.ReplaceAll(role("resourcedistribution")+"\n- ValidatingAdmissionPolicy kruise-manager-copies\n- ValidatingAdmissionPolicyBinding kruise-manager-copies",
 			"- ", "+ "), // RD-021
-		"DeletionProtectionForCRDCascadingGate=true":                               strings.ReplaceAll(role("definitions"), "- ", "+ "),
+		"DeletionProtectionForCRDCascadingGate=true": strings.ReplaceAll(role("definitions"), "- ", "+ "),
 	} {
 		var got []string
 		for _, line := range difference(mustRender(t, c, `featureGates: ""`), mustRender(t, c, "featureGates: '"+gates+"'")) {

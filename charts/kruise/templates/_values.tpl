@@ -50,7 +50,7 @@
 {{- range $resource, $names := dict "configmaps" .names.configMapNames "secrets" .names.secretNames -}}
 {{- $rule := dict "apiGroups" (list "") "resources" (list $resource) "verbs" (list "delete" "get" "list" "patch" "watch") -}}
 {{- if $names -}}{{- $_ := set $rule "resourceNames" $names -}}{{- end -}}
-{{- $rules = append $rules $rule (dict "apiGroups" (list "") "resources" (list $resource) "verbs" (list "create")) -}}
+{{- $rules = concat $rules (list $rule (dict "apiGroups" (list "") "resources" (list $resource) "verbs" (list "create"))) -}}
 {{- end -}}
 {{- $_ := set .role "rules" $rules -}}
 {{- end -}}
