@@ -33,4 +33,4 @@ for kind in imagepulljobs.apps.kruise.io containerrecreaterequests.apps.kruise.i
       fi
     done
 done
-"$kubectl" kustomize config/rbac | "$kubectl" delete --ignore-not-found -f -
+for part in resource-distribution rbac; do "$kubectl" kustomize "config/$part" | "$kubectl" delete --ignore-not-found -f -; done
