@@ -188,7 +188,7 @@ func (p *Plan) revisions(s *Snapshot, template *Template, data []byte) {
 // prune lists revisions beyond the limit that nothing needs: those that children are made from, the current one and that of the template
 // are kept (UD-134).
 func (p *Plan) prune(s *Snapshot, current string) {
-	limit := 10
+	limit := defaultHistory
 	if given := s.United.Spec.RevisionHistoryLimit; given != nil {
 		limit = max(int(*given), 0)
 	}

@@ -50,6 +50,15 @@ func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind unitedde
 	if err != nil {
 		return fmt.Errorf("following %s: %w", kind, err)
 	}
+	r.served.add(kind)
+	var all appsv1beta1.UnitedDeploymentList
+	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing UnitedDeployments: %w", err)
+	}
+	for i := range all.Items {
+		queue.Add(reconcile.Request(all.Items[i].Namespace, all.Items[i].Name))
+	}
+	// The handler comes last: it is told of all that exist, and is not added a second time if something before it has failed.
 	ask := func(object any) {
 		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = gone.Obj
@@ -68,14 +77,6 @@ func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind unitedde
 		}
 	}}); err != nil {
 		return fmt.Errorf("following %s: %w", kind, err)
-	}
-	r.served.add(kind)
-	var all appsv1beta1.UnitedDeploymentList
-	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing UnitedDeployments: %w", err)
-	}
-	for i := range all.Items {
-		queue.Add(reconcile.Request(all.Items[i].Namespace, all.Items[i].Name))
 	}
 	return nil
 }
