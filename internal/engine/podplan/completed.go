@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/revision"
@@ -114,6 +116,37 @@ func (p *Planner) meant(history *revision.History, data []byte) (*appsv1.Control
 		return nil, nil, err
 	}
 	return found, data, nil
+}
+
+// sameCompleted tells whether a stored revision means the same as the template, which another revision holds as it is, once the API server has
+// completed both. It completes no images, so that most revisions need not be asked about; ask lets the others be.
+func (p *Planner) sameCompleted(stored, exact *appsv1.ControllerRevision, ask bool) bool {
+	if !p.Workload.Completes || !maps.EqualFunc(p.read(stored).containers, p.read(exact).containers,
+		func(a, b *corev1.Container) bool { return a.Image == b.Image }) {
+		return false
+	}
+	template, err := revision.Template(stored.Data.Raw)
+	if err != nil {
+		return false
+	}
+	of := [2][]byte{template, p.Workload.Template.Raw()}
+	for i := range of {
+		if _, known := p.before.completed[sha256.Sum256(of[i])]; !known && !ask {
+			return false
+		}
+	}
+	a, b := p.completed(of[0]), p.completed(of[1])
+	return a != nil && b != nil && bytes.Equal(a.canonical, b.canonical)
+}
+
+// newest is the newest revision that means the same as one that holds the template as it is (ADS-062).
+func (p *Planner) newest(history *revision.History, exact *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	for _, stored := range slices.Backward(history.Stored) {
+		if stored == exact || p.sameCompleted(stored, exact, true) {
+			return stored, p.Lacks()
+		}
+	}
+	return exact, p.Lacks()
 }
 
 // comparedCompleted compares two templates as the API server completes them; nil if that is not known, or shows blockers, too.

@@ -113,7 +113,7 @@ func (p *Planner) unstored(label string) string {
 // controller gave up: they only get the label (ASTS-083).
 func (p *Planner) sameTemplate(label string, target *Revision) bool {
 	from := p.Find(label)
-	return from != nil && target == p.Update && p.holds(from.object, p.kept.data)
+	return from != nil && target == p.Update && (p.holds(from.object, p.kept.data) || p.sameCompleted(from.object, target.object, true))
 }
 
 // ImagesOf are the images of the regular containers of a revision, by container.
@@ -123,6 +123,12 @@ func (p *Planner) ImagesOf(r *Revision) map[string]string {
 		images[name] = container.Image
 	}
 	return images
+}
+
+// Duplicate tells whether a revision is known to hold the template of the update revision. The API server is not asked to find out.
+func (p *Planner) Duplicate(name string) bool {
+	of := p.Find(name)
+	return of != nil && (p.holds(of.object, p.kept.data) || p.sameCompleted(of.object, p.Update.object, false))
 }
 
 // SameTemplate tells whether a pod with that label has the template of the update revision, although it carries another one.

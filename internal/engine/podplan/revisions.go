@@ -119,9 +119,12 @@ func (p *Planner) DetermineRevisions() error {
 	equal := history.Find(data)
 	stored := data
 	if equal == nil {
-		if equal, stored, err = p.meant(history, data); err != nil {
-			return err
-		}
+		equal, stored, err = p.meant(history, data)
+	} else {
+		equal, err = p.newest(history, equal)
+	}
+	if err != nil {
+		return err
 	}
 	if equal != nil && bytes.Equal(equal.Data.Raw, data) {
 		p.kept.data = equal.Data.Raw // which the cache holds anyway

@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +35,8 @@ func (p *planner) placement() {
 		}
 	}
 	if p.partitioned {
-		if most := p.partitionAllows(); len(needs) > most {
+		slices.SortStableFunc(needs, func(a, b *site) int { return cmp.Compare(p.rankOf(a), p.rankOf(b)) })
+		if most := p.partitionAllows(needs); len(needs) > most {
 			p.Say("%s without a pod: partition %d keeps them so", plural.Of(len(needs)-most, "node"), p.Limits.Partition)
 			needs = needs[:most]
 		}
@@ -139,16 +141,26 @@ func (p *planner) failed(l *site, d *daemon) {
 	}
 }
 
-// partitionAllows is on how many nodes pods may be created now (ADS-100).
-func (p *planner) partitionAllows() int {
-	updated := 0
+// rankOf orders nodes without a pod: one that just lost its own gets it back before others get their first (ADS-100).
+func (p *planner) rankOf(l *site) int {
+	if p.Had[l.name] || len(l.pods) > 0 {
+		return 0
+	}
+	return 1
+}
+
+// partitionAllows is on how many of the nodes that need pods they may be created now. A node whose pod goes keeps its place (ADS-100).
+func (p *planner) partitionAllows(needs []*site) int {
+	taken := 0
 	for _, l := range p.sites {
-		if now, old := l.count(p); l.node != nil && now == 1 && old <= 1 {
-			updated++
+		now, old := l.count(p)
+		going := l.Eligible && now+old == 0 && len(l.pods) > 0 && !slices.Contains(needs, l)
+		if l.node != nil && now == 1 && old <= 1 || going {
+			taken++
 		}
 	}
 	desired := p.Limits.Replicas
-	return max(desired-updated-min(p.Limits.Partition, desired), 0)
+	return max(desired-taken-min(p.Limits.Partition, desired), 0)
 }
 
 // keptEmpty tells whether partition keeps a node without a pod, which does not count as unavailable then (ADS-104).

@@ -304,6 +304,46 @@ func TestPartitionedScaling(t *testing.T) {
 	w.does("+n1 +n2") // with a second old one it does not count as that
 }
 
+// TestANodeGetsItsPodBackWhilePartitionKeepsOthersEmpty shows ADS-100 (part): while the pod of a node goes, no other node gets one in its place,
+// and afterwards it comes first.
+func TestANodeGetsItsPodBackWhilePartitionKeepsOthersEmpty(t *testing.T) {
+	for name, tt := range map[string]struct {
+		option option
+		state  state
+		first  string
+	}{
+		"somebody deleted it":               {nil, terminating, ""},
+		"it failed":                         {nil, failed, "-n3"},
+		"it ended":                          {nil, succeeded, "-n3"},
+		"it is specified for deletion":      {nil, specified, "-n3"},
+		"it prepares its deletion":          {hooked, preparing, "-n3"},
+		"with a surge, which comes at once": {maxSurge(1), terminating, "+n3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, partitioned, partition(2))
+			if tt.option != nil {
+				tt.option(w.Set)
+			}
+			w.at("a:1")
+			w.pod("n2", "a:1")
+			w.pod("n3", "a:1", tt.state)
+			w.does(tt.first) // and none for n1
+			w.Pods, w.Had = w.Pods[:1], map[string]bool{"n2": true, "n3": true}
+			w.does("+n3")
+			w.Had = nil
+			w.does("+n1") // as a new manager would
+		})
+	}
+	w := newWorld(t, 4, partitioned, partition(2))
+	w.at("a:1")
+	w.pod("n2", "a:1")
+	w.pod("n3", "a:1", terminating)
+	w.node("n3", closed)
+	w.does("") // three nodes are eligible, of which one has a pod
+	w.Set.Spec.UpdateStrategy.RollingUpdate.Partition = amount(1)
+	w.does("+n1") // for n3 gets none
+}
+
 // TestEmptyNodesAreNotUnavailable shows ADS-104 (part), ADS-130 (part) and ADS-175 (part): a node that the partition keeps empty costs
 // nothing of maxUnavailable, and is filled when the partition is lowered.
 func TestEmptyNodesAreNotUnavailable(t *testing.T) {

@@ -256,7 +256,7 @@ func (p *planner) limits() error {
 	if p.Limits.MaxUnavailable == 0 && p.Limits.MaxSurge == 0 {
 		p.Limits.MaxUnavailable = 1
 	}
-	p.partitioned = p.Set.Spec.ScaleStrategy != nil && p.Set.Spec.ScaleStrategy.PartitionedScaling && p.Limits.Partition > 0
+	p.partitioned = Partitioned(p.Set) && p.Limits.Partition > 0
 	p.strict = p.Set.Annotations[pub.DaemonSetStrictMaxUnavailable] == "true"
 	return errors.Join(errs[:]...)
 }

@@ -204,3 +204,47 @@ func TestACollision(t *testing.T) {
 		t.Errorf("%+v, collisions %v", plan.NewRevision, plan.Status.CollisionCount)
 	}
 }
+
+// TestADaemonSetThatComesBackFromKubernetesKeepsItsPods shows ADS-061 (part) and ADS-062 (part): a set that was ours, became one of Kubernetes,
+// which stored the same template with all defaults, and comes back, has both revisions. The newest one stays, whoever wrote it; pods of the
+// other one are relabelled, and none is made anew.
+func TestADaemonSetThatComesBackFromKubernetesKeepsItsPods(t *testing.T) {
+	for name, tt := range map[string]struct {
+		number int64
+		update string
+		does   []string
+	}{
+		"the revision of Kubernetes is the newest": {2, "native", []string{"patch n3"}},
+		"ours is the newest":                       {0, "", []string{"patch n1", "patch n2"}},
+	} {
+		for strategy, option := range map[string]option{"standard": maxUnavailable(3), "in place": inPlace, "surge": maxSurge(3)} {
+			t.Run(name+", "+strategy, func(t *testing.T) {
+				w := newWorld(t, 3, option)
+				w.at("a:1")
+				native := w.Revisions[0].DeepCopy()
+				native.Name, native.UID, native.Revision = "agent-native", "native", tt.number
+				native.Labels["controller-revision-hash"] = "native"
+				native.Data.Raw = []byte(`{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"app":"agent"}},
+					"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","securityContext":{},"containers":[{"image":"a:1","name":"main",
+					"resources":{}}]}}}}`)
+				w.Revisions = append(w.Revisions, native)
+				w.on("n1 n2 n3", "a:1")
+				w.Pods[0].Labels[pub.ControllerRevisionHash], w.Pods[1].Labels[pub.ControllerRevisionHash] = "native", "native"
+				plan := w.expect(tt.does...)
+				update := tt.update
+				if update == "" {
+					update = w.hash("a:1")
+				}
+				if plan.Status.UpdateRevision != update || plan.Renumber != nil || plan.NewRevision != nil || plan.Status.UpdatedNumberScheduled != 3 {
+					t.Errorf("%+v\n%s", plan.Status, plan)
+				}
+				for _, pod := range w.Pods {
+					pod.Labels[pub.ControllerRevisionHash] = update
+				}
+				if plan = w.does(""); len(plan.History) != 1 {
+					t.Errorf("the other one stays: %v", plan.History)
+				}
+			})
+		}
+	}
+}

@@ -25,6 +25,8 @@ type Snapshot struct {
 	Taken func(pod string) bool
 	// FailedUntil are the nodes on which pods failed, and until when the next pod that fails there stays (ADS-091).
 	FailedUntil map[string]time.Time
+	// Had are the nodes that are known to have had a pod; nil if partition does not say how many may have one.
+	Had map[string]bool
 	// Features are the switches that the plan depends on.
 	Features Features
 }
@@ -65,6 +67,11 @@ func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload
 		}
 	}
 	return w
+}
+
+// Partitioned tells whether partition says how many nodes get a pod (ADS-100).
+func Partitioned(set *appsv1beta1.DaemonSet) bool {
+	return set.Spec.ScaleStrategy != nil && set.Spec.ScaleStrategy.PartitionedScaling
 }
 
 // rollingOf returns the options of rolling updates; nil under OnDelete. Without webhooks they may be missing.

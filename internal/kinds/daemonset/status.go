@@ -69,7 +69,7 @@ func (p *planner) status() {
 // dropDuplicates deletes revisions that hold the template of the update revision, too, when no pod carries them any more (ADS-062).
 func (p *planner) dropDuplicates() {
 	for _, stored := range p.Revisions {
-		if stored.Name != p.UpdateRevision && p.SameTemplate(stored.Name) && !slices.Contains(p.History, stored) &&
+		if stored.Name != p.UpdateRevision && p.Duplicate(stored.Name) && !slices.Contains(p.History, stored) &&
 			metav1.IsControlledBy(stored, p.Set) &&
 			!slices.ContainsFunc(p.Pods, func(pod *corev1.Pod) bool {
 				return revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], stored.Name)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 	"github.com/afloat-project/afloat/internal/kinds/daemonset"
@@ -37,6 +38,8 @@ type memory struct {
 	podapply.Memory
 	status   reconcile.StatusPace
 	failures failures
+	// had are the nodes on which pods were, while partition says how many may have one.
+	had map[string]bool
 }
 
 // Run makes one pass over a set: it plans, applies, and writes the status last (ADS-043, ADS-192). An error means that something failed
@@ -56,6 +59,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	kept := p.memory.Of(owner)
 	kept.HoldBack(&snapshot.Snapshot, set.Generation)
 	snapshot.FailedUntil = kept.failures.until(set.Generation, now)
+	snapshot.Had = kept.remember(snapshot)
 	plan, lacks := p.plan(ctx, *snapshot)
 	planning := p.Kube.Now().Sub(begun)
 	applying := p.applying(plan)
@@ -109,6 +113,26 @@ func (m *memory) announce(a *application) {
 	m.Once(a.Application, corev1.EventTypeWarning, "SelectingAll", all)                          // ADS-042
 	m.Once(a.Application, corev1.EventTypeWarning, "FailedUpdatePodInPlace", a.plan.UpdateError) // ADS-144
 	m.Once(a.Application, corev1.EventTypeWarning, "NodesLeftOut", a.plan.LeftOut)               // ADS-136
+}
+
+// remember notes on which nodes pods are, so that one that loses its pod gets it back before another gets its first. A node that is gone is
+// forgotten. What a manager knew that is gone is lost with it: then nodes are taken in the order of their names.
+func (m *memory) remember(s *daemonset.Snapshot) map[string]bool {
+	if !daemonset.Partitioned(s.Set) {
+		m.had = nil
+		return nil
+	}
+	had := map[string]bool{}
+	for _, node := range s.Nodes {
+		if m.had[node.Name] {
+			had[node.Name] = true
+		}
+	}
+	for _, pod := range s.Pods {
+		had[nodes.Target(pod)] = true
+	}
+	m.had = had
+	return had
 }
 
 // failures are the nodes on which pods of a set ended, for a spec of one generation (ADS-091).
