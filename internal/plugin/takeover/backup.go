@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -50,6 +51,8 @@ type contents struct {
 	Removed []reference `json:"removed,omitempty"`
 	// Pods are those of workloads, as they were.
 	Pods map[string]fingerprint `json:"pods"`
+	// Used are gates that somebody used, of those that are carried over only then.
+	Used map[featuregate.Feature]bool `json:"used,omitempty"`
 	// Unserved is what nobody serves from then on.
 	Unserved []string `json:"unserved,omitempty"`
 }
@@ -109,7 +112,7 @@ func (t *takeover) save(ctx context.Context, s *seen) error {
 	if err := os.MkdirAll(t.backup, 0o700); err != nil {
 		return fmt.Errorf("making the folder of the backup: %w", err)
 	}
-	b := contents{Cluster: t.cluster, Namespace: t.choice.Namespace, Unserved: s.refusals}
+	b := contents{Cluster: t.cluster, Namespace: t.choice.Namespace, Unserved: s.refusals, Used: s.used}
 	keep := func(object *unstructured.Unstructured) error {
 		text, err := yaml.Marshal(object.Object)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -72,8 +73,9 @@ func flagSet(kinds bool, names []string) *pflag.FlagSet {
 	return fs
 }
 
-// carry reads what a Deployment of a manager, or a DaemonSet of node daemons, hands over to the one of ours.
-func carry(workload *unstructured.Unstructured) carried {
+// carry reads what a Deployment of a manager, or a DaemonSet of node daemons, hands over to the one of ours. Without a reading, gates are
+// left out.
+func carry(workload *unstructured.Unstructured, r *reading) carried {
 	var c carried
 	if workload == nil {
 		return c
@@ -87,9 +89,11 @@ func carry(workload *unstructured.Unstructured) carried {
 	}
 	container := mainContainer(workload)
 	fs := flagSet(true, ManagerFlags)
+	matter := slices.Collect(maps.Keys(features.Known()))
 	if workload.GetKind() == installation.DaemonSets.Kind {
-		fs = flagSet(false, DaemonFlags)
+		fs, matter = flagSet(false, DaemonFlags), daemonGates
 	}
+	var gates []string
 	args := texts(container["args"])
 	if command := texts(container["command"]); len(command) > 1 {
 		args = append(command[1:], args...)
@@ -113,11 +117,15 @@ func carry(workload *unstructured.Unstructured) carried {
 		case name == "enable-leader-election" && value == "false":
 			c.Notes = append(c.Notes, text+" is not carried over: the manifests have two replicas")
 		case name == "feature-gates":
-			if value = c.gates(value); value != "" {
-				c.Flags = append(c.Flags, "--feature-gates="+value)
-			}
+			gates = append(gates, value)
 		default:
 			c.Flags = append(c.Flags, text)
+		}
+	}
+	if r != nil {
+		list, notes := r.gates(strings.Join(gates, ","), matter)
+		if c.Notes = append(c.Notes, notes...); list != "" {
+			c.Flags = append(c.Flags, "--feature-gates="+list)
 		}
 	}
 	for _, item := range installation.Maps(container, "env") {
@@ -133,22 +141,6 @@ func carry(workload *unstructured.Unstructured) carried {
 		}
 	}
 	return c
-}
-
-// gates are those of a list that this project knows; the others are noted.
-func (c *carried) gates(list string) string {
-	var known []string
-	for item := range strings.SplitSeq(list, ",") {
-		if item = strings.TrimSpace(item); item == "" {
-			continue
-		}
-		if _, err := features.Parse(item); err != nil {
-			c.Notes = append(c.Notes, fmt.Sprintf("feature gate %s is not carried over: %v", item, err))
-			continue
-		}
-		known = append(known, item)
-	}
-	return strings.Join(known, ",")
 }
 
 // on tells whether a feature gate is turned on by what is carried over.

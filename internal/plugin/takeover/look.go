@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
@@ -50,8 +51,10 @@ type seen struct {
 	source  source
 	// carriedManager and carriedDaemon are what the other installation hands over.
 	carriedManager, carriedDaemon carried
-	lock                          lockName
-	kinds                         []kindInUse
+	// used are the gates of needUse that somebody uses.
+	used  map[featuregate.Feature]bool
+	lock  lockName
+	kinds []kindInUse
 	// resumed: a takeover was begun, so that conversion may not be answered at this moment.
 	resumed bool
 	// refusals are kinds and entries in use that nobody would serve; dropped are entries that go because nobody uses them.
@@ -168,13 +171,17 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 	}
 	replicas, _, _ := unstructured.NestedInt64(s.source.manager.Object, "spec", "replicas")
 	t.say("manager: %s, image %s, %s", installation.Of(s.source.manager), s.source.image(), plural.Of(int(replicas), "replica"))
-	s.carriedManager = carry(s.source.manager)
+	how, err := t.read(ctx, s, saved)
+	if err != nil {
+		return err
+	}
+	s.carriedManager = carry(s.source.manager, how)
 	s.lock = lockOf(s.source.manager, t.choice.Namespace)
 	t.sayCarried("manager", s.carriedManager)
 	if s.source.daemon != nil {
 		image, _ := mainContainer(s.source.daemon)["image"].(string)
 		t.say("node daemon: %s, image %s", installation.Of(s.source.daemon), image)
-		s.carriedDaemon = carry(s.source.daemon)
+		s.carriedDaemon = carry(s.source.daemon, how)
 		t.sayCarried("node daemon", s.carriedDaemon)
 	}
 	if release := s.source.manager.GetAnnotations()["meta.helm.sh/release-name"]; release != "" {
@@ -182,6 +189,33 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 			release, s.source.manager.GetAnnotations()["meta.helm.sh/release-namespace"])
 	}
 	return t.lookAtSecret(ctx)
+}
+
+// read decides how flags are read. What it depends on is remembered with the backup: it is not what it was while a takeover is under way.
+func (t *takeover) read(ctx context.Context, s *seen, saved *backup) (*reading, error) {
+	var definitions []*unstructured.Unstructured
+	var err error
+	if saved != nil {
+		for _, object := range saved.objects {
+			if object.GetKind() == installation.Definitions.Kind {
+				definitions = append(definitions, object)
+			}
+		}
+		s.used = saved.Used
+	} else {
+		if err := installation.Each(ctx, t.client, installation.Definitions, func(definition *unstructured.Unstructured) error {
+			if installation.OfProject(definition) {
+				definitions = append(definitions, definition.DeepCopy())
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		s.used, err = t.usedGates(ctx)
+	}
+	r := newReading(s.source.image(), definitions)
+	r.used = s.used
+	return r, err
 }
 
 func (t *takeover) sayCarried(whose string, c carried) {
@@ -196,7 +230,7 @@ func (t *takeover) sayCarried(whose string, c carried) {
 // lockOf is the lock that a manager's flags name.
 func lockOf(manager *unstructured.Unstructured, namespace string) lockName {
 	lock := lockName{namespace, installation.Lock}
-	for _, flag := range carry(manager).Flags {
+	for _, flag := range carry(manager, nil).Flags {
 		switch name, value, _ := strings.Cut(flag, "="); {
 		case name == "--leader-election-namespace" && value != "":
 			lock.namespace = value
