@@ -160,7 +160,7 @@ func TestUndoBringsClaimsBack(t *testing.T) {
 					o["spec"].(map[string]any)["volumeClaimTemplates"] = value
 				})
 			}
-			result := s.Run(t, command, "rollout", "undo", "clone/web")
+			result := s.Run(t, command, "rollout", "undo", "clone/web", "--to-revision=1")
 			value, _, _ := unstructured.NestedFieldNoCopy(s.Get(t, "clonesets", "web").Object, "spec", "volumeClaimTemplates")
 			got, err := yaml.Marshal(value)
 			if err != nil {

@@ -133,14 +133,28 @@ func withoutNull(value any) any {
 	return value
 }
 
-// find is the revision of that number; 0 is the one before the latest.
-func find(revisions []*Revision, wanted int64) (*Revision, error) {
-	if wanted == 0 {
-		if len(revisions) < 2 {
-			return nil, fmt.Errorf("no last revision to roll back to")
-		}
-		return revisions[len(revisions)-2], nil
+// before is the revision before the latest. Right after a change there may be none of the present template yet, and the newest is the one
+// before it. What the controller has observed has one, although the two may not compare equal, such as when the API server has learned new
+// defaults since. A second undo in a row changes nothing: the bad image must not come back because somebody tried again.
+func before(object *unstructured.Unstructured, revisions []*Revision) (*Revision, error) {
+	now, _, err := unstructured.NestedMap(object.Object, "spec", "template")
+	if err != nil {
+		return nil, err
 	}
+	observed := int64(number(object, 0, "status", "observedGeneration"))
+	stored := observed > 0 && observed >= object.GetGeneration() ||
+		slices.ContainsFunc(revisions, func(r *Revision) bool { return sameTemplate(now, r.Template) })
+	if stored {
+		revisions = revisions[:max(len(revisions)-1, 0)]
+	}
+	if len(revisions) == 0 {
+		return nil, fmt.Errorf("no last revision to roll back to")
+	}
+	return revisions[len(revisions)-1], nil
+}
+
+// find is the revision of that number.
+func find(revisions []*Revision, wanted int64) (*Revision, error) {
 	var numbers []string
 	for _, r := range revisions {
 		if r.Number == wanted {

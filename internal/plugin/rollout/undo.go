@@ -101,13 +101,15 @@ func (u *undo) one(ctx context.Context, info *resource.Info) error {
 	if err != nil {
 		return err
 	}
-	target, err := find(revisions, u.to)
+	target, err := before(object, revisions)
+	if u.to > 0 {
+		target, err = find(revisions, u.to)
+	}
 	if err != nil {
 		return err
 	}
 	changed, err := change.Apply(ctx, info, u.change.Options, func(object *unstructured.Unstructured) error {
-		return u.restore(object,
-			target)
+		return u.restore(object, target)
 	})
 	switch {
 	case err != nil:

@@ -86,22 +86,30 @@ func (c *command) run(cmd *cobra.Command, args []string) error {
 	if len(infos) != 1 {
 		return cmdutil.UsageErrorf(cmd, "exactly one workload is required, got %d", len(infos))
 	}
-	var edit func(*unstructured.Unstructured) error
+	var lowered func(*unstructured.Unstructured, []string) error
 	kind := infos[0].Mapping.GroupVersionKind
 	switch kind.GroupKind() {
 	case schema.GroupKind{Group: group, Kind: "CloneSet"}:
-		edit = func(document *unstructured.Unstructured) error { return cloneSet(document, names) }
+		lowered = cloneSet
 	case schema.GroupKind{Group: group, Kind: "StatefulSet"}:
-		edit = func(document *unstructured.Unstructured) error { return statefulSet(document, names) }
+		lowered = statefulSet
 	default:
 		return fmt.Errorf("%s is a %s, which cannot say which of its pods go: only a CloneSet and a StatefulSet of %s can",
 			infos[0].ObjectName(), kind.GroupKind(), group)
 	}
-	if err := c.check(cmd.Context(), infos[0], names); err != nil {
+	changed, err := change.Apply(cmd.Context(), infos[0], o, func(document *unstructured.Unstructured) error {
+		// Whoever was faster may have made one of the pods go, so they are looked at for each try.
+		if err := c.check(cmd.Context(), infos[0], document, names); err != nil {
+			return err
+		}
+		return lowered(document, names)
+	})
+	if err != nil {
 		return err
 	}
-	if _, err := change.Apply(cmd.Context(), infos[0], o, edit); err != nil {
-		return err
+	if !changed && !c.flags.Print.OutputFlagSpecified() {
+		fmt.Fprintf(c.Out, "%s unchanged: it is to delete these pods already\n", change.Name(infos[0]))
+		return nil
 	}
 	if err := printer.PrintObj(infos[0].Object, c.Out); err != nil {
 		return err
@@ -113,11 +121,7 @@ func (c *command) run(cmd *cobra.Command, args []string) error {
 }
 
 // check says which of the names is no pod of the workload that could go.
-func (c *command) check(ctx context.Context, info *resource.Info, names []string) error {
-	document, err := change.Document(info)
-	if err != nil {
-		return err
-	}
+func (c *command) check(ctx context.Context, info *resource.Info, document *unstructured.Unstructured, names []string) error {
 	own, err := pods.Of(ctx, c, document)
 	if err != nil {
 		return err
@@ -130,9 +134,32 @@ func (c *command) check(ctx context.Context, info *resource.Info, names []string
 			errs = append(errs, fmt.Errorf("%s has no pod %s", info.ObjectName(), name))
 		case own[at].DeletionTimestamp != nil:
 			errs = append(errs, fmt.Errorf("pod %s is being deleted already", name))
+		case document.GetKind() == "CloneSet":
+			errs = append(errs, goes(&own[at], document))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// goes says why a pod of a CloneSet goes without having been named, or does not count: with lower replicas another pod would go, which
+// nobody has named. The ordinals of a StatefulSet say themselves which pods go. Those that are listed already are lowered for.
+func goes(pod *corev1.Pod, document *unstructured.Unstructured) error {
+	listed, _, _ := unstructured.NestedStringSlice(document.Object, "spec", "scaleStrategy", "podsToDelete")
+	_, marked := pod.Labels[pub.SpecifiedDelete]
+	why := ""
+	switch {
+	case slices.Contains(listed, pod.Name):
+	case !pods.Active(pod):
+		why = fmt.Sprintf("is at its end (%s), and counts no more: delete it", pod.Status.Phase)
+	case marked:
+		why = fmt.Sprintf("goes already: it has the label %s", pub.SpecifiedDelete)
+	case pod.Labels[pub.LifecycleState] == string(pub.LifecycleStatePreparingDelete):
+		why = "goes already: its preDelete hook holds it"
+	}
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("pod %s %s; nothing was done, since with lower replicas another pod would go too (kubectl scale lowers them)", pod.Name, why)
 }
 
 func lower(document *unstructured.Unstructured, by int64) error {
