@@ -22,6 +22,8 @@ import (
 type Kind struct {
 	// Group is its API group; Name is the kind's name, such as CloneSet; Plural is that of its resource.
 	Group, Name, Plural string
+	// Cluster says that its objects are in no namespace.
+	Cluster bool
 	// Version is the one in which the manager reads its objects, and the API server stores them; empty stands for v1beta1. A kind that is
 	// stored as v1alpha1 has no other version.
 	Version string
@@ -103,6 +105,7 @@ type Environment struct {
 	cached, live client.Reader
 	mapper       meta.RESTMapper
 	announcer    announcer
+	namespaces   *namespaces
 	// writer writes to the API server; it is asked for dry runs alone.
 	writer client.Writer
 	// guard judges deletions of protected objects.

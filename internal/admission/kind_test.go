@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -35,7 +36,25 @@ const (
 // registered are the handlers of the kinds of the registry, with the default gates.
 func registered(t *testing.T, pods *pod.Chain, removals *pod.Disruptions) map[string]admission.Handler {
 	t.Helper()
-	return admissionHandlers(&Environment{Options: Options{Kinds: Registered, Gates: gates(t, "")}}, pods, removals)
+	e := &Environment{Options: Options{Kinds: Registered, Gates: gates(t, "")}}
+	return e.fitting(admissionHandlers(e, pods, removals))
+}
+
+// fitting gives reviews the resource, the kind and the namespace that the handlers are for.
+func (e *Environment) fitting(handlers map[string]admission.Handler) map[string]admission.Handler {
+	for path, of := range e.subjects() {
+		if handler := handlers[path]; handler != nil {
+			handlers[path] = admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
+				request.Resource.Group, request.Resource.Resource = of.group, of.resource
+				request.Kind.Group, request.Kind.Kind = of.group, of.kind
+				if request.Namespace = "shop"; of.cluster {
+					request.Namespace = ""
+				}
+				return handler.Handle(ctx, request)
+			})
+		}
+	}
+	return handlers
 }
 
 func gates(t *testing.T, list string) *features.Gates {

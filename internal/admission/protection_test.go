@@ -82,7 +82,7 @@ func TestShippedEntriesForProtectedKinds(t *testing.T) {
 func TestProtectionWithItsGate(t *testing.T) {
 	for list, on := range map[string]bool{"": true, "PodWebhook=false": true, "ResourcesDeletionProtection=false": false} {
 		e := guarded(t, list)
-		handlers := admissionHandlers(e, nil, nil)
+		handlers := e.fitting(admissionHandlers(e, nil, nil))
 		e.CertDir = filepath.Join(t.TempDir(), "certs")
 		paths := e.keeper(handlers).Paths
 		for _, kind := range protection.Kinds {

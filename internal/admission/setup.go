@@ -30,6 +30,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 	"github.com/afloat-project/afloat/internal/platform/protectionlog"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -121,12 +122,18 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	guard := protection.New(options.Gates, clientset.CoreV1().RESTClient(), teller)
 	upkeep := &struct{ announcer }{} // the keeper; it is made later, from the paths of the handlers
 	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), writer: direct,
-		mapper: mgr.GetRESTMapper(), announcer: upkeep, guard: guard}, chain, disruptions)
+		mapper: mgr.GetRESTMapper(), announcer: upkeep, guard: guard, namespaces: newNamespaces(mgr.GetCache(), mgr.GetAPIReader())},
+		chain, disruptions)
 	keeping := options.keeper(handlers)
 	options.follow(ctx, &keeping)
 	if keeping.Paths[mutatePodRecentPath] {
 		keeping.Recent = recentPods(direct)
 	}
+	checker, err := matchconditions.NewChecker()
+	if err != nil {
+		return err
+	}
+	keeping.Check = checker.Check
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
 	upkeep.announcer = keeper
@@ -188,6 +195,10 @@ func admissionHandlers(e *Environment, pods *pod.Chain, disruptions *pod.Disrupt
 	if disruptions != nil {
 		guarded := func(namespace string) bool { return e.Budgets != nil && len(e.Budgets.Index.In(namespace)) > 0 }
 		handlers[validatePodPath] = validatePod(disruptions, e.live, guarded)
+	}
+	subjects := e.subjects()
+	for path, handler := range handlers {
+		handlers[path] = subjects[path].checked(handler)
 	}
 	return handlers
 }

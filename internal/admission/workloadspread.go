@@ -32,6 +32,8 @@ type workloadSpreadWebhook struct {
 	mapper       meta.RESTMapper
 	// announcer makes the API server send the first pods of a WorkloadSpread; nil if pods are not sent at all.
 	announcer announcer
+	// namespaces are those in which WorkloadSpreads are announced.
+	namespaces *namespaces
 	// listed are the kinds of workloads that users list in the configuration.
 	listed *workloadspreadcontroller.Listed
 	window time.Duration
@@ -43,7 +45,7 @@ type workloadSpreadWebhook struct {
 // WorkloadSpreads makes the webhook of the kind.
 func WorkloadSpreads(e *Environment) Webhooks {
 	w := &workloadSpreadWebhook{judge: e.judge, cached: e.cached, live: e.live, mapper: e.mapper, announcer: e.announcer,
-		listed: e.Listed, window: e.UnschedulableWindow, turns: make(turns, judgedAtOnce)}
+		namespaces: e.namespaces, listed: e.Listed, window: e.UnschedulableWindow, turns: make(turns, judgedAtOnce)}
 	return Webhooks{Validate: w.validate}
 }
 
@@ -102,7 +104,11 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 		}
 		return response
 	}
-	return announced(ctx, w.announcer, &request, workloadspreadcontroller.Asks(spread), admission.Allowed("").WithWarnings(warnings...))
+	response := admission.Allowed("").WithWarnings(warnings...)
+	if !w.namespaces.exist(ctx, request.Namespace) {
+		return response.WithWarnings("namespace " + request.Namespace + " is not known yet: pods that are created in the next seconds may be missed")
+	}
+	return announced(ctx, w.announcer, &request, workloadspreadcontroller.Asks(spread), response)
 }
 
 // judgeAll validates a WorkloadSpread, and has the API server judge node selectors, tolerations, and the target's template with the patches

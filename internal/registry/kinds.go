@@ -67,7 +67,7 @@ var Kinds = []Kind{
 		Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "NodeImage", Plural: "nodeimages", Gates: ofDaemon, Webhooks: admission.NodeImages,
+		Kind: admission.Kind{Group: apps, Name: "NodeImage", Plural: "nodeimages", Cluster: true, Gates: ofDaemon, Webhooks: admission.NodeImages,
 			Conversion: admission.Between((*appsv1alpha1.NodeImage).ToV1beta1, appsv1alpha1.NodeImageFromV1beta1, nil)},
 		Controller: "nodeimage", Workers: 3, Setup: images, With: []string{"ImagePullJob", "ImageListPullJob"},
 	},
@@ -81,7 +81,7 @@ var Kinds = []Kind{
 			Webhooks: admission.ImageListPullJobs},
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "SidecarSet", Plural: "sidecarsets", Webhooks: admission.SidecarSets,
+		Kind: admission.Kind{Group: apps, Name: "SidecarSet", Plural: "sidecarsets", Cluster: true, Webhooks: admission.SidecarSets,
 			Conversion: admission.Between((*appsv1alpha1.SidecarSet).ToV1beta1, appsv1alpha1.SidecarSetFromV1beta1, nil)},
 		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets, Rehearse: rehearseSidecarSets,
 		Beside: []client.Object{&appsv1.ControllerRevision{}}, // SS-183
@@ -130,7 +130,7 @@ var Kinds = []Kind{
 		Controller: "uniteddeployment", Workers: 3, Setup: unitedDeployments, Workload: true,
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "ResourceDistribution", Plural: "resourcedistributions",
+		Kind: admission.Kind{Group: apps, Name: "ResourceDistribution", Plural: "resourcedistributions", Cluster: true,
 			Gates: admission.Gates{{features.ResourceDistributionGate}}, Webhooks: admission.ResourceDistributions,
 			Conversion: admission.Between((*appsv1alpha1.ResourceDistribution).ToV1beta1, appsv1alpha1.ResourceDistributionFromV1beta1,
 				admission.RenamedInResourceDistributions)},

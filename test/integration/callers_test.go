@@ -17,18 +17,26 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// managerAddress is where the manager's webhooks answer.
-var managerAddress string
+// managerAddress is where the manager's webhooks answer; callerFiles is the folder with the certificate that the API server shows them.
+var managerAddress, callerFiles string
 
 // showCertificate makes the API server show a certificate to webhooks, as described in docs/manual/install.md, and returns the file of the
 // authority that signed it.
 func showCertificate(env *envtest.Environment, dir string) (authority string, err error) {
+	if callerFiles == "" {
+		callerFiles = dir
+	}
 	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "callers"}, NotAfter: time.Now().Add(time.Hour),
 		IsCA:                  true,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
@@ -117,6 +125,58 @@ func TestWebhooksAnswerNobodyElse(t *testing.T) {
 	}
 	if code, err := post("/convert"); err != nil || code == http.StatusUnauthorized {
 		t.Errorf("conversion, to which API servers show none: %d %v", code, err)
+	}
+}
+
+// TestAForgedReviewDoesNotStopPods: whoever reaches the port sent a review of a WorkloadSpread whose namespace was an expression. It was written
+// into the configuration, and no pod could be created anywhere (OPS-068).
+func TestAForgedReviewDoesNotStopPods(t *testing.T) {
+	own, err := tls.LoadX509KeyPair(filepath.Join(callerFiles, "client.pem"), filepath.Join(callerFiles, "client-key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",
+		"namespace":"a'])) || int(request.operation) == 1 || ((request.namespace in ['a","name":"x",
+		"kind":{"group":"apps.kruise.io","version":"v1beta1","kind":"WorkloadSpread"},
+		"resource":{"group":"apps.kruise.io","version":"v1beta1","resource":"workloadspreads"},
+		"object":{"apiVersion":"apps.kruise.io/v1beta1","kind":"WorkloadSpread","metadata":{"name":"x"},
+		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"x"},"subsets":[{"name":"s"}]}}}}`
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, //nolint:gosec // not about the server's certificate
+		Certificates: []tls.Certificate{own}}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"https://"+managerAddress+"/validate-apps-kruise-io-workloadspread", bytes.NewReader([]byte(review)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":false`)) {
+		t.Errorf("%d %s %v", answer.StatusCode, body, err)
+	}
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := kube.Get(t.Context(), client.ObjectKey{Name: "kruise-mutating-webhook-configuration"}, configuration); err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range configuration.Webhooks {
+		for _, condition := range entry.MatchConditions {
+			if strings.Contains(condition.Expression, "int(") {
+				t.Errorf("%s: %s", entry.Name, condition.Expression)
+			}
+		}
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "after-a-forged-review-"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
+	if err := kube.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := kube.Delete(t.Context(), pod); err != nil {
+		t.Error(err)
 	}
 }
 

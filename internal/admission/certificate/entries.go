@@ -44,7 +44,7 @@ func (p *publisher) derive(kind string, entries []any, found *report) []any {
 		entry["name"] = d.Name
 		redirect(entry, d.Path)
 		maps.Copy(entry, runtime.DeepCopyJSON(d.Fields))
-		narrow(entry, conditions, p.scopes[d.Name].Policy)
+		p.narrow(entry, conditions, p.scopes[d.Name].Policy, found)
 		others := slices.DeleteFunc(slices.Clone(entries), named(d.Name))
 		entries = slices.Insert(others, slices.IndexFunc(others, named(d.From)), any(entry))
 	}

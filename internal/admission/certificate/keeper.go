@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
 // Options say which certificates and objects are kept, and where.
@@ -47,6 +50,8 @@ type Options struct {
 	Rescope <-chan struct{}
 	// Derived are entries that the leader makes. A replica that starts is not ready before they are there.
 	Derived []Derived
+	// Check tells why a match condition must not be written; nil finds nothing.
+	Check func(expression string) error
 	// Recent says how the pods of recent rules are sent, which are rules that were accepted a moment ago; nil if there are no such rules.
 	Recent *Recent
 	// CRDs are the definitions converted here, OtherCRDs those that other releases convert.
@@ -79,6 +84,11 @@ type Keeper struct {
 
 	// announcing is held while a recent rule is written.
 	announcing sync.Mutex
+	// announcements are those whose rules are written one by one. What comes above that is announced together, as one rule of all pods, which
+	// is known to be served since wideSince.
+	announcements *rate.Limiter
+	together      matchconditions.Together[string, struct{}]
+	wideSince     time.Time
 	// passing is held during a pass, and guards seen.
 	passing sync.Mutex
 	seen    seen
@@ -106,6 +116,9 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 		log:       log,
 		lastError: errors.New("the first pass has not ended"),
 		said:      map[string]bool{},
+
+		announcements: rate.NewLimiter(announcementsASecond, announcementsAtOnce),
+		together:      matchconditions.Together[string, struct{}]{Limit: 2 * servedTime},
 		unserved: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_unserved",
 			Help: "Entries of webhook configurations, and conversions, that this manager does not serve."}, []string{"object", "name"}),
 		expires: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_certificate_expiry_timestamp_seconds",

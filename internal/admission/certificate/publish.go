@@ -59,6 +59,7 @@ type publisher struct {
 	// firstSeen has when each recent rule was first seen, by the clock of this process.
 	firstSeen map[recentRule]time.Time
 	now       func() time.Time
+	check     func(expression string) error
 }
 
 // report is what publishing found.
@@ -130,7 +131,10 @@ type published struct {
 
 func newPublisher(c client.Client, o Options) *publisher {
 	p := &publisher{client: c, target: o.Target, paths: o.Paths, scopes: o.Scopes, elected: o.Elected, readOnly: o.External,
-		derived: o.Derived, recent: o.Recent, now: time.Now}
+		derived: o.Derived, recent: o.Recent, now: time.Now, check: o.Check}
+	if p.check == nil {
+		p.check = func(string) error { return nil }
+	}
 	p.objects = []published{{mutatingKind, o.Mutating, p.webhooks}, {validatingKind, o.Validating, p.webhooks}}
 	for _, name := range o.CRDs {
 		p.objects = append(p.objects, published{crdKind, name, p.conversion})
@@ -266,7 +270,7 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 			p.adopt(config, path, bundle, name+" of "+object.GetName(), found)
 			if scope, ok := p.scopes[name]; ok && p.leads() {
 				if conditions, known := scope.Conditions(); known {
-					narrow(entry, conditions, scope.Policy)
+					p.narrow(entry, conditions, scope.Policy, found)
 				}
 			}
 			entries = append(entries, entry)
@@ -291,10 +295,15 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 	return fields, nil
 }
 
-// narrow limits an entry to the requests for which all conditions are true, and sets its failurePolicy.
-func narrow(entry map[string]any, conditions []admissionv1.MatchCondition, policy admissionv1.FailurePolicyType) {
+// narrow limits an entry to the requests for which all conditions are true, and sets its failurePolicy. A condition that API servers could not
+// evaluate would refuse these requests. It is left out: the handlers know what to do with requests that need not have been sent.
+func (p *publisher) narrow(entry map[string]any, conditions []admissionv1.MatchCondition, policy admissionv1.FailurePolicyType, found *report) {
 	list := make([]any, 0, len(conditions))
 	for _, c := range conditions {
+		if err := p.check(c.Expression); err != nil {
+			found.notes = append(found.notes, fmt.Sprintf("condition %s of webhook %s is left out: %v", c.Name, entry["name"], err))
+			continue
+		}
 		list = append(list, map[string]any{"name": c.Name, "expression": c.Expression})
 	}
 	entry["matchConditions"], entry["failurePolicy"] = list, string(policy)

@@ -44,11 +44,16 @@ const (
 const (
 	// recentTime is how long a rule is recent. By then every replica has it in its cache.
 	recentTime = 30 * time.Second
-	// maxRecentLength and maxRecentRules bound the expression of recent rules. Above them all pods are sent by this entry for a while.
+	// maxRecentLength and maxRecentRules bound the recent rules. Above them all pods are sent by this entry for a while.
 	maxRecentLength, maxRecentRules = 4000, 100
 	// servedTime is how long the API server may take to serve a changed entry. It is probed again after servedSoon; the pause doubles each
 	// time, up to servedLate.
 	servedTime, servedSoon, servedLate = 3 * time.Second, 20 * time.Millisecond, 500 * time.Millisecond
+	// announcementsASecond and announcementsAtOnce are the announcements whose rules are written one by one. Above that all pods are sent by
+	// this entry for a while: nobody's announcement is lost by those of others, whoever made these up.
+	announcementsASecond, announcementsAtOnce = 2, 20
+	// everyPod is the rule of all pods.
+	everyPod = "true"
 	// othersTime is how much longer other API servers may take than the one that was probed.
 	othersTime = 100 * time.Millisecond
 )
@@ -69,18 +74,23 @@ type recentRule struct {
 func (r recentRules) add(expression string, now time.Time) (recentRules, string) {
 	for _, rule := range r {
 		announced, err := time.Parse(time.RFC3339, rule.At)
-		if covers := rule.Expression == expression || rule.Expression == "true"; covers && err == nil &&
+		if covers := rule.Expression == expression || rule.Expression == everyPod; covers && err == nil &&
 			now.Sub(announced).Abs() < recentTime/3 {
 			return nil, rule.Token
 		}
 	}
 	rule := recentRule{expression, now.UTC().Format(time.RFC3339), rand.String(8)}
 	rules := append(slices.DeleteFunc(slices.Clone(r), func(former recentRule) bool { return former.Expression == expression }), rule)
-	if len(rules) > maxRecentRules {
-		rule.Expression = "true"
+	if len(rules) > maxRecentRules || len(rules.expression()) > maxRecentLength {
+		rule.Expression = everyPod
 		rules = recentRules{rule}
 	}
 	return rules, rule.Token
+}
+
+// wide tells whether the rules ask for all pods.
+func (r recentRules) wide() bool {
+	return len(r.expression()) > maxRecentLength || slices.ContainsFunc(r, func(rule recentRule) bool { return rule.Expression == everyPod })
 }
 
 // recentOf reads the recent rules of a configuration. An unreadable annotation counts as none.
@@ -97,20 +107,23 @@ const ProbeAnnotation = "apps.kruise.io/probe-of-webhook"
 
 // expression is the match condition of the pods of recent rules, and of probing pods.
 func (r recentRules) expression() string {
-	var parts, tokens []string
+	var parts []string
 	for _, rule := range r {
-		parts, tokens = append(parts, rule.Expression), append(tokens, rule.Token)
+		parts = append(parts, rule.Expression)
 	}
 	slices.Sort(parts)
-	slices.Sort(tokens)
-	parts = append(parts,
-		fmt.Sprintf(
-			"has(object.metadata.annotations) && '%s' in object.metadata.annotations && object.metadata.annotations['%s'] in ['%s']",
-			ProbeAnnotation, ProbeAnnotation, strings.Join(tokens, "', '")))
-	if text := "(" + strings.Join(parts, ") || (") + ")"; len(text) <= maxRecentLength {
-		return text
+	return "(" + strings.Join(append(parts, r.probing()), ") || (") + ")"
+}
+
+// probing is the match condition of probing pods.
+func (r recentRules) probing() string {
+	var tokens []string
+	for _, rule := range r {
+		tokens = append(tokens, rule.Token)
 	}
-	return "true"
+	slices.Sort(tokens)
+	return fmt.Sprintf("has(object.metadata.annotations) && '%s' in object.metadata.annotations && object.metadata.annotations['%s'] in ['%s']",
+		ProbeAnnotation, ProbeAnnotation, strings.Join(tokens, "', '"))
 }
 
 // weave puts the entry of recent rules before that of known rules, with conditions by which only one of them sends a pod. Without recent
@@ -132,10 +145,24 @@ func (r Recent) weave(entries []any, rules recentRules) []any {
 		}
 		return entries
 	}
-	expression := rules.expression()
-	recent := runtime.DeepCopyJSON(known)
-	known["matchConditions"] = append(conditions, map[string]any{"name": notRecentCondition, "expression": "!(" + expression + ")"})
-	recent["name"], recent["failurePolicy"] = r.Name, string(admissionv1.Fail)
+	recent, expression, policy := runtime.DeepCopyJSON(known), rules.expression(), admissionv1.Fail
+	if rules.wide() {
+		// Anybody can have made up the rules, see Announce, and while no manager answers that must not refuse the pods of all. Those of known
+		// rules are sent as before.
+		var asked []string
+		for _, item := range conditions {
+			condition, _ := item.(map[string]any)
+			asked = append(asked, text(condition["expression"]))
+		}
+		expression, policy = "("+rules.probing()+") || !(("+strings.Join(asked, ") && (")+"))", admissionv1.Ignore
+		if known["matchConditions"] = conditions; len(asked) == 0 {
+			expression = rules.probing()
+			delete(known, "matchConditions")
+		}
+	} else {
+		known["matchConditions"] = append(conditions, map[string]any{"name": notRecentCondition, "expression": "!(" + expression + ")"})
+	}
+	recent["name"], recent["failurePolicy"] = r.Name, string(policy)
 	recent["matchConditions"] = []any{map[string]any{"name": recentCondition, "expression": expression}}
 	redirect(recent, r.Path)
 	return slices.Insert(entries, at, any(recent))
@@ -191,19 +218,41 @@ func (r recentRules) remember(object *unstructured.Unstructured, fields map[stri
 
 // Announce makes the API server send the pods of a rule that is about to be stored, and returns when it does. The expression selects the
 // pods of the rule. The probed API server then uses the entry; others do so within moments. An error says why the first pods may be missed.
+//
+// The object with the rule may not exist: anybody who reaches the port can send a review. So announcements are bounded, and an expression that
+// API servers could not evaluate is not written.
 func (k *Keeper) Announce(ctx context.Context, expression string) error {
 	if k.options.Recent == nil || k.options.External || expression == "false" {
 		return nil
 	}
-	token, err := k.announce(ctx, expression)
+	if err := k.publisher.check(expression); err != nil {
+		return err
+	}
+	if k.announcements.AllowN(k.clock.Now(), 1) {
+		return k.announce(ctx, expression)
+	}
+	_, err := k.together.Do(ctx, everyPod, func(ctx context.Context) (none struct{}, err error) {
+		if k.wideSince.IsZero() || k.clock.Since(k.wideSince) >= recentTime/3 {
+			if err = k.announce(ctx, everyPod); err == nil {
+				k.wideSince = k.clock.Now()
+			}
+		}
+		return none, err
+	})
+	return err
+}
+
+// announce writes a rule, and returns when it is served.
+func (k *Keeper) announce(ctx context.Context, expression string) error {
+	token, err := k.write(ctx, expression)
 	if err != nil || token == "" {
 		return err
 	}
 	return k.served(ctx, token)
 }
 
-// announce writes the rule, and returns its token; empty if pods are not sent here at all.
-func (k *Keeper) announce(ctx context.Context, expression string) (string, error) {
+// write writes a rule, and returns its token; empty if pods are not sent here at all.
+func (k *Keeper) write(ctx context.Context, expression string) (string, error) {
 	k.announcing.Lock() // so that announcements race only with those of other replicas
 	defer k.announcing.Unlock()
 	for range maxRaces {

@@ -14,6 +14,9 @@ import (
 // Kind is a kind of objects that can be protected.
 type Kind struct {
 	Name string
+	// Group, Resource and Cluster, which is for objects in no namespace, are those of kinds with a webhook of their own.
+	Group, Resource string
+	Cluster         bool
 	// Path is that of its webhook. It is empty for our own kinds, whose validating webhooks judge deletions too.
 	Path string
 	// Contents says what keeps an object with the value Cascading. If it is nil, the value has no effect.
@@ -22,13 +25,14 @@ type Kind struct {
 
 // Kinds are the protected kinds of others. A kind is added by a line here and an entry in config/webhook/validating.yaml (DP-012, DP-D4).
 var Kinds = []Kind{
-	{"Deployment", "/validate-apps-deployment", replicas},
-	{"ReplicaSet", "/validate-apps-replicaset", replicas},
-	{"StatefulSet", "/validate-apps-statefulset", replicas},
-	{"CustomResourceDefinition", "/validate-customresourcedefinition", customResources},
-	{"Namespace", "/validate-namespace", podsAndClaims},
-	{"Service", "/validate-service", nil},
-	{"Ingress", "/validate-ingress", nil},
+	{"Deployment", "apps", "deployments", false, "/validate-apps-deployment", replicas},
+	{"ReplicaSet", "apps", "replicasets", false, "/validate-apps-replicaset", replicas},
+	{"StatefulSet", "apps", "statefulsets", false, "/validate-apps-statefulset", replicas},
+	{"CustomResourceDefinition", "apiextensions.k8s.io", "customresourcedefinitions", true, "/validate-customresourcedefinition",
+		customResources},
+	{"Namespace", "", "namespaces", true, "/validate-namespace", podsAndClaims},
+	{"Service", "", "services", false, "/validate-service", nil},
+	{"Ingress", "networking.k8s.io", "ingresses", false, "/validate-ingress", nil},
 }
 
 // Scaled returns one of our own kinds, which have replicas.

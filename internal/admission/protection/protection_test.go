@@ -286,7 +286,7 @@ func TestWaysThrough(t *testing.T) {
 func TestAnotherKind(t *testing.T) {
 	w, kinds := newWorld(t, allGates), Kinds
 	t.Cleanup(func() { Kinds = kinds })
-	Kinds = append(slices.Clone(kinds), Kind{"Job", "/validate-batch-job", func(context.Context, *Guard, *object) (content, error) {
+	Kinds = append(slices.Clone(kinds), Kind{Name: "Job", Path: "/validate-batch-job", Contents: func(context.Context, *Guard, *object) (content, error) {
 		return content{"running pods", 4, "wait for them"}, nil
 	}})
 	if got := w.deletes(t, "Job", "Cascading", "", ""); got.Allowed || got.Result.Message !=

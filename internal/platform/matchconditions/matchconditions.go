@@ -68,12 +68,14 @@ var harmless = regexp.MustCompile(`^[-._/a-zA-Z0-9]*$`)
 // Harmless tells whether a text may be put into an expression between quotes.
 func Harmless(text string) bool { return harmless.MatchString(text) }
 
-// Within is true for requests in the namespaces, whose names are harmless; "false" for none, and "true" for too many.
+// Within is true for requests in the namespaces; "false" for none, and "true" for too many. In what is not the name of a namespace there are
+// no requests.
 func Within(namespaces []string) string {
-	if len(namespaces) == 0 {
+	names := slices.DeleteFunc(slices.Sorted(slices.Values(namespaces)), func(name string) bool { return !Harmless(name) || name == "" })
+	if len(names) == 0 {
 		return "false"
 	}
-	text := "request.namespace in ['" + strings.Join(slices.Sorted(slices.Values(namespaces)), "', '") + "']"
+	text := "request.namespace in ['" + strings.Join(names, "', '") + "']"
 	if len(text) > MaxLength {
 		return "true"
 	}

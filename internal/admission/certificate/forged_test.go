@@ -1,0 +1,83 @@
+package certificate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// Anybody can announce rules by reviews of objects that do not exist. However many and however long they are, they cost a few writes, what they
+// leave in the configuration is small, a real rule is served before it is accepted, and pods of rules that are stored are sent as before.
+func TestMadeUpAnnouncementsDoNotCrowdOutRealOnes(t *testing.T) {
+	s := newSender(t)
+	k := s.replica(t, nil)
+	pass(t, k)
+	writes := s.writes
+	for i := range 500 {
+		if err := k.Announce(t.Context(), fmt.Sprintf("object.made.up%d == '%s'", i, strings.Repeat("x", 300))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.writes - writes; n > 2*announcementsAtOnce || len(s.probed) > 2*announcementsAtOnce {
+		t.Errorf("%d writes, %d probes", n, len(s.probed))
+	}
+	if err := k.Announce(t.Context(), "object.real"); err != nil {
+		t.Fatal(err)
+	}
+	config := s.mutating(t)
+	if rules := recentOfTyped(config); !rules.wide() || len(config.Annotations[recentAnnotation]) > 2*maxRecentLength {
+		t.Errorf("%d characters: %.500v", len(config.Annotations[recentAnnotation]), rules)
+	}
+	if known := s.known(t); len(known) != 1 || known[0].Expression != "object.known" {
+		t.Errorf("pods of known rules: %v", known)
+	}
+	if text := s.recent(t); !strings.HasSuffix(text, "|| !((object.known))") {
+		t.Errorf("all others: %s", text)
+	}
+	policies := map[string]admissionv1.FailurePolicyType{}
+	for _, entry := range config.Webhooks {
+		if entry.FailurePolicy != nil {
+			policies[entry.Name] = *entry.FailurePolicy
+		}
+	}
+	if policies["recent.kb.io"] != admissionv1.Ignore || policies["all.kb.io"] != admissionv1.Fail {
+		t.Errorf("while no manager answers: %v", policies)
+	}
+	pass(t, k)
+	s.clock.Step(recentTime)
+	pass(t, k)
+	if text, known := s.recent(t), s.known(t); text != "" || len(known) != 1 {
+		t.Errorf("at rest: %q %v", text, known)
+	}
+}
+
+// What API servers could not evaluate is written neither for a rule that is announced nor for those that are known: they would refuse pods.
+func TestWhatCannotBeEvaluatedIsNotWritten(t *testing.T) {
+	s := newSender(t)
+	k := s.replica(t, nil)
+	broken := errors.New("int() may fail")
+	k.publisher.check = func(expression string) error {
+		if strings.Contains(expression, "int(") {
+			return broken
+		}
+		return nil
+	}
+	k.options.Scopes["all.kb.io"] = Scope{Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
+		return []admissionv1.MatchCondition{{Name: "asked", Expression: "object.known"}, {Name: "bad", Expression: "int('x') == 1"}}, true
+	}}
+	pass(t, k)
+	if known := s.known(t); len(known) != 1 || known[0].Name != "asked" {
+		t.Errorf("%v", known)
+	}
+	writes := s.writes
+	if err := k.Announce(t.Context(), "int(request.operation) == 1"); !errors.Is(err, broken) || s.writes != writes {
+		t.Errorf("%v, %d writes", err, s.writes-writes)
+	}
+	if slices.ContainsFunc(s.mutating(t).Webhooks, func(w admissionv1.MutatingWebhook) bool { return w.Name == "recent.kb.io" }) {
+		t.Error("it was announced")
+	}
+}
