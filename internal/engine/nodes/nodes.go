@@ -5,6 +5,7 @@ package nodes
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,11 +33,39 @@ func ForDaemon(spec *corev1.PodSpec) *Rules {
 // ForJob returns the rules for pods that do work on a node and end: they tolerate only what their template tolerates, and have to fit
 // into an empty node (BJ-030 to BJ-036).
 func ForJob(spec *corev1.PodSpec) *Rules {
-	requests := resource.PodRequests(&corev1.Pod{Spec: *spec}, resource.PodResourcesOptions{})
+	return rules(spec, spec.Tolerations, requestsOf(spec))
+}
+
+// requestsOf is what a pod of the template asks for. A limit without a request is the request: the API server says so when the pod is
+// created, and not before.
+func requestsOf(spec *corev1.PodSpec) corev1.ResourceList {
+	asking := corev1.PodSpec{InitContainers: completed(spec.InitContainers), Containers: completed(spec.Containers), Overhead: spec.Overhead,
+		Resources: spec.Resources}
+	requests := resource.PodRequests(&corev1.Pod{Spec: asking}, resource.PodResourcesOptions{})
 	if requests == nil {
 		requests = corev1.ResourceList{}
 	}
-	return rules(spec, spec.Tolerations, requests)
+	if spec.Resources != nil {
+		for name, limit := range spec.Resources.Limits { // of the pod as a whole, where no container asks for it either
+			if _, asked := requests[name]; !asked {
+				requests[name] = limit
+			}
+		}
+	}
+	return requests
+}
+
+// completed returns the containers with nothing but their requests, those that follow from limits included.
+func completed(containers []corev1.Container) []corev1.Container {
+	list := make([]corev1.Container, len(containers))
+	for i := range containers {
+		c := &containers[i]
+		requests := corev1.ResourceList{}
+		maps.Copy(requests, c.Resources.Limits)
+		maps.Copy(requests, c.Resources.Requests)
+		list[i] = corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, Resources: corev1.ResourceRequirements{Requests: requests}}
+	}
+	return list
 }
 
 func rules(spec *corev1.PodSpec, tolerations []corev1.Toleration, requests corev1.ResourceList) *Rules {

@@ -58,6 +58,42 @@ func needs(operator corev1.NodeSelectorOperator, values ...string) func(*corev1.
 	}
 }
 
+func limits(name corev1.ResourceName, amount string) func(*corev1.PodSpec) {
+	return func(s *corev1.PodSpec) {
+		s.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse(amount)}
+	}
+}
+
+// TestALimitIsARequest shows BJ-034 (part): a node that lacks what a container has as a limit alone, such as a GPU, gets no pod that stays
+// pending for ever.
+func TestALimitIsARequest(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spec *corev1.PodSpec
+		fits bool
+	}{
+		"a GPU that it has":            {template(limits("example.com/gpu", "1")), true},
+		"more GPUs than it has":        {template(limits("example.com/gpu", "2")), false},
+		"a GPU of another sort":        {template(limits("example.com/tpu", "1")), false},
+		"more memory":                  {template(limits(corev1.ResourceMemory, "64Gi")), false},
+		"a smaller request":            {template(limits(corev1.ResourceCPU, "8"), asks(corev1.ResourceCPU, "1")), true},
+		"a request for something else": {template(limits(corev1.ResourceCPU, "8"), asks(corev1.ResourceMemory, "1Gi")), false},
+		"an init container's": {template(func(s *corev1.PodSpec) {
+			s.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("8")}}}}
+		}), false},
+		"the pod's": {template(func(s *corev1.PodSpec) {
+			s.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}}
+		}), false},
+		"the pod's, and a container asks for less": {template(asks(corev1.ResourceCPU, "1"), func(s *corev1.PodSpec) {
+			s.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}}
+		}), true},
+	} {
+		if verdict := ForJob(tt.spec).Judge(node()); verdict.Eligible != tt.fits || !verdict.Tolerable {
+			t.Errorf("%s: %+v", name, verdict)
+		}
+	}
+}
+
 // TestJudge shows what a node is to a pod of a DaemonSet (ADS-080 (part), ADS-082 (part), ADS-083 (part)) and of a BroadcastJob
 // (BJ-031 (part), BJ-032 (part), BJ-033 (part), BJ-034 (part), BJ-035 (part), BJ-036 (part)): e may run there, t may stay there, neither
 // is empty.

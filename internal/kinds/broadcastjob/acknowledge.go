@@ -72,7 +72,7 @@ func (p *planner) acknowledge() {
 	before, at := acknowledged(p.Job), resumedAt(text, p.Now)
 	var marks []string
 	p.eachFailed(func(pod *corev1.Pod) {
-		if m := mark(pod.UID); (before[m] || !failedAfter(pod, at)) && len(marks) < mostAcknowledged {
+		if m := mark(pod.UID); (before[m] || !failedBetween(pod, at, p.Now)) && len(marks) < mostAcknowledged {
 			marks = append(marks, m)
 		}
 	})
@@ -81,11 +81,12 @@ func (p *planner) acknowledge() {
 	p.Say("the user let the job go on: %s acknowledged", plural.Of(len(marks), "failed pod"))
 }
 
-// failedAfter tells whether a container of a pod ended after that time, so that nobody knew of it then.
-func failedAfter(pod *corev1.Pod, at time.Time) bool {
+// failedBetween tells whether a container of a pod ended after the user let the job go on, and before this plan, so that nobody knew of it
+// then. The time is of the node's clock: one that has not come yet says that this clock is ahead, and is none after anything.
+func failedBetween(pod *corev1.Pod, at, now time.Time) bool {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range list {
-			if end := list[i].State.Terminated; end != nil && end.FinishedAt.After(at) {
+			if end := list[i].State.Terminated; end != nil && end.FinishedAt.After(at) && !end.FinishedAt.After(now) {
 				return true
 			}
 		}

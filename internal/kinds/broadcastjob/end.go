@@ -17,9 +17,9 @@ import (
 func (p *planner) fails() bool {
 	policy := &p.Job.Spec.CompletionPolicy
 	if failed := int(p.Status.Failed); failed > 0 && p.failsFast() {
-		p.tell(ToldFailed, corev1.EventTypeWarning, "failurePolicy is FailFast, and a failed pod was found: %d succeeded, %d failed",
-			p.Status.Succeeded, failed)
-		p.fail("failurePolicy is FailFast, and a failed pod was found")
+		succeeded := p.Status.Succeeded
+		message := p.fail("failurePolicy is FailFast, and a failed pod was found")
+		p.tell(ToldFailed, corev1.EventTypeWarning, "%s; %d succeeded, %d failed", message, succeeded, failed)
 		return true
 	}
 	if policy.Type == appsv1beta1.CompletionNever || policy.ActiveDeadlineSeconds == nil {
@@ -32,8 +32,7 @@ func (p *planner) fails() bool {
 	}
 	message := fmt.Sprintf("the job was active longer than the specified deadline of %s",
 		plural.Of(*policy.ActiveDeadlineSeconds, "second"))
-	p.tell(ToldDeadline, corev1.EventTypeWarning, "%s", message)
-	p.fail(message)
+	p.tell(ToldDeadline, corev1.EventTypeWarning, "%s", p.fail(message))
 	return true
 }
 
@@ -43,11 +42,42 @@ func (p *planner) failsFast() bool {
 	return policy == "" || policy == appsv1beta1.FailurePolicyFailFast
 }
 
-// fail ends the job (BJ-100). Its active pods are deleted when that is written.
-func (p *planner) fail(message string) {
+// mostUnfinished is how many nodes the end of a job names.
+const mostUnfinished = 10
+
+// fail ends the job, and says on which nodes it failed, and which did not finish (BJ-100). What still runs of it is deleted when that is written.
+func (p *planner) fail(message string) string {
+	failed, open := p.withoutSuccess()
+	for _, of := range []struct {
+		what  string
+		nodes []string
+	}{{"failed on", failed}, {"not finished on", open}} {
+		if len(of.nodes) > 0 {
+			message += fmt.Sprintf("; %s %s: %s", of.what, plural.Of(len(of.nodes), "node"), plural.Few(of.nodes, mostUnfinished))
+		}
+	}
 	p.end(appsv1beta1.BroadcastJobFailed, appsv1beta1.JobFailed, "Failed", message)
 	p.Status.Failed += p.Status.Active
-	p.cleanUp(func(m *member) bool { return m.state == Active })
+	p.cleanUp((*member).runs)
+	return message
+}
+
+// withoutSuccess returns the nodes that count and whose pod failed, and those that are not done with, each in the order of their names.
+func (p *planner) withoutSuccess() (failed, open []string) {
+	open = slices.Clone(p.Missing)
+	for i := range p.sites {
+		if s := &p.sites[i]; len(s.pods) > 0 && !s.gone {
+			switch state := s.pods[0].state; {
+			case state.failed():
+				failed = append(failed, s.name)
+			case !state.finished():
+				open = append(open, s.name)
+			}
+		}
+	}
+	slices.Sort(failed)
+	slices.Sort(open)
+	return failed, open
 }
 
 // end notes in the status that the job ends.
@@ -69,14 +99,13 @@ func (p *planner) complete() {
 	p.tell(ToldComplete, corev1.EventTypeNormal, "%s/%s completed: %d pods succeeded, %d pods failed", p.Job.Namespace, p.Job.Name,
 		p.Status.Succeeded, p.Status.Failed)
 	p.end(appsv1beta1.BroadcastJobCompleted, appsv1beta1.JobComplete, "Complete", message)
-	p.cleanUp(func(m *member) bool { return m.state == Active || m.state == Restarting })
+	p.cleanUp((*member).runs)
 }
 
 // afterEnd looks after a job that has ended: pods that were to go with its end and are still there are deleted (BJ-104, BJ-114, BJ-172), and
 // so is the job when its time is over (BJ-120).
 func (p *planner) afterEnd() {
-	completed := p.Job.Status.Phase != appsv1beta1.BroadcastJobFailed
-	p.cleanUp(func(m *member) bool { return m.state == Active || completed && m.state == Restarting })
+	p.cleanUp((*member).runs)
 	p.Status.Active = min(p.Status.Active, int32(p.by[Active]))
 	p.Hold = "the job has ended"
 	policy := &p.Job.Spec.CompletionPolicy
@@ -92,6 +121,9 @@ func (p *planner) afterEnd() {
 	p.Expired = true
 	p.Say("it has ended, and its time to live of %s is over: it is deleted", plural.Of(*policy.TTLSecondsAfterFinished, "second"))
 }
+
+// runs tells whether something of the pod still runs, or would start again.
+func (m *member) runs() bool { return m.state == Active || m.state == Restarting }
 
 // cleanUp deletes the pods that are to go with the end of the job.
 func (p *planner) cleanUp(goes func(*member) bool) {

@@ -74,6 +74,7 @@ func TestPaused(t *testing.T) {
 
 // TestFailFast shows BJ-090, BJ-100 and BJ-101: the job fails with the first failed pod, with either completion policy.
 func TestFailFast(t *testing.T) {
+	const foundWords = "failurePolicy is FailFast, and a failed pod was found; failed on 1 node: n2; not finished on 3 nodes: n3, n4, n5"
 	for _, more := range []option{func(*appsv1beta1.BroadcastJob) {}, forever, policy("")} {
 		w := newWorld(t, 5, more)
 		w.pod("n1", corev1.PodSucceeded)
@@ -83,12 +84,12 @@ func TestFailFast(t *testing.T) {
 		plan := w.expect("one failed", "", "on-n3", failed, "1 active, 1 succeeded, 2 failed of 5")
 		now := metav1.NewTime(planTime)
 		want := []appsv1beta1.JobCondition{{Type: appsv1beta1.JobFailed, Status: corev1.ConditionTrue, Reason: "Failed", LastProbeTime: now,
-			LastTransitionTime: now, Message: "failurePolicy is FailFast, and a failed pod was found"}}
+			LastTransitionTime: now, Message: foundWords}}
 		if diff := cmp.Diff(want, plan.Status.Conditions); diff != "" || !plan.Status.CompletionTime.Equal(&now) || !plan.Ends {
 			t.Errorf("%s %+v", diff, plan.Status)
 		}
 		if diff := cmp.Diff(map[string]Event{"FailedPodFound": {"Warning",
-			"failurePolicy is FailFast, and a failed pod was found: 1 succeeded, 1 failed"}}, plan.Tell); diff != "" {
+			foundWords + "; 1 succeeded, 1 failed"}}, plan.Tell); diff != "" {
 			t.Error(diff)
 		}
 		w.Job.Status = plan.Status // BJ-104: it could not be deleted
@@ -110,7 +111,7 @@ func TestFailFast(t *testing.T) {
 	w := newWorld(t, 2, onFailure)
 	w.pod("n1", corev1.PodRunning, restarted(1))
 	w.pod("n2", corev1.PodRunning)
-	w.expect("restarted too often", "", "on-n2", failed, "1 active, 0 succeeded, 2 failed of 2")
+	w.expect("restarted too often", "", "on-n1 on-n2", failed, "1 active, 0 succeeded, 2 failed of 2")
 }
 
 // TestContinue shows BJ-091: failed pods are counted, and no more.

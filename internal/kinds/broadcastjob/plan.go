@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -256,12 +257,22 @@ func before(a, b *member) int {
 // through a flap of its node goes on (BJ-133).
 var passing = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 
+// goneAfter is how long after its time a pod that is being deleted still counts on a node that suffers: a node that died does not let it go,
+// and would keep the job running for ever (BJ-110).
+const goneAfter = time.Minute
+
 // leaves tells whether the pod that has the place has to go, or is going, because the node does not fit it (BJ-132, BJ-133).
 func (s *site) leaves(p *planner) bool {
 	m := s.pods[0]
 	switch {
 	case m.state == Succeeded || m.state == Failed || s.Eligible:
 		return false
+	case m.state == Leaving && Suffers(s.node): // nobody may be there who could let it go
+		until := m.pod.DeletionTimestamp.Add(goneAfter)
+		if p.Now.Before(until) {
+			p.LookAgain(until)
+		}
+		return !p.Now.Before(until)
 	case m.pod.Spec.NodeName == "":
 		return true
 	case s.Tolerable:

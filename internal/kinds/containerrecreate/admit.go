@@ -2,6 +2,7 @@ package containerrecreate
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -96,7 +97,8 @@ func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
 	return wrong.refusal(http.StatusBadRequest)
 }
 
-// CheckPod judges whether containers of the pod can be recreated at all (CRR-028, CRR-029).
+// CheckPod judges whether containers of the pod can be recreated at all (CRR-028, CRR-029). Of a static pod the API server has a mirror only:
+// its containers carry another UID, and the kubelet that runs them takes no orders from there.
 func CheckPod(pod *corev1.Pod) *Refusal {
 	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	terminated := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == pub.SidecarTerminated })
@@ -106,6 +108,9 @@ func CheckPod(pod *corev1.Pod) *Refusal {
 		wrong.add("not allowed to recreate containers in an inactive Pod: %s is being deleted", pod.Name)
 	case finished && !terminated:
 		wrong.add("not allowed to recreate containers in an inactive Pod: %s has ended, its phase is %s", pod.Name, pod.Status.Phase)
+	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
+		wrong.add("not allowed to recreate containers of a static Pod: %s is the mirror of a file on node %s, change that file instead",
+			pod.Name, pod.Spec.NodeName)
 	case pod.Spec.NodeName == "":
 		wrong.add("not allowed to recreate containers in a pending Pod: %s has no node yet", pod.Name)
 	}
@@ -182,6 +187,7 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
 		add("/spec/strategy/terminationGracePeriodSeconds", *own)
 	}
 	var wrong faults
+	room := mostOfHooks
 	for i := range filled.Spec.Containers {
 		c := &filled.Spec.Containers[i]
 		container, status, why := find(pod, c.Name)
@@ -197,6 +203,11 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
 		if hook == nil {
 			continue
 		}
+		takes := size(hook, container.Ports)
+		if takes > room {
+			continue // the daemon reads it from the pod, as it does with what a request cannot carry
+		}
+		room -= takes
 		c.PreStop = hook
 		add(at+"/preStop", hook)
 		if (hook.HTTPGet != nil || hook.TCPSocket != nil) && len(container.Ports) > 0 {
@@ -208,6 +219,19 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
 		return nil, nil, refusal
 	}
 	return filled, patch, nil
+}
+
+// mostOfHooks is how many bytes of hooks and ports a request carries (CRR-038): requests are kept by manager and daemon, and ten of them may be
+// made for a pod whose hook is a megabyte.
+const mostOfHooks = 64 << 10
+
+// size is about how many bytes a hook and ports take.
+func size(hook *appsv1beta1.ProbeHandler, ports []corev1.ContainerPort) int {
+	text, err := json.Marshal([]any{hook, ports})
+	if err != nil {
+		return mostOfHooks + 1 // it does not happen
+	}
+	return len(text)
 }
 
 // Fills tells whether an update of a request that is unfilled writes the facts about the pod, which is read from the API server,

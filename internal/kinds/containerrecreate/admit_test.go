@@ -102,15 +102,18 @@ func TestCheckPod(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"running":                     {containerrecreatetest.Pod(), ""},
-		"ended":                       {containerrecreatetest.Pod(ended), "its phase is Succeeded"},
-		"failed":                      {containerrecreatetest.Pod(failed), "its phase is Failed"},
-		"being deleted":               {containerrecreatetest.Pod(deleted), "is being deleted"},
-		"its sidecars were ended":     {containerrecreatetest.Pod(ended, sidecars), ""},
-		"and it is being deleted":     {containerrecreatetest.Pod(deleted, sidecars), ""},
-		"pending":                     {containerrecreatetest.Pod(func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
-		"pending, and being deleted":  {containerrecreatetest.Pod(deleted, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "is being deleted"},
-		"sidecars ended on no node":   {containerrecreatetest.Pod(sidecars, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
+		"running":                    {containerrecreatetest.Pod(), ""},
+		"ended":                      {containerrecreatetest.Pod(ended), "its phase is Succeeded"},
+		"failed":                     {containerrecreatetest.Pod(failed), "its phase is Failed"},
+		"being deleted":              {containerrecreatetest.Pod(deleted), "is being deleted"},
+		"its sidecars were ended":    {containerrecreatetest.Pod(ended, sidecars), ""},
+		"and it is being deleted":    {containerrecreatetest.Pod(deleted, sidecars), ""},
+		"pending":                    {containerrecreatetest.Pod(func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
+		"pending, and being deleted": {containerrecreatetest.Pod(deleted, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "is being deleted"},
+		"sidecars ended on no node":  {containerrecreatetest.Pod(sidecars, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
+		"static": {containerrecreatetest.Pod(func(p *corev1.Pod) {
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "5f0c3b4c8b1d7f0e"}
+		}), "is the mirror of a file on node"},
 		"with nothing but conditions": {containerrecreatetest.Pod(func(p *corev1.Pod) { p.Status.Phase = "" }), ""},
 	} {
 		if refusal := CheckPod(tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil ||
@@ -252,6 +255,8 @@ func TestFill(t *testing.T) {
 			append(base[:2:2], context)},
 		"a command": {specified(hook(run)), nil, append(base[:2:2], context,
 			`add /spec/containers/0/preStop {"exec":{"command":["stop"]}}`)},
+		"a command of a megabyte": {specified(hook(corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{strings.Repeat("x", 1<<20)}}})), nil,
+			append(base[:2:2], context)},
 		"HTTP": {specified(hook(http)), nil, append(base[:2:2], context,
 			`add /spec/containers/0/preStop {"httpGet":{"path":"/stop","port":0}}`, ports)},
 		"TCP": {specified(hook(tcp)), nil, append(base[:2:2], context,

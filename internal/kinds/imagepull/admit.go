@@ -363,6 +363,10 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 		refuse("spec.sandboxConfig has %d bytes of labels and annotations, at most %d are allowed: each node gets them", size,
 			pub.MaxPullSandboxBytes)
 	}
+	for _, key := range keysOfRuntimes(t.SandboxConfig) {
+		refuse("spec.sandboxConfig: %s is a key of container runtimes, which jobs must not set: use a name without dots, or a prefix of your own",
+			key)
+	}
 	if n := len(SecretsOf(t)); n > pub.MaxPullSecrets {
 		refuse("spec.pullSecrets has %d names, at most %d are allowed: a secret can have the credentials of many registries", n,
 			pub.MaxPullSecrets)

@@ -67,6 +67,18 @@ func TestRoomInANodeImage(t *testing.T) {
 	}
 }
 
+// A job that would choose how the node's runtime works is refused.
+func TestSandboxConfigForTheRuntimeIsRefused(t *testing.T) {
+	for key, allowed := range map[string]bool{"io.containerd.cri.runtime-handler": false, "example.com/p2p": true} {
+		job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
+			j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Annotations: map[string]string{key: "x"}}
+		})
+		if err := CheckJob(job, nil); (err == nil) != allowed {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
 // IMG-097 (part): a sandboxConfig of 4 KiB goes to the nodes; a larger one is refused, and none of it goes there.
 func TestTheLargestSandboxConfig(t *testing.T) {
 	for size, allowed := range map[int]bool{pub.MaxPullSandboxBytes: true, pub.MaxPullSandboxBytes + 1: false} {

@@ -10,6 +10,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/imageref"
 )
 
 // What jobs put into a NodeImage is bounded, in all and for each namespace: it is one object, which the API server takes up to some
@@ -34,6 +35,23 @@ func sandboxSize(config *appsv1beta1.SandboxConfig) int {
 		}
 	}
 	return size
+}
+
+// keysOfRuntimes returns, in order, the labels and annotations that only the node's runtime may be told by those who run it.
+func keysOfRuntimes(config *appsv1beta1.SandboxConfig) []string {
+	if config == nil {
+		return nil
+	}
+	var keys []string
+	for _, pairs := range []map[string]string{config.Labels, config.Annotations} {
+		for key := range pairs {
+			if imageref.OfRuntime(key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // sandboxOf is what nodes get of a job's sandboxConfig: nothing of one that admission refuses, and that was stored before it did.

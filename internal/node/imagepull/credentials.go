@@ -18,7 +18,7 @@ import (
 
 // credential is one entry of a docker configuration.
 type credential struct {
-	// registry is the key: host[:port][/path], where labels of the host may be globs.
+	// registry is host[:port][/path], in the form that location returns; labels of the host may be globs.
 	registry string
 	auth     runtime.Auth
 }
@@ -57,10 +57,34 @@ func fromSecret(secret *corev1.Secret) ([]credential, error) {
 		if err != nil {
 			return nil, fmt.Errorf("entry %s of the secret: %w", registry, err)
 		}
-		list = append(list, credential{registry, auth})
+		list = append(list, credential{location(registry), auth})
 	}
 	order(list)
 	return list, nil
+}
+
+// location brings a key of a docker configuration, or a pattern of a credential provider, into the form host[:port][/path], as kubelet does:
+// https://registry.example.com/v2/team is for registry.example.com/team. It returns nothing if the key cannot be read.
+func location(registry string) string {
+	if !strings.Contains(registry, "://") {
+		registry = "https://" + registry
+	}
+	u, err := url.Parse(registry)
+	if err != nil {
+		return ""
+	}
+	host := u.Host
+	if host == "index.docker.io" || host == "registry-1.docker.io" {
+		host = "docker.io"
+	}
+	within := strings.Trim(u.Path, "/")
+	for _, api := range []string{"v1", "v2"} { // that of registries, by which docker login names them
+		if rest, ok := strings.CutPrefix(within, api); ok && (rest == "" || rest[0] == '/') {
+			within = strings.TrimPrefix(rest, "/")
+			break
+		}
+	}
+	return strings.TrimSuffix(host+"/"+within, "/")
 }
 
 // order puts more specific registries first: a longer path comes before its prefix.
@@ -101,23 +125,10 @@ func matching(list []credential, image string) []runtime.Auth {
 	return found
 }
 
-// covers tells whether an entry for registry applies to a repository: the labels of the hosts are equal or match globs of the entry, the
+// covers tells whether an entry at a location applies to a repository: the labels of the hosts are equal or match globs of the entry, the
 // ports are equal, and the entry's path is a prefix.
-func covers(registry, host, repository string) bool {
-	if !strings.Contains(registry, "://") {
-		registry = "https://" + registry
-	}
-	u, err := url.Parse(registry)
-	if err != nil {
-		return false
-	}
-	wantHost, wantPath := u.Host, strings.Trim(u.Path, "/")
-	if wantHost == "index.docker.io" || wantHost == "registry-1.docker.io" {
-		wantHost = "docker.io"
-	}
-	if wantPath == "v1" || wantPath == "v2" { // the form in which docker login writes its own registry
-		wantPath = ""
-	}
+func covers(at, host, repository string) bool {
+	wantHost, wantPath, _ := strings.Cut(at, "/")
 	if wantPath != "" && repository != wantPath && !strings.HasPrefix(repository, wantPath+"/") {
 		return false
 	}

@@ -24,12 +24,22 @@ const (
 // key names a tag of an image.
 type key struct{ image, tag string }
 
-// reference returns what the runtime pulls: name:tag, or name@digest (IMG-013, IMG-210).
+// reference returns the familiar form, which is for people: name:tag, or name@digest (IMG-013, IMG-210).
 func (k key) reference() string {
 	if digest(k.tag) {
 		return k.image + "@" + k.tag
 	}
 	return k.image + ":" + k.tag
+}
+
+// pulled returns what the runtime is asked for: the full form, with the registry. A runtime that gets less chooses the registry itself,
+// CRI-O by the node's list of registries, and would send credentials to one that they are not for (IMG-013).
+func (k key) pulled() (string, error) {
+	name := full(k.reference())
+	if name == "" {
+		return "", fmt.Errorf("%s is no name of an image", k.reference())
+	}
+	return name, nil
 }
 
 // digest tells whether a tag is a digest: only digests contain a colon.

@@ -91,7 +91,9 @@ func (p *Plugins) Credentials(ctx context.Context, image string) ([]runtime.Auth
 	for i := range p.providers {
 		provider := &p.providers[i]
 		if !slices.ContainsFunc(provider.MatchImages,
-			func(pattern string) bool { return covers(pattern, reference.Domain(named), reference.Path(named)) }) {
+			func(pattern string) bool {
+				return covers(location(pattern), reference.Domain(named), reference.Path(named))
+			}) {
 			continue
 		}
 		list, err := p.ask(ctx, provider, named)
@@ -139,7 +141,7 @@ func (p *Plugins) ask(ctx context.Context, provider *kubeletconfig.CredentialPro
 	}
 	var list []credential
 	for registry, auth := range answer.Auth {
-		list = append(list, credential{registry, runtime.Auth{Username: auth.Username, Password: auth.Password}})
+		list = append(list, credential{location(registry), runtime.Auth{Username: auth.Username, Password: auth.Password}})
 	}
 	order(list)
 	keep := time.Duration(0)

@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/distribution/reference"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -142,7 +138,7 @@ func (p *puller) run(ctx context.Context, t *task) {
 	t.set(func(s *appsv1beta1.ImageTagStatus) {
 		s.CompletionTime = p.instant()
 		if s.Phase, s.Progress, s.ImageID = succeeded, 100, id; err != nil {
-			s.Phase, s.Progress, s.ImageID, s.Message = failed, 0, "", message.Bound(err.Error())
+			s.Phase, s.Progress, s.ImageID, s.Message = failed, 0, "", message.Bound(message.Public(err.Error()))
 		}
 	})
 	p.meters.ended(err, took, size)
@@ -178,7 +174,7 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 			return id, size, err
 		}
 		left--
-		klog.FromContext(ctx).Info("Pulling an image failed and is tried again", "image", t.key.reference(), "error", err.Error(), "after",
+		klog.FromContext(ctx).Info("Pulling an image failed and is tried again", "image", t.key.reference(), "error", message.Public(err.Error()), "after",
 			pause, "attemptsLeft", left)
 		select {
 		case <-ctx.Done():
@@ -243,40 +239,45 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 	if err != nil {
 		return err
 	}
-	auths := matching(listed, t.key.reference())
+	image, err := t.key.pulled()
+	if err != nil {
+		return err
+	}
+	auths := matching(listed, image)
 	if p.provider != nil {
-		more, err := p.provider.Credentials(ctx, t.key.reference())
+		more, err := p.provider.Credentials(ctx, image)
 		if err != nil {
-			klog.FromContext(ctx).Info("A credential provider failed", "image", t.key.reference(), "error", err.Error())
+			klog.FromContext(ctx).Info("A credential provider failed", "image", t.key.reference(), "error", message.Public(err.Error()))
 		}
 		auths = append(auths, more...)
 	}
-	var labels map[string]string
-	annotations := map[string]string{}
-	maps.Copy(annotations, t.sandbox.Annotations) // the spec's maps belong to the cache (IMG-139)
+	annotations := foreign(t.sandbox.Annotations) // the spec's maps belong to the cache (IMG-139)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
 	annotations[pub.PulledBy] = pub.PulledByDaemon
-	labels = maps.Clone(t.sandbox.Labels)
+	labels := foreign(t.sandbox.Labels)
 	var failures []error
 	rejected := true
 	for _, auth := range auths {
-		err := rt.Pull(ctx, t.key.reference(), auth, labels, annotations)
+		err := rt.Pull(ctx, image, auth, labels, annotations)
 		if err == nil {
 			return nil
 		}
 		failures = append(failures, err)
-		rejected = rejected && unauthorized(err)
+		rejected = rejected && unauthorized(err, t.key)
 		if ctx.Err() != nil {
 			return errors.Join(failures...)
 		}
-		if unauthorized(err) {
+		if unauthorized(err, t.key) {
 			p.rejected(t)
 		}
 	}
 	if !rejected {
 		return errors.Join(failures...)
 	}
-	if err := rt.Pull(ctx, t.key.reference(), runtime.Auth{}, labels, annotations); err != nil {
-		if unauthorized(err) {
+	if err := rt.Pull(ctx, image, runtime.Auth{}, labels, annotations); err != nil {
+		if unauthorized(err, t.key) {
 			p.rejected(t)
 		}
 		return errors.Join(append(failures, err)...)
@@ -290,21 +291,6 @@ func (p *puller) rejected(t *task) {
 	if p.provider != nil {
 		p.provider.Forget()
 	}
-}
-
-// unauthorized tells whether the registry refused the credentials. Runtimes pass the registry's answer on as text.
-func unauthorized(err error) bool {
-	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied {
-		return true
-	}
-	text := strings.ToLower(err.Error())
-	for _, sign := range []string{"401", "403", "unauthorized", "authentication required", "access denied", "denied:", "forbidden",
-		"insufficient_scope", "authorization failed"} {
-		if strings.Contains(text, sign) {
-			return true
-		}
-	}
-	return false
 }
 
 // find looks for the tag in the runtime's store; names are compared in full form, digests with the runtime's repo digests (IMG-134).

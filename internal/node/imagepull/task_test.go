@@ -55,7 +55,7 @@ func (s *store) Pull(ctx context.Context, image string, auth runtime.Auth, _, an
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.images = append(s.images, runtime.Image{ID: "sha256:id", Tags: []string{"docker.io/library/" + image}, Size: 7})
+	s.images = append(s.images, runtime.Image{ID: "sha256:id", Tags: []string{image}, Size: 7})
 	return nil
 }
 
@@ -268,7 +268,7 @@ func TestConcurrency(t *testing.T) {
 		b.pass()
 		b.running.Wait()
 		time.Sleep(time.Minute)
-		if b.pass(); b.tags() != "1 Succeeded , 3 Succeeded" || strings.Join(b.store.pulls, ",") != "img:1,img:3" {
+		if b.pass(); b.tags() != "1 Succeeded , 3 Succeeded" || strings.Join(b.store.pulls, ",") != "docker.io/library/img:1,docker.io/library/img:3" {
 			t.Errorf("%s, pulls %v", b.tags(), b.store.pulls)
 		}
 	})
@@ -293,7 +293,7 @@ func TestPullsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 		n.Spec.Images["img"] = image
 		b := newBench(t, 5, n)
 		b.store.pull = func(ctx context.Context, image string, _ runtime.Auth) error {
-			if !strings.HasPrefix(image, "img:hostile") {
+			if !strings.HasPrefix(image, "docker.io/library/img:hostile") {
 				return nil
 			}
 			<-ctx.Done()
@@ -375,7 +375,7 @@ func TestCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.running.Wait()
-		if diff := cmp.Diff([]string{"img:1 ann", "img:1 ben", "img:1", "img:1 ann", "img:1 new"}, b.store.pulls); diff != "" {
+		if diff := cmp.Diff([]string{"docker.io/library/img:1 ann", "docker.io/library/img:1 ben", "docker.io/library/img:1", "docker.io/library/img:1 ann", "docker.io/library/img:1 new"}, b.store.pulls); diff != "" {
 			t.Error(diff)
 		}
 		reads := len(b.reads)
@@ -405,7 +405,7 @@ func TestOtherFailuresAreNotHidden(t *testing.T) {
 		b.pass()
 		b.running.Wait()
 		time.Sleep(time.Minute)
-		if b.pass(); b.tags() != "1 Failed disk full" || strings.Join(b.store.pulls, ",") != "img:1 ann" {
+		if b.pass(); b.tags() != "1 Failed disk full" || strings.Join(b.store.pulls, ",") != "docker.io/library/img:1 ann" {
 			t.Errorf("%s %v", b.tags(), b.store.pulls)
 		}
 	})
@@ -427,9 +427,14 @@ func TestDockerConfigurations(t *testing.T) {
 		{"r.io/team", "r.io", "teams/x", false},
 		{"r.io/team", "r.io", "team", true},
 		{"https://r.io/team/", "r.io", "team/x", true},
+		{"https://r.io/v2/team", "r.io", "team/x", true},
+		{"https://r.io/v1/team/", "r.io", "team/x", true},
+		{"https://r.io/v2/team", "r.io", "other/x", false},
+		{"https://r.io/v2", "r.io", "x", true},
+		{"r.io/v2x", "r.io", "v2x/y", true},
 		{"%", "r.io", "x", false},
 	} {
-		if got := covers(test.registry, test.host, test.repository); got != test.want {
+		if got := covers(location(test.registry), test.host, test.repository); got != test.want {
 			t.Errorf("%s covers %s/%s: %v", test.registry, test.host, test.repository, got)
 		}
 	}

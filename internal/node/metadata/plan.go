@@ -199,7 +199,7 @@ func (s *Snapshot) restart(container *corev1.Container, init bool, current *runt
 	default:
 		return
 	}
-	if replaced(container, current) {
+	if replaced(container, current, state) {
 		plan.Left = append(plan.Left, fmt.Sprintf("container %s: %s, and kubelet is about to replace it for its new image", container.Name,
 			why))
 		return
@@ -214,11 +214,21 @@ func updating(pod *corev1.Pod) bool {
 }
 
 // replaced tells whether kubelet replaces the running container anyway: it was not started from the image of the spec (ND-116, IPU-319).
-func replaced(container *corev1.Container, current *runtime.Container) bool {
-	if current.PlainHash != 0 {
-		return current.PlainHash != number(inplace.PlainHash(container.Name, container.Image))
+func replaced(container *corev1.Container, current *runtime.Container, state *inplace.State) bool {
+	switch {
+	case current.PlainHash == number(inplace.PlainHash(container.Name, container.Image)):
+		return false
+	case current.PlainHash == 0:
+		return current.Image != "" && !inplace.SameImage(current.Image, container.Image)
+	// Kubelets of 1.30 and older store another hash, of the whole container, so that one that differs says nothing. All compare the image as
+	// it is written.
+	case current.Image != "":
+		return current.Image != container.Image
+	case state.Revision != "": // runtimes of their time do not tell the image; the record of the update does
+		_, changes := state.LastContainerStatuses[container.Name]
+		return changes
 	}
-	return current.Image != "" && !inplace.SameImage(current.Image, container.Image)
+	return true
 }
 
 func number(hash string) uint64 {

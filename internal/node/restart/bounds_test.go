@@ -42,9 +42,10 @@ func TestWhenAContainerIsBack(t *testing.T) {
 		"all are missing":     {30, 0, false, 30 * time.Second},
 		"less than the poll":  {120, 0, false, time.Minute},
 		"a moment is missing": {3, 3*time.Second - time.Nanosecond, false, time.Millisecond},
+		"clock set back":      {3, -time.Hour, true, time.Minute},
 	} {
 		current := run("a", 1)
-		s := &Snapshot{Request: request(ready("a-1"), seconds(tt.min)), Now: epoch.Add(tt.after),
+		s := &Snapshot{Request: request(ready("a-1"), seconds(tt.min)), Now: epoch.Add(tt.after), Seen: epoch.Add(min(tt.after, 0) - time.Minute),
 			Inspected: map[string]runtime.Status{current.ID: {StartedAt: epoch}}}
 		plan := &Plan{After: time.Minute}
 		if got := s.back(&current, plan); got != tt.back || plan.After != tt.again {
@@ -64,5 +65,20 @@ func TestWhoStaysStopped(t *testing.T) {
 		if why := s.stays(name, &current); (why != "") != stays {
 			t.Errorf("%s: %q", name, why)
 		}
+	}
+}
+
+// CRR-165: a request ends when its container is back, also if the node's clock was set back since the one that it stopped was made.
+func TestARequestEndsAfterTheClockWasSetBack(t *testing.T) {
+	r := request(ready("a-1"), states(State{Name: "a", Phase: recreating, IsKilled: true}),
+		func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers = r.Spec.Containers[:1] })
+	stopped := runtime.Container{ID: "containerd://a-0", Name: "a", PodNamespace: "ns", PodName: "p", PodUID: "u", Exited: true,
+		CreatedAt: epoch.Add(time.Hour)}
+	back := runtime.Container{ID: "containerd://a-1", Name: "a", PodNamespace: "ns", PodName: "p", PodUID: "u", Running: true, RestartCount: 1,
+		CreatedAt: epoch}
+	plan := NewPlan(Snapshot{Request: r, Containers: []runtime.Container{stopped, back}, Seen: epoch, Now: epoch.Add(time.Minute),
+		Inspected: map[string]runtime.Status{stopped.ID: {Container: stopped}, back.ID: {Container: back, StartedAt: epoch}}})
+	if len(plan.States) != 1 || plan.States[0].Phase != succeeded {
+		t.Errorf("%+v, waits for: %s", plan.States, plan.Waiting)
 	}
 }

@@ -217,6 +217,9 @@ func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
 	if !ready || !current.Running || started.IsZero() {
 		return false
 	}
+	if started.After(s.Now) { // the node's clock was set back since: the request was there before the container, as far as is known
+		started = s.Seen
+	}
 	left := started.Add(time.Duration(s.strategy().MinStartedSeconds) * time.Second).Sub(s.Now)
 	if left > 0 {
 		plan.After = min(plan.After, max(left, time.Millisecond))

@@ -41,7 +41,9 @@ type Container struct {
 	Annotations  map[string]string
 }
 
-// Newest returns the container of that name that was created last, nil if there is none. Earlier ones remain from restarts.
+// Newest returns the container of that name that was created last, nil if there is none. Earlier ones remain from restarts. Kubelet starts
+// none before the one before has ended, and counts them; the time of creation decides only where that tells nothing, because the node's
+// clock may have been set back between two.
 func Newest(containers []Container, name string) *Container {
 	var newest *Container
 	for i := range containers {
@@ -49,12 +51,21 @@ func Newest(containers []Container, name string) *Container {
 		if c.Name != name {
 			continue
 		}
-		if newest == nil || c.CreatedAt.After(newest.CreatedAt) ||
-			c.CreatedAt.Equal(newest.CreatedAt) && c.RestartCount > newest.RestartCount {
+		if newest == nil || c.newerThan(newest) {
 			newest = c
 		}
 	}
 	return newest
+}
+
+func (c *Container) newerThan(other *Container) bool {
+	switch {
+	case c.Running != other.Running:
+		return c.Running
+	case c.RestartCount != other.RestartCount:
+		return c.RestartCount > other.RestartCount
+	}
+	return c.CreatedAt.After(other.CreatedAt)
 }
 
 // Status is what a runtime reports about one container when it is inspected.

@@ -17,3 +17,18 @@ func TestBound(t *testing.T) {
 		}
 	}
 }
+
+// What a URL opens beside its host and path is not told.
+func TestURLsAreCut(t *testing.T) {
+	for text, want := range map[string]string{
+		`Get "https://s.io/blob?sig=x": EOF`:           `Get "https://s.io/blob": EOF`,
+		"Get https://u:p@s.io:1/blob?sig=x&y=z: EOF":   "Get https://s.io:1/blob EOF",
+		"a <https://s.io/b?c>, http://t.io?x":          "a <https://s.io/b>, http://t.io",
+		"is this a question? yes: a@b.io":              "is this a question? yes: a@b.io",
+		"docker.io/acme/app@sha256:0123: no such host": "docker.io/acme/app@sha256:0123: no such host",
+	} {
+		if got := Public(text); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
