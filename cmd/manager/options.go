@@ -75,7 +75,7 @@ func parseOptions(args []string) (*options, error) {
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", false,
 		"serve /metrics by HTTPS, and only to callers whose token or client certificate gives them the right to get it")
 	fs.StringVar(&o.probeAddr, "health-probe-addr", ":8000", "address of /healthz and /readyz")
-	fs.BoolVar(&o.pprof, "enable-pprof", true, "serve Go profiles")
+	fs.BoolVar(&o.pprof, "enable-pprof", false, "serve Go profiles")
 	fs.StringVar(&o.pprofAddr, "pprof-addr", "localhost:8090", "address of the Go profiles")
 	fs.BoolVar(&o.leaderElection, "enable-leader-election", true, "run controllers on one replica only")
 	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "kruise-system",

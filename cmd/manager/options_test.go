@@ -10,10 +10,10 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// OPS-020: every flag of the reference is accepted; an unknown one is an error.
+// OPS-020, OPS-093 (part): every flag of the reference is accepted; an unknown one is an error; no profiles are served unless asked for.
 func TestFlags(t *testing.T) {
 	flags := map[string]string{
-		"metrics-addr": ":1", "health-probe-addr": ":1", "enable-pprof": "false", "pprof-addr": ":1", "enable-leader-election": "false",
+		"metrics-addr": ":1", "health-probe-addr": ":1", "enable-pprof": "true", "pprof-addr": ":1", "enable-leader-election": "false",
 		"leader-election-namespace": "n", "leader-election-id": "i", "leader-election-resource-lock": "leases",
 		"leader-election-lease-duration": "1s",
 		"leader-election-renew-deadline": "1s", "leader-election-retry-period": "1s", "namespace": "n", "sync-period": "1h",
@@ -41,7 +41,7 @@ func TestFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := parseOptions(nil); err != nil || *o.workers["advancedcronjob"] != 3 || gates.Enabled(features.TemplateNoDefaults) { // ACJ-120
+	if o, err := parseOptions(nil); err != nil || o.pprof || *o.workers["advancedcronjob"] != 3 || gates.Enabled(features.TemplateNoDefaults) { // ACJ-120
 		t.Errorf("%v", err)
 	}
 	for _, args := range [][]string{{"--unknown"}, {"argument"}, {"--leader-election-resource-lock=configmaps"}, {"--rest-config-burst=x"},

@@ -71,7 +71,7 @@ func TestRollingUpdateNeedsReadiness(t *testing.T) {
 	if container.ReadinessProbe.HTTPGet.Path != "/readyz" || container.LivenessProbe.HTTPGet.Path != "/healthz" {
 		t.Errorf("%+v", container)
 	}
-	// OPS-093: profiles stay on localhost, as the flag's default has it.
+	// OPS-093: no profiles are served, as the flag's default has it.
 	if text := strings.Join(container.Args, " "); strings.Contains(text, "pprof") {
 		t.Errorf("args: %s", text)
 	}

@@ -57,10 +57,12 @@ var changesOfValues = map[string]string{
 	"manager: {metrics: {secure: true}}": "+ ClusterRoleBinding kruise-metrics-rolebinding\n" + managerArgs("--metrics-secure"),
 	"manager: {healthProbe: {port: 8001}}": managerArgs("--health-probe-addr=:8001") + "\n" +
 		container + "ports.health.containerPort: 8000 -> 8001",
-	"manager: {pprofAddr: 'localhost:1'}":        managerArgs("--pprof-addr=localhost:1"),
-	"manager: {resyncPeriod: 10h}":               managerArgs("--sync-period=10h"),
-	"manager: {resyncPeriod: 0}":                 "",
-	`manager: {resources: {limits: {cpu: "1"}}}`: container + "resources.limits.cpu: none -> 1",
+	"manager: {enablePprof: true}":                           managerArgs("--enable-pprof=true,--pprof-addr=localhost:8090"),
+	"manager: {enablePprof: true, pprofAddr: 'localhost:1'}": managerArgs("--enable-pprof=true,--pprof-addr=localhost:1"),
+	"manager: {pprofAddr: 'localhost:1'}":                    "",
+	"manager: {resyncPeriod: 10h}":                           managerArgs("--sync-period=10h"),
+	"manager: {resyncPeriod: 0}":                             "",
+	`manager: {resources: {limits: {cpu: "1"}}}`:             container + "resources.limits.cpu: none -> 1",
 	`manager: {resources: {limits: {memory: 2Gi}}}`: container + "env.GOMEMLIMIT.value: 900MiB -> 1800MiB\n" +
 		container + "resources.limits.memory: 1Gi -> 2Gi",
 	`manager: {resources: {limits: {memory: 512M}}}`: container + "env.GOMEMLIMIT.value: 900MiB -> 429MiB\n" +
@@ -352,6 +354,11 @@ func TestRightsFollowGates(t *testing.T) {
 	if got := text(listing["rules"]); got != "[{apiGroups:[example.com],resources:[*],verbs:[list]}]" {
 		t.Error(got)
 	}
+	// The right that the gate brings by default lets nobody list Secrets.
+	listing = mustRender(t, c, "featureGates: DeletionProtectionForCRDCascadingGate=true")["ClusterRole kruise-manager-definitions-role"]
+	if got := text(listing["rules"]); got != "[{apiGroups:[apps.kruise.io,policy.kruise.io],resources:[*],verbs:[list]}]" {
+		t.Error(got)
+	}
 }
 
 // Values that make no sense are refused, with the name of the field.
@@ -379,6 +386,9 @@ func TestOddValuesAreRefused(t *testing.T) {
 		"externalCerts: {certManager: {enabled: true}}":             "externalCerts.certManager.enabled",
 		"installation: {namespace: Upper}":                          "/installation/namespace",
 		"installation: {namespace: a, daemonConfigNamespace: a}":    "installation.daemonConfigNamespace",
+		"installation: {roleListGroups: ['*']}":                     "/installation/roleListGroups/0",
+		"installation: {roleListGroups: ['']}":                      "/installation/roleListGroups/0",
+		"installation: {roleListGroups: []}":                        "/installation/roleListGroups",
 		"crds: {managed: perhaps}":                                  "/crds/managed",
 		"imagePullSecrets: [secret]":                                "/imagePullSecrets",
 	} {

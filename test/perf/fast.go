@@ -305,7 +305,7 @@ func fastManager(ctx context.Context, dir, kubeconfig string) (*manager, error) 
 	m.command = []string{"env", "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs",
 		"WEBHOOK_CERT_DIR=" + filepath.Join(dir, "certificates"),
 		"WEBHOOK_PORT=" + port, binary, "--kubeconfig=" + kubeconfig, "--health-probe-addr=" + ports[0],
-		"--metrics-addr=" + ports[1], "--pprof-addr=" + ports[2], "--shutdown-delay-duration=0s", "--v=4"}
+		"--metrics-addr=" + ports[1], "--enable-pprof", "--pprof-addr=" + ports[2], "--shutdown-delay-duration=0s", "--v=4"}
 	return m, nil
 }
 

@@ -48,7 +48,7 @@ for scenario in "$@"; do
     manager=$PERF_MANAGER
   else
     manager="env WEBHOOK_HOST=127.0.0.1 WEBHOOK_CERT_WRITER=fs WEBHOOK_CERT_DIR=$work/certificates-$scenario $work/manager --kubeconfig $KUBECONFIG
-      --metrics-addr=$host:18080 --health-probe-addr=$host:18000 --pprof-addr=$host:18090 --shutdown-delay-duration=0s --v=3
+      --metrics-addr=$host:18080 --health-probe-addr=$host:18000 --enable-pprof --pprof-addr=$host:18090 --shutdown-delay-duration=0s --v=3
       --feature-gates=PodUnavailableBudgetUpdateGate=true,ResourceDistributionGate=true"
     manager=${manager//$'\n'/}
   fi
