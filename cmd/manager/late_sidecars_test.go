@@ -93,7 +93,7 @@ func TestSidecarSetsThatComeLaterNeedNoRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch, err := choose.NewWatch(mgr, "kruise-system")
+	watch, err := choose.NewWatch(mgr, "kruise-system", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +51,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/uninstall"
 	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/platform/version"
+	"github.com/afloat-project/afloat/internal/platform/watches"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/registry"
@@ -115,11 +117,11 @@ func run(signal context.Context, args []string) error {
 		defer sendLast(stop)
 	}
 	pods, creations := &podindex.Index{}, &creations{}
-	mgr, err := newManager(o, pods, creations)
+	mgr, watched, err := newManager(o, pods, creations)
 	if err != nil {
 		return err
 	}
-	kinds, err := newEnvironment(ctx, mgr, o, gates, pods, signal.Done())
+	kinds, err := newEnvironment(ctx, mgr, o, gates, pods, watched, signal.Done())
 	if err != nil {
 		return err
 	}
@@ -133,7 +135,10 @@ func run(signal context.Context, args []string) error {
 	if err := addControllers(ctx, o, kinds); err != nil {
 		return err
 	}
-	if err := showMetrics(mgr, gates.Metric(), build.Metric()); err != nil {
+	if err := addHealth(mgr, watched, kinds.Pulse, o.installNamespace); err != nil {
+		return err
+	}
+	if err := showMetrics(mgr, gates.Metric(), build.Metric(), watched, kinds.Pulse); err != nil {
 		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(freeAfterStart(mgr))); err != nil {
@@ -172,6 +177,16 @@ func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	}
 }
 
+// addHealth adds the checks of what this replica has read and of its controllers, and what tells of them.
+func addHealth(mgr ctrl.Manager, watched *watches.Watches, pulse *reconcile.Pulse, namespace string) error {
+	h := newHealth(watched, pulse, mgr.Elected(), namespace, clock.RealClock{})
+	h.events, h.log = reconcile.NewRecorder(mgr.GetEventRecorder("manager")), mgr.GetLogger().WithName("health")
+	if err := errors.Join(mgr.AddReadyzCheck("caches-read", h.read), mgr.AddHealthzCheck("controllers", h.work), mgr.Add(h)); err != nil {
+		return fmt.Errorf("adding the checks of controllers: %w", err)
+	}
+	return nil
+}
+
 // showMetrics registers the collectors, kruise_manager_is_leader, and the metrics of leader election (OPS-092).
 func showMetrics(mgr ctrl.Manager, all ...prometheus.Collector) error {
 	for _, collector := range append(all, leadership(mgr.Elected())) {
@@ -205,19 +220,21 @@ func scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Manager, error) {
+// newManager makes the manager, and what knows what its caches watch.
+func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Manager, *watches.Watches, error) {
 	s, err := scheme()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cfg, err := restConfig(o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	resync, err := o.resync()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	watched := watches.New(s, clock.RealClock{})
 	pprofAddr := ""
 	if o.pprof {
 		pprofAddr = o.pprofAddr
@@ -241,6 +258,7 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 	options := ctrl.Options{
 		Scheme:                  s,
 		Cache:                   cacheOptions,
+		NewCache:                watched.Cache,
 		NewClient:               creations.newClient,
 		Metrics:                 o.metrics(),
 		HealthProbeBindAddress:  o.probeAddr,
@@ -251,17 +269,18 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 		LeaseDuration:           &o.leaseDuration,
 		RenewDeadline:           &o.renewDeadline,
 		RetryPeriod:             &o.retryEvery,
-		Controller:              config.Controller{CacheSyncTimeout: o.cacheSyncTimeout},
+		// A controller whose caches cannot be filled waits, and does not end the manager: o.cacheSyncTimeout is when that is told of.
+		Controller: config.Controller{CacheSyncTimeout: 365 * 24 * time.Hour},
 	}
 	endWithin(gracefulStop, &options)
 	mgr, err := ctrl.NewManager(cfg, options)
 	if err != nil {
-		return nil, fmt.Errorf("building the manager: %w", err)
+		return nil, nil, fmt.Errorf("building the manager: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("adding the health check: %w", err)
+		return nil, nil, fmt.Errorf("adding the health check: %w", err)
 	}
-	return mgr, nil
+	return mgr, watched, nil
 }
 
 func restConfig(o *options) (*rest.Config, error) {
@@ -284,13 +303,15 @@ func restConfig(o *options) (*rest.Config, error) {
 
 // newEnvironment makes the environment with which all kinds are set up.
 func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index,
-	stopping <-chan struct{}) (*registry.Environment, error) {
+	watched *watches.Watches, stopping <-chan struct{}) (*registry.Environment, error) {
 	webhooks, err := webhookOptions(o, gates, stopping)
 	if err != nil {
 		return nil, err
 	}
 	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, DaemonNamespace: o.daemonNamespace, Workers: o.workers,
 		Index:    pods,
+		Watches:  watched,
+		Pulse:    reconcile.NewPulse(clock.RealClock{}, o.cacheSyncTimeout),
 		Flow:     reconcile.NewFlow(0),
 		PullJobs: podapply.NewPullJobs(mgr.GetCache(), mgr.GetRESTMapper()),
 		Resizes:  func(gate featuregate.Feature) (bool, error) { return apiserver.Resizes(mgr.GetConfig(), gates, gate) }}
@@ -320,7 +341,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		return nil, err
 	}
 	if gates.Enabled(features.PodWebhook) {
-		e.Sidecars, err = choose.NewWatch(mgr, o.installNamespace)
+		e.Sidecars, err = choose.NewWatch(mgr, o.installNamespace, watched.Following(nil))
 	}
 	return e, err
 }
@@ -328,11 +349,11 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 // addControllers adds the controllers of pods and of the kinds, each as soon as its kind is served: an older installation may lack
 // definitions.
 func addControllers(ctx context.Context, o *options, e *registry.Environment) error {
-	if err := readinessgatecontroller.Setup(e.Manager); err != nil {
+	if err := readinessgatecontroller.Setup(e.Manager, e.Pulse); err != nil {
 		return err
 	}
 	if err := launchprioritycontroller.Setup(e.Manager,
-		reconcile.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter}); err != nil {
+		reconcile.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter, Pulse: e.Pulse}); err != nil {
 		return err
 	}
 	for i := range registry.Kinds {

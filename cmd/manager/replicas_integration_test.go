@@ -31,6 +31,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
 // installation is an API server with the shipped definitions and configurations, on which managers run as processes.
@@ -98,16 +99,22 @@ func (i *installation) create(object client.Object) {
 	}
 }
 
+// soon repeats the check until it succeeds, for a minute.
+func (i *installation) soon(check func() error) (err error) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(100 * time.Millisecond) {
+		if err = check(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
 // eventually repeats the check until it succeeds.
 func (i *installation) eventually(what string, check func() error) {
 	i.t.Helper()
-	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(100 * time.Millisecond) {
-		if err = check(); err == nil {
-			return
-		}
+	if err := i.soon(check); err != nil {
+		i.t.Fatalf("%s: not within a minute: %v", what, err)
 	}
-	i.t.Fatalf("%s: not within a minute: %v", what, err)
 }
 
 // replica is a running manager.
@@ -212,6 +219,13 @@ func (i *installation) gated(name string) *corev1.Pod {
 	return pod
 }
 
+// listed lists a kind of group example.com for WorkloadSpreads.
+func (i *installation) listed(kind string) {
+	i.t.Helper()
+	i.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: workloadspread.ConfigMapName},
+		Data: map[string]string{workloadspread.AllowListKey: fmt.Sprintf(`{"workloads":[{"Group":"example.com","Kind":%q}]}`, kind)}})
+}
+
 // worked returns an error until a controller has set the pod's condition.
 func (i *installation) worked(pod *corev1.Pod) error {
 	if err := i.kube.Get(i.t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
@@ -310,6 +324,15 @@ func TestStandby(t *testing.T) {
 			return errors.New("not mended")
 		}
 		return nil
+	})
+	i.listed("Game") // on a replica that does not lead, too: WS-026 (part)
+	i.eventually("a WorkloadSpread for a listed kind is admitted", func() error {
+		spread := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(`{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {namespace: default, name: chess},
+			spec: {targetRef: {apiVersion: example.com/v1, kind: Game, name: chess}, subsets: [{name: a}]}}`), &spread.Object); err != nil {
+			return err
+		}
+		return i.kube.Create(t.Context(), spread)
 	})
 	standby.shows("kruise_manager_is_leader 0", `leader_election_master_status{name="kruise-manager"} 0`)
 	if err := i.worked(second); err == nil {

@@ -32,6 +32,8 @@ type Options struct {
 	Guard Guard
 	// Everywhere: the controller works on every replica, not on the leader alone.
 	Everywhere bool
+	// Pulse is told which controllers work; nil where nobody asks.
+	Pulse *Pulse
 }
 
 // API returns what a controller of the manager reads and writes through.
@@ -65,7 +67,11 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 	if o.Everywhere {
 		settings.NeedLeaderElection = new(false)
 	}
-	if err := b.Named(name).WithOptions(settings).Complete(tracing.Of(name, useragent.Of(name, r))); err != nil {
+	named := tracing.Of(name, useragent.Of(name, r))
+	if o.Pulse != nil {
+		b, named = b.WatchesRawSource(o.Pulse.source(name)), o.Pulse.of(name, named)
+	}
+	if err := b.Named(name).WithOptions(settings).Complete(named); err != nil {
 		return fmt.Errorf("building controller %s: %w", name, err)
 	}
 	return nil

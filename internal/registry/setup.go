@@ -33,6 +33,7 @@ import (
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/platform/watches"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
@@ -47,6 +48,10 @@ type Environment struct {
 	// Workers are the numbers of workers by controller, Limiter makes the rate limiter of one.
 	Workers map[string]*int
 	Limiter func() workqueue.TypedRateLimiter[ctrl.Request]
+	// Watches knows what the caches watch.
+	Watches *watches.Watches
+	// Pulse knows which controllers work.
+	Pulse *reconcile.Pulse
 	// Flow bounds what controllers have under way.
 	Flow *reconcile.Flow
 	// Index finds the pods of an owner.
@@ -61,7 +66,7 @@ type Environment struct {
 
 // controller are the options that all controllers have; name is that of the flag with the number of workers.
 func (e *Environment) controller(name string) reconcile.Options {
-	return reconcile.Options{Workers: *e.Workers[name], RateLimiter: e.Limiter, Pods: e.Index, Flow: e.Flow, Guard: e.guard()}
+	return reconcile.Options{Workers: *e.Workers[name], RateLimiter: e.Limiter, Pods: e.Index, Flow: e.Flow, Guard: e.guard(), Pulse: e.Pulse}
 }
 
 // guard is asked before pods are taken out of service; nil without the gates of PodUnavailableBudgets.
@@ -217,7 +222,7 @@ func (e *Environment) FollowSpreads(ctx context.Context) (err error) {
 	if !e.Gates.Enabled(features.WorkloadSpread) {
 		return nil
 	}
-	if e.Listed, err = workloadspreadcontroller.NewListed(ctx, e.Manager, e.Namespace); err != nil {
+	if e.Listed, err = workloadspreadcontroller.NewListed(ctx, e.Manager, e.Namespace, e.Watches.Following(nil)); err != nil {
 		return err
 	}
 	e.Workloads = workloadspreadcontroller.NewKinds(e.Manager, e.Listed.Kinds, e.Listed.Ready, e.Versioned)

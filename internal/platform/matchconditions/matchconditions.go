@@ -155,12 +155,18 @@ func (e Everywhere) Start(ctx context.Context) error { return e(ctx) }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (Everywhere) NeedLeaderElection() bool { return false }
 
-// Wait returns when all objects that existed at the start are known: a pod that is created before would not get what they add.
+// knownWithin is how long is waited for objects to be known. It is less than webhooks have, and a controller comes back after it.
+const knownWithin = 7 * time.Second
+
+// Wait returns when all objects that existed at the start are known: a pod that is created before would not get what they add. It returns an
+// error if they are not known soon.
 func (f *Follower[T]) Wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, knownWithin)
+	defer cancel()
 	if f.Synced() || toolscache.WaitForCacheSync(ctx.Done(), f.Synced) {
 		return nil
 	}
-	return fmt.Errorf("this manager has just started and does not know all objects yet: %w", ctx.Err())
+	return fmt.Errorf("this manager does not know all objects yet: it has just started, or cannot watch them: %w", ctx.Err())
 }
 
 // Changed has a value when the scope may have changed.

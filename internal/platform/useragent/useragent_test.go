@@ -68,7 +68,8 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 // OPS-022 (part): every controller of the manager has its name in its requests, and it is the name in its metrics and logs.
 func TestEveryControllerIsNamed(t *testing.T) {
 	options, err := os.ReadFile("../../reconcile/setup.go")
-	if err != nil || !strings.Contains(string(options), "b.Named(name).WithOptions(settings).Complete(tracing.Of(name, useragent.Of(name, r)))") {
+	if err != nil || !strings.Contains(string(options), "b.Named(name).WithOptions(settings).Complete(named)") ||
+		!strings.Contains(string(options), "named := tracing.Of(name, useragent.Of(name, r))") {
 		t.Error("reconcile.Options do not name controllers", err)
 	}
 	byItself := regexp.MustCompile(`(?m)^\s*Complete\(|\)\.Complete\(`)

@@ -63,7 +63,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 	if err != nil {
 		return err
 	}
-	return (&filler{api}).setup(mgr, reconcile.Options{Workers: options.Workers, Everywhere: true})
+	return (&filler{api}).setup(mgr, reconcile.Options{Workers: options.Workers, Everywhere: true, Pulse: options.Pulse})
 }
 
 func indexByPod(object client.Object) []string {

@@ -37,10 +37,10 @@ type Reconciler struct {
 // retryAfter is for how long at most a pod stays out of service that could not be written, once it can.
 const retryAfter = time.Minute
 
-// Setup adds the controller to the manager.
-func Setup(mgr ctrl.Manager) error {
+// Setup adds the controller to the manager; pulse is told that it works.
+func Setup(mgr ctrl.Manager, pulse *reconcile.Pulse) error {
 	r := &Reconciler{Client: mgr.GetClient(), Now: time.Now, backOff: pacing.NewBackOff(nil)}
-	return reconcile.Options{Workers: workers}.Complete("podreadiness", r, ctrl.NewControllerManagedBy(mgr).
+	return reconcile.Options{Workers: workers, Pulse: pulse}.Complete("podreadiness", r, ctrl.NewControllerManagedBy(mgr).
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			pod, ok := object.(*corev1.Pod)
 			return ok && readinessgate.Plan(pod, time.Time{}) != nil

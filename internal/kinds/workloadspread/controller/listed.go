@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/platform/matchconditions"
+	"github.com/afloat-project/afloat/internal/platform/watches"
 )
 
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
@@ -29,17 +31,19 @@ type Listed struct {
 	err  error
 }
 
-// NewListed starts to follow the ConfigMap in the install namespace once the manager runs, on every replica.
-func NewListed(ctx context.Context, mgr manager.Manager, namespace string) (*Listed, error) {
+// NewListed starts to follow the ConfigMap in the install namespace once the manager runs, on every replica. newInformer makes the informer
+// of its cache; nil means the library's.
+func NewListed(ctx context.Context, mgr manager.Manager, namespace string, newInformer watches.NewInformer) (*Listed, error) {
 	named := fields.OneTermEqualSelector("metadata.name", workloadspread.ConfigMapName)
 	// A cache of its own: that of the manager holds other ConfigMaps.
 	own, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),
-		Mapper:   mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named}}}}})
+		Mapper:      mgr.GetRESTMapper(),
+		NewInformer: newInformer,
+		ByObject:    map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named}}}}})
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
-	if err := mgr.Add(own); err != nil {
+	if err := mgr.Add(matchconditions.Everywhere(own.Start)); err != nil {
 		return nil, fmt.Errorf("adding the cache of ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
 	informer, err := own.GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(false))

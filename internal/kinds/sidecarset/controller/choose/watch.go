@@ -22,6 +22,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/platform/watches"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets,verbs=get;list;watch
@@ -45,15 +46,16 @@ func follow(index *Index) *matchconditions.Follower[*appsv1beta1.SidecarSet] {
 		func(old, set *appsv1beta1.SidecarSet) bool { return old.Generation != set.Generation })
 }
 
-// NewWatch returns what follows SidecarSets whose ControllerRevisions are in the install namespace. It does so from Follow on.
-func NewWatch(mgr manager.Manager, namespace string) (*Watch, error) {
+// NewWatch returns what follows SidecarSets whose ControllerRevisions are in the install namespace. It does so from Follow on. newInformer
+// makes the informers of its own cache; nil means the library's.
+func NewWatch(mgr manager.Manager, namespace string, newInformer watches.NewInformer) (*Watch, error) {
 	ofSidecarSets, err := labels.NewRequirement(pub.SidecarSetName, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("selecting revisions: %w", err)
 	}
 	// A cache of its own: that of the manager may hold revisions of all workloads, or none on a replica that does not lead.
 	revisions, err := cache.New(mgr.GetConfig(),
-		cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), NewInformer: newInformer,
 			ByObject: map[client.Object]cache.ByObject{&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}},
 				Label: labels.NewSelector().Add(*ofSidecarSets), Transform: slim.Metadata}}})
 	if err != nil {
@@ -69,7 +71,7 @@ func NewWatch(mgr manager.Manager, namespace string) (*Watch, error) {
 // Follow starts to follow SidecarSets, the names and labels of namespaces, and the ControllerRevisions of SidecarSets, once the
 // manager runs.
 func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
-	if err := mgr.Add(w.revisions); err != nil {
+	if err := mgr.Add(matchconditions.Everywhere(w.revisions.Start)); err != nil {
 		return fmt.Errorf("adding the cache of revisions: %w", err)
 	}
 	if err := w.sets.Follow(ctx, mgr, &appsv1beta1.SidecarSet{}); err != nil {

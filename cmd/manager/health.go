@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/platform/watches"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Reasons of the events about the manager's Deployment.
+const (
+	kindNotWatched       = "KindNotWatched"
+	kindWatched          = "KindWatched"
+	controllerNotWorking = "ControllerNotWorking"
+	controllerWorking    = "ControllerWorking"
+)
+
+const (
+	// lookEvery is the pause between looks at what is watched and at which controllers work.
+	lookEvery = 10 * time.Second
+	// toldAfter is for how long a kind must be refused until that is told of: a conversion may be a moment late at every start.
+	toldAfter = 15 * time.Second
+)
+
+// managerDeployment is what the events are about.
+const managerDeployment = "kruise-controller-manager"
+
+// health tells whether this replica does what it is there for: it serves once it knows what it must, and its controllers work.
+type health struct {
+	watches *watches.Watches
+	pulse   *reconcile.Pulse
+	events  reconcile.Recorder
+	log     logr.Logger
+	clock   clock.PassiveClock
+	about   client.Object
+	// elected is closed when this replica leads.
+	elected <-chan struct{}
+
+	refused map[schema.GroupVersionKind]bool
+	silent  map[string]bool
+}
+
+// newHealth returns the health of a replica whose installation is in the namespace. Nothing has been told yet.
+func newHealth(w *watches.Watches, pulse *reconcile.Pulse, elected <-chan struct{}, namespace string, c clock.PassiveClock) *health {
+	deployment := &appsv1.Deployment{}
+	deployment.Namespace, deployment.Name = namespace, managerDeployment
+	return &health{watches: w, pulse: pulse, elected: elected, clock: c, about: deployment,
+		refused: map[schema.GroupVersionKind]bool{}, silent: map[string]bool{}}
+}
+
+// read is the readiness check "caches-read": what webhooks need was read, or is refused by the API server.
+func (h *health) read(*http.Request) error {
+	if !h.watches.Read() {
+		return errors.New("this replica has just started and has not read all that its webhooks need")
+	}
+	return nil
+}
+
+// work is the liveness check "controllers": it fails on a leader none of whose controllers works, so that another replica leads.
+func (h *health) work(*http.Request) error {
+	silent, started := h.pulse.Silent()
+	select {
+	case <-h.elected:
+		if started > 0 && len(silent) == started {
+			return fmt.Errorf("this replica leads, and none of its %d controllers works", started)
+		}
+	default:
+	}
+	return nil
+}
+
+// Start implements manager.Runnable: it tells of what changes.
+func (h *health) Start(ctx context.Context) error {
+	ticks := time.NewTicker(lookEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+			h.look()
+		}
+	}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (h *health) NeedLeaderElection() bool { return false }
+
+// look tells once of each kind that cannot be watched, and of each controller that does not work, and once when it is over.
+func (h *health) look() {
+	now, refused := h.clock.Now(), map[schema.GroupVersionKind]bool{}
+	for _, failure := range h.watches.Failures() {
+		if now.Sub(failure.Since) < toldAfter {
+			continue
+		}
+		refused[failure.Kind] = true
+		if h.refused[failure.Kind] {
+			continue
+		}
+		what := "its controllers wait, those of other kinds work"
+		if failure.Before {
+			what = "what is known of it gets old"
+		}
+		h.log.Error(failure.Err, "A kind cannot be watched: "+what, "kind", failure.Kind)
+		h.events.Event(h.about, corev1.EventTypeWarning, kindNotWatched,
+			fmt.Sprintf("%s cannot be watched, %s: %v", named(failure.Kind), what, failure.Err))
+	}
+	for kind := range h.refused {
+		if !refused[kind] {
+			h.log.Info("A kind can be watched again", "kind", kind)
+			h.events.Event(h.about, corev1.EventTypeNormal, kindWatched, named(kind)+" can be watched again")
+		}
+	}
+	h.refused = refused
+	names, _ := h.pulse.Silent()
+	silent := map[string]bool{}
+	for _, name := range names {
+		if silent[name] = true; !h.silent[name] {
+			h.log.Info("A controller does not work: its caches are not filled, or its workers hang", "controller", name)
+			h.events.Event(h.about, corev1.EventTypeWarning, controllerNotWorking,
+				fmt.Sprintf("controller %s does not work: its caches are not filled, or its workers hang", name))
+		}
+	}
+	for name := range h.silent {
+		if !silent[name] {
+			h.log.Info("A controller works again", "controller", name)
+			h.events.Event(h.about, corev1.EventTypeNormal, controllerWorking, "controller "+name+" works again")
+		}
+	}
+	h.silent = silent
+}
+
+// named is a kind in words, such as CloneSet.v1beta1.apps.kruise.io.
+func named(kind schema.GroupVersionKind) string {
+	return strings.TrimSuffix(kind.Kind+"."+kind.Version+"."+kind.Group, ".")
+}

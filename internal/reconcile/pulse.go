@@ -1,0 +1,107 @@
+package reconcile
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// pulse is the request by which a controller shows that it works. No object has such a name.
+var pulse = ctrl.Request{NamespacedName: types.NamespacedName{Name: "\x00pulse"}}
+
+const (
+	// pulseEvery is the pause between two of them, pulsePriority puts them before objects.
+	pulseEvery    = 30 * time.Second
+	pulsePriority = 1000
+)
+
+// Pulse knows which controllers of a replica work: each one that was started answers a request through its own queue and workers, again and
+// again. One whose caches are not filled, or whose workers all hang, does not answer. It may be used by many at once.
+type Pulse struct {
+	clock clock.PassiveClock
+	// within is how long a controller may take to answer.
+	within time.Duration
+
+	mu    sync.Mutex
+	beats map[string]time.Time
+}
+
+// NewPulse returns a Pulse of no controllers. within is how long one may take until it answers.
+func NewPulse(c clock.PassiveClock, within time.Duration) *Pulse {
+	return &Pulse{clock: c, within: within + pulseEvery, beats: map[string]time.Time{}}
+}
+
+// source asks the controller for its first answer when it is started.
+func (p *Pulse) source(name string) source.Source {
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		p.Answered(name)
+		if first, ok := queue.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
+			first.AddWithOpts(priorityqueue.AddOpts{Priority: new(pulsePriority)}, pulse)
+			return nil
+		}
+		queue.Add(pulse)
+		return nil
+	})
+}
+
+// of returns a reconciler that answers, and leaves all other requests to r.
+func (p *Pulse) of(name string, r reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+		if request != pulse {
+			return r.Reconcile(ctx, request)
+		}
+		p.Answered(name)
+		return ctrl.Result{RequeueAfter: pulseEvery}, nil
+	})
+}
+
+// Answered notes that a controller was started, or has answered.
+func (p *Pulse) Answered(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.beats[name] = p.clock.Now()
+}
+
+// Silent returns the names of the controllers that were started here and do not work, and how many were started.
+func (p *Pulse) Silent() (silent []string, started int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(p.beats)) {
+		if p.clock.Since(p.beats[name]) > p.within {
+			silent = append(silent, name)
+		}
+	}
+	return silent, len(p.beats)
+}
+
+var working = prometheus.NewDesc("afloat_controller_working",
+	"1 for a controller of this replica that works, 0 for one that was started and does not: its caches are not filled, or its workers hang.",
+	[]string{"controller"}, nil)
+
+// Describe implements prometheus.Collector.
+func (p *Pulse) Describe(all chan<- *prometheus.Desc) { all <- working }
+
+// Collect implements prometheus.Collector.
+func (p *Pulse) Collect(all chan<- prometheus.Metric) {
+	silent, _ := p.Silent()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range p.beats {
+		works := 1.0
+		if slices.Contains(silent, name) {
+			works = 0
+		}
+		all <- prometheus.MustNewConstMetric(working, prometheus.GaugeValue, works, name)
+	}
+}
