@@ -52,6 +52,8 @@ type Reader struct {
 	// managerNamespace is where the manager is installed.
 	managerNamespace string
 	now              func() time.Time
+	// flags are those of the manager that plans are made for, if it is not the one that runs.
+	flags []string
 }
 
 // NewReader returns a Reader of the cluster.

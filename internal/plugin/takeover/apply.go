@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -62,7 +61,7 @@ func (t *takeover) prepare(s *seen) error {
 	annotations[backupAnnotation] = t.backup
 	manager.SetAnnotations(annotations)
 	slices.SortStableFunc(t.manifests, func(a, b *unstructured.Unstructured) int { return cmp.Compare(rank(a), rank(b)) })
-	return errors.Join(s.carriedManager.into(manager), s.carriedDaemon.into(daemon))
+	return t.carryInto(s, t.manifests)
 }
 
 // applyAll puts the manifests in place of what is there, and waits until manager and node daemons are ready.
@@ -91,6 +90,11 @@ func (t *takeover) applyAll(ctx context.Context, s *seen) error {
 	}
 	for _, r := range saved.Removed {
 		if err := t.remove(ctx, r); err != nil {
+			return err
+		}
+	}
+	for _, r := range saved.Narrowed {
+		if err := t.narrow(ctx, r); err != nil {
 			return err
 		}
 	}

@@ -25,7 +25,7 @@ import (
 // goBack puts back what the backup has.
 func (t *takeover) goBack(ctx context.Context) error {
 	t.step("Look")
-	b, err := readBackup(t.backup)
+	b, err := t.backupOf(ctx)
 	if err != nil {
 		return err
 	}
@@ -210,6 +210,7 @@ func (t *takeover) restoreOne(ctx context.Context, saved *unstructured.Unstructu
 			wanted.SetResourceVersion(live.GetResourceVersion())
 			wanted.SetUID(live.GetUID())
 			joinBundles(live, wanted)
+			t.keepPeople(live, wanted)
 			if wanted.GetKind() == "Service" { // the cluster's, should the Service have been made anew
 				for _, field := range []string{"clusterIP", "clusterIPs"} {
 					if value, has, _ := unstructured.NestedFieldCopy(live.Object, "spec", field); has {

@@ -38,7 +38,15 @@ type kindInUse struct {
 	definition *unstructured.Unstructured
 	name       string // of the kind
 	objects    int64
-	served     bool // by this project
+	// used are the objects by which somebody uses the kind.
+	used   int64
+	served bool // by this project
+}
+
+// uses tells whether an object of a kind that is not served shows that somebody uses the kind. The other manager makes a NodePodProbe for each
+// node, whether there is anything to probe or not.
+func uses(object *unstructured.Unstructured) bool {
+	return object.GetKind() != "NodePodProbe" || len(installation.Maps(object.Object, "spec", "podProbes")) > 0
 }
 
 // lockName is where the lock of a manager is.
@@ -121,7 +129,12 @@ func (t *takeover) look(ctx context.Context) (*seen, error) {
 	if err := t.lookAtManager(ctx, s); err != nil {
 		return nil, err
 	}
-	if t.choice.Distributes = s.carriedManager.on(features.ResourceDistributionGate); t.choice.Distributes {
+	manager, _, err := t.foreseen(s)
+	if err != nil {
+		return nil, err
+	}
+	t.flags = texts(mainContainer(manager)["args"])
+	if t.choice.Distributes = turnsOn(manager, features.ResourceDistributionGate); t.choice.Distributes {
 		if t.manifests, err = installation.Manifests(t.choice); err != nil {
 			return nil, err
 		}
@@ -144,7 +157,15 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 	if t.backup == "" {
 		t.backup = t.folder()
 	}
-	saved, err := readBackup(t.backup)
+	saved, err := t.backupOf(ctx)
+	if err == nil && saved != nil && begun == "" && !installation.IsOurs(s.manager) {
+		if stale, err := t.stale(ctx, saved); err != nil {
+			return err
+		} else if len(stale) > 0 {
+			return fmt.Errorf("nothing was changed: the backup in %s is not of what is there now: %s: name another folder with --backup; if a "+
+				"way back was interrupted, end it first with: kubectl afloat takeover --back --backup %s", t.backup, most(stale), t.backup)
+		}
+	}
 	switch {
 	case err != nil:
 		return err
@@ -175,20 +196,35 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 	if err != nil {
 		return err
 	}
-	s.carriedManager = carry(s.source.manager, how)
+	s.carriedManager = carry(s.source.manager, installation.Find(t.manifests, installation.Deployments.Kind, installation.Manager), how)
 	s.lock = lockOf(s.source.manager, t.choice.Namespace)
 	t.sayCarried("manager", s.carriedManager)
 	if s.source.daemon != nil {
 		image, _ := mainContainer(s.source.daemon)["image"].(string)
 		t.say("node daemon: %s, image %s", installation.Of(s.source.daemon), image)
-		s.carriedDaemon = carry(s.source.daemon, how)
+		s.carriedDaemon = carry(s.source.daemon, installation.Find(t.manifests, installation.DaemonSets.Kind, installation.Daemon), how)
 		t.sayCarried("node daemon", s.carriedDaemon)
 	}
 	if release := s.source.manager.GetAnnotations()["meta.helm.sh/release-name"]; release != "" {
 		t.say("Helm release %s in namespace %s still lists the objects: never upgrade, roll back or uninstall it while Afloat is installed",
 			release, s.source.manager.GetAnnotations()["meta.helm.sh/release-namespace"])
 	}
+	if err := t.lookAtOtherDaemons(ctx); err != nil {
+		return err
+	}
 	return t.lookAtSecret(ctx)
+}
+
+// lookAtOtherDaemons names node daemons that stay as they are, such as those for Windows.
+func (t *takeover) lookAtOtherDaemons(ctx context.Context) error {
+	return installation.Each(ctx, t.client, installation.DaemonSets, func(set *unstructured.Unstructured) error {
+		if account := installation.Text(set.Object, "spec", "template", "spec", "serviceAccountName"); set.GetName() != installation.Daemon &&
+			(account == installation.Daemon || strings.HasPrefix(set.GetName(), installation.Daemon+"-")) {
+			t.say("%s stays as it is, and goes on running with the rights of Afloat's node daemons: Afloat has none for its nodes. Delete it when "+
+				"nothing on them needs it", installation.Of(set))
+		}
+		return nil
+	}, client.InNamespace(t.choice.Namespace))
 }
 
 // read decides how flags are read. What it depends on is remembered with the backup: it is not what it was while a takeover is under way.
@@ -230,7 +266,7 @@ func (t *takeover) sayCarried(whose string, c carried) {
 // lockOf is the lock that a manager's flags name.
 func lockOf(manager *unstructured.Unstructured, namespace string) lockName {
 	lock := lockName{namespace, installation.Lock}
-	for _, flag := range carry(manager, nil).Flags {
+	for _, flag := range carry(manager, nil, nil).Flags {
 		switch name, value, _ := strings.Cut(flag, "="); {
 		case name == "--leader-election-namespace" && value != "":
 			lock.namespace = value
@@ -268,22 +304,26 @@ func (t *takeover) lookAtKinds(ctx context.Context, s *seen) error {
 		ours := served[definition.GetName()]
 		kind := kindInUse{definition: definition.DeepCopy(), name: installation.Text(definition.Object, "spec", "names", "kind"),
 			served: ours != nil}
-		objects, err := t.count(ctx, definition)
+		err := t.count(ctx, &kind)
 		if err != nil && !s.resumed {
 			return err
 		}
-		kind.objects = objects
 		s.kinds = append(s.kinds, kind)
-		if objects > 0 {
-			names = append(names, fmt.Sprintf("%d %s", objects, kind.name))
+		if kind.objects > 0 {
+			text := fmt.Sprintf("%d %s", kind.objects, kind.name)
+			if !kind.served && kind.used < kind.objects {
+				text += fmt.Sprintf(" (%d in use)", kind.used)
+			}
+			names = append(names, text)
 		}
-		if ours == nil && objects > 0 {
-			s.refusals = append(s.refusals, fmt.Sprintf("%s (%s)", kind.name, plural.Of(int(objects), "object")))
+		if ours == nil {
+			if kind.used > 0 {
+				s.refusals = append(s.refusals, fmt.Sprintf("%s (%s)", kind.name, plural.Of(int(kind.used), "object")))
+			}
+			return nil
 		}
-		if ours != nil {
-			s.against = append(s.against, missingVersions(definition, ours)...)
-		}
-		return nil
+		s.against = append(s.against, missingVersions(definition, ours)...)
+		return t.compareFields(ctx, s, kind.definition, ours)
 	}); err != nil {
 		return err
 	}
@@ -305,19 +345,63 @@ func missingVersions(definition, wanted *unstructured.Unstructured) []string {
 	return missing
 }
 
-// count is how many objects of a definition there are.
-func (t *takeover) count(ctx context.Context, definition *unstructured.Unstructured) (int64, error) {
+// compareFields finds the fields that a kind loses with its definition: objects in which one is set would lose it at their next write. Status
+// is left out, which the manager writes anew. Only the version that is stored can have them.
+func (t *takeover) compareFields(ctx context.Context, s *seen, definition, ours *unstructured.Unstructured) error {
+	kind := installation.StoredKind(definition)
+	live, wanted := installation.Versions(definition)[kind.Version], installation.Versions(ours)[kind.Version]
+	if s.resumed || live == nil || wanted == nil {
+		return nil
+	}
+	lost := slices.DeleteFunc(installation.FieldsOf(wanted).Lacks(installation.FieldsOf(live)), func(path string) bool {
+		return path == "status" || strings.HasPrefix(path, "status.")
+	})
+	if len(lost) == 0 {
+		return nil
+	}
+	setting, err := installation.Setting(ctx, t.client, kind, lost)
+	if err != nil {
+		return err
+	}
+	var set []string
+	unset := slices.DeleteFunc(lost, func(path string) bool {
+		if len(setting[path]) > 0 {
+			set = append(set, path)
+		}
+		return len(setting[path]) > 0
+	})
+	if len(set) > 0 {
+		s.against = append(s.against, fmt.Sprintf("%s %s has fields that Afloat does not know, and that objects would lose: %s",
+			definition.GetName(), kind.Version, most(strings.Split(installation.Told(set, setting), "; "))))
+	}
+	if len(unset) > 0 {
+		t.say("%s %s has fields that Afloat does not know, and that no object has set: %s", definition.GetName(), kind.Version, most(unset))
+	}
+	return nil
+}
+
+// count is how many objects of a kind there are. Those of kinds that are not served are looked at one by one.
+func (t *takeover) count(ctx context.Context, kind *kindInUse) error {
+	of := installation.StoredKind(kind.definition)
+	if !kind.served {
+		return installation.Each(ctx, t.client, of, func(object *unstructured.Unstructured) error {
+			if kind.objects++; uses(object) {
+				kind.used++
+			}
+			return nil
+		})
+	}
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(installation.StoredKind(definition).GroupVersion().WithKind(installation.Text(definition.Object, "spec",
-		"names", "kind") + "List"))
+	list.SetGroupVersionKind(of.GroupVersion().WithKind(of.Kind + "List"))
 	if err := t.client.List(ctx, list, client.Limit(1)); err != nil {
-		return 0, fmt.Errorf("counting %s: %w", definition.GetName(), err)
+		return fmt.Errorf("counting %s: %w", kind.definition.GetName(), err)
 	}
-	more := list.GetRemainingItemCount()
-	if more == nil {
-		return int64(len(list.Items)), nil
+	kind.objects = int64(len(list.Items))
+	if more := list.GetRemainingItemCount(); more != nil {
+		kind.objects += *more
 	}
-	return int64(len(list.Items)) + *more, nil
+	kind.used = kind.objects
+	return nil
 }
 
 // lookAtEntries finds entries of the webhook configurations that the manifests do not have.
@@ -373,7 +457,7 @@ func (s *seen) asked(entry map[string]any) (used []string, known bool) {
 				switch {
 				case group != "apps.kruise.io" && group != "policy.kruise.io":
 					known = false
-				case at >= 0 && !s.kinds[at].served && s.kinds[at].objects > 0:
+				case at >= 0 && !s.kinds[at].served && s.kinds[at].used > 0:
 					used = append(used, s.kinds[at].name)
 				}
 			}
@@ -397,11 +481,15 @@ func (t *takeover) lookAhead(ctx context.Context, s *seen) error {
 			continue
 		}
 		if err := installation.Each(ctx, t.client, installation.StoredKind(kind.definition), func(object *unstructured.Unstructured) error {
-			asked++
 			e, err := t.rehearse(ctx, kind.name, types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()})
 			if err != nil {
+				if gone, getErr := installation.Get(ctx, t.client, object.GroupVersionKind(), object.GetNamespace(),
+					object.GetName()); getErr == nil && gone == nil {
+					return nil // somebody has deleted it meanwhile
+				}
 				return fmt.Errorf("rehearsing what Afloat does with %s: %w", installation.Of(object), err)
 			}
+			asked++
 			if touched := touchedBy(e); len(touched) > 0 {
 				moving++
 				t.say("%s is under way and goes on: %s", e.Of(), most(touched))

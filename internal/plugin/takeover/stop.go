@@ -202,9 +202,11 @@ func (t *takeover) imagePod(s *seen) (*unstructured.Unstructured, error) {
 				"args":    []any{"--help"}, "securityContext": map[string]any{"allowPrivilegeEscalation": false}})
 		}
 	}
-	for field, value := range s.carriedManager.fields {
-		spec[field] = value
+	manager, daemon, err := t.foreseen(s)
+	if err != nil {
+		return nil, err
 	}
+	placed(spec, manager, daemon)
 	spec["containers"] = containers
 	if len(containers) == 0 {
 		return nil, errors.New("the manifests have no images")

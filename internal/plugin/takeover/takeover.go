@@ -96,7 +96,9 @@ type takeover struct {
 	cluster string
 	// rehearse says what the manager of this project would do with a workload.
 	rehearse func(ctx context.Context, kind string, name types.NamespacedName) (*explain.Explanation, error)
-	now      func() time.Time
+	// flags are those that the manager of this project is going to have.
+	flags []string
+	now   func() time.Time
 	// poll is how long it waits between two looks.
 	poll time.Duration
 	// settle is how long API servers may take to store what the definition says.
@@ -176,14 +178,17 @@ func (t *takeover) complete(f cmdutil.Factory) error {
 	}
 	host, _ := os.Hostname() // it is only told to others
 	t.holder = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.String(8))
+	var reader *explain.Reader
 	t.rehearse = func(ctx context.Context, kind string, name types.NamespacedName) (*explain.Explanation, error) {
-		mapper, err := f.ToRESTMapper()
-		if err != nil {
-			return nil, err //nolint:wrapcheck // kubectl's words
-		}
-		reader, err := explain.NewReader(config, mapper, t.choice.Namespace)
-		if err != nil {
-			return nil, err
+		if reader == nil {
+			mapper, err := f.ToRESTMapper()
+			if err != nil {
+				return nil, err //nolint:wrapcheck // kubectl's words
+			}
+			if reader, err = explain.NewReader(config, mapper, t.choice.Namespace); err != nil {
+				return nil, err
+			}
+			reader.Rehearse(t.flags)
 		}
 		return reader.Why(ctx, groupKind(kind), name)
 	}

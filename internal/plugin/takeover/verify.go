@@ -92,8 +92,8 @@ func (t *takeover) verify(ctx context.Context, advise func(error) error) error {
 		return advise(err)
 	}
 	if t.back {
-		t.say("done. The folder %s is not needed any more", t.backup)
-		return nil
+		t.say("done. The folder %s is used up; another takeover needs another one", t.backup)
+		return t.useUp()
 	}
 	t.say("done. The way back: kubectl afloat takeover --back --backup %s", t.backup)
 	return nil
@@ -101,7 +101,7 @@ func (t *takeover) verify(ctx context.Context, advise func(error) error) error {
 
 // announce says what a run without --dry-run would do. With the server's dry run, the API server checks the manifests.
 func (t *takeover) announce(ctx context.Context, s *seen, verbs map[reference]string) error {
-	extra, err := t.superfluous(ctx)
+	extra, narrowed, err := t.superfluous(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,6 +114,9 @@ func (t *takeover) announce(ctx context.Context, s *seen, verbs map[reference]st
 	t.sayManifests(verbs)
 	for _, object := range extra {
 		t.say("%s would be removed", installation.Of(object))
+	}
+	for _, object := range narrowed {
+		t.say("%s would lose the accounts of the other manager, and keep its other subjects", installation.Of(object))
 	}
 	for _, kind := range s.kinds {
 		if !kind.served && installation.Text(kind.definition.Object, "spec", "conversion", "strategy") == "Webhook" {
