@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -38,5 +39,29 @@ func TestPodsOfANamespaceAreListedOnce(t *testing.T) {
 	}
 	if args, err := r.arguments(t.Context()); err != nil || len(args) != 1 || args[0] != "--feature-gates=StatefulSetStartOrdinal=false" {
 		t.Error(args, err)
+	}
+}
+
+// A list that takes so long that the API server has forgotten where it was (410, Expired) goes on with what the server offers.
+func TestListsGoOnAfterTheirContinuationHasExpired(t *testing.T) {
+	asked := []string{}
+	r := &Reader{client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(Scheme).Build(), interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			token := (&client.ListOptions{}).ApplyOptions(options).Continue
+			asked = append(asked, token)
+			switch token {
+			case "":
+				list.SetContinue("old")
+			case "old":
+				expired := apierrors.NewResourceExpired("too old")
+				expired.ErrStatus.Continue = "new"
+				return expired
+			default:
+				list.SetContinue("")
+			}
+			return nil
+		}})}
+	if err := r.each(t.Context(), &corev1.PodList{}, func(client.Object) error { return nil }); err != nil || len(asked) != 3 {
+		t.Error(err, asked)
 	}
 }

@@ -174,6 +174,23 @@ spec:
 	}
 }
 
+// OPS-188 (part): where the other installation has neither node daemons nor the gate for them, none are brought.
+func TestNoNodeDaemonsWhereNobodyWantsThem(t *testing.T) {
+	w := newWorld(t, "")
+	w.patch(installation.Deployments, installation.Manager, `[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--feature-gates=KruiseDaemon=false"}]`)
+	set := &unstructured.Unstructured{}
+	set.SetGroupVersionKind(installation.DaemonSets)
+	set.SetNamespace(namespace)
+	set.SetName(installation.Daemon)
+	if err := w.bare.Delete(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	said, err := w.foresee(nil)
+	if err != nil || !strings.Contains(said, "none are installed") || strings.Contains(said, "DaemonSet kruise-system/kruise-daemon would") {
+		t.Error(err, said)
+	}
+}
+
 // OPS-182 (part): a folder is of one cluster, and of what is there: of another cluster, after the way back, or after the other installation was
 // changed it is refused, with its name, and nothing is changed.
 func TestFoldersOfSomethingElseAreRefused(t *testing.T) {

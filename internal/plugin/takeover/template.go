@@ -407,16 +407,16 @@ func (t *takeover) foreseen(s *seen) (manager, daemon *unstructured.Unstructured
 		installation.Find(copies, installation.DaemonSets.Kind, installation.Daemon), err
 }
 
-// turnsOn tells whether a workload of a manager turns a feature gate on.
+// turnsOn tells whether a feature gate is on in a workload of a manager.
 func turnsOn(manager *unstructured.Unstructured, gate featuregate.Feature) bool {
+	list := ""
 	for _, text := range texts(mainContainer(manager)["args"]) {
-		if list, ok := strings.CutPrefix(text, "--feature-gates="); ok {
-			if gates, err := features.Parse(list); err == nil && gates.Enabled(gate) {
-				return true
-			}
+		if is := strings.TrimLeft(text, "-"); nameOf(text) == "feature-gates" {
+			list = strings.TrimPrefix(is, "feature-gates=")
 		}
 	}
-	return false
+	gates, err := features.Parse(list)
+	return err == nil && gates.Enabled(gate)
 }
 
 // placed lets a pod's spec be like that of the manager in where it may run, and like all of them in how it gets its images.
