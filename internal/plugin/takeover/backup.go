@@ -113,7 +113,9 @@ func (t *takeover) backupOf(ctx context.Context) (*backup, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.ClusterUID != uid {
+	if b.ClusterUID == "" && uid != "" { // of an earlier build
+		t.say("the backup in %s does not tell of which cluster it is: it was called %s", t.backup, b.Cluster)
+	} else if b.ClusterUID != uid {
 		return nil, fmt.Errorf("nothing was changed: the backup in %s is of another cluster, which was called %s: check --context, "+
 			"or name another folder with --backup", t.backup, b.Cluster)
 	}
