@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/plugin/explain"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
@@ -137,6 +138,13 @@ func (t *takeover) look(ctx context.Context) (*seen, error) {
 		t.say("there are no node daemons, and KruiseDaemon is off: none are installed")
 		t.manifests = slices.DeleteFunc(t.manifests, func(o *unstructured.Unstructured) bool { return o.GetKind() == installation.DaemonSets.Kind })
 	}
+	if turnsOn(manager, features.DeletionProtectionForCRDCascadingGate) {
+		t.say("%s is on: grant the manager the right to list the objects of the definitions that it protects; without it they cannot be deleted",
+			features.DeletionProtectionForCRDCascadingGate)
+	}
+	if err := t.lookAtLists(ctx); err != nil {
+		return nil, err
+	}
 	if err := t.lookAtKinds(ctx, s); err != nil {
 		return nil, err
 	}
@@ -211,6 +219,34 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 		return err
 	}
 	return t.lookAtSecret(ctx)
+}
+
+// lookAtLists names the kinds that users list for WorkloadSpreads: the other manager may list all objects of the cluster, and this project's
+// only what it is granted.
+func (t *takeover) lookAtLists(ctx context.Context) error {
+	lists, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, t.choice.Namespace,
+		workloadspread.ConfigMapName)
+	if err != nil || lists == nil {
+		return err
+	}
+	list, err := workloadspread.ParseAllowList(installation.Text(lists.Object, "data", workloadspread.AllowListKey))
+	if err != nil {
+		t.say("%v", err)
+		return nil
+	}
+	var names []string
+	for _, kind := range list.Workloads {
+		for _, of := range append([]schema.GroupVersionKind{kind.GroupVersionKind}, kind.SubResources...) {
+			if name := of.GroupKind().String(); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	if len(names) > 0 {
+		t.say("ConfigMap %s lists kinds for WorkloadSpreads. Grant the manager the rights to get, list and watch them, and to get their scale; the "+
+			"other manager may list everything: %s", workloadspread.ConfigMapName, strings.Join(names, ", "))
+	}
+	return nil
 }
 
 // lookAtOtherDaemons names node daemons that stay as they are, such as those for Windows.
