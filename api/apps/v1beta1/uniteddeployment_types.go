@@ -204,6 +204,10 @@ type AdaptiveUnitedDeploymentStrategy struct {
 	// +spec:UD-014, UD-039, UD-095, UD-113
 	// +optional
 	UnschedulableDuration *int32 `json:"unschedulableDuration,omitempty"`
+	// UnschedulableLastSeconds is the name of unschedulableDuration in OpenKruise 1.7 and 1.8. It holds where that is not set.
+	// +spec:UD-014, UD-039
+	// +optional
+	UnschedulableLastSeconds *int32 `json:"unschedulableLastSeconds,omitempty"`
 	// ReserveUnschedulablePods keeps pods that cannot be scheduled where they are, and makes substitutes in later subsets until they have
 	// proved healthy. For Deployments and CloneSets only. Default false.
 	// +spec:UD-038, UD-110

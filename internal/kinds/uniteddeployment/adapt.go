@@ -1,6 +1,7 @@
 package uniteddeployment
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -49,8 +50,8 @@ func options(united *appsv1beta1.UnitedDeployment) adaptive {
 	if given.RescheduleCriticalSeconds != nil {
 		o.critical = time.Duration(max(*given.RescheduleCriticalSeconds, 0)) * time.Second
 	}
-	if given.UnschedulableDuration != nil {
-		o.duration = time.Duration(max(*given.UnschedulableDuration, 0)) * time.Second
+	if seconds := cmp.Or(given.UnschedulableDuration, given.UnschedulableLastSeconds); seconds != nil {
+		o.duration = time.Duration(max(*seconds, 0)) * time.Second
 	}
 	return o
 }

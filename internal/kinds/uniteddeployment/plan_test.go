@@ -672,6 +672,15 @@ func TestOptionsOfStrategies(t *testing.T) {
 	if o := options(u); o != (adaptive{true, true, 0, 7 * time.Second}) {
 		t.Error(o)
 	}
+	// UnitedDeployments of OpenKruise 1.7 and 1.8 keep the window that they have asked for.
+	strategy.Adaptive = &appsv1beta1.AdaptiveUnitedDeploymentStrategy{UnschedulableLastSeconds: new(int32(9))}
+	if o := options(u); o.duration != 9*time.Second {
+		t.Error(o)
+	}
+	strategy.Adaptive.UnschedulableDuration = new(int32(0))
+	if o := options(u); o.duration != 0 {
+		t.Error(o)
+	}
 }
 
 // UD-136: a restart annotation in the pod template is a new revision, which each subset gets under its partition.

@@ -310,6 +310,7 @@ func validateSchedule(strategy *appsv1beta1.UnitedDeploymentScheduleStrategy, te
 	}
 	errs = append(errs, fieldcheck.NotNegative(adaptive.RescheduleCriticalSeconds, path.Child("adaptive", "rescheduleCriticalSeconds"))...)
 	errs = append(errs, fieldcheck.NotNegative(adaptive.UnschedulableDuration, path.Child("adaptive", "unschedulableDuration"))...)
+	errs = append(errs, fieldcheck.NotNegative(adaptive.UnschedulableLastSeconds, path.Child("adaptive", "unschedulableLastSeconds"))...)
 	if strategy.Type == appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType && adaptive.ReserveUnschedulablePods &&
 		(template.StatefulSetTemplate != nil || template.AdvancedStatefulSetTemplate != nil) {
 		errs = append(errs, field.Invalid(path, field.OmitValueType{},

@@ -30,7 +30,7 @@ func (d *doctor) checkDefinitions(ctx context.Context) error {
 		switch {
 		case wanted != nil:
 			compared++
-			d.compare(live, wanted)
+			d.compare(ctx, live, wanted)
 		case calls:
 			d.add(check, Problem, installation.Of(live),
 				"nobody converts it: its objects cannot be read in all versions, and new replicas do not become ready",
@@ -46,11 +46,28 @@ func (d *doctor) checkDefinitions(ctx context.Context) error {
 	return nil
 }
 
+// setting says in which objects fields are set that the definition of this release would drop. Only what is stored is looked at.
+func (d *doctor) setting(ctx context.Context, live *unstructured.Unstructured, version string, fields []string) string {
+	kind := installation.StoredKind(live)
+	if kind.Version != version {
+		return ""
+	}
+	setting, err := installation.Setting(ctx, d.client, kind, fields)
+	if err != nil {
+		return ""
+	}
+	set := slices.DeleteFunc(slices.Clone(fields), func(field string) bool { return len(setting[field]) == 0 })
+	if len(set) == 0 {
+		return ", set in no object"
+	}
+	return ", and applying this release's would drop " + installation.Told(set, setting)
+}
+
 // compare says in what a definition differs from that of this release.
-func (d *doctor) compare(live, wanted *unstructured.Unstructured) {
+func (d *doctor) compare(ctx context.Context, live, wanted *unstructured.Unstructured) {
 	const check = "definitions"
 	of := installation.Of(live)
-	has, want := versions(live), versions(wanted)
+	has, want := installation.Versions(live), installation.Versions(wanted)
 	for _, name := range sorted(want) {
 		if has[name] == nil {
 			d.add(check, Problem, of, name+" is not served", "apply the manifests again")
@@ -60,16 +77,14 @@ func (d *doctor) compare(live, wanted *unstructured.Unstructured) {
 			d.add(check, Warning, of, fmt.Sprintf("%s: storage is %v, and the manifests say %v", name, has[name]["storage"],
 				want[name]["storage"]), "apply the manifests again")
 		}
-		is, should := map[string]bool{}, map[string]bool{}
-		fields(has[name]["schema"], "", is)
-		fields(want[name]["schema"], "", should)
-		if lacks := difference(should, is); len(lacks) > 0 {
+		is, should := installation.FieldsOf(has[name]), installation.FieldsOf(want[name])
+		if lacks := is.Lacks(should); len(lacks) > 0 {
 			d.add(check, Problem, of, fmt.Sprintf("%s is older than this release: it lacks %s, and the API server drops them", name,
 				some(lacks)), "apply the manifests again")
 		}
-		if more := difference(is, should); len(more) > 0 {
-			d.add(check, Warning, of, fmt.Sprintf("%s is newer than this release, or another project's: it also has %s", name,
-				some(more)), "use a kubectl plugin of the release that is installed")
+		if more := should.Lacks(is); len(more) > 0 {
+			d.add(check, Warning, of, fmt.Sprintf("%s is newer than this release, or another project's: it also has %s%s", name,
+				some(more), d.setting(ctx, live, name, more)), "use a kubectl plugin of the release that is installed")
 		}
 	}
 	stored, _, _ := unstructured.NestedStringSlice(live.Object, "status", "storedVersions")
@@ -84,50 +99,6 @@ func (d *doctor) compare(live, wanted *unstructured.Unstructured) {
 		d.add(check, Problem, of, "it is not converted: what is written in one version loses fields in the other",
 			"apply the manifests again")
 	}
-}
-
-// versions are the versions of a definition that are served, by name.
-func versions(definition *unstructured.Unstructured) map[string]map[string]any {
-	byName := map[string]map[string]any{}
-	for _, version := range installation.Maps(definition.Object, "spec", "versions") {
-		if name, _ := version["name"].(string); version["served"] == true {
-			byName[name] = version
-		}
-	}
-	return byName
-}
-
-// fields collects the paths of the fields of a schema.
-func fields(node any, path string, into map[string]bool) {
-	schema, _ := node.(map[string]any)
-	if inner, ok := schema["openAPIV3Schema"]; ok {
-		fields(inner, path, into)
-		return
-	}
-	properties, _ := schema["properties"].(map[string]any)
-	for name, property := range properties {
-		at := strings.TrimPrefix(path+"."+name, ".")
-		into[at] = true
-		fields(property, at, into)
-	}
-	if items, ok := schema["items"]; ok {
-		fields(items, path+"[]", into)
-	}
-	if values, ok := schema["additionalProperties"]; ok {
-		fields(values, path+"{}", into)
-	}
-}
-
-// difference are the fields that are in a and not in b, without those below others of them.
-func difference(a, b map[string]bool) []string {
-	var only []string
-	for _, path := range sorted(a) {
-		if b[path] || slices.ContainsFunc(only, func(above string) bool { return strings.HasPrefix(path, above) }) {
-			continue
-		}
-		only = append(only, path)
-	}
-	return only
 }
 
 // some is the beginning of a list.

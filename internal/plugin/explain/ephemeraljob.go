@@ -28,22 +28,19 @@ func (r *Reader) whyEphemeral(ctx context.Context, e *Explanation, name types.Na
 	}
 	s := ephemeraljob.Snapshot{Job: job, Now: r.now()}
 	if !ephemeraljob.Finished(job) && job.DeletionTimestamp == nil {
-		options := &client.ListOptions{Namespace: name.Namespace, Limit: page} // all pods: those that were treated may have other labels now
-		for {
-			var pods corev1.PodList
-			if err := r.client.List(ctx, &pods, options); err != nil {
-				if apierrors.IsForbidden(err) {
-					e.Notes = append(e.Notes, "you may not list pods: nothing is said about them")
-					return nil
-				}
-				return err //nolint:wrapcheck // the API server says what it was
+		// All pods: those that were treated may have other labels now.
+		err := r.each(ctx, &corev1.PodList{}, func(object client.Object) error {
+			if pod, ok := object.(*corev1.Pod); ok {
+				s.Pods = append(s.Pods, pod)
 			}
-			for i := range pods.Items {
-				s.Pods = append(s.Pods, &pods.Items[i])
-			}
-			if options.Continue = pods.Continue; options.Continue == "" {
-				break
-			}
+			return nil
+		}, client.InNamespace(name.Namespace))
+		if apierrors.IsForbidden(err) {
+			e.Notes = append(e.Notes, "you may not list pods: nothing is said about them")
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
 	plan := ephemeraljob.NewPlan(s)

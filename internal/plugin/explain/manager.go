@@ -54,6 +54,9 @@ func (r *Reader) environment(ctx context.Context, w *World) (*registry.Environme
 
 // arguments are those that the manager is started with.
 func (r *Reader) arguments(ctx context.Context) ([]string, error) {
+	if r.flags != nil {
+		return r.flags, nil
+	}
 	var deployment appsv1.Deployment
 	name := types.NamespacedName{Namespace: r.managerNamespace, Name: managerName}
 	if err := r.client.Get(ctx, name, &deployment); err != nil {

@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,6 +53,8 @@ type Reader struct {
 	// managerNamespace is where the manager is installed.
 	managerNamespace string
 	now              func() time.Time
+	// flags are those of the manager that plans are made for, if it is not the one that runs.
+	flags []string
 }
 
 // NewReader returns a Reader of the cluster.
@@ -283,7 +286,12 @@ const page = 500
 // each lists objects page by page.
 func (r *Reader) each(ctx context.Context, list client.ObjectList, do func(client.Object) error, options ...client.ListOption) error {
 	for {
-		if err := r.client.List(ctx, list, append(options, client.Limit(page), client.Continue(list.GetContinue()))...); err != nil {
+		err := r.client.List(ctx, list, append(options, client.Limit(page), client.Continue(list.GetContinue()))...)
+		if next := continuation(err); next != "" {
+			list.SetContinue(next)
+			continue
+		}
+		if err != nil {
 			return err //nolint:wrapcheck // the API server names what was listed
 		}
 		if err := meta.EachListItem(list, func(item runtime.Object) error {
@@ -299,6 +307,15 @@ func (r *Reader) each(ctx context.Context, list client.ObjectList, do func(clien
 			return nil
 		}
 	}
+}
+
+// continuation is what the API server offers in place of a continuation that it does not remember any more, because reading took so long.
+func continuation(err error) string {
+	status := apierrors.APIStatus(nil)
+	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
+		return ""
+	}
+	return status.Status().Continue
 }
 
 // core is a client of the core API, nil if none can be made.

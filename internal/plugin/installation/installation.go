@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,7 +75,7 @@ type Choice struct {
 	Path string
 	// Namespace is where the manager goes.
 	Namespace string
-	// Distributes asks for what feature gate ResourceDistributionGate needs, unless Path names manifests.
+	// Distributes asks for what feature gate ResourceDistributionGate needs, as far as the manifests do not have it.
 	Distributes bool
 }
 
@@ -89,6 +88,20 @@ func Manifests(c Choice) ([]*unstructured.Unstructured, error) {
 	objects, err := Parse(text)
 	if err != nil {
 		return nil, err
+	}
+	if c.Distributes {
+		if text, err = config.ResourceDistribution(); err != nil {
+			return nil, err //nolint:wrapcheck // it says what was read
+		}
+		more, err := Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		for _, object := range more {
+			if Find(objects, object.GetKind(), object.GetName()) == nil {
+				objects = append(objects, object)
+			}
+		}
 	}
 	for _, object := range objects {
 		object.Object, _ = renamed(object.Object, func(s string) string {
@@ -108,12 +121,7 @@ func Manifests(c Choice) ([]*unstructured.Unstructured, error) {
 
 func (c Choice) text() ([]byte, error) {
 	if c.Path == "" {
-		text, err := config.Default()
-		if err != nil || !c.Distributes {
-			return text, err
-		}
-		more, err := config.ResourceDistribution()
-		return slices.Concat(text, []byte("\n---\n"), more), err
+		return config.Default() //nolint:wrapcheck // it says what was read
 	}
 	info, err := os.Stat(c.Path)
 	if err != nil {
@@ -202,20 +210,34 @@ func Get(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, nam
 // page is how many objects are asked for at a time.
 const page = 500
 
-// Each lists objects page by page. A kind that is not served has none.
+// renewals is how often a list is taken up again whose continuation has expired.
+const renewals = 20
+
+// Each lists objects page by page, each of them once. A kind that is not served has none. If reading takes so long that the server has
+// forgotten where it was, the list goes on after the last object: with what the server offers for that, or from the beginning.
 func Each(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, do func(*unstructured.Unstructured) error,
 	options ...client.ListOption) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	last, expired := "", 0
 	for {
 		err := c.List(ctx, list, append(options, client.Limit(page), client.Continue(list.GetContinue()))...)
-		if meta.IsNoMatchError(err) {
+		switch {
+		case meta.IsNoMatchError(err):
 			return nil
-		}
-		if err != nil {
+		case apierrors.IsResourceExpired(err) && expired < renewals:
+			expired++
+			list.SetContinue(continuation(err))
+			continue
+		case err != nil:
 			return fmt.Errorf("listing %s: %w", kind.GroupKind(), err)
 		}
 		for i := range list.Items {
+			name := list.Items[i].GetNamespace() + "/" + list.Items[i].GetName()
+			if expired > 0 && name <= last { // lists are in this order
+				continue
+			}
+			last = name
 			if err := do(&list.Items[i]); err != nil {
 				return err
 			}
@@ -224,6 +246,14 @@ func Each(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, do
 			return nil
 		}
 	}
+}
+
+// continuation is how a server lets a list go on whose continuation has expired; empty if it does not.
+func continuation(err error) string {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return status.Status().Continue
+	}
+	return ""
 }
 
 // Entries are the entries of a webhook configuration.

@@ -6,8 +6,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -61,14 +61,11 @@ func (t *takeover) prepare(s *seen) error {
 	annotations[backupAnnotation] = t.backup
 	manager.SetAnnotations(annotations)
 	slices.SortStableFunc(t.manifests, func(a, b *unstructured.Unstructured) int { return cmp.Compare(rank(a), rank(b)) })
-	return errors.Join(s.carriedManager.into(manager), s.carriedDaemon.into(daemon))
+	return t.carryInto(s, t.manifests)
 }
 
 // applyAll puts the manifests in place of what is there, and waits until manager and node daemons are ready.
 func (t *takeover) applyAll(ctx context.Context, s *seen) error {
-	if err := t.prepare(s); err != nil {
-		return err
-	}
 	saved, err := readBackup(t.backup)
 	if err != nil {
 		return err
@@ -80,8 +77,14 @@ func (t *takeover) applyAll(ctx context.Context, s *seen) error {
 	if err := t.unconvert(ctx, s); err != nil {
 		return err
 	}
+	var webhooks []*unstructured.Unstructured
 	for _, object := range t.manifests[:daemons] {
-		if err := t.put(ctx, object); err != nil {
+		wanted := object
+		if isConfiguration(object) { // in force when a manager answers
+			wanted, webhooks = object.DeepCopy(), append(webhooks, object)
+			lenient(wanted)
+		}
+		if err := t.put(ctx, wanted); err != nil {
 			return err
 		}
 	}
@@ -90,8 +93,24 @@ func (t *takeover) applyAll(ctx context.Context, s *seen) error {
 			return err
 		}
 	}
+	for _, r := range saved.Narrowed {
+		if err := t.narrow(ctx, r); err != nil {
+			return err
+		}
+	}
 	t.say("applied: %s; removed: %s", plural.Of(daemons, "object"), plural.Of(len(saved.Removed), "object"))
 	if err := t.serves(ctx, t.choice.Namespace); err != nil {
+		return err
+	}
+	t.taken = true // what the manager has set by now, such as where it is called, stays
+	if err := t.strict(ctx, func() error {
+		for _, object := range webhooks {
+			if err := t.put(ctx, object); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
 		return err
 	}
 	for _, object := range t.manifests[daemons:] {
@@ -125,14 +144,27 @@ func (t *takeover) unconvert(ctx context.Context, s *seen) error {
 // replaced are kinds that are made anew if a field of them that cannot be changed differs: no pod of users depends on them.
 var replaced = []string{"ClusterRoleBinding", "RoleBinding", "Deployment", "DaemonSet", "Service"}
 
-// put applies an object. What others had in it and it has not is removed.
+// put applies an object. What others had in it and it has not is removed. The manager is only put where the other one does not run any more,
+// and not if somebody writes it at the same time.
 func (t *takeover) put(ctx context.Context, object *unstructured.Unstructured) error {
+	if referenceTo(object) != t.managerReference() {
+		return t.putOnce(ctx, object)
+	}
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return t.putOnce(ctx, object) })
+}
+
+func (t *takeover) putOnce(ctx context.Context, object *unstructured.Unstructured) error {
 	wanted := object.DeepCopy()
 	var live *unstructured.Unstructured
-	owned := false
+	owned, manager := false, referenceTo(object) == t.managerReference()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
 		if live, err = t.get(ctx, referenceTo(object)); err != nil || live == nil {
 			return err
+		}
+		if manager {
+			if err := t.healed(ctx, live); err != nil {
+				return err
+			}
 		}
 		owned = owned || t.owns(live) && t.taken
 		return t.adopt(ctx, live)
@@ -143,12 +175,17 @@ func (t *takeover) put(ctx context.Context, object *unstructured.Unstructured) e
 	if owned {
 		keepTargets(live, wanted)
 	}
+	if manager && live != nil {
+		wanted.SetResourceVersion(live.GetResourceVersion())
+	}
 	keepBundles(live, wanted)
+	keepLabels(live, wanted)
 	err = t.apply(ctx, wanted, client.ForceOwnership)
 	if apierrors.IsInvalid(err) && live != nil && slices.Contains(replaced, object.GetKind()) {
 		if err := t.remove(ctx, referenceTo(object)); err != nil {
 			return err
 		}
+		wanted.SetResourceVersion("")
 		err = t.apply(ctx, wanted, client.ForceOwnership)
 	}
 	if err != nil {
@@ -264,6 +301,24 @@ func joinBundles(live, wanted *unstructured.Unstructured) {
 	}
 }
 
+// keepLabels leaves labels and annotations of a namespace as they are where the manifests have another value: webhooks of the other manager go
+// by them, and without them they would be asked about its own pods. Those of Pod Security are ours to set.
+func keepLabels(live, wanted *unstructured.Unstructured) {
+	if live == nil || wanted.GetKind() != "Namespace" {
+		return
+	}
+	keep := func(live, wanted map[string]string) map[string]string {
+		for key, value := range live {
+			if wanted[key] != value && !strings.HasPrefix(key, "pod-security.kubernetes.io/") {
+				delete(wanted, key)
+			}
+		}
+		return wanted
+	}
+	wanted.SetLabels(keep(live.GetLabels(), wanted.GetLabels()))
+	wanted.SetAnnotations(keep(live.GetAnnotations(), wanted.GetAnnotations()))
+}
+
 // keepTargets copies where the manager of this project is called, if it has set it itself: one outside the cluster is called by a URL.
 func keepTargets(live, wanted *unstructured.Unstructured) {
 	target := []string{"spec", "conversion", "webhook", "clientConfig"}
@@ -285,10 +340,18 @@ func keepTargets(live, wanted *unstructured.Unstructured) {
 
 // ready waits for all replicas of a workload, or all pods of a DaemonSet.
 func (t *takeover) ready(ctx context.Context, r reference) error {
+	return t.replicas(ctx, r, math.MaxInt64)
+}
+
+// replicas waits for as many of the pods of a workload, or for all of them if it has fewer.
+func (t *takeover) replicas(ctx context.Context, r reference, most int64) error {
 	return t.wait(ctx, r.Kind+" "+r.Name, func(ctx context.Context) (string, error) {
 		workload, err := t.get(ctx, r)
 		if err != nil || workload == nil {
 			return "it is not there", err
+		}
+		if err := t.displaced(workload); err != nil {
+			return "", err
 		}
 		number := func(fields ...string) int64 {
 			n, _, _ := unstructured.NestedInt64(workload.Object, fields...)
@@ -299,7 +362,7 @@ func (t *takeover) ready(ctx context.Context, r reference) error {
 			wanted, updated, ready = number("status", "desiredNumberScheduled"), number("status", "updatedNumberScheduled"),
 				number("status", "numberReady")
 		}
-		if workload.GetGeneration() <= number("status", "observedGeneration") && updated >= wanted && ready >= wanted {
+		if workload.GetGeneration() <= number("status", "observedGeneration") && updated >= min(wanted, most) && ready >= min(wanted, most) {
 			return "", nil
 		}
 		text := fmt.Sprintf("%d of %d ready", ready, wanted)

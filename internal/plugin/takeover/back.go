@@ -1,17 +1,22 @@
 package takeover
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
@@ -20,7 +25,7 @@ import (
 // goBack puts back what the backup has.
 func (t *takeover) goBack(ctx context.Context) error {
 	t.step("Look")
-	b, err := readBackup(t.backup)
+	b, err := t.backupOf(ctx)
 	if err != nil {
 		return err
 	}
@@ -50,6 +55,9 @@ func (t *takeover) goBack(ctx context.Context) error {
 		return errors.New("nothing was changed: objects have to be stored again, and the manager that converts them does not run any more; " +
 			"run the takeover again first")
 	}
+	if err := t.managed(ctx, manager); err != nil {
+		return err
+	}
 	if t.dryRun != wet {
 		for _, object := range b.objects {
 			t.say("%s would be put back", installation.Of(object))
@@ -63,6 +71,14 @@ func (t *takeover) goBack(ctx context.Context) error {
 		return nil
 	}
 	if err := t.confirm(fmt.Sprintf("Stop Afloat and put %s back?", old.image())); err != nil {
+		return err
+	}
+	ctx, release, err := t.takeTurn(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := t.unchanged(ctx, manager); err != nil {
 		return err
 	}
 	t.step("Store objects so that the other definitions serve them")
@@ -82,7 +98,7 @@ func (t *takeover) goBack(ctx context.Context) error {
 	}
 	t.step("Put back")
 	if err := t.restore(ctx, b); err != nil {
-		return t.goOn(err)
+		return t.leave(ctx, err)
 	}
 	t.step("Verify")
 	return t.verify(ctx, t.goOn)
@@ -100,7 +116,7 @@ func (t *takeover) stopOurs(ctx context.Context, b *backup, manager *unstructure
 		}
 		t.say("%s noted", plural.Of(len(b.Pods), "pod"))
 	}
-	return t.stop(ctx, lockOf(manager, t.choice.Namespace))
+	return t.stop(ctx, placesOf(manager, lockOf(manager, t.choice.Namespace), t.choice.Namespace))
 }
 
 // removable tells whether an object that the cluster did not have before is removed: objects of users would go with a definition or a
@@ -109,7 +125,8 @@ func removable(r reference) bool {
 	return r.Kind != "Namespace" && r.Kind != installation.Definitions.Kind
 }
 
-// restore puts all objects back, the manager when all that it needs is there, and the node daemons after it.
+// restore puts all objects back: what a manager and its webhooks go by first, the manager when all that it needs is there, the webhooks about
+// pods in force when it answers, and the node daemons after it.
 func (t *takeover) restore(ctx context.Context, b *backup) error {
 	objects := slices.Clone(b.objects)
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
@@ -121,27 +138,43 @@ func (t *takeover) restore(ctx context.Context, b *backup) error {
 			return err
 		}
 	}
-	daemon := false
+	var webhooks, daemons []*unstructured.Unstructured
 	for _, object := range objects {
-		if object.GetKind() == installation.DaemonSets.Kind {
-			daemon = true
-			if err := t.serves(ctx, b.Namespace); err != nil {
-				return err
-			}
+		wanted := object
+		switch {
+		case object.GetKind() == installation.DaemonSets.Kind:
+			daemons = append(daemons, object)
+			continue
+		case isConfiguration(object):
+			wanted, webhooks = object.DeepCopy(), append(webhooks, object)
+			lenient(wanted)
 		}
-		if err := t.restoreOne(ctx, object); err != nil {
-			return fmt.Errorf("putting back %s: %w", installation.Of(object), err)
+		if err := t.putBack(ctx, wanted); err != nil {
+			return err
 		}
+	}
+	if err := t.serves(ctx, b.Namespace); err != nil {
+		return err
+	}
+	if err := t.strict(ctx, func() error { return t.putBack(ctx, webhooks...) }); err != nil {
+		return err
+	}
+	if err := t.putBack(ctx, daemons...); err != nil {
+		return err
 	}
 	t.say("put back: %s", plural.Of(len(objects), "object"))
-	if !daemon {
-		return t.serves(ctx, b.Namespace)
+	for _, object := range daemons {
+		if err := t.ready(ctx, referenceTo(object)); err != nil {
+			t.say("the node daemons are not all ready: %v", err)
+		}
 	}
+	return nil
+}
+
+func (t *takeover) putBack(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	for _, object := range objects {
-		if object.GetKind() == installation.DaemonSets.Kind {
-			if err := t.ready(ctx, referenceTo(object)); err != nil {
-				t.say("the node daemons are not all ready: %v", err)
-			}
+		if err := t.restoreOne(ctx, object); err != nil {
+			return fmt.Errorf("putting back %s: %w", installation.Of(object), err)
 		}
 	}
 	return nil
@@ -150,14 +183,8 @@ func (t *takeover) restore(ctx context.Context, b *backup) error {
 // restoreOne makes an object what it was, together with who owned which of its fields.
 func (t *takeover) restoreOne(ctx context.Context, saved *unstructured.Unstructured) error {
 	if slices.Contains(shared, saved.GetKind()) {
-		if live, err := t.get(ctx, referenceTo(saved)); err != nil || live != nil && !t.owns(live) {
-			return err
-		} else if live != nil { // what the manifests have brought goes, what others have stays
-			empty := &unstructured.Unstructured{}
-			empty.SetGroupVersionKind(saved.GroupVersionKind())
-			empty.SetNamespace(saved.GetNamespace())
-			empty.SetName(saved.GetName())
-			return t.apply(ctx, empty, client.ForceOwnership)
+		if live, err := t.get(ctx, referenceTo(saved)); err != nil || live != nil {
+			return errors.Join(err, t.restoreShared(ctx, saved))
 		}
 	}
 	update := func() error {
@@ -167,6 +194,11 @@ func (t *takeover) restoreOne(ctx context.Context, saved *unstructured.Unstructu
 			live, err := t.get(ctx, referenceTo(saved))
 			if err != nil {
 				return err
+			}
+			if referenceTo(saved) == t.managerReference() {
+				if err := t.healed(ctx, live); err != nil {
+					return err
+				}
 			}
 			for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "selfLink"} {
 				unstructured.RemoveNestedField(wanted.Object, "metadata", field)
@@ -178,6 +210,7 @@ func (t *takeover) restoreOne(ctx context.Context, saved *unstructured.Unstructu
 			wanted.SetResourceVersion(live.GetResourceVersion())
 			wanted.SetUID(live.GetUID())
 			joinBundles(live, wanted)
+			t.keepPeople(live, wanted)
 			if wanted.GetKind() == "Service" { // the cluster's, should the Service have been made anew
 				for _, field := range []string{"clusterIP", "clusterIPs"} {
 					if value, has, _ := unstructured.NestedFieldCopy(live.Object, "spec", field); has {
@@ -196,6 +229,61 @@ func (t *takeover) restoreOne(ctx context.Context, saved *unstructured.Unstructu
 		err = update()
 	}
 	return err
+}
+
+// restoreShared takes what the manifests have brought from an object that others change, too, and puts back what it had and has not any more,
+// in one write: webhooks go by the labels of namespaces.
+func (t *takeover) restoreShared(ctx context.Context, saved *unstructured.Unstructured) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		live, err := t.get(ctx, referenceTo(saved))
+		if err != nil || live == nil {
+			return err
+		}
+		ours, others := fieldpath.NewSet(), live.GetManagedFields()[:0:0]
+		for _, entry := range live.GetManagedFields() {
+			if entry.Manager != t.fieldManager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.FieldsV1 == nil {
+				others = append(others, entry)
+				continue
+			}
+			if err := ours.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
+				return fmt.Errorf("reading the fields of %s: %w", entry.Manager, err)
+			}
+		}
+		wanted := live.DeepCopy()
+		merge := func(live, saved map[string]string, path ...any) map[string]string {
+			merged := maps.Clone(live)
+			if merged == nil {
+				merged = map[string]string{}
+			}
+			for key := range live {
+				if _, had := saved[key]; !had && ours.Has(fieldpath.MakePathOrDie(append(path, key)...)) {
+					delete(merged, key)
+				}
+			}
+			for key, value := range saved {
+				if now, has := live[key]; !has || now != value && ours.Has(fieldpath.MakePathOrDie(append(path, key)...)) {
+					merged[key] = value
+				}
+			}
+			return merged
+		}
+		wanted.SetLabels(merge(live.GetLabels(), saved.GetLabels(), "metadata", "labels"))
+		wanted.SetAnnotations(merge(live.GetAnnotations(), saved.GetAnnotations(), "metadata", "annotations"))
+		for field := range live.Object {
+			if ours.Has(fieldpath.MakePathOrDie(field)) && field != "metadata" {
+				delete(wanted.Object, field)
+			}
+		}
+		for field, value := range saved.Object {
+			if _, has := wanted.Object[field]; !has && field != "status" {
+				wanted.Object[field] = value
+			}
+		}
+		if wanted.SetManagedFields(others); equality.Semantic.DeepEqual(live, wanted) {
+			return nil
+		}
+		return t.client.Update(ctx, wanted, client.FieldOwner(t.fieldManager))
+	})
 }
 
 // migration is a kind whose objects have to be stored in another version.
@@ -255,16 +343,24 @@ func (t *takeover) migrate(ctx context.Context, m migration) error {
 	if err != nil {
 		return err
 	}
-	written := 0
+	written, refused := 0, []string(nil)
 	if err := installation.Each(ctx, t.client, installation.StoredKind(live), func(object *unstructured.Unstructured) error {
 		written++
-		err := t.client.Update(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager))
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) { // who was faster has stored it
+		err := t.store(ctx, object)
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+			refused = append(refused, fmt.Sprintf("%s (%v)", installation.Of(object), err))
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("storing %s again: %w", installation.Of(object), err)
 		}
 		return nil
 	}); err != nil {
 		return err
+	}
+	if len(refused) > 0 {
+		return fmt.Errorf("nothing was stopped: the other definition of %s does not have the version in which these are stored, and they are refused "+
+			"when they are stored again: change or delete them, and run the command again: %s", m.name, most(refused))
 	}
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		live, err := t.get(ctx, m.reference)
@@ -280,4 +376,19 @@ func (t *takeover) migrate(ctx context.Context, m migration) error {
 	}
 	t.say("%s: %s stored in %s", m.name, plural.Of(written, "object"), m.version)
 	return nil
+}
+
+// store writes an object as it is, so that it is stored in the version of now. What today's validation refuses, although it was stored once, is
+// written as its own status: webhooks and rules about changes of the spec are not asked then, and the whole object is stored.
+func (t *takeover) store(ctx context.Context, object *unstructured.Unstructured) error {
+	err := t.client.Update(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager))
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+		if again := t.client.Status().Update(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager)); again == nil || !apierrors.IsNotFound(again) {
+			err = again
+		}
+	}
+	if client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err) { // who was faster has stored it
+		return nil
+	}
+	return err //nolint:wrapcheck // the caller says what
 }

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,12 +46,18 @@ func (r reference) kind() schema.GroupVersionKind {
 
 // contents is what the index says.
 type contents struct {
-	Cluster   string `json:"cluster"`
-	Namespace string `json:"namespace"`
+	Cluster string `json:"cluster"`
+	// ClusterUID is the UID of the namespace kube-system, by which clusters are told apart.
+	ClusterUID string `json:"clusterUID,omitempty"`
+	Namespace  string `json:"namespace"`
+	// GoneBack is when everything was put back: from then on the folder is of no use.
+	GoneBack string `json:"goneBack,omitempty"`
 	// Saved are the objects in the folder. Absent are those of the manifests that the cluster did not have. Removed are those that go.
 	Saved   []reference `json:"saved"`
 	Absent  []reference `json:"absent"`
 	Removed []reference `json:"removed,omitempty"`
+	// Narrowed are bindings that others have, too: only the accounts of the installation go from them.
+	Narrowed []reference `json:"narrowed,omitempty"`
 	// Pods are those of workloads, as they were.
 	Pods map[string]fingerprint `json:"pods"`
 	// Used are gates that somebody used, of those that are carried over only then.
@@ -94,6 +103,97 @@ func readBackup(folder string) (*backup, error) {
 	return b, nil
 }
 
+// backupOf reads a folder, as the backup of this cluster.
+func (t *takeover) backupOf(ctx context.Context) (*backup, error) {
+	b, err := readBackup(t.backup)
+	if err != nil || b == nil {
+		return nil, err
+	}
+	uid, err := t.clusterUID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if b.ClusterUID == "" && uid != "" { // of an earlier build
+		t.say("the backup in %s does not tell of which cluster it is: it was called %s", t.backup, b.Cluster)
+	} else if b.ClusterUID != uid {
+		return nil, fmt.Errorf("nothing was changed: the backup in %s is of another cluster, which was called %s: check --context, "+
+			"or name another folder with --backup", t.backup, b.Cluster)
+	}
+	if b.GoneBack != "" {
+		return nil, fmt.Errorf("nothing was changed: what is in %s was put back on %s, so that it does not tell any more what there is: "+
+			"name another folder with --backup", t.backup, b.GoneBack)
+	}
+	return b, nil
+}
+
+// clusterUID is the UID of the namespace kube-system.
+func (t *takeover) clusterUID(ctx context.Context) (string, error) {
+	namespace, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "kube-system")
+	if namespace == nil {
+		return "", err
+	}
+	return string(namespace.GetUID()), err
+}
+
+// useUp notes that everything was put back.
+func (t *takeover) useUp() error {
+	b, err := readBackup(t.backup)
+	if err != nil || b == nil {
+		return err
+	}
+	b.GoneBack = t.now().UTC().Format(time.RFC3339)
+	return b.write(t.backup)
+}
+
+// stale names the objects that are not what was saved, though nothing was changed since: the backup is of an earlier time.
+func (t *takeover) stale(ctx context.Context, b *backup) ([]string, error) {
+	var stale []string
+	for _, saved := range b.objects {
+		live, err := t.get(ctx, referenceTo(saved))
+		if err != nil {
+			return nil, err
+		}
+		if live == nil {
+			stale = append(stale, installation.Of(saved)+" is gone")
+		} else if at := differs(content(saved), content(live), ""); at != "" {
+			stale = append(stale, installation.Of(saved)+": "+at)
+		}
+	}
+	return stale, nil
+}
+
+// content is what of an object was not written by the cluster or by the other manager itself.
+func content(object *unstructured.Unstructured) map[string]any {
+	copied := object.DeepCopy()
+	for _, field := range []string{"metadata", "status"} {
+		delete(copied.Object, field)
+	}
+	unstructured.RemoveNestedField(copied.Object, "spec", "conversion")
+	for _, entry := range installation.Entries(copied) {
+		delete(entry, "clientConfig")
+		delete(entry, "failurePolicy") // an earlier run may have begun with it
+	}
+	return copied.Object
+}
+
+// differs is the first field in which two documents differ; empty if they do not.
+func differs(a, b any, path string) string {
+	if equality.Semantic.DeepEqual(a, b) {
+		return ""
+	}
+	first, is := a.(map[string]any)
+	second, are := b.(map[string]any)
+	if !is || !are {
+		return strings.TrimPrefix(path, ".")
+	}
+	for _, key := range slices.Sorted(maps.Keys(merged(first, second))) {
+		if at := differs(first[key], second[key], path+"."+key); at != "" {
+			return at
+		}
+	}
+	return ""
+}
+
 // file is the name of the file of an object.
 func (r reference) file() string {
 	parts := []string{strings.ToLower(r.Kind), r.Namespace, strings.ReplaceAll(r.Name, ":", "-")}
@@ -112,7 +212,11 @@ func (t *takeover) save(ctx context.Context, s *seen) error {
 	if err := os.MkdirAll(t.backup, 0o700); err != nil {
 		return fmt.Errorf("making the folder of the backup: %w", err)
 	}
-	b := contents{Cluster: t.cluster, Namespace: t.choice.Namespace, Unserved: s.refusals, Used: s.used}
+	uid, err := t.clusterUID(ctx)
+	if err != nil {
+		return err
+	}
+	b := contents{Cluster: t.cluster, ClusterUID: uid, Namespace: t.choice.Namespace, Unserved: s.refusals, Used: s.used}
 	keep := func(object *unstructured.Unstructured) error {
 		text, err := yaml.Marshal(object.Object)
 		if err != nil {
@@ -143,12 +247,18 @@ func (t *takeover) save(ctx context.Context, s *seen) error {
 			return err
 		}
 	}
-	extra, err := t.superfluous(ctx)
+	extra, narrowed, err := t.superfluous(ctx)
 	if err != nil {
 		return err
 	}
 	for _, object := range extra {
 		b.Removed = append(b.Removed, referenceTo(object))
+		if err := keep(object); err != nil {
+			return err
+		}
+	}
+	for _, object := range narrowed {
+		b.Narrowed = append(b.Narrowed, referenceTo(object))
 		if err := keep(object); err != nil {
 			return err
 		}
@@ -206,44 +316,107 @@ func write(path string, text []byte) error {
 }
 
 // superfluous are the rights of the other manager that the manifests do not give: the bindings named kruise-... of its accounts, and the
-// roles named
-// kruise-... that these bind. Bindings with other names are the users' own, such as those for custom workloads.
-func (t *takeover) superfluous(ctx context.Context) ([]*unstructured.Unstructured, error) {
-	rbac := func(kind string) schema.GroupVersionKind {
-		return schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: kind}
-	}
+// roles named kruise-... that nobody else is bound to. Of bindings that others have, too, only the accounts go: these are narrowed. Bindings
+// with other names are the users' own, such as those for custom workloads.
+func (t *takeover) superfluous(ctx context.Context) (extra, narrowed []*unstructured.Unstructured, err error) {
 	have := map[reference]bool{}
 	for _, object := range t.manifests {
 		have[referenceTo(object)] = true
 	}
-	var extra []*unstructured.Unstructured
-	take := func(object *unstructured.Unstructured) bool {
-		if !strings.HasPrefix(object.GetName(), "kruise-") || have[referenceTo(object)] {
-			return false
-		}
-		have[referenceTo(object)] = true
-		extra = append(extra, object)
-		return true
+	goes := func(object *unstructured.Unstructured) bool {
+		return strings.HasPrefix(object.GetName(), "kruise-") && !have[referenceTo(object)]
 	}
+	// bound are the roles that somebody is bound to when the bindings are gone.
+	bound := map[reference]bool{}
+	var roles []reference
 	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
 		if err := installation.Each(ctx, t.client, rbac(kind), func(binding *unstructured.Unstructured) error {
-			if !slices.ContainsFunc(installation.Maps(binding.Object, "subjects"), t.isAccount) || !take(binding.DeepCopy()) {
-				return nil
+			role := roleOf(binding)
+			subjects := installation.Maps(binding.Object, "subjects")
+			ours := slices.ContainsFunc(subjects, t.isAccount)
+			others := slices.ContainsFunc(subjects, func(s map[string]any) bool { return !t.isAccount(s) })
+			switch {
+			case !ours || !goes(binding):
+				bound[role] = bound[role] || len(subjects) > 0
+			case others:
+				bound[role] = true
+				narrowed = append(narrowed, binding.DeepCopy())
+			default:
+				extra, roles = append(extra, binding.DeepCopy()), append(roles, role)
 			}
-			namespace, of := binding.GetNamespace(), installation.Text(binding.Object, "roleRef", "kind")
-			if of == "ClusterRole" {
-				namespace = ""
-			}
-			role, err := installation.Get(ctx, t.client, rbac(of), namespace, installation.Text(binding.Object, "roleRef", "name"))
-			if role != nil {
-				take(role)
-			}
-			return err
+			return nil
 		}); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return extra, nil
+	for i, r := range roles {
+		if bound[r] || slices.Contains(roles[:i], r) {
+			continue
+		}
+		role, err := t.get(ctx, r)
+		if err != nil {
+			return nil, nil, err
+		}
+		if role != nil && goes(role) && !aggregated(role) {
+			extra = append(extra, role)
+		}
+	}
+	return extra, narrowed, nil
+}
+
+func rbac(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: kind}
+}
+
+// roleOf is the role of a binding.
+func roleOf(binding *unstructured.Unstructured) reference {
+	kind, namespace := installation.Text(binding.Object, "roleRef", "kind"), binding.GetNamespace()
+	if kind == "ClusterRole" {
+		namespace = ""
+	}
+	return reference{rbac(kind).GroupVersion().String(), kind, namespace, installation.Text(binding.Object, "roleRef", "name")}
+}
+
+// aggregated tells whether a role is part of others, such as view.
+func aggregated(role *unstructured.Unstructured) bool {
+	for label := range role.GetLabels() {
+		if strings.Contains(label, "aggregate-to-") {
+			return true
+		}
+	}
+	return false
+}
+
+// narrow takes the accounts of the installation from a binding that others have, too.
+func (t *takeover) narrow(ctx context.Context, r reference) error {
+	if err := t.edit(ctx, r, func(binding *unstructured.Unstructured) error {
+		var others []any
+		for _, subject := range installation.Maps(binding.Object, "subjects") {
+			if !t.isAccount(subject) {
+				others = append(others, subject)
+			}
+		}
+		return unstructured.SetNestedSlice(binding.Object, others, "subjects")
+	}); err != nil {
+		return fmt.Errorf("taking the other manager out of %s %s: %w", r.Kind, r.Name, err)
+	}
+	return nil
+}
+
+// keepPeople adds to a binding that is put back those that were bound meanwhile.
+func (t *takeover) keepPeople(live, wanted *unstructured.Unstructured) {
+	if live == nil || !slices.Contains([]string{"ClusterRoleBinding", "RoleBinding"}, wanted.GetKind()) {
+		return
+	}
+	subjects, _, _ := unstructured.NestedSlice(wanted.Object, "subjects")
+	for _, subject := range installation.Maps(live.Object, "subjects") {
+		if !t.isAccount(subject) && !slices.ContainsFunc(subjects, func(has any) bool { return equality.Semantic.DeepEqual(has, subject) }) {
+			subjects = append(subjects, subject)
+		}
+	}
+	if len(subjects) > 0 {
+		_ = unstructured.SetNestedSlice(wanted.Object, subjects, "subjects")
+	}
 }
 
 // isAccount tells whether a subject of a binding is an account of a manager or a node daemon.

@@ -2,7 +2,6 @@ package takeover
 
 import (
 	"flag"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 
@@ -32,22 +30,22 @@ var (
 	DaemonFlags = []string{"feature-gates", "max-workers-for-pull-image", "max-concurrency", "plugin-bin-dir", "plugin-config-file",
 		"rest-config-burst", "rest-config-qps", "socket-file"}
 	// set are flags whose values belong to the manifests: addresses that probes ask, folders that are mounted, and how much is logged.
-	set = []string{"addr", "enable-pprof", "health-probe-addr", "kubeconfig", "logtostderr", "metrics-addr", "pprof-addr",
-		"protection-log-path",
-		"socket-root", "v", "webhook-client-ca-file"}
-	// environment has the variables that keep their meaning.
-	environment = []string{"CERTS_RENEW_BEFORE", "CUSTOM_RESOURCE_ENABLE"}
-	// placement are the fields of pod templates that say where pods may run and how they get their images.
-	placement = []string{"imagePullSecrets", "nodeSelector", "tolerations"}
+	set = []string{"enable-pprof", "kubeconfig", "logtostderr", "pprof-addr", "protection-log-path", "socket-root", "v",
+		"webhook-client-ca-file"}
+	// usual are values of flags of set with which nobody has changed anything. Others are told.
+	usual = map[string][]string{"protection-log-path": {"/log"}, "kubeconfig": {}}
+	// addresses are flags of the manager and the daemon with the port of a container, by its name in the manifests: the port is carried over, the
+	// address is not, because probes ask it.
+	addresses = map[string]string{"metrics-addr": "metrics", "health-probe-addr": "health", "addr": "health"}
 )
 
 // carried is what another Deployment or DaemonSet hands over.
 type carried struct {
 	Flags []string `json:"flags,omitempty"`
 	Env   []any    `json:"env,omitempty"`
-	// Notes name what is not carried over.
-	Notes  []string `json:"notes,omitempty"`
-	fields map[string]any
+	// Notes say how it was read, and name what is not carried over.
+	Notes []string `json:"notes,omitempty"`
+	template
 }
 
 // flagSet knows the flags of logging, those of the kinds if they are wanted, and those with these names.
@@ -74,18 +72,11 @@ func flagSet(kinds bool, names []string) *pflag.FlagSet {
 }
 
 // carry reads what a Deployment of a manager, or a DaemonSet of node daemons, hands over to the one of ours. Without a reading, gates are
-// left out.
-func carry(workload *unstructured.Unstructured, r *reading) carried {
+// left out. manifest is the one of ours.
+func carry(workload, manifest *unstructured.Unstructured, r *reading) carried {
 	var c carried
 	if workload == nil {
 		return c
-	}
-	spec, _, _ := unstructured.NestedMap(workload.Object, "spec", "template", "spec")
-	c.fields = map[string]any{}
-	for _, field := range placement {
-		if value, ok := spec[field]; ok {
-			c.fields[field] = value
-		}
 	}
 	container := mainContainer(workload)
 	fs := flagSet(true, ManagerFlags)
@@ -108,8 +99,15 @@ func carry(workload *unstructured.Unstructured, r *reading) carried {
 		if has {
 			text += "=" + value
 		}
+		if at := addresses[name]; at != "" && fs.Lookup(name) == nil {
+			c.port(at, value)
+			continue
+		}
 		switch {
 		case slices.Contains(set, name):
+			if replaces := usual[name]; replaces != nil && !slices.Contains(replaces, value) {
+				c.Notes = append(c.Notes, text+" is not carried over: the manifests say otherwise, see --manifests")
+			}
 		case flag == nil:
 			c.Notes = append(c.Notes, text+" is not carried over: Afloat has no such flag")
 		case name == "leader-election-resource-lock" && value != "leases":
@@ -128,62 +126,9 @@ func carry(workload *unstructured.Unstructured, r *reading) carried {
 			c.Flags = append(c.Flags, "--feature-gates="+list)
 		}
 	}
-	for _, item := range installation.Maps(container, "env") {
-		name, _ := item["name"].(string)
-		value, literal := item["value"].(string)
-		switch {
-		case slices.Contains(environment, name):
-			c.Env = append(c.Env, item)
-		case name == "KRUISE_DAEMON_CONFIG_NS" && literal && value != "kruise-daemon-config",
-			name == "SECRET_NAME" && literal && value != installation.Secret, name == "SERVICE_NAME" && literal &&
-				value != installation.Service:
-			c.Notes = append(c.Notes, fmt.Sprintf("%s=%s is not carried over: the manifests say otherwise, see --manifests", name, value))
-		}
-	}
+	c.Notes = append(c.Notes, c.environment(container, r)...)
+	c.Notes = append(c.Notes, c.read(workload, manifest)...)
 	return c
-}
-
-// on tells whether a feature gate is turned on by what is carried over.
-func (c *carried) on(gate featuregate.Feature) bool {
-	for _, text := range c.Flags {
-		if list, ok := strings.CutPrefix(text, "--feature-gates="); ok {
-			if gates, err := features.Parse(list); err == nil && gates.Enabled(gate) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// into changes a workload of the manifests so that it does what the other one did.
-func (c *carried) into(workload *unstructured.Unstructured) error {
-	if workload == nil {
-		return nil
-	}
-	containers, _, err := unstructured.NestedSlice(workload.Object, "spec", "template", "spec", "containers")
-	if err != nil || len(containers) == 0 {
-		return fmt.Errorf("%s of the manifests has no containers", installation.Of(workload))
-	}
-	container, _ := containers[0].(map[string]any)
-	args, _ := container["args"].([]any)
-	for _, text := range c.Flags {
-		args = append(args, text)
-	}
-	if len(args) > 0 {
-		container["args"] = args
-	}
-	if env, _ := container["env"].([]any); len(c.Env) > 0 {
-		container["env"] = append(env, c.Env...)
-	}
-	if err := unstructured.SetNestedSlice(workload.Object, containers, "spec", "template", "spec", "containers"); err != nil {
-		return fmt.Errorf("%s: %w", installation.Of(workload), err)
-	}
-	for field, value := range c.fields {
-		if err := unstructured.SetNestedField(workload.Object, value, "spec", "template", "spec", field); err != nil {
-			return fmt.Errorf("%s: %w", installation.Of(workload), err)
-		}
-	}
-	return nil
 }
 
 // mainContainer is the container of the manager or the daemon: the one with that name, or the first one.

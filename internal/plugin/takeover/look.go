@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/plugin/explain"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
@@ -38,7 +39,9 @@ type kindInUse struct {
 	definition *unstructured.Unstructured
 	name       string // of the kind
 	objects    int64
-	served     bool // by this project
+	// used are the objects by which somebody uses the kind.
+	used   int64
+	served bool // by this project
 }
 
 // lockName is where the lock of a manager is.
@@ -121,10 +124,26 @@ func (t *takeover) look(ctx context.Context) (*seen, error) {
 	if err := t.lookAtManager(ctx, s); err != nil {
 		return nil, err
 	}
-	if t.choice.Distributes = s.carriedManager.on(features.ResourceDistributionGate); t.choice.Distributes {
+	manager, _, err := t.foreseen(s)
+	if err != nil {
+		return nil, err
+	}
+	t.flags = texts(mainContainer(manager)["args"])
+	if t.choice.Distributes = turnsOn(manager, features.ResourceDistributionGate); t.choice.Distributes {
 		if t.manifests, err = installation.Manifests(t.choice); err != nil {
 			return nil, err
 		}
+	}
+	if s.source.daemon == nil && !turnsOn(manager, features.KruiseDaemon) {
+		t.say("there are no node daemons, and KruiseDaemon is off: none are installed")
+		t.manifests = slices.DeleteFunc(t.manifests, func(o *unstructured.Unstructured) bool { return o.GetKind() == installation.DaemonSets.Kind })
+	}
+	if turnsOn(manager, features.DeletionProtectionForCRDCascadingGate) {
+		t.say("%s is on: grant the manager the right to list the objects of the definitions that it protects; without it they cannot be deleted",
+			features.DeletionProtectionForCRDCascadingGate)
+	}
+	if err := t.lookAtLists(ctx); err != nil {
+		return nil, err
 	}
 	if err := t.lookAtKinds(ctx, s); err != nil {
 		return nil, err
@@ -144,7 +163,15 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 	if t.backup == "" {
 		t.backup = t.folder()
 	}
-	saved, err := readBackup(t.backup)
+	saved, err := t.backupOf(ctx)
+	if err == nil && saved != nil && begun == "" && !installation.IsOurs(s.manager) {
+		if stale, err := t.stale(ctx, saved); err != nil {
+			return err
+		} else if len(stale) > 0 {
+			return fmt.Errorf("nothing was changed: the backup in %s is not of what is there now: %s: name another folder with --backup; if a "+
+				"way back was interrupted, end it first with: kubectl afloat takeover --back --backup %s", t.backup, most(stale), t.backup)
+		}
+	}
 	switch {
 	case err != nil:
 		return err
@@ -175,20 +202,63 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 	if err != nil {
 		return err
 	}
-	s.carriedManager = carry(s.source.manager, how)
+	s.carriedManager = carry(s.source.manager, installation.Find(t.manifests, installation.Deployments.Kind, installation.Manager), how)
 	s.lock = lockOf(s.source.manager, t.choice.Namespace)
 	t.sayCarried("manager", s.carriedManager)
 	if s.source.daemon != nil {
 		image, _ := mainContainer(s.source.daemon)["image"].(string)
 		t.say("node daemon: %s, image %s", installation.Of(s.source.daemon), image)
-		s.carriedDaemon = carry(s.source.daemon, how)
+		s.carriedDaemon = carry(s.source.daemon, installation.Find(t.manifests, installation.DaemonSets.Kind, installation.Daemon), how)
 		t.sayCarried("node daemon", s.carriedDaemon)
 	}
 	if release := s.source.manager.GetAnnotations()["meta.helm.sh/release-name"]; release != "" {
 		t.say("Helm release %s in namespace %s still lists the objects: never upgrade, roll back or uninstall it while Afloat is installed",
 			release, s.source.manager.GetAnnotations()["meta.helm.sh/release-namespace"])
 	}
+	if err := t.lookAtOtherDaemons(ctx); err != nil {
+		return err
+	}
 	return t.lookAtSecret(ctx)
+}
+
+// lookAtLists names the kinds that users list for WorkloadSpreads: the other manager may list all objects of the cluster, and this project's
+// only what it is granted.
+func (t *takeover) lookAtLists(ctx context.Context) error {
+	lists, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, t.choice.Namespace,
+		workloadspread.ConfigMapName)
+	if err != nil || lists == nil {
+		return err
+	}
+	list, err := workloadspread.ParseAllowList(installation.Text(lists.Object, "data", workloadspread.AllowListKey))
+	if err != nil {
+		t.say("%v", err)
+		return nil
+	}
+	var names []string
+	for _, kind := range list.Workloads {
+		for _, of := range append([]schema.GroupVersionKind{kind.GroupVersionKind}, kind.SubResources...) {
+			if name := of.GroupKind().String(); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	if len(names) > 0 {
+		t.say("ConfigMap %s lists kinds for WorkloadSpreads. Grant the manager the rights to get, list and watch them, and to get their scale; the "+
+			"other manager may list everything: %s", workloadspread.ConfigMapName, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// lookAtOtherDaemons names node daemons that stay as they are, such as those for Windows.
+func (t *takeover) lookAtOtherDaemons(ctx context.Context) error {
+	return installation.Each(ctx, t.client, installation.DaemonSets, func(set *unstructured.Unstructured) error {
+		if account := installation.Text(set.Object, "spec", "template", "spec", "serviceAccountName"); set.GetName() != installation.Daemon &&
+			(account == installation.Daemon || strings.HasPrefix(set.GetName(), installation.Daemon+"-")) {
+			t.say("%s stays as it is, and goes on running with the rights of Afloat's node daemons: Afloat has none for its nodes. Delete it when "+
+				"nothing on them needs it", installation.Of(set))
+		}
+		return nil
+	}, client.InNamespace(t.choice.Namespace))
 }
 
 // read decides how flags are read. What it depends on is remembered with the backup: it is not what it was while a takeover is under way.
@@ -230,7 +300,7 @@ func (t *takeover) sayCarried(whose string, c carried) {
 // lockOf is the lock that a manager's flags name.
 func lockOf(manager *unstructured.Unstructured, namespace string) lockName {
 	lock := lockName{namespace, installation.Lock}
-	for _, flag := range carry(manager, nil).Flags {
+	for _, flag := range carry(manager, nil, nil).Flags {
 		switch name, value, _ := strings.Cut(flag, "="); {
 		case name == "--leader-election-namespace" && value != "":
 			lock.namespace = value
@@ -257,131 +327,6 @@ func (t *takeover) lookAtSecret(ctx context.Context) error {
 	return nil
 }
 
-// lookAtKinds counts the objects of each definition, and compares versions.
-func (t *takeover) lookAtKinds(ctx context.Context, s *seen) error {
-	served := t.served()
-	var names []string
-	if err := installation.Each(ctx, t.client, installation.Definitions, func(definition *unstructured.Unstructured) error {
-		if !installation.OfProject(definition) {
-			return nil
-		}
-		ours := served[definition.GetName()]
-		kind := kindInUse{definition: definition.DeepCopy(), name: installation.Text(definition.Object, "spec", "names", "kind"),
-			served: ours != nil}
-		objects, err := t.count(ctx, definition)
-		if err != nil && !s.resumed {
-			return err
-		}
-		kind.objects = objects
-		s.kinds = append(s.kinds, kind)
-		if objects > 0 {
-			names = append(names, fmt.Sprintf("%d %s", objects, kind.name))
-		}
-		if ours == nil && objects > 0 {
-			s.refusals = append(s.refusals, fmt.Sprintf("%s (%s)", kind.name, plural.Of(int(objects), "object")))
-		}
-		if ours != nil {
-			s.against = append(s.against, missingVersions(definition, ours)...)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	t.say("objects: %s", orNone(names))
-	return nil
-}
-
-// missingVersions are those in which objects are stored and that wanted does not serve.
-func missingVersions(definition, wanted *unstructured.Unstructured) []string {
-	stored, _, _ := unstructured.NestedStringSlice(definition.Object, "status", "storedVersions")
-	var missing []string
-	for _, version := range stored {
-		if !slices.ContainsFunc(installation.Maps(wanted.Object, "spec", "versions"),
-			func(v map[string]any) bool { return v["name"] == version }) {
-			missing = append(missing, fmt.Sprintf("%s may be stored in %s, which the other definition does not have",
-				definition.GetName(), version))
-		}
-	}
-	return missing
-}
-
-// count is how many objects of a definition there are.
-func (t *takeover) count(ctx context.Context, definition *unstructured.Unstructured) (int64, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(installation.StoredKind(definition).GroupVersion().WithKind(installation.Text(definition.Object, "spec",
-		"names", "kind") + "List"))
-	if err := t.client.List(ctx, list, client.Limit(1)); err != nil {
-		return 0, fmt.Errorf("counting %s: %w", definition.GetName(), err)
-	}
-	more := list.GetRemainingItemCount()
-	if more == nil {
-		return int64(len(list.Items)), nil
-	}
-	return int64(len(list.Items)) + *more, nil
-}
-
-// lookAtEntries finds entries of the webhook configurations that the manifests do not have.
-func (t *takeover) lookAtEntries(ctx context.Context, s *seen) error {
-	paths := map[string]bool{}
-	names := slices.Clone(installation.DerivedEntries)
-	for _, kind := range []string{installation.MutatingKind.Kind, installation.ValidatingKind.Kind} {
-		for _, object := range t.manifests {
-			if object.GetKind() != kind {
-				continue
-			}
-			for _, entry := range installation.Entries(object) {
-				names = append(names, installation.Text(entry, "name"))
-				paths[installation.Text(entry, "clientConfig", "service", "path")] = true
-			}
-		}
-	}
-	for kind, name := range map[schema.GroupVersionKind]string{
-		installation.MutatingKind: installation.Mutating, installation.ValidatingKind: installation.Validating} {
-		configuration, err := installation.Get(ctx, t.client, kind, "", name)
-		if err != nil {
-			return err
-		}
-		for _, entry := range installation.Entries(configuration) {
-			name := installation.Text(entry, "name")
-			if slices.Contains(names, name) || paths[installation.Text(entry, "clientConfig", "service", "path")] {
-				continue
-			}
-			switch used, known := s.asked(entry); {
-			case !known:
-				s.refusals = append(s.refusals, "webhook "+name+": it is about what Afloat does not know")
-			case len(used) == 0:
-				s.dropped = append(s.dropped, name)
-			}
-		}
-	}
-	slices.Sort(s.dropped)
-	slices.Sort(s.refusals)
-	if len(s.dropped) > 0 {
-		t.say("webhooks that go, because nobody uses their kinds or Afloat's own do the same: %s", strings.Join(s.dropped, ", "))
-	}
-	return nil
-}
-
-// asked are the kinds in use, not served by this project, that an entry is about. It is known if it is about the project's kinds alone.
-func (s *seen) asked(entry map[string]any) (used []string, known bool) {
-	known = true
-	for _, rule := range installation.Maps(entry, "rules") {
-		for _, group := range texts(rule["apiGroups"]) {
-			for _, resource := range texts(rule["resources"]) {
-				resource, _, _ = strings.Cut(resource, "/")
-				at := slices.IndexFunc(s.kinds, func(k kindInUse) bool { return k.definition.GetName() == resource+"."+group })
-				switch {
-				case group != "apps.kruise.io" && group != "policy.kruise.io":
-					known = false
-				case at >= 0 && !s.kinds[at].served && s.kinds[at].objects > 0:
-					used = append(used, s.kinds[at].name)
-				}
-			}
-		}
-	}
-	return used, known
-}
-
 // rehearsed are the kinds whose passes can be played, which are all that write pods.
 var rehearsed = []string{"CloneSet", "DaemonSet", "SidecarSet", "StatefulSet"}
 
@@ -397,11 +342,15 @@ func (t *takeover) lookAhead(ctx context.Context, s *seen) error {
 			continue
 		}
 		if err := installation.Each(ctx, t.client, installation.StoredKind(kind.definition), func(object *unstructured.Unstructured) error {
-			asked++
 			e, err := t.rehearse(ctx, kind.name, types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()})
 			if err != nil {
+				if gone, getErr := installation.Get(ctx, t.client, object.GroupVersionKind(), object.GetNamespace(),
+					object.GetName()); getErr == nil && gone == nil {
+					return nil // somebody has deleted it meanwhile
+				}
 				return fmt.Errorf("rehearsing what Afloat does with %s: %w", installation.Of(object), err)
 			}
+			asked++
 			if touched := touchedBy(e); len(touched) > 0 {
 				moving++
 				t.say("%s is under way and goes on: %s", e.Of(), most(touched))

@@ -49,13 +49,20 @@ func (t *takeover) managerReference() reference {
 }
 
 // stop ends the manager that runs, and waits until it cannot act any more.
-func (t *takeover) stop(ctx context.Context, lock lockName) error {
+func (t *takeover) stop(ctx context.Context, places []place) error {
 	manager, err := t.get(ctx, t.managerReference())
 	if err != nil {
 		return err
 	}
 	if manager == nil {
 		return nil // the interrupted run replaced it by one with another selector
+	}
+	if !t.back {
+		// Before the stop, so that pods can be created whatever happens then. This project's manager would take it back; its webhooks are asked
+		// about pods that need them alone, and its entries follow when it has ended.
+		if err := t.letPodsPass(ctx); err != nil {
+			return err
+		}
 	}
 	if err := t.noteTime(); err != nil {
 		return err
@@ -69,34 +76,19 @@ func (t *takeover) stop(ctx context.Context, lock lockName) error {
 		manager.SetAnnotations(annotations)
 		return unstructured.SetNestedField(manager.Object, int64(0), "spec", "replicas")
 	}); err != nil {
-		return fmt.Errorf("stopping the manager: %w", err)
+		return t.leave(ctx, fmt.Errorf("stopping the manager: %w", err))
 	}
-	t.say("%s is to have no pods; webhooks refuse from here on", installation.Of(manager))
-	if err := t.gone(ctx, manager); err != nil {
-		return t.goOn(err)
+	t.say("%s is to have no pods; webhooks about workloads refuse from here on", installation.Of(manager))
+	w := newWatcher(places)
+	if err := t.gone(ctx, manager, w); err != nil {
+		return t.leave(ctx, err)
 	}
-	return t.lockFree(ctx, lock)
-}
-
-// gone waits for the end of the pods of a workload.
-func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured) error {
-	selector, err := selectorOf(workload)
-	if err != nil {
-		return err
+	if err := t.letPodsPass(ctx); err != nil {
+		return t.leave(ctx, err)
 	}
-	if err := t.wait(ctx, "the end of the manager's pods", func(ctx context.Context) (string, error) {
-		var names []string
-		err := installation.Each(ctx, t.client, installation.Pods, func(pod *unstructured.Unstructured) error {
-			if phase := installation.Text(pod.Object, "status", "phase"); phase != "Succeeded" && phase != "Failed" {
-				names = append(names, pod.GetName())
-			}
-			return nil
-		}, client.InNamespace(workload.GetNamespace()), client.MatchingLabelsSelector{Selector: selector})
-		return strings.Join(names, ", "), err
-	}); err != nil {
-		return err
+	if err := t.lockFree(ctx, w); err != nil {
+		return t.leave(ctx, err)
 	}
-	t.say("its pods are gone")
 	return nil
 }
 
@@ -111,36 +103,6 @@ func selectorOf(workload *unstructured.Unstructured) (labels.Selector, error) {
 		return nil, fmt.Errorf("the selector of %s: %w", installation.Of(workload), err)
 	}
 	return metav1.LabelSelectorAsSelector(&selector)
-}
-
-// lockFree waits until nobody holds the lock: it was given back, or not renewed for as long as it holds, by the clock of this machine
-// alone.
-func (t *takeover) lockFree(ctx context.Context, name lockName) error {
-	var last string
-	var since time.Time
-	err := t.wait(ctx, "the lock", func(ctx context.Context) (string, error) {
-		lock, err := installation.Get(ctx, t.client, installation.Leases, name.namespace, name.name)
-		if err != nil || lock == nil {
-			return "", err
-		}
-		holder := installation.Text(lock.Object, "spec", "holderIdentity")
-		if holder == "" {
-			return "", nil
-		}
-		seconds, _, _ := unstructured.NestedInt64(lock.Object, "spec", "leaseDurationSeconds")
-		if now := holder + installation.Text(lock.Object, "spec", "renewTime"); now != last {
-			last, since = now, time.Now()
-		}
-		if held := time.Duration(seconds) * time.Second; time.Since(since) < held {
-			return fmt.Sprintf("%s holds Lease %s/%s, for %s after it last renewed it", holder, name.namespace, name.name, held), nil
-		}
-		return "", nil
-	})
-	if err != nil {
-		return t.goOn(fmt.Errorf("the lock does not get free, so another manager acts, which must end first: %w", err))
-	}
-	t.say("the lock %s/%s is free", name.namespace, name.name)
-	return nil
 }
 
 // noteTime remembers when webhooks began to refuse, also if the run is interrupted.
@@ -240,9 +202,11 @@ func (t *takeover) imagePod(s *seen) (*unstructured.Unstructured, error) {
 				"args":    []any{"--help"}, "securityContext": map[string]any{"allowPrivilegeEscalation": false}})
 		}
 	}
-	for field, value := range s.carriedManager.fields {
-		spec[field] = value
+	manager, daemon, err := t.foreseen(s)
+	if err != nil {
+		return nil, err
 	}
+	placed(spec, manager, daemon)
 	spec["containers"] = containers
 	if len(containers) == 0 {
 		return nil, errors.New("the manifests have no images")

@@ -16,6 +16,7 @@ package takeover
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/util/templates"
@@ -46,9 +49,10 @@ var long = templates.LongDesc(`
 	until its pods are gone and its lock is free, applies the manifests of Afloat, waits until the manager serves, and compares all pods
 	of workloads with what they were before.
 
-	From the stop until the new manager serves, webhooks refuse what they are asked about: workloads cannot be changed, and pods with
-	sidecars cannot be created. The command says how long that was. Before it stops anything it lets a pod start with both images, so
-	that a wrong name changes nothing.
+	From the stop until the new manager serves, nobody acts: lost pods are not replaced, rollouts stand, and workloads of these kinds can
+	neither be changed nor read in another version than the stored one. Pods can be created, but those that are created then get no
+	sidecars and no subset: failurePolicy of the webhooks about them is Ignore for that time. The command says how long that was. Before it
+	stops anything it lets a pod start with both images, so that a wrong name changes nothing.
 
 	If it is interrupted, run it again: it goes on. With --back and the folder it puts the other manager back in the same way.`)
 
@@ -78,16 +82,23 @@ type takeover struct {
 	fieldManager  string
 	yes           bool
 	allowUnserved bool
+	allowManaged  bool
 	skipCheck     bool
 	back          bool
 	timeout       time.Duration
 
 	client client.Client
+	ask    asking
+	// holder names this run in the Lease by which only one writes at a time, and turnFor is how long that holds.
+	holder              string
+	turnFor, renewEvery time.Duration
 	// cluster names the cluster in the name of the folder.
 	cluster string
 	// rehearse says what the manager of this project would do with a workload.
 	rehearse func(ctx context.Context, kind string, name types.NamespacedName) (*explain.Explanation, error)
-	now      func() time.Time
+	// flags are those that the manager of this project is going to have.
+	flags []string
+	now   func() time.Time
 	// poll is how long it waits between two looks.
 	poll time.Duration
 	// settle is how long API servers may take to store what the definition says.
@@ -97,11 +108,14 @@ type takeover struct {
 	steps     int
 	// taken: the manager is this project's already.
 	taken bool
+	// foreign: it was said that a webhook of others does not answer.
+	foreign bool
 }
 
 // New returns the command takeover.
 func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	t := &takeover{IOStreams: streams, now: time.Now, poll: 500 * time.Millisecond, settle: 10 * time.Second}
+	t := &takeover{IOStreams: streams, now: time.Now, poll: 250 * time.Millisecond, settle: 10 * time.Second,
+		turnFor: 20 * time.Second, renewEvery: 5 * time.Second}
 	cmd := &cobra.Command{
 		Use:                   "takeover --image MANAGER --daemon-image DAEMON [--backup DIR] [--dry-run] | --back --backup DIR",
 		DisableFlagsInUseLine: true,
@@ -128,6 +142,8 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	flags.BoolVar(&t.yes, "yes", false, "do not ask before changing anything")
 	flags.BoolVar(&t.allowUnserved, "allow-unserved", false,
 		"go on although kinds are in use that Afloat does not serve: nobody acts on their objects then")
+	flags.BoolVar(&t.allowManaged, "allow-managed", false,
+		"go on although a tool such as Argo CD or Flux manages the Deployment of the manager and may put it back at any time")
 	flags.BoolVar(&t.skipCheck, "skip-image-check", false, "do not let a pod start with both images before the old manager is stopped")
 	flags.StringVar(&t.dryRun, "dry-run", wet,
 		"none, client or server: say what would be done and change nothing; with server, the default without a value, "+
@@ -150,19 +166,29 @@ func (t *takeover) complete(f cmdutil.Factory) error {
 	if err != nil {
 		return err //nolint:wrapcheck // kubectl's words
 	}
+	config = rest.CopyConfig(config)
+	config.QPS = -1                  // no limit of its own: while no manager serves, each second counts, and API servers have their own
 	log.SetLogger(klog.Background()) // otherwise the library warns after half a minute that there is none
 	// Its own mapper, which looks again for versions that come with the definitions.
 	if t.client, err = client.New(config, client.Options{Scheme: explain.Scheme}); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
+	if t.ask, err = newAsking(config); err != nil {
+		return err
+	}
+	host, _ := os.Hostname() // it is only told to others
+	t.holder = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.String(8))
+	var reader *explain.Reader
 	t.rehearse = func(ctx context.Context, kind string, name types.NamespacedName) (*explain.Explanation, error) {
-		mapper, err := f.ToRESTMapper()
-		if err != nil {
-			return nil, err //nolint:wrapcheck // kubectl's words
-		}
-		reader, err := explain.NewReader(config, mapper, t.choice.Namespace)
-		if err != nil {
-			return nil, err
+		if reader == nil {
+			mapper, err := f.ToRESTMapper()
+			if err != nil {
+				return nil, err //nolint:wrapcheck // kubectl's words
+			}
+			if reader, err = explain.NewReader(config, mapper, t.choice.Namespace); err != nil {
+				return nil, err
+			}
+			reader.Rehearse(t.flags)
 		}
 		return reader.Why(ctx, groupKind(kind), name)
 	}
@@ -205,10 +231,29 @@ func (t *takeover) takeOver(ctx context.Context) error {
 	if err := t.reasonsAgainst(s); err != nil {
 		return err
 	}
-	if t.dryRun != wet {
-		return t.announce(ctx, s)
+	if err := t.managed(ctx, s.manager); err != nil {
+		return err
 	}
-	if err := t.confirm(fmt.Sprintf("Stop the manager %s and put Afloat in its place?", s.source.image())); err != nil {
+	if err := t.prepare(s); err != nil {
+		return err
+	}
+	verbs, refused := t.preflight(ctx)
+	if t.dryRun != wet {
+		return errors.Join(t.announce(ctx, s, verbs), refused)
+	}
+	if refused != nil {
+		return fmt.Errorf("nothing was changed: %w", refused)
+	}
+	if err := t.confirm(fmt.Sprintf("Until Afloat serves, nobody replaces lost pods, workloads of these kinds cannot be changed, and new pods "+
+		"get no sidecars.\nStop the manager %s and put Afloat in its place?", s.source.image())); err != nil {
+		return err
+	}
+	ctx, release, err := t.takeTurn(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := t.unchanged(ctx, s.manager); err != nil {
 		return err
 	}
 	t.step("Back up")
@@ -220,13 +265,13 @@ func (t *takeover) takeOver(ctx context.Context) error {
 		if err := t.tryImages(ctx, s); err != nil {
 			return err
 		}
-		if err := t.stop(ctx, s.lock); err != nil {
+		if err := t.stop(ctx, placesOf(s.source.manager, s.lock, t.choice.Namespace)); err != nil {
 			return err
 		}
 	}
 	t.step("Apply")
 	if err := t.applyAll(ctx, s); err != nil {
-		return t.goOn(err)
+		return t.leave(ctx, err)
 	}
 	t.step("Verify")
 	return t.verify(ctx, t.goOn)
@@ -234,6 +279,9 @@ func (t *takeover) takeOver(ctx context.Context) error {
 
 // goOn adds to an error what can be done about it, once the other manager is stopped.
 func (t *takeover) goOn(err error) error {
+	if t.back {
+		return fmt.Errorf("%w\nnothing is lost: run the command again to go on", err)
+	}
 	return fmt.Errorf("%w\nnothing is lost: run the command again to go on, or go back with: kubectl afloat takeover --back --backup %s",
 		err, t.backup)
 }
@@ -264,8 +312,8 @@ func (t *takeover) confirm(question string) error {
 }
 
 // wait looks again and again until there is nothing left to wait for. look says what is missing; an error of it is taken as such.
-func (t *takeover) wait(ctx context.Context, what string, look func(context.Context) (missing string, err error)) error {
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+func (t *takeover) wait(whole context.Context, what string, look func(context.Context) (missing string, err error)) error {
+	ctx, cancel := context.WithTimeout(whole, t.timeout)
 	defer cancel()
 	ticker := time.NewTicker(t.poll)
 	defer ticker.Stop()
@@ -274,6 +322,10 @@ func (t *takeover) wait(ctx context.Context, what string, look func(context.Cont
 		missing, err := look(ctx)
 		if err == nil && missing == "" {
 			return nil
+		}
+		var final *hopeless
+		if errors.As(err, &final) {
+			return fmt.Errorf("waiting for %s: %w", what, err)
 		}
 		if err != nil && ctx.Err() == nil {
 			missing = err.Error()
@@ -284,11 +336,19 @@ func (t *takeover) wait(ctx context.Context, what string, look func(context.Cont
 		}
 		select {
 		case <-ctx.Done():
+			if err := context.Cause(whole); err != nil {
+				return fmt.Errorf("interrupted while waiting for %s: %s: %w", what, cmp.Or(said, "it was just asked for"), err)
+			}
 			return fmt.Errorf("waited %s for %s: %s", t.timeout, what, said)
 		case <-ticker.C:
 		}
 	}
 }
+
+// hopeless is an error that no waiting mends.
+type hopeless struct{ error }
+
+func (h *hopeless) Unwrap() error { return h.error }
 
 // folder is the folder of the backup that is to be made.
 func (t *takeover) folder() string {

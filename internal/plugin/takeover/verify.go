@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,40 +13,22 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// serves waits until the manager is ready and answers webhooks and conversion.
+// serves waits until the manager answers webhooks and conversion, which ends the time without one, and until all of it is ready.
 func (t *takeover) serves(ctx context.Context, namespace string) error {
-	if err := t.ready(ctx, t.managerReference()); err != nil {
+	if err := t.replicas(ctx, t.managerReference(), 1); err != nil {
 		return err
 	}
 	if err := t.wait(ctx, "the webhooks", t.answers); err != nil {
 		return err
 	}
+	if err := t.sayWindow(); err != nil {
+		return err
+	}
+	if err := t.ready(ctx, t.managerReference()); err != nil {
+		return err
+	}
 	t.say("the manager in namespace %s is ready, and webhooks answer", namespace)
-	return t.sayWindow()
-}
-
-// answers tells whether webhooks are answered: an object that both configurations are about is created as a dry run.
-func (t *takeover) answers(ctx context.Context) (string, error) {
-	definition, err := installation.Get(ctx, t.client, installation.Definitions, "", "clonesets.apps.kruise.io")
-	if err != nil || definition == nil {
-		return "there is no definition of CloneSets", err
-	}
-	probe := &unstructured.Unstructured{Object: map[string]any{
-		"metadata": map[string]any{"namespace": "default", "name": "afloat-takeover-probe"},
-		"spec": map[string]any{"replicas": int64(0),
-			"selector": map[string]any{"matchLabels": map[string]any{"app": "afloat-takeover-probe"}},
-			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "afloat-takeover-probe"}},
-				"spec": map[string]any{"containers": []any{map[string]any{"name": "probe", "image": "probe"}}}}}}}
-	probe.SetGroupVersionKind(installation.StoredKind(definition))
-	switch err := t.client.Create(ctx, probe, client.DryRunAll); {
-	case apierrors.IsInternalError(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err),
-		apierrors.IsTooManyRequests(err):
-		return err.Error(), nil
-	case apierrors.IsForbidden(err), err == nil: // somebody answered, or a quota did after they had
-		return "", nil
-	default:
-		return "", fmt.Errorf("creating a CloneSet as a dry run: %w", err)
-	}
+	return nil
 }
 
 // converts reads an object of each kind in each served version.
@@ -98,20 +79,29 @@ func (t *takeover) verify(ctx context.Context, advise func(error) error) error {
 	} else {
 		t.say("all of %s have the UID, the restarts and the spec that they had", plural.Of(len(saved.Pods), "pod"))
 	}
+	if !t.back {
+		if err := t.acts(ctx); err != nil {
+			return err
+		}
+	}
+	manager, err := t.get(ctx, t.managerReference())
+	if err == nil && manager != nil { // last of all
+		err = t.displaced(manager)
+	}
+	if err != nil {
+		return advise(err)
+	}
 	if t.back {
-		t.say("done. The folder %s is not needed any more", t.backup)
-		return nil
+		t.say("done. The folder %s is used up; another takeover needs another one", t.backup)
+		return t.useUp()
 	}
 	t.say("done. The way back: kubectl afloat takeover --back --backup %s", t.backup)
 	return nil
 }
 
 // announce says what a run without --dry-run would do. With the server's dry run, the API server checks the manifests.
-func (t *takeover) announce(ctx context.Context, s *seen) error {
-	if err := t.prepare(s); err != nil {
-		return err
-	}
-	extra, err := t.superfluous(ctx)
+func (t *takeover) announce(ctx context.Context, s *seen, verbs map[reference]string) error {
+	extra, narrowed, err := t.superfluous(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,28 +111,12 @@ func (t *takeover) announce(ctx context.Context, s *seen) error {
 	t.say("%s would go from %s to none; then its lock %s/%s has to get free", installation.Of(s.manager), replicasOf(s.manager),
 		s.lock.namespace, s.lock.name)
 	t.step("Apply (dry run)")
-	var errs []error
-	for _, object := range t.manifests {
-		live, err := t.get(ctx, referenceTo(object))
-		if err != nil {
-			return err
-		}
-		verb := "created"
-		if live != nil {
-			verb = "changed"
-		}
-		if t.dryRun == server {
-			switch err := t.try(ctx, live, object); {
-			case apierrors.IsInvalid(err) && live != nil && slices.Contains(replaced, object.GetKind()):
-				verb = "made anew"
-			case err != nil && !missingNamespace(err):
-				errs = append(errs, fmt.Errorf("applying %s: %w", installation.Of(object), err))
-			}
-		}
-		t.say("%s would be %s", installation.Of(object), verb)
-	}
+	t.sayManifests(verbs)
 	for _, object := range extra {
 		t.say("%s would be removed", installation.Of(object))
+	}
+	for _, object := range narrowed {
+		t.say("%s would lose the accounts of the other manager, and keep its other subjects", installation.Of(object))
 	}
 	for _, kind := range s.kinds {
 		if !kind.served && installation.Text(kind.definition.Object, "spec", "conversion", "strategy") == "Webhook" {
@@ -150,7 +124,7 @@ func (t *takeover) announce(ctx context.Context, s *seen) error {
 		}
 	}
 	t.say("nothing was changed")
-	return errors.Join(errs...)
+	return nil
 }
 
 // try asks the API server whether it would take an object in place of what is there. As long as the fields of others are not taken over,

@@ -56,6 +56,11 @@ type world struct {
 	folder string
 	// manifests are those that are applied; empty means those of the release.
 	manifests string
+	// stuck: a new manager does not become ready. whenStuck is told.
+	stuck bool
+	// idle: the new manager serves and does not act.
+	idle      bool
+	whenStuck func()
 }
 
 var errDied = errors.New("the command died")
@@ -155,6 +160,13 @@ webhooks:
   sideEffects: None
   clientConfig: {caBundle: dGhlaXJz, service: {name: kruise-webhook-service, namespace: kruise-system, path: /mutate-apps-kruise-io-cloneset}}
   rules: [{apiGroups: [apps.kruise.io], apiVersions: [v1alpha1, v1beta1], operations: [CREATE, UPDATE], resources: [clonesets]}]
+- name: mpod.kb.io
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Fail
+  clientConfig: {caBundle: dGhlaXJz, service: {name: kruise-webhook-service, namespace: kruise-system, path: /mutate-pod}}
+  namespaceSelector: {matchExpressions: [{key: control-plane, operator: NotIn, values: [openkruise]}]}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
 - name: mpersistentpodstate.kb.io
   admissionReviewVersions: [v1]
   sideEffects: None
@@ -304,18 +316,23 @@ func (w *world) write(o client.Object, verb string, do func() error) error {
 	if dies && !w.after {
 		return errDied
 	}
-	if _, err := os.Stat(filepath.Join(w.folder, index)); w.folder != "" && err != nil {
+	if _, err := os.Stat(filepath.Join(w.folder, index)); w.folder != "" && err != nil && o.GetName() != turnName {
 		w.violated = append(w.violated, "written before the backup was complete: "+installation.Of(o))
 	}
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	w.written = append(w.written, strings.TrimSpace(verb+" "+kind+" "+o.GetName()))
-	if kind == "Pod" && o.GetName() != checkPod || kind == "CloneSet" {
+	if kind == "Pod" && o.GetName() != checkPod || kind == "CloneSet" && o.GetName() != probeName {
 		w.violated = append(w.violated, verb+" of "+installation.Of(o))
 	}
 	if err := do(); err != nil {
 		return err
 	}
 	w.standIns()
+	for _, space := range []string{"shop", namespace} {
+		if names := w.refusing(space, false); len(names) > 0 {
+			w.violated = append(w.violated, fmt.Sprintf("after %s: in namespace %s pods are refused by %v", w.written[len(w.written)-1], space, names))
+		}
+	}
 	if dies {
 		return errDied
 	}
@@ -348,7 +365,17 @@ func (w *world) standIns() {
 			w.violated = append(w.violated, fmt.Sprintf("%s is to run while %s does", image, pod.Spec.Containers[0].Image))
 		}
 	}
-	if n := *deployment.Spec.Replicas; n > 0 && len(pods.Items) == 0 {
+	if n := *deployment.Spec.Replicas; n > 0 && len(pods.Items) == 0 && w.stuck {
+		deployment.Status = appsv1.DeploymentStatus{}
+		_ = w.bare.Status().Update(ctx, &deployment)
+		if w.whenStuck != nil {
+			w.whenStuck()
+		}
+	} else if n > 0 && len(pods.Items) == 0 {
+		if names := w.refusing(namespace, true); len(names) > 0 { // admission asks webhooks about this pod, too
+			w.violated = append(w.violated, fmt.Sprintf("a pod of %s is refused by %v", image, names))
+			return
+		}
 		pod := &corev1.Pod{}
 		pod.Namespace, pod.Name, pod.Labels = namespace, fmt.Sprintf("%s-%d", installation.Manager, w.writes),
 			map[string]string{"control-plane": "controller-manager"}
@@ -359,6 +386,11 @@ func (w *world) standIns() {
 			deployment.Status = appsv1.DeploymentStatus{Replicas: n, ReadyReplicas: n, UpdatedReplicas: n}
 			_ = w.bare.Status().Update(ctx, &deployment)
 		}
+	}
+	var probe appsv1beta1.CloneSet
+	if !w.idle && w.bare.Get(ctx, client.ObjectKey{Namespace: namespace, Name: probeName}, &probe) == nil && probe.Status.ObservedGeneration == 0 {
+		probe.Status.ObservedGeneration = 1
+		_ = w.bare.Update(ctx, &probe)
 	}
 	var check corev1.Pod
 	if w.bare.Get(ctx, client.ObjectKey{Namespace: namespace, Name: checkPod}, &check) == nil && check.Status.ContainerStatuses == nil {
@@ -383,7 +415,7 @@ func (w *world) lease() *unstructured.Unstructured {
 func (w *world) command(folder string, out io.Writer) *takeover {
 	return &takeover{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: io.Discard},
 		choice: installation.Choice{Image: "ours/manager:1", DaemonImage: "ours/daemon:1", Path: w.manifests}, backup: folder,
-		dryRun: wet, fieldManager: owner, yes: true,
+		dryRun: wet, fieldManager: owner, yes: true, holder: "you", turnFor: time.Millisecond, renewEvery: time.Hour,
 		timeout: 5 * time.Second, client: w, cluster: "prod", now: func() time.Time { return time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC) },
 		poll: time.Millisecond,
 		rehearse: func(_ context.Context, kind string, name types.NamespacedName) (*explain.Explanation, error) {
@@ -410,6 +442,9 @@ func (w *world) state() string {
 			}
 			for _, field := range []string{"resourceVersion", "managedFields", "uid", "creationTimestamp"} {
 				unstructured.RemoveNestedField(object.Object, "metadata", field)
+			}
+			if object.GetName() == turnName {
+				continue
 			}
 			unstructured.RemoveNestedField(object.Object, "spec", "holderIdentity")
 			unstructured.RemoveNestedField(object.Object, "metadata", "annotations", backupAnnotation)

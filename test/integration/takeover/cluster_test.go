@@ -8,7 +8,9 @@ package takeover
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,15 +33,18 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/afloat-project/afloat/internal/plugin/installation"
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
@@ -57,6 +63,16 @@ type cluster struct {
 	// other is the reference's manager: it answers webhooks while it runs.
 	other   *httptest.Server
 	running atomic.Bool
+	// locks are the kinds of objects by which it leads: Lease, ConfigMap, or both.
+	locks []string
+	// slow is for how many turns it goes on after it was told to end, and ending counts them.
+	slow, ending int
+	// heals: it writes its webhook configurations anew from their annotation, as often as each turn.
+	heals bool
+	// paths are those that it handles.
+	paths map[string]bool
+	// told is called in each turn with the Deployment, before anything else.
+	told func(*appsv1.Deployment)
 	// manager is this project's, while it runs.
 	manager *exec.Cmd
 	health  string
@@ -139,7 +155,7 @@ func newCluster(t *testing.T) *cluster {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, config: config, dir: t.TempDir(), byManager: newProxy(t, config), byCommand: newProxy(t, config)}
+	c := &cluster{t: t, config: config, dir: t.TempDir(), locks: []string{"Lease"}, byManager: newProxy(t, config), byCommand: newProxy(t, config)}
 	if c.kube, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +261,13 @@ func (c *cluster) turn(ctx context.Context) error {
 	if err := c.kube.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 		return err
 	}
+	if c.told != nil {
+		c.told(&deployment)
+	}
 	image := deployment.Spec.Template.Spec.Containers[0].Image
+	if *deployment.Spec.Replicas > 0 {
+		c.ending = 0
+	}
 	managers := 0
 	for i := range pods.Items {
 		pod := &pods.Items[i]
@@ -261,6 +283,10 @@ func (c *cluster) turn(ctx context.Context) error {
 			}
 		case pod.Labels["control-plane"] != "controller-manager":
 		case *deployment.Spec.Replicas == 0:
+			if c.running.Load() && c.ending < c.slow {
+				c.ending++
+				continue
+			}
 			if c.end(); c.running.Swap(false) {
 				continue // its end takes some time
 			}
@@ -289,6 +315,11 @@ func (c *cluster) turn(ctx context.Context) error {
 		if err := c.renew(ctx); err != nil {
 			return err
 		}
+		if c.heals {
+			if err := c.heal(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	if s := deployment.Status; s.ReadyReplicas != ready || s.ObservedGeneration != deployment.Generation {
 		deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: ready, UpdatedReplicas: ready,
@@ -310,6 +341,11 @@ func (c *cluster) turn(ctx context.Context) error {
 
 // renew is how the reference's manager keeps its lock. It does not give it back.
 func (c *cluster) renew(ctx context.Context) error {
+	if slices.Contains(c.locks, "ConfigMap") {
+		if err := c.renewOld(ctx); err != nil || len(c.locks) == 1 {
+			return err
+		}
+	}
 	var lease coordinationv1.Lease
 	key := client.ObjectKey{Namespace: namespace, Name: "kruise-manager"}
 	now := metav1.NowMicro()
@@ -328,9 +364,79 @@ func (c *cluster) renew(ctx context.Context) error {
 	return c.kube.Update(ctx, &lease)
 }
 
+// renewOld is how managers up to 1.4 keep their lock.
+func (c *cluster) renewOld(ctx context.Context) error {
+	lock := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kruise-manager"}}
+	now, err := json.Marshal(map[string]any{"holderIdentity": "the-other-one", "leaseDurationSeconds": 3, "renewTime": metav1.NowMicro()})
+	if err != nil {
+		return err
+	}
+	if err := c.kube.Create(ctx, lock); client.IgnoreAlreadyExists(err) != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{"control-plane.alpha.kubernetes.io/leader": string(now)}}})
+	if err != nil {
+		return err
+	}
+	return c.kube.Patch(ctx, lock, client.RawPatch(types.MergePatchType, body))
+}
+
+// heal is what each replica of the reference does with its webhook configurations once a minute and when they change: the list comes from the
+// annotation template, or becomes it; where webhooks are called is set; entries that nothing handles are dropped.
+func (c *cluster) heal(ctx context.Context) error {
+	for kind, name := range map[schema.GroupVersionKind]string{installation.MutatingKind: installation.Mutating, installation.ValidatingKind: installation.Validating} {
+		live := &unstructured.Unstructured{}
+		live.SetGroupVersionKind(kind)
+		if err := c.kube.Get(ctx, client.ObjectKey{Name: name}, live); err != nil {
+			return err
+		}
+		before := live.DeepCopy()
+		entries, _ := live.Object["webhooks"].([]any)
+		annotations := live.GetAnnotations()
+		var kept []any
+		if err := json.Unmarshal([]byte(annotations["template"]), &kept); err != nil || len(kept) == 0 {
+			text, err := json.Marshal(entries)
+			if err != nil {
+				return err
+			}
+			kept = entries
+			live.SetAnnotations(map[string]string{"template": string(text)})
+		}
+		var healed []any
+		for _, item := range kept {
+			entry, _ := item.(map[string]any)
+			config, _ := entry["clientConfig"].(map[string]any)
+			path := installation.Text(config, "service", "path")
+			if at, has := config["url"].(string); has {
+				if u, err := url.Parse(at); err == nil {
+					path = u.Path
+				}
+			}
+			if !c.paths[path] {
+				continue
+			}
+			entry["clientConfig"] = map[string]any{"caBundle": c.bundle(), "url": c.other.URL + path}
+			healed = append(healed, entry)
+		}
+		live.Object["webhooks"] = healed
+		if equality.Semantic.DeepEqual(before, live) {
+			continue
+		}
+		if err := c.kube.Update(ctx, live, client.FieldOwner("kruise-manager")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bundle is the authority of the reference's manager.
+func (c *cluster) bundle() string {
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.other.Certificate().Raw}))
+}
+
 // serves lets the manager of that image run, and tells whether it is ready.
 func (c *cluster) serves(deployment *appsv1.Deployment, image string) bool {
-	if image == theirs {
+	if strings.HasPrefix(image, "openkruise/") {
 		c.running.Store(true)
 		return true
 	}

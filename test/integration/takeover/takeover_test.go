@@ -5,9 +5,7 @@ package takeover
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,7 +32,7 @@ var alone = []string{"sidecarsets", "workloadspreads", "podunavailablebudgets", 
 // installTheirs makes the installation of the reference.
 func (c *cluster) installTheirs() {
 	c.t.Helper()
-	bundle := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.other.Certificate().Raw}))
+	bundle := c.bundle()
 	manifests, err := installation.Manifests(installation.Choice{})
 	if err != nil {
 		c.t.Fatal(err)
@@ -106,7 +104,13 @@ var placeholder = regexp.MustCompile(`UID\((\w+/[\w-]+)\)`)
 // createFixtures makes what the reference leaves.
 func (c *cluster) createFixtures() []*unstructured.Unstructured {
 	c.t.Helper()
-	text, err := os.ReadFile("fixtures.yaml")
+	return c.createFrom("fixtures.yaml")
+}
+
+// createFrom makes the objects of a file, with their statuses.
+func (c *cluster) createFrom(file string) []*unstructured.Unstructured {
+	c.t.Helper()
+	text, err := os.ReadFile(file)
 	must(c.t, err)
 	uids := map[string]string{}
 	var all []*unstructured.Unstructured

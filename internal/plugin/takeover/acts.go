@@ -1,0 +1,142 @@
+package takeover
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/registry"
+)
+
+// probes has an object of each kind that is followed by a controller and asks it for nothing.
+//
+//go:embed probes.yaml
+var probes []byte
+
+// acts sees that the controllers of the new manager act: for each kind in use, an object that asks for nothing is created, its status is waited
+// for, and it is removed. A manager may be ready, answer webhooks, and yet have a controller that waits for ever, for a right or a definition.
+func (t *takeover) acts(ctx context.Context) error {
+	objects, err := t.probesInUse(ctx)
+	if err != nil {
+		return err
+	}
+	var unproven []string
+	if err := t.removeProbes(ctx, objects); err != nil { // of an interrupted run
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+		defer cancel()
+		if err := t.removeProbes(ctx, objects); err != nil {
+			t.say("objects named %s of this check stay: %v", probeName, err)
+		}
+	}()
+	waiting := map[string]*unstructured.Unstructured{}
+	for _, object := range objects {
+		switch err := t.client.Create(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager)); {
+		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+			unproven = append(unproven, fmt.Sprintf("%s (%v)", object.GetKind(), err))
+		case err != nil:
+			return fmt.Errorf("creating %s, to see whether the manager acts: %w", installation.Of(object), err)
+		default:
+			waiting[object.GetKind()] = object
+		}
+	}
+	asked := len(waiting)
+	err = t.wait(ctx, "the manager to act on each kind in use", func(ctx context.Context) (string, error) {
+		var errs []error
+		for kind, object := range waiting {
+			live, err := t.get(ctx, referenceTo(object))
+			if err != nil {
+				errs = append(errs, err)
+			} else if live != nil && acted(live) {
+				delete(waiting, kind)
+			}
+		}
+		return strings.Join(slices.Sorted(maps.Keys(waiting)), ", "), errors.Join(errs...)
+	})
+	if len(unproven) > 0 {
+		t.say("not checked whether the manager acts on: %s", strings.Join(unproven, "; "))
+	}
+	if len(waiting) > 0 {
+		return fmt.Errorf("the new manager serves, but does not act on %s: %w\nits log says why, as does: kubectl afloat doctor\n"+
+			"go back with: kubectl afloat takeover --back --backup %s", strings.Join(slices.Sorted(maps.Keys(waiting)), ", "), err, t.backup)
+	}
+	if err == nil {
+		t.say("the manager acts on each of %s in use", plural.Of(asked, "kind"))
+	}
+	return err
+}
+
+// acted tells whether a controller has looked at an object that was created without a status.
+func acted(live *unstructured.Unstructured) bool {
+	status, _, _ := unstructured.NestedMap(live.Object, "status")
+	seen, has, _ := unstructured.NestedInt64(status, "observedGeneration")
+	return len(status) > 0 && (!has || seen >= live.GetGeneration())
+}
+
+// probesInUse are the probes of the kinds of which there are objects. Kinds whose feature is off have no controller.
+func (t *takeover) probesInUse(ctx context.Context) (used []*unstructured.Unstructured, err error) {
+	all, err := installation.Parse([]byte(strings.ReplaceAll(string(probes), installation.Namespace, t.choice.Namespace)))
+	if err != nil {
+		return nil, err
+	}
+	manager, err := t.get(ctx, t.managerReference())
+	if err != nil || manager == nil {
+		return nil, err
+	}
+	list, _ := argument(manager, "feature-gates")
+	gates, err := features.Parse(list)
+	if err != nil {
+		return nil, fmt.Errorf("the manager's feature gates: %w", err)
+	}
+	for i := range registry.Kinds {
+		kind := &registry.Kinds[i]
+		if kind.Gates.Off(gates) != nil {
+			continue
+		}
+		definition, err := installation.Get(ctx, t.client, installation.Definitions, "", kind.Plural+"."+kind.Group)
+		if err != nil {
+			return nil, err
+		}
+		if definition == nil {
+			continue
+		}
+		stored := installation.StoredKind(definition)
+		objects := &unstructured.UnstructuredList{}
+		objects.SetGroupVersionKind(stored.GroupVersion().WithKind(stored.Kind + "List"))
+		if err := t.client.List(ctx, objects, client.Limit(1)); err != nil {
+			return nil, fmt.Errorf("looking for objects of %s: %w", definition.GetName(), err)
+		}
+		if len(objects.Items) == 0 {
+			continue
+		}
+		probe := installation.Find(all, kind.Name, probeName)
+		if probe == nil {
+			continue // requests and images have no controller that answers without a node
+		}
+		probe.SetGroupVersionKind(stored)
+		used = append(used, probe)
+	}
+	return used, nil
+}
+
+func (t *takeover) removeProbes(ctx context.Context, objects []*unstructured.Unstructured) error {
+	var errs []error
+	for _, object := range objects {
+		errs = append(errs, t.remove(ctx, referenceTo(object)))
+	}
+	return errors.Join(errs...)
+}

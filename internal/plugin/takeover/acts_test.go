@@ -1,0 +1,184 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/afloat-project/afloat/internal/plugin/installation"
+)
+
+// OPS-194: a manager that serves and does not act is told before the command says that it is done: which kind, and how to go back. What was
+// created to see it is gone again.
+func TestAManagerThatServesAndDoesNotAct(t *testing.T) {
+	brief := withoutSchemas(t)
+	for _, idle := range []bool{true, false} {
+		w := newWorld(t, "")
+		w.manifests = brief
+		w.idle = idle
+		var out strings.Builder
+		folder := filepath.Join(t.TempDir(), "backup")
+		c := w.command(folder, &out)
+		if idle {
+			c.timeout = 300 * time.Millisecond
+		}
+		err := c.run(t.Context())
+		switch {
+		case idle && (err == nil || !strings.Contains(err.Error(), "does not act on CloneSet") ||
+			!strings.Contains(err.Error(), "kubectl afloat takeover --back --backup "+folder) || strings.Contains(out.String(), "done")):
+			t.Errorf("%v, said %s", err, out.String())
+		case !idle && (err != nil || !strings.Contains(out.String(), "the manager acts on each of 1 kind in use")):
+			t.Errorf("%v, said %s", err, out.String())
+		}
+		definition, err := installation.Get(t.Context(), w.bare, installation.Definitions, "", "clonesets.apps.kruise.io")
+		if err != nil {
+			t.Fatal(err)
+		}
+		probe, err := installation.Get(t.Context(), w.bare, installation.StoredKind(definition), namespace, probeName)
+		if err != nil || probe != nil {
+			t.Error("the probe is still there", err)
+		}
+	}
+}
+
+// OPS-181: what the API server would refuse is found while the other manager runs: manifests that it does not take, because it is older than
+// 1.30 or because of few rights, and what the way back needs.
+func TestWhatWouldBeRefusedStopsNothing(t *testing.T) {
+	brief := withoutSchemas(t)
+	kind := schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}
+	for name, test := range map[string]struct {
+		refusal error
+		ask     asking
+		want    string
+	}{
+		"a kind that is not there": {refusal: &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: []string{"v1"}}, want: "no matches for kind"},
+		"few rights": {refusal: apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: "validatingadmissionpolicies"}, "x", nil),
+			want: "forbidden"},
+		"Kubernetes 1.28": {ask: asking{version: func() (string, error) { return "v1.28.3+k3s1", nil }},
+			want: "the API server is of release v1.28.3+k3s1, and Afloat needs Kubernetes 1.30 or newer"},
+		"no right to delete": {ask: asking{version: func() (string, error) { return "v1.33.0-eks-1", nil },
+			may: func(_ context.Context, what *authorizationv1.ResourceAttributes) (bool, error) {
+				return what.Resource != "deployments" || what.Verb != "delete", nil
+			}}, want: "you may not: delete deployments.apps in namespace kruise-system"},
+	} {
+		w := newWorld(t, "")
+		w.manifests = brief
+		w.WithWatch = interceptor.NewClient(w.WithWatch, interceptor.Funcs{
+			Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+				if test.refusal != nil && o.(interface{ GetKind() string }).GetKind() == kind.Kind {
+					return test.refusal
+				}
+				return c.Apply(ctx, o, options...)
+			}})
+		before := w.state()
+		for _, dryRun := range []string{server, wet} {
+			c := w.command(filepath.Join(t.TempDir(), "backup"), io.Discard)
+			c.ask, c.dryRun = test.ask, dryRun
+			if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: %v, want %s", name, err, test.want)
+			}
+		}
+		if diff := cmp.Diff(before, w.state()); diff != "" || w.writes > 0 {
+			t.Errorf("%s: %v %s", name, w.written, diff)
+		}
+	}
+}
+
+// OPS-185 (part): an object that today's validation refuses does not stop the way back, if it has to be stored in another version: it is written
+// as its own status, which is about no change of it.
+func TestAnObjectThatValidationRefusesIsStoredAgain(t *testing.T) {
+	w := newWorld(t, "")
+	var statuses int
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "clonesets"}, "web", errors.New("too long"))
+	w.WithWatch = interceptor.NewClient(w.WithWatch, interceptor.Funcs{
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return refused },
+		SubResourceUpdate: func(_ context.Context, _ client.Client, subResource string, _ client.Object, _ ...client.SubResourceUpdateOption) error {
+			if statuses++; subResource != "status" || statuses > 1 {
+				return refused
+			}
+			return nil
+		}})
+	c := w.command("x", io.Discard)
+	first, second := c.store(t.Context(), w.deployment()), c.store(t.Context(), w.deployment())
+	if first != nil || second == nil {
+		t.Error(first, second)
+	}
+}
+
+// OPS-183 (part): a lock that its holder did not give back is given back when the holder's pod was seen to end and does not renew it any more,
+// and not if its pod may live, or it is renewed.
+func TestTheLockOfAManagerThatHasEnded(t *testing.T) {
+	for name, test := range map[string]struct {
+		ended bool
+		still time.Duration
+		free  bool
+	}{"ended, quiet": {true, 4 * time.Second, true}, "ended, just renewed": {true, time.Second, false}, "its pod may live": {false, 4 * time.Second, false},
+		"not renewed for as long as it holds": {false, 16 * time.Second, true}} {
+		w := newWorld(t, "")
+		if err := w.bare.Patch(t.Context(), w.lease(), client.RawPatch("application/merge-patch+json",
+			[]byte(`{"spec":{"holderIdentity":"kruise-controller-manager-a_1234","leaseDurationSeconds":15}}`))); err != nil {
+			t.Fatal(err)
+		}
+		c := w.command("x", io.Discard)
+		lock := lockName{namespace, installation.Lock}
+		watch := newWatcher(placesOf(w.deployment(), lock, namespace))
+		if missing, err := c.see(t.Context(), watch); err != nil || len(missing) == 0 {
+			t.Fatal(missing, err)
+		}
+		watch.ended["kruise-controller-manager-a"] = test.ended
+		for p := range watch.since {
+			watch.since[p] = time.Now().Add(-test.still)
+		}
+		missing, err := c.see(t.Context(), watch)
+		if err != nil || (len(missing) == 0) != test.free {
+			t.Errorf("%s: %v, %v", name, missing, err)
+		}
+	}
+}
+
+// OPS-183 (part): where the lock of a manager is: kruise-system if no flag says otherwise, whatever a kustomization calls the namespace; the
+// manager's own if the flag is empty; up to 1.4 a ConfigMap.
+func TestWhereTheLockIs(t *testing.T) {
+	for args, want := range map[string]string{"": "kruise-system foo", "--leader-election-namespace=": "foo", "--leader-election-namespace=bar": "bar foo"} {
+		objects, err := installation.Parse([]byte(`{apiVersion: apps/v1, kind: Deployment, spec: {template: {spec: {containers: [{name: manager, args: ["` + args + `"]}]}}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i, p := range placesOf(objects[0], lockName{"foo", installation.Lock}, "foo") {
+			if i%2 == 0 {
+				got = append(got, p.namespace)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %v, want %s", args, got, want)
+		}
+	}
+	config := objectOf(t, `{apiVersion: v1, kind: ConfigMap, metadata: {annotations: {control-plane.alpha.kubernetes.io/leader: '{"holderIdentity":"a_1","leaseDurationSeconds":15,"renewTime":"t"}'}}}`)
+	if h := readLock(config); h != (held{"a_1", "t", 15}) {
+		t.Error(h)
+	}
+}
+
+func objectOf(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	objects, err := installation.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects[0]
+}
