@@ -79,6 +79,9 @@ type doctor struct {
 	manager, daemon *unstructured.Unstructured
 	// authority is the certificate of the authority in the Secret, in PEM; empty if it may not be read.
 	authority []byte
+	// leader is the pod that leads, empty if it is not known, and led since when; zero if that is not known.
+	leader string
+	led    time.Time
 	// stored are the kinds of the project as the cluster stores them.
 	stored map[string]schema.GroupVersionKind
 }
@@ -142,8 +145,8 @@ func (d *doctor) run(ctx context.Context) error {
 		make func(context.Context) error
 	}{
 		{"API server", d.checkServer}, {"manager", d.checkManager}, {"leader", d.checkLeader}, {"certificates", d.checkCertificates},
-		{"webhooks", d.checkWebhooks}, {"definitions", d.checkDefinitions}, {"node daemons", d.checkDaemons}, {"workloads",
-			d.checkWorkloads},
+		{"webhooks", d.checkWebhooks}, {"definitions", d.checkDefinitions}, {"controllers", d.checkSeen}, {"node daemons", d.checkDaemons},
+		{"workloads", d.checkWorkloads},
 		{"pods", d.checkPods}, {"requests", d.checkRequests}, {"budgets", d.checkBudgets}, {"fields of others", d.checkFields},
 	} {
 		before := len(d.report.Findings)

@@ -84,7 +84,7 @@ endpoints: [{conditions: {ready: true}}, {conditions: {ready: true}}]
 ---
 apiVersion: v1
 kind: Node
-metadata: {name: node-a}
+metadata: {name: node-a, labels: {kubernetes.io/os: linux}}
 status: {conditions: [{type: Ready, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}]}
 ---
 apiVersion: v1
@@ -225,7 +225,7 @@ func sickCase(t *testing.T) {
 	m.find("DaemonSet", installation.Daemon).Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["image"] = "afloat/daemon:2"
 	set(t, m.find("NodeImage", "node-a"), map[string]any{}, "status")
 	m.add(t, `
-{apiVersion: v1, kind: Node, metadata: {name: node-b}, status: {conditions: [{type: Ready, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}
+{apiVersion: v1, kind: Node, metadata: {name: node-b, labels: {kubernetes.io/os: linux}}, status: {conditions: [{type: Ready, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}
 ---
 {apiVersion: apps.kruise.io/v1beta1, kind: NodeImage, metadata: {name: node-gone}}
 ---
@@ -341,7 +341,7 @@ func boundedCase(t *testing.T) {
 	var many strings.Builder
 	for i := range 200 {
 		many.WriteString("---\n{apiVersion: v1, kind: Node, metadata: {name: n" + big.NewInt(int64(i)).String() +
-			"}, status: {conditions: [{type: Ready, status: \"True\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}}\n")
+			", labels: {kubernetes.io/os: linux}}, status: {conditions: [{type: Ready, status: \"True\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}}\n")
 	}
 	m.add(t, many.String())
 	out, _ := examine(t, m, "")

@@ -159,6 +159,13 @@ func (d *doctor) checkLeader(ctx context.Context) error {
 				"a manager runs outside: find it, and end it if it is not meant to act")
 			return nil
 		}
+		d.leader = pod
+		d.led, _ = time.Parse(time.RFC3339, installation.Text(lease.Object, "spec", "acquireTime"))
+		if ready, known, of := d.ready(found); known && !ready && of > time.Minute {
+			d.add(check, Problem, installation.Of(found), fmt.Sprintf("it leads, and is not ready for %s: its controllers may not run, and no rollout moves",
+				ago(of)), d.leaderAdvice())
+			return nil
+		}
 		d.add(check, OK, installation.Of(lease), fmt.Sprintf("%s leads, and renewed %s ago", pod, ago(max(since, 0))), "")
 	}
 	return nil

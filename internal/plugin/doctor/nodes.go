@@ -6,9 +6,12 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 	"github.com/afloat-project/afloat/internal/registry"
@@ -45,14 +48,34 @@ func (d *doctor) each(ctx context.Context, name string, do func(*unstructured.Un
 	return installation.Each(ctx, d.client, kind, do)
 }
 
-// ready tells whether a condition Ready of an object is True, and since when.
-func (d *doctor) ready(object *unstructured.Unstructured) (bool, time.Duration) {
+// ready tells whether a condition Ready of an object is True, whether there is one, and since when.
+func (d *doctor) ready(object *unstructured.Unstructured) (is, known bool, since time.Duration) {
 	for _, condition := range installation.Maps(object.Object, "status", "conditions") {
 		if condition["type"] == "Ready" {
-			return condition["status"] == "True", d.age(installation.Text(condition, "lastTransitionTime"))
+			return condition["status"] == "True", true, d.age(installation.Text(condition, "lastTransitionTime"))
 		}
 	}
-	return false, 0
+	return false, false, 0
+}
+
+// meant tells of a node whether the node daemon is to run on it, by its selector, affinity and tolerations.
+func meant(daemon *unstructured.Unstructured) (func(*unstructured.Unstructured) bool, error) {
+	template, _, err := unstructured.NestedMap(daemon.Object, "spec", "template", "spec")
+	spec := corev1.PodSpec{}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(template, &spec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the template of %s: %w", installation.Of(daemon), err)
+	}
+	rules := nodes.ForDaemon(&spec)
+	return func(object *unstructured.Unstructured) bool {
+		node := corev1.Node{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &node); err != nil {
+			return true
+		}
+		return rules.Judge(&node).Eligible
+	}, nil
 }
 
 // tag is what follows the name of an image.
@@ -103,13 +126,21 @@ func (d *doctor) checkDaemons(ctx context.Context) error {
 		served = false
 		d.unreadable(check, err)
 	}
-	healthy, nodes := 0, 0
+	wanted, err := meant(d.daemon)
+	if err != nil {
+		return err
+	}
+	healthy, all, others := 0, 0, 0
 	if err := installation.Each(ctx, d.client, schema.GroupVersionKind{Version: "v1", Kind: "Node"},
 		func(node *unstructured.Unstructured) error {
-			nodes++
-			up, since := d.ready(node)
 			nodeImage := images[node.GetName()]
 			delete(images, node.GetName())
+			if byNode[node.GetName()] == nil && !wanted(node) {
+				others++
+				return nil
+			}
+			all++
+			up, _, since := d.ready(node)
 			labels := node.GetLabels()
 			if !up || since < settled || labels["type"] == "virtual-kubelet" || labels["kubernetes.io/os"] == "windows" {
 				return nil
@@ -117,7 +148,7 @@ func (d *doctor) checkDaemons(ctx context.Context) error {
 			pod, of := byNode[node.GetName()], installation.Of(node)
 			if pod == nil {
 				d.add(check, Problem, of, "it has no node daemon", "kubectl -n "+d.namespace+" describe daemonset "+installation.Daemon)
-			} else if ok, since := d.ready(pod); ok {
+			} else if ok, _, since := d.ready(pod); ok {
 				healthy++
 			} else if since >= settled {
 				d.add(check, Problem, of, "the node daemon "+pod.GetName()+" is not ready",
@@ -136,7 +167,11 @@ func (d *doctor) checkDaemons(ctx context.Context) error {
 	for _, name := range sorted(images) {
 		d.add(check, Warning, "NodeImage "+name, "its node is gone", "the manager removes it: look at its log")
 	}
-	d.add(check, OK, installation.Of(d.daemon), fmt.Sprintf("ready on %d of %s, image %s", healthy, plural.Of(nodes, "node"), image), "")
+	text := fmt.Sprintf("ready on %d of %s, image %s", healthy, plural.Of(all, "node"), image)
+	if others > 0 {
+		text += fmt.Sprintf("; %s not selected or not tolerated", plural.Of(others, "other"))
+	}
+	d.add(check, OK, installation.Of(d.daemon), text, "")
 	return nil
 }
 

@@ -39,16 +39,7 @@ func (d *doctor) checkWorkloads(ctx context.Context) error {
 		if err := d.each(ctx, name, func(object *unstructured.Unstructured) error {
 			total++
 			d.deleted(check, object)
-			for _, condition := range installation.Maps(object.Object, "status", "conditions") {
-				typ, _ := condition["type"].(string)
-				if typ == "Progressing" && condition["status"] == "False" && condition["reason"] != "Paused" || strings.HasPrefix(typ,
-					"Failed") && condition["status"] == "True" {
-					d.add(check, Problem, installation.Of(object), strings.TrimSpace(fmt.Sprintf("%s %s", typ,
-						installation.Text(condition, "message"))),
-						fmt.Sprintf("kubectl afloat why %s.apps.kruise.io/%s says which pods wait for what", strings.ToLower(name),
-							object.GetName()))
-				}
-			}
+			d.checkConditions(check, name, object)
 			return nil
 		}); err != nil {
 			d.unreadable(check, err)
@@ -68,10 +59,20 @@ func (d *doctor) checkWorkloads(ctx context.Context) error {
 	}
 	for _, object := range sorted(waits) {
 		d.add(check, Warning, object, "its rollout waited within the last hour: "+waits[object],
-			"kubectl afloat why says what it waits for now")
+			d.whyOf(object)+" says what it waits for now")
 	}
 	d.add(check, OK, "", plural.Of(total, "workload")+" looked at", "")
 	return nil
+}
+
+// whyOf is the command that explains a workload, which is named as findings do.
+func (d *doctor) whyOf(object string) string {
+	kind, name, _ := strings.Cut(object, " ")
+	namespace, name, found := strings.Cut(name, "/")
+	if !found {
+		namespace, name = "", namespace
+	}
+	return d.why(strings.ToLower(kind)+".apps.kruise.io", namespace, name)
 }
 
 // lastSeen is when an event was told last.
@@ -107,7 +108,7 @@ func (d *doctor) checkPods(ctx context.Context) error {
 			}
 			d.add(check, Problem, installation.Of(pod), fmt.Sprintf("it ends for %s longer than its grace period: %s",
 				ago(d.now.Sub(at.Time)), why),
-				"look at node "+installation.Text(pod.Object, "spec", "nodeName"))
+				"kubectl describe node "+installation.Text(pod.Object, "spec", "nodeName"))
 		}
 		if installation.Text(pod.Object, "status", "phase") == "Pending" {
 			for _, volume := range installation.Maps(pod.Object, "spec", "volumes") {

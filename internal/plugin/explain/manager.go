@@ -37,11 +37,8 @@ func (r *Reader) environment(ctx context.Context, w *World) (*registry.Environme
 	if err != nil {
 		w.Notes = append(w.Notes, fmt.Sprintf("the flags of the manager are not known, its defaults are taken: %v", err))
 	}
-	if e.Gates, err = features.Parse(gates); err != nil { // the manager may be newer than the plugin
-		w.Notes = append(w.Notes, fmt.Sprintf("the manager's --feature-gates are not known here, their defaults are taken: %v", err))
-		if e.Gates, err = features.Parse(""); err != nil {
-			return nil, fmt.Errorf("feature gates: %w", err)
-		}
+	if e.Gates, err = gatesOf(w, gates); err != nil {
+		return nil, err
 	}
 	if e.InPlace, err = apiserver.InPlace(r.config, e.Gates); err != nil {
 		return nil, err
@@ -50,6 +47,31 @@ func (r *Reader) environment(ctx context.Context, w *World) (*registry.Environme
 	minor, err := apiserver.Minor(ctx, r.config)
 	e.Options = admission.Options{Gates: e.Gates, InPlace: e.InPlace, Minor: minor, Namespace: r.managerNamespace}
 	return e, err
+}
+
+// gatesOf are the manager's gates. What is not known of them is told.
+func gatesOf(w *World, list string) (*features.Gates, error) {
+	gates, unknown, err := Gates(list)
+	for _, gate := range unknown {
+		w.Notes = append(w.Notes, "the manager has a feature gate that this plugin does not know, and leaves out: "+gate)
+	}
+	return gates, err
+}
+
+// Gates reads the feature gates of a manager that may be newer than the plugin: what is not known here is left out, and all others count.
+func Gates(list string) (gates *features.Gates, unknown []string, err error) {
+	var known []string
+	for _, gate := range strings.Split(list, ",") {
+		if _, err := features.Parse(gate); err != nil {
+			unknown = append(unknown, strings.TrimSpace(gate))
+			continue
+		}
+		known = append(known, gate)
+	}
+	if gates, err = features.Parse(strings.Join(known, ",")); err != nil {
+		return nil, unknown, fmt.Errorf("feature gates of the manager: %w", err)
+	}
+	return gates, unknown, nil
 }
 
 // arguments are those that the manager is started with.

@@ -52,13 +52,13 @@ func checkOutput(output string, more ...string) error {
 	return nil
 }
 
-// document prints values as JSON or YAML; one alone is no list.
+// document prints values as JSON or YAML, as kubectl prints objects: one alone as it is, and any other number as a List.
 func document[T any](w io.Writer, output string, values []T) error {
-	var value any = values
-	switch len(values) {
-	case 0:
-		value = []T{}
-	case 1:
+	if values == nil {
+		values = []T{}
+	}
+	var value any = map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": values}
+	if len(values) == 1 {
 		value = values[0]
 	}
 	text, err := json.MarshalIndent(value, "", "    ")

@@ -332,8 +332,13 @@ func (r *Reader) core() rest.Interface {
 
 // Resolve finds what an argument such as clone/web names.
 func (r *Reader) Resolve(argument string) (schema.GroupKind, error) {
-	resource, group, _ := strings.Cut(argument, ".")
-	kinds, err := r.mapper.KindsFor(schema.GroupVersionResource{Group: group, Resource: strings.ToLower(resource)})
+	full, short := schema.ParseResourceArg(strings.ToLower(argument))
+	if full != nil { // RESOURCE.VERSION.GROUP, unless that is a resource whose group has a dot
+		if kinds, err := r.mapper.KindsFor(*full); err == nil && len(kinds) > 0 {
+			return kinds[0].GroupKind(), nil
+		}
+	}
+	kinds, err := r.mapper.KindsFor(short.WithVersion(""))
 	if err != nil {
 		return schema.GroupKind{}, fmt.Errorf("%s: %w", argument, err)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/plugin/installation"
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
 
@@ -192,11 +193,8 @@ func NewWhy(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Comman
 	return cmd
 }
 
-// defaultManagerNamespace is where the manager is installed, unless the user says otherwise.
-const defaultManagerNamespace = "kruise-system"
-
 func addManagerNamespace(cmd *cobra.Command, namespace *string) {
-	cmd.Flags().StringVar(namespace, "manager-namespace", defaultManagerNamespace, "the namespace that the manager is installed in, whose gates and flags count")
+	cmd.Flags().StringVar(namespace, "manager-namespace", installation.Namespace, "the namespace that the manager is installed in, whose gates and flags count")
 }
 
 func (o *whyOptions) run(ctx context.Context, f cmdutil.Factory, args []string) error {
@@ -346,13 +344,13 @@ func (r *Reader) whyPod(ctx context.Context, name types.NamespacedName) ([]*Expl
 
 // Reason returns a function that says why the rollout of an object waits, as the manager's planner sees it; empty if nothing holds it, or no
 // plans are made for its kind.
-func Reason(f cmdutil.Factory) func(context.Context, *resource.Info) (string, error) {
-	return func(ctx context.Context, info *resource.Info) (string, error) {
+func Reason(f cmdutil.Factory) func(ctx context.Context, info *resource.Info, managerNamespace string) (string, error) {
+	return func(ctx context.Context, info *resource.Info, managerNamespace string) (string, error) {
 		of := info.Mapping.GroupVersionKind.GroupKind()
 		if KindOf(of) == nil {
 			return "", nil
 		}
-		reader, _, err := connect(f, defaultManagerNamespace)
+		reader, _, err := connect(f, managerNamespace)
 		if err != nil {
 			return "", err
 		}

@@ -62,6 +62,7 @@ func coreKinds() []*kind {
 		core("apps", "v1", "statefulsets", "StatefulSet", true, "sts"),
 		core("apps", "v1", "daemonsets", "DaemonSet", true, "ds"),
 		core("apps", "v1", "controllerrevisions", "ControllerRevision", true),
+		core("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true, "hpa"),
 		core("batch", "v1", "jobs", "Job", true),
 		core("batch", "v1", "cronjobs", "CronJob", true, "cj"),
 	}

@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -30,8 +32,26 @@ func load(file string) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// save writes the manifest of an object to a file, for good when it returns. It overwrites no file about another object.
-func save(file string, object *unstructured.Unstructured) error {
+// origin is the first line of a file: the UID of the namespace that the object is of, which no other cluster has.
+const origin = "# UID of the namespace: "
+
+// savedIn is the UID of the namespace that the manifest in a file is of; empty if the file does not say.
+func savedIn(file string) (types.UID, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading the manifest in %s: %w", file, err)
+	}
+	line, _, _ := strings.Cut(string(raw), "\n")
+	uid, ok := strings.CutPrefix(line, origin)
+	if !ok {
+		return "", nil
+	}
+	return types.UID(strings.TrimSpace(uid)), nil
+}
+
+// save writes the manifest of an object in the namespace with that UID to a file, for good when it returns. It overwrites no file about
+// another object.
+func save(file string, object *unstructured.Unstructured, namespace types.UID) error {
 	old, err := load(file)
 	if err != nil {
 		return err
@@ -47,6 +67,9 @@ func save(file string, object *unstructured.Unstructured) error {
 	raw, err := yaml.Marshal(manifest.Object)
 	if err != nil {
 		return err
+	}
+	if namespace != "" {
+		raw = append([]byte(origin+string(namespace)+"\n"), raw...)
 	}
 	written, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
 	if err != nil {

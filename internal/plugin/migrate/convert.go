@@ -16,6 +16,10 @@ var shared = map[string][]string{
 	"StatefulSet": {"replicas", "selector", "template", "volumeClaimTemplates", "serviceName", "podManagementPolicy", "revisionHistoryLimit",
 		"persistentVolumeClaimRetentionPolicy", "ordinals", "updateStrategy.type", "updateStrategy.rollingUpdate.partition",
 		"updateStrategy.rollingUpdate.maxUnavailable"},
+	// A CloneSet of v1alpha1 has them one level higher. What says how it updates in place means nothing to a Deployment, as its type does not.
+	"CloneSet": {"replicas", "selector", "template", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds", "updateStrategy.type",
+		"updateStrategy.maxUnavailable", "updateStrategy.maxSurge", "updateStrategy.paused", "updateStrategy.rollingUpdate.maxUnavailable",
+		"updateStrategy.rollingUpdate.maxSurge", "updateStrategy.rollingUpdate.paused", "updateStrategy.rollingUpdate.podUpdatePolicy"},
 	"DaemonSet": {"selector", "template", "minReadySeconds", "revisionHistoryLimit", "updateStrategy.type",
 		"updateStrategy.rollingUpdate.maxUnavailable", "updateStrategy.rollingUpdate.maxSurge"},
 }
@@ -128,7 +132,7 @@ func lost(kind string, spec map[string]any) []string {
 			path := prefix + name
 			below, isMap := value.(map[string]any)
 			switch {
-			case slices.Contains(known, path):
+			case slices.Contains(known, path) || empty(value):
 			case isMap && slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, path+".") }):
 				walk(path+".", below)
 			default:
@@ -139,4 +143,22 @@ func lost(kind string, spec map[string]any) []string {
 	walk("", spec)
 	slices.Sort(fields)
 	return fields
+}
+
+// empty tells whether a field says no more than its absence, such as what the API server gives as a default.
+func empty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		for _, member := range v {
+			if !empty(member) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return len(v) == 0
+	}
+	return value == false || value == int64(0) || value == ""
 }

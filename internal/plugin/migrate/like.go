@@ -3,7 +3,9 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,10 +32,17 @@ func (c *command) createLike(ctx context.Context, source, target *side) error {
 	if target.object != nil {
 		return fmt.Errorf("%s exists already", target)
 	}
+	if err := settled(source); err != nil {
+		return fmt.Errorf("nothing was done: %w", err)
+	}
+	if err := c.warn(ctx, source, target); err != nil {
+		return because(ctx, err)
+	}
 	object, err := like(source, target, c.copy)
 	if err != nil {
 		return err
 	}
+	c.tellLost(source, target)
 	created, err := change.Create(c, c.options, object)
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", target, err)
@@ -41,16 +50,65 @@ func (c *command) createLike(ctx context.Context, source, target *side) error {
 	return c.printer.PrintObj(created, c.objects)
 }
 
-// described is an object of the target's kind with the name and what the source has of labels and annotations.
+// settled says why the pods of the source are not all those of its template: the target would roll out to all of them what a partition or a
+// pause has kept to a few.
+func settled(source *side) error {
+	text := func(field string) string {
+		value, _, _ := unstructured.NestedString(source.object.Object, "status", field)
+		return value
+	}
+	replicas, updated := source.number(0, "status", "replicas"), source.number(0, "status", "updatedReplicas")
+	switch {
+	case !source.observed():
+		return fmt.Errorf("the controller of %s has not seen its last change yet", source)
+	case updated < replicas && (source.mapping.GroupVersionKind.Kind == "Deployment" || text("currentRevision") != text("updateRevision")):
+		return fmt.Errorf("a rollout of %s is under way, or held by a partition or a pause: %d of %d pods are of its template, and all pods of the new "+
+			"workload would be; finish or undo the rollout first", source, updated, replicas)
+	}
+	return nil
+}
+
+// tellLost tells what of the source has no place in the target.
+func (c *command) tellLost(source, target *side) {
+	if target.mapping.GroupVersionKind.Kind == "CloneSet" {
+		if kind, _, _ := unstructured.NestedString(source.object.Object, "spec", "strategy", "type"); kind == "Recreate" {
+			fmt.Fprintf(c.ErrOut, "Warning: %s has strategy Recreate, and %s replaces its pods a few at a time\n", source, target)
+		}
+		return
+	}
+	if paused(source.object) {
+		fmt.Fprintf(c.ErrOut, "Warning: %s is paused, and %s is not: a Deployment that is created paused gets no pods\n", source, target)
+	}
+	spec, _, _ := unstructured.NestedMap(source.object.Object, "spec")
+	if dropped := lost("CloneSet", spec); len(dropped) > 0 {
+		fmt.Fprintf(c.ErrOut, "Warning: %s has no place for, and loses: %s\n", target, strings.Join(dropped, ", "))
+	}
+}
+
+// paused tells whether a Deployment or a CloneSet, of whichever version, is paused.
+func paused(object *unstructured.Unstructured) bool {
+	for _, path := range [][]string{{"spec", "paused"}, {"spec", "updateStrategy", "paused"}, {"spec", "updateStrategy", "rollingUpdate", "paused"}} {
+		if value, _, _ := unstructured.NestedBool(object.Object, path...); value {
+			return true
+		}
+	}
+	return false
+}
+
+// described is an object of the target's kind with the name and what the source has of labels and annotations, but for those of tools.
 func described(source, target *side) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(target.mapping.GroupVersionKind)
 	object.SetNamespace(target.namespace)
 	object.SetName(target.name)
-	object.SetLabels(source.object.GetLabels())
-	annotations := source.object.GetAnnotations()
+	labels, annotations := source.object.GetLabels(), source.object.GetAnnotations()
+	maps.DeleteFunc(labels, tracked)
+	maps.DeleteFunc(annotations, tracked)
 	for _, key := range bookkeeping {
 		delete(annotations, key)
+	}
+	if len(labels) > 0 {
+		object.SetLabels(labels)
 	}
 	if len(annotations) > 0 {
 		object.SetAnnotations(annotations)
@@ -89,9 +147,10 @@ func like(source, target *side, withReplicas bool) (*unstructured.Unstructured, 
 	if flat {
 		own = func(field string) []string { return []string{"spec", "updateStrategy", field} }
 	}
-	pairs := [][2][]string{{native("maxUnavailable"), own("maxUnavailable")}, {native("maxSurge"), own("maxSurge")},
-		{{"spec", "paused"}, own("paused")}}
-	if cloneSet == source {
+	pairs := [][2][]string{{native("maxUnavailable"), own("maxUnavailable")}, {native("maxSurge"), own("maxSurge")}}
+	if cloneSet == target { // not the other way round: the controller of Deployments makes no pods for one that is created paused
+		pairs = append(pairs, [2][]string{{"spec", "paused"}, own("paused")})
+	} else {
 		for i := range pairs {
 			pairs[i] = [2][]string{pairs[i][1], pairs[i][0]}
 		}

@@ -128,6 +128,10 @@ func (m *mover) begin(ctx context.Context) error {
 	if of.Source != "" {
 		return unfinished(of, m.source)
 	}
+	if _, rolled := m.target.object.GetAnnotations()["deployment.kubernetes.io/revision"]; paused(m.target.object) && !rolled &&
+		m.target.object.GetKind() == "Deployment" {
+		return fmt.Errorf("%s is paused and never had pods: it gets none before it is resumed", m.target)
+	}
 	if at.Source != "" { // else it is what another move left when it was interrupted at its very end
 		if at.Source != m.source.String() || m.replicas >= 0 && at.Replicas != m.replicas {
 			return unfinished(at, m.target)

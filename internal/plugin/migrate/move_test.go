@@ -38,7 +38,7 @@ spec:
   paused: true
   strategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 25%, maxSurge: 1}}
   template: {metadata: {labels: {app: web}}, spec: {fieldOfTomorrow: 1, containers: [{name: app, image: i}]}}
-status: {observedGeneration: 1, replicas: 5, availableReplicas: 5}
+status: {observedGeneration: 1, replicas: 5, updatedReplicas: 5, availableReplicas: 5}
 `
 
 func cloneSet(version, name string, replicas int) string {
@@ -56,7 +56,7 @@ spec:
   updateStrategy: %s
   template: {metadata: {labels: {app: web}}, 
     spec: {readinessGates: [{conditionType: InPlaceUpdateReady}, {conditionType: mine}], containers: [{name: app}]}}
-status: {observedGeneration: 1, replicas: %[3]d, availableReplicas: %[3]d}
+status: {observedGeneration: 1, replicas: %[3]d, updatedReplicas: %[3]d, availableReplicas: %[3]d}
 `, version, name, replicas, strategy)
 }
 

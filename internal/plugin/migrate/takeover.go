@@ -67,6 +67,11 @@ func (t *takeover) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if saved != nil && (t.source.object == nil || t.source.object.GetUID() == saved.GetUID()) {
+		if err := t.same(ctx); err != nil {
+			return err
+		}
+	}
 	leaving := t.source.object != nil && saved != nil && saved.GetUID() == t.source.object.GetUID() &&
 		t.source.object.GetDeletionTimestamp() != nil &&
 		slices.Contains(t.source.object.GetFinalizers(), metav1.FinalizerOrphanDependents)
@@ -101,6 +106,46 @@ func (t *takeover) run(ctx context.Context) error {
 	return t.done()
 }
 
+// namespaceUID is the UID of the namespace, by which the file is known not to be of another cluster; empty if the user may not read it.
+func (t *takeover) namespaceUID(ctx context.Context) (types.UID, error) {
+	client, err := t.KubernetesClientSet()
+	if err != nil {
+		return "", err
+	}
+	namespace, err := client.CoreV1().Namespaces().Get(ctx, t.namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("reading namespace %s: %w", t.namespace, err)
+	}
+	return namespace.UID, nil
+}
+
+// same says why nothing may be made from the file: with another context, the same command would create the workload of one cluster in another.
+func (t *takeover) same(ctx context.Context) error {
+	saved, err := savedIn(t.file)
+	if err != nil {
+		return err
+	}
+	now, err := t.namespaceUID(ctx)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s is of another cluster: there is no namespace %s here; nothing was done", t.file, t.namespace)
+	}
+	switch {
+	case err != nil:
+		return err
+	case saved != "" && now != "" && saved != now:
+		return fmt.Errorf("%s is of another cluster, or of an earlier namespace %s: that had UID %s, and this one has %s; nothing was done", t.file,
+			t.namespace, saved, now)
+	case (saved == "" || now == "") && t.source.object == nil && t.target.object == nil:
+		return fmt.Errorf("nobody knows whether %s is of this cluster: it takes the right to read namespace %s, now and when the migration began; "+
+			"if it is, kubectl create -f %[1]s makes %[3]s anew with its pods, and the command begins again once the file is moved away; nothing was done",
+			t.file, t.namespace, t.source)
+	}
+	return nil
+}
+
 // prepare does all that can be undone, and the one thing that cannot: it orphans the pods. An error before that leaves all as it was.
 func (t *takeover) prepare(ctx context.Context) error {
 	if err := t.odd(ctx); err != nil {
@@ -108,6 +153,9 @@ func (t *takeover) prepare(ctx context.Context) error {
 	}
 	object, dropped, err := converted(t.source, t.target)
 	if err != nil {
+		return fmt.Errorf("nothing was done: %w", err)
+	}
+	if err := t.warn(ctx, t.source, t.target); err != nil {
 		return fmt.Errorf("nothing was done: %w", err)
 	}
 	if len(dropped) > 0 {
@@ -127,7 +175,11 @@ func (t *takeover) prepare(ctx context.Context) error {
 	if t.options.DryRun == cmdutil.DryRunServer {
 		return t.plan(object)
 	}
-	if err := save(t.file, t.source.object); err != nil {
+	namespace, err := t.namespaceUID(ctx)
+	if err == nil {
+		err = save(t.file, t.source.object, namespace)
+	}
+	if err != nil {
 		return fmt.Errorf("nothing was done: %w", err)
 	}
 	fmt.Fprintf(t.Out, "the manifest of %s is in %s\n", t.source, t.file)

@@ -118,6 +118,7 @@ func newCluster(t *testing.T, version, manifest string) *cluster {
 	revision := "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: %s, labels: {controller-revision-hash: %s}, %s}, revision: %d}"
 	s.Add(fmt.Sprintf(revision, "db-old", "old", owner, 1))
 	s.Add(fmt.Sprintf(revision, "db-new", hash, owner, 2))
+	s.Add("{apiVersion: v1, kind: Namespace, metadata: {name: shop, uid: uid-of-shop}}")
 	for i := 1; i <= 3; i++ {
 		s.Add(fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: db-%d, labels: {app: db, controller-revision-hash: %s}, %s}, "+
 			"status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}", i, hash, owner))

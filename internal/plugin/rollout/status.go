@@ -21,11 +21,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/afloat-project/afloat/internal/plugin/change"
+	"github.com/afloat-project/afloat/internal/plugin/installation"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// Explain says in words why the rollout of an object waits.
-type Explain func(ctx context.Context, info *resource.Info) (string, error)
+// Explain says in words why the rollout of an object waits, by the gates and flags of the manager that is installed in a namespace.
+type Explain func(ctx context.Context, info *resource.Info, managerNamespace string) (string, error)
 
 const (
 	// patience is how long the line may stand still until the reason is asked for, and asked for again.
@@ -45,6 +46,8 @@ type Status struct {
 	watch, detail bool
 	timeout       time.Duration
 	revision      int64
+	// managerNamespace is where the manager is installed.
+	managerNamespace string
 
 	factory cmdutil.Factory
 	streams genericiooptions.IOStreams
@@ -100,6 +103,8 @@ func (s *Status) Command() *cobra.Command {
 	}
 	s.AddFlags(cmd)
 	flags := cmd.Flags()
+	flags.StringVar(&s.managerNamespace, "manager-namespace", installation.Namespace,
+		"the namespace that the manager is installed in, whose gates and flags count for why it waits")
 	flags.BoolVarP(&s.watch, "watch", "w", s.watch, "Watch the status of the rollout until it's done.")
 	flags.Int64Var(&s.revision, "revision", 0, "Pin to a specific revision for showing its status. Defaults to 0 (last revision).")
 	flags.DurationVar(&s.timeout, "timeout", 0,
@@ -259,7 +264,7 @@ func (s *Status) explain(ctx context.Context, info *resource.Info) string {
 	if s.Explain == nil {
 		return ""
 	}
-	reason, err := s.Explain(ctx, info)
+	reason, err := s.Explain(ctx, info, s.managerNamespace)
 	if err != nil {
 		return "Why it waits is not known: " + err.Error()
 	}

@@ -304,7 +304,7 @@ func TestStatusTimeout(t *testing.T) {
 func TestStatusSaysWhyItWaits(t *testing.T) {
 	s := plugintest.New(t, "v1beta1", web)
 	var asked atomic.Int32
-	explain := func(_ context.Context, info *resource.Info) (string, error) {
+	explain := func(_ context.Context, info *resource.Info, _ string) (string, error) {
 		switch asked.Add(1) {
 		case 1, 2:
 			return "pod web-1 waits for " + info.Name + ":\nno node has room", nil
@@ -345,7 +345,7 @@ func (f *following) asked(asked *atomic.Int32, count int32) {
 // The reason stands below the names of the pods.
 func TestStatusSaysWhyInDetail(t *testing.T) {
 	s := plugintest.New(t, "v1beta1", web)
-	f := follow(t, s, func(context.Context, *resource.Info) (string, error) { return "no node has room", nil }, "cloneset/web", "--detail")
+	f := follow(t, s, func(context.Context, *resource.Info, string) (string, error) { return "no node has room", nil }, "cloneset/web", "--detail")
 	for _, n := range []int{1, 2} {
 		s.Change(t, "clonesets", "web", updated(n))
 		f.line(watched(n))
@@ -355,5 +355,19 @@ func TestStatusSaysWhyInDetail(t *testing.T) {
 		f.line("  Updated ready pods: none")
 		f.line("  Updated pods that are not ready: none")
 		f.line("  no node has room")
+	}
+}
+
+// The reason is that of the manager, wherever it is installed.
+func TestStatusAsksWhyOfTheManagerElsewhere(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{{"--detail=false", "kruise-system"}, {"--manager-namespace=elsewhere", "elsewhere"}} {
+		s := plugintest.New(t, "v1beta1", web)
+		f := follow(t, s, func(_ context.Context, _ *resource.Info, namespace string) (string, error) {
+			return "asked in " + namespace, nil
+		},
+			"cloneset/web", tt.args)
+		f.line(watched(1))
+		f.step(1, 5*time.Second)
+		f.line("  asked in " + tt.want)
 	}
 }
