@@ -14,6 +14,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
@@ -87,9 +88,7 @@ func Make(s Snapshot) *Plan {
 	p.total(&s)
 	desired, reason, until, err := s.Rules.Number(p.Status.TotalReplicas, s.Now)
 	p.Window = reason
-	if !until.IsZero() {
-		p.again(until.Sub(s.Now))
-	}
+	again.At(&p.After, s.Now, until)
 	_, overridden := TotalOverride(budget)
 	switch {
 	case err != nil: // nothing may go until the numbers can be made
@@ -140,7 +139,7 @@ func (p *Plan) bookings(s *Snapshot) {
 				if !left {
 					p.Why[name] = words
 				}
-				p.again(min(wait, life)) // a clock may be ahead
+				again.In(&p.After, min(wait, life)) // a clock may be ahead
 				continue
 			}
 			if !left && ended != nil {
@@ -192,12 +191,6 @@ func (p *Plan) total(s *Snapshot) {
 	}
 	p.Status.TotalReplicas = int32(min(sum, 1<<31-1)) //nolint:gosec // bounded in this line
 	slices.Sort(p.Unknown)
-}
-
-func (p *Plan) again(after time.Duration) {
-	if p.After == 0 || after < p.After {
-		p.After = max(after, time.Millisecond)
-	}
 }
 
 // Overdue are the covered pods whose bookings end now by time, so that they would count as in service by what the caches say (PUB-061,
