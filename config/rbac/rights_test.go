@@ -370,6 +370,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		// PUB-035 (part), PUB-040 (part), PUB-072: what controls pods, and how many pods it shall have.
 		"replicationcontrollers": read, "replicationcontrollers/scale": "get", "apps/daemonsets": "get", "apps/deployments/scale": "get",
 		"apps/replicasets/scale": "get", "apps/statefulsets/scale": "get", "apps.kruise.io/clonesets/scale": "get",
+		"apps.kruise.io/uniteddeployments/scale": "get",
 		"apps.kruise.io/statefulsets/scale": "get",
 		"policy/poddisruptionbudgets":       read, // which refuse evictions too
 		"apps.kruise.io/workloadspreads":    read, "apps.kruise.io/workloadspreads/status": "get patch",

@@ -38,6 +38,8 @@ type Done struct {
 	// so that more events come together. More: there is more to do at once.
 	Planning time.Duration
 	More     bool
+	// Progress: something was done, so that a pass that follows at once finds other facts.
+	Progress bool
 	// Held: a budget of pods holds some of the object's, and it comes back once budgets of its namespace allow more; those of any namespace
 	// if it has none.
 	Held bool
@@ -77,6 +79,9 @@ func (l *Loop) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 	l.memory.Passed(name, begin, done.Planning, done.More || err != nil)
 	if done.Headline != "" && l.memory.News(name, done.Headline) {
 		log.FromContext(ctx).V(2).Info("Plan", done.Record()...)
+	}
+	if done.Progress {
+		l.backOff.Progressed(request)
 	}
 	return l.backOff.Answer(request, done.After, err)
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/afloat-project/afloat/internal/engine/again"
 )
 
 // Memory is what a controller keeps of each owner between passes. An owner is worked on by one worker at a time, so that what is
@@ -53,8 +55,4 @@ func (n *News) Is(reason, about string) bool {
 }
 
 // Sooner makes a time to come back sooner; 0 is not at all.
-func Sooner(after *time.Duration, other time.Duration) {
-	if other > 0 && (*after == 0 || other < *after) {
-		*after = other
-	}
-}
+func Sooner(after *time.Duration, other time.Duration) { again.In(after, other) }

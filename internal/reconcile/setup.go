@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/platform/tracing"
@@ -58,6 +60,9 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 		BackOff() workqueue.TypedRateLimiter[ctrl.Request]
 	}); ok {
 		settings.RateLimiter = own.BackOff()
+		if err := countRepeats(name, settings.RateLimiter); err != nil {
+			return err
+		}
 	} else {
 		settings.RateLimiter = o.Limiter()
 	}
@@ -74,6 +79,24 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 	if err := b.Named(name).WithOptions(settings).Complete(named); err != nil {
 		return fmt.Errorf("building controller %s: %w", name, err)
 	}
+	return nil
+}
+
+// countRepeats counts the passes of a controller that are repeated although they do nothing (OPS-106).
+func countRepeats(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) error {
+	backOff, ok := limiter.(*pacing.BackOff)
+	if !ok {
+		return nil
+	}
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "afloat_repeated_passes_total", ConstLabels: prometheus.Labels{"controller": name},
+		Help: "Passes that asked to be repeated at once, several times in a row, and did nothing; each one is a mistake of the manager, by controller."})
+	err := metrics.Registry.Register(counter)
+	if known := (prometheus.AlreadyRegisteredError{}); errors.As(err, &known) { // another manager in this process
+		counter, _ = known.ExistingCollector.(prometheus.Counter)
+	} else if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	backOff.OnRepeat(counter.Inc)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +19,21 @@ type Queue struct {
 	backOff *pacing.BackOff
 	added   bool
 	due     time.Time
+	// idle is how many passes in a row nothing had called for but the pass before, and nothing had happened since; began is when the last one
+	// did, and known what there was then.
+	idle  int
+	began time.Time
+	known facts
 }
+
+// facts tell passes apart that do the same: what there is, and how much of it has come to the caches.
+type facts struct {
+	version     int64
+	undelivered int
+}
+
+// mostIdle is how many passes in a row may find nothing new, each within hurry of the one before. A back-off makes five.
+const mostIdle, hurry = 20, 100 * time.Millisecond
 
 // NewQueue returns the queue of a manager that starts: its object is in it.
 func NewQueue(cluster *Cluster, name string) *Queue {
@@ -50,12 +65,26 @@ func (q *Queue) Take() bool {
 	if !q.added && (q.due.IsZero() || q.cluster.Now().Before(q.due)) {
 		return false
 	}
+	q.watch()
 	q.added, q.due = false, time.Time{}
 	return true
 }
 
+// watch ends the simulation if the manager spins: passes follow each other without any news, as fast as they can (OPS-106).
+func (q *Queue) watch() {
+	known := facts{q.cluster.version, q.cluster.Undelivered()}
+	if q.added || known != q.known || q.cluster.Now().Sub(q.began) >= hurry {
+		q.idle = 0
+	}
+	q.idle, q.began, q.known = q.idle+1, q.cluster.Now(), known
+	if q.idle > mostIdle {
+		panic(fmt.Sprintf("%d passes in a row began at most %s after the one before, although nothing had happened", q.idle, hurry))
+	}
+}
+
 // Done ends the work on the object, which wants to be worked on again after that time, 0 for not at all, or has failed.
 func (q *Queue) Done(after time.Duration, err error) {
+	q.backOff.Progressed(q.request) // one that spins is found here, not slowed down
 	result, err := q.backOff.Answer(q.request, after, err)
 	if err != nil {
 		after = q.backOff.When(q.request)

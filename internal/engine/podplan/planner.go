@@ -214,7 +214,6 @@ type Planner struct {
 	verdicts           map[*corev1.Pod]*Verdict
 	modes              map[modeKey]Mode
 	same               map[string]bool // by label: see SameTemplate
-	deadline           time.Time
 	// decided are the verdicts that change pods, and of which budgets have not been asked, in the order in which they were made; only
 	// where there are budgets.
 	decided []*Verdict
@@ -247,8 +246,5 @@ func (p *Planner) Conclude() {
 	p.keepCompletions()
 	if p.in.Known != nil {
 		*p.in.Known = *p.kept
-	}
-	if !p.deadline.IsZero() {
-		p.out.After = max(p.deadline.Sub(p.in.Now), time.Millisecond)
 	}
 }

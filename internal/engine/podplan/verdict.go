@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
@@ -159,12 +160,8 @@ func (p *Planner) HoldDeleted() {
 	p.HoldAll(Reason(kind+"Deleted"), "the "+kind+" is being deleted")
 }
 
-// LookAgain has the plan made anew at that time; the earliest one counts, and none is zero.
-func (p *Planner) LookAgain(at time.Time) {
-	if !at.IsZero() && (p.deadline.IsZero() || at.Before(p.deadline)) {
-		p.deadline = at
-	}
-}
+// LookAgain has the plan made anew at that time; the earliest one counts, and one that has passed asks for nothing.
+func (p *Planner) LookAgain(at time.Time) { again.At(&p.out.After, p.in.Now, at) }
 
 // Say adds a sentence about the workload as a whole.
 func (p *Planner) Say(format string, args ...any) {

@@ -14,6 +14,7 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
@@ -157,9 +158,7 @@ func (t *tally) say(pod string, v Verdict) {
 
 // soon has the job looked at again then, if that is later than now.
 func (t *tally) soon(at time.Time) {
-	if left := at.Sub(t.Now); left > 0 && (t.plan.After == 0 || left < t.plan.After) {
-		t.plan.After = left
-	}
+	again.At(&t.plan.After, t.Now, at)
 }
 
 // SelectorOf is the selector of a job. One that cannot be read, or says nothing, selects no pods: it would address all of them (EJ-029).

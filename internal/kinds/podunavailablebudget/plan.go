@@ -14,6 +14,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
@@ -29,6 +30,17 @@ type Workload struct {
 	Replicas *int32
 	// Pods is how many covered, active pods it has.
 	Pods int32
+	// Doubt is why it could not be read, empty if it could.
+	Doubt string
+}
+
+// words name the workload, and say why it could not be read.
+func (w *Workload) words() string {
+	name := w.Kind + " " + w.Name
+	if w.Doubt != "" {
+		name += " (" + bounded(w.Doubt) + ")"
+	}
+	return name
 }
 
 // Snapshot is what the numbers of a budget are made from.
@@ -39,8 +51,8 @@ type Snapshot struct {
 	// Workloads are those that count: the target, or what the pods that the selector selects belong to. Those that are gone, or are being
 	// deleted, are left out (PUB-036, PUB-041).
 	Workloads []Workload
-	// Bare is how many active pods have no controller.
-	Bare int
+	// Bare is how many active pods have no controller, and Gone of how many what stood above them is known to be gone.
+	Bare, Gone int
 	// Now is the time of the snapshot.
 	Now time.Time
 }
@@ -70,32 +82,41 @@ func Make(s Snapshot) *Plan {
 	p := &Plan{Why: map[string]string{}}
 	p.Status.ObservedGeneration = budget.Generation
 	p.bookings(&s)
+	active, bareOut := 0, 0
 	for _, pod := range s.Pods {
 		if !readiness.Active(pod) {
 			continue
 		}
-		if p.Why[pod.Name] != "" { // it is booked
-			continue
+		active++
+		if p.Why[pod.Name] == "" { // it is not booked
+			if why, _ := Why(pod, s.Now); why != "" {
+				p.Why[pod.Name] = why
+			}
 		}
-		if why, _ := Why(pod, s.Now); why != "" {
-			p.Why[pod.Name] = why
-			continue
+		switch {
+		case p.Why[pod.Name] == "":
+			p.Status.CurrentAvailable++
+		case metav1.GetControllerOfNoCopy(pod) == nil:
+			bareOut++
 		}
-		p.Status.CurrentAvailable++
 	}
-	p.NoPods = !slices.ContainsFunc(s.Pods, readiness.Active)
-	p.total(&s)
+	p.NoPods = active == 0
+	_, overridden := TotalOverride(budget)
+	gone := active > 0 && s.Gone == active // whatever protectTotalReplicas says
+	if p.total(&s); gone {
+		p.Status.TotalReplicas = 0
+	}
 	desired, reason, until, err := s.Rules.Number(p.Status.TotalReplicas, s.Now)
 	p.Window = reason
-	if !until.IsZero() {
-		p.again(until.Sub(s.Now))
-	}
-	_, overridden := TotalOverride(budget)
+	again.At(&p.After, s.Now, until)
 	switch {
 	case err != nil: // nothing may go until the numbers can be made
 		p.Error, desired = err.Error(), p.Status.TotalReplicas
-	case p.Status.TotalReplicas == 0 && !overridden && s.Bare == 0:
+	case p.Status.TotalReplicas > 0 || overridden && !gone:
+	case s.Bare == 0:
 		desired = 0 // PUB-052
+	case s.Bare < active:
+		desired = min(desired, int32(max(s.Bare-bareOut, 0))) //nolint:gosec // there are fewer pods; nothing holds the others
 	}
 	p.Status.DesiredAvailable, p.Status.UsedBy = desired, p.usedBy()
 	p.Status.UnavailableAllowed = max(p.Status.CurrentAvailable-desired, 0)
@@ -140,7 +161,7 @@ func (p *Plan) bookings(s *Snapshot) {
 				if !left {
 					p.Why[name] = words
 				}
-				p.again(min(wait, life)) // a clock may be ahead
+				again.In(&p.After, min(wait, life)) // a clock may be ahead
 				continue
 			}
 			if !left && ended != nil {
@@ -183,7 +204,7 @@ func (p *Plan) total(s *Snapshot) {
 		default:
 			sum += int64(w.Pods)
 			if !overridden {
-				p.Unknown = append(p.Unknown, w.Kind+" "+w.Name)
+				p.Unknown = append(p.Unknown, w.words())
 			}
 		}
 	}
@@ -192,12 +213,6 @@ func (p *Plan) total(s *Snapshot) {
 	}
 	p.Status.TotalReplicas = int32(min(sum, 1<<31-1)) //nolint:gosec // bounded in this line
 	slices.Sort(p.Unknown)
-}
-
-func (p *Plan) again(after time.Duration) {
-	if p.After == 0 || after < p.After {
-		p.After = max(after, time.Millisecond)
-	}
 }
 
 // Overdue are the covered pods whose bookings end now by time, so that they would count as in service by what the caches say (PUB-061,

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
@@ -380,5 +381,47 @@ func TestUsedByIsBounded(t *testing.T) {
 	plan := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: pods, Now: build.Now})
 	if n := len(plan.Status.UsedBy); n == 0 || n > 1000 {
 		t.Errorf("%d bytes", n)
+	}
+}
+
+// PUB-052 (part): nothing need stay of what is gone, whatever protectTotalReplicas says, and nothing of a workload that is scaled to 0 because of
+// pods beside it that belong to nobody. These stay as far as they are in service.
+func TestPodsOfWhatIsGoneOrScaledToNothing(t *testing.T) {
+	nobodys := func(name string, options ...func(*corev1.Pod)) *corev1.Pod {
+		pod := build.Pod(name, options...)
+		pod.OwnerReferences = nil
+		return pod
+	}
+	owned := func(name string) *corev1.Pod {
+		yes, pod := true, build.Pod(name)
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: &yes}}
+		return pod
+	}
+	scaled := []podunavailablebudget.Workload{workload("a", 0, 2)}
+	for name, tt := range map[string]struct {
+		options        []option
+		pods           []*corev1.Pod
+		workloads      []podunavailablebudget.Workload
+		bare, gone     int
+		total, desired int32
+	}{
+		"gone, and overridden":           {[]option{build.Total(3)}, []*corev1.Pod{owned("a"), owned("b")}, nil, 0, 2, 0, 0},
+		"one of two is gone":             {[]option{build.Total(3)}, []*corev1.Pod{owned("a"), owned("b")}, nil, 0, 1, 3, 2},
+		"gone, beside one of nobody":     {[]option{build.Total(3)}, []*corev1.Pod{owned("a"), nobodys("b")}, nil, 1, 1, 3, 2},
+		"overridden, and no pod":         {[]option{build.Total(3)}, nil, nil, 0, 0, 3, 2},
+		"scaled to 0, beside one":        {nil, []*corev1.Pod{owned("a"), owned("b"), nobodys("c")}, scaled, 1, 0, 0, 1},
+		"beside one that is down":        {nil, []*corev1.Pod{owned("a"), owned("b"), nobodys("c", build.NotReady)}, scaled, 1, 0, 0, 0},
+		"beside three":                   {nil, []*corev1.Pod{owned("a"), nobodys("b"), nobodys("c"), nobodys("d")}, scaled, 3, 0, 0, 2},
+		"nobody's alone, one is down":    {nil, []*corev1.Pod{nobodys("a"), nobodys("b", build.NotReady)}, nil, 2, 0, 0, 2},
+		"scaled to 0, and nothing there": {nil, nil, scaled, 0, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			budget := build.Budget(append([]option{build.MinAvailable(kindtest.Number(2))}, tt.options...)...)
+			s := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: tt.pods,
+				Workloads: tt.workloads, Bare: tt.bare, Gone: tt.gone, Now: build.Now}).Status
+			if s.TotalReplicas != tt.total || s.DesiredAvailable != tt.desired {
+				t.Errorf("total %d, desired %d, want %d and %d", s.TotalReplicas, s.DesiredAvailable, tt.total, tt.desired)
+			}
+		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/plural"
@@ -238,9 +239,7 @@ func (p *planner) refused(pod *corev1.Pod) bool {
 
 // comeBack plans again after that time at the latest.
 func (p *planner) comeBack(after time.Duration) {
-	if after > 0 && (p.Again == 0 || after < p.Again) {
-		p.Again = after
-	}
+	again.In(&p.Again, after)
 }
 
 func (p *planner) result() *Plan {

@@ -13,6 +13,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
@@ -95,9 +96,7 @@ func (p *Plan) because(format string, args ...any) {
 }
 
 func (p *Plan) again(after time.Duration) {
-	if after = max(after, time.Millisecond); p.After == 0 || after < p.After {
-		p.After = after
-	}
+	again.In(&p.After, after)
 }
 
 func (p *Plan) warn(reason, about, format string, args ...any) {

@@ -29,9 +29,9 @@ const (
 	slack = 300
 	// ofKubelet is what kubelet may take beside the grace period to stop what runs in a finished pod.
 	ofKubelet = 30 * time.Second
-	// Numbers of requests. From again on all pauses have the longest length; after the last number it is the next one, and the request that
+	// Numbers of requests. From laterOn on all pauses have the longest length; after the last number it is the next one, and the request that
 	// had it is gone by then.
-	again, last = 10, 99
+	laterOn, last = 10, 99
 )
 
 var ending = regexp.MustCompile(`^(.+?)(-ignore)?(?:-([1-9][0-9]?))?$`)
@@ -152,7 +152,7 @@ func (h *history) next() (int, bool) {
 	number := h.number()
 	for range last {
 		if number++; number > last {
-			number = again
+			number = laterOn
 		}
 		if !h.taken[number] {
 			return number, true

@@ -12,6 +12,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/disruption"
 )
 
 // unfinished is a pod whose last update in place is not complete, though it is ready: the container runs with the former image.
@@ -256,6 +257,36 @@ func TestPriority(t *testing.T) {
 			}
 			if got := w.order(); got != tt.want {
 				t.Errorf("%s, not %s: %s", got, tt.want, fmt.Sprint(Make(w.Snapshot)))
+			}
+		})
+	}
+}
+
+// nobody is a budget that lets no pod go.
+type nobody struct{}
+
+func (nobody) Take(*corev1.Pod, disruption.Operation) string { return "budget web allows none" }
+
+// TestARefusedUpdateThatABudgetHoldsIsLookedAtASecondLater: an update in place was refused, and a budget holds the pod that is to try again.
+// The time of that attempt has passed, so that only the budget's own time is waited for (IPU-184 (part), OPS-106 (part)).
+func TestARefusedUpdateThatABudgetHoldsIsLookedAtASecondLater(t *testing.T) {
+	for name, tt := range map[string]struct {
+		until time.Duration
+		want  time.Duration
+	}{
+		"its time has passed": {-time.Minute, time.Second},
+		"its time is now":     {0, time.Second},
+		"its time is to come": {500 * time.Millisecond, 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, inParallel, maxUnavailable(2), policy(possible))
+			w.at("a:1")
+			w.at("a:2")
+			all(w, "a:1", 4)
+			w.Disruptions = nobody{}
+			w.UpdateRefused, w.UpdateHeldUntil = "a policy says no", planTime.Add(tt.until)
+			if plan := Make(w.Snapshot); plan.After != tt.want {
+				t.Errorf("again after %s, want %s\n%s", plan.After, tt.want, plan)
 			}
 		})
 	}

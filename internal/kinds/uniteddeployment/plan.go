@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
@@ -229,9 +230,7 @@ func (p *Plan) note(kind, reason, format string, args ...any) {
 }
 
 func (p *Plan) again(s *Snapshot, at time.Time) {
-	if wait := max(at.Sub(s.Now), time.Millisecond); p.After == 0 || wait < p.After {
-		p.After = wait
-	}
+	again.At(&p.After, s.Now, at)
 }
 
 // allocate gives each subset its number (UD-080 to UD-124).

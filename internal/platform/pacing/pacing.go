@@ -118,24 +118,66 @@ func (m *Memory) NameOf(uid types.UID) types.NamespacedName {
 }
 
 // BackOff is the back-off of failing objects. It does not delay a pass beyond the time that the plan asked for: one failing pod must not
-// delay others that are due (CS-076).
+// delay others that are due (CS-076). A plan that asks to be made again at once, and then again without having done anything, waits longer
+// each time (OPS-106): whatever is wrong with it, it must not keep a worker and the API server busy.
 type BackOff struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
 	mu  sync.Mutex
 	due map[reconcile.Request]time.Duration
+	// hurry is how many plans of a request in a row asked to be made again at once.
+	hurry map[reconcile.Request]int
+	// repeated is called for each pass that is repeated without having done anything.
+	repeated func()
 }
+
+const (
+	// atOnce is what counts as at once.
+	atOnce = 100 * time.Millisecond
+	// patience is how many plans in a row may ask for that.
+	patience = 5
+	// mostHurry bounds the pause at 65 s.
+	mostHurry = 16
+)
 
 // NewBackOff returns a BackOff with the pauses of the limiter; nil means the library's default.
 func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *BackOff {
 	if limiter == nil {
 		limiter = workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
 	}
-	return &BackOff{TypedRateLimiter: limiter, due: map[reconcile.Request]time.Duration{}}
+	return &BackOff{TypedRateLimiter: limiter, due: map[reconcile.Request]time.Duration{},
+		hurry: map[reconcile.Request]int{}, repeated: func() {}}
+}
+
+// OnRepeat has passes counted that are repeated without having done anything.
+func (b *BackOff) OnRepeat(count func()) { b.repeated = count }
+
+// Progressed notes that the pass which is about to be answered did something, so that the next one finds news.
+func (b *BackOff) Progressed(request reconcile.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.hurry, request)
+}
+
+// slowed is the time after which a request may be worked on again that asks for that one.
+func (b *BackOff) slowed(request reconcile.Request, after time.Duration) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if after <= 0 || after >= atOnce {
+		delete(b.hurry, request)
+		return after
+	}
+	b.hurry[request] = min(b.hurry[request]+1, patience+mostHurry)
+	if n := b.hurry[request] - patience; n > 0 {
+		b.repeated()
+		return max(after, time.Millisecond<<n)
+	}
+	return after
 }
 
 // Answer returns what a reconciler returns after a pass that is to be repeated after that time, 0 for not at all. The time counts also if
 // there is an error; the library alone would ignore it then.
 func (b *BackOff) Answer(request reconcile.Request, after time.Duration, err error) (reconcile.Result, error) {
+	after = b.slowed(request, after)
 	if err != nil {
 		b.NotAfter(request, after)
 		return reconcile.Result{}, err

@@ -1,6 +1,7 @@
 package pacing
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -96,5 +97,50 @@ func TestBackOff(t *testing.T) {
 	b.NotAfter(request, 0)
 	if second := b.When(request); first != 10*time.Second || second != 2*time.Minute {
 		t.Errorf("%s, then %s", first, second)
+	}
+}
+
+// A plan that asks again and again to be made at once does not keep a worker busy, with errors or without: it waits longer each time, and is
+// counted. One that goes on, or that waits for a time, is not slowed down (OPS-106 (part)).
+func TestAPlanThatAsksForTheSameAgainIsSlowedDownAndCounted(t *testing.T) {
+	request, failed := reconcile.Request{NamespacedName: web}, errors.New("webhook is down")
+	for name, tt := range map[string]struct {
+		after       time.Duration
+		err         error
+		progress    bool
+		least, most time.Duration // of 60 passes
+		counted     bool
+	}{
+		"a time that has passed":       {after: time.Millisecond, least: 30 * time.Minute, most: time.Hour, counted: true},
+		"with errors":                  {after: time.Millisecond, err: failed, least: 30 * time.Minute, most: time.Hour, counted: true},
+		"it goes on":                   {after: time.Millisecond, progress: true, least: 60 * time.Millisecond, most: 60 * time.Millisecond},
+		"it waits":                     {after: time.Second, least: time.Minute, most: time.Minute},
+		"errors beside what is due":    {after: time.Second, err: failed, least: 50 * time.Second, most: time.Minute},
+		"errors, and nothing is due":   {err: failed, least: time.Hour, most: 24 * time.Hour},
+		"nothing more is to be done":   {},
+		"it asks only now and then":    {after: atOnce, least: 60 * atOnce, most: 60 * atOnce},
+		"it goes on, though one fails": {after: time.Millisecond, progress: true, err: failed, least: 60 * time.Millisecond, most: 60 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			counted := false
+			b := NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, 1000*time.Second))
+			b.OnRepeat(func() { counted = true })
+			took := time.Duration(0)
+			for range 60 {
+				if tt.progress {
+					b.Progressed(request)
+				}
+				result, err := b.Answer(request, tt.after, tt.err)
+				if took += result.RequeueAfter; err != nil {
+					took += b.When(request)
+				}
+			}
+			if took < tt.least || took > tt.most || counted != tt.counted {
+				t.Errorf("60 passes took %s, counted: %t", took, counted)
+			}
+			if _, err := b.Answer(request, 0, nil); err != nil || len(b.hurry) != 0 {
+				t.Errorf("%v, and remembers %v", err, b.hurry)
+			}
+		})
 	}
 }

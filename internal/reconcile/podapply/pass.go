@@ -28,7 +28,7 @@ type Outcome struct {
 func (o Outcome) Loop(plan *podplan.Plan) reconcile.Done {
 	reconcile.Sooner(&o.After, o.Tell)
 	return reconcile.Done{After: o.After, Planning: o.Planning, More: o.Unfinished, Headline: plan.Headline(), Record: plan.Record,
-		Held: plan.HeldByBudget}
+		Held: plan.HeldByBudget, Progress: o.Created > 0 || len(o.Done) > 0}
 }
 
 // Finish ends a pass: it remembers what became of the plan, tells of what holds the workload, and has the status written last. status

@@ -57,7 +57,9 @@ func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
 		Watches(&policyv1beta1.PodUnavailableBudget{}, budgets()).
 		Watches(&corev1.Pod{}, r.pods()).
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
-			r.pass.Workloads.Tell(func(namespace string, changed podunavailablebudget.Reference) { r.ofWorkload(q, namespace, changed) })
+			r.pass.Workloads.Tell(func(namespace string, changed podunavailablebudget.Reference, moved bool) {
+				r.ofWorkload(q, namespace, changed, moved)
+			})
 			return nil
 		})))
 }
@@ -112,9 +114,9 @@ func budgets() handler.EventHandler {
 }
 
 // ofWorkload asks for a pass of the budgets whose numbers depend on a workload (PUB-105, PUB-106).
-func (r *reconciler) ofWorkload(q queue, namespace string, changed podunavailablebudget.Reference) {
+func (r *reconciler) ofWorkload(q queue, namespace string, changed podunavailablebudget.Reference, moved bool) {
 	for _, rules := range r.watch.Index.In(namespace) {
-		if r.pass.Counts(rules, changed) {
+		if r.pass.Counts(rules, changed, moved) {
 			q.Add(request(rules))
 		}
 	}

@@ -184,8 +184,8 @@ func TestWhenWorkloadsTell(t *testing.T) {
 			t.Errorf("%v is not watched", of)
 		}
 		w, told := NewWorkloads(nil, nil, nil, nil), []string(nil)
-		w.Tell(func(namespace string, changed podunavailablebudget.Reference) {
-			told = append(told, namespace+" "+changed.Group+" "+changed.Kind+" "+changed.Name)
+		w.Tell(func(namespace string, changed podunavailablebudget.Reference, moved bool) {
+			told = append(told, fmt.Sprint(namespace+" "+changed.Group+" "+changed.Kind+" "+changed.Name+" ", moved))
 		})
 		object := func(change func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
 			o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "a", Generation: 1}}
@@ -195,20 +195,23 @@ func TestWhenWorkloadsTell(t *testing.T) {
 		same := object(func(*metav1.PartialObjectMetadata) {})
 		on := w.handler(of)
 		for i, tt := range []struct {
-			do   func()
-			want bool
+			do          func()
+			want, moved bool
 		}{
-			{func() { on.OnAdd(same, true) }, true}, {func() { on.OnAdd(same, false) }, true}, {func() { on.OnDelete(same) }, true},
-			{func() { on.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: same}) }, true},
-			{func() { on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.Generation++ })) }, true},
-			{func() { on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.UID = "b" })) }, true},
+			{func() { on.OnAdd(same, true) }, true, false}, {func() { on.OnAdd(same, false) }, true, false}, {func() { on.OnDelete(same) }, true, true},
+			{func() { on.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: same}) }, true, true},
+			{func() { on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.Generation++ })) }, true, false},
+			{func() { on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.UID = "b" })) }, true, true},
 			{func() {
 				on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = &metav1.Time{} }))
-			}, true},
-			{func() { on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "9" })) }, false},
+			}, true, false},
+			{func() {
+				on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = controlledBy(o, "apps/v1", "Deployment") }))
+			}, true, true},
+			{func() { on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "9" })) }, false, false},
 		} {
 			told = nil
-			if tt.do(); (len(told) == 1) != tt.want || tt.want && told[0] != "shop "+of.Group+" "+of.Kind+" web" {
+			if tt.do(); (len(told) == 1) != tt.want || tt.want && told[0] != fmt.Sprint("shop "+of.Group+" "+of.Kind+" web ", tt.moved) {
 				t.Errorf("%v, %d: %q", of, i, told)
 			}
 		}
@@ -231,9 +234,13 @@ func TestWhenWorkloadsTell(t *testing.T) {
 		{GroupKind: kind("apps.kruise.io", "StatefulSet"), Name: "other"}: nil,
 	} {
 		queue := &asked{}
-		if r.leader.led.budgets.ofWorkload(queue, namespace, name); !slices.Equal(queue.of, want) {
+		if r.leader.led.budgets.ofWorkload(queue, namespace, name, false); !slices.Equal(queue.of, want) {
 			t.Errorf("%v: %v", name, queue.of)
 		}
+	}
+	queue, between := &asked{}, podunavailablebudget.Reference{GroupKind: kind("apps", "ReplicaSet"), Name: "dep-1"}
+	if r.leader.led.budgets.ofWorkload(queue, namespace, between, true); !slices.Contains(queue.of, "all now") {
+		t.Errorf("a ReplicaSet whose Deployment is another: %v", queue.of)
 	}
 }
 
@@ -316,7 +323,7 @@ func TestEventsComeDuringAPass(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				known = pass.Counts(rules, podunavailablebudget.Reference{GroupKind: appsv1beta1.GroupVersion.WithKind("CloneSet").GroupKind(), Name: setName})
+				known = pass.Counts(rules, podunavailablebudget.Reference{GroupKind: appsv1beta1.GroupVersion.WithKind("CloneSet").GroupKind(), Name: setName}, false)
 			}
 		}
 	}()

@@ -163,6 +163,10 @@ func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailabl
 	if slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
 		var err error
 		if chain, err = g.owners.Above(ctx, pod); err != nil {
+			found := covering(candidates, pod, chain)
+			if slices.ContainsFunc(found, (*podunavailablebudget.Rules).Targets) {
+				return found, nil // whatever stands above its workload
+			}
 			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, err)
 		}
 	}
@@ -171,16 +175,18 @@ func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailabl
 
 // covering are the candidates that cover a pod. If there are none, it is the one that the pod names, if that is of a workload that may have pods
 // by other ways than as their controller: what its scale subresource selects (PUB-035). The controller has looked at that; who writes another
-// name cannot leave a budget by it (PUB-076).
+// name cannot leave a budget by it (PUB-076). Pods that a workload controlled which is gone are not of the one that has its name now.
 func covering(candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain Chain) []*podunavailablebudget.Rules {
 	var found []*podunavailablebudget.Rules
 	var named *podunavailablebudget.Rules
+	living := chain.living()
 	for _, r := range candidates {
 		switch {
 		case r.Budget.DeletionTimestamp != nil:
-		case r.Covers(pod, chain.References):
+		case r.Covers(pod, living):
 			found = append(found, r)
-		case r.Targets() && !counted(r.Target.GroupKind) && podunavailablebudget.RelatedName(pod) == r.Budget.Name:
+		case r.Targets() && !counted(r.Target.GroupKind) && podunavailablebudget.RelatedName(pod) == r.Budget.Name &&
+			!slices.Contains(chain.References, r.Target):
 			named = r
 		}
 	}

@@ -222,8 +222,9 @@ func TestPodsOfAnotherNamespaceSayNothing(t *testing.T) {
 	owner := func(kind, name string) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(name), Controller: &yes}}
 	}
-	live := reads{objects: map[client.ObjectKey]*metav1.PartialObjectMetadata{{Namespace: "b", Name: "rs"}: {ObjectMeta: metav1.ObjectMeta{Name: "rs",
-		UID: "rs", OwnerReferences: owner("Deployment", "dep")}}}}
+	live := reads{objects: map[client.ObjectKey]*metav1.PartialObjectMetadata{
+		{Namespace: "b", Name: "rs"}:  {ObjectMeta: metav1.ObjectMeta{Name: "rs", UID: "rs", OwnerReferences: owner("Deployment", "dep")}},
+		{Namespace: "b", Name: "dep"}: {ObjectMeta: metav1.ObjectMeta{Name: "dep", UID: "dep"}}}}
 	guard := NewGuard(nil, live, index, NewOwners(live, mapper, clock.RealClock{}), podunavailablebudgettest.AllGates, nil, time.Now)
 	var pods []*corev1.Pod
 	for _, namespace := range []string{"a", "b"} {

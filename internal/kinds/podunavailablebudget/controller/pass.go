@@ -52,8 +52,8 @@ const rivalsEvery = 30 * time.Second
 
 // seen is what a pass has read, and does not change any more.
 type seen struct {
-	// tops are the workloads that count.
-	tops map[podunavailablebudget.Reference]bool
+	// tops are the workloads that count, and above is all that stands above pods, as far as that had to be read.
+	tops, above map[podunavailablebudget.Reference]bool
 	// controllers tells of the controllers of pods whether the target of the budget is one of them, or stands above.
 	controllers map[controller]bool
 }
@@ -83,7 +83,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	}
 	kept := p.memory.Of(owner)
 	budget := p.Guard.desk.Newest(found)
-	snapshot, controllers, err := p.snapshot(ctx, budget)
+	snapshot, read, err := p.snapshot(ctx, budget)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -112,12 +112,12 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if written != nil {
 		kept.written = p.API.Now()
 	}
-	tops, unwatched := map[podunavailablebudget.Reference]bool{}, false
+	unwatched := false
 	for i := range snapshot.Workloads {
-		top := snapshot.Workloads[i].Reference
-		tops[top], unwatched = true, unwatched || !counted(top.GroupKind)
+		top := &snapshot.Workloads[i]
+		read.tops[top.Reference], unwatched = true, unwatched || !counted(top.GroupKind) || top.Doubt != ""
 	}
-	kept.seen.Store(&seen{tops, controllers})
+	kept.seen.Store(&read.seen)
 	after = plan.After
 	if next := rivalsEvery - p.API.Now().Sub(kept.compared); next > 0 {
 		reconcile.Sooner(&after, next)
@@ -126,7 +126,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	}
 	p.announce(kept, budget, plan)
 	reconcile.Sooner(&after, wait)
-	if plan.NoPods || unwatched {
+	if plan.NoPods || unwatched || read.doubt {
 		reconcile.Sooner(&after, lookAgain)
 	}
 	if unwatched && written != nil { // pods have changed, maybe since the workload was read
@@ -141,10 +141,10 @@ func (p *Pass) Forget(owner types.UID) {
 	p.memory.Forget(owner)
 }
 
-// Counts tells whether the numbers of a budget came from the workload last.
-func (p *Pass) Counts(budget *podunavailablebudget.Rules, workload podunavailablebudget.Reference) bool {
+// Counts tells whether the numbers of a budget came from the workload last, or, if that has moved to another controller, whether it leads to one.
+func (p *Pass) Counts(budget *podunavailablebudget.Rules, workload podunavailablebudget.Reference, moved bool) bool {
 	last := p.memory.Of(budget.Budget.UID).seen.Load()
-	return budget.Target == workload || last != nil && last.tops[workload]
+	return budget.Target == workload || last != nil && (last.tops[workload] || moved && last.above[workload])
 }
 
 // MayLead tells whether the workload that a budget names stands above a pod, as far as the last numbers tell: a controller that they do not
@@ -167,37 +167,56 @@ func alone(target, direct podunavailablebudget.Reference) bool {
 	return direct.GroupKind == target.GroupKind || counted(target.GroupKind) && target.Kind != "Deployment" && counted(direct.GroupKind)
 }
 
+// reading is what is found out while the pods of a budget are read.
+type reading struct {
+	seen
+	// doubt: of some pods nobody knows what stands above them, or what controlled them is gone, which no event need tell of once it is not so.
+	doubt bool
+}
+
+// above is the chain of a pod, as far as it can be read. One that cannot keeps no budget from counting other pods.
+func (p *Pass) above(ctx context.Context, pod *corev1.Pod, read *reading) (Chain, error) {
+	chain, err := p.Guard.owners.Above(ctx, pod)
+	if err != nil && ctx.Err() != nil {
+		return Chain{}, err
+	}
+	for _, reference := range chain.References {
+		read.above[reference] = true
+	}
+	read.doubt = read.doubt || err != nil || slices.Contains(chain.gone, true)
+	return chain, nil
+}
+
 // snapshot reads the pods that the budget covers, and what they belong to.
-func (p *Pass) snapshot(ctx context.Context, budget *policyv1beta1.PodUnavailableBudget) (*podunavailablebudget.Snapshot,
-	map[controller]bool, error) {
+func (p *Pass) snapshot(ctx context.Context, budget *policyv1beta1.PodUnavailableBudget) (*podunavailablebudget.Snapshot, *reading, error) {
 	s := &podunavailablebudget.Snapshot{Rules: p.Guard.rulesOf(budget), Now: p.API.Now()}
+	read := &reading{seen: seen{tops: map[podunavailablebudget.Reference]bool{}, above: map[podunavailablebudget.Reference]bool{}}}
 	var pods corev1.PodList
 	if err := p.API.Client.List(ctx, &pods, client.InNamespace(budget.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("listing pods: %w", err)
 	}
-	var controllers map[controller]bool
 	var err error
 	if s.Rules.Target.Name == "" {
-		err = p.selected(ctx, s, pods.Items)
+		err = p.selected(ctx, s, pods.Items, read)
 	} else {
-		controllers, err = p.targeted(ctx, s, pods.Items)
+		err = p.targeted(ctx, s, pods.Items, read)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	s.Pods = reconcile.Laid(p.API.Own, budget.UID, s.Pods, func(*corev1.Pod) bool { return true })
-	return s, controllers, nil
+	return s, read, nil
 }
 
 // targeted takes the pods of the workload that the budget names (PUB-035, PUB-036), and tells of their controllers whether it is one of them,
-// or stands above.
-func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod) (map[controller]bool, error) {
+// or stands above. Pods of which nobody knows that are not counted on.
+func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod, read *reading) error {
 	budget, target := s.Rules.Budget, s.Rules.Target
 	workload, err := p.Workloads.Get(ctx, budget.Namespace, target)
 	if err != nil || workload == nil {
-		return nil, err
+		return err
 	}
-	counts := podunavailablebudget.Workload{Reference: target, Replicas: workload.Replicas}
+	counts := podunavailablebudget.Workload{Reference: target, Replicas: workload.Replicas, Doubt: workload.Doubt}
 	ofController := map[controller]bool{}
 	for i := range pods {
 		owner := controllerOf(&pods[i])
@@ -206,8 +225,8 @@ func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, p
 		}
 		of, known := ofController[owner]
 		if !known {
-			if of, err = p.of(ctx, &pods[i], target, workload.UID); err != nil {
-				return nil, err
+			if of, err = p.of(ctx, &pods[i], target, workload.UID, read); err != nil {
+				return err
 			}
 			ofController[owner] = of
 		}
@@ -227,24 +246,24 @@ func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, p
 			counts.Pods++
 		}
 	}
-	s.Workloads = []podunavailablebudget.Workload{counts}
-	return ofController, nil
+	s.Workloads, read.controllers = []podunavailablebudget.Workload{counts}, ofController
+	return nil
 }
 
 // of tells whether a workload stands above a pod. What controls pods alone need not be read.
-func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebudget.Reference, uid types.UID) (bool, error) {
+func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebudget.Reference, uid types.UID, read *reading) (bool, error) {
 	direct := controllerOf(pod)
 	if direct.uid == uid || alone(target, direct.Reference) {
 		return direct.uid == uid || uid == "" && direct.Reference == target, nil
 	}
-	chain, err := p.Guard.owners.Above(ctx, pod)
+	chain, err := p.above(ctx, pod, read)
 	return slices.Contains(chain.UIDs, uid) || uid == "" && slices.Contains(chain.References, target), err
 }
 
 // selected takes the pods that the selector selects, and the workloads at the top of their controllers (PUB-037, PUB-041).
-func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod) error {
+func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod, read *reading) error {
 	tops := map[controller]*podunavailablebudget.Workload{}
-	topOf := map[controller]controller{}
+	topOf, gone := map[controller]controller{}, map[controller]bool{}
 	for i := range pods {
 		pod := &pods[i]
 		if !s.Rules.Selects(pod) {
@@ -261,13 +280,13 @@ func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, p
 		}
 		top, known := topOf[owner]
 		if !known {
-			chain, err := p.Guard.owners.Above(ctx, pod)
+			chain, err := p.above(ctx, pod, read)
 			if err != nil {
 				return err
 			}
 			last := len(chain.UIDs) - 1
 			top = controller{chain.References[last], chain.UIDs[last]}
-			topOf[owner] = top
+			topOf[owner], gone[owner] = top, chain.gone[last]
 			if tops[top] == nil {
 				workload, err := p.Workloads.Get(ctx, pod.Namespace, top.Reference)
 				if err != nil {
@@ -275,12 +294,14 @@ func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, p
 				}
 				tops[top] = &podunavailablebudget.Workload{Reference: top.Reference, Pods: -1}
 				if workload != nil && (workload.UID == top.uid || workload.UID == "") {
-					tops[top].Replicas, tops[top].Pods = workload.Replicas, 0
+					tops[top].Replicas, tops[top].Pods, tops[top].Doubt = workload.Replicas, 0, workload.Doubt
 				}
 			}
 		}
 		if tops[top].Pods >= 0 {
 			tops[top].Pods++
+		} else if gone[owner] {
+			s.Gone++
 		}
 	}
 	for _, workload := range tops {

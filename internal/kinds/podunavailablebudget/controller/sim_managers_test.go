@@ -149,10 +149,11 @@ func (m *replica) lead() {
 		api := reconcile.NewAPI(m.client(), m.live(), slim.Any, m.now)
 		workloads := NewWorkloads(&caches{m: m}, m.live(), scales{m: m}, mapper)
 		workloads.known = lru.NewLRUExpireCacheWithClock(replicasKept, m)
+		m.watch.Guard.owners.watched = workloads.metadata
 		l.budgets = &reconciler{watch: m.watch, meters: newMeters(), pass: &Pass{API: api, Guard: m.watch.Guard, Workloads: workloads, Events: r}}
 		l.handler = l.budgets.pods()
-		workloads.Tell(func(namespace string, changed podunavailablebudget.Reference) {
-			l.budgets.ofWorkload(l.queue, namespace, changed)
+		workloads.Tell(func(namespace string, changed podunavailablebudget.Reference, moved bool) {
+			l.budgets.ofWorkload(l.queue, namespace, changed, moved)
 		})
 		own := reconcile.NewAPI(m.client(), m.live(), slim.Any, m.now)
 		own.Guard = m.watch.Guard
@@ -371,6 +372,11 @@ func (s scales) Get(_ context.Context, object, into client.Object, _ ...client.S
 	}
 	if r.unscaled {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: key.Kind}, key.Name, nil)
+	}
+	if r.noScale != nil {
+		if err := r.noScale(key.Kind); err != nil {
+			return err
+		}
 	}
 	found := r.Get(key)
 	if key.Kind == rollouts.Kind && r.rollout > 0 {

@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -58,11 +59,18 @@ type saying struct {
 
 type count struct{ begin, end time.Time }
 
-// total is how many pods there shall be by workload, and how many there are without one.
+// total is how many pods there shall be by workload, how many there are, and how many of them, also of those in service, have none.
 type total struct {
-	at   time.Time
-	of   map[string]int
-	bare int
+	at                  time.Time
+	of                  map[string]int
+	pods, bare, serving int
+}
+
+// gone tells whether all that the pods belonged to is gone (PUB-052).
+func (t total) gone() bool { return len(t.of) == 0 && t.bare == 0 && t.pods > 0 }
+
+func (t total) same(o total) bool {
+	return maps.Equal(t.of, o.of) && t.pods == o.pods && t.bare == o.bare && t.serving == o.serving
 }
 
 func (t total) sum() int {
@@ -105,18 +113,24 @@ func (o *oracle) inService(pod *corev1.Pod) bool {
 	return ready
 }
 
-// above are kind and name of what controls the pod, what controls that, and so on.
-func (o *oracle) above(pod *corev1.Pod) []string {
-	var chain []string
+// above are kind and name of what controls the pod, what controls that, and so on, and which of these lives (PUB-036).
+func (o *oracle) above(pod *corev1.Pod) (chain, living []string) {
 	for owner := metav1.GetControllerOf(pod); owner != nil; {
-		chain = append(chain, owner.Kind+" "+owner.Name)
+		name := owner.Kind + " " + owner.Name
+		chain = append(chain, name)
+		if owner.Kind == rollouts.Kind { // it is no object of the simulation
+			return chain, append(living, name)
+		}
 		object := o.r.Get(simulation.Key{Kind: owner.Kind, Name: owner.Name})
 		if object == nil || object.GetUID() != owner.UID {
 			break
 		}
+		if object.GetDeletionTimestamp() == nil {
+			living = append(living, name)
+		}
 		owner = metav1.GetControllerOf(object)
 	}
-	return chain
+	return chain, living
 }
 
 func matches(selector *metav1.LabelSelector, pod *corev1.Pod) bool {
@@ -133,7 +147,8 @@ func matches(selector *metav1.LabelSelector, pod *corev1.Pod) bool {
 
 func (o *oracle) covers(budget *policyv1beta1.PodUnavailableBudget, pod *corev1.Pod) bool {
 	if target := budget.Spec.TargetReference; target != nil {
-		return slices.Contains(o.above(pod), target.Kind+" "+target.Name)
+		_, living := o.above(pod)
+		return slices.Contains(living, target.Kind+" "+target.Name)
 	}
 	return matches(budget.Spec.Selector, pod)
 }
@@ -171,10 +186,11 @@ func (o *oracle) expected(budget *policyv1beta1.PodUnavailableBudget) total {
 			if !active(pod) || !o.covers(budget, pod) {
 				continue
 			}
-			if chain := o.above(pod); len(chain) > 0 {
+			t.pods++
+			if chain, _ := o.above(pod); len(chain) > 0 {
 				tops[chain[len(chain)-1]] = true
-			} else {
-				t.bare++
+			} else if t.bare++; o.inService(pod) {
+				t.serving++
 			}
 		}
 	}
@@ -190,10 +206,16 @@ func (o *oracle) expected(budget *policyv1beta1.PodUnavailableBudget) total {
 // desired is how many pods must stay in service (PUB-050 to PUB-052).
 func desired(spec *policyv1beta1.PodUnavailableBudgetSpec, of total) int {
 	n := of.sum()
-	if spec.ProtectTotalReplicas != nil {
-		n = int(*spec.ProtectTotalReplicas)
-	} else if n == 0 && of.bare == 0 {
+	most := math.MaxInt
+	switch {
+	case spec.ProtectTotalReplicas != nil && spec.TargetReference == nil && of.gone():
 		return 0
+	case spec.ProtectTotalReplicas != nil:
+		n = int(*spec.ProtectTotalReplicas)
+	case n == 0 && of.bare == 0:
+		return 0
+	case n == 0 && of.bare < of.pods:
+		most = of.serving
 	}
 	value := func(v *intstr.IntOrString) int {
 		if v.Type == intstr.Int {
@@ -208,7 +230,7 @@ func desired(spec *policyv1beta1.PodUnavailableBudgetSpec, of total) int {
 	if spec.MaxUnavailable != nil {
 		return max(0, n-value(spec.MaxUnavailable))
 	}
-	return value(spec.MinAvailable)
+	return min(value(spec.MinAvailable), most)
 }
 
 // free tells whether the budget does not limit the operation (PUB-012, PUB-014, PUB-016).
@@ -294,10 +316,13 @@ func (o *oracle) floor(b *policyv1beta1.PodUnavailableBudget, since time.Time) i
 		if i+1 < len(list) && !list[i+1].at.After(since) {
 			continue
 		}
+		if t.gone() {
+			return 0
+		}
 		for top := range least.of {
 			least.of[top] = min(least.of[top], t.of[top])
 		}
-		least.bare = min(least.bare, t.bare)
+		least.bare, least.serving, least.pods = min(least.bare, t.bare), min(least.serving, t.serving), max(least.pods, t.pods)
 	}
 	return desired(&b.Spec, least)
 }
@@ -317,7 +342,7 @@ func (o *oracle) observe() {
 	}
 	for _, b := range w.budgets {
 		t, list := o.expected(b), o.totals[b.UID]
-		if n := len(list); n == 0 || !maps.Equal(list[n-1].of, t.of) || list[n-1].bare != t.bare {
+		if n := len(list); n == 0 || !list[n-1].same(t) {
 			o.totals[b.UID] = append(list, t)
 		}
 	}
@@ -398,7 +423,7 @@ func (o *oracle) wrote(before, after *policyv1beta1.PodUnavailableBudget) {
 func (o *oracle) exact(b *policyv1beta1.PodUnavailableBudget) string {
 	t := o.expected(b)
 	want := policyv1beta1.PodUnavailableBudgetStatus{ObservedGeneration: b.Generation, TotalReplicas: int32(t.sum()), DesiredAvailable: int32(desired(&b.Spec, t))}
-	if b.Spec.ProtectTotalReplicas != nil {
+	if b.Spec.ProtectTotalReplicas != nil && (b.Spec.TargetReference != nil || !t.gone()) {
 		want.TotalReplicas = *b.Spec.ProtectTotalReplicas
 	}
 	for _, pod := range o.r.pods() {

@@ -66,6 +66,8 @@ type budgetRun struct {
 	restless bool
 	// unscaled: managers have no right to read scale subresources.
 	unscaled bool
+	// noScale fails requests for scale subresources of a kind.
+	noScale func(kind string) error
 	// rollout is how many pods the Rollout shall have; 0 is for none.
 	rollout  int
 	draining []types.UID

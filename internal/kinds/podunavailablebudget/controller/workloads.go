@@ -28,7 +28,7 @@ import (
 //
 // +kubebuilder:rbac:groups=apps,roleName=kruise-manager-budget-role,resources=deployments/scale;replicasets/scale;statefulsets/scale,verbs=get
 // +kubebuilder:rbac:groups="",roleName=kruise-manager-budget-role,resources=replicationcontrollers/scale,verbs=get
-// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-budget-role,resources=clonesets/scale;statefulsets/scale,verbs=get
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-budget-role,resources=clonesets/scale;statefulsets/scale;uniteddeployments/scale,verbs=get
 
 // followed are the kinds whose objects are watched, as metadata alone, once a budget depends on one. Others are looked at from time to time.
 var followed = map[schema.GroupKind]string{
@@ -49,6 +49,8 @@ const (
 	replicasKept    = 8192
 	replicasKeptFor = time.Hour
 	otherFor        = 10 * time.Second
+	// unansweredFor is how long the API server is asked again about a workload before budgets count without an answer.
+	unansweredFor = 10 * time.Second
 )
 
 // Workload is what a budget needs to know of one.
@@ -59,6 +61,8 @@ type Workload struct {
 	Replicas *int32
 	// Selector finds its pods where its scale subresource says so; nil otherwise.
 	Selector labels.Selector
+	// Doubt is why this may be out of date, or lack the replicas: the API server did not answer. It is empty if it did.
+	Doubt string
 }
 
 // Workloads reads workloads of any kind.
@@ -71,7 +75,7 @@ type Workloads struct {
 
 	mu        sync.Mutex
 	informers map[schema.GroupKind]cache.Informer
-	told      []func(namespace string, changed podunavailablebudget.Reference)
+	told      []func(namespace string, changed podunavailablebudget.Reference, moved bool)
 }
 
 // NewWorkloads returns a reader of workloads. caches has metadata of those that are watched.
@@ -80,8 +84,9 @@ func NewWorkloads(caches cache.Cache, live client.Reader, scales client.SubResou
 		known: lru.NewLRUExpireCacheWithClock(replicasKept, clock.RealClock{}), informers: map[schema.GroupKind]cache.Informer{}}
 }
 
-// Tell has do called with each watched workload that appears, is deleted, or changes its spec (PUB-105).
-func (w *Workloads) Tell(do func(namespace string, changed podunavailablebudget.Reference)) {
+// Tell has do called with each watched workload that appears, is deleted, or changes its spec or its controller (PUB-105); moved: it is gone, or
+// what controls it is another.
+func (w *Workloads) Tell(do func(namespace string, changed podunavailablebudget.Reference, moved bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.told = append(w.told, do)
@@ -100,7 +105,7 @@ func (w *Workloads) Get(ctx context.Context, namespace string, of podunavailable
 	if !counted(of.GroupKind) {
 		return w.other(ctx, mapping.GroupVersionKind, key)
 	}
-	found, err := w.metadata(ctx, of.GroupKind, key)
+	found, err := w.metadata(ctx, of.GroupKind, key, "")
 	if err != nil || found == nil || found.DeletionTimestamp != nil {
 		return nil, err
 	}
@@ -111,18 +116,56 @@ func (w *Workloads) Get(ctx context.Context, namespace string, of podunavailable
 		}
 	}
 	workload, err := w.scale(ctx, mapping.GroupVersionKind, key)
-	if apierrors.IsForbidden(err) { // nobody says how many pods it shall have
+	switch {
+	case apierrors.IsForbidden(err): // nobody says how many pods it shall have
 		return &Workload{UID: found.UID}, nil
-	}
-	if err == nil && workload != nil && workload.UID == found.UID {
+	case err != nil:
+		return w.unanswered(ctx, whole(of.GroupKind, key), found.UID, err)
+	case workload != nil && workload.UID == found.UID:
 		w.known.Add(kept, workload, replicasKeptFor)
+		w.answered(whole(of.GroupKind, key), workload)
 	}
-	return workload, err
+	return workload, nil
+}
+
+// whole is the whole name of a workload.
+func whole(kind schema.GroupKind, key types.NamespacedName) string {
+	return kind.String() + " " + key.String()
+}
+
+// answered remembers what was read of a workload.
+func (w *Workloads) answered(name string, workload *Workload) {
+	w.known.Add("last "+name, workload, replicasKeptFor)
+	w.known.Remove("unanswered " + name)
+}
+
+// unanswered is what counts of a workload that cannot be read. At first that is an error, since it may pass. A scale subresource may never
+// answer though, or the webhook that converts a kind, and one such workload must not keep a budget from counting all others (PUB-042): then
+// what was known of it last counts, or else nobody says how many pods it shall have.
+func (w *Workloads) unanswered(ctx context.Context, name string, uid types.UID, err error) (*Workload, error) {
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	if _, since := w.known.Get("unanswered " + name); !since {
+		w.known.Add("unanswered "+name, true, replicasKeptFor)
+		w.known.Add("asked "+name, true, unansweredFor)
+	}
+	if _, recently := w.known.Get("asked " + name); recently {
+		return nil, err
+	}
+	workload := &Workload{UID: uid}
+	if kept, ok := w.known.Get("last " + name); ok {
+		if last, ok := kept.(*Workload); ok && (uid == "" || last.UID == uid) {
+			*workload = *last
+		}
+	}
+	workload.Doubt = err.Error()
+	return workload, nil
 }
 
 // other reads a workload of a kind that is not watched.
 func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*Workload, error) {
-	kept := kind.GroupKind().String() + " " + key.String()
+	kept := whole(kind.GroupKind(), key)
 	if known, ok := w.known.Get(kept); ok {
 		workload, _ := known.(*Workload)
 		return workload, nil
@@ -131,14 +174,14 @@ func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key
 	object.SetGroupVersionKind(kind)
 	err := w.live.Get(ctx, key, object)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+		return w.unanswered(ctx, kept, "", fmt.Errorf("reading %s %s: %w", kind.Kind, key, err))
 	}
 	var workload *Workload
 	if !apierrors.IsNotFound(err) && object.GetDeletionTimestamp() == nil {
 		scaled, errScale := w.scale(ctx, kind, key)
 		switch {
 		case errScale != nil && !apierrors.IsForbidden(errScale):
-			return nil, errScale
+			return w.unanswered(ctx, kept, object.GetUID(), errScale)
 		case scaled != nil:
 			workload = scaled
 		default:
@@ -147,6 +190,7 @@ func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key
 	}
 	if workload != nil { // one that appears must not be missed
 		w.known.Add(kept, workload, otherFor)
+		w.answered(kept, workload)
 	}
 	return workload, nil
 }
@@ -164,14 +208,17 @@ func desiredByNodes(object *unstructured.Unstructured) *int32 {
 }
 
 // metadata reads a watched workload from the cache, or, if it is not there, from the API server: what is not there yet must not count as
-// gone.
-func (w *Workloads) metadata(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
+// gone. uid is which one is meant, empty for any.
+func (w *Workloads) metadata(ctx context.Context, kind schema.GroupKind, key types.NamespacedName, uid types.UID) (*metav1.PartialObjectMetadata,
+	error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
 	if w.filled(ctx, kind) {
-		if err := w.caches.Get(ctx, key, object, client.UnsafeDisableDeepCopy); err == nil {
+		if err := w.caches.Get(ctx, key, object, client.UnsafeDisableDeepCopy); err == nil && (uid == "" || object.UID == uid) {
 			return object, nil
 		}
+		object = &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
 	}
 	switch err := w.live.Get(ctx, key, object); {
 	case apierrors.IsNotFound(err):
@@ -206,7 +253,7 @@ func (w *Workloads) filled(ctx context.Context, kind schema.GroupKind) bool {
 }
 
 func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandler {
-	tell := func(object any) {
+	tell := func(object any, moved bool) {
 		if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 			object = last.Obj
 		}
@@ -218,17 +265,22 @@ func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandl
 		told := w.told
 		w.mu.Unlock()
 		for _, do := range told {
-			do(of.GetNamespace(), podunavailablebudget.Reference{GroupKind: kind, Name: of.GetName()})
+			do(of.GetNamespace(), podunavailablebudget.Reference{GroupKind: kind, Name: of.GetName()}, moved)
 		}
 	}
-	return toolscache.ResourceEventHandlerFuncs{AddFunc: tell, DeleteFunc: tell, UpdateFunc: func(old, object any) {
-		before, ok := old.(client.Object)
-		after, ok2 := object.(client.Object)
-		if ok && ok2 && (before.GetGeneration() != after.GetGeneration() || before.GetUID() != after.GetUID() ||
-			(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)) {
-			tell(object)
-		}
-	}}
+	return toolscache.ResourceEventHandlerFuncs{AddFunc: func(object any) { tell(object, false) }, DeleteFunc: func(object any) { tell(object, true) },
+		UpdateFunc: func(old, object any) {
+			before, ok := old.(client.Object)
+			after, ok2 := object.(client.Object)
+			if !ok || !ok2 {
+				return
+			}
+			moved := controllerOf(before) != controllerOf(after) || before.GetUID() != after.GetUID()
+			if moved || before.GetGeneration() != after.GetGeneration() ||
+				(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) {
+				tell(object, moved)
+			}
+		}}
 }
 
 // scale reads the scale subresource. It returns nil if the object does not exist or has no scale.

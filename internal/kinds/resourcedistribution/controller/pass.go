@@ -66,6 +66,7 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	done := reconcile.Done{After: d.agenda.next(r.Now())}
 	left, whole := d.left()
 	if left > 0 || whole && ready {
+		done.Progress = ready
 		reconcile.Sooner(&done.After, time.Millisecond)
 	} else {
 		d.batch = 0

@@ -336,3 +336,30 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 		})
 	}
 }
+
+// TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime: a policy refused an update in place, and then its webhook did not answer. The pods
+// behind the one that tries again have no time of their own, so that the back-off alone says when it does (IPU-184 (part)).
+func TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime(t *testing.T) {
+	two := intstr.FromInt32(2)
+	s := simulate(1, makeSet(4, inPlace, inParallel, func(set *appsv1beta1.StatefulSet) {
+		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = &two
+	}), statefulset.Features{})
+	s.spend(time.Minute)
+	attempts, down := 0, false
+	s.Answer = func(r *simulation.Request) error {
+		if r.Verb != "patch" || r.Key.Kind != "Pod" || r.Subresource != "" {
+			return nil
+		}
+		if attempts++; down {
+			return apierrors.NewInternalError(errors.New("failed calling webhook"))
+		}
+		return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, errors.New("a policy says no"))
+	}
+	s.change(image("nginx:2"))
+	s.spend(time.Second)
+	down, attempts = true, 0
+	s.spend(20 * time.Second)
+	if attempts < 3 || attempts > 40 {
+		t.Errorf("%d attempts in 20 seconds", attempts)
+	}
+}

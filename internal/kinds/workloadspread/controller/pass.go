@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/retries"
@@ -115,9 +116,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		return outcome, plan.Problem
 	}
 	plan.Looked(keys)
-	if !plan.Again.IsZero() {
-		reconcile.Sooner(&outcome.After, max(plan.Again.Sub(now), time.Millisecond))
-	}
+	again.At(&outcome.After, now, plan.Again)
 	wait := p.statusMayWait(plan)
 	reconcile.Sooner(&outcome.After, wait)
 	result := p.Applier.Apply(ctx, plan, wait == 0)
@@ -131,9 +130,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if result.Retry {
 		reconcile.Sooner(&outcome.After, reconcile.RetryAfter)
 	}
-	if at := plan.Status.Again; !at.IsZero() {
-		reconcile.Sooner(&outcome.After, max(at.Sub(now), time.Millisecond))
-	}
+	again.At(&outcome.After, now, plan.Status.Again)
 	return outcome, errors.Join(result.Err, plan.Incomplete, lookErr)
 }
 
