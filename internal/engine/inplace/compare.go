@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -168,6 +169,11 @@ var own = map[string]bool{
 	pub.LifecycleState: true, pub.LifecycleTimestamp: true,
 	pub.InPlaceUpdateState: true, pub.InPlaceUpdateStateLegacy: true, pub.InPlaceUpdateGrace: true, pub.InPlaceUpdateGraceLegacy: true,
 	pub.InPlaceUpdateRestarts: true, pub.RuntimeContainersMeta: true,
+	// One pod's identity: a Service may select it by this.
+	appsv1.StatefulSetPodNameLabel: true, appsv1.PodIndexLabel: true,
+	// What webhooks note on one pod: its subset, and its sidecars.
+	pub.MatchedWorkloadSpread: true, pub.SidecarSetHash: true, pub.SidecarSetHashWithoutImage: true, pub.SidecarSetInjectedList: true,
+	pub.SidecarSetInPlaceUpdateState: true, pub.SidecarSetWorkingHotUpgradeContainer: true,
 }
 
 // Own tells whether a label or an annotation belongs to the controllers. A template may have it because it was copied from a running pod;

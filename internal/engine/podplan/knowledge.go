@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,8 @@ func (v version) stored() bool { return v.uid != "" && v.version != "" }
 type contents struct {
 	// containers have the images and the quantities of cpu and memory of the regular containers, by name.
 	containers map[string]*corev1.Container
+	// volumes are the names of the template's own volumes, and mounts of those that its containers mount.
+	volumes, mounts map[string]bool
 	// claims are the claim templates that were remembered with the revision; nil if none were (CS-336).
 	claims template.VolumeClaimTemplates
 	// err is why it cannot be read.
@@ -103,20 +106,33 @@ func contentsOf(object *appsv1.ControllerRevision) *contents {
 	if err != nil {
 		return &contents{err: fmt.Errorf("ControllerRevision %s: %w", object.Name, err)}
 	}
+	type named struct{ Name string }
+	type container struct {
+		Name, Image   string
+		Resources     corev1.ResourceRequirements
+		VolumeMounts  []named
+		VolumeDevices []named
+	}
 	var typed struct {
 		Spec struct {
-			Containers []struct {
-				Name, Image string
-				Resources   corev1.ResourceRequirements
-			} `json:"containers"`
-		} `json:"spec"`
+			Volumes                    []named
+			Containers, InitContainers []container
+		}
 	}
 	if err := json.Unmarshal(raw, &typed); err != nil {
 		return &contents{err: fmt.Errorf("ControllerRevision %s: %w", object.Name, err)}
 	}
-	c := &contents{containers: map[string]*corev1.Container{}}
+	c := &contents{containers: map[string]*corev1.Container{}, volumes: map[string]bool{}, mounts: map[string]bool{}}
+	for _, volume := range typed.Spec.Volumes {
+		c.volumes[volume.Name] = true
+	}
 	for _, container := range typed.Spec.Containers {
 		c.containers[container.Name] = &corev1.Container{Image: container.Image, Resources: inplace.Quantities(container.Resources)}
+	}
+	for _, container := range slices.Concat(typed.Spec.Containers, typed.Spec.InitContainers) {
+		for _, mount := range slices.Concat(container.VolumeMounts, container.VolumeDevices) {
+			c.mounts[mount.Name] = true
+		}
 	}
 	if text := object.Annotations[pub.ClaimTemplates]; text != "" {
 		if err := json.Unmarshal([]byte(text), &c.claims); err != nil || c.claims.DecodeError() != nil {
@@ -124,6 +140,31 @@ func contentsOf(object *appsv1.ControllerRevision) *contents {
 		}
 	}
 	return c
+}
+
+// HasVolume tells whether the template of the revision that a label names has a volume of that name itself, and whether that is known.
+func (p *Planner) HasVolume(label, name string) (has, known bool) {
+	of := p.Find(label)
+	if of == nil {
+		return false, false
+	}
+	return p.read(of.object).volumes[name], true
+}
+
+// FormerClaims are the names of claim templates that the workload has no more, in order: a template mounts them, and has no volume of its own
+// for them.
+func FormerClaims(object *appsv1.ControllerRevision, present template.VolumeClaimTemplates) []string {
+	return contentsOf(object).former(present)
+}
+
+func (c *contents) former(present template.VolumeClaimTemplates) (names []string) {
+	for name := range c.mounts {
+		if !c.volumes[name] && !slices.ContainsFunc(present, func(t template.VolumeClaimTemplate) bool { return t.Name == name }) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // holds tells whether a stored revision holds the data, which are canonical: by their bytes, or by what it would hold if we had

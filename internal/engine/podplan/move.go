@@ -98,7 +98,7 @@ func (p *Planner) rehook(info *Pod) bool {
 }
 
 func (p *Planner) mayRecreate() bool {
-	return p.Workload.Policy != InPlaceOnly
+	return p.Workload.Policy != InPlaceOnly && !p.Workload.OnDelete
 }
 
 func (p *Planner) labelOf(info *Pod) string {

@@ -27,6 +27,8 @@ type Identity struct {
 	// ClaimLabels are the claims' own, and ClaimOwners their owners.
 	ClaimLabels map[string]string
 	ClaimOwners []metav1.OwnerReference
+	// Former: the pod also takes over claims of templates that its workload has no more, if its revision mounts them (ASTS-110).
+	Former bool
 	// LookAtClaims: claims that the pod takes over may be about to go, which the API server is asked before.
 	LookAtClaims bool
 }
@@ -34,7 +36,7 @@ type Identity struct {
 // NewPod plans a pod of the revision, with the claims that it lacks: has tells which are there (CS-040 to 046).
 func (p *Planner) NewPod(identity Identity, from *Revision, has func(claim string) bool) error {
 	creation := Creation{Name: identity.Name, Revision: from.Name}
-	pod, err := p.podDocument(identity, from)
+	pod, err := p.podDocument(identity, from, has)
 	if err != nil {
 		return err
 	}
@@ -57,7 +59,7 @@ func (p *Planner) NewPod(identity Identity, from *Revision, has func(claim strin
 }
 
 // podDocument makes the body of the request from the stored document, so that fields our types do not know reach the pod.
-func (p *Planner) podDocument(identity Identity, from *Revision) (map[string]any, error) {
+func (p *Planner) podDocument(identity Identity, from *Revision, has func(claim string) bool) (map[string]any, error) {
 	source, err := p.source(from)
 	if err != nil {
 		return nil, err
@@ -83,7 +85,18 @@ func (p *Planner) podDocument(identity Identity, from *Revision) (map[string]any
 	if identity.Hostname != "" {
 		spec["hostname"], spec["subdomain"] = identity.Hostname, identity.Subdomain
 	}
-	if volumes := p.claimVolumes(identity.Suffix, p.claimTemplatesOf(from), spec["volumes"]); len(volumes) > 0 {
+	var claims []string
+	for _, template := range p.claimTemplatesOf(from) {
+		claims = append(claims, template.Name)
+	}
+	if identity.Former {
+		for _, name := range p.read(from.object).former(p.claimTemplatesOf(from)) {
+			if has(p.ClaimName(name, identity.Suffix)) {
+				claims = append(claims, name)
+			}
+		}
+	}
+	if volumes := p.claimVolumes(identity.Suffix, claims, spec["volumes"]); len(volumes) > 0 {
 		spec["volumes"] = volumes
 	}
 	return pod.Document, nil
@@ -151,11 +164,10 @@ func withGates(gates any, add []corev1.PodConditionType) []any {
 }
 
 // claimVolumes puts the volumes of the claim templates before the template's own, in place of those of the same name (CS-045).
-func (p *Planner) claimVolumes(id string, templates template.VolumeClaimTemplates, own any) []any {
+func (p *Planner) claimVolumes(id string, templates []string, own any) []any {
 	var volumes []any
 	ofClaims := map[string]bool{}
-	for i := range templates {
-		name := templates[i].Name
+	for _, name := range templates {
 		ofClaims[name] = true
 		volumes = append(volumes, map[string]any{"name": name,
 			"persistentVolumeClaim": map[string]any{"claimName": p.ClaimName(name, id), "readOnly": false}})

@@ -51,8 +51,8 @@ type Workload struct {
 	HistoryLimit *int32
 	// Lifecycle are the hooks of the pods; nil means none.
 	Lifecycle *pub.Lifecycle
-	// Rolling: pods are updated by themselves, and the numbers below hold.
-	Rolling bool
+	// Rolling: pods are updated by themselves, and the numbers below hold. OnDelete: others alone replace pods for an update.
+	Rolling, OnDelete bool
 	// Policy is how pods get another revision.
 	Policy Policy
 	// Paused: no update starts.

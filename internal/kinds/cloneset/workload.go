@@ -30,6 +30,7 @@ func workloadOf(set *appsv1beta1.CloneSet, features Features) *podplan.Workload 
 		ShortHash: features.ShortHash, RecreateOnClaimChange: features.RecreateOnClaimChange, InPlace: features.InPlace,
 		DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
 	}
+	w.OnDelete = set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteCloneSetUpdateStrategyType
 	if r := rollingOf(set); r != nil {
 		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy = true, r.Paused, r.MaxUnavailable, r.InPlaceUpdateStrategy
 		if r.PodUpdatePolicy != "" {

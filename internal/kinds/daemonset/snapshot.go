@@ -60,6 +60,7 @@ func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload
 	if spec.Lifecycle != nil && spec.Lifecycle.PreDelete != nil { // the others have no effect (ADS-029, ADS-141)
 		w.Lifecycle = &pub.Lifecycle{PreDelete: spec.Lifecycle.PreDelete}
 	}
+	w.OnDelete = set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteDaemonSetStrategyType
 	if r := rollingOf(set); r != nil {
 		w.Rolling, w.Paused, w.MaxUnavailable = true, r.Paused, r.MaxUnavailable
 		if r.Type == appsv1beta1.InPlaceIfPossibleRollingUpdateType {

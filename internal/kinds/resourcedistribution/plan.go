@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -49,12 +50,18 @@ type Verdict struct {
 // Texts of failures (RD-093).
 const (
 	missing     = "namespace was not found, or is terminating"
+	tokens      = "Kubernetes fills Secrets of type " + string(corev1.SecretTypeServiceAccountToken) + " itself, and deletes them: none can be distributed"
 	conflicting = "target has an object of the same namespace, group, version, kind and name"
 )
 
 // Ended is the outcome of a target that turned out to be gone, or going.
 func Ended() Outcome {
 	return Outcome{true, appsv1beta1.ResourceDistributionNamespaceNotExists, missing}
+}
+
+// heldBy says what holds a copy that is being deleted.
+func heldBy(copied *Copy) string {
+	return fmt.Sprintf("the former copy is being deleted, and its finalizers hold it: %s", strings.Join(copied.Finalizers, ", "))
 }
 
 // Snapshot is what a decision about one namespace is made from.
@@ -73,9 +80,12 @@ func Decide(s *Snapshot) Verdict {
 	ns, copied := &s.Namespace, s.Copy
 	mine := copied != nil && copied.Owner == s.Owner
 	there := ns.Exists && !ns.Terminating
-	if !s.Targets.Wants(ns.Name, ns.Exists, ns.Labels) {
-		if there && mine && !copied.Deleting {
+	if !s.Targets.Wants(ns.Name, there, ns.Labels) { // one that ends takes its copy with it, and needs none
+		switch {
+		case there && mine && !copied.Deleting:
 			return Verdict{Action: Delete}
+		case there && mine && len(copied.Finalizers) > 0: // whoever may read there reads it still
+			return Verdict{Keep, Outcome{false, appsv1beta1.ResourceDistributionDeleteResourceFailed, heldBy(copied)}}
 		}
 		return Verdict{Action: Keep}
 	}
@@ -85,13 +95,14 @@ func Decide(s *Snapshot) Verdict {
 	switch {
 	case !there:
 		return Verdict{Keep, Ended()}
+	case s.Resource.Type == corev1.SecretTypeServiceAccountToken && (copied == nil || mine && !s.Resource.Same(copied)):
+		return keep(appsv1beta1.ResourceDistributionCreateResourceFailed, tokens)
 	case copied == nil:
 		return Verdict{Create, Outcome{true, Pending, ""}}
 	case !mine:
 		return keep(appsv1beta1.ResourceDistributionConflictOccurred, conflicting)
 	case copied.Deleting:
-		return keep(appsv1beta1.ResourceDistributionCreateResourceFailed,
-			fmt.Sprintf("the former copy is being deleted, and its finalizers hold it: %s", strings.Join(copied.Finalizers, ", ")))
+		return keep(appsv1beta1.ResourceDistributionCreateResourceFailed, heldBy(copied))
 	case s.Resource.Same(copied):
 		return keep("", "")
 	case copied.Type != s.Resource.Type, copied.Immutable && copied.Content != s.Resource.Content:

@@ -117,25 +117,29 @@ func TestDecide(t *testing.T) {
 		want        rds.Action
 		failure     appsv1beta1.ResourceDistributionConditionType
 	}{
-		"absent":                                  {want: rds.Create, failure: rds.Pending},
-		"equal":                                   {copied: owned(nil), want: rds.Keep},
-		"changed":                                 {copied: owned(data), want: rds.Update, failure: rds.Pending},
-		"of nobody":                               {copied: owned(none), want: rds.Keep, failure: "ConflictOccurred"},
-		"of another one":                          {copied: owned(other), want: rds.Keep, failure: "ConflictOccurred"},
-		"of nobody, with our annotation":          {copied: owned(func(s *corev1.Secret) { none(s); data(s) }), want: rds.Keep, failure: "ConflictOccurred"},
-		"not controlled, but owned":               {copied: owned(func(s *corev1.Secret) { s.OwnerReferences[0].Controller = nil }), want: rds.Keep, failure: "ConflictOccurred"},
-		"ours, with another's annotation":         {copied: owned(func(s *corev1.Secret) { s.Annotations[rds.FromAnnotation] = "rival" }), want: rds.Keep},
-		"the namespace is missing":                {gone: true, want: rds.Keep, failure: "NamespaceNotExists"},
-		"the namespace is going":                  {going: true, copied: owned(data), want: rds.Keep, failure: "NamespaceNotExists"},
-		"going, and held":                         {copied: owned(func(s *corev1.Secret) { s.DeletionTimestamp, s.Finalizers = &now, []string{"x/y"} }), want: rds.Keep, failure: "CreateResourceFailed"},
-		"immutable and changed":                   {copied: owned(func(s *corev1.Secret) { data(s); s.Immutable = new(true) }), want: rds.Recreate, failure: rds.Pending},
-		"immutable, and labels changed":           {copied: owned(func(s *corev1.Secret) { s.Labels = nil; s.Immutable = new(false) }), want: rds.Update, failure: rds.Pending},
-		"of another type":                         {copied: owned(func(s *corev1.Secret) { s.Type = "x/y" }), want: rds.Recreate, failure: rds.Pending},
-		"no target, ours":                         {not: true, copied: owned(data), want: rds.Delete},
-		"no target, another's":                    {not: true, copied: owned(other), want: rds.Keep},
-		"no target, nobody's":                     {not: true, copied: owned(none), want: rds.Keep},
-		"no target, absent":                       {not: true, want: rds.Keep},
-		"no target, going already":                {not: true, copied: owned(func(s *corev1.Secret) { s.DeletionTimestamp = &now }), want: rds.Keep},
+		"absent":                          {want: rds.Create, failure: rds.Pending},
+		"equal":                           {copied: owned(nil), want: rds.Keep},
+		"changed":                         {copied: owned(data), want: rds.Update, failure: rds.Pending},
+		"of nobody":                       {copied: owned(none), want: rds.Keep, failure: "ConflictOccurred"},
+		"of another one":                  {copied: owned(other), want: rds.Keep, failure: "ConflictOccurred"},
+		"of nobody, with our annotation":  {copied: owned(func(s *corev1.Secret) { none(s); data(s) }), want: rds.Keep, failure: "ConflictOccurred"},
+		"not controlled, but owned":       {copied: owned(func(s *corev1.Secret) { s.OwnerReferences[0].Controller = nil }), want: rds.Keep, failure: "ConflictOccurred"},
+		"ours, with another's annotation": {copied: owned(func(s *corev1.Secret) { s.Annotations[rds.FromAnnotation] = "rival" }), want: rds.Keep},
+		"the namespace is missing":        {gone: true, want: rds.Keep, failure: "NamespaceNotExists"},
+		"the namespace is going":          {going: true, copied: owned(data), want: rds.Keep, failure: "NamespaceNotExists"},
+		"going, and held":                 {copied: owned(func(s *corev1.Secret) { s.DeletionTimestamp, s.Finalizers = &now, []string{"x/y"} }), want: rds.Keep, failure: "CreateResourceFailed"},
+		"immutable and changed":           {copied: owned(func(s *corev1.Secret) { data(s); s.Immutable = new(true) }), want: rds.Recreate, failure: rds.Pending},
+		"immutable, and labels changed":   {copied: owned(func(s *corev1.Secret) { s.Labels = nil; s.Immutable = new(false) }), want: rds.Update, failure: rds.Pending},
+		"of another type":                 {copied: owned(func(s *corev1.Secret) { s.Type = "x/y" }), want: rds.Recreate, failure: rds.Pending},
+		"no target, ours":                 {not: true, copied: owned(data), want: rds.Delete},
+		"no target, another's":            {not: true, copied: owned(other), want: rds.Keep},
+		"no target, nobody's":             {not: true, copied: owned(none), want: rds.Keep},
+		"no target, absent":               {not: true, want: rds.Keep},
+		"no target, going already":        {not: true, copied: owned(func(s *corev1.Secret) { s.DeletionTimestamp = &now }), want: rds.Keep},
+		"no target, going, and held": {not: true, copied: owned(func(s *corev1.Secret) { s.DeletionTimestamp, s.Finalizers = &now, []string{"x/y"} }),
+			want: rds.Keep, failure: "DeleteResourceFailed"},
+		"no target, another's, and held": {not: true, copied: owned(func(s *corev1.Secret) { other(s); s.DeletionTimestamp, s.Finalizers = &now, []string{"x/y"} }),
+			want: rds.Keep},
 		"no target, in a namespace that is going": {not: true, going: true, copied: owned(nil), want: rds.Keep},
 	} {
 		targets, err := rds.TargetsOf(rd)
@@ -152,6 +156,45 @@ func TestDecide(t *testing.T) {
 		}
 		if got.Failure != "" && got.Failure != rds.Pending && got.Reason == "" {
 			t.Errorf("%s: no reason", name)
+		}
+	}
+}
+
+// RD-050 (part), RD-090 (part): a namespace that ends, and is not listed by name, is no target any more, and nothing of it is a failure.
+func TestANamespaceThatEndsIsNoFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		option  build.Option
+		failure appsv1beta1.ResourceDistributionConditionType
+	}{"all": {build.All, ""}, "selected": {build.Labelled("team", "x"), ""}, "listed": {build.To("shop"), "NamespaceNotExists"}} {
+		rd := build.Distribution("a", c.option)
+		targets, err := rds.TargetsOf(rd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, copied := range []*rds.Copy{nil, rds.CopyOf(copied(t, rd).(*corev1.Secret))} {
+			got := rds.Decide(&rds.Snapshot{Resource: read(t, rd), Targets: targets, Owner: rd.UID, Copy: copied,
+				Namespace: rds.Namespace{Name: "shop", Exists: true, Terminating: true, Labels: map[string]string{"team": "x"}}})
+			if got.Action != rds.Keep || got.Failure != c.failure || got.Target != (c.failure != "") {
+				t.Errorf("%s: %+v", name, got)
+			}
+		}
+	}
+}
+
+// RD-011 (part): a stored ResourceDistribution of tokens, which is refused today, does not fight the controller that fills and deletes them.
+func TestTokensOfServiceAccountsAreNotDistributed(t *testing.T) {
+	rd := build.Distribution("a", build.To("shop"), build.Resource(`{"apiVersion":"v1","kind":"Secret","type":"kubernetes.io/service-account-token",
+		"metadata":{"name":"t","annotations":{"kubernetes.io/service-account.name":"default"}}}`))
+	filled, _ := copied(t, rd).(*corev1.Secret)
+	filled.Data = map[string][]byte{"token": []byte("x")}
+	targets, err := rds.TargetsOf(rd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, copied := range map[string]*rds.Copy{"deleted": nil, "filled": rds.CopyOf(filled)} {
+		got := rds.Decide(&rds.Snapshot{Resource: read(t, rd), Targets: targets, Owner: rd.UID, Copy: copied, Namespace: rds.Namespace{Name: "shop", Exists: true}})
+		if got.Action != rds.Keep || got.Failure != "CreateResourceFailed" || !strings.Contains(got.Reason, "token") {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

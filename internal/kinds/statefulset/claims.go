@@ -128,14 +128,19 @@ func (p *planner) claimsGrow(s *slot) bool {
 	return c.growing != "" || !c.pending.IsZero()
 }
 
-// lacksVolume names a claim template of which the pod has no volume, empty if it has all (ASTS-130).
+// lacksVolume names a claim template of which the pod has no volume, empty if it has all (ASTS-130). Another volume of its name, which the
+// template of the pod does not have, is the work of a webhook: it would be put into the next pod as well.
 func (p *planner) lacksVolume(s *slot) string {
 	for i := range p.Set.Spec.VolumeClaimTemplates {
 		template := p.Set.Spec.VolumeClaimTemplates[i].Name
-		name := claimName(template, p.Set.Name, s.ordinal)
-		if !mounts(s.pod, name) {
-			return template
+		if mounts(s.pod, claimName(template, p.Set.Name, s.ordinal)) {
+			continue
 		}
+		own, known := p.HasVolume(s.info.Label, template)
+		if known && !own && slices.ContainsFunc(s.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == template }) {
+			continue
+		}
+		return template
 	}
 	return ""
 }

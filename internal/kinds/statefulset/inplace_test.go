@@ -14,6 +14,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
 // rich is a template with something of everything that can differ.
@@ -304,4 +305,84 @@ func plainHash(image string) string { return inplace.PlainHash("main", image) }
 // cpu is a limit of cpu.
 func cpu(amount string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}}
+}
+
+// TestATemplateCopiedFromAPodGivesNoPodTheIdentityOfAnother shows IPU-082 (part): labels by which one pod is found, and notes that webhooks make
+// on it, are neither set nor taken away by an update.
+func TestATemplateCopiedFromAPodGivesNoPodTheIdentityOfAnother(t *testing.T) {
+	const plain = `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"main","image":"a:1"}]}}`
+	const copied = `{"metadata":{"labels":{"app":"web","statefulset.kubernetes.io/pod-name":"web-0","apps.kubernetes.io/pod-index":"0"},
+		"annotations":{"apps.kruise.io/matched-workloadspread":"{}","kruise.io/sidecarset-hash":"{}","kruise.io/sidecarset-injected-list":"a"}},
+		"spec":{"containers":[{"name":"main","image":"a:2"}]}}`
+	for name, templates := range map[string][2]string{"copied": {plain, copied}, "mended": {copied, plain}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2, policy(possible))
+			w.stored("old", templates[0])
+			w.Set.Status.CurrentRevision = w.revisions["old"]
+			w.pod(0, "old", made(t, templates[0]))
+			w.pod(1, "old", made(t, templates[0]))
+			w.stored("new", templates[1])
+			v := Make(w.Snapshot).Verdicts[1]
+			if v.Update == nil {
+				t.Fatal(Make(w.Snapshot))
+			}
+			patch, err := v.Update.Start(v.Pod, planTime)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, word := range []string{"pod-name", "pod-index", "workloadspread", "sidecarset"} {
+				if strings.Contains(patch.String(), word) {
+					t.Error(patch)
+				}
+			}
+		})
+	}
+}
+
+// TestUnderOnDeleteNoPodIsMadeAnewToFinishAnUpdate shows ASTS-165 (part): an update that was under way when the user chose OnDelete, and that its
+// node cannot finish, is told of. The same holds if the API server refuses to let it go on.
+func TestUnderOnDeleteNoPodIsMadeAnewToFinishAnUpdate(t *testing.T) {
+	begun := func(record string) state {
+		return func(pod *corev1.Pod) {
+			pod.Labels[pub.LifecycleState] = string(pub.LifecycleStateUpdating)
+			pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + pod.Labels[pub.ControllerRevisionHash] +
+				`","updateTimestamp":"2026-01-02T03:00:00Z",` + record + `}`}
+		}
+	}
+	resize := func(pod *corev1.Pod) {
+		begun(`"updateResources":true,"resizedContainers":{"main":{"limits":{"cpu":"2"}}}`)(pod)
+		pod.Spec.Containers[0].Resources = cpu("2")
+		runs("sha", "a:1", "c")(pod)
+		was := cpu("1")
+		pod.Status.ContainerStatuses[0].Resources = &was
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending,
+			Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible, Message: "too big"})
+	}
+	for name, tt := range map[string]struct {
+		options []option
+		want    podplan.Action
+	}{
+		"on delete":      {[]option{deletedByHand}, podplan.Wait},
+		"paused":         {[]option{policy(possible), paused}, podplan.Wait},
+		"rolling update": {[]option{policy(possible)}, podplan.Recreate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, tt.options...)
+			w.Features.InPlace.Resize = true
+			w.at("a:1")
+			w.pod(0, "a:1", resize)
+			plan := Make(w.Snapshot)
+			if v := plan.Verdicts[0]; v.Action != tt.want || v.Action == podplan.Wait && plan.UpdateError == "" {
+				t.Error(plan)
+			}
+			w.Pods = nil
+			w.pod(0, "a:1", begun(`"updateImages":true`), func(pod *corev1.Pod) {
+				pod.Annotations[pub.InPlaceUpdateGrace] = `{"revision":"` + w.revisions["a:1"] + `","graceSeconds":1}`
+				notReady(pod)
+			})
+			if v := Make(w.Snapshot).Verdicts[0]; v.Action == podplan.Continue && v.MayRecreate != (name != "on delete") {
+				t.Errorf("%s: %+v", name, v)
+			}
+		})
+	}
 }

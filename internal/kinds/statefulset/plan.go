@@ -39,6 +39,8 @@ type Plan struct {
 	ClaimsFixed string
 	// GrowthFailed is what the storage says of a PVC that it cannot grow (ASTS-277).
 	GrowthFailed string
+	// Ended are the pods that are deleted because they ended by themselves, so that others take their place (ASTS-140).
+	Ended []*corev1.Pod
 	// Refusal says why a pod that is missing is not made.
 	Refusal string
 	// Status is the status as far as the snapshot tells.

@@ -3,6 +3,7 @@ package statefulset
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 
@@ -26,7 +27,7 @@ func (p *planner) scaleOrdered() {
 		case s.terminating():
 			p.blocked = "pod " + name + " is being deleted"
 		case s.finished:
-			p.deletePod(s.pod, podplan.ReasonFailed, "its phase is "+string(s.pod.Status.Phase))
+			p.ended(s)
 			p.blocked = "pod " + name + " has ended"
 		case s.info == nil:
 			p.blocked = "pod " + name + " is adopted or given up"
@@ -40,6 +41,7 @@ func (p *planner) scaleOrdered() {
 	if missing := p.missing(); p.blocked != "" && missing > 0 {
 		p.Say("%s missing; they come one after the other: %s", plural.Of(missing, "pod"), p.blocked)
 	}
+	recovering := false // a pod waits for those below it, of which the lowest that is not healthy may go
 	for i := range p.condemned {
 		s := &p.condemned[i]
 		if s.info != nil && s.info.Preparing { // it is on its way (ASTS-125)
@@ -51,6 +53,10 @@ func (p *planner) scaleOrdered() {
 			p.condemn(s)
 			continue
 		}
+		if recovering && s.info != nil && !s.info.Available && s.info.AvailableIn == 0 && !p.unhealthyBelow(i) { // else they wait for each other
+			p.condemn(s)
+			continue
+		}
 		if p.blocked != "" {
 			p.condemnedWait(s, "it goes when every pod before it is available: "+p.blocked)
 			continue
@@ -59,7 +65,7 @@ func (p *planner) scaleOrdered() {
 		case s.terminating():
 			p.blocked = "pod " + s.pod.Name + " is being deleted"
 		case s.info != nil && !s.info.Available && p.unhealthyBelow(i): // those below may be what it lacks (ASTS-126)
-			p.blocked = "pod " + s.pod.Name + " is not available"
+			p.blocked, recovering = "pod "+s.pod.Name+" is not available", s.info.AvailableIn == 0
 			p.condemnedWait(s, "it is no slot any more, and goes when it is available: a pod below it is not healthy either")
 		case s.info == nil:
 			p.blocked = "pod " + s.pod.Name + " is adopted or given up"
@@ -67,6 +73,23 @@ func (p *planner) scaleOrdered() {
 			p.condemn(s)
 			p.blocked = "pod " + s.pod.Name + " goes"
 		}
+	}
+}
+
+// ended deletes the pod of a slot that ended by itself, unless one of that name did a moment ago: what fails each time, as on a node that
+// rejects it, is made anew less and less often (ASTS-140).
+func (p *planner) ended(s *slot) {
+	why := "its phase is " + string(s.pod.Status.Phase)
+	if s.pod.Status.Reason != "" {
+		why += " (" + s.pod.Status.Reason + ")"
+	}
+	if until := p.FailedUntil[s.pod.Name]; p.Now.Before(until) {
+		p.Decide(s.pod, podplan.Wait, podplan.ReasonFailed, "%s; it stays until %s, because others of its name ended before", why,
+			until.UTC().Format(time.RFC3339)).Until = until
+		return
+	}
+	if v := p.deletePod(s.pod, podplan.ReasonFailed, why); v.Action == podplan.Delete {
+		p.Ended = append(p.Ended, s.pod)
 	}
 }
 
@@ -95,7 +118,7 @@ func (p *planner) scaleParallel() {
 				down++
 			}
 		case s.finished: // it must not hold up its own successor (ASTS-140)
-			p.deletePod(s.pod, podplan.ReasonFailed, "its phase is "+string(s.pod.Status.Phase))
+			p.ended(s)
 		case s.info != nil && !s.info.Available:
 			down++
 		}
@@ -140,6 +163,9 @@ func (p *planner) missing() int {
 	return n
 }
 
+// lateAgain is when to look again at a pod that the list of the set's pods does not show yet.
+const lateAgain = time.Second
+
 // vacancy tells whether a pod can be created in the slot as far as the snapshot tells: neither its name nor its PVCs are taken.
 func (p *planner) vacancy(s *slot) bool {
 	name := podName(p.Set.Name, s.ordinal)
@@ -147,6 +173,11 @@ func (p *planner) vacancy(s *slot) bool {
 		p.ScaleError = fmt.Sprintf("pod %s exists and is not the set's: delete it, or give it the labels of the selector and no controller",
 			name) // ASTS-106
 		p.Refusal = p.ScaleError
+		return false
+	}
+	if p.Late[name] { // which need not be an event of its own any more
+		p.Say("pod %s is there, and is shown in a moment", name)
+		p.LookAgain(p.Now.Add(lateAgain))
 		return false
 	}
 	if wait := p.claims[s.ordinal].leaving; wait != "" {
@@ -165,7 +196,10 @@ func (p *planner) create(s *slot) {
 		from = p.Update
 	}
 	claims := p.claims[s.ordinal]
-	if err := p.NewPod(p.identity(s.ordinal), from, func(claim string) bool { return claims.present[claim] }); err != nil {
+	if err := p.NewPod(p.identity(s.ordinal), from, func(name string) bool {
+		claim := p.Claims[name] // which may be that of a template that is no more
+		return claims.present[name] || claim != nil && claim.DeletionTimestamp == nil
+	}); err != nil {
 		p.ScaleError = err.Error()
 	}
 }
@@ -214,5 +248,5 @@ func (p *planner) identity(ordinal int) podplan.Identity {
 		labels[appsv1.PodIndexLabel] = strconv.Itoa(ordinal)
 	}
 	return podplan.Identity{Name: name, Suffix: strconv.Itoa(ordinal), Labels: labels, Hostname: name, Subdomain: p.Set.Spec.ServiceName,
-		ClaimOwners: p.ownersOf(nil, false), LookAtClaims: p.deletesScaled()}
+		Former: true, ClaimOwners: p.ownersOf(nil, false), LookAtClaims: p.deletesScaled()}
 }

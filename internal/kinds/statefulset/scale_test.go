@@ -10,6 +10,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
 // TestScaleOrdered shows the steps of OrderedReady: ASTS-121, ASTS-122, ASTS-123, ASTS-124, ASTS-126 (part) and ASTS-127.
@@ -42,7 +43,7 @@ func TestScaleOrdered(t *testing.T) {
 		"the lowest unhealthy of all": {1, nil, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1"); w.pod(2, "a:1", notReady) },
 			[]string{"-2"}},
 		"not the higher of two": {1, nil,
-			func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1", notReady); w.pod(2, "a:1", notReady) }, nil},
+			func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1", notReady); w.pod(2, "a:1", notReady) }, []string{"-1"}},
 		"the successor first": {3, []option{reserve(1)}, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1"); w.pod(2, "a:1") },
 			[]string{"+3 a:1"}},
 		"it is not available yet": {3, []option{reserve(1)},
@@ -283,4 +284,68 @@ func slicesWithout(list []string, word string) (kept []string) {
 		}
 	}
 	return kept
+}
+
+// TestBrokenPodsBeyondTheReplicasDoNotWaitForEachOther shows ASTS-126: of several condemned pods that are not healthy the lowest goes.
+func TestBrokenPodsBeyondTheReplicasDoNotWaitForEachOther(t *testing.T) {
+	for name, tt := range map[string]struct {
+		replicas int32
+		states   map[int]state
+		want     []string
+	}{
+		"two, down to none":      {0, map[int]state{1: notReady, 2: notReady}, []string{"-1"}},
+		"two, down to one":       {1, map[int]state{1: notReady, 2: notReady}, []string{"-1"}},
+		"a healthy one between":  {1, map[int]state{1: notReady, 2: labelled("x", ""), 3: notReady}, []string{"-1"}},
+		"the lowest goes":        {1, map[int]state{1: terminating, 2: notReady, 3: notReady}, nil},
+		"the highest is healthy": {1, map[int]state{1: notReady, 2: notReady, 3: labelled("x", "")}, []string{"-3"}},
+		"a slot is broken":       {1, map[int]state{0: notReady, 1: notReady, 2: notReady}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tt.replicas)
+			w.at("a:1")
+			for i := range 4 {
+				if tt.states[i] != nil {
+					w.pod(i, "a:1", tt.states[i])
+				} else if i < int(tt.replicas) {
+					w.pod(i, "a:1")
+				}
+			}
+			w.expect(tt.want...)
+		})
+	}
+}
+
+// TestAPodThatEndedBeforeStaysForAWhile shows ASTS-140 (part): a pod that ended goes at once, and stays if another one of its name ended a
+// moment ago; also under OrderedReady, where others wait for it.
+func TestAPodThatEndedBeforeStaysForAWhile(t *testing.T) {
+	for name, option := range map[string]option{"ordered": replicas(2), "parallel": inParallel} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2, option)
+			w.at("a:1")
+			w.pod(0, "a:1", failed)
+			w.pod(1, "a:1")
+			w.expect("-0")
+			if ended := Make(w.Snapshot).Ended; len(ended) != 1 || ended[0].Name != "web-0" {
+				t.Errorf("%v", ended)
+			}
+			w.FailedUntil = map[string]time.Time{"web-0": planTime.Add(time.Second), "web-1": planTime}
+			w.expect()
+			plan := Make(w.Snapshot)
+			if v := plan.Verdicts[0]; v.Reason != podplan.ReasonFailed || plan.After != time.Second || len(plan.Ended) > 0 {
+				t.Error(plan)
+			}
+		})
+	}
+}
+
+// TestAPodThatIsShownInAMomentIsNoStranger shows ASTS-106 (part): it is waited for, and nobody is told to delete it.
+func TestAPodThatIsShownInAMomentIsNoStranger(t *testing.T) {
+	w := newWorld(t, 2, inParallel)
+	w.at("a:1")
+	w.pod(0, "a:1")
+	w.Late = map[string]bool{"web-1": true}
+	w.expect()
+	if plan := Make(w.Snapshot); plan.Refusal+plan.ScaleError != "" || plan.After == 0 {
+		t.Error(plan)
+	}
 }

@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,11 @@ type Snapshot struct {
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// Strangers are names of slots that pods of others have (ASTS-106).
 	Strangers map[string]bool
+	// Late are names of slots whose pods are the set's, or will be, and that the list of its pods does not show yet: the caches go on between
+	// two reads.
+	Late map[string]bool
+	// FailedUntil says of the name of a pod that ended a moment ago until when the next one that ends stays (ASTS-140).
+	FailedUntil map[string]time.Time
 	// Features are the switches that the plan depends on.
 	Features Features
 }
@@ -95,18 +101,31 @@ func claimName(template, set string, ordinal int) string {
 // condemned pods.
 func (s *Snapshot) ClaimNames() []string {
 	ordinals, err := s.ordinals()
-	if err != nil || len(s.Set.Spec.VolumeClaimTemplates) == 0 {
+	if err != nil {
 		return nil
 	}
 	var names []string
+	slots, condemned := s.members(ordinals)
+	former, vacant := map[string]bool{}, slices.ContainsFunc(slots, func(s slot) bool { return s.pod == nil })
+	if vacant {
+		for _, stored := range s.Revisions { // of which pods that are lost may come back
+			for _, name := range podplan.FormerClaims(stored, s.Set.Spec.VolumeClaimTemplates) {
+				former[name] = true
+			}
+		}
+	}
 	add := func(ordinal int) {
 		for i := range s.Set.Spec.VolumeClaimTemplates {
 			names = append(names, claimName(s.Set.Spec.VolumeClaimTemplates[i].Name, s.Set.Name, ordinal))
 		}
 	}
-	slots, condemned := s.members(ordinals)
 	for i := range slots {
 		add(slots[i].ordinal)
+		for name := range former {
+			if slots[i].pod == nil {
+				names = append(names, claimName(name, s.Set.Name, slots[i].ordinal))
+			}
+		}
 	}
 	for i := range condemned {
 		add(condemned[i].ordinal)
@@ -142,6 +161,7 @@ func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Worklo
 		BornNormal: true, SameClaims: true, InPlace: features.InPlace, DeferredResize: features.DeferredResize,
 		PreDownload: features.PreDownload, Gates: []corev1.PodConditionType{pub.KruisePodReady},
 	}
+	w.OnDelete = onDelete(set)
 	if r := rollingOf(set); r != nil {
 		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy = true, r.Paused, r.MaxUnavailable,
 			podplan.WithAnnotations(r.InPlaceUpdateStrategy, set.Annotations)

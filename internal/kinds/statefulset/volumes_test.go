@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -308,6 +309,59 @@ func TestAllClaimsOfAPod(t *testing.T) {
 			tt.second(w.claimed("b", 0, "2Gi", "2Gi"))
 			w.at("a:2")
 			w.expect(tt.want...)
+		})
+	}
+}
+
+// TestALostPodOfTheOldRevisionHasTheVolumesThatItMounts shows ASTS-108 (part) and ASTS-130 (part): a new revision does without a claim
+// template, and is tried on some pods; a pod of the old one that is lost comes back with its PVC.
+func TestALostPodOfTheOldRevisionHasTheVolumesThatItMounts(t *testing.T) {
+	const old = `{"metadata":{"labels":{"app":"web"}},"spec":{"initContainers":[{"name":"first","image":"i","volumeDevices":[{"name":"raw"}]}],
+		"volumes":[{"name":"own","emptyDir":{}}],"containers":[{"name":"main","image":"a:1","volumeMounts":[{"name":"b"},{"name":"own"},{"name":"a"}]}]}}`
+	w := newWorld(t, 2, partition(1))
+	w.templates(`{}`, `{}`)
+	w.stored("old", old)
+	w.Set.Status.CurrentRevision = w.revisions["old"]
+	w.stored("new", `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"main","image":"a:2"}]}}`)
+	w.templates(`{}`) // a alone
+	w.mounting(1, "new", "a")
+	for _, name := range []string{"b", "raw"} {
+		w.claimed(name, 0, "1Gi", "1Gi")
+	}
+	if diff := cmp.Diff([]string{"a-web-0", "b-web-0", "raw-web-0"}, w.ClaimNames()[:3], cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
+		t.Error(diff)
+	}
+	create := Make(w.Snapshot).Create
+	if len(create) != 1 || create[0].Revision != w.revisions["old"] {
+		t.Fatal(Make(w.Snapshot))
+	}
+	var names []string
+	for _, volume := range nested(create[0].Pod, "spec")["volumes"].([]any) {
+		names = append(names, volume.(map[string]any)["name"].(string))
+	}
+	if diff := cmp.Diff([]string{"a", "b", "raw", "own"}, names); diff != "" {
+		t.Error(diff)
+	}
+	if len(create[0].Claims) != 1 { // that of a, which has a template
+		t.Errorf("claims are made: %v", create[0].Claims)
+	}
+}
+
+// TestWhatAWebhookPutsInPlaceOfAClaimStays shows ASTS-130 (part): a pod whose webhook gives it another volume of that name is not made anew, for
+// the next one would get it too. A volume of the template's own, in whose place a claim template came, is none of a webhook.
+func TestWhatAWebhookPutsInPlaceOfAClaimStays(t *testing.T) {
+	for name, volume := range map[string]corev1.VolumeSource{"an emptyDir": {EmptyDir: &corev1.EmptyDirVolumeSource{}},
+		"another claim": {PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "shared"}}, "as the caches keep it": {}} {
+		t.Run(name, func(t *testing.T) {
+			for _, p := range []appsv1beta1.StatefulSetPodUpdatePolicy{"", possible} {
+				w := newWorld(t, 1, withClaims, policy(p))
+				w.at("a:1")
+				w.pod(0, "a:1", func(pod *corev1.Pod) { pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: volume}} })
+				w.expect()
+				w.stored("own", `{"metadata":{"labels":{"app":"web"}},"spec":{"volumes":[{"name":"data","emptyDir":{}}],"containers":[{"name":"main","image":"a:1"}]}}`)
+				w.Pods[0].Labels[pub.ControllerRevisionHash] = w.revisions["own"]
+				w.expect("-0")
+			}
 		})
 	}
 }

@@ -78,6 +78,8 @@ func place(merged map[string]any, key string, before map[string]any, value any) 
 	switch {
 	case value == nil:
 		delete(merged, key)
+	case key == "nodeSelectorTerms": // into which nothing is filled; half of another one is none
+		merged[key] = value
 	case !there && was && empty(value) && equal(key, old, value): // the API server has left it out
 	case !there:
 		merged[key] = value

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -107,16 +108,20 @@ func Pod(object any) (any, error) {
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates, RestartPolicy: pod.Spec.RestartPolicy,
 		Resources: pod.Spec.Resources, Containers: containers(pod.Spec.Containers, named), InitContainers: containers(pod.Spec.InitContainers, named),
-		Volumes: ofClaims(pod.Spec.Volumes), Affinity: nodes.Slim(pod), TerminationGracePeriodSeconds: grace(pod),
+		Volumes: volumes(pod), Affinity: nodes.Slim(pod), TerminationGracePeriodSeconds: grace(pod),
 		EphemeralContainers: pod.Spec.EphemeralContainers}
 	return pod, nil
 }
 
-// ofClaims are the volumes that stand for PVCs.
-func ofClaims(volumes []corev1.Volume) (kept []corev1.Volume) {
-	for i := range volumes {
-		if claim := volumes[i].PersistentVolumeClaim; claim != nil {
-			kept = append(kept, corev1.Volume{Name: volumes[i].Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
+// volumes are those that stand for PVCs, and of a StatefulSet's pod the names of others, which a webhook may have put in their place
+// (ASTS-130), but for that of every service account.
+func volumes(pod *corev1.Pod) (kept []corev1.Volume) {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	named := controller != nil && controller.Kind == "StatefulSet" && strings.HasPrefix(controller.APIVersion, appsv1beta1.GroupVersion.Group+"/")
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if claim := v.PersistentVolumeClaim; claim != nil || named && !strings.HasPrefix(v.Name, "kube-api-access-") {
+			kept = append(kept, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
 		}
 	}
 	return kept

@@ -14,6 +14,14 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
+// failure is what the oracle knows of a node where pods end: how long the next one stays, and until when (ADS-091).
+type failure struct {
+	wait  time.Duration
+	until time.Time
+}
+
+const firstFailure, lastFailure = time.Second, 15 * time.Minute
+
 // present are the pods on a node that are not being deleted.
 func (r *rolloutRun) present(node string) (present []*corev1.Pod) {
 	for _, pod := range r.on(node) {

@@ -9,7 +9,6 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
-	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 	"github.com/afloat-project/afloat/internal/kinds/daemonset"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -37,7 +36,7 @@ type Outcome struct {
 type memory struct {
 	podapply.Memory
 	status   reconcile.StatusPace
-	failures failures
+	failures podapply.Failures
 	// had are the nodes on which pods were, while partition says how many may have one.
 	had map[string]bool
 }
@@ -58,7 +57,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	snapshot.Now = now
 	kept := p.memory.Of(owner)
 	kept.HoldBack(&snapshot.Snapshot, set.Generation)
-	snapshot.FailedUntil = kept.failures.until(set.Generation, now)
+	snapshot.FailedUntil = kept.failures.Until(set.Generation, now)
 	snapshot.Had = kept.remember(snapshot)
 	plan, lacks := p.plan(ctx, *snapshot)
 	planning := p.Kube.Now().Sub(begun)
@@ -66,7 +65,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	result := applying.apply(ctx)
 	result.Add(&result.UpdateError, lacks)
 	kept.announce(applying)
-	kept.failures.learn(set.Generation, plan, result.Done, p.Kube.Now(), applying)
+	kept.learn(applying, result, p.Kube.Now())
 	progress := waiting.Progress{Arrived: plan.Arrived(), Complete: plan.Settled()}
 	outcome, err := kept.Finish(applying.Application, result, planning, progress, func() (time.Duration, error) {
 		status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
@@ -135,58 +134,17 @@ func (m *memory) remember(s *daemonset.Snapshot) map[string]bool {
 	return had
 }
 
-// failures are the nodes on which pods of a set ended, for a spec of one generation (ADS-091).
-type failures struct {
-	generation int64
-	nodes      map[string]failure
-}
-
-// failure is what is known of a node: how long the next pod that fails stays, and until when.
-type failure struct {
-	wait  time.Duration
-	until time.Time
-}
-
-// How long a pod that failed on a node stays there after another one was deleted: twice as long each time (ADS-091).
-const firstFailure, lastFailure = time.Second, 15 * time.Minute
-
-// until is for each node until when a pod that fails there stays. What is long past is forgotten.
-func (f *failures) until(generation int64, now time.Time) map[string]time.Time {
-	if f.generation != generation {
-		*f = failures{generation: generation}
-	}
-	if len(f.nodes) == 0 {
-		return nil
-	}
-	until := make(map[string]time.Time, len(f.nodes))
-	for node, of := range f.nodes {
-		if now.Sub(of.until) > 2*lastFailure {
-			delete(f.nodes, node)
-			continue
-		}
-		until[node] = of.until
-	}
-	return until
-}
-
 // learn notes the pods that were deleted because they ended, and tells of them.
-func (f *failures) learn(generation int64, plan *daemonset.Plan, done []*podplan.Verdict, now time.Time, a *application) {
-	if len(plan.Failures) == 0 {
+func (m *memory) learn(a *application, result *podapply.Result, now time.Time) {
+	if len(a.plan.Failures) == 0 {
 		return
 	}
-	deleted := map[types.UID]bool{}
-	for _, v := range done {
-		deleted[v.Pod.UID] = v.Action == podplan.Delete
-	}
-	if f.nodes == nil || f.generation != generation {
-		*f = failures{generation: generation, nodes: map[string]failure{}}
-	}
-	for _, of := range plan.Failures {
+	deleted := result.Deleted()
+	for _, of := range a.plan.Failures {
 		if !deleted[of.Pod.UID] {
 			continue
 		}
-		wait := min(max(2*f.nodes[of.Node].wait, firstFailure), lastFailure)
-		f.nodes[of.Node] = failure{wait, now.Add(wait)}
+		m.failures.Learn(a.plan.Set.Generation, of.Node, now)
 		if of.Pod.Status.Phase == corev1.PodSucceeded { // ADS-092
 			a.Say("SucceededDaemonPod", "deleted pod %s on node %s, which had ended: another one takes its place", of.Pod.Name, of.Node)
 		} else {

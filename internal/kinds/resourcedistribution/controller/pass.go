@@ -144,7 +144,7 @@ func (r *Reconciler) markAll(ctx context.Context, d *distribution) error {
 	}
 	marked := map[string]bool{}
 	for i := range all.Items {
-		if ns := namespaceOf(all.Items[i].Name, &all.Items[i]); d.targets.Wants(ns.Name, true, ns.Labels) {
+		if ns := namespaceOf(all.Items[i].Name, &all.Items[i]); d.targets.Wants(ns.Name, !ns.Terminating, ns.Labels) {
 			marked[ns.Name] = true
 		}
 	}
@@ -180,7 +180,7 @@ func (r *Reconciler) blind(ctx context.Context, d *distribution, why error) {
 		failure := resourcedistribution.Outcome{Target: true, Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: why.Error()}
 		d.tally = resourcedistribution.Tally{}
 		for i := range all.Items {
-			if d.targets.Wants(all.Items[i].Name, true, all.Items[i].Labels) {
+			if d.targets.Wants(all.Items[i].Name, all.Items[i].DeletionTimestamp == nil, all.Items[i].Labels) {
 				d.tally.Set(all.Items[i].Name, failure)
 			}
 		}
@@ -356,7 +356,9 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 		case reconcile.Ending(err) || verdict.Action == resourcedistribution.Create && apierrors.IsNotFound(err):
 			// The cache shows it soon. If it was created this moment, nothing else may come back to it.
 			done := t.failed(true, verdict.Action, err)
-			t.outcome = resourcedistribution.Ended()
+			if t.outcome = (resourcedistribution.Outcome{Target: true, Failure: resourcedistribution.Pending}); d.targets.Included()[name] {
+				t.outcome = resourcedistribution.Ended()
+			}
 			return done
 		case !reconcile.Clearly(err):
 			d.copies.doubt(name)

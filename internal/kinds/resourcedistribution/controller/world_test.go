@@ -294,7 +294,7 @@ func (w *world) wants(rd *appsv1beta1.ResourceDistribution, namespace string) bo
 	if ns != nil {
 		labels = ns.Labels
 	}
-	return targets.Wants(namespace, ns != nil, labels)
+	return targets.Wants(namespace, ns != nil && ns.DeletionTimestamp == nil, labels)
 }
 
 // after0 is a copy as the ResourceDistribution wants it, for its type.

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -361,5 +363,87 @@ func TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime(t *testing.T) {
 	s.spend(20 * time.Second)
 	if attempts < 3 || attempts > 40 {
 		t.Errorf("%d attempts in 20 seconds", attempts)
+	}
+}
+
+// TestAPodThatFailsEachTimeIsMadeAnewLessAndLessOften shows ASTS-140 (part): a node that rejects a pod, or evicts it, each time. Another spec
+// begins anew.
+func TestAPodThatFailsEachTimeIsMadeAnewLessAndLessOften(t *testing.T) {
+	s := simulate(1, makeSet(1), statefulset.Features{})
+	s.others = func() bool {
+		pod := s.pod("web-0")
+		if pod == nil || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed {
+			return false
+		}
+		s.node.Fail("web-0")
+		return true
+	}
+	made := func() (n int) {
+		for range 600 {
+			s.Pass(time.Second)
+			s.spend(time.Millisecond)
+		}
+		for _, w := range s.Writes {
+			if w.Verb == "create" && w.Key == podKey("web-0") {
+				n++
+			}
+		}
+		return n
+	}
+	first := made()
+	if first < 5 || first > 20 {
+		t.Errorf("it is made %d times in ten minutes", first)
+	}
+	s.change(image("nginx:2"))
+	if second := made() - first; second < 5 || second > 20 {
+		t.Errorf("of another spec it is made %d times", second)
+	}
+}
+
+// shownLate shows a pod by its name that no list has shown before.
+type shownLate struct {
+	client.Client
+	pod *corev1.Pod
+}
+
+func (l shownLate) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if pod, ok := into.(*corev1.Pod); ok && name.Name == l.pod.Name {
+		l.pod.DeepCopyInto(pod)
+		return nil
+	}
+	return l.Client.Get(ctx, name, into, options...) //nolint:wrapcheck // it stands for the client
+}
+
+// TestNobodyIsToldToDeleteThePodThatTheCachesShowAMomentLater shows ASTS-106 (part): caches go on between two reads. A pod of the set, or one that
+// it will adopt, is no stranger.
+func TestNobodyIsToldToDeleteThePodThatTheCachesShowAMomentLater(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		own    bool
+	}{
+		"its own":         {func(*corev1.Pod) {}, true},
+		"an orphan":       {func(pod *corev1.Pod) { pod.OwnerReferences = nil }, true},
+		"an odd orphan":   {func(pod *corev1.Pod) { pod.OwnerReferences, pod.Labels = nil, nil }, false},
+		"another set has": {func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "other" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(1, makeSet(2, inParallel), statefulset.Features{})
+			s.spend(time.Minute)
+			pod := s.pod("web-1").DeepCopy()
+			tt.change(pod)
+			s.Remove(podKey("web-1"))
+			s.Events(100)
+			api := *s.kube.API
+			api.Client = shownLate{api.Client, pod}
+			kube := &Kube{podapply.Reader{API: &api, Pods: s.kube.Pods}}
+			snapshot, err := kube.Snapshot(t.Context(), s.set(), statefulset.Features{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			snapshot.Now = s.Now()
+			if plan := statefulset.Make(*snapshot); (plan.Refusal == "") != tt.own || len(plan.Create) > 0 {
+				t.Error(plan)
+			}
+		})
 	}
 }

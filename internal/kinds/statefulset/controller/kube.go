@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +29,7 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.StatefulSet, featu
 		return nil, err
 	}
 	s := &statefulset.Snapshot{Set: set, Snapshot: owned, Features: features, Claims: map[string]*corev1.PersistentVolumeClaim{},
-		Strangers: map[string]bool{}}
+		Strangers: map[string]bool{}, Late: map[string]bool{}}
 	if s.Orphans, err = k.Orphans(set, set.Spec.Selector, s.Pods); err != nil {
 		return nil, err
 	}
@@ -41,12 +43,17 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.StatefulSet, featu
 			s.Claims[name] = claim
 		}
 	}
+	selector, _ := metav1.LabelSelectorAsSelector(set.Spec.Selector) // the plan says what is wrong with it
 	for _, name := range s.Vacant() {
 		pod, err := newest(ctx, k, set, name, &corev1.Pod{})
 		if err != nil {
 			return nil, err
 		}
-		if pod != nil {
+		switch {
+		case pod == nil:
+		case metav1.IsControlledBy(pod, set), metav1.GetControllerOfNoCopy(pod) == nil && selector != nil && selector.Matches(labels.Set(pod.Labels)):
+			s.Late[name] = true
+		default:
 			s.Strangers[name] = true
 		}
 	}

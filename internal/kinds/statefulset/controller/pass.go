@@ -32,7 +32,8 @@ type Outcome struct {
 // memory is what a pass keeps of a set for the next ones.
 type memory struct {
 	podapply.Memory
-	status reconcile.StatusPace
+	status   reconcile.StatusPace
+	failures podapply.Failures
 }
 
 // Run makes one pass over a set: it plans, applies, and writes the status last (ASTS-115, ASTS-117). An error means that something
@@ -51,11 +52,17 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	snapshot.Now = now
 	kept := p.memory.Of(owner)
 	kept.HoldBack(&snapshot.Snapshot, set.Generation)
+	snapshot.FailedUntil = kept.failures.Until(set.Generation, now)
 	plan := statefulset.Make(*snapshot)
 	planning := p.Kube.Now().Sub(begun)
 	applying := p.applying(plan)
 	result := applying.apply(ctx)
 	kept.announce(applying, snapshot.GrowthError)
+	for deleted, i := result.Deleted(), 0; i < len(plan.Ended); i++ {
+		if pod := plan.Ended[i]; deleted[pod.UID] {
+			kept.failures.Learn(set.Generation, pod.Name, p.Kube.Now())
+		}
+	}
 	progress := waiting.Progress{Arrived: int(plan.Status.AvailableReplicas + plan.Status.UpdatedAvailableReplicas), Complete: plan.Settled()}
 	outcome, err := kept.Finish(applying.Application, result, planning, progress, func() (time.Duration, error) {
 		status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())

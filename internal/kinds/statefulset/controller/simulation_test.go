@@ -694,9 +694,8 @@ func (r *rolloutRun) finish() {
 	}
 }
 
-// giveUp deletes a condemned pod that never comes up, as a user does: several of them wait for each other under OrderedReady (ASTS-126).
-// It also deletes one that was taken out of the set, whose name the set needs, and one that waits for a PVC which a user deleted, and of
-// which there is no template any more.
+// giveUp deletes a pod that was taken out of the set, whose name the set needs, and one that waits for a PVC which a user deleted, and of which
+// there is no template any more.
 func (r *rolloutRun) giveUp(pod *corev1.Pod) bool {
 	set := r.set()
 	for _, claim := range claimsOf(pod) {
@@ -710,12 +709,7 @@ func (r *rolloutRun) giveUp(pod *corev1.Pod) bool {
 		r.EndGracefully(podKey(pod.Name))
 		return true
 	}
-	broken := pod.Spec.Containers[0].Image == "nginx:bad" && pod.DeletionTimestamp == nil
-	if !broken || !isOrdered(set) || slices.Contains(slotsOf(set), ordinal(pod.Name)) {
-		return false
-	}
-	r.EndGracefully(podKey(pod.Name))
-	return true
+	return false
 }
 
 func (r *rolloutRun) check() {

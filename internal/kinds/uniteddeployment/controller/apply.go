@@ -236,7 +236,7 @@ func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
 func (a *application) subsets(ctx context.Context) {
 	var due []*uniteddeployment.Verdict
 	for i := range a.plan.Subsets {
-		if v := &a.plan.Subsets[i]; v.Action != uniteddeployment.Keep && v.Action != uniteddeployment.Hold && !a.verified(v) {
+		if v := &a.plan.Subsets[i]; v.Action != uniteddeployment.Hold && !a.verified(v) {
 			due = append(due, v)
 		}
 	}
@@ -264,10 +264,10 @@ func (a *application) subsets(ctx context.Context) {
 			if delete(failed, some[i].Subset.Name); err != nil {
 				failed[some[i].Subset.Name] = true
 			}
-			if some[i].Action == uniteddeployment.Update || some[i].Action == uniteddeployment.Verify {
-				a.failed(&a.update, err)
-			} else {
+			if some[i].Action == uniteddeployment.Create || some[i].Action == uniteddeployment.Adopt {
 				a.failed(&a.provision, err)
+			} else {
+				a.failed(&a.update, err)
 			}
 		}
 		if errors.Join(errs...) != nil {

@@ -17,17 +17,20 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// verified tells whether a child that is to be verified was found to be as it should, in this version.
+// verified tells whether a child that seems to be as it should was found to be so in the API server, in this version of its spec: the caches
+// keep no templates, which somebody may have changed by hand, or which may be bound to other nodes since it was adopted (UD-174).
 func (a *application) verified(v *uniteddeployment.Verdict) bool {
-	return v.Action == uniteddeployment.Verify && a.memory.verified[v.Child.Object.GetUID()] == fingerprint(v.Child.Object.GetGeneration(), &v.Wanted)
+	return (v.Action == uniteddeployment.Verify || v.Action == uniteddeployment.Keep) &&
+		a.memory.verified[v.Child.Object.GetUID()] == fingerprint(v.Child.Object.GetGeneration(), v)
 }
 
-func fingerprint(generation int64, wanted *uniteddeployment.Wanted) string {
-	most := "-"
+func fingerprint(generation int64, v *uniteddeployment.Verdict) string {
+	wanted, most := &v.Wanted, "-"
 	if wanted.MaxUnavailable != nil {
 		most = wanted.MaxUnavailable.String()
 	}
-	return fmt.Sprintf("%d %d %d %s %s %s", generation, wanted.Replicas, wanted.Partition, wanted.Revision, most, wanted.Patch)
+	return fmt.Sprintf("%d %d %d %s %s %s %v %v", generation, wanted.Replicas, wanted.Partition, wanted.Revision, most, wanted.Patch,
+		v.Subset.NodeSelectorTerm, v.Subset.Tolerations)
 }
 
 // bring makes a child what it should be, by a patch of what differs in the whole of it as it is in the API server (UD-068, UD-071).
@@ -92,7 +95,7 @@ func (a *application) verify(v *uniteddeployment.Verdict, generation int64) {
 	if a.memory.verified == nil || len(a.memory.verified) > 2*len(a.plan.Subsets) {
 		a.memory.verified = map[types.UID]string{}
 	}
-	a.memory.verified[v.Child.Object.GetUID()] = fingerprint(generation, &v.Wanted)
+	a.memory.verified[v.Child.Object.GetUID()] = fingerprint(generation, v)
 }
 
 // difference is the merge patch that leads from one document to another.

@@ -235,3 +235,81 @@ func TestTheLabelOfTheSubsetIsEdited(t *testing.T) {
 		}
 	}
 }
+
+// UD-071 (part), UD-174 (part): an image that somebody sets on a child, for all kinds of children, does not stay behind a status that says that
+// all is updated. It comes back also if nobody ran when it was set.
+func TestAnImageSetByHandOnAChildComesBack(t *testing.T) {
+	for _, kind := range uniteddeployment.Kinds {
+		w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 4, "a", "b"))
+		w.rest()
+		child := w.keyOf(w.children()[0])
+		w.Change(child, func(o client.Object) {
+			switch o := o.(type) {
+			case *appsv1.Deployment:
+				o.Spec.Template.Spec.Containers[0].Image = "mine"
+			case *appsv1.StatefulSet:
+				o.Spec.Template.Spec.Containers[0].Image = "mine"
+			case *appsv1beta1.CloneSet:
+				edited(t, &o.Spec.Template)
+			case *appsv1beta1.StatefulSet:
+				edited(t, &o.Spec.Template)
+			}
+			o.SetGeneration(o.GetGeneration() + 1)
+		})
+		w.rest()
+		if text := stored(t, w.Get(child)); strings.Contains(text, "mine") || !strings.Contains(text, `"one"`) {
+			t.Errorf("%s: %s", kind, text)
+		}
+	}
+}
+
+func stored(t *testing.T, o client.Object) string {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// edited sets the image of a template.
+func edited(t *testing.T, of json.Unmarshaler) {
+	t.Helper()
+	text, err := json.Marshal(of)
+	if err == nil {
+		err = of.UnmarshalJSON([]byte(strings.ReplaceAll(string(text), `"one"`, `"mine"`)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// UD-001 (part), UD-046 (part), UD-070 (part): making a UnitedDeployment again with its orphans is how a subset gets other nodes.
+func TestMadeAgainWithItsOrphansOnOtherNodes(t *testing.T) {
+	kind := uniteddeployment.Deployment
+	w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 4, "a", "b"))
+	w.rest()
+	w.still = true
+	for _, of := range []string{kind.Name(), "ControllerRevision"} {
+		for _, o := range w.List(of, false) {
+			w.Change(w.KeyOf(of, o), func(o client.Object) { o.SetOwnerReferences(nil) })
+		}
+	}
+	w.Remove(key)
+	w.quiet()
+	again := united(t, kind, 4, "a", "b")
+	again.Spec.Topology.Subsets[0].NodeSelectorTerm.MatchExpressions = []corev1.NodeSelectorRequirement{
+		{Key: "pool", Operator: corev1.NodeSelectorOpExists}, {Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"new"}}}
+	again.Spec.Topology.Subsets[0].Tolerations = []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}}
+	w.Store(key, again)
+	w.still = false
+	w.rest()
+	for _, c := range w.children() {
+		pod := w.Get(w.keyOf(c)).(*appsv1.Deployment).Spec.Template.Spec
+		terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+		bound := len(terms) == 1 && len(terms[0].MatchExpressions) == 2 && terms[0].MatchExpressions[1].Values[0] == "new"
+		if bound != (c.Subset == "a") || (len(pod.Tolerations) == 1) != (c.Subset == "a") {
+			t.Errorf("subset %s is bound to %v with %v", c.Subset, terms, pod.Tolerations)
+		}
+	}
+}

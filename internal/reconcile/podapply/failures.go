@@ -1,0 +1,62 @@
+package podapply
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+)
+
+// Failures are the places, which are nodes or names of pods, where pods of a workload ended by themselves, for a spec of one generation
+// (ADS-091, ASTS-140).
+type Failures struct {
+	generation int64
+	places     map[string]failure
+}
+
+// failure is what is known of a place: how long the next pod that ends there stays, and until when.
+type failure struct {
+	wait  time.Duration
+	until time.Time
+}
+
+// How long a pod that ended stays after another one was deleted in its place: twice as long each time.
+const firstFailure, lastFailure = time.Second, 15 * time.Minute
+
+// Until is for each place until when a pod that ends there stays. What is long past is forgotten.
+func (f *Failures) Until(generation int64, now time.Time) map[string]time.Time {
+	if f.generation != generation {
+		*f = Failures{generation: generation}
+	}
+	if len(f.places) == 0 {
+		return nil
+	}
+	until := make(map[string]time.Time, len(f.places))
+	for place, of := range f.places {
+		if now.Sub(of.until) > 2*lastFailure {
+			delete(f.places, place)
+			continue
+		}
+		until[place] = of.until
+	}
+	return until
+}
+
+// Learn notes that a pod was deleted because it ended.
+func (f *Failures) Learn(generation int64, place string, now time.Time) {
+	if f.places == nil || f.generation != generation {
+		*f = Failures{generation: generation, places: map[string]failure{}}
+	}
+	wait := min(max(2*f.places[place].wait, firstFailure), lastFailure)
+	f.places[place] = failure{wait, now.Add(wait)}
+}
+
+// Deleted tells of each pod whether a verdict that was carried out deleted it.
+func (r *Result) Deleted() map[types.UID]bool {
+	deleted := map[types.UID]bool{}
+	for _, v := range r.Done {
+		deleted[v.Pod.UID] = v.Action == podplan.Delete
+	}
+	return deleted
+}
