@@ -14,6 +14,8 @@ const (
 	SecretSource = "imagepulljobs.kruise.io/source-key"
 	// SecretReferences on the copy of a pull secret lists the jobs that use it, as namespace/name, sorted, separated by commas (IMG-113).
 	SecretReferences = "imagepulljobs.kruise.io/references"
+	// SecretSourceMissing is, on a copy, since when its source has not been there.
+	SecretSourceMissing = "imagepulljobs.kruise.io/source-missing-since"
 	// SecretMode: SecretModeBatch on the copy of a pull secret marks copies that jobs share (IMG-113).
 	SecretMode = "imagepulljobs.kruise.io/mode"
 	// SecretModeBatch is the value of SecretMode, and of mode in references to such copies (IMG-118).

@@ -153,7 +153,8 @@ func cacheOptions(node string) cache.Options {
 			&corev1.Pod{}:            {Field: fields.OneTermEqualSelector("spec.nodeName", node), Transform: slim.NodePod},
 			&appsv1beta1.NodeImage{}: {Field: fields.OneTermEqualSelector("metadata.name", node)},
 			&appsv1beta1.ContainerRecreateRequest{}: {
-				Label: labels.SelectorFromSet(labels.Set{pub.RecreateNodeName: node, pub.RecreateActive: "true"})},
+				Label:     labels.SelectorFromSet(labels.Set{pub.RecreateNodeName: node, pub.RecreateActive: "true"}),
+				Transform: slim.NodeRequest},
 		},
 	}
 }

@@ -356,6 +356,9 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 		reconcile.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter, Pulse: e.Pulse}); err != nil {
 		return err
 	}
+	if err := unholdOff(e); err != nil {
+		return err
+	}
 	for i := range registry.Kinds {
 		kind := &registry.Kinds[i]
 		if kind.Setup == nil || kind.Gates.Off(e.Gates) != nil {

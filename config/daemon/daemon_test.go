@@ -51,7 +51,7 @@ func TestDaemonSet(t *testing.T) {
 	if live.HTTPGet.Path != "/healthz" || live.InitialDelaySeconds != 60 || live.PeriodSeconds != 10 || live.FailureThreshold != 3 || pod.Containers[0].ReadinessProbe.HTTPGet.Path != "/readyz" {
 		t.Errorf("%+v", live)
 	}
-	if len(pod.Containers[0].Env) != 1 || pod.Containers[0].Env[0].Name != "NODE_NAME" || pod.Containers[0].Env[0].ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
+	if len(pod.Containers[0].Env) != 2 || pod.Containers[0].Env[1] != (corev1.EnvVar{Name: "GOMEMLIMIT", Value: "112MiB"}) || pod.Containers[0].Env[0].Name != "NODE_NAME" || pod.Containers[0].Env[0].ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
 		t.Errorf("%+v", pod.Containers[0].Env)
 	}
 	if r := pod.Containers[0].Resources; pod.PriorityClassName != "system-node-critical" || r.Requests.Memory().Value() != 64<<20 || r.Limits.Memory().Value() != 128<<20 {

@@ -23,7 +23,7 @@ const (
 	job        = "Job kruise-system kruise-finalizer spec.template.spec."
 	gate       = "--feature-gates=ImagePullJobGate=true"
 	managerEnv = "{name:POD_NAMESPACE,valueFrom:{fieldRef:{fieldPath:metadata.namespace}}},{name:GOMEMLIMIT,value:900MiB}"
-	daemonEnv  = "{name:NODE_NAME,valueFrom:{fieldRef:{fieldPath:spec.nodeName}}}"
+	daemonEnv  = "{name:NODE_NAME,valueFrom:{fieldRef:{fieldPath:spec.nodeName}}},{name:GOMEMLIMIT,value:112MiB}"
 )
 
 func managerArgs(more string) string {
@@ -102,9 +102,10 @@ var changesOfValues = map[string]string{
 	"daemon: {pprofAddr: 'localhost:1'}":                    "",
 	"daemon: {socketLocation: /run/k3s}":                    daemon + "volumes.runtime-sockets.hostPath.path: /var/run -> /run/k3s",
 	"daemon: {socketFile: crio.sock}":                       daemonArgs("--socket-file=crio.sock"),
-	"daemon: {resources: {limits: {memory: 256Mi}}}":        daemonC + "resources.limits.memory: 128Mi -> 256Mi",
-	"daemon: {nodeSelector: {a: b}}":                        daemon + "nodeSelector.a: none -> b",
-	"daemon: {nodeSelector: {kubernetes.io/os: b}}":         daemon + "nodeSelector.kubernetes.io/os: linux -> b",
+	"daemon: {resources: {limits: {memory: 256Mi}}}": daemonC + "env.GOMEMLIMIT.value: 112MiB -> 225MiB\n" +
+		daemonC + "resources.limits.memory: 128Mi -> 256Mi",
+	"daemon: {nodeSelector: {a: b}}":                daemon + "nodeSelector.a: none -> b",
+	"daemon: {nodeSelector: {kubernetes.io/os: b}}": daemon + "nodeSelector.kubernetes.io/os: linux -> b",
 	"daemon: {affinity: {nodeAffinity: {a: 1}}}": daemon + "affinity.nodeAffinity.a: none -> 1\n" +
 		daemon + "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms:[{matchExpressions:[{key:type,operator:NotIn,values:[virtual-kubelet]}]}]} -> none",
 	"daemon: {tolerations: []}":       daemon + "tolerations: [{operator:Exists}] -> none",

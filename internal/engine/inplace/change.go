@@ -163,7 +163,15 @@ func (c *Change) Unrestartable(pod *corev1.Pod, now time.Time) []string {
 		return nil
 	}
 	for i := range pod.Status.ContainerStatuses {
-		if running := pod.Status.ContainerStatuses[i].State.Running; running != nil && now.Sub(running.StartedAt.Time) > DaemonPatience {
+		running := pod.Status.ContainerStatuses[i].State.Running
+		if running == nil {
+			continue
+		}
+		since := running.StartedAt.Time
+		if since.Before(pod.CreationTimestamp.Time) { // the node's clock is behind: nothing of a pod is older than the pod
+			since = pod.CreationTimestamp.Time
+		}
+		if now.Sub(since) > DaemonPatience {
 			return c.NeedsDaemon()
 		}
 	}

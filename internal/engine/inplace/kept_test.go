@@ -204,11 +204,16 @@ func TestWhoCannotBeRestarted(t *testing.T) {
 		pod  *corev1.Pod
 		want []string
 	}{
-		"for long":   {started(DaemonPatience + time.Second), []string{"nginx"}},
-		"just 30 s":  {started(DaemonPatience), nil},
-		"told of":    {told, nil},
-		"none runs":  {webPod(func(pod *corev1.Pod) { pod.Status.ContainerStatuses = nil }), nil},
-		"a new one":  {started(0), nil},
+		"for long":  {started(DaemonPatience + time.Second), []string{"nginx"}},
+		"just 30 s": {started(DaemonPatience), nil},
+		"told of":   {told, nil},
+		"none runs": {webPod(func(pod *corev1.Pod) { pod.Status.ContainerStatuses = nil }), nil},
+		"a new one": {started(0), nil},
+		"a new one on a node whose clock is behind": {func() *corev1.Pod {
+			pod := started(time.Hour)
+			pod.CreationTimestamp = metav1.NewTime(noon.Add(-10 * time.Second))
+			return pod
+		}(), nil},
 		"both, long": {webPod(), []string{"nginx"}},
 	} {
 		if got := change.Unrestartable(tt.pod, noon); !slices.Equal(got, tt.want) {

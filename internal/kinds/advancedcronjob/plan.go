@@ -198,10 +198,19 @@ func (p *planner) status() {
 		}
 	}
 	for _, child := range p.Children {
-		if child.Held() && (child.Nominal.IsZero() || !child.Nominal.After(lastTime(&p.Status))) {
+		if child.Held() && (child.Nominal.IsZero() || !child.Nominal.After(lastTime(&p.Status)) || p.nobodyAsks(child)) {
 			p.Release = append(p.Release, child)
 		}
 	}
+}
+
+// farAhead is a nominal time that no manager gave a child, however its clock goes.
+const farAhead = time.Hour
+
+// nobodyAsks tells of a child whose run is not recorded that it need not be: no run begins any more, or somebody else made it up. Else who
+// deletes it, or its AdvancedCronJob in the foreground, waits until the time has come.
+func (p *planner) nobodyAsks(child Child) bool {
+	return p.CronJob.DeletionTimestamp != nil || child.Object.GetDeletionTimestamp() != nil && child.Nominal.After(p.Now.Add(farAhead))
 }
 
 // lastTime is the time of the latest run that a status has; zero if there is none.

@@ -373,6 +373,15 @@ func TestRelease(t *testing.T) {
 	if got := names(plan.Release); got != "nightly-1893499800 nightly-1893501600" || !plan.Status.LastScheduleTime.Equal(At(40*minute)) {
 		t.Errorf("%s, %s", got, plan.Status.LastScheduleTime)
 	}
+	next := []client.Object{Made("Job", cronJob, time.Hour, Held), Made("Job", cronJob, 90*24*time.Hour, Held), Made("Job", cronJob, 91*24*time.Hour, Held, Going)}
+	if got := len(Make(snapshot(cronJob, 50*minute, next...)).Release); got != 1 {
+		t.Errorf("of those that are to come %d are let go, not the one that is being deleted", got)
+	}
+	going := cronJob.DeepCopy()
+	going.DeletionTimestamp = At(50 * minute)
+	if got := len(Make(snapshot(going, 50*minute, next...)).Release); got != 3 {
+		t.Errorf("of those of one that is being deleted, %d", got)
+	}
 	unreadable := Made("Job", cronJob, 0, Held, func(o client.Object) { o.SetAnnotations(nil) })
 	if plan := Make(snapshot(cronJob, 50*minute, unreadable)); len(plan.Release) != 1 {
 		t.Error("one without a time is held for ever")

@@ -311,7 +311,7 @@ func TestEligibleNodes(t *testing.T) {
 	w.expect("a pod of somebody else there", "n1", "", running, "1 active, 0 succeeded, 0 failed of 1")
 }
 
-// TestMine shows BJ-043: labels and controller make a pod the job's; neither does alone.
+// TestMine shows BJ-043: the controller makes a pod the job's, whatever became of its labels.
 func TestMine(t *testing.T) {
 	w := newWorld(t, 0)
 	for name, test := range map[string]struct {
@@ -325,8 +325,8 @@ func TestMine(t *testing.T) {
 		}, false},
 		"of an earlier job, labels changed":   {func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "before" }, false},
 		"an owner that is no controller":      {func(pod *corev1.Pod) { pod.OwnerReferences[0].Controller = nil }, false},
-		"without the name":                    {func(pod *corev1.Pod) { delete(pod.Labels, pub.BroadcastJobName) }, false},
-		"without the UID":                     {func(pod *corev1.Pod) { delete(pod.Labels, pub.BroadcastJobUID) }, false},
+		"without the name":                    {func(pod *corev1.Pod) { delete(pod.Labels, pub.BroadcastJobName) }, true},
+		"without the UID":                     {func(pod *corev1.Pod) { delete(pod.Labels, pub.BroadcastJobUID) }, true},
 		"in another namespace, forged by all": {func(pod *corev1.Pod) { pod.Namespace = "evil" }, false},
 	} {
 		if got := Mine(w.Job, w.pod("n1", corev1.PodRunning, test.change)); got != test.want {

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
@@ -31,11 +30,11 @@ type Snapshot struct {
 	Binds bool
 }
 
-// Mine tells whether a pod is one of the job's (BJ-043).
+// Mine tells whether a pod is one of the job's (BJ-043). Its labels do not count: a policy may strip them, and the job would make another pod for
+// the node without end.
 func Mine(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
-	return controller != nil && controller.UID == job.UID && pod.Namespace == job.Namespace &&
-		pod.Labels[pub.BroadcastJobName] == job.Name && pod.Labels[pub.BroadcastJobUID] == string(job.UID)
+	return controller != nil && controller.UID == job.UID && pod.Namespace == job.Namespace
 }
 
 // Ended tells whether the job has ended, so that nothing of it starts any more (BJ-025, BJ-061). Counted: its counters follow its pods and

@@ -43,9 +43,9 @@ type JobSnapshot struct {
 	Secrets []appsv1beta1.ReferenceObject
 	// NotReadySince tells since when a node is not ready; ok is false if it is, or if nothing is known of it. It may be nil.
 	NotReadySince func(node string) (since time.Time, ok bool)
-	// Refused are nodes whose NodeImages did not accept the job when it was written last: they come after the others, so that they hold up
-	// none of these.
-	Refused map[string]bool
+	// Refused are nodes whose NodeImages did not accept the job when it was written last, and since when: they come after the others, so that
+	// they hold up none of these.
+	Refused map[string]time.Time
 	// Rooms remembers how much there is in NodeImages; it may be nil.
 	Rooms *Rooms
 	Now   time.Time
@@ -99,7 +99,7 @@ func PlanJob(s JobSnapshot) *JobPlan {
 		status.StartTime = &now
 	}
 	due := clock{now: s.Now}
-	var failed, full, waiting, refused []string
+	var failed, full, waiting, refused, given []string
 	occupied := 0
 	room := func(node *appsv1beta1.NodeImage) string {
 		return s.Rooms.sums(node, job.Namespace).noRoom(node, job, name, tag, s.Secrets)
@@ -111,10 +111,13 @@ func PlanJob(s JobSnapshot) *JobPlan {
 				full, p.room = append(full, node.Name), why
 				continue
 			}
-			if s.Refused[node.Name] {
-				refused = append(refused, node.Name)
-			} else {
+			switch since, ok := s.Refused[node.Name]; {
+			case !ok:
 				waiting = append(waiting, node.Name)
+			case job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && due.over(since.Add(nodeAnswersWithin)):
+				given = append(given, node.Name) // a job that is to end does not wait for what may never change
+			default:
+				refused = append(refused, node.Name)
 			}
 			continue
 		}
@@ -144,7 +147,7 @@ func PlanJob(s JobSnapshot) *JobPlan {
 	if occupied > 0 && len(waiting) > len(p.Assign) {
 		due.over(s.Now.Add(silentAfter)) // no event tells of nodes that die
 	}
-	p.conclude(s, status, &due, failed, full, waiting)
+	p.conclude(s, status, &due, failed, full, given, waiting)
 	if !equality.Semantic.DeepEqual(*status, job.Status) {
 		p.Status = status
 	}
@@ -161,11 +164,12 @@ func (s *JobSnapshot) silent(node string, entry *appsv1beta1.ImageTagSpec, resul
 		return false
 	}
 	since, ok := s.NotReadySince(node)
-	return ok && due.over(since.Add(silentAfter))
+	// A time that has not come yet is of a node whose clock is ahead.
+	return ok && (since.After(s.Now.Add(ahead)) || due.over(since.Add(silentAfter)))
 }
 
 // conclude counts, words and ends the job (IMG-084, IMG-092 to IMG-094, IMG-097, IMG-099).
-func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus, due *clock, failed, full, waiting []string) {
+func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus, due *clock, failed, full, given, waiting []string) {
 	job := s.Job
 	always := job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
 	notes := ""
@@ -173,7 +177,11 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 		notes += fmt.Sprintf("; %s no room for another image (%s), such as %s",
 			plural.Of(len(full), "node")+plural.Form(len(full), " has", " have"), p.room, full[0])
 	}
-	failed = append(failed, full...)
+	if len(given) > 0 {
+		notes += fmt.Sprintf("; %s refused the image for %s, such as %s", plural.Of(len(given), "NodeImage")+plural.Form(len(given), " has", " have"),
+			nodeAnswersWithin, given[0])
+	}
+	failed = slices.Concat(failed, full, given)
 	completed := false
 	if deadline := job.Spec.CompletionPolicy.ActiveDeadlineSeconds; always && deadline != nil {
 		at := status.StartTime.Add(seconds.Duration(*deadline))

@@ -44,9 +44,11 @@ type NodeSnapshot struct {
 	// SecretUsers returns the jobs that use a copy of a secret; exists is false if there is no such secret, known if that is sure.
 	// owners are the jobs that own tags of the image.
 	SecretUsers func(namespace, name string, owners map[string]bool) (users []string, exists, known bool)
-	Delay       time.Duration // --nodeimage-creation-delay
-	Now         time.Time
-	Random      func() float64 // in [0, 1)
+	// Progress is when the manager saw last, by its own clock, that what the node tells of its pulls had changed; zero if it has not looked.
+	Progress time.Time
+	Delay    time.Duration // --nodeimage-creation-delay
+	Now      time.Time
+	Random   func() float64 // in [0, 1)
 }
 
 // NodePlan is what is to be done about a NodeImage.
@@ -118,11 +120,19 @@ func (p *NodePlan) create(s NodeSnapshot) {
 	ready := nodes.Ready(s.Node)
 	if ready == nil || ready.Status != corev1.ConditionTrue {
 		p.Why = "waiting for the node to be ready"
-	} else if left := ready.LastTransitionTime.Add(s.Delay).Sub(s.Now); left > 0 {
+	} else if left := s.readySince(ready).Add(s.Delay).Sub(s.Now); left > 0 {
 		p.After, p.Why = left, "waiting until the node has been ready for a while"
 	} else {
 		p.Create, p.Labels, p.Why = true, s.Node.Labels, "the node is ready"
 	}
+}
+
+// readySince is since when the node has been ready. The time is of the node's clock: where that is ahead, it is since the node is there.
+func (s *NodeSnapshot) readySince(ready *corev1.NodeCondition) time.Time {
+	if since := ready.LastTransitionTime.Time; !since.After(s.Now) {
+		return since
+	}
+	return s.Node.CreationTimestamp.Time
 }
 
 // clock finds the next time to look again.
@@ -207,19 +217,37 @@ func IsJob(ref corev1.ObjectReference) bool {
 	return ref.Kind == JobKind && strings.HasPrefix(ref.APIVersion, appsv1beta1.GroupVersion.Group+"/")
 }
 
-// expired tells whether the time to keep a finished tag is over (IMG-054 d). It counts from when the tag was asked for at the earliest: the
-// end is of the node's clock, and where that is behind, a job would have its image pulled again and again.
+// ahead is how far the clock of a node may be ahead without being told from what it is.
+const ahead = time.Minute
+
+// ended is when a tag was done with, which the node has told by its own clock. It is not before the tag was asked for: where that clock is
+// behind, a job would have its image pulled again and again. And it is not to come: where that clock is ahead, the tag was done with when
+// it was asked for and as long later as the pull took, which is a difference of times of one clock.
+func (s *NodeSnapshot) ended(tag *appsv1beta1.ImageTagSpec, status *appsv1beta1.ImageTagStatus) time.Time {
+	end := status.CompletionTime.Time
+	if end.After(s.Now.Add(ahead)) {
+		end = tag.CreatedAt.Time
+		if status.StartTime != nil {
+			end = end.Add(max(status.CompletionTime.Sub(status.StartTime.Time), 0))
+		}
+		if end.After(s.Now) {
+			end = s.Now
+		}
+	}
+	if tag.CreatedAt.After(end) {
+		return tag.CreatedAt.Time
+	}
+	return end
+}
+
+// expired tells whether the time to keep a finished tag is over (IMG-054 d).
 func (s *NodeSnapshot) expired(name string, tag *appsv1beta1.ImageTagSpec, due *clock) bool {
 	status := TagStatus(s.NodeImage, name, tag.Tag)
 	if tag.PullPolicy == nil || tag.PullPolicy.TTLSecondsAfterFinished == nil || status == nil || status.Version != tag.Version ||
 		status.CompletionTime == nil {
 		return false
 	}
-	since := status.CompletionTime.Time
-	if tag.CreatedAt.After(since) {
-		since = tag.CreatedAt.Time
-	}
-	if !due.over(since.Add(time.Duration(*tag.PullPolicy.TTLSecondsAfterFinished) * time.Second)) {
+	if !due.over(s.ended(tag, status).Add(time.Duration(*tag.PullPolicy.TTLSecondsAfterFinished) * time.Second)) {
 		return false
 	}
 	for _, ref := range tag.OwnerReferences {
@@ -231,9 +259,61 @@ func (s *NodeSnapshot) expired(name string, tag *appsv1beta1.ImageTagSpec, due *
 	return true
 }
 
+// overdue tells whether a node has exceeded the deadline of a tag, and does not say so itself. That begins with the pull (IMG-133, IMG-136), of
+// which the manager knows no more than when it saw the node get ahead last. A tag that waits for its turn waits for others: at most the
+// longest that there may be.
+func (s *NodeSnapshot) overdue(tag *appsv1beta1.ImageTagSpec, status *appsv1beta1.ImageTagStatus, longest time.Duration, due *clock) bool {
+	if tag.PullPolicy == nil || tag.PullPolicy.ActiveDeadlineSeconds == nil {
+		return false
+	}
+	since, wait := tag.CreatedAt.Time, seconds.Duration(*tag.PullPolicy.ActiveDeadlineSeconds)
+	if status != nil && status.Version == tag.Version {
+		if status.Phase == appsv1beta1.ImagePhaseWaiting {
+			if s.Progress.IsZero() {
+				return false
+			}
+			wait = max(wait, longest)
+		}
+		if s.Progress.After(since) {
+			since = s.Progress
+		}
+	}
+	return due.over(since.Add(wait + nodeAnswersWithin))
+}
+
+// longestPull is how long the pulls that are under way on the node may take.
+func (s *NodeSnapshot) longestPull(images map[string]appsv1beta1.ImageSpec) (longest time.Duration) {
+	for name, image := range images {
+		for i := range image.Tags {
+			tag := &image.Tags[i]
+			if status := TagStatus(s.NodeImage, name, tag.Tag); status == nil || status.Version != tag.Version ||
+				status.Phase != appsv1beta1.ImagePhasePulling {
+				continue
+			}
+			timeout, tries := time.Duration(defaultTimeout)*time.Second, time.Duration(defaultBackoff)+1
+			if p := tag.PullPolicy; p != nil {
+				if p.ActiveDeadlineSeconds != nil {
+					longest = max(longest, seconds.Duration(*p.ActiveDeadlineSeconds))
+					continue
+				}
+				if p.TimeoutSeconds != nil {
+					timeout = time.Duration(*p.TimeoutSeconds) * time.Second
+				}
+				if p.BackoffLimit != nil {
+					tries = time.Duration(min(*p.BackoffLimit, maxBackoff)) + 1
+				}
+			}
+			const pause = 30 * time.Second // the longest between two tries
+			longest = max(longest, tries*(timeout+pause))
+		}
+	}
+	return longest
+}
+
 // giveUp sets tags Failed that no node works on (IMG-058 to IMG-061).
 func (p *NodePlan) giveUp(s NodeSnapshot, images map[string]appsv1beta1.ImageSpec, due *clock) {
 	failed := map[[2]string]appsv1beta1.ImageTagStatus{}
+	longest := s.longestPull(images)
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		for _, tag := range images[name].Tags {
 			status := TagStatus(s.NodeImage, name, tag.Tag)
@@ -245,10 +325,8 @@ func (p *NodePlan) giveUp(s NodeSnapshot, images map[string]appsv1beta1.ImageSpe
 			} else if status.CompletionTime != nil {
 				continue
 			}
-			if policy := tag.PullPolicy; message == "" && policy != nil && policy.ActiveDeadlineSeconds != nil {
-				if due.over(tag.CreatedAt.Add(seconds.Duration(*policy.ActiveDeadlineSeconds) + nodeAnswersWithin)) {
-					message = MessageDeadline
-				}
+			if message == "" && s.overdue(&tag, status, longest, due) {
+				message = MessageDeadline
 			}
 			if message == "" {
 				continue

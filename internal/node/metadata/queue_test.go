@@ -21,8 +21,8 @@ type endless chan struct{}
 
 func (e endless) Stop(context.Context, string, time.Duration) error { <-e; return nil }
 
-func (e endless) Exec(context.Context, string, []string, time.Duration) ([]byte, error) {
-	return nil, nil
+func (e endless) Exec(context.Context, string, []string, time.Duration) error {
+	return nil
 }
 
 // ND-112 (part): a restart that waits for other stops of its namespace sends no requests to the API server meanwhile.

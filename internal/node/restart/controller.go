@@ -31,6 +31,7 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
 	"github.com/afloat-project/afloat/internal/platform/message"
+	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=containerrecreaterequests,verbs=get;list;watch
@@ -303,7 +304,7 @@ func (r *reconciler) evaluate(ctx context.Context, request *appsv1beta1.Containe
 			s.Inspected[current.ID] = inspected
 		}
 		if current.Exited && s.Pod == nil {
-			if s.Pod, err = r.pod(ctx, request); err != nil {
+			if s.Pod, err = r.pod(ctx, r.pods, request); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -321,9 +322,9 @@ func (r *reconciler) runtime(request *appsv1beta1.ContainerRecreateRequest) (Run
 }
 
 // pod returns the pod of the request; nil if it is gone.
-func (r *reconciler) pod(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) (*corev1.Pod, error) {
+func (r *reconciler) pod(ctx context.Context, from client.Reader, request *appsv1beta1.ContainerRecreateRequest) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	if err := r.pods.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}, pod); err != nil {
+	if err := from.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}, pod); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -335,10 +336,19 @@ func (r *reconciler) pod(ctx context.Context, request *appsv1beta1.ContainerRecr
 	return pod, nil
 }
 
+// withHook returns the pod of the request, if it exists, with the hook of a container. The cache does not keep large ones.
+func (r *reconciler) withHook(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, container string) (*corev1.Pod, error) {
+	pod, err := r.pod(ctx, r.pods, request)
+	if err != nil || pod == nil || slim.HasHook(pod, container) {
+		return pod, err
+	}
+	return r.pod(ctx, r.live, request)
+}
+
 // stop begins to stop one container. The pod is queued again when the stop has ended and its result is recorded. If it has to wait for
 // other stops of the namespace, it is tried again after a pause (CRR-091).
 func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime) error {
-	pod, err := r.pod(ctx, request)
+	pod, err := r.withHook(ctx, request, c.Name)
 	if err != nil {
 		return err
 	}

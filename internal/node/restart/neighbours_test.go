@@ -49,8 +49,8 @@ func (n *tenants) Status(context.Context, string) (runtime.Status, error) {
 	return runtime.Status{}, runtime.ErrNotFound
 }
 
-func (n *tenants) Exec(context.Context, string, []string, time.Duration) ([]byte, error) {
-	return nil, nil
+func (n *tenants) Exec(context.Context, string, []string, time.Duration) error {
+	return nil
 }
 
 func (n *tenants) Stop(ctx context.Context, id string, grace time.Duration) error {

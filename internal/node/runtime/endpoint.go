@@ -23,6 +23,10 @@ const (
 	// stopMargin is how long a runtime may take to stop a container beyond its grace period.
 	stopMargin     = 2 * time.Minute
 	maxMessageSize = 16 << 20 // ND-039
+	// mostOfHook and mostOfEnvironment bound what a command in a container may print: whoever runs the container decides that.
+	mostOfHook, mostOfEnvironment = 64 << 10, 1 << 20
+	// execsAtOnce bounds the commands of all containers of the node, since each holds memory until it ends.
+	execsAtOnce = 128
 )
 
 var (
@@ -30,6 +34,8 @@ var (
 	ErrUnavailable = errors.New("the container runtime does not answer")
 	// ErrNotFound means that the runtime does not know the container or image.
 	ErrNotFound = errors.New("the container runtime does not know it")
+	// errPrintsTooMuch means that a command ended, and that what it printed is too much to be read.
+	errPrintsTooMuch = errors.New("it printed too much")
 )
 
 // Runtime is the connection to one runtime. It reconnects by itself (ND-038).
@@ -38,10 +44,11 @@ type Runtime struct {
 	connection *grpc.ClientConn
 	containers cri.RuntimeServiceClient
 	images     cri.ImageServiceClient
+	execs      chan struct{} // has a value for each command that runs
 }
 
-// dial prepares a connection; nothing is sent yet.
-func dial(endpoint string, meters *Meters) (*Runtime, error) {
+// dial prepares a connection; nothing is sent yet. execs has room for the commands that all runtimes run at once.
+func dial(endpoint string, meters *Meters, execs chan struct{}) (*Runtime, error) {
 	address, dialer, err := util.GetAddressAndDialer(endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", endpoint, err)
@@ -58,7 +65,7 @@ func dial(endpoint string, meters *Meters) (*Runtime, error) {
 		return nil, fmt.Errorf("endpoint %s: %w", endpoint, err)
 	}
 	return &Runtime{connection: connection, containers: cri.NewRuntimeServiceClient(connection),
-		images: cri.NewImageServiceClient(connection)}, nil
+		images: cri.NewImageServiceClient(connection), execs: execs}, nil
 }
 
 // Name is the name that the runtime reports, which is the scheme of its container IDs (ND-035).
@@ -121,12 +128,31 @@ func (r *Runtime) Status(ctx context.Context, id string) (Status, error) {
 	return inspected, nil
 }
 
-// Exec runs a command in the container and returns what it wrote to its standard output. A non-zero exit code is an error.
-func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error) {
+// Exec runs a command in the container. A non-zero exit code is an error. What the command prints is nobody's business here: if it is
+// so much that the answer of the runtime is refused, the command has ended, and how it ended is not known.
+func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout time.Duration) error {
+	if _, err := r.exec(ctx, id, command, timeout, mostOfHook); !errors.Is(err, errPrintsTooMuch) {
+		return err
+	}
+	return nil
+}
+
+// exec runs a command and returns what it wrote to its standard output, of which the runtime may answer that much.
+func (r *Runtime) exec(ctx context.Context, id string, command []string, timeout time.Duration, most int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+time.Second)
 	defer cancel()
+	select {
+	case r.execs <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for others of the %d commands that may run at once on the node: %w", cap(r.execs), context.Cause(ctx))
+	}
+	defer func() { <-r.execs }()
 	seconds := int64((timeout + time.Second - 1) / time.Second)
-	answer, err := r.containers.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: bare(id), Cmd: command, Timeout: max(seconds, 1)})
+	answer, err := r.containers.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: bare(id), Cmd: command, Timeout: max(seconds, 1)},
+		grpc.MaxCallRecvMsgSize(most))
+	if status.Code(err) == codes.ResourceExhausted {
+		return nil, fmt.Errorf("running a command in container %s: %w", id, errPrintsTooMuch)
+	}
 	if err != nil {
 		return nil, wrap(err, "running a command in container "+id)
 	}

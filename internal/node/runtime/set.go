@@ -29,6 +29,7 @@ type Options struct {
 // Set holds the runtimes of the node. Its methods may be called concurrently.
 type Set struct {
 	options Options
+	execs   chan struct{} // shared by all runtimes
 
 	mu      sync.Mutex
 	members []*member         // in the order of the candidates
@@ -55,7 +56,7 @@ func NewSet(options Options) *Set {
 	if options.Meters == nil {
 		options.Meters = NewMeters()
 	}
-	return &Set{options: options}
+	return &Set{options: options, execs: make(chan struct{}, execsAtOnce)}
 }
 
 // Run looks for runtimes now and every 10 to 30 s, until the context ends. It never gives up, so if a runtime starts late, the daemon needs
@@ -104,7 +105,7 @@ func (s *Set) probe(ctx context.Context, m *member) error {
 	r := m.runtime
 	if r == nil {
 		var err error
-		if r, err = dial(m.endpoint, s.options.Meters); err != nil {
+		if r, err = dial(m.endpoint, s.options.Meters, s.execs); err != nil {
 			return err
 		}
 	}

@@ -40,8 +40,7 @@ func (s *Stopper) hook(ctx context.Context, r Runtime, request Request) error {
 func (s *Stopper) run(ctx context.Context, r Runtime, request Request) error {
 	switch hook := request.Hook; {
 	case hook.Exec != nil:
-		_, err := r.Exec(ctx, request.Container.ID, hook.Exec.Command, request.Grace)
-		return err
+		return r.Exec(ctx, request.Container.ID, hook.Exec.Command, request.Grace)
 	case hook.HTTPGet != nil:
 		return get(ctx, hook.HTTPGet, request)
 	case hook.TCPSocket != nil:

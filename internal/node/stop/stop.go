@@ -41,7 +41,7 @@ var ErrNotStopped = errors.New("the container was not stopped")
 
 // Runtime has the methods of a container runtime that a stop needs.
 type Runtime interface {
-	Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error)
+	Exec(ctx context.Context, id string, command []string, timeout time.Duration) error
 	Stop(ctx context.Context, id string, grace time.Duration) error
 }
 

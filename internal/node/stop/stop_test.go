@@ -41,11 +41,11 @@ func (c *containers) untold() string {
 	return ""
 }
 
-func (c *containers) Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error) {
+func (c *containers) Exec(ctx context.Context, id string, command []string, timeout time.Duration) error {
 	c.mu.Lock()
 	c.log = append(c.log, fmt.Sprintf("exec %s %v %s", id, command, timeout)+c.untold())
 	c.mu.Unlock()
-	return nil, c.exec(ctx)
+	return c.exec(ctx)
 }
 
 func (c *containers) Stop(_ context.Context, id string, grace time.Duration) error {

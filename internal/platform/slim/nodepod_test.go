@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +19,7 @@ func TestNodePod(t *testing.T) {
 	hook := &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"v": "1"}, ManagedFields: []metav1.ManagedFieldsEntry{{}},
-			Annotations: map[string]string{"a": "b", corev1.LastAppliedConfigAnnotation: "{}"}},
+			Annotations: map[string]string{"a": "b", pub.RuntimeContainersMeta: "{}", corev1.LastAppliedConfigAnnotation: "{}"}},
 		Spec: corev1.PodSpec{NodeName: "n", RestartPolicy: corev1.RestartPolicyNever, Volumes: []corev1.Volume{{}},
 			Containers: []corev1.Container{
 				{Name: "a", Image: "i", Command: []string{"x"}, Env: []corev1.EnvVar{{Name: "SECRET", Value: "s"}, ref},
@@ -33,7 +34,8 @@ func TestNodePod(t *testing.T) {
 	before := pod.DeepCopy()
 	got, err := NodePod(pod)
 	want := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"v": "1"}, Annotations: map[string]string{"a": "b"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"v": "1"},
+			Annotations: map[string]string{pub.RuntimeContainersMeta: "{}"}},
 		Spec: corev1.PodSpec{NodeName: "n", RestartPolicy: corev1.RestartPolicyNever, InitContainers: []corev1.Container{},
 			Containers: []corev1.Container{
 				{Name: "a", Image: "i", Env: []corev1.EnvVar{ref}, Ports: []corev1.ContainerPort{{Name: "web"}},
@@ -53,6 +55,40 @@ func TestNodePod(t *testing.T) {
 		if inplace.EnvHash(before, &before.Spec.Containers[i]) != inplace.EnvHash(got.(*corev1.Pod),
 			&got.(*corev1.Pod).Spec.Containers[i]) {
 			t.Errorf("the hash of container %s changed", before.Spec.Containers[i].Name)
+		}
+	}
+}
+
+// Whatever somebody puts into a pod, what the daemon keeps of it is small, and it still knows the pod; a pod that anybody would write is kept
+// with its hook.
+func TestNodePodIsBounded(t *testing.T) {
+	large, hook := strings.Repeat("x", 1<<20), func(command string) *corev1.Lifecycle {
+		return &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{command}}}}
+	}
+	for name, tt := range map[string]struct {
+		change     func(*corev1.Pod)
+		containers int
+		hook       bool
+	}{
+		"a hook":       {func(p *corev1.Pod) { p.Spec.Containers[0].Lifecycle = hook("sleep 5") }, 1, true},
+		"a large hook": {func(p *corev1.Pod) { p.Spec.Containers[0].Lifecycle = hook(large) }, 1, false},
+		"annotations":  {func(p *corev1.Pod) { p.Annotations = map[string]string{"a": large} }, 1, true},
+		"ours":         {func(p *corev1.Pod) { p.Annotations = map[string]string{pub.InPlaceUpdateState: large} }, 0, false},
+		"labels":       {func(p *corev1.Pod) { p.Labels = map[string]string{"a": large} }, 1, true},
+		"an image":     {func(p *corev1.Pod) { p.Spec.Containers[0].Image = large }, 0, false},
+		"containers":   {func(p *corev1.Pod) { p.Spec.InitContainers = make([]corev1.Container, 1000) }, 0, false},
+		"an owner":     {func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Name: large}} }, 0, false},
+		"readiness gates": {func(p *corev1.Pod) {
+			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: corev1.PodConditionType(large)}}
+		}, 0, false},
+		"variables": {func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: large}} }, 1, true},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Spec: corev1.PodSpec{NodeName: "n",
+			Containers: []corev1.Container{{Name: "a"}}}}
+		tt.change(pod)
+		got, err := NodePod(pod)
+		if err != nil || pod.Size() > mostOfPod || len(pod.Spec.Containers) != tt.containers || HasHook(pod, "a") != tt.hook || pod.UID != "u" {
+			t.Errorf("%s: %v, %d bytes, %d containers, hook is known: %v", name, err, got.(*corev1.Pod).Size(), len(pod.Spec.Containers), HasHook(pod, "a"))
 		}
 	}
 }

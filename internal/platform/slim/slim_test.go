@@ -365,6 +365,12 @@ func TestAPodWithManyVariables(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Second { // about 10 ms; half a minute if the time grew with the square
 			t.Errorf("%s: %s", name, took)
 		}
+		if name == "daemon" { // which keeps nothing of a pod so large
+			if len(pod.Spec.Containers) > 0 {
+				t.Errorf("%d containers are kept", len(pod.Spec.Containers))
+			}
+			continue
+		}
 		if kept := pod.Spec.Containers[0].Env; len(kept) != count+1 || kept[count].Value != "overrides it" {
 			t.Errorf("%s: %d variables", name, len(kept))
 		}

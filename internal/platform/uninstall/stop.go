@@ -17,7 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/restart"
 )
 
 // look is how often the pods of managers are looked for.
@@ -84,7 +88,23 @@ func (g *Guard) Stop(ctx context.Context, manager client.ObjectKey) error {
 // Unhold takes off the finalizers of the manager, so that objects, and namespaces with them, can be deleted, and lets pods into service again
 // that requests keep out of it (CRR-083).
 func (g *Guard) Unhold(ctx context.Context) error {
+	return g.unholdSome(ctx, func(schema.GroupKind, string) bool { return true }, false)
+}
+
+// UnholdKinds does so with objects of these kinds that are being deleted, and that no controller looks after because their feature gates are
+// off; a pod that others keep out of service stays so. What AdvancedCronJobs create is theirs.
+func (g *Guard) UnholdKinds(ctx context.Context, kinds []schema.GroupKind) error {
+	return g.unholdSome(ctx, func(kind schema.GroupKind, finalizer string) bool {
+		return finalizer != pub.UnrecordedRun && slices.Contains(kinds, kind)
+	}, true)
+}
+
+// unholdSome takes finalizers off objects of some kinds; leaving means those alone that are being deleted, while managers go on.
+func (g *Guard) unholdSome(ctx context.Context, which func(schema.GroupKind, string) bool, leaving bool) error {
 	for _, h := range held {
+		if !which(h.kind, h.finalizer) {
+			continue
+		}
 		mapping, err := g.Client.RESTMapper().RESTMapping(h.kind)
 		if meta.IsNoMatchError(err) {
 			continue
@@ -93,7 +113,10 @@ func (g *Guard) Unhold(ctx context.Context) error {
 			return fmt.Errorf("asking whether %s is served: %w", h.kind, err)
 		}
 		unhold := func(ctx context.Context, object *unstructured.Unstructured) error {
-			return g.unhold(ctx, object, h.finalizer)
+			if leaving && object.GetDeletionTimestamp() == nil {
+				return nil
+			}
+			return g.unhold(ctx, object, h.finalizer, leaving)
 		}
 		for next, more := "", true; more; more = next != "" {
 			list := &unstructured.UnstructuredList{}
@@ -112,13 +135,13 @@ func (g *Guard) Unhold(ctx context.Context) error {
 	return nil
 }
 
-func (g *Guard) unhold(ctx context.Context, object *unstructured.Unstructured, finalizer string) error {
+func (g *Guard) unhold(ctx context.Context, object *unstructured.Unstructured, finalizer string, shares bool) error {
 	finalizers := object.GetFinalizers()
 	if !slices.Contains(finalizers, finalizer) {
 		return nil
 	}
 	if finalizer == pub.RecreateUnreadyAcquired {
-		if err := g.serve(ctx, object); err != nil {
+		if err := g.serve(ctx, object, shares); err != nil {
 			return err
 		}
 	}
@@ -133,8 +156,8 @@ func (g *Guard) unhold(ctx context.Context, object *unstructured.Unstructured, f
 	return nil
 }
 
-// serve sets the condition of the pod that a request keeps out of service.
-func (g *Guard) serve(ctx context.Context, request *unstructured.Unstructured) error {
+// serve sets the condition of the pod that a request keeps out of service; shares means that others may go on keeping it so.
+func (g *Guard) serve(ctx context.Context, request *unstructured.Unstructured, shares bool) error {
 	name, _, _ := unstructured.NestedString(request.Object, "spec", "podName")
 	pod := &corev1.Pod{}
 	err := g.Client.Get(ctx, client.ObjectKey{Namespace: request.GetNamespace(), Name: name}, pod)
@@ -148,6 +171,22 @@ func (g *Guard) serve(ctx context.Context, request *unstructured.Unstructured) e
 		return c.Type == pub.KruisePodReady && c.Status == corev1.ConditionFalse
 	}
 	if !slices.ContainsFunc(pod.Status.Conditions, out) {
+		return nil
+	}
+	if shares {
+		patch, named := podpatch.Patch{}, &appsv1beta1.ContainerRecreateRequest{}
+		named.Namespace, named.Name = request.GetNamespace(), request.GetName()
+		readiness.Share(&patch, pod, nil, []readiness.Holder{restart.Holder(named)}, time.Now())
+		if patch.Empty() {
+			return nil
+		}
+		body, err := patch.JSON(pod)
+		if err != nil {
+			return fmt.Errorf("letting pod %s into service: %w", name, err)
+		}
+		if err := g.Client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, body)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("letting pod %s into service: %w", name, err)
+		}
 		return nil
 	}
 	patch := client.RawPatch(types.StrategicMergePatchType,

@@ -43,3 +43,22 @@ func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
 		t.Error(s.describe())
 	}
 }
+
+// A policy that strips the labels of pods does not make a job create a pod for the same node again and again.
+func TestPodsWhoseLabelsAreStripped(t *testing.T) {
+	s := simulate(1, makeJob(), "n1", "n2", "n3")
+	created := 0
+	s.Answer = func(r *simulation.Request) error {
+		if r.Verb == "create" && r.Key.Kind == "Pod" {
+			if created++; created > 100 {
+				t.Fatal("pods are created without end")
+			}
+			unstructured.RemoveNestedField(r.Object.(*unstructured.Unstructured).Object, "metadata", "labels")
+		}
+		return nil
+	}
+	s.spend(10 * time.Minute)
+	if created != 3 || s.job().Status.Phase != appsv1beta1.BroadcastJobCompleted || s.job().Status.Succeeded != 3 {
+		t.Errorf("%d created: %s", created, s.describe())
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,7 +56,7 @@ func (r *jobRun) seen() *appsv1beta1.BroadcastJob {
 }
 
 func mine(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) bool {
-	return pod.Labels["broadcastjob-name"] == job.Name && pod.Labels["broadcastjob-controller-uid"] == string(job.UID)
+	return metav1.IsControlledBy(pod, job) // whatever became of its labels
 }
 
 func hasEnded(job *appsv1beta1.BroadcastJob) bool { return job.Status.CompletionTime != nil }

@@ -61,11 +61,11 @@ type jobMemory struct {
 	refused refusals
 }
 
-// refusals are what was refused when it was tried last.
-type refusals map[string]bool
+// refusals are what was refused when it was tried last, and since when it has been.
+type refusals map[string]time.Time
 
 // took remembers whether something was accepted.
-func (r *refusals) took(name string, err error) {
+func (r *refusals) took(name string, err error, now time.Time) {
 	switch {
 	case err == nil:
 		delete(*r, name)
@@ -73,7 +73,9 @@ func (r *refusals) took(name string, err error) {
 		if *r == nil {
 			*r = refusals{}
 		}
-		(*r)[name] = true
+		if _, before := (*r)[name]; !before {
+			(*r)[name] = now
+		}
 	}
 }
 
@@ -375,7 +377,7 @@ func (r *JobReconciler) apply(ctx context.Context, s *imagepull.JobSnapshot, pla
 		return r.change(ctx, job.UID, known[plan.Drop[i-len(assigned)]], drop)
 	})
 	for i, name := range assigned {
-		r.memory.Of(job.UID).refused.took(name, errs[i])
+		r.memory.Of(job.UID).refused.took(name, errs[i], s.Now)
 	}
 	err = errors.Join(errs...)
 	if plan.Status != nil {

@@ -41,7 +41,11 @@ func (j *jobEvents) ofNodeImages() handler.EventHandler {
 		})
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { selection(ctx, q, nil, withName(e.Object)) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			if !e.IsInInitialList { // at the start each job is looked at anyway, when all NodeImages are known
+				selection(ctx, q, nil, withName(e.Object))
+			}
+		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			j.rooms.Forget(e.Object.GetName())
 			selection(ctx, q, withName(e.Object), nil)
@@ -157,7 +161,7 @@ func (j *jobEvents) ofPods() handler.EventHandler {
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			if pod, ok := e.Object.(*corev1.Pod); ok && hasNode(pod) {
+			if pod, ok := e.Object.(*corev1.Pod); ok && hasNode(pod) && !e.IsInInitialList {
 				notify(ctx, q, nil, pod)
 			}
 		},

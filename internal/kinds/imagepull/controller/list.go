@@ -42,7 +42,7 @@ type ListReconciler struct {
 func (r refusals) refusedLast(jobs []*appsv1beta1.ImagePullJob) []*appsv1beta1.ImagePullJob {
 	var first, last []*appsv1beta1.ImagePullJob
 	for _, job := range jobs {
-		if r[job.Spec.Image] {
+		if _, refused := r[job.Spec.Image]; refused {
 			last = append(last, job)
 		} else {
 			first = append(first, job)
@@ -179,7 +179,7 @@ func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageList
 			return nil
 		})
 		for i, err := range errs {
-			refused.took(jobs[i].Spec.Image, err)
+			refused.took(jobs[i].Spec.Image, err, r.Now())
 		}
 		if err := errors.Join(errs...); err != nil {
 			return err

@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -81,6 +83,34 @@ type NodeReconciler struct {
 	mu   sync.Mutex
 	used map[string]inUse
 	gone map[types.UID]bool // jobs that do not exist any more
+	told map[string]telling // what nodes told of their pulls, by the name of the NodeImage
+}
+
+// telling is a hash of what a node tells of its pulls, and when that was seen first.
+type telling struct {
+	sum   uint64
+	since time.Time
+}
+
+// progress tells when it was seen first what the node tells of its pulls now.
+func (r *NodeReconciler) progress(image *appsv1beta1.NodeImage) time.Time {
+	sum := fnv.New64a()
+	for _, name := range slices.Sorted(maps.Keys(image.Status.ImageStatuses)) {
+		for _, tag := range image.Status.ImageStatuses[name].Tags {
+			fmt.Fprintf(sum, "%s:%s %d %s %d\n", name, tag.Tag, tag.Version, tag.Phase, tag.Progress)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told == nil {
+		r.told = map[string]telling{}
+	}
+	known, ok := r.told[image.Name]
+	if !ok || known.sum != sum.Sum64() {
+		known = telling{sum.Sum64(), r.Now()}
+		r.told[image.Name] = known
+	}
+	return known.since
 }
 
 // Setup adds the controllers to the manager.
@@ -156,6 +186,13 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 		case err == nil:
 			s.Node = node
 		}
+	}
+	if s.NodeImage != nil {
+		s.Progress = r.progress(s.NodeImage)
+	} else {
+		r.mu.Lock()
+		delete(r.told, request.Name)
+		r.mu.Unlock()
 	}
 	if s.NodeImage != nil && s.Node == nil {
 		// The cache of nodes may be behind that of NodeImages: only the API server can say that there is none.

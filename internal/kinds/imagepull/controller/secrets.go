@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -208,8 +209,13 @@ func (s *Secrets) release(ctx context.Context, all []metav1.PartialObjectMetadat
 	return nil
 }
 
+// outlives is how long a copy stays in use whose source is gone: who replaces a secret may delete it first, and who deletes one takes away what
+// it lets others do.
+const outlives = 10 * time.Minute
+
 // provide returns the copy of the source with the job in its references, made or brought up to date. Of a source that is gone, which is
-// nil then, the copy that there is does, if there is one. The job becomes one of its users: else it would be nobody's who pulls with it.
+// nil then, the copy that there is does for a while, if there is one. The job becomes one of its users: else it would be nobody's who pulls
+// with it.
 func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadata, key types.NamespacedName, source *corev1.Secret,
 	job string) (*corev1.Secret, error) {
 	present := copies(all, key.String(), job)
@@ -232,11 +238,27 @@ func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadat
 		}
 		return s.create(ctx, source, job)
 	}
+	annotations := map[string]any{}
+	missing, marked := secret.Annotations[pub.SecretSourceMissing]
+	switch since, err := time.Parse(time.RFC3339, missing); {
+	case source != nil && marked:
+		annotations[pub.SecretSourceMissing] = nil
+	case source == nil && !marked:
+		annotations[pub.SecretSourceMissing] = s.Now().UTC().Format(time.RFC3339)
+	case source == nil && (err != nil || s.Now().Sub(since) >= outlives):
+		if err := s.For("").Delete(ctx, secret); err != nil {
+			return nil, fmt.Errorf("deleting copy %s of pull secret %s, which is gone: %w", secret.Name, key, err)
+		}
+		return nil, nil
+	}
 	metadata, rest := map[string]any{}, map[string]any{}
 	if using := users(secret); !slices.Contains(using, job) {
 		using = append(using, job)
 		slices.Sort(using)
-		metadata["annotations"] = map[string]any{pub.SecretReferences: strings.Join(using, ",")}
+		annotations[pub.SecretReferences] = strings.Join(using, ",")
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
 	}
 	if source != nil && !sameData(secret, source) {
 		data := map[string]any{}

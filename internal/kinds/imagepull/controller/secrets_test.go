@@ -232,3 +232,40 @@ func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
 		})
 	}
 }
+
+// A copy of a pull secret that was deleted does for ten minutes, as when somebody replaces it, and not for ever; one that is back is used on.
+func TestACopyDoesNotOutliveItsSource(t *testing.T) {
+	now := imagepulltest.Noon
+	c := fakeClient(t, login("shop", corev1.SecretTypeDockerConfigJson))
+	s := &Secrets{API: &own.API{Client: c, Live: c, Now: func() time.Time { return now }}, Namespace: "config"}
+	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Spec.PullSecrets = []string{"login"} })
+	refs := func(when string, want int) {
+		t.Helper()
+		if refs, _, err := s.Sync(t.Context(), job); err != nil || len(refs) != want {
+			t.Errorf("%s: %v %v", when, refs, err)
+		}
+	}
+	source := func() *corev1.Secret { return login("shop", corev1.SecretTypeDockerConfigJson) }
+	refs("it is there", 1)
+	if err := c.Delete(t.Context(), source()); err != nil {
+		t.Fatal(err)
+	}
+	refs("it is gone", 1)
+	now = now.Add(outlives - time.Second)
+	refs("for nearly ten minutes", 1)
+	if err := c.Create(t.Context(), source()); err != nil {
+		t.Fatal(err)
+	}
+	refs("it is back", 1)
+	if err := c.Delete(t.Context(), source()); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Hour)
+	refs("it is gone again", 1)
+	now = now.Add(outlives)
+	refs("for ten minutes", 0)
+	var all corev1.SecretList
+	if err := c.List(t.Context(), &all, client.InNamespace("config")); err != nil || len(all.Items) > 0 {
+		t.Errorf("%d copies are left: %v", len(all.Items), err)
+	}
+}

@@ -1,0 +1,33 @@
+package runtime_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/afloat-project/afloat/internal/node/runtime/fakecri"
+)
+
+// A command that prints as much as it likes has run; what it printed does not come into the daemon's memory, and is no environment.
+func TestCommandsThatPrintTooMuch(t *testing.T) {
+	s := fakecri.Start(t)
+	r := look(t, s)
+	s.Add(fakecri.Container{ID: "c", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING, NoRecord: true})
+	s.Set(func(s *fakecri.Server) {
+		s.OnExec = func(string, []string) (string, int32, error) { return strings.Repeat("x", 8<<20), 0, nil }
+	})
+	if err := r.Exec(t.Context(), "containerd://c", []string{"head", "-c", "8M", "/dev/zero"}, time.Minute); err != nil {
+		t.Error(err)
+	}
+	if environment, err := r.Environment(t.Context(), "containerd://c"); err == nil {
+		t.Errorf("%d variables", len(environment))
+	}
+	s.Set(func(s *fakecri.Server) {
+		s.OnExec = func(string, []string) (string, int32, error) { return "", 3, nil }
+	})
+	if err := r.Exec(t.Context(), "containerd://c", []string{"false"}, time.Minute); err == nil {
+		t.Error("its exit code is lost")
+	}
+}

@@ -1,0 +1,65 @@
+package uninstall
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+)
+
+// A request whose feature gate was turned off can be deleted, and lets its pod into service unless somebody else holds it; what is not being
+// deleted, and kinds that are on, are left alone.
+func TestObjectsOfKindsThatAreOffGo(t *testing.T) {
+	gate := []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}
+	held := func(name string, by ...readiness.Holder) *corev1.Pod {
+		text, err := json.Marshal(by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{ReadinessGates: gate},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: pub.KruisePodReady, Status: corev1.ConditionFalse, Message: string(text)}}}}
+	}
+	mine := func(name string) readiness.Holder {
+		return readiness.Holder{UserAgent: pub.RecreateUserAgent, Key: "shop/" + name}
+	}
+	alone, shared := held("alone", mine("first")), held("shared", mine("second"), readiness.Holder{UserAgent: "other", Key: "k"})
+	request := func(name, pod string, deleted bool) *unstructured.Unstructured {
+		r := object(group.WithKind("ContainerRecreateRequest"), "shop", name)
+		r.SetFinalizers([]string{"example.com/mine", pub.RecreateUnreadyAcquired})
+		r.Object["spec"] = map[string]any{"podName": pod}
+		if deleted {
+			r.SetDeletionTimestamp(&metav1.Time{Time: metav1.Now().Time})
+		}
+		return r
+	}
+	first, second, stays := request("first", "alone", true), request("second", "shared", true), request("third", "alone", false)
+	job := object(group.WithKind("ImagePullJob"), "shop", "pull")
+	job.SetFinalizers([]string{"example.com/mine", pub.PullJobProtection})
+	job.SetDeletionTimestamp(&metav1.Time{Time: metav1.Now().Time})
+	g, _ := guard(t, interceptor.Funcs{}, first, second, stays, job, alone, shared)
+	if err := g.UnholdKinds(t.Context(), []schema.GroupKind{{Group: "apps.kruise.io", Kind: "ContainerRecreateRequest"}}); err != nil {
+		t.Fatal(err)
+	}
+	for o, want := range map[*unstructured.Unstructured]int{first: 1, second: 1, stays: 2, job: 2} {
+		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || len(o.GetFinalizers()) != want {
+			t.Errorf("%s: %v %v", o.GetName(), o.GetFinalizers(), err)
+		}
+	}
+	for pod, want := range map[*corev1.Pod]corev1.ConditionStatus{alone: corev1.ConditionTrue, shared: corev1.ConditionFalse} {
+		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			t.Fatal(err)
+		}
+		if c := readiness.Condition(pod, pub.KruisePodReady); c.Status != want || strings.Contains(c.Message, "shop/") {
+			t.Errorf("%s: %+v", pod.Name, c)
+		}
+	}
+}
