@@ -42,6 +42,12 @@ site/node_modules: site/package-lock.json
 lint: ## Check formatting, imports between layers, and common mistakes
 	@hack/lint.sh
 
+GOVULNCHECK ?= v1.9.0
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Ask the vulnerability database of Go about what is released and what releases it; needs a network
+	@for module in . hack/release; do (cd $$module && go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) ./...) || exit 1; done
+
 .PHONY: spec-coverage
 spec-coverage: ## Count the requirements that tests cite; SPEC="CS IPU" lists those that none cites
 	@go run ./hack/speccoverage $(SPEC)

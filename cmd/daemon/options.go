@@ -37,7 +37,7 @@ func parseOptions(args []string) (*options, error) {
 	fs.StringVar(&o.addr, "addr", ":10221", "address of /metrics, /healthz and /readyz")
 	fs.BoolVar(&o.pprof, "enable-pprof", false, "serve Go profiles")
 	fs.StringVar(&o.pprofAddr, "pprof-addr", "localhost:10222", "address of the Go profiles; the daemon is in the node's network")
-	fs.StringVar(&o.socketFile, "socket-file", "", "the only CRI socket to try, relative to /hostvarrun; not on Windows")
+	fs.StringVar(&o.socketFile, "socket-file", "", "the only CRI sockets to try, relative to /hostvarrun, with commas between them; not on Windows")
 	fs.StringVar(&o.socketRoot, "socket-root", "", "folder in which sockets are looked for instead of /hostvarrun, to run outside a pod")
 	fs.IntVar(&o.pullWorkers, "max-workers-for-pull-image", 5, "image pulls at the same time; below 1 is no limit (also --max-concurrency)")
 	fs.StringVar(&o.pluginConfig, "plugin-config-file", "/kruise/CredentialProviderPlugin.yaml",

@@ -44,8 +44,8 @@ func roles(t *testing.T) map[string]role {
 
 const ofDistributions = "kruise-manager-resourcedistribution-role"
 
-// RD-021 (part), OPS-082 (part): the shipped manifests grant nothing that only ResourceDistributions need; what grants it has a policy beside it, and is
-// not among them.
+// RD-021 (part), OPS-082 (part): the shipped manifests grant nothing that only ResourceDistributions need; what grants it is not
+// among them. The policy that holds the manager to its copies is, see TestPolicyOfTheManager.
 func TestRightsOfDistributions(t *testing.T) {
 	data, err := os.ReadFile("../resource-distribution/rights.yaml")
 	if err != nil {
@@ -62,7 +62,7 @@ func TestRightsOfDistributions(t *testing.T) {
 		}
 		kinds = append(kinds, object.Kind+" "+object.RoleRef.Name)
 	}
-	if diff := cmp.Diff([]string{"ClusterRoleBinding " + ofDistributions, "ValidatingAdmissionPolicy ", "ValidatingAdmissionPolicyBinding "}, kinds); diff != "" {
+	if diff := cmp.Diff([]string{"ClusterRoleBinding " + ofDistributions}, kinds); diff != "" {
 		t.Error(diff)
 	}
 	for _, file := range []string{"kustomization.yaml", "bindings.yaml", "../default/kustomization.yaml"} {
@@ -441,4 +441,51 @@ func named(rules []rbacv1.PolicyRule) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// What is installed stands in the manual: each role and policy, each definition, and for each kind what the right to write it gives.
+func TestTheManualNamesWhatIsInstalled(t *testing.T) {
+	page := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join("../../docs/manual", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	installing, tenants := page("install.md"), page("rights.md")
+	for _, file := range []string{"role.yaml", "aggregated.yaml", "isolation.yaml", "copies.yaml"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text := range bytes.SplitSeq(data, []byte("\n---\n")) {
+			var r struct{ Metadata struct{ Name string } }
+			if err := yaml.Unmarshal(text, &r); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(installing, "`"+r.Metadata.Name+"`") {
+				t.Errorf("install.md does not say what %s is", r.Metadata.Name)
+			}
+		}
+	}
+	_, gives, found := strings.Cut(tenants, "\n## What a right gives\n")
+	gives, _, _ = strings.Cut(gives, "\n## ")
+	definitions, err := filepath.Glob("../crd/bases/*.yaml")
+	if err != nil || len(definitions) == 0 || !found {
+		t.Fatal(definitions, err)
+	}
+	for _, file := range definitions {
+		var definition apiextensionsv1.CustomResourceDefinition
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = yaml.Unmarshal(data, &definition)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names := definition.Spec.Names; !strings.Contains(installing, "`"+names.Plural+"`") || !strings.Contains(gives, names.Kind+"s") {
+			t.Errorf("install.md does not list %s, or rights.md does not say what the right to %ss gives", names.Plural, names.Kind)
+		}
+	}
 }

@@ -114,3 +114,23 @@ func TestWhatNotesMustSay(t *testing.T) {
 		}
 	}
 }
+
+// The page of differences names each gate whose default is another than that of OpenKruise 1.9, so that nobody who changes over is surprised.
+func TestTheManualNamesGatesThatDifferFromOpenKruise(t *testing.T) {
+	there := map[string]bool{}
+	for name := range strings.FieldsSeq("PodWebhook KruiseDaemon DaemonWatchingPod WorkloadSpread PodUnavailableBudgetDeleteGate InPlaceUpdateEnvFromMetadata " +
+		"StatefulSetAutoDeletePVC PodProbeMarkerGate PodIndexLabel") {
+		there[name] = true
+	}
+	page, err := os.ReadFile("../manual/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Defaults\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for name, spec := range features.Known() {
+		if spec.Default != there[string(name)] && !strings.Contains(section, "`"+string(name)+"`") {
+			t.Errorf("%s is %t here, and the page does not say so", name, spec.Default)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -68,5 +69,50 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Each promise of SECURITY.md names tests that hold it, and these exist.
+func TestPromisesOfSecurityHaveTests(t *testing.T) {
+	const root = "../.."
+	text, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, promises, found := strings.Cut(string(text), "\n## What protects users")
+	if !found {
+		t.Fatal("there are no promises")
+	}
+	named := regexp.MustCompile("`(Test\\w+)`")
+	wanted := map[string]bool{}
+	for i, promise := range strings.Split(promises, "\n- ")[1:] {
+		tests := named.FindAllStringSubmatch(promise, -1)
+		if len(tests) == 0 {
+			t.Errorf("no test holds promise %d: %.80s", i+1, promise)
+		}
+		for _, match := range tests {
+			wanted[match[1]] = true
+		}
+	}
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	if err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "bin" || entry.Name() == ".git"):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		for _, match := range declared.FindAllSubmatch(source, -1) {
+			delete(wanted, string(match[1]))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for name := range wanted {
+		t.Errorf("there is no test %s", name)
 	}
 }

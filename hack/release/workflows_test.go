@@ -10,10 +10,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// byTag are the actions in workflows with rights that nobody has pinned by a commit yet, and the job in which each may stand: see docs/decisions/0039.
+// Take one off when it is pinned, and add none.
+var byTag = map[string]string{"actions/upload-artifact@v4": "build"}
+
 type workflow struct {
 	Permissions map[string]string `json:"permissions"`
 	Jobs        map[string]struct {
 		Permissions map[string]string `json:"permissions"`
+		Needs       any               `json:"needs"`
 		Timeout     int               `json:"timeout-minutes"`
 		Steps       []struct {
 			Uses string `json:"uses"`
@@ -29,7 +34,7 @@ func TestWorkflows(t *testing.T) {
 	if err != nil || len(files) < 2 {
 		t.Fatalf("%v, %q", err, files)
 	}
-	versioned := regexp.MustCompile(`^[a-z-]+/[a-z-]+@v\d+$`)
+	versioned := regexp.MustCompile(`^[a-z-]+/[a-z-]+@(v\d+|[0-9a-f]{40})$`)
 	target := regexp.MustCompile(`(?m)\bmake ([a-z-]+)`)
 	script := regexp.MustCompile(`(?m)^\s*(\.?[a-z]+/[a-z./-]+)`)
 	targets := 0
@@ -80,5 +85,110 @@ func TestWorkflows(t *testing.T) {
 	}
 	if targets < 2 {
 		t.Errorf("%d targets of make", targets)
+	}
+}
+
+// Who signs builds nothing, who builds has no rights, and no action that others could change gets hold of a right: in a workflow that writes anything
+// actions are pinned by their commits, but for those that are listed.
+func TestWhatSignsBuildsNothing(t *testing.T) {
+	files, err := filepath.Glob("../../.github/workflows/*.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned, builds := regexp.MustCompile(`@[0-9a-f]{40}$`), regexp.MustCompile(`(?m)\b(make|go run|go build|gh repo clone|git clone)\b`)
+	listed, signers := map[string]bool{}, 0
+	for _, file := range files {
+		w := workflow{}
+		if err := yaml.Unmarshal(read(t, file), &w); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		writes := func(name string) bool {
+			for _, value := range w.Jobs[name].Permissions {
+				if value != "read" {
+					return true
+				}
+			}
+			return false
+		}
+		rights := false
+		for name := range w.Jobs {
+			rights = rights || writes(name)
+		}
+		if !rights {
+			continue
+		}
+		for name, job := range w.Jobs {
+			signs, made, checks := job.Permissions["id-token"] != "", false, false
+			for _, step := range job.Steps {
+				if step.Uses != "" && !pinned.MatchString(step.Uses) {
+					if byTag[step.Uses] != name || writes(name) {
+						t.Errorf("%s: job %s uses %s: pin it by its commit", file, name, step.Uses)
+					}
+					listed[step.Uses] = true
+				}
+				made = made || strings.Contains(step.Run, "make release\n")
+				checks = checks || strings.Contains(step.Run, `sha256sum --check --strict <<<"$SUMS"`) && strings.Contains(step.Run, "sha256sum --check --strict --quiet SHA256SUMS")
+				if found := builds.FindString(step.Run); signs && found != "" {
+					t.Errorf("%s: job %s can ask for the identity, and runs %s", file, name, found)
+				}
+			}
+			if made && writes(name) {
+				t.Errorf("%s: job %s makes the release, and has rights", file, name)
+			}
+			if !made && !checks {
+				t.Errorf("%s: job %s does not check what it was handed", file, name)
+			}
+			if signs {
+				signers++
+			}
+		}
+	}
+	if signers != 1 {
+		t.Errorf("%d jobs sign", signers)
+	}
+	for action := range byTag {
+		if !listed[action] {
+			t.Errorf("%s is listed, and used by nobody", action)
+		}
+	}
+}
+
+// Newer versions are proposed for every module that is not a version of Kubernetes to test with, for the site and for the workflows.
+func TestEveryModuleIsKeptUpToDate(t *testing.T) {
+	var config struct {
+		Updates []struct {
+			Ecosystem   string   `json:"package-ecosystem"`
+			Directory   string   `json:"directory"`
+			Directories []string `json:"directories"`
+		} `json:"updates"`
+	}
+	if err := yaml.Unmarshal(read(t, "../../.github/dependabot.yml"), &config); err != nil {
+		t.Fatal(err)
+	}
+	kept := map[string]bool{}
+	for _, update := range config.Updates {
+		for _, directory := range append(update.Directories, update.Directory) {
+			kept[update.Ecosystem+" "+directory] = true
+		}
+	}
+	wanted := []string{"npm /site", "github-actions /"}
+	if err := filepath.WalkDir("../..", func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "bin" || entry.Name() == ".git" || strings.HasSuffix(path, "test/cluster/kubernetes")) {
+			return filepath.SkipDir
+		}
+		if entry.Name() == "go.mod" {
+			wanted = append(wanted, "gomod /"+strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(path), "../.."), "/"))
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range wanted {
+		if !kept[name] {
+			t.Errorf("nobody looks after %s", name)
+		}
 	}
 }

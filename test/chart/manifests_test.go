@@ -183,8 +183,8 @@ func TestReleaseRecordIsSmall(t *testing.T) {
 
 // OPS-122 (part): the templates use functions that Helm 3.5 has, with sprig 3.2, and no others.
 func TestOlderHelm(t *testing.T) {
-	known := strings.Fields("and append concat deepCopy default dict dig div eq fail first float64 fromYaml get has hasKey hasPrefix include int int64 isAbs kindIs list merge min mulf " +
-		"ne nindent not or printf regexFind regexMatch replace set splitList ternary toString toYaml trim trimPrefix tuple unset")
+	known := strings.Fields("and append concat deepCopy default dict dig dir div eq fail first float64 fromYaml get has hasKey hasPrefix include int int64 isAbs join kindIs list merge min mulf " +
+		"ne nindent not or printf regexFind regexMatch replace rest set splitList ternary toString toYaml trim trimPrefix tuple unset")
 	for _, file := range load(t).Templates {
 		tree := parse.New(file.Name)
 		tree.Mode = parse.SkipFuncCheck

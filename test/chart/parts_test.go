@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/common"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -118,5 +119,47 @@ func TestMonitoring(t *testing.T) {
 	all := mustRender(t, few(load(t)), `monitoring: {service: {enabled: true}, serviceMonitor: {enabled: true}, rules: {enabled: true}, dashboards: {enabled: true}}`)
 	if got := difference(before, all); len(got) < 4 || slices.ContainsFunc(got, func(line string) bool { return line[0] != '+' }) {
 		t.Errorf("%v", got)
+	}
+}
+
+// ND-012 (part): where the sockets of runtimes are named, their folders are all that the node daemon sees of the node, and it tries these sockets alone.
+func TestFoldersOfNamedSockets(t *testing.T) {
+	c := few(load(t))
+	for values, want := range map[string][3]string{
+		"[/run/containerd/containerd.sock]": {"/run/containerd", "/hostvarrun/run/containerd", "--socket-file=run/containerd/containerd.sock"},
+		"[/run/k3s/containerd/containerd.sock, /var/run/crio/crio.sock]": {"/run/k3s/containerd /var/run/crio",
+			"/hostvarrun/run/k3s/containerd /hostvarrun/var/run/crio", "--socket-file=run/k3s/containerd/containerd.sock,var/run/crio/crio.sock"},
+		"[/var/snap/microk8s/common/run/containerd.sock, /var/snap/microk8s/common/run/other.sock]": {"/var/snap/microk8s/common/run",
+			"/hostvarrun/var/snap/microk8s/common/run", "--socket-file=var/snap/microk8s/common/run/containerd.sock,var/snap/microk8s/common/run/other.sock"},
+	} {
+		var set appsv1.DaemonSet
+		into(t, mustRender(t, c, "daemon: {sockets: "+values+"}")["DaemonSet kruise-system kruise-daemon"], &set)
+		pod := set.Spec.Template.Spec
+		var folders, mounts []string
+		for i, volume := range pod.Volumes {
+			mount := pod.Containers[0].VolumeMounts[i]
+			if mount.Name != volume.Name || !mount.ReadOnly || *mount.MountPropagation != corev1.MountPropagationHostToContainer {
+				t.Errorf("%s: %+v", values, mount)
+			}
+			folders, mounts = append(folders, volume.HostPath.Path), append(mounts, mount.MountPath)
+		}
+		got := [3]string{strings.Join(folders, " "), strings.Join(mounts, " "), pod.Containers[0].Args[len(pod.Containers[0].Args)-1]}
+		if got != want {
+			t.Errorf("%s:\n%q, want\n%q", values, got, want)
+		}
+	}
+}
+
+// ND-068 (part): the value and the overlay take away the same rule, and no other.
+func TestTokensWithoutNode(t *testing.T) {
+	c := few(load(t))
+	key := "ValidatingAdmissionPolicy kruise-daemon-isolation"
+	before, after := mustRender(t, c, "")[key], mustRender(t, c, "daemon: {tokensWithoutNode: true}")[key]
+	if diff := cmp.Diff(manifests(t, "../../config/tokens-without-node", unchanged)[key], after); diff != "" {
+		t.Error(diff)
+	}
+	rules := func(policy map[string]any) []any { return policy["spec"].(map[string]any)["validations"].([]any) }
+	if diff := cmp.Diff(rules(before)[1:], rules(after)); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -102,6 +102,8 @@ var changesOfValues = map[string]string{
 	"daemon: {pprofAddr: 'localhost:1'}":                    "",
 	"daemon: {socketLocation: /run/k3s}":                    daemon + "volumes.runtime-sockets.hostPath.path: /var/run -> /run/k3s",
 	"daemon: {socketFile: crio.sock}":                       daemonArgs("--socket-file=crio.sock"),
+	"daemon: {sockets: [/run/containerd/containerd.sock]}":  "...",
+	"daemon: {tokensWithoutNode: true}":                     "...",
 	"daemon: {resources: {limits: {memory: 256Mi}}}": daemonC + "env.GOMEMLIMIT.value: 112MiB -> 225MiB\n" +
 		daemonC + "resources.limits.memory: 128Mi -> 256Mi",
 	"daemon: {nodeSelector: {a: b}}":                daemon + "nodeSelector.a: none -> b",
@@ -326,9 +328,8 @@ func TestRightsFollowGates(t *testing.T) {
 		"PodUnavailableBudgetDeleteGate=false": role("budget"),
 		"PodUnavailableBudgetDeleteGate=false,PodUnavailableBudgetUpdateGate=true": "",
 		"StatefulSetAutoResizePVCGate=false":                                       role("storage"),
-		"ResourceDistributionGate=true": strings.ReplaceAll(role("resourcedistribution")+"\n- ValidatingAdmissionPolicy kruise-manager-copies\n- ValidatingAdmissionPolicyBinding kruise-manager-copies",
-			"- ", "+ "), // RD-021
-		"DeletionProtectionForCRDCascadingGate=true": strings.ReplaceAll(role("definitions"), "- ", "+ "),
+		"ResourceDistributionGate=true":                                            strings.ReplaceAll(role("resourcedistribution"), "- ", "+ "), // RD-021
+		"DeletionProtectionForCRDCascadingGate=true":                               strings.ReplaceAll(role("definitions"), "- ", "+ "),
 	} {
 		var got []string
 		for _, line := range difference(mustRender(t, c, `featureGates: ""`), mustRender(t, c, "featureGates: '"+gates+"'")) {
@@ -380,6 +381,11 @@ func TestOddValuesAreRefused(t *testing.T) {
 		"webhookConfiguration: {timeoutSeconds: 31}":                "/webhookConfiguration/timeoutSeconds",
 		"daemon: {windowsImage: {repository: x}}":                   "daemon.windowsImage.repository",
 		"daemon: {socketLocation: run}":                             "/daemon/socketLocation",
+		"daemon: {sockets: [containerd.sock]}":                      "/daemon/sockets/0",
+		"daemon: {sockets: [/containerd.sock]}":                     "/daemon/sockets/0",
+		"daemon: {sockets: ['/run/../etc/shadow']}":                 "/daemon/sockets/0",
+		"daemon: {sockets: ['/a/b,c/d']}":                           "/daemon/sockets/0",
+		"daemon: {sockets: [/run/a/b.sock], socketFile: b.sock}":    "daemon.socketFile",
 		"daemon: {credentialProvider: {enable: true}}":              "daemon.credentialProvider.hostPath",
 		"featureGates: [A]":                                         "/featureGates",
 		"networkPolicy: {enabled: true}":                            "networkPolicy.apiServerCIDRs",

@@ -40,15 +40,15 @@ func (w *world) put(t *testing.T, data map[string][]byte) {
 // service; another one is staged if one is needed, and is trusted before anything that it signed is served.
 func TestADamagedStagedAuthorityIsStagedAnew(t *testing.T) {
 	w := newWorld(t)
-	good, goodKey, err := newAuthority(w.clock.Now())
+	good, goodKey, err := lasting.newAuthority(w.clock.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, otherKey, err := newAuthority(w.clock.Now())
+	_, otherKey, err := lasting.newAuthority(w.clock.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, oldKey, err := newAuthority(w.clock.Now().Add(-11 * 365 * day))
+	old, oldKey, err := lasting.newAuthority(w.clock.Now().Add(-11 * 365 * day))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestADamagedStagedAuthorityIsStagedAnew(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t)
 				k := w.keeper(t)
-				k.policy.renewBefore = 2 * 365 * day
+				k.policy = lasting
 				pass(t, k)
 				first := w.secret(t)
 				if needed {
@@ -142,7 +142,7 @@ func TestAWrongClockDoesNotShortenAChangeOfTheAuthority(t *testing.T) {
 		w := newWorld(t)
 		k := w.keeper(t)
 		wrong, clock := w.off(t, by)
-		k.policy.renewBefore, wrong.policy.renewBefore = 2*365*day, 2*365*day
+		k.policy, wrong.policy = lasting, lasting
 		pass(t, k)
 		first := w.secret(t).Data[keyCACert]
 		step := func(d time.Duration) { w.clock.Step(d); clock.Step(d) }
@@ -225,12 +225,12 @@ func TestAnObjectThatCannotBeBroughtInLineTakesNobodyOutOfService(t *testing.T) 
 func TestAnAuthorityThatIsPublishedLateDoesNotTakeOverAtOnce(t *testing.T) {
 	w := newWorld(t)
 	k := w.keeper(t)
-	k.policy.renewBefore = 2 * 365 * day
+	k.policy = lasting
 	pass(t, k)
 	first := w.secret(t).Data[keyCACert]
 	allow := w.stubborn("ValidatingWebhookConfiguration")
 	k = New(w, w.clock, logr.Discard(), k.options)
-	k.policy.renewBefore = 2 * 365 * day
+	k.policy = lasting
 	w.clock.Step(8*365*day + day)
 	for range 3 {
 		if _, err := k.Pass(context.Background()); err == nil {
@@ -339,7 +339,7 @@ func TestCertificatesThatSomebodyPutsInTakeOverLikeNewOnes(t *testing.T) {
 func TestAReplicaThatSleptTakesWhatThereIs(t *testing.T) {
 	w := newWorld(t)
 	k, slept := w.keeper(t), w.keeper(t)
-	k.policy.renewBefore, slept.policy.renewBefore = 2*365*day, 2*365*day
+	k.policy, slept.policy = lasting, lasting
 	pass(t, k)
 	w.clock.Step(8*365*day + day)
 	pass(t, slept)

@@ -10,7 +10,7 @@ import (
 const DefaultRenewBefore = 180 * 24 * time.Hour
 
 // ParseRenewBefore reads CERTS_RENEW_BEFORE: a number of days (d), months of 30 days (m) or years of 365 days (y). Empty means the default.
-// The upper bound comes from the least lifetime of a certificate, one year.
+// The upper bound is from when certificates were good for ten years, as those of OpenKruise are; of one that lives shorter, before takes a part.
 func ParseRenewBefore(text string) (time.Duration, error) {
 	if text == "" {
 		return DefaultRenewBefore, nil
@@ -20,9 +20,9 @@ func ParseRenewBefore(text string) (time.Duration, error) {
 	if err != nil || days == 0 || number <= 0 {
 		return 0, fmt.Errorf("CERTS_RENEW_BEFORE %q: want a number and d, m or y, such as 180d", text)
 	}
-	const limit = lifetime - reuseAuthority
+	const limit = 9 * 365 * 24 * time.Hour
 	if number > int(limit.Hours()/24)/days {
-		return 0, fmt.Errorf("CERTS_RENEW_BEFORE %q: certificates are made for ten years, so it must be at most nine", text)
+		return 0, fmt.Errorf("CERTS_RENEW_BEFORE %q: it must be at most nine years", text)
 	}
 	return time.Duration(number*days) * 24 * time.Hour, nil
 }

@@ -21,7 +21,7 @@ import (
 // issued is a Secret as cert-manager makes it.
 func (w *world) issued(t *testing.T, host string) *corev1.Secret {
 	t.Helper()
-	made, _, err := material(nil).next(policy{host: host, renewBefore: day}, w.clock.Now(), &seen{}, false)
+	made, _, err := material(nil).next(newPolicy(host, day), w.clock.Now(), &seen{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

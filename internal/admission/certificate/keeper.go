@@ -111,7 +111,7 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 		options:   options,
 		client:    c,
 		publisher: newPublisher(c, options),
-		policy:    policy{host: options.Target.name(), renewBefore: options.RenewBefore},
+		policy:    newPolicy(options.Target.name(), options.RenewBefore),
 		clock:     clock,
 		log:       log,
 		lastError: errors.New("the first pass has not ended"),

@@ -29,6 +29,9 @@ import (
 
 const day = 24 * time.Hour
 
+// lasting makes certificates and authorities that both live for ten years, as OpenKruise and earlier builds do, so that both are due after eight.
+var lasting = policy{host: "hook.sys.svc", renewBefore: 2 * 365 * day, authority: 10 * 365 * day, certificate: 10 * 365 * day}
+
 // world is an API server with the shipped objects, and a count of writes.
 type world struct {
 	client.WithWatch
@@ -181,7 +184,7 @@ func TestFirstPassMakesAndPublishesEverything(t *testing.T) {
 		}
 	}
 	pair, err := tls.X509KeyPair(data["ca-cert.pem"], data["ca-key.pem"])
-	if err != nil || pair.Leaf.Subject.CommonName != "webhook-cert-ca" || pair.Leaf.NotAfter.Before(w.clock.Now().Add(3649*day)) {
+	if err != nil || pair.Leaf.Subject.CommonName != "webhook-cert-ca" || pair.Leaf.NotAfter.Before(w.clock.Now().Add(4*365*day)) {
 		t.Errorf("authority: %v, %v", pair.Leaf.Subject, err)
 	}
 	w.assertTrusted(t, k)
@@ -301,7 +304,7 @@ func TestEmptiedSecretIsRestored(t *testing.T) {
 func TestRotation(t *testing.T) {
 	w := newWorld(t)
 	k, other := w.keeper(t), w.keeper(t)
-	k.policy.renewBefore, other.policy.renewBefore = 2*365*day, 2*365*day
+	k.policy, other.policy = lasting, lasting
 	pass(t, k)
 	pass(t, other)
 	first := w.secret(t)
@@ -375,6 +378,120 @@ func TestRenewalUnderTheSameAuthority(t *testing.T) {
 	}
 }
 
+func certificateOf(t *testing.T, secret *corev1.Secret, cert, key string) *x509.Certificate {
+	t.Helper()
+	pair, err := tls.X509KeyPair(secret.Data[cert], secret.Data[key])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair.Leaf
+}
+
+// OPS-043, OPS-044 (part): what is made is good for a year, and its authority for five; a time to renew that is longer than that does not make it due at
+// once. Over the years some certificates are made, under few authorities, and what is served is good at any time.
+func TestCertificatesLiveForAYear(t *testing.T) {
+	for _, before := range []time.Duration{day, 180 * day, 9 * 365 * day} {
+		w := newWorld(t)
+		k := w.keeper(t)
+		k.policy = newPolicy(k.policy.host, before)
+		pass(t, k)
+		secret := w.secret(t)
+		leaf, authority := certificateOf(t, secret, "cert.pem", "key.pem"), certificateOf(t, secret, "ca-cert.pem", "ca-key.pem")
+		now := w.clock.Now()
+		if got := leaf.NotAfter.Sub(now); got != 365*day {
+			t.Errorf("a certificate for %v", got)
+		}
+		if got := authority.NotAfter.Sub(now); got != 5*365*day {
+			t.Errorf("an authority for %v", got)
+		}
+		if leaf.PublicKeyAlgorithm != x509.ECDSA || authority.PublicKeyAlgorithm != x509.ECDSA {
+			t.Errorf("keys of %v and %v", leaf.PublicKeyAlgorithm, authority.PublicKeyAlgorithm)
+		}
+		certificates, authorities := map[string]bool{}, map[string]bool{}
+		for w.clock.Now().Before(now.Add(12 * 365 * day)) {
+			w.clock.Step(20 * day)
+			again := pass(t, k)
+			w.assertTrusted(t, k)
+			if !again.IsZero() { // an authority changes
+				w.clock.SetTime(again)
+				pass(t, k)
+				w.assertTrusted(t, k)
+			}
+			secret := w.secret(t)
+			certificates[string(secret.Data["cert.pem"])], authorities[string(secret.Data["ca-cert.pem"])] = true, true
+		}
+		if len(certificates) < 12 || len(certificates) > 12*3+1 || len(authorities) > 4 {
+			t.Errorf("renewed %v before: %d certificates of %d authorities in 12 years", before, len(certificates), len(authorities))
+		}
+	}
+}
+
+// OPS-043, OPS-110 (part): certificates that live for ten years, by RSA or not, are served until they are due; what follows them lives for a year, under the
+// authority that is there.
+func TestCertificatesThatLiveLongerAreServedToTheirEnd(t *testing.T) {
+	w := newWorld(t)
+	old := w.keeper(t)
+	old.policy = lasting
+	pass(t, old)
+	first := w.secret(t)
+	k := w.keeper(t)
+	pass(t, k)
+	w.clock.Step(8 * 365 * day)
+	pass(t, k)
+	if !bytes.Equal(w.secret(t).Data["cert.pem"], first.Data["cert.pem"]) {
+		t.Error("a certificate that is good for two more years was replaced")
+	}
+	w.clock.Step(365*day + 364*day/2) // the authority is not good for a year any more
+	pass(t, k)
+	w.clock.Step(settleTime)
+	pass(t, k)
+	w.assertTrusted(t, k)
+	if leaf := certificateOf(t, w.secret(t), "cert.pem", "key.pem"); leaf.NotAfter.Sub(w.clock.Now()) > 365*day+time.Hour {
+		t.Errorf("the next one is good until %v", leaf.NotAfter)
+	}
+}
+
+// OPS-053: who takes the key of the authority out of the Secret gets another authority and another certificate, without a call that fails.
+func TestARemovedKeyOfTheAuthorityMakesEverythingNew(t *testing.T) {
+	w := newWorld(t)
+	k, other := w.keeper(t), w.keeper(t)
+	pass(t, k)
+	pass(t, other)
+	first := w.secret(t)
+	changed := first.DeepCopy()
+	delete(changed.Data, keyCAKey)
+	if err := w.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		pass(t, k)
+		w.assertTrusted(t, k)
+		pass(t, other)
+		w.assertTrusted(t, other)
+		w.clock.Step(settleTime)
+	}
+	after := w.secret(t)
+	for _, key := range []string{"ca-cert.pem", "ca-key.pem", "cert.pem", "key.pem"} {
+		if bytes.Equal(after.Data[key], first.Data[key]) || len(after.Data[key]) == 0 {
+			t.Errorf("%s is what it was, or nothing", key)
+		}
+	}
+	w.clock.Step(overlapTime)
+	pass(t, k)
+	for _, bundle := range w.bundles(t) {
+		if bytes.Contains(bundle, bytes.TrimSpace(first.Data["ca-cert.pem"])) {
+			t.Error("the authority whose key is known to others is still trusted")
+		}
+	}
+	w.writes = 0
+	w.clock.Step(time.Minute)
+	pass(t, k)
+	pass(t, other)
+	if w.writes != 0 {
+		t.Errorf("%d writes at rest", w.writes)
+	}
+}
+
 // After a long shutdown everything is expired: no overlap can help, new material is served at once.
 func TestExpiredMaterialIsReplacedAtOnce(t *testing.T) {
 	w := newWorld(t)
@@ -388,7 +505,7 @@ func TestExpiredMaterialIsReplacedAtOnce(t *testing.T) {
 // OPS-110: a Secret written by the reference is served as it is.
 func TestMaterialOfTheReferenceIsKept(t *testing.T) {
 	w := newWorld(t)
-	made, _, err := material(nil).next(policy{host: "hook.sys.svc", renewBefore: 180 * day}, w.clock.Now(), &seen{}, false)
+	made, _, err := material(nil).next(newPolicy("hook.sys.svc", 180*day), w.clock.Now(), &seen{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

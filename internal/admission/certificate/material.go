@@ -3,8 +3,9 @@ package certificate
 import (
 	"bytes"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -32,8 +33,9 @@ const (
 )
 
 const (
-	// lifetime of authorities and certificates (OPS-043).
-	lifetime = 10 * 365 * 24 * time.Hour
+	// authorityLife and certificateLife are how long new ones are valid (OPS-043). Whoever reads a key once can use it no longer than that.
+	authorityLife   = 5 * 365 * 24 * time.Hour
+	certificateLife = 365 * 24 * time.Hour
 	// reuseAuthority is how long an authority must still be valid to sign a new certificate (OPS-044).
 	reuseAuthority = 365 * 24 * time.Hour
 	// settleTime is how long a staged authority is published before a certificate that it signed is served: the API servers must have seen
@@ -54,11 +56,21 @@ type policy struct {
 	// host is the name or address under which the API server calls.
 	host        string
 	renewBefore time.Duration
+	// authority and certificate are how long new ones are valid.
+	authority, certificate time.Duration
 }
+
+func newPolicy(host string, renewBefore time.Duration) policy {
+	return policy{host: host, renewBefore: renewBefore, authority: authorityLife, certificate: certificateLife}
+}
+
+// before is how long before its end a certificate that is valid for life is renewed (OPS-044): CERTS_RENEW_BEFORE may be longer than that, and a
+// certificate must not be due as soon as it is made.
+func (p policy) before(life time.Duration) time.Duration { return min(p.renewBefore, life*2/3) }
 
 // reuses says whether an authority may sign another certificate (OPS-044); it must outlive the time at which that is renewed.
 func (p policy) reuses(authority *x509.Certificate, now time.Time) bool {
-	return !now.Before(authority.NotBefore) && now.Add(max(reuseAuthority, p.renewBefore+24*time.Hour)).Before(authority.NotAfter)
+	return !now.Before(authority.NotBefore) && now.Add(max(reuseAuthority, p.before(p.certificate)+24*time.Hour)).Before(authority.NotAfter)
 }
 
 // seen is when this replica first saw the staged authority published, and the previous one, by its own clock. The clock of the replica that
@@ -118,7 +130,8 @@ func (m material) next(p policy, now time.Time, seen *seen, published bool) (res
 			result.unstage() // a damaged authority could never take over; another one is staged if needed
 		}
 	}
-	usable := m.check(p, now) == nil
+	// An authority without its key is how somebody asks for a new one: the key may be known to others (OPS-053).
+	usable := m.check(p, now) == nil && len(m[keyCAKey]) > 0
 	switch {
 	case !usable && m.checkExpired(p, now):
 		// There is no valid certificate to serve, so an overlap cannot help: replace it at once.
@@ -167,13 +180,16 @@ func (m material) unstage() {
 
 // check says why the serving certificate should be replaced (OPS-044); nil if it need not.
 func (m material) check(p policy, now time.Time) error {
-	return m.checkAt(p, now, now.Add(p.renewBefore))
+	return m.checkFor(p, now, p.before)
 }
 
 // checkExpired says whether there is no certificate that clients would accept now.
-func (m material) checkExpired(p policy, now time.Time) bool { return m.checkAt(p, now, now) != nil }
+func (m material) checkExpired(p policy, now time.Time) bool {
+	return m.checkFor(p, now, func(time.Duration) time.Duration { return 0 }) != nil
+}
 
-func (m material) checkAt(p policy, now, until time.Time) error {
+// checkFor says why the certificate is not good now, or not at the end of what ahead returns for its life.
+func (m material) checkFor(p policy, now time.Time, ahead func(life time.Duration) time.Duration) error {
 	pair, err := tls.X509KeyPair(m[keyCert], m[keyKey])
 	if err != nil {
 		return fmt.Errorf("reading the certificate: %w", err)
@@ -182,7 +198,7 @@ func (m material) checkAt(p policy, now, until time.Time) error {
 	if !roots.AppendCertsFromPEM(m[keyCACert]) {
 		return errors.New("there is no certificate of the authority")
 	}
-	for _, at := range []time.Time{now, until} {
+	for _, at := range []time.Time{now, now.Add(ahead(pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore)))} {
 		options := x509.VerifyOptions{DNSName: p.host, Roots: roots, CurrentTime: at,
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 		if _, err := pair.Leaf.Verify(options); err != nil {
@@ -196,10 +212,10 @@ func (m material) checkAt(p policy, now, until time.Time) error {
 func (m material) renew(p policy, now time.Time) error {
 	cert, key, err := parseAuthority(m[keyCACert], m[keyCAKey])
 	if err == nil && p.reuses(cert, now) {
-		m[keyCert], m[keyKey], err = issue(cert, key, p.host, now)
+		m[keyCert], m[keyKey], err = p.issue(cert, key, now)
 		return err
 	}
-	m[keyNextCA], m[keyNextCAKey], err = newAuthority(now)
+	m[keyNextCA], m[keyNextCAKey], err = p.newAuthority(now)
 	m[keyNextSince] = timestamp(now)
 	return err
 }
@@ -213,7 +229,7 @@ func (m material) promote(p policy, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("promoting the staged authority: %w", err)
 	}
-	m[keyCert], m[keyKey], err = issue(cert, key, p.host, now)
+	m[keyCert], m[keyKey], err = p.issue(cert, key, now)
 	return err
 }
 
@@ -225,19 +241,19 @@ func (m material) replace(p policy, now time.Time) error {
 			m[keyPreviousCA], m[keyPreviousSince] = m[keyCACert], timestamp(now)
 		}
 		m.unstage()
-		if m[keyCACert], m[keyCAKey], err = newAuthority(now); err != nil {
+		if m[keyCACert], m[keyCAKey], err = p.newAuthority(now); err != nil {
 			return err
 		}
 		if cert, key, err = parseAuthority(m[keyCACert], m[keyCAKey]); err != nil {
 			return err
 		}
 	}
-	m[keyCert], m[keyKey], err = issue(cert, key, p.host, now)
+	m[keyCert], m[keyKey], err = p.issue(cert, key, now)
 	return err
 }
 
-func newAuthority(now time.Time) (certPEM, keyPEM []byte, err error) {
-	template, err := certificateTemplate("webhook-cert-ca", now)
+func (p policy) newAuthority(now time.Time) (certPEM, keyPEM []byte, err error) {
+	template, err := certificateTemplate("webhook-cert-ca", now, p.authority)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -246,18 +262,18 @@ func newAuthority(now time.Time) (certPEM, keyPEM []byte, err error) {
 	return sign(template, template, nil)
 }
 
-func issue(authority *x509.Certificate, authorityKey crypto.Signer, host string, now time.Time) (certPEM, keyPEM []byte, err error) {
-	template, err := certificateTemplate(host, now)
+func (p policy) issue(authority *x509.Certificate, authorityKey crypto.Signer, now time.Time) (certPEM, keyPEM []byte, err error) {
+	template, err := certificateTemplate(p.host, now, p.certificate)
 	if err != nil {
 		return nil, nil, err
 	}
-	template.KeyUsage = x509.KeyUsageKeyEncipherment | x509.KeyUsageDigitalSignature
+	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"localhost"}
-	if ip := net.ParseIP(host); ip != nil {
+	if ip := net.ParseIP(p.host); ip != nil {
 		template.IPAddresses = []net.IP{ip}
 	} else {
-		template.DNSNames = []string{host, "localhost"}
+		template.DNSNames = []string{p.host, "localhost"}
 	}
 	if template.NotAfter.After(authority.NotAfter) {
 		template.NotAfter = authority.NotAfter
@@ -266,7 +282,7 @@ func issue(authority *x509.Certificate, authorityKey crypto.Signer, host string,
 }
 
 // certificateTemplate returns what all certificates have in common.
-func certificateTemplate(name string, now time.Time) (*x509.Certificate, error) {
+func certificateTemplate(name string, now time.Time, life time.Duration) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, fmt.Errorf("drawing a serial number: %w", err)
@@ -278,13 +294,13 @@ func certificateTemplate(name string, now time.Time) (*x509.Certificate, error) 
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    now.Add(-backdated).UTC(),
-		NotAfter:     now.Add(lifetime).UTC(),
+		NotAfter:     now.Add(life).UTC(),
 	}, nil
 }
 
 // sign makes a key and a certificate for it, which is self-signed if there is no parentKey.
 func sign(template, parent *x509.Certificate, parentKey crypto.Signer) (certPEM, keyPEM []byte, err error) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("generating a key: %w", err)
 	}
@@ -295,8 +311,12 @@ func sign(template, parent *x509.Certificate, parentKey crypto.Signer) (certPEM,
 	if err != nil {
 		return nil, nil, fmt.Errorf("signing a certificate: %w", err)
 	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encoding a key: %w", err)
+	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), nil
 }
 
 func parseAuthority(certPEM, keyPEM []byte) (*x509.Certificate, crypto.Signer, error) {

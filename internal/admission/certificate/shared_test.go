@@ -294,7 +294,7 @@ func TestConfigurationsRaceSafely(t *testing.T) {
 func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 	w := newWorld(t)
 	k := w.keeper(t)
-	k.policy.renewBefore = 2 * 365 * day
+	k.policy = lasting
 	pass(t, k)
 	w.clock.Step(8*365*day + day)
 	pass(t, k)

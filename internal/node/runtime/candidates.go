@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // HostRun is where the host's /var/run is mounted (ND-012).
@@ -27,14 +28,15 @@ type candidate struct {
 	missing string
 }
 
-// candidates looks for sockets below root. If a socket file is given, it looks only for that one, except on Windows (ND-030, ND-031).
+// candidates looks for sockets below root. If socket files are given, with commas between them, it looks only for these, except on
+// Windows (ND-030, ND-031).
 func candidates(goos, root, socketFile string) []candidate {
 	if goos == "windows" {
 		return []candidate{{endpoint: windowsPipe}}
 	}
 	names := sockets
 	if socketFile != "" {
-		names = []string{socketFile}
+		names = strings.Split(socketFile, ",")
 	}
 	found := make([]candidate, len(names))
 	for i, name := range names {

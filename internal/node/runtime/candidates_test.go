@@ -19,6 +19,7 @@ func TestCandidates(t *testing.T) {
 			"k3s/containerd/containerd.sock rke2/containerd/containerd.sock k0s/containerd.sock k0s/containerd/containerd.sock": names(
 			"linux", ""),
 		"my/own.sock":                          names("linux", "my/own.sock"),
+		"my/own.sock other.sock":               names("linux", "my/own.sock,other.sock"),
 		"npipe://./pipe/containerd-containerd": names("windows", "my/own.sock"),
 	} {
 		if got != want {

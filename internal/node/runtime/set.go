@@ -19,7 +19,7 @@ import (
 type Options struct {
 	// Root is the folder of the sockets; empty means HostRun.
 	Root string
-	// SocketFile is the only candidate if it is set, relative to Root (ND-030).
+	// SocketFile has the only candidates if it is set, relative to Root, with commas between them (ND-030).
 	SocketFile string
 	// Clock is for tests; nil means the real one.
 	Clock  clock.Clock
