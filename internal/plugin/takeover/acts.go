@@ -25,6 +25,9 @@ import (
 //go:embed probes.yaml
 var probes []byte
 
+// actsWithin is how long a controller may take to look at a new object: managers look for kinds that come late every ten seconds.
+const actsWithin = 2 * time.Minute
+
 // acts sees that the controllers of the new manager act: for each kind in use, an object that asks for nothing is created, its status is waited
 // for, and it is removed. A manager may be ready, answer webhooks, and yet have a controller that waits for ever, for a right or a definition.
 func (t *takeover) acts(ctx context.Context) error {
@@ -55,7 +58,9 @@ func (t *takeover) acts(ctx context.Context) error {
 		}
 	}
 	asked := len(waiting)
-	err = t.wait(ctx, "the manager to act on each kind in use", func(ctx context.Context) (string, error) {
+	patient := *t
+	patient.timeout = min(t.timeout, actsWithin)
+	err = patient.wait(ctx, "the manager to act on each kind in use", func(ctx context.Context) (string, error) {
 		var errs []error
 		for kind, object := range waiting {
 			live, err := t.get(ctx, referenceTo(object))

@@ -82,10 +82,8 @@ func (t *takeover) goBack(ctx context.Context) error {
 		return err
 	}
 	t.step("Store objects so that the other definitions serve them")
-	for _, m := range migrations {
-		if err := t.migrate(ctx, m); err != nil {
-			return err
-		}
+	if err := t.migrate(ctx, migrations); err != nil {
+		return err
 	}
 	if len(migrations) == 0 {
 		t.say("all of them are")
@@ -316,11 +314,34 @@ func (t *takeover) migrations(ctx context.Context, b *backup) ([]migration, erro
 	return found, nil
 }
 
-// migrate lets objects be stored in the version of the other definition, through the conversion of this project's manager: the definition
-// is told to store
-// that version, each object is written as it is, and the definition is told that no other version is stored any more.
-func (t *takeover) migrate(ctx context.Context, m migration) error {
-	if err := t.edit(ctx, m.reference, func(definition *unstructured.Unstructured) error {
+// migrate lets objects be stored in the version of the other definition, through the conversion of this project's manager: the definitions
+// are told to store that version, which all API servers know after a while, each object is written as it is, and the definitions are told that no
+// other version is stored any more.
+func (t *takeover) migrate(ctx context.Context, migrations []migration) error {
+	if len(migrations) == 0 {
+		return nil
+	}
+	for _, m := range migrations {
+		if err := t.storeIn(ctx, m); err != nil {
+			return fmt.Errorf("changing the stored version of %s: %w", m.name, err)
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(t.settle):
+	}
+	for _, m := range migrations {
+		if err := t.storeAgain(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeIn tells a definition in which version to store.
+func (t *takeover) storeIn(ctx context.Context, m migration) error {
+	return t.edit(ctx, m.reference, func(definition *unstructured.Unstructured) error {
 		versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
 		if err != nil {
 			return fmt.Errorf("the versions of %s: %w", m.name, err)
@@ -331,14 +352,11 @@ func (t *takeover) migrate(ctx context.Context, m migration) error {
 			}
 		}
 		return unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions")
-	}); err != nil {
-		return fmt.Errorf("changing the stored version of %s: %w", m.name, err)
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(t.settle):
-	}
+	})
+}
+
+// storeAgain writes each object of a kind as it is, and notes that no other version is stored any more.
+func (t *takeover) storeAgain(ctx context.Context, m migration) error {
 	live, err := t.get(ctx, m.reference)
 	if err != nil {
 		return err

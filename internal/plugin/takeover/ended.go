@@ -18,6 +18,15 @@ import (
 func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured, w *watcher) error {
 	nodes := map[string]string{}
 	if err := t.wait(ctx, "the end of the manager's pods", func(ctx context.Context) (string, error) {
+		live, err := t.get(ctx, referenceTo(workload))
+		if err != nil {
+			return "", err
+		}
+		if live != nil {
+			if replicas, has, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !has || replicas > 0 {
+				return "", t.startedAgain(live)
+			}
+		}
 		pods, err := t.podsOf(ctx, workload)
 		var names []string
 		for _, pod := range pods {

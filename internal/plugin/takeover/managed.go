@@ -160,6 +160,11 @@ func (t *takeover) healed(ctx context.Context, live *unstructured.Unstructured) 
 	if len(pods) == 0 && has && replicas == 0 {
 		return nil
 	}
+	return t.startedAgain(live)
+}
+
+// startedAgain says that somebody has started a manager again that was stopped, and who.
+func (t *takeover) startedAgain(live *unstructured.Unstructured) error {
 	text := installation.Of(live) + " was started again meanwhile, and two managers would act"
 	if by := t.writerOf(live, "replicas"); by != "" {
 		text += "; its replicas were written by " + by

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,7 +189,8 @@ func (c *cluster) change(objects []*unstructured.Unstructured, followed bool) {
 		path := []string{"spec", "template", "metadata", "annotations"}
 		switch object.GetKind() {
 		case "SidecarSet":
-			path = []string{"spec", "selector", "matchLabels"}
+			must(c.t, unstructured.SetNestedField(live.Object, 10+live.GetGeneration(), "spec", "revisionHistoryLimit"))
+			path = nil
 		case "UnitedDeployment":
 			path = []string{"spec", "template", "statefulSetTemplate", "spec", "template", "metadata", "annotations"}
 		case "PodUnavailableBudget":
@@ -256,6 +258,9 @@ var newImages = []string{"--image", ours, "--daemon-image", "example.com/afloat/
 // managers, pods can be created in every namespace after each step, the label of the namespace is what it was, and both never run at once.
 func TestReleasesThereAndBack(t *testing.T) {
 	for name, r := range releases {
+		if name == "1.7.5, manifests" || name == "1.8, chart" { // the tests below begin with these
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
 			c.install(r)
@@ -359,13 +364,13 @@ func TestTwiceAtOnceAndBesideATool(t *testing.T) {
 	r := releases["1.8, chart"]
 	c.install(r)
 	var healing sync.Once
-	heals := true
+	var paused atomic.Bool
 	var replicas int32
 	c.told = func(deployment *appsv1.Deployment) {
 		if replicas == 0 {
 			replicas = *deployment.Spec.Replicas
 		}
-		if !heals || *deployment.Spec.Replicas != 0 || c.running.Load() {
+		if paused.Load() || *deployment.Spec.Replicas != 0 || c.running.Load() {
 			return
 		}
 		healing.Do(func() { // when its pods have ended, so that it comes in between
@@ -386,7 +391,7 @@ func TestTwiceAtOnceAndBesideATool(t *testing.T) {
 	}
 	c.podsPass("beside a tool")
 	c.otherRuns()
-	heals = false
+	paused.Store(true)
 
 	var done sync.WaitGroup
 	results := make([]error, 2)
