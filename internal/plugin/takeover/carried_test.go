@@ -210,6 +210,7 @@ data:
 func TestFoldersOfSomethingElseAreRefused(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "backup")
 	prod := newWorld(t, kubeSystem("prod"))
+	prod.manifests = withoutSchemas(t)
 	there, back := prod.command(folder, io.Discard), prod.command(folder, io.Discard)
 	back.back = true
 	if err := there.run(t.Context()); err != nil {
@@ -281,6 +282,7 @@ metadata: {name: auditors}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: kruise-auditor}
 subjects: [{kind: Group, name: auditors, apiGroup: rbac.authorization.k8s.io}]
 `)
+	w.manifests = withoutSchemas(t)
 	before := w.state()
 	folder := filepath.Join(t.TempDir(), "backup")
 	if err := w.command(folder, io.Discard).run(t.Context()); err != nil {
