@@ -1,12 +1,11 @@
 package admission
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
 	"time"
-
-	"crypto/tls"
 )
 
 const (
