@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,8 +46,10 @@ func open(t *testing.T) (map[string]admission.Handler, *announcements, *int) {
 			return c.Get(ctx, key, o, options...)
 		}}).Build()
 	by := &announcements{}
-	e := guarded(t, "")
+	e := guarded(t, "ResourceDistributionGate=true")
+	e.Namespace, e.writer = "shop", fake.NewClientBuilder().WithScheme(scheme).Build()
 	e.Listed = &workloadspreadcontroller.Listed{}
+	e.mapper = meta.NewDefaultRESTMapper(nil)
 	e.cached, e.live, e.namespaces, e.announcer, e.judge = cached, live, newNamespaces(cached, live), by, (&apiServer{answer: accepts}).judge(t)
 	return admissionHandlers(e, podsIf(true, false), nil), by, &looks
 }

@@ -239,7 +239,7 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 		"CRR-010, CRR-032 own context": {
 			`{"podName":"web-7","containers":[{"name":"plain","statusContext":{"containerID":"x","restartCount":0}}]}`, nil, 400,
 			"read-only"},
-		"CRR-032 own hook": {`{"podName":"web-7","containers":[{"name":"plain","preStop":{}}]}`, nil, 400, "read-only"},
+		"CRR-032 own hook": {`{"podName":"web-7","containers":[{"name":"plain","preStop":{"exec":{"command":["a"]}}}]}`, nil, 400, "read-only"},
 		"CRR-033 no such container": {`{"podName":"web-7","containers":[{"name":"none"}]}`, nil, 400,
 			"container none not found in Pod"},
 		"CRR-033 no status": {`{"podName":"web-7","containers":[{"name":"unseen"}]}`, nil, 400,

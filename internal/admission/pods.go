@@ -98,8 +98,9 @@ func triedOnly(request *admission.Request) bool {
 	return request.DryRun != nil && *request.DryRun || json.Unmarshal(request.Options.Raw, &options) == nil && len(options.DryRun) > 0
 }
 
-// validatePod handles what is done to pods: deletion, eviction, and changes (WS-100, PUB-080 to PUB-092). live reads a pod that is evicted: the
-// request has only its name, and the cache of pods is slim and filled only on the leader. guarded tells whether a namespace has budgets.
+// validatePod handles what is done to pods: deletion, eviction, and changes (WS-100, PUB-080 to PUB-092). live reads a pod that is evicted, of
+// which the request has only the name, and one that a budget may protect: the cache of pods is slim and filled only on the leader. guarded tells
+// whether a namespace has budgets.
 func validatePod(chain *pod.Disruptions, live client.Reader, guarded func(namespace string) bool) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		ctx, cancel := context.WithTimeout(ctx, podTime)
@@ -166,6 +167,19 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 	}
 	if err := json.Unmarshal(before, d.Pod); err != nil {
 		return nil, refused(http.StatusBadRequest, "reading the pod: "+err.Error())
+	}
+	if !guarded(request.Namespace) {
+		return d, admission.Response{}
+	}
+	// What is booked on a budget is a pod that exists, as it is: whoever reaches the port can make one up, and would keep others from being
+	// disrupted (PUB-080).
+	given := d.Pod.UID
+	d.Pod = &corev1.Pod{}
+	switch err := live.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: request.Name}, d.Pod); {
+	case apierrors.IsNotFound(err) || err == nil && d.Pod.UID != given:
+		return nil, admission.Allowed("") // it is gone
+	case err != nil:
+		return nil, refused(http.StatusInternalServerError, "the pod could not be read: "+err.Error())
 	}
 	return d, admission.Response{}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
@@ -172,6 +173,7 @@ func (r *podReader) Get(_ context.Context, key client.ObjectKey, object client.O
 	}
 	object.SetName(key.Name)
 	object.SetNamespace(key.Namespace)
+	object.SetUID("of-" + types.UID(key.Name))
 	return r.err
 }
 
@@ -194,7 +196,15 @@ func TestRemovalsOfPods(t *testing.T) {
 		// guarded: the namespace has budgets.
 		guarded bool
 	}{
-		"deletion":     {request(admissionapi.Delete, "", "p", "", old, `{}`, false), nil, "d/p", "", 200, false},
+		"deletion": {request(admissionapi.Delete, "", "p", "", old, `{}`, false), nil, "d/p", "", 200, false},
+		"deletion where there are budgets": {request(admissionapi.Delete, "", "p", "", `{"metadata":{"name":"p","namespace":"d","uid":"of-p"}}`,
+			`{}`, false), nil, "d/p", "d/p", 200, true},
+		"a made up deletion": {request(admissionapi.Delete, "", "absent", "",
+			`{"metadata":{"name":"absent","namespace":"d","uid":"x"}}`, `{}`, false), nil, "", "d/absent", 200, true},
+		"a made up deletion of another pod of the name": {request(admissionapi.Delete, "", "p", "",
+			`{"metadata":{"name":"p","namespace":"d","uid":"x"}}`, `{}`, false), nil, "", "d/p", 200, true},
+		"deletion of what cannot be read": {request(admissionapi.Delete, "", "p", "", `{"metadata":{"name":"p","namespace":"d","uid":"of-p"}}`,
+			`{}`, false), errors.New("no answer"), "", "d/p", 500, true},
 		"dry deletion": {request(admissionapi.Delete, "", "p", "", old, `{}`, true), nil, "d/p dry", "", 200, false},
 		"dry deletion by its options": {request(admissionapi.Delete, "", "p", "", old, `{"dryRun":["All"]}`, false), nil,
 			"d/p dry", "", 200, false},
@@ -215,11 +225,11 @@ func TestRemovalsOfPods(t *testing.T) {
 			errors.New("no answer"), "", "d/p", 200, false},
 		"PUB-081 eviction of what cannot be read": {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false),
 			errors.New("no answer"), "", "d/p", 500, true},
-		"PUB-082 update of the spec": {request(admissionapi.Update, "", "p", `{"metadata":{"name":"p","namespace":"d"},"spec":{"x":1}}`, old,
-			`{}`, false), nil, "d/p UPDATE", "", 200, true},
+		"PUB-082 update of the spec": {request(admissionapi.Update, "", "p", `{"metadata":{"name":"p","namespace":"d","uid":"of-p"},"spec":{"x":1}}`, `{"metadata":{"name":"p","namespace":"d","uid":"of-p"}}`,
+			`{}`, false), nil, "d/p UPDATE", "d/p", 200, true},
 		"PUB-084 resize": {request(admissionapi.Update, "resize", "p",
-			`{"metadata":{"name":"p","namespace":"d"},"spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":"2"}}}]}}`,
-			`{"metadata":{"name":"p","namespace":"d"},"spec":{"containers":[{"name":"a"}]}}`, `{}`, false), nil, "d/p RESIZE", "", 200, true},
+			`{"metadata":{"name":"p","namespace":"d","uid":"of-p"},"spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":"2"}}}]}}`,
+			`{"metadata":{"name":"p","namespace":"d","uid":"of-p"},"spec":{"containers":[{"name":"a"}]}}`, `{}`, false), nil, "d/p RESIZE", "d/p", 200, true},
 		"an eviction that is refused": {request(admissionapi.Create, "eviction", "needed", eviction+`}`, "", `{}`, false), nil,
 			"d/needed EVICT", "d/needed", 429, true},
 		"creation":                   {request(admissionapi.Create, "", "p", old, "", `{}`, false), nil, "", "", 200, false},

@@ -3,6 +3,7 @@ package admission
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,61 +25,90 @@ const (
 
 	// byByte and byItem are the memory that a request takes for each byte, and for each item of a list.
 	byByte, byItem = 16, 2600
-	// light is the most memory of a request that never waits; nearly all requests need less.
+	// light is the most memory of a small request; nearly all requests need less. Small ones do not wait for large ones.
 	light = 1 << 20
-	// heavy is the memory for all other requests together.
-	heavy = 128 << 20
+	// largeRoom is the memory for all large requests together, smallRoom for all small ones, bodyRoom for what came of bodies that have not come whole.
+	largeRoom, smallRoom, bodyRoom = 128 << 20, 64 << 20, 64 << 20
 	// roomTime is how long these wait for memory, and how long their bodies may take to arrive.
 	roomTime = 3 * time.Second
+	// step is how much of a body is read at once.
+	step = 16 << 10
 )
 
 // room is the memory for requests of one sort. Requests that wait for requests of another sort have another room than those.
 type room struct {
-	heavy *semaphore.Weighted
-	time  time.Duration
+	large, small, bodies *semaphore.Weighted
+	time                 time.Duration
 }
 
-func newRoom() *room { return &room{semaphore.NewWeighted(heavy), roomTime} }
+func newRoom() *room {
+	return &room{semaphore.NewWeighted(largeRoom), semaphore.NewWeighted(smallRoom), semaphore.NewWeighted(bodyRoom), roomTime}
+}
+
+var errNoRoom = errors.New("too many objects are being written or read; try again later")
+
+// take waits for memory, and returns what gives it back.
+func (m *room) take(ctx context.Context, of *semaphore.Weighted, memory int64) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, m.time)
+	defer cancel()
+	if of.Acquire(ctx, memory) != nil {
+		return nil, errNoRoom
+	}
+	return func() { of.Release(memory) }, nil
+}
+
+// read reads a body. It takes room for what has come, whatever length was announced: who sends nothing keeps nobody out. The room is given back
+// by release.
+func (m *room) read(ctx context.Context, from io.Reader) (body []byte, release func(), err error) {
+	taken := int64(0)
+	release = func() { m.bodies.Release(taken) }
+	for {
+		if len(body) == cap(body) {
+			body = append(body, make([]byte, max(step, len(body)))...)[:len(body)]
+		}
+		n, err := from.Read(body[len(body):cap(body)])
+		if n > 0 {
+			if _, short := m.take(ctx, m.bodies, int64(n)); short != nil {
+				return nil, release, short
+			}
+			taken, body = taken+int64(n), body[:len(body)+n]
+		}
+		if errors.Is(err, io.EOF) {
+			return body, release, nil
+		}
+		if err != nil {
+			return nil, release, fmt.Errorf("reading the request: %w", err)
+		}
+	}
+}
 
 // bounded serves requests while there is room for them, and refuses others: API servers and their clients try again.
 func (m *room) bounded(handler http.Handler, most int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		taken := int64(0)
-		take := func(memory int64) bool { // what one request takes may only grow
-			memory = min(memory, heavy)
-			if memory <= max(light, taken) {
-				return true
-			}
-			ctx, cancel := context.WithTimeout(r.Context(), m.time)
-			defer cancel()
-			if m.heavy.Acquire(ctx, memory-taken) != nil {
-				http.Error(w, "too many large objects are being written or read; try again later", http.StatusTooManyRequests)
-				return false
-			}
-			taken = memory
-			return true
-		}
-		defer func() { m.heavy.Release(taken) }()
-		length := r.ContentLength
-		if length < 0 || length > most {
-			length = most
-		}
-		if !take(length * byByte) { // before the body is read
-			return
-		}
 		// The writers of the server support deadlines; others may not.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(m.time))
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-		if err != nil {
-			http.Error(w, "reading the request: "+err.Error(), http.StatusBadRequest)
-			return
+		body, release, err := m.read(r.Context(), http.MaxBytesReader(w, r.Body, most))
+		if err == nil {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+			of, memory := m.small, min(memoryOf(len(body), items(body)), largeRoom)
+			if memory > light {
+				of = m.large
+			}
+			var leave func()
+			if leave, err = m.take(r.Context(), of, memory); err == nil {
+				defer leave()
+			}
 		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		if !take(memoryOf(len(body), items(body))) {
-			return
+		release()
+		switch {
+		case errors.Is(err, errNoRoom):
+			http.Error(w, err.Error(), http.StatusTooManyRequests)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		default:
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			handler.ServeHTTP(w, r)
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		handler.ServeHTTP(w, r)
 	})
 }
 

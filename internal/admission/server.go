@@ -6,10 +6,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strconv"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/afloat-project/afloat/internal/admission/certificate"
@@ -18,7 +22,9 @@ import (
 // server is the webhook server with the upkeep of its certificate. The upkeep must not wait for caches, which may need conversion.
 type server struct {
 	webhook.Server
-	keeper *certificate.Keeper
+	port    int
+	certDir string
+	keeper  *certificate.Keeper
 	// timeout limits the first pass.
 	timeout time.Duration
 	// stopping is closed when the process is asked to end. The server goes on serving for a while, since callers learn of the end later.
@@ -29,14 +35,44 @@ type server struct {
 	ctx context.Context
 }
 
-// newServer returns a server for TLS 1.2 or newer. If a caller shows a certificate, one of the authorities must have signed it.
-func newServer(o Options, callers *x509.CertPool) webhook.Server {
-	return webhook.NewServer(webhook.Options{Port: o.Port, CertDir: o.CertDir, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-		c.MinVersion = tls.VersionTLS12
-		if callers != nil {
-			c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, callers
-		}
-	}}})
+// configuration is that of TLS 1.2 or newer, and of HTTP/1.1, whose connections have one request at a time. If a caller shows a certificate, one of
+// the authorities must have signed it.
+func (s *server) configuration() *tls.Config {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	if s.callers != nil {
+		c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, s.callers
+	}
+	return c
+}
+
+// serve answers requests until ctx ends, and then those that it has.
+func (s *server) serve(ctx context.Context) error {
+	files, err := certwatcher.New(filepath.Join(s.certDir, "tls.crt"), filepath.Join(s.certDir, "tls.key"))
+	if err != nil {
+		return fmt.Errorf("reading the certificate of the webhooks: %w", err)
+	}
+	watching := make(chan error, 1)
+	go func() { watching <- files.Start(ctx) }()
+	config := s.configuration()
+	config.GetCertificate = files.GetCertificate
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(s.port)))
+	if err != nil {
+		return fmt.Errorf("listening for webhooks: %w", err)
+	}
+	bounded := bounding(listener, mostConnections, mostOfSource)
+	http1 := &http.Server{Handler: s.WebhookMux(), ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: answerTime,
+		IdleTimeout: idleTime, MaxHeaderBytes: mostHeader, ConnState: bounded.follow}
+	over := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		over <- http1.Shutdown(rest)
+	}()
+	if err := http1.Serve(tls.NewListener(bounded, trusting(config))); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving webhooks: %w", err)
+	}
+	return errors.Join(<-over, <-watching)
 }
 
 // readCallers reads the authorities of a file with certificates in PEM; nil without a file (OPS-049).
@@ -96,7 +132,7 @@ func (s *server) Start(ctx context.Context) error {
 	s.ctx = ctx
 	ended := make(chan error, 1)
 	go func() { ended <- s.keeper.Start(ctx) }()
-	err := s.Server.Start(ctx)
+	err := s.serve(ctx)
 	cancel()
 	return errors.Join(err, <-ended)
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/certificate"
@@ -38,7 +39,7 @@ func testServer(t *testing.T, options Options) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{Server: newServer(options, callers), callers: callers, timeout: time.Nanosecond,
+	s := &server{Server: webhook.NewServer(webhook.Options{}), port: options.Port, certDir: options.CertDir, callers: callers, timeout: time.Nanosecond,
 		keeper: certificate.New(fake.NewClientBuilder().WithScheme(scheme).Build(), clock.RealClock{}, logr.Discard(), keeping)}
 	s.Register("/healthz", http.HandlerFunc(alive))
 	return s

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/certificate"
@@ -148,7 +149,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	server := &server{Server: newServer(options, callers), callers: callers, keeper: keeper,
+	server := &server{Server: webhook.NewServer(webhook.Options{}), port: options.Port, certDir: options.CertDir, callers: callers, keeper: keeper,
 		timeout: cmp.Or(options.InitTimeout, time.Minute), stopping: options.Stopping}
 	// Separate rooms: a request for an object may wait for a probing pod, and a request for a pod may wait for the conversion of objects.
 	objects, pods, conversions := newRoom(), newRoom(), newRoom()

@@ -16,8 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-
-	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // document is a decoded JSON object.
@@ -47,7 +45,7 @@ func NewTemplateJudge(core rest.Interface) TemplateJudge {
 	return &dryRun{core: core, timeout: 5 * time.Second}
 }
 
-// CompleteTemplate returns what completes a pod template that stands alone. What the API server clearly refuses comes back as it is.
+// CompleteTemplate returns what completes a pod template that stands alone. What the API server finds invalid comes back as it is.
 func CompleteTemplate(judge TemplateJudge) func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
 	return func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
 		given, err := decodeDocument(template)
@@ -56,7 +54,7 @@ func CompleteTemplate(judge TemplateJudge) func(ctx context.Context, namespace s
 		}
 		complete, err := judge.Complete(ctx, namespace, given, nil)
 		switch {
-		case reconcile.Refused(err):
+		case refusal(err): // a quota or a policy for PodTemplates says nothing about the template (ADS-061)
 			return template, nil
 		case err != nil:
 			return nil, err

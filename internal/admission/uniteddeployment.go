@@ -24,12 +24,12 @@ type unitedDeploymentWebhooks struct {
 	// inPlace is what may change under InPlaceOnly of CloneSets.
 	inPlace inplace.Options
 	// Merging patches takes time, and users of one namespace must not slow down those of others.
-	turns
+	*turns
 }
 
 // UnitedDeployments makes the webhooks of the kind.
 func UnitedDeployments(e *Environment) Webhooks {
-	w := &unitedDeploymentWebhooks{templates: templatesOf(e), sets: statefulSetsOf(e), inPlace: e.InPlace, turns: make(turns, judgedAtOnce)}
+	w := &unitedDeploymentWebhooks{templates: templatesOf(e), sets: statefulSetsOf(e), inPlace: e.InPlace, turns: newTurns()}
 	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.Scaled("UnitedDeployment"))}
 }
 
@@ -66,7 +66,7 @@ func (w *unitedDeploymentWebhooks) validate(ctx context.Context, request admissi
 	if err != nil {
 		return refused(http.StatusBadRequest, fmt.Sprintf("the UnitedDeployment cannot be read: %v", err))
 	}
-	over, came := w.turn(ctx)
+	over, came := w.turn(ctx, request.Namespace)
 	if !came {
 		return refused(http.StatusTooManyRequests,
 			"many UnitedDeployments are being written, and this one could not be judged in time; try again later")

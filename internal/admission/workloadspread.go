@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -38,34 +39,70 @@ type workloadSpreadWebhook struct {
 	listed *workloadspreadcontroller.Listed
 	window time.Duration
 	// turns bounds how many WorkloadSpreads are judged at once. Merging their patches takes time, and users of one namespace must not slow
-	// down the creation of pods in others. Nil means no bound.
-	turns
+	// down the creation of pods in others, or the writes of theirs. Nil means no bound.
+	*turns
 }
 
 // WorkloadSpreads makes the webhook of the kind.
 func WorkloadSpreads(e *Environment) Webhooks {
 	w := &workloadSpreadWebhook{judge: e.judge, cached: e.cached, live: e.live, mapper: e.mapper, announcer: e.announcer,
-		namespaces: e.namespaces, listed: e.Listed, window: e.UnschedulableWindow, turns: make(turns, judgedAtOnce)}
+		namespaces: e.namespaces, listed: e.Listed, window: e.UnschedulableWindow, turns: newTurns()}
 	return Webhooks{Validate: w.validate}
 }
 
-// judgedAtOnce is how many objects with patches are judged at the same time.
-const judgedAtOnce = 2
+// judgedOfNamespace is how many objects with patches are judged at the same time of one namespace, judgedAtOnce of all.
+const judgedOfNamespace, judgedAtOnce = 2, 8
 
-// turns bounds how many objects are judged at once; nil means no bound.
-type turns chan struct{}
+// turns bounds how many objects are judged at once, so that those of one namespace do not keep others waiting; nil means no bound.
+type turns struct {
+	all chan struct{}
+	mu  sync.Mutex
+	// namespaces are those of which objects are judged, or wait.
+	namespaces map[string]*turn
+}
 
-// turn waits until an object may be judged. came is false if that was not in time; over ends the turn.
-func (t turns) turn(ctx context.Context) (over func(), came bool) {
+// turn is what a namespace has.
+type turn struct {
+	places chan struct{}
+	users  int
+}
+
+func newTurns() *turns {
+	return &turns{all: make(chan struct{}, judgedAtOnce), namespaces: map[string]*turn{}}
+}
+
+// turn waits until an object of the namespace may be judged. came is false if that was not in time; over ends the turn.
+func (t *turns) turn(ctx context.Context, namespace string) (over func(), came bool) {
 	if t == nil {
 		return func() {}, true
 	}
-	select {
-	case t <- struct{}{}:
-		return func() { <-t }, true
-	case <-ctx.Done():
-		return nil, false
+	t.mu.Lock()
+	own := t.namespaces[namespace]
+	if own == nil {
+		own = &turn{places: make(chan struct{}, judgedOfNamespace)}
+		t.namespaces[namespace] = own
 	}
+	own.users++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if own.users--; own.users == 0 {
+			delete(t.namespaces, namespace)
+		}
+	}
+	for i, places := range []chan struct{}{own.places, t.all} { // one that waits for its namespace takes no place of all
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			if i > 0 {
+				<-own.places
+			}
+			leave()
+			return nil, false
+		}
+	}
+	return func() { <-t.all; <-own.places; leave() }, true
 }
 
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-workloadspread-role,resources=workloadspreads,verbs=get;list;watch
@@ -81,7 +118,7 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	if request.Operation == admissionv1.Update && sameSpec(&request) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
-	over, came := w.turn(ctx)
+	over, came := w.turn(ctx, request.Namespace)
 	if !came {
 		return refused(http.StatusTooManyRequests,
 			"many WorkloadSpreads are being written, and this one could not be judged in time; try again later")

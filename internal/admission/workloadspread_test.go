@@ -199,12 +199,16 @@ func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 }
 
 // WorkloadSpreads are judged a few at a time, so that merging their patches does not slow down the creation of pods. A request that gets no
-// turn in time is refused with 429, and others are not delayed.
+// turn in time is refused with 429; those of other namespaces, also of UnitedDeployments, are not delayed.
 func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	const spec = `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a"}]}`
 	w := workloadSpreads(t, &apiServer{answer: accepts})
-	w.turns = make(chan struct{}, 1)
-	w.turns <- struct{}{} // another request is being judged
+	w.turns = newTurns()
+	var ends []func()
+	for range judgedOfNamespace { // others are being judged
+		over, _ := w.turn(t.Context(), "shop")
+		ends = append(ends, over)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // the request's time is over
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "shop",
@@ -212,7 +216,29 @@ func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	if got := w.validate(ctx, request); got.Allowed || got.Result.Code != http.StatusTooManyRequests {
 		t.Errorf("%+v", got.Result)
 	}
-	<-w.turns
+	others := &unitedDeploymentWebhooks{turns: w.turns}
+	if over, came := others.turn(t.Context(), "elsewhere"); !came {
+		t.Error("one namespace keeps another waiting")
+	} else {
+		over()
+	}
+	for _, over := range ends {
+		over()
+	}
+	if len(w.turns.namespaces) > 0 {
+		t.Errorf("%v", w.turns.namespaces)
+	}
+	for i := range judgedAtOnce {
+		over, came := w.turn(t.Context(), fmt.Sprintf("namespace-%d", i))
+		if !came {
+			t.Fatal(i)
+		}
+		defer over()
+	}
+	if _, came := w.turn(ctx, "one-more"); came {
+		t.Error("there is no bound")
+	}
+	w.turns = newTurns()
 	for range 3 {
 		if got := review(t, inTime(w.validate), admissionv1.Create, spreadOf("", spec), ""); !got.Allowed {
 			t.Errorf("%+v", got.Result)

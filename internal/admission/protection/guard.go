@@ -49,11 +49,14 @@ func (g *Guard) Handler(kind Kind) admission.HandlerFunc {
 			g.teller.tell(kind, &request, &o, why)
 		}
 		if code == http.StatusForbidden {
-			return admission.Denied(why)
+			return admission.Denied(why + phrase)
 		}
 		return admission.Errored(code, fmt.Errorf("%s", why))
 	}
 }
+
+// phrase is what scripts look for in refusals of the reference (DP-018).
+const phrase = " (forbidden by ResourcesProtectionDeletion)"
 
 // name is that of an object, with its namespace if it has one. The request for a deletion of a collection has none.
 func name(o *object) string { return strings.TrimPrefix(o.Metadata.Namespace+"/"+o.Metadata.Name, "/") }

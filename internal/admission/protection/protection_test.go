@@ -222,7 +222,7 @@ func TestRules(t *testing.T) {
 		}
 		got := w.deletes(t, test.kind, test.label, "", test.spec)
 		if test.want != "" {
-			test.want = test.kind + " " + test.want
+			test.want = test.kind + " " + test.want + phrase
 		}
 		if got.Allowed != (test.want == "") || !got.Allowed && (got.Result.Code != http.StatusForbidden || got.Result.Message != test.want) {
 			t.Errorf("%s %s {%s} %v: %+v\nwant %q", test.kind, test.label, test.spec, test.pages, got.Result, test.want)
@@ -290,7 +290,7 @@ func TestAnotherKind(t *testing.T) {
 		return content{"running pods", 4, "wait for them"}, nil
 	}})
 	if got := w.deletes(t, "Job", "Cascading", "", ""); got.Allowed || got.Result.Message !=
-		"Job shop/web is protected by label policy.kruise.io/delete-protection=Cascading and running pods 4>0: wait for them or remove the label before deleting it" {
+		"Job shop/web is protected by label policy.kruise.io/delete-protection=Cascading and running pods 4>0: wait for them or remove the label before deleting it (forbidden by ResourcesProtectionDeletion)" {
 		t.Errorf("%+v", got.Result)
 	}
 	if got := w.deletes(t, "Job", "Always", "", ""); got.Allowed {

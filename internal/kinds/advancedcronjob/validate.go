@@ -1,10 +1,8 @@
 package advancedcronjob
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
 	"strings"
 
@@ -15,6 +13,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
+	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 	"github.com/afloat-project/afloat/internal/engine/schedule"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
@@ -187,17 +186,9 @@ func checkUpdate(updated, old *appsv1beta1.AdvancedCronJob) field.ErrorList {
 		if old.Spec.Template.ImageListPullJobTemplate != nil && spec.Template.ImageListPullJobTemplate != nil {
 			spec.Template.ImageListPullJobTemplate = &appsv1beta1.ImageListPullJobTemplateSpec{}
 		}
-		var document any
-		text, err := json.Marshal(spec)
-		if err == nil {
-			err = json.Unmarshal(text, &document)
-		}
-		if err != nil {
-			return err.Error()
-		}
-		return document
+		return spec
 	}
-	if reflect.DeepEqual(frozen(updated), frozen(old)) {
+	if jsonfields.Same(frozen(updated), frozen(old)) { // a typed client writes empty fields that another has left out
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(path, "updates may change schedule, timeZone, concurrencyPolicy, paused, startingDeadlineSeconds, "+

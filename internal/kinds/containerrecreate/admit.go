@@ -15,6 +15,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 	"github.com/afloat-project/afloat/internal/engine/restart"
 )
 
@@ -89,12 +90,17 @@ func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
 		if seen[c.Name] {
 			wrong.add("spec.containers[%d]: can not recreate %s multi times, name it once", i, c.Name)
 		}
-		if c.PreStop != nil || c.Ports != nil || c.StatusContext != nil {
+		if !isZero(c.PreStop) || len(c.Ports) > 0 || !isZero(c.StatusContext) {
 			wrong.add("spec.containers[%d]: preStop, ports and statusContext of container %s are read-only: leave them out, the system fills them in", i, c.Name)
 		}
 		seen[c.Name] = true
 	}
 	return wrong.refusal(http.StatusBadRequest)
+}
+
+// isZero tells whether a field says nothing, as an empty object does.
+func isZero[T any](value *T) bool {
+	return value == nil || equality.Semantic.DeepEqual(*value, *new(T))
 }
 
 // CheckPod judges whether containers of the pod can be recreated at all (CRR-028, CRR-029). Of a static pod the API server has a mirror only:
@@ -287,7 +293,7 @@ func preStop(container *corev1.Container) *appsv1beta1.ProbeHandler {
 // CheckUpdate judges a changed request (CRR-045 to CRR-048). acquired is the v1alpha1 annotation before and after; empty in v1beta1.
 func CheckUpdate(updated, old *appsv1beta1.ContainerRecreateRequest, acquired, acquiredBefore string) *Refusal {
 	var wrong faults
-	if !equality.Semantic.DeepEqual(updated.Spec, old.Spec) {
+	if !equality.Semantic.DeepEqual(updated.Spec, old.Spec) && !jsonfields.Same(updated.Spec, old.Spec) {
 		wrong.add("spec of ContainerRecreateRequest is immutable: create another request")
 	}
 	for _, key := range []string{pub.RecreatePodUID, pub.RecreateNodeName} {

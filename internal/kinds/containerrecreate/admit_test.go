@@ -63,12 +63,14 @@ func TestCheck(t *testing.T) {
 			`unknown failurePolicy "Retry"`},
 		"one twice": {func(r request) { r.Spec.Containers[1].Name = "app" },
 			"spec.containers[1]: can not recreate app multi times"},
-		"a hook": {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) { c.PreStop = &appsv1beta1.ProbeHandler{} }),
+		"a hook": {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) {
+			c.PreStop = &appsv1beta1.ProbeHandler{Exec: &corev1.ExecAction{}}
+		}),
 			"spec.containers[0]: preStop, ports and statusContext"},
-		"ports": {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) { c.Ports = []corev1.ContainerPort{} }),
+		"ports": {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) { c.Ports = []corev1.ContainerPort{{}} }),
 			"read-only"},
 		"a status": {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) {
-			c.StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{}
+			c.StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "a"}
 		}), "read-only"},
 	} {
 		switch refusal := Check(asked(tt.change)); {

@@ -55,7 +55,7 @@ func Default(job, old Document) (patch []jsonpatch.Operation) {
 	}
 	add(spec, "/spec", "parallelism", defaultParallelism)
 	add(spec, "/spec", "ttlSecondsAfterFinished", defaultTTL)
-	if old != nil && reflect.DeepEqual(containersOf(job), containersOf(old)) {
+	if old != nil && jsonfields.Same(containersOf(job), containersOf(old)) {
 		return patch
 	}
 	for i, item := range containersOf(job) {
@@ -91,7 +91,7 @@ func Validate(document Document, job, old *appsv1alpha1.EphemeralJob) (errs fiel
 		if !sameSelector(spec.Selector, old.Spec.Selector) {
 			errs = append(errs, field.Forbidden(path.Child("selector"), "cannot be changed: create another job"))
 		}
-		if !spec.Template.EphemeralContainers.Equal(old.Spec.Template.EphemeralContainers) {
+		if !jsonfields.Same(spec.Template.EphemeralContainers, old.Spec.Template.EphemeralContainers) {
 			errs = append(errs, field.Forbidden(path.Child("template"), "cannot be changed: create another job"))
 		}
 		return errs
@@ -152,7 +152,7 @@ func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.Error
 // checkFields refuses the fields that may not be set (EJ-027).
 func checkFields(container Document, path *field.Path) (errs field.ErrorList) {
 	for _, name := range slices.Sorted(maps.Keys(container)) {
-		if container[name] == nil || slices.Contains(allowed, name) {
+		if jsonfields.Absent(container[name]) || slices.Contains(allowed, name) {
 			continue
 		}
 		detail := "cannot be set for an Ephemeral Container"

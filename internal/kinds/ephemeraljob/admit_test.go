@@ -93,9 +93,10 @@ func TestValidation(t *testing.T) {
 	for spec, want := range map[string]string{
 		container(``):  "",
 		container(all): "",
-		container(`,"ports":[],"resources":{},"livenessProbe":{},"readinessProbe":{},"startupProbe":{},"lifecycle":{},"resizePolicy":[],"restartPolicy":"Always"`): forbidden("lifecycle", "livenessProbe", "ports", "readinessProbe",
+		container(`,"ports":[],"resources":{"limits":{},"claims":null},"livenessProbe":{},"resizePolicy":[],"lifecycle":{"preStop":{}}`): "",
+		container(`,"ports":[{}],"resources":{"limits":{"cpu":1}},"livenessProbe":{"tcpSocket":{"port":1}},"readinessProbe":{"periodSeconds":1},"startupProbe":{"periodSeconds":1},"lifecycle":{"stopSignal":"SIGTERM"},"resizePolicy":[{}],"restartPolicy":"Always"`): forbidden("lifecycle", "livenessProbe", "ports", "readinessProbe",
 			"resizePolicy", "resources", "restartPolicy", "startupProbe"),
-		container(`,"restartPolicyRules":[],"ofTheFuture":1,"ports":null`): forbidden("ofTheFuture") + ": it is not a known field\n" + forbidden("restartPolicyRules"),
+		container(`,"restartPolicyRules":[{}],"ofTheFuture":1,"ports":null`): forbidden("ofTheFuture") + ": it is not a known field\n" + forbidden("restartPolicyRules"),
 		container(`,"volumeMounts":[{"name":"a","mountPath":"/a","subPath":"b"},{"name":"a","mountPath":"/b","subPathExpr":"c"}]`): forbidden("volumeMounts[0].subPath",
 			"volumeMounts[1].subPathExpr"),
 		container(`,"env":[{"name":"A"},{"name":"KRUISE_EJOB_ID","value":"x"}]`): list + "[0].env[1]: Forbidden: KRUISE_EJOB_ID cannot be set: the manager marks containers with it",

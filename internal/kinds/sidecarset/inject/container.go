@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -207,7 +208,7 @@ func (in *injection) shareVolumes(s *sidecar, c *container) {
 					continue
 				}
 				c.paths[mount.MountPath] = true
-				c.mounts = append(c.mounts, a.lists.VolumeMounts[i])
+				c.mounts = append(c.mounts, shared(&mount, a.lists.VolumeMounts[i], s.spec.SecurityContext))
 				for _, name := range reference.FindAllStringSubmatch(mount.SubPathExpr, -1) {
 					if variable := a.variable(name[1]); variable != nil {
 						c.addEnv(name[1], variable)
@@ -226,6 +227,21 @@ func (in *injection) shareVolumes(s *sidecar, c *container) {
 			}
 		}
 	}
+}
+
+// shared is a mount of another container in one with this security context. Mounts of a container that is not privileged cannot go back to the
+// node, and the pod would be refused for one that does; those that others make there are still seen (SS-116).
+func shared(mount *corev1.VolumeMount, document json.RawMessage, security *corev1.SecurityContext) json.RawMessage {
+	if ptr.Deref(mount.MountPropagation, "") != corev1.MountPropagationBidirectional ||
+		security != nil && ptr.Deref(security.Privileged, false) {
+		return document
+	}
+	fields := map[string]json.RawMessage{}
+	if json.Unmarshal(document, &fields) != nil {
+		return document
+	}
+	fields["mountPropagation"] = encoded(corev1.MountPropagationHostToContainer)
+	return encoded(fields)
 }
 
 // foreign goes through the regular containers that are the pod's own.

@@ -1,0 +1,62 @@
+package jsonfields
+
+import (
+	"encoding/json"
+	"reflect"
+)
+
+// Absent tells whether a decoded JSON value says nothing: null, an empty object or list, or an object that has only such members. Typed clients
+// send these where they have nothing to say, so that they count as the field that is not there wherever its presence is judged.
+func Absent(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case []any:
+		return len(value) == 0
+	case map[string]any:
+		for _, member := range value {
+			if !Absent(member) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// Same tells whether two values say the same in JSON: whether one has a field that says nothing makes no difference.
+func Same(a, b any) bool {
+	left, err := said(a)
+	if err != nil {
+		return false
+	}
+	right, err := said(b)
+	return err == nil && reflect.DeepEqual(left, right)
+}
+
+// said is the decoded JSON of a value, without members that say nothing.
+func said(value any) (decoded any, err error) {
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(text, &decoded)
+	}
+	return pruned(decoded), err
+}
+
+func pruned(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, member := range value {
+			if Absent(member) {
+				delete(value, key)
+			} else {
+				value[key] = pruned(member)
+			}
+		}
+	case []any:
+		for i := range value {
+			value[i] = pruned(value[i])
+		}
+	}
+	return value
+}
