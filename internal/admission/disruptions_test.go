@@ -40,7 +40,7 @@ func TestRefusedDisruptions(t *testing.T) {
 		{Username: "system:serviceaccount:kruise-system:kruise-manager"}} {
 		for _, decision := range []podunavailablebudget.Decision{{Allowed: true}, {Reason: "no more"}, {Reason: "not counted yet", Pending: true}} {
 			told := 0
-			budgets := &pod.Budgets{Guard: decided(decision), Cached: fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(),
+			budgets := &pod.Budgets{Guard: decided(decision), Passed: func(*pod.Disruption, string) { t.Error("passed") }, Cached: fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(),
 				Tell: func(*pod.Disruption, string) { told++ }}
 			handle := validatePod(pod.NewDisruptions(budgets.Check()), &podReader{}, func(string) bool { return true })
 			for _, by := range []admissionapi.AdmissionRequest{{Operation: admissionapi.Delete, OldObject: runtime.RawExtension{Raw: []byte(old)}},
@@ -65,5 +65,64 @@ func TestRefusedDisruptions(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// PUB-094 (part): preemption, taints and the garbage collection of pods pass whatever a budget says, and are told; everything else that the
+// controllers of Kubernetes do is held, and so is what these do by other ways than a deletion. What is allowed is booked, and nothing is told.
+func TestTheClusterItselfIsNotHeld(t *testing.T) {
+	const account = "system:serviceaccount:kube-system:"
+	marked := func(reason, status string) string {
+		return `{"metadata":{"name":"p","namespace":"d"},"status":{"conditions":[{"type":"DisruptionTarget","status":"` + status + `","reason":"` + reason + `"}]}}`
+	}
+	plain := `{"metadata":{"name":"p","namespace":"d"}}`
+	for name, tt := range map[string]struct {
+		user, pod string
+		passes    bool
+	}{
+		"preemption":                       {"system:kube-scheduler", plain, true},
+		"a taint":                          {account + "taint-eviction-controller", plain, true},
+		"a taint, by the node controller":  {account + "node-controller", plain, true},
+		"a lost node":                      {account + "pod-garbage-collector", plain, true},
+		"a taint, by the shared user":      {"system:kube-controller-manager", marked("DeletionByTaintManager", "True"), true},
+		"a lost node, by the shared user":  {"system:kube-controller-manager", marked("DeletionByPodGC", "True"), true},
+		"anything else of the shared user": {"system:kube-controller-manager", plain, false},
+		"an eviction before, by that user": {"system:kube-controller-manager", marked("EvictionByEvictionAPI", "True"), false},
+		"a mark that is off":               {"system:kube-controller-manager", marked("DeletionByPodGC", "False"), false},
+		"a rollout":                        {account + "replicaset-controller", plain, false},
+		"a StatefulSet":                    {account + "statefulset-controller", plain, false},
+		"a DaemonSet":                      {account + "daemon-set-controller", plain, false},
+		"a Job":                            {account + "job-controller", plain, false},
+		"the garbage collector of owners":  {account + "generic-garbage-collector", plain, false},
+		"a namespace that ends":            {account + "namespace-controller", plain, false},
+		"an account of another namespace":  {"system:serviceaccount:shop:pod-garbage-collector", plain, false},
+		"a user with a mark on the pod":    {"alice", marked("DeletionByPodGC", "True"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, guard := range []decided{{Allowed: true, Booked: true}, {Reason: "no more"}, {Reason: "not counted yet", Pending: true}} {
+				for _, dry := range []bool{false, true} {
+					var told []string
+					note := func(what string) func(*pod.Disruption, string) {
+						return func(d *pod.Disruption, why string) { told = append(told, what+": "+why) }
+					}
+					budgets := &pod.Budgets{Guard: guard, Cached: fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), Tell: note("refused"), Passed: note("passed")}
+					handle := validatePod(pod.NewDisruptions(budgets.Check()), &podReader{}, func(string) bool { return true })
+					ask := func(request admissionapi.AdmissionRequest) bool {
+						told, request.Name, request.Namespace, request.DryRun = nil, "p", "d", &dry
+						request.UserInfo = authenticationv1.UserInfo{Username: tt.user}
+						return handle(t.Context(), admission.Request{AdmissionRequest: request}).Allowed
+					}
+					raw := runtime.RawExtension{Raw: []byte(tt.pod)}
+					allowed := ask(admissionapi.AdmissionRequest{Operation: admissionapi.Delete, OldObject: raw})
+					want := map[bool]string{true: "passed: " + guard.Reason, false: "refused: " + guard.Reason}[tt.passes]
+					if allowed != (tt.passes || guard.Allowed) || (guard.Allowed || dry) != (len(told) == 0) || len(told) > 0 && told[0] != want {
+						t.Errorf("%+v, dry %t: allowed %t, told %q", guard, dry, allowed, told)
+					}
+					if ask(admissionapi.AdmissionRequest{Operation: admissionapi.Create, SubResource: "eviction", Object: runtime.RawExtension{Raw: []byte(plain)}}) != guard.Allowed {
+						t.Errorf("%+v: an eviction by the cluster", guard)
+					}
+				}
+			}
+		})
 	}
 }

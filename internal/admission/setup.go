@@ -250,7 +250,7 @@ func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (ch
 	var budgets *pod.Budgets
 	var spreads *pod.Spreads
 	if o.Budgets != nil {
-		budgets = &pod.Budgets{Guard: o.Budgets.Guard, Cached: mgr.GetClient(), Tell: teller.Disruption}
+		budgets = &pod.Budgets{Guard: o.Budgets.Guard, Cached: mgr.GetClient(), Tell: teller.Disruption, Passed: teller.Passed}
 		checks = append(checks, budgets.Check())
 		collectors = append(collectors, o.Budgets.Guard.Metrics()...)
 	}

@@ -30,8 +30,32 @@ type Budgets struct {
 	}
 	// Cached lists PodDisruptionBudgets.
 	Cached client.Reader
-	// Tell is called with what is refused.
-	Tell func(disruption *Disruption, why string)
+	// Tell is called with what is refused, and Passed with what a budget would refuse and the cluster itself does.
+	Tell, Passed func(disruption *Disruption, why string)
+}
+
+// ofCluster are the users whose deletions no budget holds (PUB-094): the scheduler, which deletes pods for others of a higher priority, and the
+// controllers of Kubernetes that delete pods which a taint drives away, or whose node is gone. Who may write budgets in one namespace must not
+// decide about these. A review that somebody forges with such a name changes nothing: the API server asks for itself before it deletes anything.
+var ofCluster = []string{"system:kube-scheduler", "system:serviceaccount:kube-system:taint-eviction-controller",
+	"system:serviceaccount:kube-system:node-controller", "system:serviceaccount:kube-system:pod-garbage-collector"}
+
+// controllerManager is the user of all controllers of Kubernetes where they have no service accounts of their own. What a deletion is for is in
+// the condition that they write before, which only those can who may write the status of pods.
+const controllerManager = "system:kube-controller-manager"
+
+// byCluster tells whether it is a deletion that no budget holds.
+func (d *Disruption) byCluster() bool {
+	switch {
+	case d.By != policyv1beta1.Delete:
+		return false
+	case d.User == controllerManager:
+		return slices.ContainsFunc(d.Pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue &&
+				(c.Reason == "DeletionByTaintManager" || c.Reason == "DeletionByPodGC")
+		})
+	}
+	return slices.Contains(ofCluster, d.User)
 }
 
 // Check returns the check that refuses what budgets do not allow, and books the rest (PUB-080 to PUB-093).
@@ -54,6 +78,15 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 		}
 	}
 	answer, err := b.Guard.Book(ctx, request)
+	if d.byCluster() && (err != nil || !answer.Allowed) {
+		if !d.DryRun {
+			if err != nil {
+				answer.Reason = err.Error()
+			}
+			b.Passed(d, answer.Reason)
+		}
+		return nil
+	}
 	if err != nil {
 		return &InternalError{err}
 	}

@@ -33,6 +33,7 @@ func TestNewPodsAreToldOfTheirBudget(t *testing.T) {
 	yes := true
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "rs", OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "deployment", Controller: &yes}}}}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "deployment"}}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion})
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), meta.RESTScopeNamespace)
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
@@ -61,7 +62,7 @@ func TestNewPodsAreToldOfTheirBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			index := &podunavailablebudgetcontroller.Index{}
 			index.Set(tt.budget)
-			live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(set).Build(), interceptor.Funcs{
+			live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(set, deployment).Build(), interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 					if tt.broken != nil {
 						return tt.broken

@@ -32,7 +32,7 @@ type Teller struct {
 	now                               func() time.Time
 	limiter                           *rate.Limiter
 	namespaces, definitions, workload *counters
-	budgets                           *counters
+	budgets, passed                   *counters
 }
 
 // NewTeller returns a teller.
@@ -41,12 +41,14 @@ func NewTeller(recorder reconcile.Recorder, lines *protectionlog.Log, log logr.L
 		namespaces:  newCounters("namespace_deletion_protection", "Refused deletions of namespaces.", "name"),
 		definitions: newCounters("crd_deletion_protection", "Refused deletions of CustomResourceDefinitions.", "name"),
 		workload:    newCounters("workload_deletion_protection", "Refused deletions of objects in namespaces.", "kind_namespace_name"),
-		budgets:     newCounters("pod_unavailable_budget", "Disruptions of pods that PodUnavailableBudgets refused.", "kind_namespace_name")}
+		budgets:     newCounters("pod_unavailable_budget", "Disruptions of pods that PodUnavailableBudgets refused.", "kind_namespace_name"),
+		passed: newCounters("afloat_podunavailablebudget_passed_total",
+			"Deletions of pods by the cluster itself that PodUnavailableBudgets would have refused.", "kind_namespace_name")}
 }
 
 // Metrics returns the counters.
 func (t *Teller) Metrics() []prometheus.Collector {
-	return []prometheus.Collector{t.namespaces, t.definitions, t.workload, t.budgets}
+	return []prometheus.Collector{t.namespaces, t.definitions, t.workload, t.budgets, t.passed}
 }
 
 func (t *Teller) tell(kind Kind, request *admission.Request, o *object, why string) {
@@ -72,16 +74,26 @@ func (t *Teller) tell(kind Kind, request *admission.Request, o *object, why stri
 
 // Disruption tells of a disruption of a pod that a budget refused.
 func (t *Teller) Disruption(d *pod.Disruption, why string) {
+	t.disruption(d, t.budgets, "PubPreventPodDeletion", "PodUnavailableBudget",
+		fmt.Sprintf("PodUnavailableBudget prevents pod deletion (%s by %s): %s", d.By, d.User, why))
+}
+
+// Passed tells of a deletion by the cluster itself that a budget would have refused (PUB-094).
+func (t *Teller) Passed(d *pod.Disruption, why string) {
+	t.disruption(d, t.passed, "PubPassedPodDeletion", "PodUnavailableBudgetPassed",
+		fmt.Sprintf("PodUnavailableBudget does not hold a deletion by %s: %s", d.User, why))
+}
+
+func (t *Teller) disruption(d *pod.Disruption, counted *counters, reason, event, message string) {
 	owner, about := metav1.GetControllerOfNoCopy(d.Pod), "unknown_"+d.Pod.Namespace+"_"+d.Pod.Name
 	if owner != nil {
 		about = owner.Kind + "_" + d.Pod.Namespace + "_" + owner.Name
 	}
-	t.budgets.add(about, d.User)
+	counted.add(about, d.User)
 	if t.limiter.AllowN(t.now(), 1) {
-		t.recorder.Event(d.Pod, corev1.EventTypeWarning, "PubPreventPodDeletion",
-			fmt.Sprintf("PodUnavailableBudget prevents pod deletion (%s by %s): %s", d.By, d.User, why))
+		t.recorder.Event(d.Pod, corev1.EventTypeWarning, reason, message)
 	}
-	t.write(protectionlog.Line{Event: "PodUnavailableBudget", Operation: string(d.By), Kind: "Pod", Namespace: d.Pod.Namespace,
+	t.write(protectionlog.Line{Event: event, Operation: string(d.By), Kind: "Pod", Namespace: d.Pod.Namespace,
 		Name: d.Pod.Name, UserAgent: d.User, Object: "pods " + d.Pod.Namespace + "/" + d.Pod.Name})
 }
 

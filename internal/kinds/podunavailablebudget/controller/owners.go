@@ -40,6 +40,8 @@ const (
 type Owners struct {
 	live   client.Reader
 	mapper meta.RESTMapper
+	// partial: live does not have all that there is, so that what is not found is not gone.
+	partial bool
 	// watched reads an object of a kind that is watched, which is to have that UID; nil where none is.
 	watched func(ctx context.Context, kind schema.GroupKind, key types.NamespacedName, uid types.UID) (*metav1.PartialObjectMetadata, error)
 	// parents has what was found out about controllers, a link for each parentKey. Of watched kinds nothing is remembered, and on replicas that
@@ -165,7 +167,7 @@ func (o *Owners) read(ctx context.Context, namespace string, kind schema.GroupVe
 	case err == nil:
 		return linkOf(found, owner), nil
 	case apierrors.IsNotFound(err):
-		return link{gone: true}, nil
+		return link{gone: !o.partial}, nil
 	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
 		return link{}, nil
 	default:

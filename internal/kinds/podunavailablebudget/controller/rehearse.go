@@ -28,7 +28,9 @@ func NewRehearsed(api *reconcile.API, options podunavailablebudget.Options) *Reh
 	for kind, version := range followed {
 		mapper.Add(schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}, meta.RESTScopeNamespace)
 	}
-	watch := newWatch(api.Client, api.Live, NewOwners(api.Live, mapper, clock.RealClock{}), options, api.Now)
+	owners := NewOwners(api.Live, mapper, clock.RealClock{})
+	owners.partial = true
+	watch := newWatch(api.Client, api.Live, owners, options, api.Now)
 	watch.budgets.Absent()
 	return &Rehearsed{watch}
 }
