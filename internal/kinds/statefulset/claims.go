@@ -68,6 +68,10 @@ func (p *planner) claimsAt(s *slot) *claimState {
 			c.leaving = "claim " + name
 			continue
 		}
+		if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && owner.Kind == "Pod" && s.pod == nil && p.deletesScaled() {
+			c.leaving = fmt.Sprintf("claim %s, which goes with pod %s,", name, owner.Name) // and must not go from under another one
+			continue
+		}
 		p.compare(c, i, claim, podName(p.Set.Name, s.ordinal))
 	}
 	return c

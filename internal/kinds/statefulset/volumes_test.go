@@ -365,3 +365,17 @@ func TestWhatAWebhookPutsInPlaceOfAClaimStays(t *testing.T) {
 		})
 	}
 }
+
+// TestAClaimThatAnotherPodControlsIsToldOf shows ASTS-264 (part): the pod that would take it over is not created, and what it waits for is told.
+func TestAClaimThatAnotherPodControlsIsToldOf(t *testing.T) {
+	for scaled, want := range map[appsv1beta1.StatefulSetClaimRetention][]string{appsv1beta1.DeleteStatefulSetClaims: nil,
+		appsv1beta1.RetainStatefulSetClaims: {"+0 a:1"}} {
+		w := newWorld(t, 1, withClaims, retention(appsv1beta1.RetainStatefulSetClaims, scaled))
+		w.at("a:1")
+		w.claim(0).OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "other", UID: "other", Controller: new(true)}}
+		w.expect(want...)
+		if told := Make(w.Snapshot).ClaimsAwaited; strings.Contains(told, "goes with pod other") != (want == nil) {
+			t.Errorf("%s: %q", scaled, told)
+		}
+	}
+}

@@ -127,7 +127,8 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 				v.set(s.Now, corev1.ConditionTrue, ReasonRecover, "")
 			}
 		}
-		if stuck := p.stuck(s, v, o); stuck > 0 {
+		stuck := p.stuck(s, v, o)
+		if stuck > 0 {
 			v.Passed = true
 			if !isFalse(v.condition) {
 				v.set(s.Now, corev1.ConditionFalse, ReasonReschedule, fmt.Sprintf("%s could not be scheduled for %s; the subset gets no more for %s",
@@ -139,9 +140,19 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 			p.again(s, v.Until.Add(moment))
 			v.wait("it is passed over until %s, because pods could not be scheduled", v.Until.UTC().Format(time.TimeOnly))
 		}
-		narrowed[i] = Narrow(v.bounds, v.Passed, v.Child.Ready)
+		narrowed[i] = Narrow(v.bounds, v.Passed, v.settled(stuck))
 	}
 	return Adapt(own, narrowed, replicas)
+}
+
+// settled is how many replicas a subset keeps whatever becomes of the others: all but those that have waited too long for a node. Pods that
+// start, or that a rolling update makes anew, are not ready, and have their place all the same; those that cannot be created have none (UD-098).
+func (v *Verdict) settled(stuck int) int32 {
+	there := v.There
+	if v.Child.Failure == "" {
+		there = max(there, int(v.Child.Replicas))
+	}
+	return max(min(v.Child.Replicas, int32(there-stuck)), 0)
 }
 
 // stuck is how many pods of the subset have waited too long for a node.

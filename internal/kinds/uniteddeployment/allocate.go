@@ -65,20 +65,30 @@ func Stretch(bounds []Bounds, replicas int32) (next []int32, rest int32) {
 	return next, rest
 }
 
-// Narrow are the bounds of a subset with so many ready pods: one that is unschedulable gets no others, and one that is schedulable keeps
+// Narrow are the bounds of a subset with so many settled pods: one that is unschedulable gets no others, and one that is schedulable keeps
 // them (UD-098).
-func Narrow(b Bounds, unschedulable bool, ready int32) Bounds {
-	kept := min(ready, b.Max)
+func Narrow(b Bounds, unschedulable bool, settled int32) Bounds {
+	kept := min(settled, b.Max)
 	if unschedulable {
 		return Bounds{max(b.Min, kept), kept}
 	}
 	return Bounds{max(b.Min, kept), b.Max}
 }
 
-// Adapt splits replicas between narrowed bounds. What they leave goes to the last subsets that may have it by their own, and waits
-// there (UD-098).
+// Adapt splits replicas between narrowed bounds: first each subset gets its own minimum, which what others keep must not take from it. What
+// they leave goes to the last subsets that may have it by their own, and waits there (UD-098).
 func Adapt(own, narrowed []Bounds, replicas int32) []int32 {
-	next, rest := Stretch(narrowed, replicas)
+	next, rest := make([]int32, len(own)), replicas
+	upTo := func(bound func(i int) int32) {
+		for i := range next {
+			more := min(max(bound(i)-next[i], 0), rest)
+			next[i] += more
+			rest -= more
+		}
+	}
+	upTo(func(i int) int32 { return own[i].Min })
+	upTo(func(i int) int32 { return narrowed[i].Min })
+	upTo(func(i int) int32 { return narrowed[i].Max })
 	for i := len(own) - 1; i >= 0 && rest > 0; i-- {
 		more := min(max(own[i].Max-next[i], 0), rest)
 		next[i] += more

@@ -150,6 +150,7 @@ func TestNarrowed(t *testing.T) {
 		{"recovered, it gets new ones", []zone{{Bounds{0, 5}, false, 0}, {open, false, 10}}, 12, "[2 10]"},
 		{"shrinking", []zone{{open, false, 2}, {open, false, 6}}, 4, "[2 2]"},
 		{"all are stuck: the last waits", []zone{{Bounds{0, 5}, true, 1}, {open, true, 2}}, 10, "[1 9]"},
+		{"kept ones do not take a minimum", []zone{{open, false, 5}, {Bounds{2, Unbounded}, false, 2}}, 5, "[3 2]"},
 		{"more ready than the maximum", []zone{{Bounds{0, 3}, true, 5}, {open, false, 0}}, 6, "[3 3]"},
 	}
 	for _, tt := range tests {

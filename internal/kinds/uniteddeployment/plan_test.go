@@ -704,3 +704,44 @@ func TestRestarts(t *testing.T) {
 		}
 	}
 }
+
+// UD-098 (part): pods that a rolling update makes anew, or that start slowly, keep their place, also while their subset is passed over; those that
+// cannot be created have none.
+func TestPodsThatStartKeepTheirPlace(t *testing.T) {
+	five := intstr.FromInt32(5)
+	refused := func(c *Child) { c.Failure = "a quota is used up" }
+	for name, tt := range map[string]struct {
+		// ready pods and starting ones of a and b; missing ones of a.
+		a, startingA, missing, b, startingB int
+		passed                              bool
+		change                              func(*Child)
+		want                                string
+	}{
+		"a rollout in the window":             {2, 2, 1, 5, 0, true, nil, "[5 5]"},
+		"all of a start in the window":        {0, 5, 0, 5, 0, true, nil, "[5 5]"},
+		"b starts, and a has recovered":       {0, 0, 0, 1, 9, false, nil, "[0 10]"},
+		"a cannot be created in the window":   {2, 0, 3, 5, 0, true, refused, "[2 8]"},
+		"a cannot be created, and is not bad": {2, 0, 3, 5, 0, false, refused, "[5 5]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := asked(t, Deployment, 10, appsv1beta1.Subset{Name: "a", MaxReplicas: &five}, appsv1beta1.Subset{Name: "b"}).adaptive(false)
+			starting := func(n int) (pods []*corev1.Pod) {
+				for i := range n {
+					pods = append(pods, s.pod(fmt.Sprint("p", i), time.Hour, broken))
+				}
+				return pods
+			}
+			a := s.child(Deployment, "a", tt.a, starting(tt.startingA))
+			if a.Replicas += int32(tt.missing); tt.change != nil {
+				tt.change(a)
+			}
+			s.child(Deployment, "b", tt.b, starting(tt.startingB))
+			if tt.passed {
+				s.condition("a", corev1.ConditionFalse, time.Minute)
+			}
+			if p := Make(*s); fmt.Sprint(p.next()) != tt.want {
+				t.Errorf("%v\n%s", p.next(), p)
+			}
+		})
+	}
+}

@@ -249,6 +249,9 @@ func judgeStatefulSet(spec *appsv1.StatefulSetSpec, path *field.Path) field.Erro
 	return append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)
 }
 
+// defaultDeadline is the progressDeadlineSeconds that the API server gives a Deployment without one.
+const defaultDeadline = 600
+
 // judgeDeployment judges a spec of Deployments, but for its template (UD-028).
 func judgeDeployment(spec *appsv1.DeploymentSpec, path *field.Path) field.ErrorList {
 	at := path.Child("strategy")
@@ -267,8 +270,10 @@ func judgeDeployment(spec *appsv1.DeploymentSpec, path *field.Path) field.ErrorL
 	}
 	errs = append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)
 	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit, path.Child("revisionHistoryLimit"))...)
-	if deadline := spec.ProgressDeadlineSeconds; deadline != nil {
-		at := path.Child("progressDeadlineSeconds")
+	at = path.Child("progressDeadlineSeconds")
+	if deadline := spec.ProgressDeadlineSeconds; deadline == nil && spec.MinReadySeconds >= defaultDeadline {
+		errs = append(errs, field.Required(at, fmt.Sprintf("must be greater than minReadySeconds, and is %d where it is left out", defaultDeadline)))
+	} else if deadline != nil {
 		errs = append(errs, fieldcheck.NotNegative(deadline, at)...)
 		if *deadline >= 0 && *deadline <= spec.MinReadySeconds {
 			errs = append(errs, field.Invalid(at, *deadline, "must be greater than minReadySeconds"))

@@ -118,6 +118,8 @@ func TestWhatIsRefused(t *testing.T) {
 		"UD-028 Deployment": {in(in(deployment, `"containers"`, `"restartPolicy":"Never","containers"`), `"spec":{`, `"spec":{"strategy":{"type":"Recreate","rollingUpdate":{"maxSurge":0,"maxUnavailable":"0%"}},"progressDeadlineSeconds":5,"minReadySeconds":5,"revisionHistoryLimit":-1,`), "",
 			[]string{"Forbidden " + ofDep + "strategy.rollingUpdate", "Invalid " + ofDep + "progressDeadlineSeconds", "Invalid " + ofDep + "revisionHistoryLimit",
 				"Invalid " + ofDep + "strategy.rollingUpdate.maxUnavailable", "NotSupported " + ofDep + "template.spec.restartPolicy"}},
+		"UD-028 a Deployment without a deadline, which is 600 then": {in(deployment, `"spec":{`, `"spec":{"minReadySeconds":600,`), "", []string{"Required " + ofDep + "progressDeadlineSeconds"}},
+		"UD-028 just below it": {in(deployment, `"spec":{`, `"spec":{"minReadySeconds":599,`), "", nil},
 		"UD-028 CloneSet": {in(in(cloned4, `"containers"`, `"restartPolicy":"Never","containers"`), `"spec":{`, `"spec":{"updateStrategy":{"type":"Sometimes","rollingUpdate":{"maxSurge":-1}},"minReadySeconds":-1,`), "",
 			[]string{"Invalid " + ofClone + "minReadySeconds", "Invalid " + ofClone + "updateStrategy.rollingUpdate.maxSurge", "Invalid " + ofClone + "updateStrategy.type",
 				"NotSupported " + ofClone + "template.spec.restartPolicy"}},
