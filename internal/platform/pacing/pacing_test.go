@@ -101,7 +101,7 @@ func TestBackOff(t *testing.T) {
 }
 
 // A plan that asks again and again to be made at once does not keep a worker busy, with errors or without: it waits longer each time, and is
-// counted. One that goes on, or that waits for a time, is not slowed down (OPS-106 (part)).
+// counted. One that goes on, or that waits for a time, is not slowed down (OPS-106).
 func TestAPlanThatAsksForTheSameAgainIsSlowedDownAndCounted(t *testing.T) {
 	request, failed := reconcile.Request{NamespacedName: web}, errors.New("webhook is down")
 	for name, tt := range map[string]struct {

@@ -74,7 +74,7 @@ func TestManifestsOfEveryReleaseMeanWhatTheyMeantThere(t *testing.T) {
 	}
 }
 
-// OPS-187 (part): gates, whoever has set them, are what they were.
+// OPS-187: gates, whoever has set them, are what they were.
 func TestGatesAreWhatTheyWere(t *testing.T) {
 	on := func(gates ...featuregate.Feature) map[featuregate.Feature]bool {
 		used := map[featuregate.Feature]bool{}
@@ -136,7 +136,7 @@ func TestGatesAreWhatTheyWere(t *testing.T) {
 	}
 }
 
-// OPS-187 (part): an image whose tag does not tell the release is known by its definitions, as far as these tell.
+// OPS-198: an image whose tag does not tell the release is known by its definitions, as far as these tell.
 func TestReleaseByDefinitions(t *testing.T) {
 	definition := func(name, version string) *unstructured.Unstructured {
 		d := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"versions": []any{map[string]any{"name": version}}}}}

@@ -54,7 +54,7 @@ func theirsWith(t *testing.T, kind, metadata, spec, container string) *unstructu
 	return objects[0]
 }
 
-// OPS-188 (part): what the pods of the other installation need to work is carried over, and what is not is named.
+// OPS-188: what the pods of the other installation need to work is carried over, and what is not is named.
 func TestWhatPodsNeedIsCarriedOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind, metadata, spec, container string
@@ -76,6 +76,9 @@ func TestWhatPodsNeedIsCarriedOver(t *testing.T) {
 			want: map[string]string{"spec.template.spec.priorityClassName": "infra", "spec.template.spec.nodeSelector": "map[pool:infra]",
 				"spec.template.spec.affinity": "map[nodeAffinity:map[]]", "spec.template.spec.topologySpreadConstraints": "[map[maxSkew:2]]"},
 			said: "pod template hands over: affinity, nodeSelector, priorityClassName, tolerations, topologySpreadConstraints"},
+		"what schedules and resolves": {kind: "Deployment", spec: `schedulerName: own, runtimeClassName: gvisor, hostAliases: [{ip: 192.0.2.1}], imagePullSecrets: [{name: pull}], `,
+			want: map[string]string{"spec.template.spec.schedulerName": "own", "spec.template.spec.runtimeClassName": "gvisor",
+				"spec.template.spec.hostAliases": "[map[ip:192.0.2.1]]", "spec.template.spec.imagePullSecrets": "[map[name:pull]]"}},
 		"annotations and labels": {kind: "Deployment", metadata: `, annotations: {sidecar.istio.io/inject: "false", kubectl.kubernetes.io/restartedAt: x}`,
 			want: map[string]string{"spec.template.metadata.annotations": "map[sidecar.istio.io/inject:false]"}, said: "metadata sidecar.istio.io/inject"},
 		"a proxy": {kind: "Deployment", container: `, env: [{name: HTTPS_PROXY, value: p}, {name: KUBE_CACHE_MUTATION_DETECTOR, value: "true"}]`,
@@ -121,7 +124,7 @@ func TestWhatPodsNeedIsCarriedOver(t *testing.T) {
 	}
 }
 
-// OPS-188 (part): what --manifests says is not undone by what the other installation had: gate by gate, flag by flag, field by field.
+// OPS-199: what --manifests says is not undone by what the other installation had: gate by gate, flag by flag, field by field.
 func TestWhatIsMeantByOtherManifestsHolds(t *testing.T) {
 	theirs := theirsWith(t, "Deployment", "", "imagePullSecrets: [{name: old}], nodeSelector: {pool: old}, ",
 		`, args: ["--cloneset-workers=7", "--sync-period=1h", "--feature-gates=CloneSetShortHash=true,SidecarTerminator=false,WorkloadSpread=false"], env: [{name: CERTS_RENEW_BEFORE, value: 90d}]`)
