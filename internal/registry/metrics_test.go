@@ -82,6 +82,9 @@ func metricsOf(path string, made map[string]*regexp.Regexp) error {
 				}
 			}
 		case *ast.CallExpr:
+			if named, ok := n.Fun.(*ast.SelectorExpr); ok && named.Sel.Name == "NewDesc" && len(n.Args) > 0 {
+				add(n.Args[0])
+			}
 			if named, ok := n.Fun.(*ast.Ident); ok && len(n.Args) > 0 && (named.Name == "newCounters" || named.Name == "gauge") {
 				if text := patternOf(n.Args[0]); strings.HasPrefix(text, "afloat_") || named.Name == "newCounters" {
 					add(n.Args[0])
