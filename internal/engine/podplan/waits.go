@@ -26,6 +26,7 @@ func (p *Planner) waits() *waiting.Wait {
 	}
 	down, askedFor := 0, 0
 	other := waiting.NotReady
+	var staying []*Pod
 	for _, info := range p.Members {
 		v := p.verdicts[info.Pod]
 		switch v.Reason {
@@ -52,9 +53,19 @@ func (p *Planner) waits() *waiting.Wait {
 				other = string(v.Reason)
 			}
 		}
-		if v.Action == Wait {
+		switch {
+		case v.Action == Wait:
 			down++
 			wait.Name(info.Pod.Name, v.Message)
+		case v.Action == Keep && !info.Available:
+			staying = append(staying, info)
+		}
+	}
+	switch wait.Reason {
+	case string(ReasonMaxUnavailable), string(ReasonUpdateUnhealthy), string(ReasonOrdered):
+		for _, info := range staying { // such as one below the partition: nothing is to be done about it, and it uses up the budget
+			down++
+			wait.Name(info.Pod.Name, NotReadyWords(info.Pod))
 		}
 	}
 	switch {

@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -213,6 +214,25 @@ func TestWhoIsWaitedForIsTold(t *testing.T) {
 	})
 	if wait := Make(w.Snapshot).Waiting; wait != nil {
 		t.Errorf("in its grace period: %v", wait)
+	}
+}
+
+// TestABrokenPodBelowThePartitionIsNamed: a pod that the partition keeps, and that never became ready, uses up maxUnavailable: nobody would find
+// it among those that wait for their turn (OPS-099 (part)).
+func TestABrokenPodBelowThePartitionIsNamed(t *testing.T) {
+	w := newWorld(t, 3, inParallel, policy(possible), partition(1))
+	w.at("a:1")
+	w.at("a:2")
+	w.pod(0, "a:1", func(pod *corev1.Pod) {
+		notReady(pod)
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main",
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+	})
+	w.pod(1, "a:1")
+	w.pod(2, "a:1")
+	wait := Make(w.Snapshot).Waiting
+	if wait == nil || !strings.HasPrefix(wait.String(), "MaxUnavailable: ") || !strings.HasSuffix(wait.String(), ". pod web-0: container main: CrashLoopBackOff") {
+		t.Errorf("%v", wait)
 	}
 }
 
