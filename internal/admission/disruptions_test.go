@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"testing"
 
@@ -73,9 +74,9 @@ func TestRefusedDisruptions(t *testing.T) {
 func TestTheClusterItselfIsNotHeld(t *testing.T) {
 	const account = "system:serviceaccount:kube-system:"
 	marked := func(reason, status string) string {
-		return `{"metadata":{"name":"p","namespace":"d"},"status":{"conditions":[{"type":"DisruptionTarget","status":"` + status + `","reason":"` + reason + `"}]}}`
+		return `{"metadata":{"name":"p","namespace":"d","uid":"u"},"status":{"conditions":[{"type":"DisruptionTarget","status":"` + status + `","reason":"` + reason + `"}]}}`
 	}
-	plain := `{"metadata":{"name":"p","namespace":"d"}}`
+	plain := `{"metadata":{"name":"p","namespace":"d","uid":"u"}}`
 	for name, tt := range map[string]struct {
 		user, pod string
 		passes    bool
@@ -106,7 +107,12 @@ func TestTheClusterItselfIsNotHeld(t *testing.T) {
 						return func(d *pod.Disruption, why string) { told = append(told, what+": "+why) }
 					}
 					budgets := &pod.Budgets{Guard: guard, Cached: fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), Tell: note("refused"), Passed: note("passed")}
-					handle := validatePod(pod.NewDisruptions(budgets.Check()), &podReader{}, func(string) bool { return true })
+					live := &corev1.Pod{}
+					if err := json.Unmarshal([]byte(tt.pod), live); err != nil {
+						t.Fatal(err)
+					}
+					handle := validatePod(pod.NewDisruptions(budgets.Check()), fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(live).Build(),
+						func(string) bool { return true })
 					ask := func(request admissionapi.AdmissionRequest) bool {
 						told, request.Name, request.Namespace, request.DryRun = nil, "p", "d", &dry
 						request.UserInfo = authenticationv1.UserInfo{Username: tt.user}

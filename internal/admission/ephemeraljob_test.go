@@ -54,7 +54,7 @@ func TestEphemeralJobs(t *testing.T) {
 	}
 	judge.causes = []metav1.StatusCause{{Type: "FieldValueInvalid", Field: "spec.template.spec.containers[0].env[0].name", Message: "bad"},
 		{Type: "FieldValueRequired", Field: "spec.template.spec.containers[0].name", Message: "told already"}, {Field: "spec.template.spec.other", Message: "not ours"}}
-	bad := `{"metadata":{"name":"dump"},"spec":{"selector":{},"template":{"ephemeralContainers":[{"image":"a:1","ports":[],"securityContext":{"privileged":true}}]}}}`
+	bad := `{"metadata":{"name":"dump"},"spec":{"selector":{},"template":{"ephemeralContainers":[{"image":"a:1","ports":[{"containerPort":1}],"securityContext":{"privileged":true}}]}}}`
 	r := ask(w.validate, admissionv1.Create, bad, "")
 	if r.Allowed || r.Result.Code != http.StatusBadRequest || r.Result.Reason != metav1.StatusReasonBadRequest {
 		t.Errorf("%+v", r.Result)

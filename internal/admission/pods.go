@@ -174,8 +174,9 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 	// What is booked on a budget is a pod that exists, as it is: whoever reaches the port can make one up, and would keep others from being
 	// disrupted (PUB-080).
 	given := d.Pod.UID
+	key := types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, d.Pod.Name)} // one of a collection has no name in the request
 	d.Pod = &corev1.Pod{}
-	switch err := live.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: request.Name}, d.Pod); {
+	switch err := live.Get(ctx, key, d.Pod); {
 	case apierrors.IsNotFound(err) || err == nil && d.Pod.UID != given:
 		return nil, admission.Allowed("") // it is gone
 	case err != nil:

@@ -199,6 +199,8 @@ func TestRemovalsOfPods(t *testing.T) {
 		"deletion": {request(admissionapi.Delete, "", "p", "", old, `{}`, false), nil, "d/p", "", 200, false},
 		"deletion where there are budgets": {request(admissionapi.Delete, "", "p", "", `{"metadata":{"name":"p","namespace":"d","uid":"of-p"}}`,
 			`{}`, false), nil, "d/p", "d/p", 200, true},
+		"deletion of one of a collection": {request(admissionapi.Delete, "", "", "", `{"metadata":{"name":"p","namespace":"d","uid":"of-p"}}`,
+			`{}`, false), nil, "d/p", "d/p", 200, true},
 		"a made up deletion": {request(admissionapi.Delete, "", "absent", "",
 			`{"metadata":{"name":"absent","namespace":"d","uid":"x"}}`, `{}`, false), nil, "", "d/absent", 200, true},
 		"a made up deletion of another pod of the name": {request(admissionapi.Delete, "", "p", "",

@@ -98,13 +98,13 @@ func (a *application) verify(v *uniteddeployment.Verdict, generation int64) {
 	a.memory.verified[v.Child.Object.GetUID()] = fingerprint(generation, v)
 }
 
-// difference is the merge patch that leads from one document to another.
+// difference is the merge patch that leads from one document to another. A member that is null is absent, as typed clients write it.
 func difference(before, after map[string]any) (map[string]any, error) {
-	old, err := json.Marshal(before)
+	old, err := json.Marshal(withoutNulls(before))
 	if err != nil {
 		return nil, fmt.Errorf("encoding what is there: %w", err)
 	}
-	next, err := json.Marshal(after)
+	next, err := json.Marshal(withoutNulls(after))
 	if err != nil {
 		return nil, fmt.Errorf("encoding what is wanted: %w", err)
 	}
@@ -114,6 +114,27 @@ func difference(before, after map[string]any) (map[string]any, error) {
 	}
 	changes := map[string]any{}
 	return changes, json.Unmarshal(patch, &changes)
+}
+
+// withoutNulls is a copy of a document without members that are null.
+func withoutNulls(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		kept := make(map[string]any, len(value))
+		for key, member := range value {
+			if member != nil {
+				kept[key] = withoutNulls(member)
+			}
+		}
+		return kept
+	case []any:
+		kept := make([]any, len(value))
+		for i, item := range value {
+			kept[i] = withoutNulls(item)
+		}
+		return kept
+	}
+	return value
 }
 
 // before is what the child was made from: the revision and the patch that it names; nil if that is not known any more.
