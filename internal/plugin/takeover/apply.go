@@ -195,7 +195,8 @@ func (t *takeover) putOnce(ctx context.Context, object *unstructured.Unstructure
 }
 
 func (t *takeover) apply(ctx context.Context, object *unstructured.Unstructured, options ...client.ApplyOption) error {
-	return t.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), append(options,
+	// The answer is written into what is applied: that of a dry run has a UID of which nobody knows afterwards.
+	return t.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), append(options,
 		client.FieldOwner(t.fieldManager))...) //nolint:wrapcheck // the caller says what
 }
 
