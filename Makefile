@@ -76,7 +76,12 @@ simulate: ## Hours of simulations: RUNS=100000 of each kind; a failure prints it
 
 .PHONY: test-integration
 test-integration: $(cluster) ## Tests against a real API server
-	KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" go test -tags integration -count=1 ./test/integration/... ./cmd/manager/...
+	KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" go test -tags integration -count=1 -timeout 20m ./test/integration/... ./cmd/manager/...
+
+.PHONY: test-takeover
+test-takeover: $(cluster) ## Takeovers from what each release of OpenKruise installs, interrupted at every step and twice at once, against a real API server
+	EVERY_RELEASE=1 KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" \
+	  go test -tags integration -count=1 -timeout 40m ./test/integration/takeover/...
 
 on-cluster = KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" VOLUMES="$$($(cluster) volumes)" \
   KUBECTL="$$($(cluster) binaries --envtest | tail -n 1)/kubectl" PLUGIN=$(CURDIR)/bin HELM=$(CURDIR)/bin/helm \
