@@ -83,13 +83,11 @@ func TestAKindThatCannotBeWatchedIsTold(t *testing.T) {
 		w, events := watches.New(clientgoscheme.Scheme, clock.RealClock{}), &told{}
 		h := newHealth(w, reconcile.NewPulse(clock.RealClock{}, time.Minute), nil, "kruise-system", clock.RealClock{})
 		h.events, h.log = events, logr.Discard()
-		refuse := func(metav1.ListOptions) (runtime.Object, error) {
-			return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no right"))
-		}
-		informer := w.Following(nil)(&toolscache.ListWatch{ListFunc: refuse, WatchFunc: func(options metav1.ListOptions) (watch.Interface, error) {
-			_, err := refuse(options)
-			return nil, err
-		}}, &corev1.Secret{}, 0, nil)
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no right"))
+		informer := w.Following(nil)(&toolscache.ListWatch{
+			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, refused },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
+		}, &corev1.Secret{}, 0, nil)
 		go informer.RunWithContext(ctx)
 		if err := h.read(nil); err == nil {
 			t.Error("the replica serves before anything was read")

@@ -371,9 +371,9 @@ func TestRightsOfTheManager(t *testing.T) {
 		"replicationcontrollers": read, "replicationcontrollers/scale": "get", "apps/daemonsets": "get", "apps/deployments/scale": "get",
 		"apps/replicasets/scale": "get", "apps/statefulsets/scale": "get", "apps.kruise.io/clonesets/scale": "get",
 		"apps.kruise.io/uniteddeployments/scale": "get",
-		"apps.kruise.io/statefulsets/scale": "get",
-		"policy/poddisruptionbudgets":       read, // which refuse evictions too
-		"apps.kruise.io/workloadspreads":    read, "apps.kruise.io/workloadspreads/status": "get patch",
+		"apps.kruise.io/statefulsets/scale":      "get",
+		"policy/poddisruptionbudgets":            read, // which refuse evictions too
+		"apps.kruise.io/workloadspreads":         read, "apps.kruise.io/workloadspreads/status": "get patch",
 		"apps.kruise.io/statefulsets":      manage,
 		"apps.kruise.io/uniteddeployments": read, "apps.kruise.io/uniteddeployments/status": "patch", "apps.kruise.io/uniteddeployments/finalizers": "update",
 		"apps.kruise.io/statefulsets/finalizers":  "update",

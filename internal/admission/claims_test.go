@@ -54,13 +54,13 @@ func open(t *testing.T) (map[string]admission.Handler, *announcements, *int) {
 	return admissionHandlers(e, podsIf(true, false), nil), by, &looks
 }
 
-// post sends the text of a review to the handler of a path, as anybody can.
-func post(t *testing.T, handlers map[string]admission.Handler, path, body string) *admissionv1.AdmissionResponse {
+// post sends the text of a review to the handler of WorkloadSpreads, as anybody can.
+func post(t *testing.T, handlers map[string]admission.Handler, body string) *admissionv1.AdmissionResponse {
 	t.Helper()
 	recorder := httptest.NewRecorder()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, spreadPath, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
-	(&admission.Webhook{Handler: handlers[path]}).ServeHTTP(recorder, r)
+	(&admission.Webhook{Handler: handlers[spreadPath]}).ServeHTTP(recorder, r)
 	var answer admissionv1.AdmissionReview
 	if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil || answer.Response == nil {
 		t.Fatalf("%s: %v", recorder.Body, err)
@@ -95,7 +95,7 @@ const spreadPath = "/validate-apps-kruise-io-workloadspread"
 func TestNobodyWritesExpressionsByTheNamespaceOfAReview(t *testing.T) {
 	handlers, by, _ := open(t)
 	const namespace = "a'])) || int(request.operation) == 1 || ((request.namespace in ['a"
-	if answer := post(t, handlers, spreadPath, forged(t, namespace, "x")); answer.Allowed || answer.Result.Code != http.StatusBadRequest {
+	if answer := post(t, handlers, forged(t, namespace, "x")); answer.Allowed || answer.Result.Code != http.StatusBadRequest {
 		t.Errorf("%+v", answer)
 	}
 	if len(by.expressions) > 0 {
@@ -110,7 +110,7 @@ func TestNobodyWritesExpressionsByTheNamespaceOfAReview(t *testing.T) {
 func TestRulesAreAnnouncedInNamespacesThatExist(t *testing.T) {
 	handlers, by, looks := open(t)
 	for _, namespace := range []string{"shop", "new"} {
-		if answer := post(t, handlers, spreadPath, forged(t, namespace, "x")); !answer.Allowed || len(answer.Warnings) > 0 {
+		if answer := post(t, handlers, forged(t, namespace, "x")); !answer.Allowed || len(answer.Warnings) > 0 {
 			t.Errorf("%s: %+v", namespace, answer)
 		}
 	}
@@ -118,7 +118,7 @@ func TestRulesAreAnnouncedInNamespacesThatExist(t *testing.T) {
 		t.Errorf("%q, %d looks", by.expressions, *looks)
 	}
 	for i := range 10 * looksAtOnce {
-		if answer := post(t, handlers, spreadPath, forged(t, fmt.Sprintf("nowhere-%d", i), "x")); !answer.Allowed || len(answer.Warnings) != 1 {
+		if answer := post(t, handlers, forged(t, fmt.Sprintf("nowhere-%d", i), "x")); !answer.Allowed || len(answer.Warnings) != 1 {
 			t.Fatalf("%+v", answer)
 		}
 	}
@@ -196,7 +196,7 @@ func TestClaimsOfReviewsAreChecked(t *testing.T) {
 // A name that the API server would refuse is refused in its words, with the field.
 func TestABadNameIsTold(t *testing.T) {
 	handlers, _, _ := open(t)
-	answer := post(t, handlers, spreadPath, strings.Replace(forged(t, "shop", ""), `{"name":"x"},`, `{"generateName":"My_"},`, 1))
+	answer := post(t, handlers, strings.Replace(forged(t, "shop", ""), `{"name":"x"},`, `{"generateName":"My_"},`, 1))
 	if diff := cmp.Diff([]string{"metadata.generateName"}, fields(answer)); diff != "" || answer.Allowed ||
 		answer.Result.Code != http.StatusUnprocessableEntity || !strings.Contains(answer.Result.Message, "RFC 1123") {
 		t.Errorf("%+v %s", answer.Result, diff)

@@ -108,14 +108,14 @@ func (o *watch) failed(err error, now time.Time) bool {
 	return true
 }
 
-// refused returns the last refusal and since when the kind is refused; nil if it is not.
-func (o *watch) refused(now time.Time) (error, time.Time) {
+// refused returns since when the kind is refused, and the last refusal; nil if it is not.
+func (o *watch) refused(now time.Time) (time.Time, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil || now.Sub(o.last) > recent {
-		return nil, time.Time{}
+		return time.Time{}, nil
 	}
-	return o.err, o.first
+	return o.first, o.err
 }
 
 // Failure is a kind that cannot be watched.
@@ -133,7 +133,7 @@ func (w *Watches) Failures() []Failure {
 	now := w.clock.Now()
 	byKind := map[schema.GroupVersionKind]Failure{}
 	for _, one := range w.list() {
-		if err, since := one.refused(now); err != nil {
+		if since, err := one.refused(now); err != nil {
 			byKind[one.kind] = Failure{Kind: one.kind, Err: err, Since: since, Before: one.synced()}
 		}
 	}
@@ -158,7 +158,7 @@ func (w *Watches) settled(after time.Duration) bool {
 		if one.synced() {
 			continue
 		}
-		if err, since := one.refused(now); err == nil || now.Sub(since) < after {
+		if since, err := one.refused(now); err == nil || now.Sub(since) < after {
 			return false
 		}
 	}

@@ -44,8 +44,8 @@ func configMaps() toolscache.ListerWatcher {
 
 func lister(list func() (runtime.Object, error)) toolscache.ListerWatcher {
 	return noWatchList{&toolscache.ListWatch{
-		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return list() },
-		WatchFunc: func(metav1.ListOptions) (apiwatch.Interface, error) { return apiwatch.NewFake(), nil },
+		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return list() },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (apiwatch.Interface, error) { return apiwatch.NewFake(), nil },
 	}}
 }
 
@@ -117,10 +117,10 @@ func TestAnAPIServerThatIsAwayIsWaitedFor(t *testing.T) {
 			if counts := one.failed(test.err, now); counts != test.counts {
 				t.Errorf("counts: %v, want %v", counts, test.counts)
 			}
-			if err, _ := one.refused(now.Add(time.Second)); (err != nil) != test.counts {
+			if _, err := one.refused(now.Add(time.Second)); (err != nil) != test.counts {
 				t.Errorf("refused: %v", err)
 			}
-			if err, _ := one.refused(now.Add(2 * recent)); err != nil {
+			if _, err := one.refused(now.Add(2 * recent)); err != nil {
 				t.Errorf("refused for ever: %v", err)
 			}
 		})

@@ -242,7 +242,7 @@ func (s *stopper) Write(p []byte) (int, error) {
 }
 
 // interrupted runs the command until it says something.
-func (c *cluster) interrupted(at string, args ...string) (string, error) {
+func (c *cluster) interrupted(at string, args ...string) error {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	defer cancel()
 	out := &stopper{at: at, stop: cancel}
@@ -250,7 +250,7 @@ func (c *cluster) interrupted(at string, args ...string) (string, error) {
 	command.SetArgs(append(append([]string{"takeover", "--yes", "--timeout=1m"}, args...), "--kubeconfig", c.kubeconfig(c.byCommand.URL)))
 	err := command.ExecuteContext(ctx)
 	c.t.Log("until", at, args, "\n", out.String(), err)
-	return out.String(), err
+	return err
 }
 
 var newImages = []string{"--image", ours, "--daemon-image", "example.com/afloat/daemon:1"}
@@ -337,7 +337,7 @@ func TestInterruptedAtEveryStep(t *testing.T) {
 	there := append(slices.Clone(newImages), "--backup", folder)
 	for _, at := range []string{"2. Back up", "both images start", "failurePolicy Ignore", "is to have no pods", "its pods are gone", "is free", "Apply", "applied:",
 		"no manager served for", "are in force", "Verify", "can be read in"} {
-		_, _ = c.interrupted(at, there...)
+		_ = c.interrupted(at, there...)
 		c.podsPass("interrupted at " + at)
 	}
 	if _, err := c.run(t.Context(), there...); err != nil {
@@ -347,7 +347,7 @@ func TestInterruptedAtEveryStep(t *testing.T) {
 	c.change(objects[3:4], true)
 	back := []string{"--back", "--backup", folder}
 	for _, at := range []string{"2. Store", "3. Note", "is to have no pods", "its pods are gone", "is free", "Put back", "no manager served for", "are in force", "Verify"} {
-		_, _ = c.interrupted(at, back...)
+		_ = c.interrupted(at, back...)
 		c.podsPass("back, interrupted at " + at)
 	}
 	if _, err := c.run(t.Context(), back...); err != nil {
@@ -407,7 +407,7 @@ func TestTwiceAtOnceAndBesideATool(t *testing.T) {
 	results := make([]error, 2)
 	for i := range results {
 		done.Go(func() {
-			_, results[i] = c.interrupted("", append(newImages, "--backup", folder)...)
+			results[i] = c.interrupted("", append(newImages, "--backup", folder)...)
 		})
 		<-time.After(200 * time.Millisecond)
 	}

@@ -184,7 +184,7 @@ func (p *Pass) above(ctx context.Context, pod *corev1.Pod, read *reading) (Chain
 		read.above[reference] = true
 	}
 	read.doubt = read.doubt || err != nil || slices.Contains(chain.gone, true)
-	return chain, nil
+	return chain, nil //nolint:nilerr // it is the doubt
 }
 
 // snapshot reads the pods that the budget covers, and what they belong to.
