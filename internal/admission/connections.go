@@ -13,7 +13,8 @@ const (
 	// its defaults, and one connection for each. A connection whose caller showed a certificate that is known does not count for its address.
 	mostConnections, mostOfSource = 2000, 600
 	// headerTime is how long a handshake may take, and the header of a request; requestTime is for all of a request, answerTime for its answer.
-	headerTime, requestTime, answerTime = 5 * time.Second, 15 * time.Second, 40 * time.Second
+	// They are long enough for a node that has no time: a call that is cut off is refused, and connections are bounded by their number.
+	headerTime, requestTime, answerTime = 20 * time.Second, 30 * time.Second, 60 * time.Second
 	// idleTime is how long a connection waits for the next request. It is longer than API servers keep one, 90 s: one that both use and close at
 	// the same moment is a failed call. Where there are too many, those that are idle make room.
 	idleTime = 2 * time.Minute
