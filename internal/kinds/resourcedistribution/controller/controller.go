@@ -145,11 +145,10 @@ func (r *Reconciler) namespaceChanged(before, after client.Object) {
 			name = object.GetName()
 		}
 	}
-	if before == nil { // what is in it may have been seen before it
-		for _, c := range r.watches.all() {
-			if copied, _ := c.in(name); copied != nil {
-				r.copyChanged(c, name)
-			}
+	// What is in a new one may have been seen before it; what is held in one that ends is told of no longer.
+	for _, c := range r.watches.all() {
+		if copied, _ := c.in(name); copied != nil {
+			r.copyChanged(c, name)
 		}
 	}
 	was, is := namespaceOf(name, before), namespaceOf(name, after)
