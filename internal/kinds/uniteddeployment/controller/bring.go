@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	appsv1 "k8s.io/api/apps/v1"
@@ -92,8 +94,13 @@ func (a *application) bringOnce(ctx context.Context, v *uniteddeployment.Verdict
 func (a *application) verify(v *uniteddeployment.Verdict, generation int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.memory.verified == nil || len(a.memory.verified) > 2*len(a.plan.Subsets) {
+	if a.memory.verified == nil {
 		a.memory.verified = map[types.UID]string{}
+	}
+	if len(a.memory.verified) > 2*len(a.plan.Subsets) { // many are gone
+		maps.DeleteFunc(a.memory.verified, func(uid types.UID, _ string) bool {
+			return !slices.ContainsFunc(a.plan.Subsets, func(v uniteddeployment.Verdict) bool { return v.Child != nil && v.Child.Object.GetUID() == uid })
+		})
 	}
 	a.memory.verified[v.Child.Object.GetUID()] = fingerprint(generation, v)
 }
