@@ -4,14 +4,16 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -71,7 +73,7 @@ func TestTakeoverOnRealKubelets(t *testing.T) {
 			if pod.UID != was.UID || !equality.Semantic.DeepEqual(pod.Spec, was.Spec) || !equality.Semantic.DeepEqual(pod.Labels, was.Labels) ||
 				!equality.Semantic.DeepEqual(pod.Annotations, was.Annotations) ||
 				pod.Status.ContainerStatuses[0].ContainerID != was.Status.ContainerStatuses[0].ContainerID {
-				t.Errorf("pod %s is another: %s", name, cmp.Diff(was.ObjectMeta, pod.ObjectMeta))
+				t.Errorf("pod %s is another: %s", name, gocmp.Diff(was.ObjectMeta, pod.ObjectMeta))
 			}
 			if n := podWrites(t, since)[name]; n > 0 {
 				t.Errorf("pod %s took %d writes", name, n)
@@ -82,6 +84,12 @@ func TestTakeoverOnRealKubelets(t *testing.T) {
 		}
 	}
 	image := before.Spec.Template.Spec.Containers[0].Image
+	for range measured(t) {
+		label("null")
+		run("--image", image, "--daemon-image", strings.Replace(image, "manager", "daemon", 1), "--manifests", manifests)
+		run("--back")
+		folder = filepath.Join(t.TempDir(), "backup")
+	}
 	run("--image", image, "--daemon-image", strings.Replace(image, "manager", "daemon", 1), "--manifests", manifests)
 	w.image("nginx:1.27")
 	w.settled()
@@ -92,6 +100,16 @@ func TestTakeoverOnRealKubelets(t *testing.T) {
 	w.inPlace("nginx:1.26", 2)
 	label(`"` + installation.Project + `"`)
 	managersBack(t)
+}
+
+// measured is how many takeovers, there and back, are made to see how long no manager serves: TAKEOVERS=10.
+func measured(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("TAKEOVERS"), "0"))
+	if err != nil {
+		t.Fatal("TAKEOVERS:", err)
+	}
+	return n
 }
 
 // formerTestsGone waits until the namespaces of earlier tests are gone, because their pods would be missed after the takeover.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,6 +38,31 @@ func rank(object *unstructured.Unstructured) int {
 		return at
 	}
 	return slices.Index(order, "")
+}
+
+// byRank does something with objects that are sorted by rank: with those of one rank together, as nobody acts meanwhile and each second counts.
+func byRank(ctx context.Context, objects []*unstructured.Unstructured, do func(context.Context, *unstructured.Unstructured) error) error {
+	for len(objects) > 0 {
+		n := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return rank(o) != rank(objects[0]) })
+		if n < 0 {
+			n = len(objects)
+		}
+		if err := together(ctx, objects[:n], do); err != nil {
+			return err
+		}
+		objects = objects[n:]
+	}
+	return nil
+}
+
+// together does something with all items, with some at once. What it does with others is cancelled by an error.
+func together[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for _, item := range items {
+		group.Go(func() error { return do(ctx, item) })
+	}
+	return group.Wait() //nolint:wrapcheck // the caller's own
 }
 
 // prepare makes the manifests what they are to be in this cluster.
@@ -77,26 +103,21 @@ func (t *takeover) applyAll(ctx context.Context, s *seen) error {
 	if err := t.unconvert(ctx, s); err != nil {
 		return err
 	}
-	var webhooks []*unstructured.Unstructured
-	for _, object := range t.manifests[:daemons] {
-		wanted := object
+	wanted, webhooks := slices.Clone(t.manifests[:daemons]), []*unstructured.Unstructured(nil)
+	for i, object := range wanted {
 		if isConfiguration(object) { // in force when a manager answers
-			wanted, webhooks = object.DeepCopy(), append(webhooks, object)
-			lenient(wanted)
-		}
-		if err := t.put(ctx, wanted); err != nil {
-			return err
+			wanted[i], webhooks = object.DeepCopy(), append(webhooks, object)
+			lenient(wanted[i])
 		}
 	}
-	for _, r := range saved.Removed {
-		if err := t.remove(ctx, r); err != nil {
-			return err
-		}
+	if err := byRank(ctx, wanted, t.put); err != nil {
+		return err
 	}
-	for _, r := range saved.Narrowed {
-		if err := t.narrow(ctx, r); err != nil {
-			return err
-		}
+	if err := together(ctx, saved.Removed, t.remove); err != nil {
+		return err
+	}
+	if err := together(ctx, saved.Narrowed, t.narrow); err != nil {
+		return err
 	}
 	t.say("applied: %s; removed: %s", plural.Of(daemons, "object"), plural.Of(len(saved.Removed), "object"))
 	if err := t.serves(ctx, t.choice.Namespace); err != nil {

@@ -128,28 +128,27 @@ func removable(r reference) bool {
 func (t *takeover) restore(ctx context.Context, b *backup) error {
 	objects := slices.Clone(b.objects)
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
-	for _, r := range b.Absent {
-		if !removable(r) || r.Kind == installation.DaemonSets.Kind {
-			continue
-		}
-		if err := t.remove(ctx, r); err != nil {
-			return err
-		}
+	absent := slices.DeleteFunc(slices.Clone(b.Absent), func(r reference) bool {
+		return !removable(r) || r.Kind == installation.DaemonSets.Kind
+	})
+	if err := together(ctx, absent, t.remove); err != nil {
+		return err
 	}
-	var webhooks, daemons []*unstructured.Unstructured
+	var first, webhooks, daemons []*unstructured.Unstructured
 	for _, object := range objects {
-		wanted := object
 		switch {
 		case object.GetKind() == installation.DaemonSets.Kind:
 			daemons = append(daemons, object)
-			continue
 		case isConfiguration(object):
-			wanted, webhooks = object.DeepCopy(), append(webhooks, object)
-			lenient(wanted)
+			passing := object.DeepCopy()
+			lenient(passing)
+			first, webhooks = append(first, passing), append(webhooks, object)
+		default:
+			first = append(first, object)
 		}
-		if err := t.putBack(ctx, wanted); err != nil {
-			return err
-		}
+	}
+	if err := byRank(ctx, first, t.putBackOne); err != nil {
+		return err
 	}
 	if err := t.serves(ctx, b.Namespace); err != nil {
 		return err
@@ -170,10 +169,12 @@ func (t *takeover) restore(ctx context.Context, b *backup) error {
 }
 
 func (t *takeover) putBack(ctx context.Context, objects ...*unstructured.Unstructured) error {
-	for _, object := range objects {
-		if err := t.restoreOne(ctx, object); err != nil {
-			return fmt.Errorf("putting back %s: %w", installation.Of(object), err)
-		}
+	return together(ctx, objects, t.putBackOne)
+}
+
+func (t *takeover) putBackOne(ctx context.Context, object *unstructured.Unstructured) error {
+	if err := t.restoreOne(ctx, object); err != nil {
+		return fmt.Errorf("putting back %s: %w", installation.Of(object), err)
 	}
 	return nil
 }

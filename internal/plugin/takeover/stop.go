@@ -83,12 +83,14 @@ func (t *takeover) stop(ctx context.Context, places []place) error {
 	if err := t.gone(ctx, manager, w); err != nil {
 		return t.leave(ctx, err)
 	}
+	t.reached("pods gone")
 	if err := t.letPodsPass(ctx); err != nil {
 		return t.leave(ctx, err)
 	}
 	if err := t.lockFree(ctx, w); err != nil {
 		return t.leave(ctx, err)
 	}
+	t.reached("lock free")
 	return nil
 }
 
@@ -128,8 +130,28 @@ func (t *takeover) sayWindow() error {
 	if err := errors.Join(err, parseErr); err != nil {
 		return fmt.Errorf("reading when the manager was stopped: %w", err)
 	}
-	t.say("no manager served for %s", t.now().Sub(since).Round(100*time.Millisecond))
+	t.say("no manager served for %s%s", t.now().Sub(since).Round(100*time.Millisecond), t.stages(since))
 	return os.Remove(path)
+}
+
+// stage is when something was over while no manager served.
+type stage struct {
+	what string
+	at   time.Time
+}
+
+func (t *takeover) reached(what string) { t.reachedStages = append(t.reachedStages, stage{what, t.now()}) }
+
+// stages are what this run has reached since then, for who wonders what took long.
+func (t *takeover) stages(since time.Time) string {
+	var texts []string
+	for _, s := range t.reachedStages {
+		texts = append(texts, fmt.Sprintf("%s after %s", s.what, s.at.Sub(since).Round(100*time.Millisecond)))
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(texts, ", ") + ")"
 }
 
 // checkPod is the pod that starts with both images.

@@ -108,6 +108,7 @@ type takeover struct {
 	steps     int
 	// taken: the manager is this project's already.
 	taken bool
+	reachedStages []stage
 	// foreign: it was said that a webhook of others does not answer.
 	foreign bool
 }

@@ -15,9 +15,11 @@ import (
 
 // serves waits until the manager answers webhooks and conversion, which ends the time without one, and until all of it is ready.
 func (t *takeover) serves(ctx context.Context, namespace string) error {
+	t.reached("manager applied")
 	if err := t.replicas(ctx, t.managerReference(), 1); err != nil {
 		return err
 	}
+	t.reached("ready")
 	if err := t.wait(ctx, "the webhooks", t.answers); err != nil {
 		return err
 	}

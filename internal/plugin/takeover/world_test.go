@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,7 +40,8 @@ const namespace = "kruise-system"
 
 // world is a cluster in memory, with the reference's installation in it and stand-ins for what runs workloads.
 type world struct {
-	t *testing.T
+	t  *testing.T
+	mu sync.Mutex // of writes
 	client.WithWatch
 	bare client.WithWatch
 	// deadly is the number of the write at which the command dies; before tells whether the write is made nevertheless.
@@ -311,6 +313,8 @@ func newWorld(t *testing.T, more string) *world {
 
 // write counts a write, makes it unless the command dies before it, and lets the stand-ins act.
 func (w *world) write(o client.Object, verb string, do func() error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.writes++
 	dies := w.writes == w.deadly
 	if dies && !w.after {
