@@ -68,7 +68,7 @@ test: ## Everything a change must pass
 test-unit: ## Unit tests with the race detector, and SIM=2000 simulations of each kind
 	go vet ./...
 	SIM=30 CGO_ENABLED=1 go test -race ./...
-	SIM=$(SIM) go test -count=1 -timeout 2h -run 'TestSimulated' ./internal/kinds/... ./internal/registry
+	SIM=$(SIM) GOGC=1000 go test -count=1 -timeout 2h -run 'TestSimulated' ./internal/kinds/... ./internal/registry
 
 .PHONY: simulate
 simulate: ## Hours of simulations: RUNS=100000 of each kind; a failure prints its seed, and SEED=7 with go test plays it again
