@@ -233,6 +233,18 @@ func (o *Own) cached(ctx context.Context, like client.Object) (client.Object, er
 	return seen, nil
 }
 
+// Newer is the version of an object that the cache has if that is newer than this one, nil if it is not.
+func (o *Own) Newer(ctx context.Context, than client.Object) client.Object {
+	if o == nil { // nothing is laid over the caches
+		return nil
+	}
+	seen, err := o.cached(ctx, than)
+	if err != nil || seen == nil || seen.GetUID() != than.GetUID() || !Older(than, seen) {
+		return nil // what is sent for the version at hand is refused if that is old
+	}
+	return seen
+}
+
 func (o *Own) live(ctx context.Context, like client.Object) (client.Object, error) {
 	actual, err := read(ctx, o.Live, like)
 	if err != nil {

@@ -46,7 +46,7 @@ func (r *DefaultRequest) defaultRolling(d *podtemplate.Defaults, o Document, poi
 		return
 	}
 	d.Add(o, pointer, "rollingUpdateType", appsv1beta1.StandardRollingUpdateType)
-	if o["maxUnavailable"] == nil && o["maxSurge"] == nil { // ADS-013
+	if o["maxUnavailable"] == nil && zero(o["maxSurge"]) { // ADS-013
 		d.Add(o, pointer, "maxUnavailable", 1)
 		d.Add(o, pointer, "maxSurge", 0)
 	}
@@ -55,13 +55,20 @@ func (r *DefaultRequest) defaultRolling(d *podtemplate.Defaults, o Document, poi
 // defaultSurging writes the deprecated type Surging as what it stands for (ADS-014). Where maxUnavailable contradicts it, validation
 // refuses it.
 func defaultSurging(d *podtemplate.Defaults, o Document, pointer string) {
-	if given := o["maxUnavailable"]; given != nil {
-		if value := intstr.Parse(fmt.Sprint(given)); !isZero(&value) {
-			return
-		}
+	if !zero(o["maxUnavailable"]) {
+		return
 	}
 	d.Add(o, pointer, "maxUnavailable", 0)
 	d.Add(o, pointer, "maxSurge", 1)
 	d.Operations = append(d.Operations,
 		jsonpatch.NewOperation("replace", pointer+"/rollingUpdateType", appsv1beta1.StandardRollingUpdateType))
+}
+
+// zero tells whether a number of nodes or a percentage in a document is absent or none.
+func zero(given any) bool {
+	if given == nil {
+		return true
+	}
+	value := intstr.Parse(fmt.Sprint(given))
+	return isZero(&value)
 }

@@ -1,6 +1,7 @@
 package statefulset
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -180,6 +181,35 @@ func TestBudget(t *testing.T) {
 			w.at("a:1")
 			w.at("a:2")
 			tt.build(w)
+			w.expect(tt.want...)
+		})
+	}
+}
+
+// TestAnnotationsDoNotWaitForPodsThatAreDown: under OrderedReady a changed annotation waited behind a pod that was not ready, though it costs
+// no pod. A changed label keeps the pace, and a pod that only needs an annotation overtakes none that waits (ASTS-116 (part)).
+func TestAnnotationsDoNotWaitForPodsThatAreDown(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change string
+		states map[int]string
+		want   []string
+	}{
+		"an annotation":                {`"annotations":{"note":"1"},"labels":{"app":"web"}`, nil, []string{"~0", "~1", "~2"}},
+		"a label":                      {`"labels":{"app":"web","tier":"x"}`, nil, []string{"~1"}},
+		"none that waits is overtaken": {`"annotations":{"note":"1"},"labels":{"app":"web"}`, map[int]string{2: "other"}, []string{"~1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, policy(possible))
+			w.stored("other", strings.Replace(rich, "a:1", "a:0", 1))
+			w.stored("old", rich)
+			for i := range 3 {
+				states := []state{made(t, rich)}
+				if i == 1 {
+					states = append(states, notReady)
+				}
+				w.pod(i, cmp.Or(tt.states[i], "old"), states...)
+			}
+			w.stored("new", strings.Replace(rich, `"labels":{"app":"web"}`, tt.change, 1))
 			w.expect(tt.want...)
 		})
 	}

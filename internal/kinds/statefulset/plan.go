@@ -67,6 +67,8 @@ type planner struct {
 	slots, condemned []slot
 	// blocked says what holds up scaling under OrderedReady, empty if nothing does.
 	blocked string
+	// held: a pod that is available waits for its update; none that comes after it may overtake it (ASTS-159).
+	held bool
 	// others are how many slots have, or get, a pod that is not of the update revision.
 	others int
 	// resizes: PVCs follow their templates as pods are updated.

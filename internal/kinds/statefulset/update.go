@@ -87,6 +87,13 @@ func (p *planner) outdated(s *slot) bool {
 	return !s.info.New || p.lacksVolume(s) != "" || p.resizes && (len(c.growth) > 0 || c.fixed != "" || !c.pending.IsZero())
 }
 
+// free tells whether a pod serves throughout all that it lacks.
+func (p *planner) free(s *slot) bool {
+	c := p.claims[s.ordinal]
+	return !s.info.New && s.info.Mode.Change != nil && p.Free(s.info, s.info.Mode) && p.lacksVolume(s) == "" &&
+		(!p.resizes || len(c.growth) == 0 && c.fixed == "" && c.growing == "")
+}
+
 // standstill says why no pod is updated at all, nothing if pods may be.
 func (p *planner) standstill() (podplan.Reason, string) {
 	switch {
@@ -183,7 +190,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		p.Decide(s.pod, podplan.Wait, reason, "%s", why)
 		return why
 	}
-	if stopped != "" && s.info.Available {
+	if stopped != "" && s.info.Available && (p.held || stopped != p.blocked || !p.free(s)) {
+		p.held = true
 		reason := podplan.ReasonMaxUnavailable
 		if ordered(p.Set) {
 			reason = podplan.ReasonOrdered

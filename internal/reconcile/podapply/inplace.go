@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,4 +114,33 @@ func sameDecision(decided, now *corev1.Pod) bool {
 	}
 	return decided.Annotations[pub.InPlaceUpdateState] == now.Annotations[pub.InPlaceUpdateState] &&
 		decided.Annotations[pub.InPlaceUpdateGrace] == now.Annotations[pub.InPlaceUpdateGrace]
+}
+
+// reported is the version of the pod that a patch of its gates is sent for: the newest that the caches show, if since the plan nothing came
+// but reports of the node, on which the decision does not depend. Pods of a plan wait for each other, and the nodes of new ones report of them
+// meanwhile: a third of what opens gates was refused. It is sent for one version nevertheless (IPU-133): by UID alone, a request that took
+// long would open what another leader closed since, see docs/decisions/0032-gates-are-opened-for-one-version.md.
+func (a *Application) reported(ctx context.Context, planned *corev1.Pod) *corev1.Pod {
+	if newer, ok := a.Own.Newer(ctx, planned).(*corev1.Pod); ok && onlyReported(planned, newer) {
+		return newer
+	}
+	return planned
+}
+
+// onlyReported tells whether nothing but its node's reports differs between two versions of a pod that is not being updated in place. While one
+// is, what is reported is what the update waits for.
+func onlyReported(planned, newer *corev1.Pod) bool {
+	for _, key := range []string{pub.InPlaceUpdateState, pub.InPlaceUpdateGrace} {
+		if _, updated := planned.Annotations[key]; updated {
+			return false
+		}
+	}
+	for _, gate := range []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady} {
+		if !equality.Semantic.DeepEqual(readiness.Condition(planned, gate), readiness.Condition(newer, gate)) {
+			return false
+		}
+	}
+	before, after := planned.ObjectMeta, newer.ObjectMeta
+	before.ResourceVersion, before.ManagedFields = after.ResourceVersion, after.ManagedFields
+	return readiness.Active(newer) && equality.Semantic.DeepEqual(before, after) && equality.Semantic.DeepEqual(planned.Spec, newer.Spec)
 }
