@@ -53,7 +53,7 @@ func TestFlags(t *testing.T) {
 }
 
 // A number by which controllers would never retry, or retry without a pause, is refused with the name of its flag; so is what spans cannot be
-// sent to (OPS-124), and names of callers that mean nothing (OPS-049).
+// sent to (OPS-124), and names of callers that mean nothing (OPS-049 (part)).
 func TestFlagsThatWouldStopControllers(t *testing.T) {
 	for _, flag := range []string{"rate-limiter-qps=0", "rate-limiter-bucket-size=-1", "rate-limiter-base-delay=0s",
 		"rate-limiter-max-delay=-1s", "sync-period=-5m",

@@ -109,8 +109,9 @@ func eventually(t *testing.T, call func(string) string, path, want string) {
 	}
 }
 
-// OPS-049: admission webhooks answer callers with a certificate of the authorities, and of the names; others get nothing of them. Conversion and
-// the health check answer everybody. Another authority takes over without a restart, also on connections that are open.
+// OPS-049 (TestFlagsThatWouldStopControllers has the errors at start): admission webhooks answer callers with a certificate of the authorities, and of the names; others get nothing of them. Conversion and
+// the health check answer everybody, and so does everything without a file. Another authority takes over without a restart, also on connections
+// that are open.
 func TestOnlyKnownCallersAreAnswered(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "callers.pem")
 	first, second, foreign := newSigner(t), newSigner(t), newSigner(t)
@@ -148,6 +149,14 @@ func TestOnlyKnownCallersAreAnswered(t *testing.T) {
 		if got := r.client(t)(path); got != "200" {
 			t.Errorf("%s without a certificate: %s", path, got)
 		}
+	}
+	open := startReplica(t, map[string]http.Handler{"/mutate-x": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if verified(r.Context()) {
+			t.Error("a certificate that nobody asked for counts")
+		}
+	})})
+	if got := open.client(t, first.caller(t, "kube-apiserver", x509.ExtKeyUsageClientAuth))("/mutate-x"); got != "200" {
+		t.Errorf("without a file: %s", got)
 	}
 	second.publish(t, file)
 	next := r.client(t, second.caller(t, "kube-apiserver", x509.ExtKeyUsageClientAuth))
