@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,6 +43,7 @@ type options struct {
 	cacheSyncTimeout      time.Duration
 	webhookInitTimeout    time.Duration
 	webhookClientCAFile   string
+	webhookClientNames    []string
 	protectionLog         string
 	tracingEndpoint       string
 	tracingRate           int
@@ -92,7 +94,9 @@ func parseOptions(args []string) (*options, error) {
 	fs.DurationVar(&o.webhookInitTimeout, "webhook-initialize-timeout", time.Minute,
 		"how long the first pass over certificates and webhooks may take")
 	fs.StringVar(&o.webhookClientCAFile, "webhook-client-ca-file", "",
-		"certificates in PEM: callers of admission webhooks must show one that they have signed; empty lets anybody call")
+		"certificates in PEM: callers of admission webhooks must show one that they have signed; followed when it changes; empty lets anybody call")
+	fs.StringSliceVar(&o.webhookClientNames, "webhook-client-names", nil,
+		"common names that certificates of callers of admission webhooks may have; empty allows any")
 	fs.StringVar(&o.protectionLog, "protection-log-path", "/log",
 		"folder of the log of refused deletions; if it cannot be written to, it is stderr")
 	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 10*time.Second,
@@ -137,10 +141,21 @@ func parseOptions(args []string) (*options, error) {
 	if o.shutdownDelay < 0 || o.shutdownDelay > 10*time.Minute {
 		return nil, fmt.Errorf("--shutdown-delay-duration: %s is not between 0 and 10 minutes", o.shutdownDelay)
 	}
-	if err := errors.Join(o.tracing(), o.pacing(), o.kinds.Check()); err != nil {
+	if err := errors.Join(o.callers(), o.tracing(), o.pacing(), o.kinds.Check()); err != nil {
 		return nil, err
 	}
 	return o, o.environment()
+}
+
+// callers refuses names that would let nobody, or everybody, call the webhooks (OPS-049).
+func (o *options) callers() error {
+	switch names := o.webhookClientNames; {
+	case slices.Contains(names, ""):
+		return errors.New("--webhook-client-names: a name is empty")
+	case len(names) > 0 && o.webhookClientCAFile == "":
+		return errors.New("--webhook-client-names means nothing without --webhook-client-ca-file")
+	}
+	return nil
 }
 
 // tracing refuses what no spans could be sent to (OPS-124).

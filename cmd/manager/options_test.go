@@ -53,14 +53,14 @@ func TestFlags(t *testing.T) {
 }
 
 // A number by which controllers would never retry, or retry without a pause, is refused with the name of its flag; so is what spans cannot be
-// sent to (OPS-124).
+// sent to (OPS-124), and names of callers that mean nothing (OPS-049 (part)).
 func TestFlagsThatWouldStopControllers(t *testing.T) {
 	for _, flag := range []string{"rate-limiter-qps=0", "rate-limiter-bucket-size=-1", "rate-limiter-base-delay=0s",
 		"rate-limiter-max-delay=-1s", "sync-period=-5m",
 		"controller-cache-sync-timeout=-1s", "webhook-initialize-timeout=-1s", "nodeimage-creation-delay=-1s",
 		"deferred-resize-timeout=-1s", "shutdown-delay-duration=-1s", "shutdown-delay-duration=1h",
 		"tracing-endpoint=collector:4317", "tracing-endpoint=ftp://collector", "tracing-endpoint=https://", "tracing-sampling-rate-per-million=-1",
-		"tracing-sampling-rate-per-million=1000001"} {
+		"tracing-sampling-rate-per-million=1000001", "webhook-client-names=kube-apiserver", "webhook-client-names=a,"} {
 		name, _, _ := strings.Cut(flag, "=")
 		if _, err := parseOptions([]string{"--" + flag}); err == nil || !strings.Contains(err.Error(), "--"+name) {
 			t.Errorf("--%s: %v", flag, err)

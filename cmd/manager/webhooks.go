@@ -28,6 +28,7 @@ func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{})
 		Stopping:            stopping,
 		InitTimeout:         o.webhookInitTimeout,
 		ClientCAFile:        o.webhookClientCAFile,
+		ClientNames:         o.webhookClientNames,
 		Pods:                gates.Enabled(features.PodWebhook),
 		GateAllPods:         gates.Enabled(features.KruisePodReadinessGate),
 		UnschedulableWindow: o.kinds.UnschedulableWindow,

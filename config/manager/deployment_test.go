@@ -2,6 +2,7 @@
 package manager_test
 
 import (
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
 
@@ -86,7 +90,8 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// The NetworkPolicy that is offered selects the manager, and names its ports; only the webhooks' is limited to some addresses.
+// The NetworkPolicy that is offered selects the manager, and names its ports; only the webhooks' is limited to some addresses. What stands in place of
+// these is refused by API servers: an example range would be accepted, and close the port for everybody.
 func TestNetworkPolicy(t *testing.T) {
 	var deployment appsv1.Deployment
 	read(t, "deployment.yaml", &deployment)
@@ -101,6 +106,11 @@ func TestNetworkPolicy(t *testing.T) {
 		for _, port := range rule.Ports {
 			limited[port.Port.StrVal] = len(rule.From) > 0
 		}
+		for _, from := range rule.From {
+			if _, _, err := net.ParseCIDR(from.IPBlock.CIDR); err == nil {
+				t.Errorf("%s is somebody's address", from.IPBlock.CIDR)
+			}
+		}
 	}
 	want := map[string]bool{}
 	for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
@@ -108,5 +118,41 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, limited); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The policy is a component, which a kustomization with the manifests fills in as the manual says.
+func TestNetworkPolicyIsAComponent(t *testing.T) {
+	files := filesys.MakeFsInMemory()
+	for name, file := range map[string]string{"/policy/policy.yaml": "../network-policy/policy.yaml", "/policy/kustomization.yaml": "../network-policy/kustomization.yaml",
+		"/manager/deployment.yaml": "deployment.yaml"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := files.WriteFile(name, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	manual, err := os.ReadFile("../../docs/manual/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(manual), "```yaml file=kustomization.yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	text = strings.NewReplacer("../config/default", "../manager/deployment.yaml", "../config/network-policy", "../policy").Replace(text)
+	if err := files.WriteFile("/mine/kustomization.yaml", []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	options := krusty.MakeDefaultOptions()
+	options.LoadRestrictions = types.LoadRestrictionsNone // the manager is a file of another folder here
+	rendered, err := krusty.MakeKustomizer(options).Run(files, "/mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := rendered.AsYaml()
+	if err != nil || !strings.Contains(string(found), "kind: Deployment") || !strings.Contains(string(found), "cidr: 10.0.0.0/28") ||
+		strings.Contains(string(found), "ADDRESSES") {
+		t.Errorf("%s %v", found, err)
 	}
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -144,17 +145,18 @@ func (l *connections) follow(given net.Conn, state http.ConnState) {
 	}
 }
 
-// trusting returns a configuration that tells connections whether their callers are known.
-func trusting(config *tls.Config) *tls.Config {
+// trusting returns a configuration that checks callers, and tells connections whether they are known.
+func trusting(config *tls.Config, callers *callers) *tls.Config {
 	outer := config.Clone()
 	outer.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		c, ok := hello.Conn.(*connection)
 		if !ok {
-			return nil, nil
+			return nil, errors.New("a connection that is not counted")
 		}
 		own := config.Clone()
+		callers.demand(own)
 		own.VerifyConnection = func(state tls.ConnectionState) error {
-			if len(state.VerifiedChains) > 0 {
+			if callers.know(&state) {
 				c.trust()
 			}
 			return nil

@@ -113,9 +113,16 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 	if node == nil {
 		return also(bad("no found Node of Pod %s", hub.Spec.PodName))
 	}
-	patch, refusal := containerrecreate.Accept(hub, hub.Labels != nil, pod)
+	accepted, patch, refusal := containerrecreate.Accept(hub, hub.Labels != nil, pod)
 	if refusal != nil || wrong != nil {
 		return also(refusal)
+	}
+	if verified(ctx) {
+		_, facts, refusal := containerrecreate.Fill(accepted, pod, node.Labels)
+		if refusal != nil {
+			return also(refusal)
+		}
+		patch = append(patch, facts...)
 	}
 	ahead := w.ahead(ctx, pod)
 	if ahead >= mostAhead {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
@@ -179,6 +181,48 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 		other := recreatable(func(p *corev1.Pod) { p.UID = "pod-2" })
 		if r := review(t, inTime(recreateHandler(t, other).mutate), admissionv1.Update, text, before); r.Allowed {
 			t.Errorf("%s: filled from a later pod of that name", version)
+		}
+	}
+}
+
+// CRR-035 (part): clients that read the answer to a creation, as the reference fills it in, found no statusContext in it. A caller that is known to
+// be the API server gets all at once, exactly as it would be filled in later; nobody else does.
+func TestAKnownCallerGetsTheFactsAtOnce(t *testing.T) {
+	pod := recreatable()
+	known := admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
+		return recreateHandler(t, pod).mutate(context.WithValue(ctx, verifiedKey{}, true), request)
+	})
+	const containers = `"podName":"web-7","containers":[{"name":"plain","statusContext":{}},{"name":"exec"},{"name":"http"}]`
+	for name, given := range map[string]string{
+		"as little as can be": crr("v1beta1", "", "{"+containers+"}"),
+		"a strategy":          crr("v1alpha1", `,"labels":null`, `{`+containers+`,"strategy":{"terminationGracePeriodSeconds":3}}`),
+		"labels of the client": crr("v1beta1", `,"labels":{"crr.apps.kruise.io/node-name":"forged","crr.apps.kruise.io/pod-uid":"forged"}`,
+			`{`+containers+`,"strategy":{"failurePolicy":"Ignore"}}`),
+	} {
+		early, late := admitted(t, review(t, known, admissionv1.Create, given, ""), given),
+			admitted(t, review(t, inTime(recreateHandler(t, pod).mutate), admissionv1.Create, given, ""), given)
+		request := &appsv1beta1.ContainerRecreateRequest{}
+		if err := json.Unmarshal([]byte(late), request); err != nil || !containerrecreate.Unfilled(request) {
+			t.Fatalf("%s: %s %v", name, late, err)
+		}
+		_, patch, refusal := containerrecreate.Fill(request, pod, map[string]string{"type": "virtual-kubelet"})
+		body, err := json.Marshal(patch)
+		if err != nil || refusal != nil {
+			t.Fatal(err, refusal)
+		}
+		want, err := decodeDocument([]byte(patched(t, late, body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := decodeDocument([]byte(early))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || !strings.Contains(early, "c://http") {
+			t.Errorf("%s (-later +at once):\n%s", name, diff)
+		}
+		if err := json.Unmarshal([]byte(early), request); err != nil || containerrecreate.Unfilled(request) {
+			t.Errorf("%s: it is filled in once more: %v", name, err)
 		}
 	}
 }

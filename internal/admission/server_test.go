@@ -35,7 +35,7 @@ func testServer(t *testing.T, options Options) *server {
 	options.Gates = gates(t, "")
 	keeping := options.keeper(registered(t, nil, nil))
 	keeping.CRDs, keeping.OtherCRDs = nil, nil
-	callers, err := readCallers(options.ClientCAFile)
+	callers, err := newCallers(options.ClientCAFile, options.ClientNames)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,13 +56,19 @@ type replica struct {
 
 func startReplica(t *testing.T, handlers map[string]http.Handler) *replica {
 	t.Helper()
+	return startReplicaFor(t, "", nil, handlers)
+}
+
+// startReplicaFor starts one that answers callers of these names whom authorities of the file have signed for.
+func startReplicaFor(t *testing.T, authorities string, names []string, handlers map[string]http.Handler) *replica {
+	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &replica{address: listener.Addr().String(), ended: make(chan struct{})}
 	options := Options{Namespace: "sys", Host: "127.0.0.1", FilesOnly: true, CertDir: t.TempDir(),
-		Port: listener.Addr().(*net.TCPAddr).Port}
+		Port: listener.Addr().(*net.TCPAddr).Port, ClientCAFile: authorities, ClientNames: names}
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -60,8 +60,9 @@ type Options struct {
 	Port     int
 	CertDir  string
 	// ClientCAFile holds, in PEM, the authorities that sign the certificates of callers of admission webhooks; if it is empty, anybody may
-	// call (OPS-049).
+	// call. ClientNames are the common names that these may have; empty allows any (OPS-049).
 	ClientCAFile string
+	ClientNames  []string
 	// Stopping is closed when the process is asked to end, some time before the context of the manager ends. Nil means never.
 	Stopping <-chan struct{}
 	// RenewBefore is how long before its end a certificate is replaced; zero means certificate.DefaultRenewBefore.
@@ -145,7 +146,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	attempt, cancel := context.WithTimeout(ctx, admissionTime)
 	_, _ = keeper.Pass(attempt)
 	cancel()
-	callers, err := readCallers(options.ClientCAFile)
+	callers, err := newCallers(options.ClientCAFile, options.ClientNames)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ plugins:
 }
 
 // TestWebhooksAnswerNobodyElse: with --webhook-client-ca-file only the API server gets answers. Callers without a certificate, or with one
-// of another authority, get none (OPS-049).
+// of another authority, get none (OPS-049 (part)).
 func TestWebhooksAnswerNobodyElse(t *testing.T) {
 	foreign, err := tls.LoadX509KeyPair(showForeign(t))
 	if err != nil {

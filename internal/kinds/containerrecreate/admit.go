@@ -123,10 +123,11 @@ func CheckPod(pod *corev1.Pod) *Refusal {
 	return wrong.refusal(http.StatusBadRequest)
 }
 
-// Accept returns the JSON patch that admission makes of a new request (CRR-011, CRR-033 to CRR-035): defaults, and which pod it is
-// for. The webhook answers whoever reaches its port, so the answer tells nothing of the pod but its UID; the rest is filled in
-// later, by Fill. hasLabels says whether the document has labels; the request is its typed view.
-func Accept(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *corev1.Pod) ([]jsonpatch.Operation, *Refusal) {
+// Accept returns the request as admission makes it, and the JSON patch that does so (CRR-011, CRR-033 to CRR-035): defaults, and which pod it
+// is for. The webhook answers whoever reaches its port, so the answer tells nothing of the pod but its UID; the rest is filled in
+// by Fill, later or for a caller that is known. hasLabels says whether the document has labels; the request is its typed view.
+func Accept(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *corev1.Pod) (*appsv1beta1.ContainerRecreateRequest,
+	[]jsonpatch.Operation, *Refusal) {
 	var wrong faults
 	for i := range request.OwnerReferences { // else who looks at an old version of the pod stops containers of the one that has replaced it
 		if owner := &request.OwnerReferences[i]; owner.APIVersion == "v1" && owner.Kind == "Pod" && owner.Name == pod.Name && owner.UID != pod.UID {
@@ -139,8 +140,14 @@ func Accept(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *
 		}
 	}
 	if refusal := wrong.refusal(http.StatusBadRequest); refusal != nil {
-		return nil, refusal
+		return nil, nil, refusal
 	}
+	accepted := request.DeepCopy()
+	if accepted.Labels == nil {
+		accepted.Labels = map[string]string{}
+	}
+	accepted.Labels[pub.RecreateActive], accepted.Labels[pub.RecreatePodUID] = "true", string(pod.UID)
+	delete(accepted.Labels, pub.RecreateNodeName)
 	var patch []jsonpatch.Operation
 	if !hasLabels {
 		patch = append(patch, jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{}))
@@ -149,13 +156,15 @@ func Accept(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *
 	if _, forged := request.Labels[pub.RecreateNodeName]; forged {
 		patch = append(patch, jsonpatch.NewOperation("remove", labelPath(pub.RecreateNodeName), nil))
 	}
-	policy := string(appsv1beta1.ContainerRecreateRequestFailurePolicyFail)
-	if given := request.Spec.Strategy; given == nil {
-		patch = append(patch, jsonpatch.NewOperation("add", "/spec/strategy", map[string]string{"failurePolicy": policy}))
+	const policy = appsv1beta1.ContainerRecreateRequestFailurePolicyFail
+	if given := accepted.Spec.Strategy; given == nil {
+		accepted.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{FailurePolicy: policy}
+		patch = append(patch, jsonpatch.NewOperation("add", "/spec/strategy", map[string]string{"failurePolicy": string(policy)}))
 	} else if given.FailurePolicy == "" {
-		patch = append(patch, jsonpatch.NewOperation("add", "/spec/strategy/failurePolicy", policy))
+		given.FailurePolicy = policy
+		patch = append(patch, jsonpatch.NewOperation("add", "/spec/strategy/failurePolicy", string(policy)))
 	}
-	return patch, nil
+	return accepted, patch, nil
 }
 
 func labelPath(key string) string { return "/metadata/labels/" + strings.ReplaceAll(key, "/", "~1") }

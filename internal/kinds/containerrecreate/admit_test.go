@@ -155,7 +155,7 @@ func TestAccept(t *testing.T) {
 		"an empty strategy": {asked(given("")), []string{`add /spec/strategy/failurePolicy "Fail"`}},
 		"a policy":          {asked(given("Ignore")), nil},
 	} {
-		patch, refusal := Accept(tt.request, true, specified())
+		_, patch, refusal := Accept(tt.request, true, specified())
 		if refusal != nil {
 			t.Fatal(refusal.Message)
 		}
@@ -163,11 +163,11 @@ func TestAccept(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	if patch, _ := Accept(asked(given("Fail")), false, specified()); len(patch) != 3 || patch[0].Path != "/metadata/labels" {
+	if _, patch, _ := Accept(asked(given("Fail")), false, specified()); len(patch) != 3 || patch[0].Path != "/metadata/labels" {
 		t.Errorf("without labels: %v", patch)
 	}
 	forged := asked(given("Fail"), func(r *appsv1beta1.ContainerRecreateRequest) { r.Labels = map[string]string{pub.RecreateNodeName: "n"} })
-	if patch, _ := Accept(forged, true, specified()); len(patch) != 3 || patch[2].Operation != "remove" {
+	if _, patch, _ := Accept(forged, true, specified()); len(patch) != 3 || patch[2].Operation != "remove" {
 		t.Errorf("with the name of a node: %v", patch)
 	}
 	// CRR-033: made for a pod of that name that is gone; owners of other kinds and names say nothing of the pod.
@@ -182,7 +182,7 @@ func TestAccept(t *testing.T) {
 		"another group": {metav1.OwnerReference{APIVersion: "x/v1", Kind: "Pod", Name: "web-7", UID: "former"}, false},
 	} {
 		owned := asked(func(r *appsv1beta1.ContainerRecreateRequest) { r.OwnerReferences = []metav1.OwnerReference{tt.owner} })
-		_, refusal := Accept(owned, true, specified())
+		_, _, refusal := Accept(owned, true, specified())
 		if (refusal != nil) != tt.refused || tt.refused && (refusal.Code != 400 || !strings.Contains(refusal.Message, "metadata.ownerReferences[0]")) {
 			t.Errorf("%s: %+v", name, refusal)
 		}
@@ -212,7 +212,7 @@ func TestAccept(t *testing.T) {
 		"one that ends":                   {specified(initial(nil)), "is an init container that does not run on"},
 		"one that is never started again": {specified(initial(&never)), "is an init container that does not run on"},
 	} {
-		if _, refusal := Accept(asked(one), true, tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil ||
+		if _, _, refusal := Accept(asked(one), true, tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil ||
 			!strings.Contains(refusal.Message, tt.want)) {
 			t.Errorf("%s: %+v", name, refusal)
 		}

@@ -31,7 +31,7 @@ var (
 		"rest-config-burst", "rest-config-qps", "socket-file"}
 	// set are flags whose values belong to the manifests: addresses that probes ask, folders that are mounted, and how much is logged.
 	set = []string{"enable-pprof", "kubeconfig", "logtostderr", "pprof-addr", "protection-log-path", "socket-root", "v",
-		"webhook-client-ca-file"}
+		"webhook-client-ca-file", "webhook-client-names"}
 	// usual are values of flags of set with which nobody has changed anything. Others are told.
 	usual = map[string][]string{"protection-log-path": {"/log"}, "kubeconfig": {}}
 	// addresses are flags of the manager and the daemon with the port of a container, by its name in the manifests: the port is carried over, the
