@@ -32,6 +32,8 @@ const (
 	lookEvery = 10 * time.Second
 	// toldAfter is for how long a kind must be refused until that is told of: a conversion may be a moment late at every start.
 	toldAfter = 15 * time.Second
+	// toldAgain is the pause until what lasts is told of again: API servers forget events after an hour.
+	toldAgain = 30 * time.Minute
 )
 
 // managerDeployment is what the events are about.
@@ -48,8 +50,9 @@ type health struct {
 	// elected is closed when this replica leads.
 	elected <-chan struct{}
 
-	refused map[schema.GroupVersionKind]bool
-	silent  map[string]bool
+	// refused and silent are what lasts, with the time at which it was told of last.
+	refused map[schema.GroupVersionKind]time.Time
+	silent  map[string]time.Time
 }
 
 // newHealth returns the health of a replica whose installation is in the namespace. Nothing has been told yet.
@@ -57,7 +60,7 @@ func newHealth(w *watches.Watches, pulse *reconcile.Pulse, elected <-chan struct
 	deployment := &appsv1.Deployment{}
 	deployment.Namespace, deployment.Name = namespace, managerDeployment
 	return &health{watches: w, pulse: pulse, elected: elected, clock: c, about: deployment,
-		refused: map[schema.GroupVersionKind]bool{}, silent: map[string]bool{}}
+		refused: map[schema.GroupVersionKind]time.Time{}, silent: map[string]time.Time{}}
 }
 
 // read is the readiness check "caches-read": what webhooks need was read, or is refused by the API server.
@@ -98,48 +101,64 @@ func (h *health) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (h *health) NeedLeaderElection() bool { return false }
 
-// look tells once of each kind that cannot be watched, and of each controller that does not work, and once when it is over.
+// look tells of each kind that cannot be watched and of each controller that does not work, again if that lasts, and once when it is over. The log
+// has it once.
 func (h *health) look() {
-	now, refused := h.clock.Now(), map[schema.GroupVersionKind]bool{}
+	now := h.clock.Now()
+	refused := map[schema.GroupVersionKind]func(bool){}
 	for _, failure := range h.watches.Failures() {
 		if now.Sub(failure.Since) < toldAfter {
 			continue
 		}
-		refused[failure.Kind] = true
-		if h.refused[failure.Kind] {
-			continue
-		}
-		what := "its controllers wait, those of other kinds work"
-		if failure.Before {
-			what = "what is known of it gets old"
-		}
-		h.log.Error(failure.Err, "A kind cannot be watched: "+what, "kind", failure.Kind)
-		h.events.Event(h.about, corev1.EventTypeWarning, kindNotWatched,
-			fmt.Sprintf("%s cannot be watched, %s: %v", named(failure.Kind), what, failure.Err))
-	}
-	for kind := range h.refused {
-		if !refused[kind] {
-			h.log.Info("A kind can be watched again", "kind", kind)
-			h.events.Event(h.about, corev1.EventTypeNormal, kindWatched, named(kind)+" can be watched again")
+		refused[failure.Kind] = func(first bool) {
+			what := "its controllers wait, those of other kinds work"
+			if failure.Before {
+				what = "what is known of it gets old"
+			}
+			if first {
+				h.log.Error(failure.Err, "A kind cannot be watched: "+what, "kind", failure.Kind)
+			}
+			h.events.Event(h.about, corev1.EventTypeWarning, kindNotWatched,
+				fmt.Sprintf("%s cannot be watched, %s: %v", named(failure.Kind), what, failure.Err))
 		}
 	}
-	h.refused = refused
+	h.refused = tell(now, h.refused, refused, func(kind schema.GroupVersionKind) {
+		h.log.Info("A kind can be watched again", "kind", kind)
+		h.events.Event(h.about, corev1.EventTypeNormal, kindWatched, named(kind)+" can be watched again")
+	})
 	names, _ := h.pulse.Silent()
-	silent := map[string]bool{}
+	silent := map[string]func(bool){}
 	for _, name := range names {
-		if silent[name] = true; !h.silent[name] {
-			h.log.Info("A controller does not work: its caches are not filled, or its workers hang", "controller", name)
+		silent[name] = func(first bool) {
+			if first {
+				h.log.Info("A controller does not work: its caches are not filled, or its workers hang", "controller", name)
+			}
 			h.events.Event(h.about, corev1.EventTypeWarning, controllerNotWorking,
 				fmt.Sprintf("controller %s does not work: its caches are not filled, or its workers hang", name))
 		}
 	}
-	for name := range h.silent {
-		if !silent[name] {
-			h.log.Info("A controller works again", "controller", name)
-			h.events.Event(h.about, corev1.EventTypeNormal, controllerWorking, "controller "+name+" works again")
+	h.silent = tell(now, h.silent, silent, func(name string) {
+		h.log.Info("A controller works again", "controller", name)
+		h.events.Event(h.about, corev1.EventTypeNormal, controllerWorking, "controller "+name+" works again")
+	})
+}
+
+// tell tells what is so and was not told of for a while, and what is over, and returns when what is so was told of last.
+func tell[K comparable](now time.Time, told map[K]time.Time, is map[K]func(first bool), over func(K)) map[K]time.Time {
+	left := map[K]time.Time{}
+	for what, say := range is {
+		last, before := told[what]
+		if left[what] = last; !before || now.Sub(last) >= toldAgain {
+			left[what] = now
+			say(!before)
 		}
 	}
-	h.silent = silent
+	for what := range told {
+		if is[what] == nil {
+			over(what)
+		}
+	}
+	return left
 }
 
 // named is a kind in words, such as CloneSet.v1beta1.apps.kruise.io.

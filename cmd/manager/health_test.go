@@ -100,6 +100,12 @@ func TestAKindThatCannotBeWatchedIsTold(t *testing.T) {
 		if diff := cmp.Diff(want, events.events); diff != "" {
 			t.Error(diff)
 		}
+		time.Sleep(toldAgain)
+		h.look()
+		h.look()
+		if len(events.events) != 2 || events.events[1] != want[0] {
+			t.Errorf("what lasts is told again before the API server forgets it: %q", events.events)
+		}
 		if err := h.read(nil); err != nil {
 			t.Error(err)
 		}

@@ -65,9 +65,9 @@ func (m *memory) List(_ context.Context, into client.ObjectList, options ...clie
 		matches := object.GroupVersionKind() == kind && (o.Namespace == "" || o.Namespace == object.GetNamespace()) &&
 			(o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(object.GetLabels())))
 		if o.FieldSelector != nil {
-			reason, _, _ := unstructured.NestedString(object.Object, "reason")
-			value, found := o.FieldSelector.RequiresExactMatch("reason")
-			matches = matches && found && value == reason
+			for _, r := range o.FieldSelector.Requirements() {
+				matches = matches && installation.Text(object.Object, strings.Split(r.Field, ".")...) == r.Value
+			}
 		}
 		if matches {
 			list.Items = append(list.Items, *object.DeepCopy())

@@ -3,11 +3,14 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/plugin/explain"
@@ -22,6 +25,9 @@ const behind = 2 * time.Minute
 // reconciles, whatever the manager says about itself. A leader has some time for what was changed before it led.
 func (d *doctor) checkSeen(ctx context.Context) error {
 	const check = "controllers"
+	if err := d.checkTold(ctx); err != nil {
+		d.unreadable(check, err)
+	}
 	kinds, total := 0, 0
 	for _, manifest := range d.manifests {
 		if manifest.GetKind() != "CustomResourceDefinition" || !installation.OfProject(manifest) || !observes(manifest) {
@@ -64,6 +70,55 @@ func (d *doctor) checkSeen(ctx context.Context) error {
 	}
 	d.add(check, OK, "", fmt.Sprintf("%s of %s looked at", plural.Of(total, "object"), plural.Of(kinds, "kind")), "")
 	return nil
+}
+
+// toldWithin is how long what the manager has told of counts: it tells again of what lasts every half an hour.
+const toldWithin = 35 * time.Minute
+
+// checkTold looks at what the manager says of itself by events about its Deployment: kinds that it cannot watch, and controllers that do not work.
+func (d *doctor) checkTold(ctx context.Context) error {
+	type telling struct {
+		at            time.Time
+		reason, words string
+	}
+	last := map[string]telling{}
+	kind := schema.GroupVersionKind{Version: "v1", Kind: "Event"}
+	if err := installation.Each(ctx, d.client, kind, func(event *unstructured.Unstructured) error {
+		reason, words := installation.Text(event.Object, "reason"), installation.Text(event.Object, "message")
+		about := ""
+		switch reason {
+		case "KindNotWatched", "KindWatched":
+			about, _, _ = strings.Cut(words, " ")
+		case "ControllerNotWorking", "ControllerWorking":
+			about = strings.Join(strings.SplitN(words, " ", 3)[:min(2, strings.Count(words, " ")+1)], " ")
+		default:
+			return nil
+		}
+		at := told(event)
+		if d.now.Sub(at) <= toldWithin && !at.Before(last[about].at) {
+			last[about] = telling{at, reason, words}
+		}
+		return nil
+	}, client.InNamespace(d.namespace), client.MatchingFields{"involvedObject.name": installation.Manager}); err != nil {
+		return err
+	}
+	for _, about := range slices.Sorted(maps.Keys(last)) {
+		if t := last[about]; strings.Contains(t.reason, "Not") {
+			d.add("controllers", Problem, "", fmt.Sprintf("%s (told %s ago)", t.words, ago(d.now.Sub(t.at))), d.leaderAdvice())
+		}
+	}
+	return nil
+}
+
+// told is when an event was seen last, whichever API it was written by.
+func told(event *unstructured.Unstructured) time.Time {
+	var last time.Time
+	for _, path := range [][]string{{"lastTimestamp"}, {"eventTime"}, {"series", "lastObservedTime"}} {
+		if at, err := time.Parse(time.RFC3339, installation.Text(event.Object, path...)); err == nil && at.After(last) {
+			last = at
+		}
+	}
+	return last
 }
 
 // isOff tells whether feature gates turn a kind off, so that nobody is to look at its objects.

@@ -20,6 +20,12 @@ func spelled(t *testing.T, object *unstructured.Unstructured, at string, generat
 	}
 }
 
+// event is one of the manager about its Deployment.
+func event(name, reason, message, at string) string {
+	return `{apiVersion: v1, kind: Event, metadata: {name: ` + name + `, namespace: kruise-system}, involvedObject: {kind: Deployment, name: ` +
+		installation.Manager + `}, reason: ` + reason + `, message: "` + message + `", eventTime: "` + at + `"}`
+}
+
 // OPS-186: a leader whose controllers do nothing is a problem, by what can be seen: its readiness, and objects whose last change is not seen.
 // What was changed a moment ago, or before a leader that has just begun, is none.
 func TestALeaderThatDoesNothingIsAProblem(t *testing.T) {
@@ -68,6 +74,14 @@ func TestALeaderThatDoesNothingIsAProblem(t *testing.T) {
 		"never looked at a new one": {func(t *testing.T, m *memory) {
 			spelled(t, m.find("PodUnavailableBudget", "web"), "2026-01-02T14:50:00Z", 1, 0)
 		}, []string{"the last change of 1 of 1 object of kind PodUnavailableBudget is not seen"}},
+		"said an hour ago what it does not repeat, and half an hour ago what is over": {change: func(t *testing.T, m *memory) {
+			m.add(t, event("old", "KindNotWatched", "Secret.v1 cannot be watched, its controllers wait", "2026-01-02T14:00:00.000000Z"))
+			m.add(t, event("begun", "ControllerNotWorking", "controller cloneset does not work: its workers hang", "2026-01-02T14:40:00.000000Z"))
+			m.add(t, event("over", "ControllerWorking", "controller cloneset works again", "2026-01-02T14:41:00.000000Z"))
+		}},
+		"says by an event that it cannot watch a kind": {func(t *testing.T, m *memory) {
+			m.add(t, event("new", "KindNotWatched", "Secret.v1 cannot be watched, its controllers wait: forbidden", "2026-01-02T14:50:00.000000Z"))
+		}, []string{"problem  controllers       Secret.v1 cannot be watched, its controllers wait: forbidden (told 10 minutes ago)"}},
 		"says itself that it is not well": {func(t *testing.T, m *memory) { ready(t, m, "False", "2026-01-02T14:00:00Z") },
 			[]string{"problem  leader            Pod kruise-system/manager-a: it leads, and is not ready for 60 minutes"}},
 	} {

@@ -140,7 +140,9 @@ type stage struct {
 	at   time.Time
 }
 
-func (t *takeover) reached(what string) { t.reachedStages = append(t.reachedStages, stage{what, t.now()}) }
+func (t *takeover) reached(what string) {
+	t.reachedStages = append(t.reachedStages, stage{what, t.now()})
+}
 
 // stages are what this run has reached since then, for who wonders what took long.
 func (t *takeover) stages(since time.Time) string {

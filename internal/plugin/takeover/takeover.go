@@ -107,7 +107,7 @@ type takeover struct {
 	manifests []*unstructured.Unstructured
 	steps     int
 	// taken: the manager is this project's already.
-	taken bool
+	taken         bool
 	reachedStages []stage
 	// foreign: it was said that a webhook of others does not answer.
 	foreign bool
