@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
-	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/plugin/explain"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 	"github.com/afloat-project/afloat/internal/registry"
 )
@@ -28,14 +28,16 @@ var probes []byte
 // actsWithin is how long a controller may take to look at a new object: managers look for kinds that come late every ten seconds.
 const actsWithin = 2 * time.Minute
 
+// theirsWithin is how long that of the other manager is waited for.
+const theirsWithin = 30 * time.Second
+
 // acts sees that the controllers of the new manager act: for each kind in use, an object that asks for nothing is created, its status is waited
 // for, and it is removed. A manager may be ready, answer webhooks, and yet have a controller that waits for ever, for a right or a definition.
 func (t *takeover) acts(ctx context.Context) error {
-	objects, err := t.probesInUse(ctx)
+	objects, unproven, err := t.probesInUse(ctx)
 	if err != nil {
 		return err
 	}
-	var unproven []string
 	if err := t.removeProbes(ctx, objects); err != nil { // of an interrupted run
 		return err
 	}
@@ -49,7 +51,7 @@ func (t *takeover) acts(ctx context.Context) error {
 	waiting := map[string]*unstructured.Unstructured{}
 	for _, object := range objects {
 		switch err := t.client.Create(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager)); {
-		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), err != nil && t.back:
 			unproven = append(unproven, fmt.Sprintf("%s (%v)", object.GetKind(), err))
 		case err != nil:
 			return fmt.Errorf("creating %s, to see whether the manager acts: %w", installation.Of(object), err)
@@ -59,7 +61,9 @@ func (t *takeover) acts(ctx context.Context) error {
 	}
 	asked := len(waiting)
 	patient := *t
-	patient.timeout = min(t.timeout, actsWithin)
+	if patient.timeout = min(t.timeout, actsWithin); t.back {
+		patient.timeout = min(t.timeout, theirsWithin)
+	}
 	err = patient.wait(ctx, "the manager to act on each kind in use", func(ctx context.Context) (string, error) {
 		var errs []error
 		for kind, object := range waiting {
@@ -74,6 +78,11 @@ func (t *takeover) acts(ctx context.Context) error {
 	})
 	if len(unproven) > 0 {
 		t.say("not checked whether the manager acts on: %s", strings.Join(unproven, "; "))
+	}
+	if len(waiting) > 0 && t.back && ctx.Err() == nil { // what it writes of an object that asks for nothing is its own affair
+		t.say("OpenKruise's manager was not seen to act on %s within %s: look at its log", strings.Join(slices.Sorted(maps.Keys(waiting)), ", "),
+			patient.timeout)
+		return nil
 	}
 	if len(waiting) > 0 {
 		return fmt.Errorf("the new manager serves, but does not act on %s: %w\nits log says why, as does: kubectl afloat doctor\n"+
@@ -92,20 +101,21 @@ func acted(live *unstructured.Unstructured) bool {
 	return len(status) > 0 && (!has || seen >= live.GetGeneration())
 }
 
-// probesInUse are the probes of the kinds of which there are objects. Kinds whose feature is off have no controller.
-func (t *takeover) probesInUse(ctx context.Context) (used []*unstructured.Unstructured, err error) {
+// probesInUse are the probes of the kinds of which there are objects, and the kinds of which none can be made. Kinds whose feature is off have
+// no controller.
+func (t *takeover) probesInUse(ctx context.Context) (used []*unstructured.Unstructured, unproven []string, err error) {
 	all, err := installation.Parse([]byte(strings.ReplaceAll(string(probes), installation.Namespace, t.choice.Namespace)))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	manager, err := t.get(ctx, t.managerReference())
 	if err != nil || manager == nil {
-		return nil, err
+		return nil, nil, err
 	}
 	list, _ := argument(manager, "feature-gates")
-	gates, err := features.Parse(list)
+	gates, _, err := explain.Gates(list) // the other manager's has names that are not known here
 	if err != nil {
-		return nil, fmt.Errorf("the manager's feature gates: %w", err)
+		return nil, nil, fmt.Errorf("the manager's feature gates: %w", err)
 	}
 	for i := range registry.Kinds {
 		kind := &registry.Kinds[i]
@@ -114,7 +124,7 @@ func (t *takeover) probesInUse(ctx context.Context) (used []*unstructured.Unstru
 		}
 		definition, err := installation.Get(ctx, t.client, installation.Definitions, "", kind.Plural+"."+kind.Group)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if definition == nil {
 			continue
@@ -123,19 +133,20 @@ func (t *takeover) probesInUse(ctx context.Context) (used []*unstructured.Unstru
 		objects := &unstructured.UnstructuredList{}
 		objects.SetGroupVersionKind(stored.GroupVersion().WithKind(stored.Kind + "List"))
 		if err := t.client.List(ctx, objects, client.Limit(1)); err != nil {
-			return nil, fmt.Errorf("looking for objects of %s: %w", definition.GetName(), err)
+			return nil, nil, fmt.Errorf("looking for objects of %s: %w", definition.GetName(), err)
 		}
 		if len(objects.Items) == 0 {
 			continue
 		}
 		probe := installation.Find(all, kind.Name, probeName)
 		if probe == nil {
-			continue // requests and images have no controller that answers without a node
+			unproven = append(unproven, kind.Name+" (each object of it asks for something)")
+			continue
 		}
 		probe.SetGroupVersionKind(stored)
 		used = append(used, probe)
 	}
-	return used, nil
+	return used, unproven, nil
 }
 
 func (t *takeover) removeProbes(ctx context.Context, objects []*unstructured.Unstructured) error {

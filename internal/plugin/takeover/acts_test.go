@@ -55,6 +55,26 @@ func TestAManagerThatServesAndDoesNotAct(t *testing.T) {
 	}
 }
 
+// OPS-194: on the way back the other manager is seen to act, too. One that was not seen to act on a kind is told of, and the way back ends: what it
+// writes of an object that asks for nothing is its own affair.
+func TestTheWayBackTellsWhetherTheOtherManagerActs(t *testing.T) {
+	for idle, want := range map[bool]string{true: "OpenKruise's manager was not seen to act on CloneSet", false: "the manager acts on each of 1 kind in use"} {
+		w := newWorld(t, "")
+		w.manifests = withoutSchemas(t)
+		folder := filepath.Join(t.TempDir(), "backup")
+		if err := w.command(folder, io.Discard).run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		w.idle = idle
+		c := w.command(folder, &out)
+		c.back, c.timeout = true, 300*time.Millisecond
+		if err := c.run(t.Context()); err != nil || !strings.Contains(out.String(), want) || len(w.violated) > 0 {
+			t.Error(err, w.violated, out.String())
+		}
+	}
+}
+
 // OPS-181: what the API server would refuse is found while the other manager runs: manifests that it does not take, because it is older than
 // 1.30 or because of few rights, and what the way back needs.
 func TestWhatWouldBeRefusedStopsNothing(t *testing.T) {
@@ -139,13 +159,18 @@ func TestTheLockOfAManagerThatHasEnded(t *testing.T) {
 		if missing, err := c.see(t.Context(), watch); err != nil || len(missing) == 0 {
 			t.Fatal(missing, err)
 		}
-		watch.ended["kruise-controller-manager-a"] = test.ended
+		watch.ended["kruise-controller-manager-a"], watch.alone = test.ended, true
 		for p := range watch.since {
 			watch.since[p] = time.Now().Add(-test.still)
 		}
 		missing, err := c.see(t.Context(), watch)
 		if err != nil || (len(missing) == 0) != test.free {
 			t.Errorf("%s: %v, %v", name, missing, err)
+		}
+		// Whoever comes next would look at a lock that has a holder for as long again.
+		lease := w.lease()
+		if err := w.bare.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil || (readLock(lease).holder == "") != test.free {
+			t.Errorf("%s: held by %q, %v", name, readLock(lease).holder, err)
 		}
 	}
 }

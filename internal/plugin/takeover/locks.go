@@ -96,6 +96,8 @@ type watcher struct {
 	places []place
 	last   map[place]string
 	since  map[place]time.Time
+	// alone: the pods that are known to want a lock are gone.
+	alone bool
 	// ended are pods that were seen to be ended by their kubelets.
 	ended map[string]bool
 }
@@ -121,6 +123,10 @@ func (t *takeover) see(ctx context.Context, w *watcher) (missing []string, err e
 		}
 		holds, still := time.Duration(h.seconds)*time.Second, time.Since(w.since[p])
 		if still >= holds {
+			// The new manager would look at it for as long again.
+			if w.alone && p.kind == installation.Leases && apierrors.IsConflict(t.release(ctx, object, h.holder)) {
+				missing = append(missing, fmt.Sprintf("somebody writes Lease %s/%s", p.namespace, p.name))
+			}
 			continue
 		}
 		pod, _, _ := strings.Cut(h.holder, "_")
@@ -156,6 +162,7 @@ func (t *takeover) release(ctx context.Context, lease *unstructured.Unstructured
 // lockFree waits until nobody holds a lock: it was given back, or not renewed for as long as it holds; for less if its holder's pod was seen to
 // end.
 func (t *takeover) lockFree(ctx context.Context, w *watcher) error {
+	w.alone = true
 	if err := t.wait(ctx, "the lock", func(ctx context.Context) (string, error) {
 		missing, err := t.see(ctx, w)
 		return strings.Join(missing, "; "), err

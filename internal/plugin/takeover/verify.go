@@ -81,10 +81,8 @@ func (t *takeover) verify(ctx context.Context, advise func(error) error) error {
 	} else {
 		t.say("all of %s have the UID, the restarts and the spec that they had", plural.Of(len(saved.Pods), "pod"))
 	}
-	if !t.back {
-		if err := t.acts(ctx); err != nil {
-			return err
-		}
+	if err := t.acts(ctx); err != nil {
+		return err
 	}
 	manager, err := t.get(ctx, t.managerReference())
 	if err == nil && manager != nil { // last of all

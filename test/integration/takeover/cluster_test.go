@@ -320,6 +320,9 @@ func (c *cluster) turn(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := c.reconcile(ctx); err != nil {
+			return err
+		}
 	}
 	if s := deployment.Status; s.ReadyReplicas != ready || s.ObservedGeneration != deployment.Generation {
 		deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: ready, UpdatedReplicas: ready,
@@ -379,6 +382,56 @@ func (c *cluster) renewOld(ctx context.Context) error {
 		return err
 	}
 	return c.kube.Patch(ctx, lock, client.RawPatch(types.MergePatchType, body))
+}
+
+// reconcile writes the status of new objects of all kinds, as controllers do: of those by which a takeover sees that a manager acts.
+func (c *cluster) reconcile(ctx context.Context) error {
+	const name = "afloat-takeover-probe"
+	clonesets, err := installation.Get(ctx, c.kube, installation.Definitions, "", "clonesets.apps.kruise.io")
+	if err != nil || clonesets == nil {
+		return err
+	}
+	// CloneSets are in use in all tests: without a probe of them there is none.
+	if first, err := installation.Get(ctx, c.kube, installation.StoredKind(clonesets), namespace, name); err != nil || first == nil {
+		return err
+	}
+	return installation.Each(ctx, c.kube, installation.Definitions, func(definition *unstructured.Unstructured) error {
+		if !installation.OfProject(definition) {
+			return nil
+		}
+		probe := &unstructured.Unstructured{}
+		probe.SetGroupVersionKind(installation.StoredKind(definition))
+		key := client.ObjectKey{Namespace: namespace, Name: name}
+		if installation.Text(definition.Object, "spec", "scope") == "Cluster" {
+			key.Namespace = ""
+		}
+		err := c.kube.Get(ctx, key, probe)
+		if _, has := probe.Object["status"]; err != nil || has {
+			return client.IgnoreNotFound(err)
+		}
+		status := map[string]any{}
+		for _, version := range installation.Maps(definition.Object, "spec", "versions") {
+			schema, _, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties", "status")
+			required, _, _ := unstructured.NestedStringSlice(schema, "required")
+			fields, _, _ := unstructured.NestedMap(schema, "properties")
+			for field := range fields {
+				switch installation.Text(fields, field, "type") {
+				case "integer":
+					status[field] = 0
+				case "string":
+					if slices.Contains(required, field) {
+						status[field] = ""
+					}
+				}
+			}
+		}
+		status["observedGeneration"] = probe.GetGeneration()
+		body, err := json.Marshal(map[string]any{"status": status})
+		if err != nil {
+			return err
+		}
+		return client.IgnoreNotFound(c.kube.Status().Patch(ctx, probe, client.RawPatch(types.MergePatchType, body)))
+	})
 }
 
 // heal is what each replica of the reference does with its webhook configurations once a minute and when they change: the list comes from the

@@ -285,7 +285,8 @@ func TestReleasesThereAndBack(t *testing.T) {
 			}
 			c.podsPass("there")
 			c.change(objects, true)
-			if _, err := c.run(t.Context(), "--back", "--backup", folder); err != nil {
+			out, err = c.run(t.Context(), "--back", "--backup", folder)
+			if err != nil || !strings.Contains(out, "the manager acts on each of") {
 				t.Fatalf("%v\n%v\n%s", err, c.faults, c.logs.String())
 			}
 			c.otherRuns()
