@@ -418,7 +418,10 @@ func TestProgressOfParts(t *testing.T) {
 	}
 	const resize = `"resizedContainers":{"nginx":{"limits":{"cpu":"2"}}},"updateResources":true`
 	const byEnv = `"envContainers":{"nginx":"c-1"},"updateEnvFromMetadata":true`
-	notYet := Status{Waiting: "container nginx has not been restarted with its new environment yet"}
+	silent := noon.Add(5*time.Minute + 30*time.Second)
+	notYet := Status{Waiting: "container nginx has not been restarted with its new environment yet", SilentFrom: silent}
+	later := notYet
+	later.SilentFrom = noon.Add(65 * time.Minute)
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		want Status
@@ -427,7 +430,11 @@ func TestProgressOfParts(t *testing.T) {
 			Status{Complete: true}},
 		"IPU-126 the daemon reports the old one": {webPod(readsA, state(byEnv), reporting("c-1", "1", "5")), notYet},
 		"IPU-124, IPU-312 the daemon reports another container": {webPod(readsA, state(byEnv), reporting("c-0", "1", "2053173458")),
-			Status{Waiting: "container nginx: the node daemon has not reported its environment yet"}},
+			Status{Waiting: "container nginx: the node daemon has not reported its environment yet", SilentFrom: silent}},
+		"IPU-312 its container may take an hour to end": {webPod(readsA, state(byEnv), reporting("c-1", "1", "5"),
+			func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(3600)) }), later},
+		"IPU-312 it crashed, and kubelet starts it": {webPod(readsA, state(byEnv), reporting("c-1", "1", "5"),
+			nginx(corev1.ContainerStatus{Name: "nginx", ContainerID: "c-1"})), Status{Waiting: notYet.Waiting}},
 		"IPU-312 no report, but a new container": {webPod(readsA, state(byEnv), nginx(runs("nginx", "nginx:1", "sha-1", "c-2", since))),
 			Status{Complete: true}},
 		"IPU-122 a new container with the old environment": {

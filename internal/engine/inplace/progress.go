@@ -15,6 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
 // Status says how far the last in-place update of a pod has come.
@@ -34,6 +35,9 @@ type Status struct {
 	// NoDaemonSince is the start of an update that waits for a node daemon, if no daemon has ever reported the pod; zero otherwise
 	// (IPU-312).
 	NoDaemonSince time.Time
+	// SilentFrom is when the node daemon that has reported the pod counts as gone, if the update waits for it to restart a container that goes
+	// on running; zero otherwise.
+	SilentFrom time.Time
 	// Relabelled is the start of an update that changed labels and stopped nothing, until the update is found complete; zero otherwise.
 	Relabelled time.Time
 	// Waiting says in words what is missing.
@@ -84,9 +88,13 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	if !status.Remaining && finished(pod) {
 		return Status{Complete: true}, nil
 	}
-	var noDaemon bool
-	if status.Waiting, noDaemon = waiting(pod, state); noDaemon {
-		status.NoDaemonSince = state.UpdateTimestamp.Time
+	var restart string
+	if status.Waiting, restart = waiting(pod, state); restart != "" {
+		if container := statusOf(pod, restart); !Reported(pod) {
+			status.NoDaemonSince = state.UpdateTimestamp.Time
+		} else if container != nil && container.State.Running != nil { // else kubelet starts it
+			status.SilentFrom = state.lastWrite().Add(daemonSilence + endsWithin(pod))
+		}
 	}
 	if state.UpdateLabels {
 		status.Relabelled = state.UpdateTimestamp.Time
@@ -119,19 +127,33 @@ func ready(pod *corev1.Pod, name string) bool {
 // that does not fit any more, for instance because a container restarted and no daemon reported it, must not hold or replace a serving pod.
 func finished(pod *corev1.Pod) bool { return lifecycle.State(pod) == pub.LifecycleStateNormal }
 
-// waiting returns in words what is missing until all containers run what was written so far, or nothing (IPU-122). noDaemon says that the
-// wait is for a node daemon that has never reported the pod. A container that a later batch replaces anyway is not waited for: it may never
+// daemonSilence is how long a node daemon that has reported the pod may take to restart a container, beside the time that the container may
+// take to end.
+const daemonSilence = 5 * time.Minute
+
+func endsWithin(pod *corev1.Pod) time.Duration {
+	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil {
+		return seconds.Duration(*own)
+	}
+	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
+}
+
+// waiting returns in words what is missing until all containers run what was written so far, or nothing (IPU-122). restart names the container
+// that only a node daemon can restart, if that is missing. A container that a later batch replaces anyway is not waited for: it may never
 // come up.
-func waiting(pod *corev1.Pod, state *State) (words string, noDaemon bool) {
+func waiting(pod *corev1.Pod, state *State) (words, restart string) {
 	for _, name := range state.written(pod) {
 		if _, again := state.NextContainerImages[name]; again {
 			continue
 		}
-		if words, noDaemon := state.lacks(pod, name); words != "" {
-			return words, noDaemon
+		switch words, daemon := state.lacks(pod, name); {
+		case words != "" && daemon:
+			return words, name
+		case words != "":
+			return words, ""
 		}
 	}
-	return "", false
+	return "", ""
 }
 
 // written names the containers of the pod that the update has written something into, sorted.
@@ -161,9 +183,9 @@ func (s *State) changesEnv(pod *corev1.Pod, name string) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 }
 
-// lacks returns what is missing until the container runs what was written into it, or nothing; noDaemon says that only a node daemon can
-// bring that about, and none has ever reported the pod.
-func (s *State) lacks(pod *corev1.Pod, name string) (words string, noDaemon bool) {
+// lacks returns what is missing until the container runs what was written into it, or nothing; daemon says that only a node daemon can
+// bring that about.
+func (s *State) lacks(pod *corev1.Pod, name string) (words string, daemon bool) {
 	if record, ok := s.LastContainerStatuses[name]; ok {
 		if words := replaced(pod, name, record, s); words != "" {
 			return words, false
@@ -171,11 +193,11 @@ func (s *State) lacks(pod *corev1.Pod, name string) (words string, noDaemon bool
 	}
 	if s.changesEnv(pod, name) {
 		if words := environment(pod, name, s); words != "" {
-			return words, !Reported(pod)
+			return words, true
 		}
 	}
 	if words := restarted(pod, name, s); words != "" {
-		return words, !Reported(pod)
+		return words, true
 	}
 	return resized(pod, name, s), false
 }

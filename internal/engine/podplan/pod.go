@@ -162,14 +162,27 @@ type ForeignImage struct {
 	Pod, Container, Image, Want string
 }
 
+// Mends is the revision that a pod carries and stays at, if another one has left something in it; nil if not, or if it is not known (IPU-326).
+func (p *Planner) Mends(info *Pod) *Revision {
+	if len(info.StaleImages)+len(info.StaleResources) == 0 {
+		return nil
+	}
+	return p.Find(info.Label)
+}
+
+// MendsInPlace is Mends, but nil if the pod would have to be made anew for it: the new one might be of the update revision.
+func (p *Planner) MendsInPlace(info *Pod) *Revision {
+	if own := p.Mends(info); own != nil && !p.modeOf(info, own).Recreate {
+		return own
+	}
+	return nil
+}
+
 // OutOfServiceToMend tells whether a pod that stays at an old revision is taken out of service to get back what another one has
 // left in it (IPU-326).
 func (p *Planner) OutOfServiceToMend(info *Pod) bool {
-	if info.New || info.Preparing || info.Specified || len(info.StaleImages)+len(info.StaleResources) == 0 {
-		return false
-	}
-	own := p.Find(info.Label)
-	if own == nil || own == p.Update {
+	own := p.Mends(info)
+	if info.New || info.Preparing || info.Specified || own == nil || own == p.Update {
 		return false
 	}
 	m := p.modeOf(info, own)

@@ -47,7 +47,7 @@ func (p *Planner) refreshPod(info *Pod, held *Verdict) {
 	case progress.Next:
 		p.Decide(pod, Continue, ReasonUpdating, "its next containers follow").MayRecreate = p.mayRecreate()
 		return
-	case progress.Resize != nil && p.resizePending(info), !progress.NoDaemonSince.IsZero() && p.daemonMissing(info):
+	case progress.Resize != nil && p.resizePending(info), p.daemonMissing(info):
 		return
 	}
 	patch, reason, why := p.admission(info)
@@ -220,14 +220,24 @@ func (p *Planner) resizePending(info *Pod) bool {
 	return p.stuck(info, ReasonResizePending, due, until, "its node does not resize it: "+pending.Message)
 }
 
-// daemonMissing deals with an update that only a node daemon can complete, on a node that turned out to have none (IPU-312).
+// daemonMissing deals with an update that only a node daemon can complete, on a node that turned out to have none, or none any more
+// (IPU-312). It tells whether it decided.
 func (p *Planner) daemonMissing(info *Pod) bool {
-	until := info.Progress.NoDaemonSince.Add(inplace.DaemonPatience)
-	if info.Specified || info.Preparing {
+	since, silent := info.Progress.NoDaemonSince, info.Progress.SilentFrom
+	switch {
+	case info.Specified || info.Preparing:
+		return false
+	case !since.IsZero():
+		until := since.Add(inplace.DaemonPatience)
+		return p.stuck(info, ReasonNoDaemon, !p.in.Now.Before(until), until,
+			"its node has no node daemon, which would have to restart containers: "+info.Progress.Waiting)
+	case silent.IsZero():
+		return false
+	case p.in.Now.Before(silent):
+		p.LookAgain(silent)
 		return false
 	}
-	return p.stuck(info, ReasonNoDaemon, !p.in.Now.Before(until), until,
-		"its node has no node daemon, which would have to restart containers: "+info.Progress.Waiting)
+	return p.stuck(info, ReasonNoDaemon, true, silent, "the node daemon of its node does not restart containers, or is gone: "+info.Progress.Waiting)
 }
 
 // stuck replaces a pod whose update cannot be completed once that is due and where the policy allows it, and says so where it does not.

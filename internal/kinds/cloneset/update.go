@@ -40,7 +40,7 @@ func (p *planner) updatePods(unusable error) {
 		if !p.Refused[info.Pod.UID].IsZero() { // it comes last; those before it that only wait do not take its place
 			count, waiting = count+waiting, 0
 		}
-		if own := p.Find(info.Label); count == 0 && own != nil && len(info.StaleImages)+len(info.StaleResources) > 0 {
+		if own := p.Mends(info); count == 0 && own != nil {
 			p.MoveTo(info, own, false, budget) // it stays at its revision, and gets back what another one left in it (IPU-326)
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
@@ -160,7 +161,7 @@ func (p *planner) rollInPlace(set, others []*site) {
 		}
 	}
 	for _, l := range others { // of which none has a new pod if there are candidates: those come first into the update set (ADS-127)
-		if _, old, _ := p.usable(l); p.strict && !l.out && old != nil && !old.available() {
+		if _, old, _ := p.usable(l); !l.out && old != nil && !old.available() && (p.strict || mending(old)) {
 			unavailable++
 		}
 	}
@@ -178,6 +179,11 @@ func (p *planner) rollInPlace(set, others []*site) {
 	for _, l := range p.lastRefused(slices.Concat(down, normal)) {
 		_, old, _ := p.usable(l)
 		p.move(l, old, budget)
+	}
+	for _, l := range p.lastRefused(others) {
+		if _, old, _ := p.usable(l); !l.out && old != nil {
+			p.mend(old, budget)
+		}
 	}
 	p.hold(left(set), ReasonNodeNotReady, func(l *site) string { return "node " + l.name + " is not ready for long" })
 }
@@ -213,6 +219,28 @@ func (p *planner) move(l *site, d *daemon, budget *podplan.Budget) {
 			p.updated++
 		}
 	}
+}
+
+// mend gives a pod that stays at its revision back in place what another one has changed in it, after all updates (IPU-326).
+func (p *planner) mend(d *daemon, budget *podplan.Budget) {
+	if d.info == nil || d.info.Preparing || d.info.Progress.InGrace || p.Verdict(d.pod) != nil || p.updated+p.deletions >= p.burst {
+		return
+	}
+	if own := p.MendsInPlace(d.info); own != nil {
+		p.MoveTo(d.info, own, false, budget)
+		if v := p.Verdict(d.pod); v.Action == podplan.UpdateInPlace {
+			p.updated++
+		}
+	}
+}
+
+// mending tells whether an old pod is being given back what is its own.
+func mending(d *daemon) bool {
+	if d.info == nil || d.info.Progress.Complete {
+		return false
+	}
+	images, resources := inplace.Mended(d.pod, d.info.Label)
+	return len(images)+len(resources) > 0
 }
 
 // rollWithSurge creates new pods beside old ones: beside one that is not available at once, beside others as long as no more than maxSurge

@@ -83,6 +83,52 @@ func TestTheUpdateSet(t *testing.T) {
 	}
 }
 
+// TestPodsWithinThePartitionGetTheirImagesBack: a pod that partition, or the selector, keeps at its revision had the image of another one,
+// because somebody patched it or a rollout was interrupted, and kept it for ever (IPU-326 (part)).
+func TestPodsWithinThePartitionGetTheirImagesBack(t *testing.T) {
+	gated := func(pod *corev1.Pod) {
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: pub.InPlaceUpdateReady}}
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.InPlaceUpdateReady, Status: corev1.ConditionTrue})
+	}
+	patched := func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "a:2" }
+	mending := func(pod *corev1.Pod) {
+		pod.Labels[pub.LifecycleState] = string(pub.LifecycleStateUpdating)
+		pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + pod.Labels[pub.ControllerRevisionHash] +
+			`","mended":["main"],"updateTimestamp":"2026-01-02T03:04:00Z","lastContainerStatuses":{"main":{"imageID":"x"}}}`}
+	}
+	for name, tt := range map[string]struct {
+		options []option
+		build   func(w *world)
+		bare    bool // pods were made without the readiness gate
+		want    string
+	}{
+		"in place": {[]option{inPlace}, func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1"); w.on("n3", "a:2") }, false, "~n1"},
+		"where the selector keeps it": {[]option{inPlace, chosen, partition(0)},
+			func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1"); w.on("n3", "a:2") }, false, "~n1"},
+		"one at a time":          {[]option{inPlace}, func(w *world) { w.on("n1 n2", "a:1", patched); w.on("n3", "a:2") }, false, "~n2"},
+		"not before the rollout": {[]option{inPlace}, func(w *world) { w.pod("n1", "a:1", patched); w.on("n2 n3", "a:1") }, false, "~n3"},
+		"not while a new one is down": {[]option{inPlace},
+			func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1"); w.on("n3", "a:2", notReadyPod) }, false, ""},
+		"not while another one gets its own": {[]option{inPlace},
+			func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1", mending); w.on("n3", "a:2") }, false, ""},
+		"nor does the rollout go on meanwhile": {[]option{inPlace}, func(w *world) { w.on("n2", "a:1", mending); w.on("n1 n3", "a:1") }, false, ""},
+		"also one that was made without a gate": {[]option{inPlace},
+			func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1"); w.on("n3", "a:2") }, true, "~n1"},
+		"not where each is made anew": {nil, func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1"); w.on("n3", "a:2") }, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := between(t, 3, append([]option{partition(2)}, tt.options...)...)
+			tt.build(w)
+			for _, pod := range w.Pods {
+				if !tt.bare {
+					gated(pod)
+				}
+			}
+			w.does(tt.want)
+		})
+	}
+}
+
 // TestWhatHoldsOldPods shows the reasons: the partition, the selector, and maxUnavailable, each with its numbers.
 func TestWhatHoldsOldPods(t *testing.T) {
 	w := between(t, 4, partition(1), chosen)

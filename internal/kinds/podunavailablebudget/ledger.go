@@ -117,7 +117,7 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	case l.booked(pod) && !l.stale(pod.Name, by):
 		return allowed("booked already")
 	case l.booked(pod) && s.CurrentAvailable >= s.DesiredAvailable: // it is not counted
-		l.renew(pod.Name, by)
+		l.renew(pod, by)
 		return Decision{Allowed: true, Renewed: true, Reason: "booked already"}
 	case l.booked(pod):
 		return Decision{Reason: l.words(by)}
@@ -128,12 +128,12 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	}
 	l.status.UnavailableAllowed--
 	l.status.CurrentAvailable--
-	l.enter(pod.Name, by)
+	l.enter(pod, by)
 	return Decision{Allowed: true, Booked: true, Reason: "booked"}
 }
 
 // booked tells whether this very pod is booked, not a former one of its name. Times are whole seconds; a pod that came in the second of the
-// booking is booked again, which allows less for a moment and never more.
+// booking of a former one is booked again, which allows less for a moment and never more.
 func (l *Ledger) booked(pod *corev1.Pod) bool {
 	at, found := l.entry(pod.Name)
 	return found && pod.CreationTimestamp.Time.Before(at)
@@ -161,15 +161,16 @@ func (l *Ledger) stale(name string, by disruption.Operation) bool {
 }
 
 // renew begins the life of a booking again, which stays one of a deletion if it is one.
-func (l *Ledger) renew(name string, by disruption.Operation) {
-	if _, disrupted := l.status.DisruptedPods[name]; disrupted {
+func (l *Ledger) renew(pod *corev1.Pod, by disruption.Operation) {
+	if _, disrupted := l.status.DisruptedPods[pod.Name]; disrupted {
 		by = policyv1beta1.Delete
 	}
-	l.enter(name, by)
+	l.enter(pod, by)
 }
 
-// enter notes the pod in the map of the operation alone.
-func (l *Ledger) enter(name string, by disruption.Operation) {
+// enter notes the pod in the map of the operation alone. Its booking is dated after its creation, which tells it from one of a former pod of
+// its name: the clock here may be behind that of the API server.
+func (l *Ledger) enter(pod *corev1.Pod, by disruption.Operation) {
 	into, other := &l.status.UnavailablePods, l.status.DisruptedPods
 	if deletes(by) {
 		into, other = &l.status.DisruptedPods, l.status.UnavailablePods
@@ -177,8 +178,12 @@ func (l *Ledger) enter(name string, by disruption.Operation) {
 	if *into == nil {
 		*into = map[string]metav1.Time{}
 	}
-	(*into)[name] = metav1.NewTime(l.now.Truncate(time.Second))
-	delete(other, name)
+	at := l.now.Truncate(time.Second)
+	if born := pod.CreationTimestamp.Time; !at.After(born) {
+		at = born.Truncate(time.Second).Add(time.Second)
+	}
+	(*into)[pod.Name] = metav1.NewTime(at)
+	delete(other, pod.Name)
 	l.changed = true
 }
 

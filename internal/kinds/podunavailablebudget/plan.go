@@ -15,6 +15,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/again"
+	"github.com/afloat-project/afloat/internal/engine/firstseen"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
@@ -55,6 +56,20 @@ type Snapshot struct {
 	Bare, Gone int
 	// Now is the time of the snapshot.
 	Now time.Time
+	// Seen is since when who counts knows the bookings, see [Note].
+	Seen firstseen.Times
+}
+
+// deletions and updates are the lists of bookings.
+const deletions, updates = "deletions", "updates"
+
+// Note is since when the bookings of a budget are known, given what was known before. The life of a booking is counted from there: the clock
+// of who counts may be ahead of that of who booked (PUB-061).
+func Note(former firstseen.Times, budget *policyv1beta1.PodUnavailableBudget, now time.Time) firstseen.Times {
+	seen := firstseen.Times{}
+	seen.Note(former, deletions, budget.Status.DisruptedPods, now)
+	seen.Note(former, updates, budget.Status.UnavailablePods, now)
+	return seen
 }
 
 // Plan is what the numbers of a budget shall be, and what is to be told.
@@ -131,7 +146,7 @@ func (p *Plan) bookings(s *Snapshot) {
 			pods[pod.Name] = pod
 		}
 	}
-	keep := func(from map[string]metav1.Time, life time.Duration, words string, over func(*corev1.Pod, time.Time) bool,
+	keep := func(list string, from map[string]metav1.Time, life time.Duration, words string, over func(*corev1.Pod, time.Time) bool,
 		ended func(*corev1.Pod)) map[string]metav1.Time {
 		var kept map[string]metav1.Time
 		for name, at := range from {
@@ -139,19 +154,23 @@ func (p *Plan) bookings(s *Snapshot) {
 			if pod != nil && pod.CreationTimestamp.After(at.Time) {
 				continue // it is another pod of that name
 			}
+			since := s.Seen.Since(list, name, at)
 			if at.Sub(s.Now) > life { // a clock jumped
 				at = metav1.NewTime(s.Now.Truncate(time.Second))
 				if pod != nil && at.Before(&pod.CreationTimestamp) {
 					at = pod.CreationTimestamp
 				}
+				if since.After(at.Time) {
+					since = at.Time
+				}
 			}
 			left := pod == nil || !readiness.Active(pod)
-			end := at.Add(life)
+			end := since.Add(life)
 			switch {
 			case left:
-				end = at.Add(settleTime)
+				end = since.Add(settleTime)
 			case over != nil && over(pod, at.Time):
-				end = at.Add(overTime)
+				end = since.Add(overTime)
 			}
 			if wait := end.Sub(s.Now); wait > 0 {
 				if kept == nil {
@@ -171,10 +190,10 @@ func (p *Plan) bookings(s *Snapshot) {
 		return kept
 	}
 	status := &s.Rules.Budget.Status
-	p.Status.DisruptedPods = keep(status.DisruptedPods, deletionTime, "its deletion was admitted", nil, func(pod *corev1.Pod) {
+	p.Status.DisruptedPods = keep(deletions, status.DisruptedPods, deletionTime, "its deletion was admitted", nil, func(pod *corev1.Pod) {
 		p.NotDeleted = append(p.NotDeleted, pod)
 	})
-	p.Status.UnavailablePods = keep(status.UnavailablePods, updateTime, "its update was admitted", updated, nil)
+	p.Status.UnavailablePods = keep(updates, status.UnavailablePods, updateTime, "its update was admitted", updated, nil)
 	slices.SortFunc(p.NotDeleted, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
@@ -222,12 +241,12 @@ func Overdue(s *Snapshot) []*corev1.Pod {
 	var overdue []*corev1.Pod
 	for _, pod := range s.Pods {
 		at, found := status.DisruptedPods[pod.Name]
-		life := deletionTime
+		life, list := deletionTime, deletions
 		if !found {
 			at, found = status.UnavailablePods[pod.Name]
-			life = updateTime
+			life, list = updateTime, updates
 		}
-		if !found || s.Now.Before(at.Add(life)) || pod.CreationTimestamp.After(at.Time) || !readiness.Active(pod) {
+		if !found || s.Now.Before(s.Seen.Since(list, pod.Name, at).Add(life)) || pod.CreationTimestamp.After(at.Time) || !readiness.Active(pod) {
 			continue
 		}
 		if why, _ := Why(pod, s.Now); why == "" {

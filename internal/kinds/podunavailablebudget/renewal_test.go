@@ -38,3 +38,24 @@ func TestAnOldBookingIsRenewedOnlyWhileTheBudgetAllowsIt(t *testing.T) {
 		})
 	}
 }
+
+// PUB-061 (part): the clock of who books is behind that of the API server, and the pod is young. Its booking was taken for one of a former pod of its
+// name: it was dropped at once, and another pod could go.
+func TestAYoungPodIsBookedByAClockThatIsBehind(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 1, 0, 0, time.UTC)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: metav1.NewTime(now.Add(5 * time.Second))}}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	budget := &policyv1beta1.PodUnavailableBudget{}
+	budget.Status = policyv1beta1.PodUnavailableBudgetStatus{DesiredAvailable: 1, TotalReplicas: 2, CurrentAvailable: 2, UnavailableAllowed: 1}
+	ledger := NewLedger(NewRules(budget), Options{Deletes: true}, now)
+	first, second := ledger.Book(pod, policyv1beta1.Evict), ledger.Book(pod, policyv1beta1.Evict)
+	if !first.Booked || !second.Allowed || second.Booked || second.Renewed {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+	booked := budget.DeepCopy()
+	booked.Status = ledger.status
+	if plan := Make(Snapshot{Rules: NewRules(booked), Pods: []*corev1.Pod{pod}, Now: now}); len(plan.Status.DisruptedPods) != 1 {
+		t.Errorf("%+v", plan.Status)
+	}
+}

@@ -215,6 +215,37 @@ func TestAnnotationsDoNotWaitForPodsThatAreDown(t *testing.T) {
 	}
 }
 
+// TestPodsWithinThePartitionGetTheirImagesBack: a pod that partition keeps at its revision had the image of another one, because somebody
+// patched it or a rollout was interrupted, and kept it for ever (IPU-326 (part)).
+func TestPodsWithinThePartitionGetTheirImagesBack(t *testing.T) {
+	patched := func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "a:2" }
+	for name, tt := range map[string]struct {
+		options []option
+		build   func(w *world)
+		want    []string
+	}{
+		"in place":               {[]option{policy(possible)}, func(w *world) { w.pod(0, "a:1", patched); w.pod(1, "a:1"); w.pod(2, "a:2") }, []string{"~0"}},
+		"InPlaceOnly":            {[]option{policy(only)}, func(w *world) { w.pod(0, "a:1", patched); w.pod(1, "a:1"); w.pod(2, "a:2") }, []string{"~0"}},
+		"one at a time":          {[]option{policy(possible)}, func(w *world) { w.pod(0, "a:1", patched); w.pod(1, "a:1", patched); w.pod(2, "a:2") }, []string{"~1"}},
+		"without an order":       {[]option{policy(possible), unordered}, func(w *world) { w.pod(0, "a:1", patched); w.pod(1, "a:1"); w.pod(2, "a:2") }, []string{"~0"}},
+		"not before the rollout": {[]option{policy(possible)}, func(w *world) { w.pod(0, "a:1", patched); w.pod(1, "a:1"); w.pod(2, "a:1") }, []string{"~2"}},
+		"not while one is down":  {[]option{policy(possible)}, func(w *world) { w.pod(0, "a:1", patched); w.pod(1, "a:1", notReady); w.pod(2, "a:2") }, nil},
+		"in parallel neither": {[]option{policy(possible), inParallel},
+			func(w *world) { w.pod(0, "a:1", patched); w.pod(1, "a:1", notReady); w.pod(2, "a:2") }, nil},
+		"but if it is the one":        {[]option{policy(possible)}, func(w *world) { w.pod(0, "a:1", patched, notReady); w.pod(1, "a:1"); w.pod(2, "a:2") }, []string{"~0"}},
+		"not when it is paused":       {[]option{policy(possible), paused}, func(w *world) { w.pod(0, "a:1", patched); w.pod(1, "a:1"); w.pod(2, "a:2") }, nil},
+		"not where each is made anew": {nil, func(w *world) { w.pod(0, "a:1", patched); w.pod(1, "a:1"); w.pod(2, "a:2") }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, append(tt.options, partition(2))...)
+			w.at("a:1")
+			w.at("a:2")
+			tt.build(w)
+			w.expect(tt.want...)
+		})
+	}
+}
+
 // twin stores a second revision with the content of that of an image.
 func (w *world) twin(image string) {
 	for _, stored := range w.Revisions {

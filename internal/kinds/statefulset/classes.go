@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -61,6 +62,22 @@ func validateClaimChanges(updated, old *appsv1beta1.StatefulSetSpec, gates Gates
 			continue
 		}
 		errs = append(errs, validateClaimChange(&claim.Spec, &stored.Spec, classes, at.Child("spec"))...)
+	}
+	return errs
+}
+
+// validateAddedClaims refuses claim templates that no pod there is could get a volume for under InPlaceOnly (ASTS-056).
+func validateAddedClaims(updated, old *appsv1beta1.StatefulSetSpec, path *field.Path) field.ErrorList {
+	if updated.VolumeClaimTemplates.DecodeError() != nil || old.VolumeClaimTemplates.DecodeError() != nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for i := range updated.VolumeClaimTemplates {
+		name := updated.VolumeClaimTemplates[i].Name
+		if !slices.ContainsFunc(old.VolumeClaimTemplates, func(t template.VolumeClaimTemplate) bool { return t.Name == name }) {
+			errs = append(errs, field.Forbidden(path.Index(i), fmt.Sprintf("under InPlaceOnly claim template %s cannot be added: "+
+				"a running pod gets no further volume; use podUpdatePolicy InPlaceIfPossible, which recreates the pods that lack it", name)))
+		}
 	}
 	return errs
 }

@@ -50,13 +50,34 @@ func (p *planner) update() {
 			budget.With(s.charged, func() { stopped = p.move(s, budget, stopped) })
 		}
 	}
-	for i := range p.slots {
+	for i := len(p.slots) - 1; i >= 0; i-- {
 		if s := &p.slots[i]; p.undecided(s) && !chosen[s.ordinal] && !s.info.New {
-			s.info.Stay = true
-			p.Decide(s.pod, podplan.Keep, podplan.ReasonPartition, "partition keeps %d pods at their revision", p.Limits.Partition)
+			budget.With(s.charged, func() { p.stay(s, budget, stopped) })
 		}
 	}
 	p.sayGrowth()
+}
+
+// stay leaves a pod at its revision. It gets back in place what another one has changed in it, as far as the budget goes (IPU-326).
+func (p *planner) stay(s *slot, budget *podplan.Budget, stopped string) {
+	switch own := p.MendsInPlace(s.info); {
+	case own == nil:
+		s.info.Stay = true
+		p.Decide(s.pod, podplan.Keep, podplan.ReasonPartition, "partition keeps %d pods at their revision", p.Limits.Partition)
+	case stopped != "" && s.info.Available:
+		p.comesAfter(s, stopped)
+	default:
+		p.MoveTo(s.info, own, false, budget)
+	}
+}
+
+// comesAfter lets a pod that is available wait for what stopped says.
+func (p *planner) comesAfter(s *slot, stopped string) {
+	reason := podplan.ReasonMaxUnavailable
+	if ordered(p.Set) {
+		reason = podplan.ReasonOrdered
+	}
+	p.Decide(s.pod, podplan.Wait, reason, "it comes after others: %s", stopped)
 }
 
 // sayGrowth lets pods wait whose volumes grow: they count as unavailable until these have their size. It tells what keeps volumes from it.
@@ -192,11 +213,7 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	}
 	if stopped != "" && s.info.Available && (p.held || stopped != p.blocked || !p.free(s)) {
 		p.held = true
-		reason := podplan.ReasonMaxUnavailable
-		if ordered(p.Set) {
-			reason = podplan.ReasonOrdered
-		}
-		p.Decide(s.pod, podplan.Wait, reason, "it comes after others: %s", stopped)
+		p.comesAfter(s, stopped)
 		return stopped
 	}
 	if p.resizes {

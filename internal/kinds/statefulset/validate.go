@@ -236,6 +236,7 @@ func validateUpdate(updated, old *appsv1beta1.StatefulSetSpec, gates Gates, clas
 		updated.UpdateStrategy.Type != appsv1beta1.OnDeleteStatefulSetStrategyType &&
 		rolling.PodUpdatePolicy == appsv1beta1.InPlaceOnlyStatefulSetPodUpdatePolicy {
 		errs = append(errs, fieldcheck.InPlaceOnly(&updated.Template, &old.Template, gates.InPlace, path)...) // ASTS-051, ASTS-052
+		errs = append(errs, validateAddedClaims(updated, old, path.Child("volumeClaimTemplates"))...)
 	}
 	return append(errs, validateClaimChanges(updated, old, gates, classes, path.Child("volumeClaimTemplates"))...)
 }

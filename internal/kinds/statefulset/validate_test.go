@@ -275,6 +275,13 @@ func TestValidateUpdate(t *testing.T) {
 			gates: Gates{InPlace: inplace.Options{Resize: true}}},
 		"ASTS-051 OnDelete does not use it": {old: `{}`, updated: `{` + template(`"image":"j","env":[{"name":"E"}]`) + `,` +
 			strings.Replace(only, "RollingUpdate", "OnDelete", 1) + `}`},
+		"ASTS-056 one more claim template under InPlaceOnly": {old: `{"volumeClaimTemplates":[{"metadata":{"name":"d"}}]}`,
+			updated: `{"volumeClaimTemplates":[{"metadata":{"name":"d"}},{"metadata":{"name":"e"}}],` + only + `}`,
+			want:    []string{"Forbidden spec.volumeClaimTemplates[1]"}},
+		"ASTS-056 one less under InPlaceOnly": {old: `{"volumeClaimTemplates":[{"metadata":{"name":"d"}}]}`,
+			updated: `{"volumeClaimTemplates":[],` + only + `}`},
+		"ASTS-056 one more under OnDelete": {old: `{}`, updated: `{"volumeClaimTemplates":[{"metadata":{"name":"e"}}],` +
+			strings.Replace(only, "RollingUpdate", "OnDelete", 1) + `}`},
 		"what is wrong may not get worse": {old: `{"revisionHistoryLimit":-1}`, updated: `{"revisionHistoryLimit":-2}`,
 			want: []string{"Invalid spec.revisionHistoryLimit"}},
 		"ASTS-056 claims change without a gate": {old: `{"volumeClaimTemplates":[{"metadata":{"name":"d"}}]}`,

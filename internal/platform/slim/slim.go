@@ -193,12 +193,14 @@ func marked(pod *corev1.Pod) bool {
 	return false
 }
 
-// grace is how long the containers of a pod with marked sidecars may take to end; of no other pod it is kept.
+// grace is how long the containers of a pod may take to end; of one without marked sidecars only what is longer than usual is kept, which
+// tells how long a restart may take (IPU-312).
 func grace(pod *corev1.Pod) *int64 {
-	if !marked(pod) {
+	own := pod.Spec.TerminationGracePeriodSeconds
+	if !marked(pod) && (own == nil || *own <= corev1.DefaultTerminationGracePeriodSeconds) {
 		return nil
 	}
-	return pod.Spec.TerminationGracePeriodSeconds
+	return own
 }
 
 // ofOthers slims a pod that is not ours.

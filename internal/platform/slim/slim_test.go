@@ -204,6 +204,17 @@ func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
 	}
 }
 
+// IPU-312 (part): how long a container may take to end is kept of all pods where it is longer than usual.
+func TestLongGracePeriodsAreKept(t *testing.T) {
+	for given, kept := range map[int64]bool{7: false, 30: false, 3600: true} {
+		pod := fat("apps.kruise.io/v1beta1")
+		pod.Spec.TerminationGracePeriodSeconds = new(given)
+		if got := transformed(t, Pod, pod).(*corev1.Pod).Spec.TerminationGracePeriodSeconds; (got != nil) != kept || kept && *got != given {
+			t.Errorf("%d: %v", given, got)
+		}
+	}
+}
+
 // JST-010, JST-022: of a pod that runs to completion with marked sidecars all is kept that their end is decided from, whoever owns it; of others
 // the variables cost nothing.
 func TestPodWithMarkedSidecars(t *testing.T) {

@@ -257,6 +257,47 @@ func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
 	}
 }
 
+// TestAnUpdateDoesNotWaitForADaemonThatWasRemoved: the node daemon reported a pod, and was removed from the node, or crashes. An update that only
+// it can complete left the pod not ready for ever, and nothing told why. The pod is replaced where the policy allows, and else it is told
+// (IPU-312 (part)).
+func TestAnUpdateDoesNotWaitForADaemonThatWasRemoved(t *testing.T) {
+	for policy, replaced := range map[appsv1beta1.CloneSetPodUpdatePolicy]bool{appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy: false,
+		appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy: true} {
+		t.Run(string(policy), func(t *testing.T) {
+			s := simulate(1, clonesettest.Set(1, clonesettest.App("nginx:1", "a", "", ""), clonesettest.Policy(policy)),
+				cloneset.Features{InPlace: inplace.Options{EnvFromMetadata: true}})
+			s.node.Daemon = true
+			if err := s.Settle(100); err != nil {
+				t.Fatal(err)
+			}
+			before := s.active()[0]
+			if !inplace.Reported(before) {
+				t.Fatal("the daemon has not reported the pod")
+			}
+			s.node.Daemon = false
+			s.change(clonesettest.App("nginx:1", "b", "", ""))
+			s.advance(5 * time.Minute)
+			if pod := s.active()[0]; pod.UID != before.UID {
+				t.Error("the daemon had no time")
+			}
+			s.advance(time.Minute)
+			pod, status := s.active()[0], s.set().Status
+			failed := cloneset.Condition(&status, appsv1beta1.CloneSetConditionFailedUpdate)
+			if told := failed != nil && strings.Contains(failed.Message, "node daemon"); told == replaced || (pod.UID != before.UID) != replaced ||
+				readiness.Ready(pod) != replaced {
+				t.Errorf("%s %+v", s.describe(), status.Conditions)
+			}
+			outcome, err := s.run()
+			if err != nil && replaced {
+				t.Fatal(err)
+			}
+			if said := outcome.Plan.String(); strings.Contains(said, "NoNodeDaemon") == replaced {
+				t.Error(said)
+			}
+		})
+	}
+}
+
 // TestRefusedUpdateIsNoSuccess: an update that the API server refuses, so that the pod is recreated, is told as that alone, and
 // counted as that (CS-235 (part)).
 func TestRefusedUpdateIsNoSuccess(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/firstseen"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
@@ -40,6 +41,8 @@ type memory struct {
 	news reconcile.News
 	// seen is what the last numbers come from. Events read it while a pass may replace it.
 	seen atomic.Pointer[seen]
+	// bookings is since when they are known.
+	bookings firstseen.Times
 	// written is when the status was written last.
 	written time.Time
 	// rivals are other budgets of the same pods, as they were when that was looked at last.
@@ -87,6 +90,11 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if err != nil {
 		return 0, nil, err
 	}
+	note := func(budget *policyv1beta1.PodUnavailableBudget) {
+		kept.bookings = podunavailablebudget.Note(kept.bookings, budget, p.API.Now())
+		snapshot.Seen = kept.bookings
+	}
+	note(budget)
 	if err := p.look(ctx, snapshot); err != nil {
 		return 0, nil, err
 	}
@@ -97,6 +105,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 			return nil, reconcile.ErrChanged
 		}
 		snapshot.Rules = rules
+		note(newest)
 		plan = podunavailablebudget.Make(*snapshot)
 		if wait = kept.words(&newest.Status, &plan.Status, p.API.Now()); wait > 0 {
 			return nil, nil

@@ -1,0 +1,35 @@
+package firstseen
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// An entry counts from when it was seen, whatever its date says. What is gone is forgotten, and one that is dated anew is another one.
+func TestSince(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	behind, ahead := metav1.NewTime(noon.Add(-time.Minute)), metav1.NewTime(noon.Add(time.Hour))
+	first, second := Times{}, Times{}
+	first.Note(nil, "a", map[string]metav1.Time{"p": behind, "q": ahead, "gone": behind}, noon.Add(time.Millisecond))
+	later := noon.Add(5 * time.Second)
+	second.Note(first, "a", map[string]metav1.Time{"p": behind, "q": metav1.NewTime(later)}, later)
+	back := Times{}
+	back.Note(second, "a", map[string]metav1.Time{"q": metav1.NewTime(later)}, noon)
+	for name, got := range map[string][2]time.Time{
+		"what was seen":          {second.Since("a", "p", behind), noon},
+		"dated ahead":            {first.Since("a", "q", ahead), noon},
+		"dated anew":             {second.Since("a", "q", metav1.NewTime(later)), later},
+		"the clock was set back": {back.Since("a", "q", metav1.NewTime(later)), noon},
+		"of another list":        {second.Since("b", "p", behind), behind.Time},
+		"none":                   {Times(nil).Since("a", "p", behind), behind.Time},
+	} {
+		if !got[0].Equal(got[1]) {
+			t.Errorf("%s: %s", name, got[0])
+		}
+	}
+	if len(second) != 2 {
+		t.Errorf("%v", second)
+	}
+}
