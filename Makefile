@@ -67,7 +67,8 @@ test: ## Everything a change must pass
 .PHONY: test-unit
 test-unit: ## Unit tests with the race detector, and SIM=2000 simulations of each kind
 	go vet ./...
-	SIM=30 CGO_ENABLED=1 go test -race ./...
+	SIM=30 CGO_ENABLED=1 go test -race -timeout 20m ./...
+	@hack/alone.sh
 	SIM=$(SIM) GOGC=1000 go test -count=1 -timeout 2h -run 'TestSimulated' ./internal/kinds/... ./internal/registry
 
 .PHONY: simulate

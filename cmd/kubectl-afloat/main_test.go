@@ -12,6 +12,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/platform/version"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // asProgram makes the test's binary the program.
@@ -70,6 +71,7 @@ data: {spec: {template: {$patch: replace, metadata: {labels: {app: web}}, spec: 
 // OPS-132: the exit code tells of any error; all objects are tried and the errors come together; mutations are patches with a field
 // manager, which change nothing as a dry run; what somebody else changes meanwhile stays.
 func TestMutations(t *testing.T) {
+	racetest.SkipAlone(t)
 	for _, mutation := range []string{"set image app=nginx:2", "set env A=b", "set resources --limits=cpu=1", "set serviceaccount %s builder",
 		"rollout pause", "rollout restart",
 		"rollout undo --to-revision=1"} {
@@ -126,6 +128,7 @@ func TestMutations(t *testing.T) {
 // OPS-131: on a server of either version each kind is changed in that version, by its short name; statefulset and daemonset without a
 // group are those of Kubernetes.
 func TestVersions(t *testing.T) {
+	racetest.SkipAlone(t)
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		ours := "apps.kruise.io/" + version
 		s := plugintest.New(t, version)

@@ -19,6 +19,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 const (
@@ -65,6 +66,7 @@ var meant = map[string]bool{
 // Typed clients send empty objects where they have nothing to say, others send empty lists or null. None of that may have another answer than the
 // object without it, when it is created and when it is updated: each EphemeralJob of a Go client was refused because of "resources: {}".
 func TestWhatIsEmptyMeansAbsent(t *testing.T) {
+	racetest.SkipAlone(t)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme, policyv1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {

@@ -26,6 +26,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // open is a manager whose port anybody reaches: its handlers, and what they announce. There are namespaces shop and, not in the cache yet, new.
@@ -129,6 +130,7 @@ func TestRulesAreAnnouncedInNamespacesThatExist(t *testing.T) {
 
 // OPS-068: what a review claims is checked for every webhook before it looks at it.
 func TestClaimsOfReviewsAreChecked(t *testing.T) {
+	racetest.SkipAlone(t)
 	handlers, by, _ := open(t)
 	for path, of := range (&Environment{Options: Options{Kinds: Registered}}).subjects() {
 		if handlers[path] == nil {

@@ -21,11 +21,13 @@ import (
 	policyv1alpha1 "github.com/afloat-project/afloat/api/policy/v1alpha1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // OPS-072, OPS-112, WS-183: fields of a newer release, anywhere in an object, get the path in the other version at which that release reads
 // them, and return from there.
 func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
+	racetest.SkipAlone(t)
 	const rounds = 40
 	// Lists that the other version keeps in an annotation, or does not have, are not made for unknown fields of their items.
 	dropped := map[string]string{"ContainerRecreateRequest of v1beta1": "status.", "SidecarSet of v1alpha1": "spec.namespaceSelector.",

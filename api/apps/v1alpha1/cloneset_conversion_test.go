@@ -13,6 +13,7 @@ import (
 	"github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // filler makes objects with random values in all fields, and uses the values that matter to conversion where they matter.
@@ -95,6 +96,7 @@ func visible(t interface{ Fatalf(string, ...any) }, object any) any {
 
 // CS-250 to CS-258: both round trips lose nothing, inputs stay as they are, and the private annotation never accumulates.
 func TestConversionLosesNothing(t *testing.T) {
+	racetest.SkipAlone(t)
 	const rounds = 1000
 	for seed := range int64(rounds) {
 		f := filler(seed)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // daemonFiller fills requests and NodeImages at random, with times of whole seconds, as the API server stores them.
@@ -51,6 +52,7 @@ func daemonFiller(seed int64) *randfill.Filler {
 
 // CRR-145, CRR-149, CRR-150, CRR-151: both round trips lose nothing for any content of the annotations, and inputs stay as they are.
 func TestRecreateConversionLosesNothing(t *testing.T) {
+	racetest.SkipAlone(t)
 	for seed := range int64(300) {
 		f := daemonFiller(seed)
 		beta := &v1beta1.ContainerRecreateRequest{}
@@ -180,6 +182,7 @@ func TestRecreateStaleValuesDoNotReappear(t *testing.T) {
 
 // IMG-196, IMG-197: modes survive v1alpha1, the annotation does not accumulate, and nil and empty stay what they are.
 func TestNodeImageConversionLosesNothing(t *testing.T) {
+	racetest.SkipAlone(t)
 	for seed := range int64(300) {
 		f := daemonFiller(seed)
 		beta := &v1beta1.NodeImage{}

@@ -9,11 +9,13 @@ import (
 
 	"github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // ADS-210, ADS-212, ADS-215 (part): both round trips lose nothing. Inputs stay as they are. Annotations of ours are there if, and only if, a
 // field needs them, and only in v1alpha1. The unknown fields are tested with the webhooks.
 func TestConversionOfDaemonSetsLosesNothing(t *testing.T) {
+	racetest.SkipAlone(t)
 	const rounds = 1000
 	for seed := range int64(rounds) {
 		f := workloads(seed)

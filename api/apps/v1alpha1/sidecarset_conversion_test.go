@@ -11,11 +11,13 @@ import (
 
 	"github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // SS-270, SS-274 to SS-276: both round trips lose nothing, for any combination of label, version, namespace and selector, and inputs stay
 // as they are.
 func TestSidecarSetConversionLosesNothing(t *testing.T) {
+	racetest.SkipAlone(t)
 	for seed := range int64(400) {
 		pick := func(c randfill.Continue, values ...string) string { return values[c.Intn(len(values))] }
 		f := randfill.NewWithSeed(seed).NilChance(0.5).NumElements(0, 2).Funcs(

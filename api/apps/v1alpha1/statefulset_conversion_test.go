@@ -13,6 +13,7 @@ import (
 	"github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // workloads makes StatefulSets and DaemonSets with random values in all fields.
@@ -53,6 +54,7 @@ func checkSame(t *testing.T, what string, want, got any) {
 // ASTS-320, ASTS-322: both round trips lose nothing of metadata and spec, and of the status what both versions have. Inputs stay as they
 // are. The annotation is there if, and only if, a field needs it, and only in v1alpha1.
 func TestConversionOfStatefulSetsLosesNothing(t *testing.T) {
+	racetest.SkipAlone(t)
 	const rounds = 1000
 	for seed := range int64(rounds) {
 		f := workloads(seed)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // subsetTemplates are documents as objects have them: with fields that nobody here knows, of the wrong form, and of CloneSets.
@@ -61,6 +62,7 @@ func unitedFiller(seed int64, templates ...string) *randfill.Filler {
 // UD-150, UD-153: from v1beta1 and back nothing is lost and no annotation is written; from v1alpha1 everything arrives, and comes back the same
 // however often. Inputs stay as they are.
 func TestConversionOfUnitedDeploymentsLosesNothing(t *testing.T) {
+	racetest.SkipAlone(t)
 	old := []string{`{"cloneSetTemplate":{"spec":{"updateStrategy":{"type":"InPlaceOnly","partition":2,"future":1.50}}}}`}
 	for seed := range int64(2000) {
 		beta := &v1beta1.UnitedDeployment{}

@@ -13,10 +13,12 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // WS-180 (part), WS-181, WS-182 (part), WS-183 (part): both round trips lose nothing, the bytes of patches included, and inputs stay.
 func TestWorkloadSpreadConversionLosesNothing(t *testing.T) {
+	racetest.SkipAlone(t)
 	const patch = `{"metadata": {"labels":{"a":"b"}},  "spec":{"hologram":1}}`
 	for seed := range int64(300) {
 		pick := func(c randfill.Continue, values ...string) string { return values[c.Intn(len(values))] }

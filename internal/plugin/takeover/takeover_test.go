@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 var (
@@ -122,6 +123,7 @@ func differences(before, after string) []string {
 // gets. At no
 // time is one manager wanted while pods of the other are there, and no pod or workload of a user is written.
 func TestInterruptedAnywhere(t *testing.T) {
+	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
 	reference := newWorld(t, "")
 	reference.manifests = brief
