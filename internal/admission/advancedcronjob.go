@@ -223,7 +223,7 @@ func (c *cronJob) inAlpha(written []byte, operations []jsonpatch.Operation) ([]j
 	if raw, err = json.Marshal(cronJobInAlpha(object)); err != nil {
 		return nil, err
 	}
-	return jsonpatch.CreatePatch(written, raw)
+	return patchOf(written, raw)
 }
 
 // AdvancedCronJobConversion converts AdvancedCronJobs (ACJ-110, ACJ-111). Both versions have the same fields but for one, which moves; so

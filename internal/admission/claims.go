@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -112,6 +113,9 @@ func identityOf(raw []byte) (id identity, err error) {
 	}
 	if err := readOnce(raw, &object, "metadata"); err != nil || len(object.Metadata) == 0 {
 		return id, err
+	}
+	if string(object.Metadata) == "null" { // what is added to it would be added to nothing
+		return id, errors.New("reading the object: its metadata are null")
 	}
 	err = readOnce(object.Metadata, &id, "name", "generateName", "namespace")
 	return id, err

@@ -63,15 +63,33 @@ func newFaults[T any](what string, object, old T, update bool,
 	return causes, nil
 }
 
-// invalid refuses a request with all its errors, as the API server refuses an invalid object of its own: 422, reason Invalid. A plain
+// mostCauses and mostMessage bound a refusal: an object that has thousands of errors has the same error thousands of times, or nobody reads them.
+const mostCauses, mostMessage = 100, 32 << 10
+
+// told is a message, shortened if it is too long to be read.
+func told(message string) string {
+	if len(message) <= mostMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:mostMessage], "") + "..."
+}
+
+// invalid refuses a request with its errors, as the API server refuses an invalid object of its own: 422, reason Invalid. A plain
 // denial would be 403 and look like missing rights. If the reason is that something could not be looked up, the code is 500, since trying
 // again may help.
 func invalid(request *admission.Request, causes []metav1.StatusCause) admission.Response {
 	var messages []string
-	for _, cause := range causes {
+	more := len(causes) - mostCauses
+	for i := range causes[:min(len(causes), mostCauses)] {
+		cause := &causes[i]
+		cause.Message = told(cause.Message)
 		messages = append(messages, cause.Field+": "+cause.Message)
 	}
-	list := strings.Join(messages, ", ")
+	if more > 0 {
+		messages = append(messages, fmt.Sprintf("and %d more", more))
+		causes = causes[:mostCauses]
+	}
+	list := told(strings.Join(messages, ", "))
 	if len(messages) > 1 {
 		list = "[" + list + "]"
 	}
@@ -101,7 +119,7 @@ func refused(code int32, message string) admission.Response {
 		http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
 		http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge}
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Reason: reasons[code], Message: message,
+		Status: metav1.StatusFailure, Code: code, Reason: reasons[code], Message: told(message),
 	}}}
 }
 

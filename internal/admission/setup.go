@@ -152,17 +152,9 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 	server := &server{Server: webhook.NewServer(webhook.Options{}), port: options.Port, certDir: options.CertDir, callers: callers, keeper: keeper,
 		timeout: cmp.Or(options.InitTimeout, time.Minute), stopping: options.Stopping}
-	// Separate rooms: a request for an object may wait for a probing pod, and a request for a pod may wait for the conversion of objects.
-	objects, pods, conversions := newRoom(), newRoom(), newRoom()
-	for path, handler := range handlers {
-		of := objects
-		if slices.Contains(podPaths, path) {
-			of = pods
-		}
-		server.Register(path, of.bounded(&admission.Webhook{Handler: sized(handler)}, mostBody))
+	for path, handler := range served(handlers, &conversionHandler{log: mgr.GetLogger().WithName("conversion"), kinds: options.Kinds}) {
+		server.Register(path, handler)
 	}
-	server.Register(convertPath, conversions.bounded(&conversionHandler{log: mgr.GetLogger().WithName("conversion"), kinds: options.Kinds},
-		maxReview))
 	server.Register("/healthz", http.HandlerFunc(alive))
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook server: %w", err)
@@ -171,6 +163,21 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	return nil
+}
+
+// served is what answers the requests of callers, by path. The memory of each sort has a bound of its own: a request for an object may wait for a
+// probing pod, and a request for a pod may wait for the conversion of objects.
+func served(handlers map[string]admission.Handler, conversion http.Handler) map[string]http.Handler {
+	objects, pods, conversions := newRoom(), newRoom(), newRoom()
+	all := map[string]http.Handler{convertPath: conversions.bounded(conversion, maxReview)}
+	for path, handler := range handlers {
+		of := objects
+		if slices.Contains(podPaths, path) {
+			of = pods
+		}
+		all[path] = of.bounded(&admission.Webhook{Handler: sized(handler)}, mostBody)
+	}
+	return all
 }
 
 // admissionTime is how long a handler may wait for other requests. It leaves time to answer before the API server gives up, after 10 s or

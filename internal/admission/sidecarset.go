@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -63,7 +62,7 @@ func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request
 	if err != nil {
 		return undecodable(&request, err)
 	}
-	operations, err := jsonpatch.CreatePatch(request.Object.Raw, completed)
+	operations, err := patchOf(request.Object.Raw, completed)
 	if err != nil {
 		return undecodable(&request, err)
 	}
@@ -242,8 +241,15 @@ func readSidecarSet(raw []byte, request *admission.Request) (*givenSidecarSet, e
 		given.beta = &appsv1beta1.SidecarSet{}
 		given.unknown, err = decode(raw, given.beta)
 	}
+	template := &given.hub().Spec.SidecarSetTemplate
+	if n := len(template.Containers) + len(template.InitContainers); err == nil && n > mostSidecars {
+		err = fmt.Errorf("spec has %d containers: at most %d are possible", n, mostSidecars)
+	}
 	return given, err
 }
+
+// mostSidecars is more than a pod can run. Each is compared, judged and hashed, which takes many times the memory of what it says (OPS-066).
+const mostSidecars = 256
 
 func (g *givenSidecarSet) hub() *appsv1beta1.SidecarSet {
 	if g.alpha != nil {

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Kind is a kind of objects that can be protected.
@@ -84,9 +85,15 @@ func scheduled(_ context.Context, _ *Guard, o *object) (content, error) {
 
 const empty = "delete them"
 
+// errNoName is what comes of names that would lead elsewhere as parts of a path: anybody who reaches the port can send them.
+var errNoName = errors.New("it has names that are none")
+
 // podsAndClaims counts active pods of a namespace, and if there are none, its bound claims (DP-013). Of pods the metadata are enough, since
 // the API server selects by their phase; it does not for claims.
 func podsAndClaims(ctx context.Context, g *Guard, o *object) (content, error) {
+	if len(validation.IsDNS1123Label(o.Metadata.Name)) > 0 {
+		return content{}, errNoName
+	}
 	namespace := "/api/v1/namespaces/" + o.Metadata.Name
 	pods, err := g.counter.count(ctx, list{path: namespace + "/pods", fields: "status.phase!=Succeeded,status.phase!=Failed", bare: true})
 	if pods > 0 || err != nil {
@@ -103,6 +110,9 @@ func customResources(ctx context.Context, g *Guard, o *object) (content, error) 
 		return content{}, errors.New("no version is served, so that nobody can tell whether there are objects")
 	}
 	at := max(0, slices.IndexFunc(served, func(v version) bool { return v.Storage }))
+	if len(validation.IsDNS1123Subdomain(o.Spec.Group))+len(validation.IsDNS1035Label(served[at].Name))+len(validation.IsDNS1035Label(o.Spec.Names.Plural)) > 0 {
+		return content{}, errNoName
+	}
 	path := fmt.Sprintf("/apis/%s/%s/%s", o.Spec.Group, served[at].Name, o.Spec.Names.Plural)
 	number, err := g.counter.count(ctx, list{path: path, bare: true})
 	if apierrors.IsForbidden(err) { // it has no such right unless an administrator gives it (OPS-082)

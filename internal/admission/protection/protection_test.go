@@ -388,14 +388,14 @@ func TestRefusalsAreTold(t *testing.T) {
 		w.deletes(t, kind, "Always", "", "")
 		w.deletes(t, kind, "Cascading", "", "")
 	}
-	if diff := cmp.Diff(map[string]float64{"namespace_deletion_protection name=web username=alice": 2,
-		"crd_deletion_protection name=web username=alice":                                      1,
-		"workload_deletion_protection kind_namespace_name=Deployment_shop_web username=alice":  1,
-		"workload_deletion_protection kind_namespace_name=ReplicaSet_shop_web username=alice":  1,
-		"workload_deletion_protection kind_namespace_name=StatefulSet_shop_web username=alice": 1,
-		"workload_deletion_protection kind_namespace_name=CloneSet_shop_web username=alice":    1,
-		"workload_deletion_protection kind_namespace_name=Service_shop_web username=alice":     1,
-		"workload_deletion_protection kind_namespace_name=Ingress_shop_web username=alice":     1,
+	if diff := cmp.Diff(map[string]float64{"namespace_deletion_protection name=web username=user": 2,
+		"crd_deletion_protection name=web username=user":                                      1,
+		"workload_deletion_protection kind_namespace_name=Deployment_shop_web username=user":  1,
+		"workload_deletion_protection kind_namespace_name=ReplicaSet_shop_web username=user":  1,
+		"workload_deletion_protection kind_namespace_name=StatefulSet_shop_web username=user": 1,
+		"workload_deletion_protection kind_namespace_name=CloneSet_shop_web username=user":    1,
+		"workload_deletion_protection kind_namespace_name=Service_shop_web username=user":     1,
+		"workload_deletion_protection kind_namespace_name=Ingress_shop_web username=user":     1,
 	}, counts(t, w.teller)); diff != "" {
 		t.Error(diff)
 	}
@@ -421,9 +421,8 @@ func TestRefusedDisruptionsAreCounted(t *testing.T) {
 		w.teller.Disruption(&d, "no more")
 	}
 	if diff := cmp.Diff(map[string]float64{
-		"pod_unavailable_budget kind_namespace_name=ReplicaSet_shop_web-1 username=alice": 2,
-		"pod_unavailable_budget kind_namespace_name=ReplicaSet_shop_web-1 username=bob":   1,
-		"pod_unavailable_budget kind_namespace_name=unknown_shop_alone username=bob":      1,
+		"pod_unavailable_budget kind_namespace_name=ReplicaSet_shop_web-1 username=user": 3,
+		"pod_unavailable_budget kind_namespace_name=unknown_shop_alone username=user":    1,
 	}, counts(t, w.teller)); diff != "" {
 		t.Error(diff)
 	}
@@ -506,7 +505,19 @@ func TestCountersAreBounded(t *testing.T) {
 	if got := len(families[0].Metric); got != mostSeries || len(c.order) != mostSeries || len(c.known) != mostSeries {
 		t.Errorf("%d series", got)
 	}
-	if c.known[[2]string{"9", "alice"}] || !c.known[[2]string{"10", "alice"}] {
+	if c.known[[2]string{"9", "user"}] || !c.known[[2]string{"10", "user"}] {
 		t.Error("not the oldest")
+	}
+}
+
+// DP-040 (part), PUB-112 (part): whoever reads metrics, which by default is everybody in the cluster, read the names of users, often their mail addresses.
+func TestMetricsNameNoUsers(t *testing.T) {
+	for user, want := range map[string]string{"alice@example.com": "user", "": "user", "system:serviceaccount:shop:deployer": "serviceaccount",
+		"system:node:n1": "node", "system:kube-scheduler": "system", "kubernetes-admin": "user", "system:serviceaccountant": "system"} {
+		c := newCounters("x", "x.", "name")
+		c.add("web", user)
+		if !c.known[[2]string{"web", want}] || len(c.known) != 1 {
+			t.Errorf("%q is %v", user, c.known)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package protection
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,7 +105,20 @@ func (t *Teller) write(line protectionlog.Line) {
 	}
 }
 
-// counters are a counter for each object and user. It forgets the oldest when there are too many, since users choose the names.
+// sort is what metrics tell of a user: names are private, often mail addresses, and everybody in the cluster may read metrics (DP-040).
+func sort(user string) string {
+	for prefix, sort := range map[string]string{"system:serviceaccount:": "serviceaccount", "system:node:": "node"} {
+		if strings.HasPrefix(user, prefix) {
+			return sort
+		}
+	}
+	if strings.HasPrefix(user, "system:") {
+		return "system"
+	}
+	return "user"
+}
+
+// counters are a counter for each object and sort of user. It forgets the oldest when there are too many, since users choose the names.
 type counters struct {
 	*prometheus.CounterVec
 	mu    sync.Mutex
@@ -120,7 +134,7 @@ func newCounters(name, help, label string) *counters {
 func (c *counters) add(name, user string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	labels := [2]string{name, user}
+	labels := [2]string{name, sort(user)}
 	if !c.known[labels] {
 		if len(c.order) == mostSeries {
 			c.DeleteLabelValues(c.order[0][:]...)

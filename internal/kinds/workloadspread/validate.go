@@ -75,7 +75,7 @@ func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, pa
 				fmt.Sprintf("WorkloadSpread %s spreads this workload already, and a workload can have one: put the subsets into that one, or delete it", other.Name)))
 		}
 	}
-	if old != nil && TargetOf(old) != target { // WS-044
+	if old != nil && old.Spec.TargetReference != nil && TargetOf(old) != target { // WS-044
 		errs = append(errs, field.Invalid(path, ref,
 			fmt.Sprintf("the group, kind and name of the workload cannot be changed from %s %s: make another WorkloadSpread",
 				old.Spec.TargetReference.Kind, old.Spec.TargetReference.Name)))
