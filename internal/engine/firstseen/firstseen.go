@@ -34,10 +34,23 @@ func (t Times) Note(former Times, list string, entries map[string]metav1.Time, n
 	}
 }
 
-// Since is since when an entry counts: since it was seen, or if that is not known, such as in a rehearsal, since its date.
-func (t Times) Since(list, name string, at metav1.Time) time.Time {
+// Since is since when an entry counts: since it was seen. One that was not noted yet is new. Where nothing is noted at all, such as in a
+// rehearsal, its date counts.
+func (t Times) Since(list, name string, at metav1.Time, now time.Time) time.Time {
+	if t == nil {
+		return at.Time
+	}
 	if seen, known := t[Of(list, name, at)]; known {
 		return seen
 	}
-	return at.Time
+	return now
 }
+
+// HalfOver tells who did not see an entry come whether half its life may be over. If it is dated ahead, nobody knows here how old it is.
+func HalfOver(at time.Time, life time.Duration, now time.Time) bool {
+	age := now.Sub(at)
+	return age >= life/2 || age < -tolerance
+}
+
+// tolerance is how far ahead entries are dated by clocks that are right: the dates of some are rounded up.
+const tolerance = 2 * time.Second

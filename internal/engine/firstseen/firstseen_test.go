@@ -18,12 +18,12 @@ func TestSince(t *testing.T) {
 	back := Times{}
 	back.Note(second, "a", map[string]metav1.Time{"q": metav1.NewTime(later)}, noon)
 	for name, got := range map[string][2]time.Time{
-		"what was seen":          {second.Since("a", "p", behind), noon},
-		"dated ahead":            {first.Since("a", "q", ahead), noon},
-		"dated anew":             {second.Since("a", "q", metav1.NewTime(later)), later},
-		"the clock was set back": {back.Since("a", "q", metav1.NewTime(later)), noon},
-		"of another list":        {second.Since("b", "p", behind), behind.Time},
-		"none":                   {Times(nil).Since("a", "p", behind), behind.Time},
+		"what was seen":          {second.Since("a", "p", behind, later), noon},
+		"dated ahead":            {first.Since("a", "q", ahead, later), noon},
+		"dated anew":             {second.Since("a", "q", metav1.NewTime(later), later), later},
+		"the clock was set back": {back.Since("a", "q", metav1.NewTime(later), later), noon},
+		"not noted":              {second.Since("b", "p", behind, later), later},
+		"nothing is noted":       {Times(nil).Since("a", "p", behind, later), behind.Time},
 	} {
 		if !got[0].Equal(got[1]) {
 			t.Errorf("%s: %s", name, got[0])
@@ -31,5 +31,16 @@ func TestSince(t *testing.T) {
 	}
 	if len(second) != 2 {
 		t.Errorf("%v", second)
+	}
+}
+
+// What is dated ahead may be old.
+func TestHalfOver(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for age, want := range map[time.Duration]bool{-time.Hour: true, -3 * time.Second: true, -time.Second: false, 0: false, 9 * time.Second: false,
+		10 * time.Second: true, time.Hour: true} {
+		if HalfOver(noon.Add(-age), 20*time.Second, noon) != want {
+			t.Errorf("%s: %v", age, !want)
+		}
 	}
 }

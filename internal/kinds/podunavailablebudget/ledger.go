@@ -10,6 +10,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
+	"github.com/afloat-project/afloat/internal/engine/firstseen"
 )
 
 // MaxBookings is how many pods both maps of a budget hold at most (PUB-064).
@@ -155,9 +156,9 @@ func deletes(by disruption.Operation) bool {
 // stale tells whether a booking is half over, or too short for a deletion: what is allowed now may be done later than it ends.
 func (l *Ledger) stale(name string, by disruption.Operation) bool {
 	if at, found := l.status.DisruptedPods[name]; found {
-		return l.now.Sub(at.Time) >= deletionTime/2
+		return firstseen.HalfOver(at.Time, deletionTime, l.now)
 	}
-	return deletes(by) || l.now.Sub(l.status.UnavailablePods[name].Time) >= updateTime/2
+	return deletes(by) || firstseen.HalfOver(l.status.UnavailablePods[name].Time, updateTime, l.now)
 }
 
 // renew begins the life of a booking again, which stays one of a deletion if it is one.

@@ -154,7 +154,7 @@ func (p *Plan) bookings(s *Snapshot) {
 			if pod != nil && pod.CreationTimestamp.After(at.Time) {
 				continue // it is another pod of that name
 			}
-			since := s.Seen.Since(list, name, at)
+			since := s.Seen.Since(list, name, at, s.Now)
 			if at.Sub(s.Now) > life { // a clock jumped
 				at = metav1.NewTime(s.Now.Truncate(time.Second))
 				if pod != nil && at.Before(&pod.CreationTimestamp) {
@@ -246,7 +246,7 @@ func Overdue(s *Snapshot) []*corev1.Pod {
 			at, found = status.UnavailablePods[pod.Name]
 			life, list = updateTime, updates
 		}
-		if !found || s.Now.Before(s.Seen.Since(list, pod.Name, at).Add(life)) || pod.CreationTimestamp.After(at.Time) || !readiness.Active(pod) {
+		if !found || s.Now.Before(s.Seen.Since(list, pod.Name, at, s.Now).Add(life)) || pod.CreationTimestamp.After(at.Time) || !readiness.Active(pod) {
 			continue
 		}
 		if why, _ := Why(pod, s.Now); why == "" {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/firstseen"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -81,7 +82,7 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key)
 	}); i >= 0 { // WS-072
 		again := func() {}
-		if l.now.Sub(p.list[i].CreatingPods[pod.Key].Time) > CreationTimeout/2 {
+		if firstseen.HalfOver(p.list[i].CreatingPods[pod.Key].Time, CreationTimeout, l.now) {
 			// It is of a request that failed long ago, and would expire before this pod can be seen: it begins anew, in the same place.
 			again = func() { p.change(i).CreatingPods[pod.Key] = metav1.NewTime(l.now) }
 		}

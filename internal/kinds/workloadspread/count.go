@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/firstseen"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
@@ -92,6 +93,29 @@ type tally struct {
 	// only, if not nil, are the keys of the overdue creations that the API server was asked about: of others it is not known that
 	// they do not come.
 	only map[string]bool
+	// known is since when bookings are known, see [Note].
+	known firstseen.Times
+}
+
+// Note is since when the bookings of a WorkloadSpread are known, given what was known before. How old they are is counted from there: the clock
+// of who counts may be ahead of that of who booked (WS-152).
+func Note(former firstseen.Times, spread *appsv1beta1.WorkloadSpread, now time.Time) firstseen.Times {
+	known := firstseen.Times{}
+	note := func(version string, list []appsv1beta1.WorkloadSpreadSubsetStatus) {
+		for i := range list {
+			known.Note(former, listOf(version, list[i].Name, false), list[i].CreatingPods, now)
+			known.Note(former, listOf(version, list[i].Name, true), list[i].DeletingPods, now)
+		}
+	}
+	note(AllVersions, spread.Status.SubsetStatuses)
+	for version, list := range spread.Status.VersionedSubsetStatuses {
+		note(version, list)
+	}
+	return known
+}
+
+func listOf(version, subset string, deletion bool) string {
+	return fmt.Sprintf("%s/%s/%t", version, subset, deletion)
 }
 
 func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
@@ -192,11 +216,16 @@ func (c *counter) going(subset string, before *appsv1beta1.WorkloadSpreadSubsetS
 func (c *counter) passing(before *appsv1beta1.WorkloadSpreadSubsetStatus, name string) bool {
 	created, comes := before.CreatingPods[name]
 	deleted, goes := before.DeletingPods[name]
-	return comes && goes && c.byName[name] == nil && !c.expired(created, CreationTimeout) && !c.expired(deleted, DeletionTimeout)
+	return comes && goes && c.byName[name] == nil && !c.expired(c.since(before.Name, name, created, false), CreationTimeout) &&
+		!c.expired(c.since(before.Name, name, deleted, true), DeletionTimeout)
 }
 
-func (c *counter) expired(at metav1.Time, timeout time.Duration) bool {
-	return c.now.After(at.Add(timeout)) || at.After(c.now.Add(clockSkew))
+func (c *counter) since(subset, key string, at metav1.Time, deletion bool) time.Time {
+	return c.known.Since(listOf(c.version, subset, deletion), key, at, c.now)
+}
+
+func (c *counter) expired(since time.Time, timeout time.Duration) bool {
+	return c.now.After(since.Add(timeout)) || since.After(c.now.Add(clockSkew))
 }
 
 // keep returns the bookings that are still waited for and not expired.
@@ -208,7 +237,8 @@ func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout t
 		if !waits(key, at.Time) {
 			continue
 		}
-		expired := c.expired(at, timeout)
+		since := c.since(subset, key, at, deletion)
+		expired := c.expired(since, timeout)
 		if expired && (deletion || !c.mayBe(key)) {
 			lost = append(lost, key)
 			continue
@@ -217,7 +247,7 @@ func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout t
 			kept = map[string]metav1.Time{}
 		}
 		kept[key] = at
-		if until := at.Add(timeout + moment); !expired && (c.Next.IsZero() || until.Before(c.Next)) {
+		if until := since.Add(timeout + moment); !expired && (c.Next.IsZero() || until.Before(c.Next)) {
 			c.Next = until
 		}
 	}

@@ -230,6 +230,7 @@ func (p *Plan) assign() {
 		seen = append(seen, seenOf(m.pod, m.version, p.nameOf(m), m.booking))
 	}
 	p.tally = newTally(seen, s.Unseen, s.Now)
+	p.tally.known = s.Known
 }
 
 // byCreation is the older pod first.

@@ -32,3 +32,42 @@ func TestTimesFarAhead(t *testing.T) {
 		})
 	}
 }
+
+// WS-152 (part), WS-153 (part): the clock of the manager that counts is minutes ahead of that of a replica, or behind it. It took what the replica
+// had just booked for long over, and gave the place away.
+func TestABookingIsAsOldAsItIsKnown(t *testing.T) {
+	for _, skew := range []time.Duration{4 * time.Minute, -4 * time.Minute, -365 * 24 * time.Hour} {
+		for version, deletion := range map[string]bool{"v": false, AllVersions: true} {
+			now := workloadspreadtest.Clock
+			spread := &appsv1beta1.WorkloadSpread{}
+			before := []appsv1beta1.WorkloadSpreadSubsetStatus{{Name: "a"}}
+			bookings := map[string]metav1.Time{"p": metav1.NewTime(now.Add(-skew))}
+			life, places := CreationTimeout, int32(2)
+			if before[0].CreatingPods = bookings; deletion {
+				before[0].CreatingPods, before[0].DeletingPods = nil, bookings
+				life, places = DeletionTimeout, 3
+			}
+			if spread.Status.SubsetStatuses = before; version != AllVersions {
+				spread.Status.SubsetStatuses = nil
+				spread.Status.VersionedSubsetStatuses = map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{version: before}
+			}
+			known := Note(nil, spread, now)
+			count := func(later time.Duration) Counted {
+				var pods []Seen
+				if deletion {
+					pods = []Seen{{Name: "p", Subset: "a", Active: true, Created: now.Add(-time.Hour)}}
+				}
+				known = Note(known, spread, now.Add(later))
+				tally := newTally(pods, nil, now.Add(later))
+				tally.known = known
+				return tally.count([]SubsetQuota{{"a", 3}}, before, version)
+			}
+			if counted := count(life - time.Second); counted.Subsets[0].MissingReplicas != places || len(counted.Lost) > 0 {
+				t.Errorf("%s ahead, %q: %+v", skew, version, counted)
+			}
+			if counted := count(life + 2*time.Second); len(counted.Lost) != 1 {
+				t.Errorf("%s ahead, %q, at its end: %+v", skew, version, counted)
+			}
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/firstseen"
 )
 
 // Snapshot is all that a plan is made from.
@@ -36,6 +37,8 @@ type Snapshot struct {
 	Window time.Duration
 	// Now is the time of the snapshot.
 	Now time.Time
+	// Known is since when bookings are known, see [Note].
+	Known firstseen.Times
 }
 
 // PlacementOf is what a pod says of its subset, false if it does not belong to this WorkloadSpread yet (WS-140, WS-141).

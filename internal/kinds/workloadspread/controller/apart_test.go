@@ -116,6 +116,8 @@ func TestAPodThatIsBookedBehindTheCacheKeepsItsPlace(t *testing.T) {
 	s.workload()
 	s.coming = nil // it is refused after it was admitted
 	s.Events(1 << 20)
+	s.Manage() // it knows of the booking from now on
+	s.Events(1 << 20)
 	shown := s.spread()
 	s.Pass(time.Second)
 	s.workload()

@@ -16,6 +16,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/again"
+	"github.com/afloat-project/afloat/internal/engine/firstseen"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/retries"
@@ -60,6 +61,8 @@ type memory struct {
 	retries retries.Retries
 	// looked is when the API server was last asked for pods that the cache does not show.
 	looked time.Time
+	// bookings is since when they are known.
+	bookings firstseen.Times
 }
 
 // Outcome is what a pass did.
@@ -167,8 +170,10 @@ func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	if err != nil {
 		return nil, false, err
 	}
-	s := &workloadspread.Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now,
-		Held: p.memory.Of(spread.UID).retries.All(aboutOf(spread), now)}
+	kept := p.memory.Of(spread.UID)
+	kept.bookings = workloadspread.Note(kept.bookings, spread, now)
+	s := &workloadspread.Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now, Known: kept.bookings,
+		Held: kept.retries.All(aboutOf(spread), now)}
 	if !target.Exists {
 		return s, known, nil // WS-023
 	}
