@@ -37,11 +37,18 @@ func TestMain(m *testing.M) {
 		config.QPS = -1 // tests wait for each other's requests otherwise
 		kube, err = story.NewClient(config)
 	}
+	replicas := newEveryReplica(kube)
+	kube = replicas
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "KUBECONFIG:", err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	for _, fault := range replicas.faults {
+		fmt.Fprintln(os.Stderr, "each replica of the manager must answer:", fault)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // eventually waits until the check returns nothing; what it returns says what is missing.
