@@ -26,11 +26,9 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
 	"github.com/afloat-project/afloat/internal/node/retry"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
-	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
@@ -343,144 +341,6 @@ func (r *reconciler) withHook(ctx context.Context, request *appsv1beta1.Containe
 		return pod, err
 	}
 	return r.pod(ctx, r.live, request)
-}
-
-// stop begins to stop one container. The pod is queued again when the stop has ended and its result is recorded. If it has to wait for
-// other stops of the namespace, it is tried again after a pause (CRR-091).
-func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime) error {
-	pod, err := r.withHook(ctx, request, c.Name)
-	if err != nil {
-		return err
-	}
-	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
-	outcome := make(chan error, 1)
-	r.stops.Store(key, outcome)
-	if !r.stopper.Start(ctx, rt, r.order(request, pod, c), func(err error) {
-		outcome <- r.stopped(ctx, request, c, rt, err)
-		r.wake(reconcile.Request{NamespacedName: key})
-	}) {
-		r.stops.Delete(key)
-		log.FromContext(ctx).V(2).Info("Waiting", "request", request.Name, "for",
-			fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
-	}
-	return nil
-}
-
-// stopped records the result of a stop (CRR-123).
-func (r *reconciler) stopped(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime,
-	err error) error {
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("stopping container %s: %w", c.Name, ctx.Err()) // the daemon ends; the next one finds out the result
-	case errors.Is(err, stop.ErrNotStopped), errors.Is(err, runtime.ErrNotFound):
-		log.FromContext(ctx).Info("Not stopped", "request", request.Name, "container", c.Name, "why", err.Error())
-		return nil // the next round decides
-	case errors.Is(err, runtime.ErrUnavailable):
-		return err
-	case err != nil:
-		over, unknown := ended(ctx, rt, c.ID)
-		if unknown != nil {
-			return fmt.Errorf("stopping container %s: %w; whether it has ended is not known: %w", c.Name, err, unknown) // tried again
-		}
-		if over {
-			log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name, "container", c.Name,
-				"answer", err.Error())
-			err = nil
-		}
-	}
-	return r.recordStop(ctx, client.ObjectKeyFromObject(request), request.UID, c.Name, err)
-}
-
-// ended asks the runtime whether the container has ended, because the answer to a stop may be lost or late. It returns an error if the
-// runtime does not answer.
-func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
-	inspected, err := rt.Status(ctx, id)
-	switch {
-	case errors.Is(err, runtime.ErrNotFound):
-		return true, nil
-	case err != nil:
-		return false, err
-	}
-	return inspected.Exited, nil
-}
-
-// order returns the request for the stopper; facts that the ContainerRecreateRequest does not have come from the pod (CRR-040, CRR-104). A
-// request cannot give a container a longer grace period than the pod has (CRR-102).
-func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, c *runtime.Container) stop.Request {
-	o := stop.Request{Container: *c, By: "ContainerRecreateRequest " + request.Name,
-		Grace: corev1.DefaultTerminationGracePeriodSeconds * time.Second,
-		Check: func(ctx context.Context) error { return r.mayStop(ctx, request) }}
-	own := stop.GraceOf(c.Annotations)
-	if pod != nil && pod.Spec.TerminationGracePeriodSeconds != nil {
-		own = seconds.Duration(*pod.Spec.TerminationGracePeriodSeconds)
-	}
-	if s := request.Spec.Strategy; s != nil && s.TerminationGracePeriodSeconds != nil {
-		o.Grace = min(own, seconds.Duration(*s.TerminationGracePeriodSeconds))
-	}
-	for _, asked := range request.Spec.Containers {
-		if asked.Name == c.Name && asked.PreStop != nil {
-			o.Hook = &corev1.LifecycleHandler{Exec: asked.PreStop.Exec, HTTPGet: asked.PreStop.HTTPGet, TCPSocket: asked.PreStop.TCPSocket}
-			o.Ports = asked.Ports
-		}
-	}
-	if pod == nil {
-		return o
-	}
-	o.PodIP = pod.Status.PodIP
-	for init, list := range map[bool][]corev1.Container{false: pod.Spec.Containers, true: pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name != c.Name {
-				continue
-			}
-			o.Init = init
-			if o.Hook == nil && list[i].Lifecycle != nil {
-				o.Hook = list[i].Lifecycle.PreStop
-			}
-			if o.Ports == nil {
-				o.Ports = list[i].Ports
-			}
-		}
-	}
-	return o
-}
-
-// mayStop reads the request again, and returns an error if its containers may not be stopped any more (CRR-129, CRR-166).
-func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) error {
-	now, err := r.read(ctx, client.ObjectKeyFromObject(request))
-	switch {
-	case err != nil:
-		return err
-	case now == nil || now.UID != request.UID:
-		return errors.New("the request is gone")
-	}
-	if why := finished(now, r.seenSince(now), r.clock.Now()); why != "" {
-		return errors.New(why)
-	}
-	return nil
-}
-
-// recordStop writes the state of a container after it was stopped. The manager writes its part of the status at the same time, so conflicts
-// are expected. If the write fails for good, the next round finds the result in the runtime.
-func (r *reconciler) recordStop(ctx context.Context, name types.NamespacedName, uid types.UID, container string, failure error) error {
-	for range 5 {
-		request, err := r.read(ctx, name)
-		if err != nil || request == nil || request.UID != uid || request.Status.CompletionTime != nil {
-			return err // CRR-067
-		}
-		plan := &Plan{Phase: recreating, States: append([]State(nil), request.Status.ContainerRecreateStates...)}
-		for i := range plan.States {
-			if state := &plan.States[i]; state.Name == container && failure == nil {
-				*state = State{Name: container, Phase: recreating, IsKilled: true}
-			} else if state.Name == container {
-				*state = State{Name: container, Phase: failed, Message: message.Bound(fmt.Sprintf("kill container error: %v", failure)),
-					IsKilled: state.IsKilled}
-			}
-		}
-		if err = r.write(ctx, request, plan); !apierrors.IsConflict(err) {
-			return err
-		}
-	}
-	return fmt.Errorf("recording that container %s was stopped: the request keeps changing", container)
 }
 
 // write writes the daemon's part of the status, guarded by the request's version (CRR-067, CRR-068). It is no error if the request is gone.
