@@ -51,6 +51,8 @@ type Options struct {
 	Gates *features.Gates
 	// Namespace is the install namespace, SecretName and ServiceName the objects in it.
 	Namespace, SecretName, ServiceName string
+	// DaemonNamespace is that of what node daemons read.
+	DaemonNamespace string
 	// Host, if not empty, is called instead of the Service (WEBHOOK_HOST); FilesOnly keeps the certificates in CertDir alone
 	// (WEBHOOK_CERT_WRITER=fs).
 	Host      string
