@@ -115,6 +115,9 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
 	judge := NewTemplateJudge(clientset.CoreV1().RESTClient())
+	if options.ForbidPrivileged {
+		judge = unprivileged{judge}
+	}
 	teller, err := options.teller(mgr)
 	if err != nil {
 		return err
