@@ -309,7 +309,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if err != nil {
 		return nil, err
 	}
-	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, DaemonNamespace: o.daemonNamespace, Workers: o.workers,
+	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, Workers: o.workers,
 		Index:    pods,
 		Watches:  watched,
 		Pulse:    reconcile.NewPulse(clock.RealClock{}, o.cacheSyncTimeout),

@@ -17,6 +17,7 @@ func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{})
 		OtherCRDs:           registry.Definitions,
 		Gates:               gates,
 		Namespace:           o.installNamespace,
+		DaemonNamespace:     o.daemonNamespace,
 		SecretName:          o.secretName,
 		ServiceName:         o.serviceName,
 		Host:                o.webhookHost,

@@ -445,7 +445,8 @@ func TestDeletionProtection(t *testing.T) {
 func TestPrivilegedContainers(t *testing.T) {
 	template := `{"metadata":{"labels":{"app":"shop"}},"spec":{"initContainers":[{"name":"i","image":"i","securityContext":{"privileged":true}}],"containers":[{"name":"a","image":"i","securityContext":{"privileged":false}}]}}`
 	hooks := webhooks(t, &apiServer{answer: answers(500, "", "trouble")})
-	hooks.forbidPrivileged = true
+	lenient := hooks.judge
+	hooks.judge = unprivileged{lenient}
 	got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1alpha1", template, ""), "")
 	if diff := cmp.Diff([]string{"spec.template.spec.initContainers[0].securityContext.privileged"}, fields(got)); diff != "" {
 		t.Error(diff)
@@ -455,9 +456,28 @@ func TestPrivilegedContainers(t *testing.T) {
 		object("v1beta1", template, "")); !got.Allowed {
 		t.Errorf("%+v", got.Result)
 	}
-	hooks.forbidPrivileged = false
+	hooks.judge = lenient
 	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1beta1", template, ""), ""); !got.Allowed {
 		t.Errorf("%+v", got.Result)
+	}
+}
+
+// OPS-020: so it does with what becomes part of pods otherwise: sidecars, and patches of subsets.
+func TestPrivilegedContainersByOtherWays(t *testing.T) {
+	spreads, sets := spreadsOfDeployment(t), sidecarSetHandler(t, nil, nil)
+	spread := spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a","patch":{"spec":{"containers":[{"name":"a","securityContext":{"privileged":true}}]}}}]}`)
+	set := of("v1beta1", "SidecarSet", "", `{"selector":{"matchLabels":{"a":"b"}},"containers":[{"name":"c","image":"i","securityContext":{"privileged":true}}]}`)
+	for _, forbidden := range []bool{false, true} {
+		if forbidden {
+			spreads.judge, sets.judge = unprivileged{spreads.judge}, unprivileged{sets.judge}
+		}
+		for what, response := range map[string]*admissionv1.AdmissionResponse{
+			"spec.subsets[0].patch.spec.containers[0].securityContext.privileged": review(t, inTime(spreads.validate), "CREATE", spread, ""),
+			"spec.containers[0].securityContext.privileged":                       review(t, inTime(sets.validate), "CREATE", set, "")} {
+			if told := !response.Allowed && strings.Contains(response.Result.Message, what+": Forbidden"); told != forbidden {
+				t.Errorf("%s, forbidden %t: %+v", what, forbidden, response.Result)
+			}
+		}
 	}
 }
 

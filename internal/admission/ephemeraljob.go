@@ -80,9 +80,6 @@ func (w *ephemeralWebhook) judgeContainers(ctx context.Context, request *admissi
 		return nil, nil // validation reports the error
 	}
 	found, err := w.judge.Judge(ctx, request.Namespace, template, nil)
-	if w.forbidPrivileged {
-		found = append(found, privileged(template)...)
-	}
 	var causes []metav1.StatusCause
 	for _, cause := range found {
 		if placed := ephemeraljob.Placed(cause.Field); placed != "" {

@@ -32,7 +32,7 @@ func (j *containersJudge) Judge(_ context.Context, _ string, template document, 
 // stored wrong may change.
 func TestEphemeralJobs(t *testing.T) {
 	judge := &containersJudge{}
-	w := &ephemeralWebhook{templates{judge: judge, forbidPrivileged: true}}
+	w := &ephemeralWebhook{templates{judge: unprivileged{judge}}}
 	ask := func(handle admission.HandlerFunc, operation admissionv1.Operation, object, old string) admission.Response {
 		request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation, Name: "dump", Namespace: "shop",
 			Kind: metav1.GroupVersionKind{Group: "apps.kruise.io", Version: "v1alpha1", Kind: "EphemeralJob"}, Object: runtime.RawExtension{Raw: []byte(object)}}}

@@ -24,11 +24,13 @@ type distributionWebhook struct {
 	// namespace is where the API server judges resources; writer asks it.
 	namespace string
 	writer    client.Writer
+	// own are the namespaces of the manager.
+	own []string
 }
 
 // ResourceDistributions makes the webhook of the kind.
 func ResourceDistributions(e *Environment) Webhooks {
-	w := &distributionWebhook{namespace: e.Namespace, writer: e.writer}
+	w := &distributionWebhook{namespace: e.Namespace, own: []string{e.Namespace, e.DaemonNamespace}, writer: e.writer}
 	return Webhooks{Validate: w.validate}
 }
 
@@ -45,9 +47,9 @@ func (w *distributionWebhook) validate(ctx context.Context, request admission.Re
 	if request.Operation == admissionv1.Update && sameSpec(&request) {
 		return admission.Allowed("") // metadata only
 	}
-	causes := causesOf(resourcedistribution.Validate(distribution, old))
+	causes := causesOf(resourcedistribution.Validate(distribution, old, w.own...))
 	if old != nil && len(causes) > 0 {
-		causes = fresh(causes, causesOf(resourcedistribution.Validate(old, nil)))
+		causes = fresh(causes, causesOf(resourcedistribution.Validate(old, nil, w.own...)))
 	}
 	nameInAlpha(&request, causes)
 	warnings := resourcedistribution.Warnings(distribution)

@@ -51,6 +51,8 @@ type Options struct {
 	Gates *features.Gates
 	// Namespace is the install namespace, SecretName and ServiceName the objects in it.
 	Namespace, SecretName, ServiceName string
+	// DaemonNamespace is that of what node daemons read.
+	DaemonNamespace string
 	// Host, if not empty, is called instead of the Service (WEBHOOK_HOST); FilesOnly keeps the certificates in CertDir alone
 	// (WEBHOOK_CERT_WRITER=fs).
 	Host      string
@@ -113,6 +115,9 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
 	judge := NewTemplateJudge(clientset.CoreV1().RESTClient())
+	if options.ForbidPrivileged {
+		judge = unprivileged{judge}
+	}
 	teller, err := options.teller(mgr)
 	if err != nil {
 		return err

@@ -18,15 +18,13 @@ import (
 // templates completes and judges the pod templates of workloads, of any kind.
 type templates struct {
 	judge TemplateJudge
-	// forbidPrivileged is flag --allow-privileged=false.
-	forbidPrivileged bool
 	// templateDefaults is gate TemplateNoDefaults turned off (CS-014, ASTS-019).
 	templateDefaults bool
 	hostPorts        bool
 }
 
 func templatesOf(e *Environment) templates {
-	return templates{judge: e.judge, forbidPrivileged: e.ForbidPrivileged,
+	return templates{judge: e.judge,
 		templateDefaults: !e.Gates.Enabled(features.TemplateNoDefaults),
 		hostPorts:        e.Gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates)}
 }
@@ -126,8 +124,17 @@ func (t templates) judgeOne(ctx context.Context, namespace string, object docume
 	if !ok {
 		return nil, nil // validation reports the error
 	}
-	causes, err := t.judge.Judge(ctx, namespace, template, claimNames(object))
-	if found := privileged(template); t.forbidPrivileged && len(found) > 0 {
+	return t.judge.Judge(ctx, namespace, template, claimNames(object))
+}
+
+// unprivileged is a judge that refuses privileged containers, for flag --allow-privileged=false. All that becomes part of a pod is judged by it:
+// templates, sidecars, ephemeral containers, and what patches of subsets make of templates.
+type unprivileged struct{ TemplateJudge }
+
+// Judge implements TemplateJudge.
+func (u unprivileged) Judge(ctx context.Context, namespace string, template document, claims []string) ([]metav1.StatusCause, error) {
+	causes, err := u.TemplateJudge.Judge(ctx, namespace, template, claims)
+	if found := privileged(template); len(found) > 0 {
 		return append(causes, found...), nil // no matter what the API server answers
 	}
 	return causes, err

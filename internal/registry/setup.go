@@ -43,8 +43,6 @@ type Environment struct {
 	admission.Options
 	Manager ctrl.Manager
 	Flags   Flags
-	// DaemonNamespace is that of what node daemons read.
-	DaemonNamespace string
 	// Workers are the numbers of workers by controller, Limiter makes the rate limiter of one.
 	Workers map[string]*int
 	Limiter func() workqueue.TypedRateLimiter[ctrl.Request]
@@ -197,7 +195,7 @@ func unitedDeployments(ctx context.Context, e *Environment) error {
 }
 
 func resourceDistributions(_ context.Context, e *Environment) error {
-	return resourcedistributioncontroller.Setup(e.Manager, e.controller("resourcedistribution"))
+	return resourcedistributioncontroller.Setup(e.Manager, e.controller("resourcedistribution"), e.Namespace, e.DaemonNamespace)
 }
 
 func (e *Environment) daemonSetFeatures() daemonset.Features {

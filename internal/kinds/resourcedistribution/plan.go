@@ -50,9 +50,14 @@ type Verdict struct {
 // Texts of failures (RD-093).
 const (
 	missing     = "namespace was not found, or is terminating"
-	tokens      = "Kubernetes fills Secrets of type " + string(corev1.SecretTypeServiceAccountToken) + " itself, and deletes them: none can be distributed"
+	tokens      = "Kubernetes makes tokens of Secrets of types " + string(corev1.SecretTypeServiceAccountToken) + " and " + string(corev1.SecretTypeBootstrapToken) + ": none can be distributed"
 	conflicting = "target has an object of the same namespace, group, version, kind and name"
 )
+
+// token tells whether Kubernetes makes tokens of Secrets of a type: a copy would be a right that the manager gives away (RD-032).
+func token(of corev1.SecretType) bool {
+	return of == corev1.SecretTypeServiceAccountToken || of == corev1.SecretTypeBootstrapToken
+}
 
 // Ended is the outcome of a target that turned out to be gone, or going.
 func Ended() Outcome {
@@ -95,7 +100,7 @@ func Decide(s *Snapshot) Verdict {
 	switch {
 	case !there:
 		return Verdict{Keep, Ended()}
-	case s.Resource.Type == corev1.SecretTypeServiceAccountToken && (copied == nil || mine && !s.Resource.Same(copied)):
+	case token(s.Resource.Type) && (copied == nil || mine && !s.Resource.Same(copied)):
 		return keep(appsv1beta1.ResourceDistributionCreateResourceFailed, tokens)
 	case copied == nil:
 		return Verdict{Create, Outcome{true, Pending, ""}}

@@ -74,14 +74,16 @@ func TestTargets(t *testing.T) {
 		"system namespaces by no rule":      {[]build.Option{build.To("kube-system", "kube-public"), build.All, build.Labelled("team", "z")}, "x y"},
 		"system namespaces listed":          {[]build.Option{build.To("kube-system", "kube-public")}, ""},
 		"system namespaces selected":        {[]build.Option{build.Labelled("team", "z")}, ""},
+		"the manager's namespaces listed":   {[]build.Option{build.To("kruise-system", "x")}, "x"},
 	} {
-		targets, err := rds.TargetsOf(build.Distribution("a", c.options...))
+		targets, err := rds.TargetsOf(build.Distribution("a", c.options...), "kruise-system", "kruise-daemon-config")
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
 		for _, ns := range []rds.Namespace{{Name: "missing"}, {Name: "kube-system", Exists: true, Labels: map[string]string{"team": "z"}},
 			{Name: "kube-public", Exists: true, Labels: map[string]string{"team": "z"}},
+			{Name: "kruise-system", Exists: true, Labels: map[string]string{"team": "z"}}, {Name: "kruise-daemon-config", Exists: true, Labels: map[string]string{"team": "z"}},
 			{Name: "x", Exists: true, Labels: map[string]string{"team": "x"}}, {Name: "y", Exists: true, Labels: map[string]string{"team": "y"}}} {
 			if targets.Wants(ns.Name, ns.Exists, ns.Labels) {
 				got = append(got, ns.Name)

@@ -2,6 +2,7 @@ package resourcedistribution
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,12 +18,14 @@ type Targets struct {
 	all                bool
 	included, excluded map[string]bool
 	selector           labels.Selector
+	// own are the namespaces of the manager.
+	own []string
 }
 
-// TargetsOf reads the targets of a ResourceDistribution.
-func TargetsOf(distribution *appsv1beta1.ResourceDistribution) (*Targets, error) {
+// TargetsOf reads the targets of a ResourceDistribution. The manager's own namespaces are none: what it goes by itself stands there (RD-044).
+func TargetsOf(distribution *appsv1beta1.ResourceDistribution, own ...string) (*Targets, error) {
 	of := &distribution.Spec.Targets
-	t := &Targets{all: of.AllNamespaces, included: set(of.IncludedNamespaces), excluded: set(of.ExcludedNamespaces), selector: labels.Nothing()}
+	t := &Targets{own: own, all: of.AllNamespaces, included: set(of.IncludedNamespaces), excluded: set(of.ExcludedNamespaces), selector: labels.Nothing()}
 	if len(of.NamespaceSelector.MatchLabels)+len(of.NamespaceSelector.MatchExpressions) == 0 {
 		return t, nil // an empty one selects nothing (RD-041)
 	}
@@ -47,7 +50,7 @@ func set(of appsv1beta1.ResourceDistributionTargetNamespaces) map[string]bool {
 // Wants tells whether a namespace is a target; existing, if it has these labels (RD-040 to RD-044).
 func (t *Targets) Wants(name string, exists bool, has map[string]string) bool {
 	switch {
-	case t.excluded[name] || never[name]:
+	case t.excluded[name] || never[name] || slices.Contains(t.own, name):
 		return false
 	case t.all:
 		return exists

@@ -16,23 +16,33 @@ import (
 // mostFaults is how many faults of names in one list are told: there may be thousands.
 const mostFaults = 20
 
-// Validate judges a ResourceDistribution; old is the stored one, nil on create (RD-030 to RD-036).
-func Validate(distribution, old *appsv1beta1.ResourceDistribution) field.ErrorList {
+// Validate judges a ResourceDistribution; old is the stored one, nil on create; own are the namespaces of the manager (RD-030 to RD-036).
+func Validate(distribution, old *appsv1beta1.ResourceDistribution, own ...string) field.ErrorList {
 	var errs field.ErrorList
 	for _, fault := range validation.NameIsDNSSubdomain(distribution.Name, false) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), distribution.Name, fault))
 	}
 	resource := field.NewPath("spec", "resource")
 	given, err := read(distribution.Spec.Resource.Raw)
+	var whole *Resource
 	if err == nil {
-		_, err = Read(distribution)
+		whole, err = Read(distribution)
 	}
-	if err != nil {
+	switch {
+	case err == nil && token(whole.Type):
+		errs = append(errs, field.Forbidden(resource.Child("type"), tokens))
+	case err != nil:
 		errs = append(errs, field.Invalid(resource, field.OmitValueType{}, strings.TrimPrefix(err.Error(), "spec.resource ")))
 	}
 	if old != nil && given.Kind != "" {
 		if stored, err := read(old.Spec.Resource.Raw); err == nil && (stored.TypeMeta != given.TypeMeta || stored.Metadata.Name != given.Metadata.Name) {
 			errs = append(errs, field.Invalid(resource, field.OmitValueType{}, "resource apiVersion, kind, and name are immutable"))
+		}
+	}
+	for i, target := range distribution.Spec.Targets.IncludedNamespaces.List {
+		if target.Name != "" && slices.Contains(own, target.Name) {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "targets", "includedNamespaces", "list").Index(i).Child("name"),
+				target.Name+" is a namespace of the manager, which goes by what stands in it"))
 		}
 	}
 	return append(errs, validateTargets(&distribution.Spec.Targets, field.NewPath("spec", "targets"))...)

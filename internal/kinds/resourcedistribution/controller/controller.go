@@ -46,6 +46,8 @@ type Reconciler struct {
 
 	watches watches
 	meters  *meters
+	// own are the namespaces of the manager.
+	own []string
 
 	mu sync.Mutex
 	// asked asks for a pass over the ResourceDistribution of that name.
@@ -60,13 +62,14 @@ func newReconciler(api *reconcile.API, events reconcile.Recorder, follow func(co
 	return r
 }
 
-// Setup adds the controller to the manager.
-func Setup(mgr ctrl.Manager, options reconcile.Options) error {
+// Setup adds the controller to the manager, whose own namespaces get no copies.
+func Setup(mgr ctrl.Manager, options reconcile.Options, own ...string) error {
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a client that follows copies: %w", err)
 	}
 	r := newReconciler(options.API(mgr), reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), follower(clientset))
+	r.own = own
 	r.meters = newMeters(&r.watches)
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err

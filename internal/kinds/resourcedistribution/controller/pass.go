@@ -96,7 +96,7 @@ func (r *Reconciler) aim(rd *appsv1beta1.ResourceDistribution, d *distribution) 
 		return
 	}
 	resource, unreadable := resourcedistribution.Read(rd)
-	targets, unselectable := resourcedistribution.TargetsOf(rd)
+	targets, unselectable := resourcedistribution.TargetsOf(rd, r.own...)
 	if d.generation, d.fault = rd.Generation, errors.Join(unreadable, unselectable); d.fault != nil {
 		d.resource = nil
 		d.aim(nil)
