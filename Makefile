@@ -65,7 +65,7 @@ test: ## Everything a change must pass
 	@hack/test.sh
 
 .PHONY: test-unit
-test-unit: ## Unit tests with the race detector, and SIM=2000 simulations of each kind
+test-unit: ## Unit tests with the race detector, and SIM=2000 simulations of each kind, fewer of those that take long
 	go vet ./...
 	SIM=30 CGO_ENABLED=1 go test -race -timeout 20m ./...
 	@hack/alone.sh

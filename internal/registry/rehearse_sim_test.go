@@ -293,7 +293,7 @@ func (w *world) decided(pass *rehearsal.Pass) string {
 // TestSimulatedWhy (OPS-190): what the plugin says of each pod is what the manager decides next, in whatever state the world is: after lag, deaths of the
 // manager, changes of mind, crashes, under budgets.
 func TestSimulatedWhy(t *testing.T) {
-	simulationtest.Seeds(t, 300, func(t *testing.T, seed uint64) {
+	simulationtest.Some(t, 300, 4, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed, []string{"CloneSet", "StatefulSet", "DaemonSet", "SidecarSet"}[seed%4])
 		for range 20 {
 			w.Faults.Die = 0.05
@@ -335,7 +335,7 @@ func fates(before, after []client.Object) string {
 // TestSimulatedPlan (OPS-191): what the plugin foresees of each pod is what becomes of it when the manifest is applied, the pods that are touched come in
 // waves in the foreseen order, and those that are not foreseen are left alone.
 func TestSimulatedPlan(t *testing.T) {
-	simulationtest.Seeds(t, 200, func(t *testing.T, seed uint64) {
+	simulationtest.Some(t, 200, 4, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed, []string{"CloneSet", "StatefulSet", "DaemonSet", "SidecarSet"}[seed%4])
 		for range 6 {
 			for range w.r.IntN(30) {

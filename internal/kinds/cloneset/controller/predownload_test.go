@@ -262,7 +262,7 @@ func TestPreDownloadNarrative(t *testing.T) {
 // linger, the rollout keeps its invariants, nothing is written at rest, and the jobs that are left belong there (CS-201 to 208).
 func TestSimulatedRolloutsWithJobs(t *testing.T) {
 	var created atomic.Int32
-	simulationtest.Seeds(t, 80, func(t *testing.T, seed uint64) {
+	simulationtest.Some(t, 80, 10, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
 		r.pass.Features.PreDownload = true
 		r.serveJobs(seed%8 > 0)

@@ -237,7 +237,7 @@ func (w *world) reconcile() {
 // (ND-137 to ND-139, ND-142 (part)).
 func TestSimulatedLaunches(t *testing.T) {
 	ctrl.SetLogger(klog.NewKlogr())
-	simulationtest.Seeds(t, 10, func(t *testing.T, seed uint64) {
+	simulationtest.Some(t, 10, 10, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed)
 		for range 60 {
 			switch n := w.random.IntN(40); {

@@ -813,7 +813,7 @@ func TestSimulatedStatefulSets(t *testing.T) {
 
 // TestSimulatedZombies plays lives in which managers go on for a while after others took over from them (ASTS-119 (part)).
 func TestSimulatedZombies(t *testing.T) {
-	simulationtest.Seeds(t, 500, func(t *testing.T, seed uint64) {
+	simulationtest.Some(t, 500, 4, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
 		r.trace, r.Apart, r.haunted, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
 		r.play(150 + r.Rand.IntN(250))

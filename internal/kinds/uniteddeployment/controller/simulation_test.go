@@ -190,19 +190,19 @@ func (w *world) settled() {
 // Whatever dies, lags, is lost, edited by hand or deleted: each subset has one child, all replicas are given, no child is deleted that its subset
 // needs, and nothing is written at rest.
 func TestSimulatedSubsets(t *testing.T) {
-	simulationtest.Seeds(t, 30, func(t *testing.T, seed uint64) { play(t, seed, &appsv1beta1.UnitedDeploymentScheduleStrategy{}) })
+	simulationtest.Some(t, 30, 3, func(t *testing.T, seed uint64) { play(t, seed, &appsv1beta1.UnitedDeploymentScheduleStrategy{}) })
 }
 
 // The same with pods that go elsewhere.
 func TestSimulatedAdaptiveSubsets(t *testing.T) {
-	simulationtest.Seeds(t, 30, func(t *testing.T, seed uint64) {
+	simulationtest.Some(t, 30, 3, func(t *testing.T, seed uint64) {
 		play(t, seed, &appsv1beta1.UnitedDeploymentScheduleStrategy{Type: "Adaptive"})
 	})
 }
 
 // The same with pods that have substitutes.
 func TestSimulatedReservations(t *testing.T) {
-	simulationtest.Seeds(t, 30, func(t *testing.T, seed uint64) {
+	simulationtest.Some(t, 30, 3, func(t *testing.T, seed uint64) {
 		play(t, seed, &appsv1beta1.UnitedDeploymentScheduleStrategy{Type: "Adaptive",
 			Adaptive: &appsv1beta1.AdaptiveUnitedDeploymentStrategy{ReserveUnschedulablePods: true}})
 	})
