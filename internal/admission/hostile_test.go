@@ -42,6 +42,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/protectionlog"
+	"github.com/afloat-project/afloat/internal/racetest"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -363,6 +364,7 @@ func put(into any, path []string, value any) {
 // for, and takes no more memory, garbage included, than
 // 8 MiB beyond twice what it has reserved. The webhooks are those of the registry.
 func TestHostileReviews(t *testing.T) {
+	racetest.SkipAlone(t)
 	b := besiege(t)
 	most := struct {
 		memory uint64
