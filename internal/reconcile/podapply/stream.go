@@ -220,7 +220,11 @@ func (a *Application) patch(ctx context.Context, v *podplan.Verdict) error {
 
 // mend sends the verdict's patch, and tells of it if it gives the pod back what makes it one of the owner's (ASTS-308).
 func (a *Application) mend(ctx context.Context, v *podplan.Verdict) error {
-	_, err := a.send(ctx, a.reported(ctx, v.Pod), v.Patch)
+	pod := v.Pod
+	if v.Disruption() == "" { // else it depends on whether the pod is in service
+		pod = a.reported(ctx, pod)
+	}
+	_, err := a.send(ctx, pod, v.Patch)
 	err = reconcile.Gone(err)
 	switch {
 	case v.Reason != podplan.ReasonIdentity || reconcile.Changed(err):

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
@@ -97,5 +98,51 @@ func TestAGateThatAnotherWriterClosedIsNotOpened(t *testing.T) {
 				t.Errorf("%d were closed", len(closed))
 			}
 		})
+	}
+}
+
+// TestAPodThatBecameReadyIsNotPreparedAtOnce: pods that are down cost nothing when their update is prepared, but one that became ready since the
+// plan does: what was decided about it is not carried out on its newer version (CS-102 (part)).
+func TestAPodThatBecameReadyIsNotPreparedAtOnce(t *testing.T) {
+	set := clonesettest.Set(3, clonesettest.MaxUnavailable(2), func(set *appsv1beta1.CloneSet) {
+		set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"app": "web"}}}
+	})
+	s := atRest(t, set, cloneset.Features{})
+	ready := func(name string, status corev1.ConditionStatus) {
+		s.Change(podKey(name), func(o client.Object) { readiness.Condition(o.(*corev1.Pod), corev1.PodReady).Status = status })
+	}
+	for _, pod := range s.active()[1:] {
+		ready(pod.Name, corev1.ConditionFalse)
+	}
+	s.change(clonesettest.Image("nginx:2"))
+	s.Deliver(s.Undelivered())
+	prepared, newer := 0, 0
+	s.Answer = func(r *simulation.Request) error {
+		if r.Verb != "patch" || r.Key.Kind != "Pod" || !strings.Contains(string(r.Body), string(pub.LifecycleStatePreparingUpdate)) {
+			return nil
+		}
+		if prepared++; prepared == 1 {
+			for _, pod := range s.active() {
+				if pod.Name != r.Key.Name {
+					ready(pod.Name, corev1.ConditionTrue)
+				}
+			}
+			s.Deliver(s.Undelivered())
+		} else if strings.Contains(string(r.Body), `"resourceVersion":"`+s.Get(r.Key).GetResourceVersion()+`"`) {
+			newer++
+		}
+		return nil
+	}
+	for range 3 { // the revision comes first
+		if _, err := s.run(); err != nil {
+			t.Fatal(err)
+		}
+		if prepared > 0 {
+			break
+		}
+		s.Deliver(s.Undelivered())
+	}
+	if prepared < 2 || newer > 0 {
+		t.Errorf("%d were prepared, %d of them by what was decided before they were ready", prepared, newer)
 	}
 }
