@@ -216,7 +216,7 @@ func (w *world) admit(r *simulation.Request) error {
 	if refusal := containerrecreate.CheckPod(pod); refusal != nil {
 		return apierrors.NewBadRequest(refusal.Message)
 	}
-	if _, refusal := containerrecreate.Accept(request, false, pod); refusal != nil {
+	if _, _, refusal := containerrecreate.Accept(request, false, pod); refusal != nil {
 		return apierrors.NewBadRequest(refusal.Message)
 	}
 	labelled := request.DeepCopy()
