@@ -85,6 +85,7 @@ func (c *cluster) install(r release) {
 			objects = append(objects, object)
 		}
 	}
+	objects = append(objects, c.parse("unserved.yaml")...)
 	owner := "kubectl-client-side-apply"
 	if r.chart {
 		owner = "helm"
@@ -293,6 +294,11 @@ func TestReleasesThereAndBack(t *testing.T) {
 			c.podsPass("back")
 			c.change(objects, false)
 			c.sameInstallation(r)
+			for _, object := range objects { // also what Afloat does not serve
+				if c.get(object.GroupVersionKind(), object.GetNamespace(), object.GetName()).GetUID() != object.GetUID() {
+					t.Errorf("%s is another one", installation.Of(object))
+				}
+			}
 		})
 	}
 }
