@@ -107,7 +107,7 @@ func (h *health) look() {
 	now := h.clock.Now()
 	refused := map[schema.GroupVersionKind]func(bool){}
 	for _, failure := range h.watches.Failures() {
-		if now.Sub(failure.Since) < toldAfter {
+		if failure.Last.Sub(failure.Since) < toldAfter {
 			continue
 		}
 		refused[failure.Kind] = func(first bool) {

@@ -116,3 +116,39 @@ func TestAKindThatCannotBeWatchedIsTold(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A kind that is refused for a moment, such as at a start because of a conversion that is late, and is read then, is not told of: for two minutes it
+// was called a kind that cannot be watched.
+func TestAKindThatIsRefusedForAMomentIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w, events := watches.New(clientgoscheme.Scheme, clock.RealClock{}), &told{}
+		h := newHealth(w, reconcile.NewPulse(clock.RealClock{}, time.Hour), nil, "kruise-system", clock.RealClock{})
+		h.events, h.log = events, logr.Discard()
+		began := time.Now()
+		informer := w.Following(nil)(ordinary{&toolscache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				if time.Since(began) < 2*time.Second {
+					return nil, apierrors.NewInternalError(errors.New("conversion webhook failed"))
+				}
+				return &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+		}}, &corev1.Secret{}, 0, nil)
+		go informer.RunWithContext(ctx)
+		for range 30 {
+			time.Sleep(lookEvery)
+			h.look()
+		}
+		if !informer.HasSynced() || len(events.events) > 0 {
+			t.Errorf("read: %v, told: %q", informer.HasSynced(), events.events)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// ordinary says that lists do not come by a watch.
+type ordinary struct{ *toolscache.ListWatch }
+
+func (ordinary) IsWatchListSemanticsUnSupported() bool { return true }

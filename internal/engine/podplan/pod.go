@@ -178,6 +178,14 @@ func (p *Planner) MendsInPlace(info *Pod) *Revision {
 	return nil
 }
 
+// MendInPlace gives a pod back what [Planner.MendsInPlace] found, as far as the budget goes. It is not made anew either where that is refused.
+func (p *Planner) MendInPlace(info *Pod, own *Revision, b *Budget) *Verdict {
+	p.MoveTo(info, own, false, b)
+	v := p.Verdict(info.Pod)
+	v.MayRecreate = false
+	return v
+}
+
 // OutOfServiceToMend tells whether a pod that stays at an old revision is taken out of service to get back what another one has
 // left in it (IPU-326).
 func (p *Planner) OutOfServiceToMend(info *Pod) bool {

@@ -227,16 +227,15 @@ func (p *planner) mend(d *daemon, budget *podplan.Budget) {
 		return
 	}
 	if own := p.MendsInPlace(d.info); own != nil {
-		p.MoveTo(d.info, own, false, budget)
-		if v := p.Verdict(d.pod); v.Action == podplan.UpdateInPlace {
+		if v := p.MendInPlace(d.info, own, budget); v.Action == podplan.UpdateInPlace {
 			p.updated++
 		}
 	}
 }
 
-// mending tells whether an old pod is being given back what is its own.
+// mending tells whether an old pod that is not available is being given back what is its own, or was: until it is ready with that, others wait.
 func mending(d *daemon) bool {
-	if d.info == nil || d.info.Progress.Complete {
+	if d.info == nil {
 		return false
 	}
 	images, resources := inplace.Mended(d.pod, d.info.Label)

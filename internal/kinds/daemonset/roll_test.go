@@ -96,6 +96,11 @@ func TestPodsWithinThePartitionGetTheirImagesBack(t *testing.T) {
 		pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + pod.Labels[pub.ControllerRevisionHash] +
 			`","mended":["main"],"updateTimestamp":"2026-01-02T03:04:00Z","lastContainerStatuses":{"main":{"imageID":"x"}}}`}
 	}
+	mended := func(pod *corev1.Pod) { // its container was started with its own image, and is not ready
+		mending(pod)
+		notReadyPod(pod)
+		pod.Labels[pub.LifecycleState] = string(pub.LifecycleStateNormal)
+	}
 	for name, tt := range map[string]struct {
 		options []option
 		build   func(w *world)
@@ -111,6 +116,8 @@ func TestPodsWithinThePartitionGetTheirImagesBack(t *testing.T) {
 			func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1"); w.on("n3", "a:2", notReadyPod) }, false, ""},
 		"not while another one gets its own": {[]option{inPlace},
 			func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1", mending); w.on("n3", "a:2") }, false, ""},
+		"not while one that got its own is not ready": {[]option{inPlace},
+			func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1", mended); w.on("n3", "a:2") }, false, ""},
 		"nor does the rollout go on meanwhile": {[]option{inPlace}, func(w *world) { w.on("n2", "a:1", mending); w.on("n1 n3", "a:1") }, false, ""},
 		"also one that was made without a gate": {[]option{inPlace},
 			func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1"); w.on("n3", "a:2") }, true, "~n1"},
@@ -125,6 +132,11 @@ func TestPodsWithinThePartitionGetTheirImagesBack(t *testing.T) {
 				}
 			}
 			w.does(tt.want)
+			for _, v := range w.plan().Verdicts {
+				if v.Action == podplan.UpdateInPlace && v.MayRecreate && v.Pod.Spec.NodeName != "n3" {
+					t.Error("a pod made anew, should this be refused, would be of the update revision:", v.Pod.Name)
+				}
+			}
 		})
 	}
 }

@@ -242,6 +242,11 @@ func TestPodsWithinThePartitionGetTheirImagesBack(t *testing.T) {
 			w.at("a:2")
 			tt.build(w)
 			w.expect(tt.want...)
+			for _, v := range Make(w.Snapshot).Verdicts {
+				if v.Update != nil && v.MayRecreate && v.Pod.Name != "web-2" {
+					t.Error("it is made anew if this is refused:", v.Pod.Name)
+				}
+			}
 		})
 	}
 }

@@ -67,7 +67,7 @@ func (p *planner) stay(s *slot, budget *podplan.Budget, stopped string) {
 	case stopped != "" && s.info.Available:
 		p.comesAfter(s, stopped)
 	default:
-		p.MoveTo(s.info, own, false, budget)
+		p.MendInPlace(s.info, own, budget)
 	}
 }
 

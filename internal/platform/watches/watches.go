@@ -108,14 +108,14 @@ func (o *watch) failed(err error, now time.Time) bool {
 	return true
 }
 
-// refused returns since when the kind is refused, and the last refusal; nil if it is not.
-func (o *watch) refused(now time.Time) (time.Time, error) {
+// refused returns since when the kind is refused, when it was last, and how; nil if it is not.
+func (o *watch) refused(now time.Time) (first, last time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil || now.Sub(o.last) > recent {
-		return time.Time{}, nil
+		return time.Time{}, time.Time{}, nil
 	}
-	return o.first, o.err
+	return o.first, o.last, o.err
 }
 
 // Failure is a kind that cannot be watched.
@@ -123,9 +123,10 @@ type Failure struct {
 	Kind schema.GroupVersionKind
 	// Err is the last answer of the API server.
 	Err error
-	// Since is when the answers began; Before says that the kind was read before, and what is known of it gets old.
-	Since  time.Time
-	Before bool
+	// Since is when the answers began, Last when the last one came: it may have been read since then. Before says that the kind was read before, and
+	// what is known of it gets old.
+	Since, Last time.Time
+	Before      bool
 }
 
 // Failures are the kinds that cannot be watched now, by name, each once.
@@ -133,8 +134,8 @@ func (w *Watches) Failures() []Failure {
 	now := w.clock.Now()
 	byKind := map[schema.GroupVersionKind]Failure{}
 	for _, one := range w.list() {
-		if since, err := one.refused(now); err != nil {
-			byKind[one.kind] = Failure{Kind: one.kind, Err: err, Since: since, Before: one.synced()}
+		if since, last, err := one.refused(now); err != nil {
+			byKind[one.kind] = Failure{Kind: one.kind, Err: err, Since: since, Last: last, Before: one.synced()}
 		}
 	}
 	failures := make([]Failure, 0, len(byKind))
@@ -158,7 +159,7 @@ func (w *Watches) settled(after time.Duration) bool {
 		if one.synced() {
 			continue
 		}
-		if since, err := one.refused(now); err == nil || now.Sub(since) < after {
+		if since, _, err := one.refused(now); err == nil || now.Sub(since) < after {
 			return false
 		}
 	}

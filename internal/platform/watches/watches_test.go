@@ -117,10 +117,10 @@ func TestAnAPIServerThatIsAwayIsWaitedFor(t *testing.T) {
 			if counts := one.failed(test.err, now); counts != test.counts {
 				t.Errorf("counts: %v, want %v", counts, test.counts)
 			}
-			if _, err := one.refused(now.Add(time.Second)); (err != nil) != test.counts {
+			if _, _, err := one.refused(now.Add(time.Second)); (err != nil) != test.counts {
 				t.Errorf("refused: %v", err)
 			}
-			if _, err := one.refused(now.Add(2 * recent)); err != nil {
+			if _, _, err := one.refused(now.Add(2 * recent)); err != nil {
 				t.Errorf("refused for ever: %v", err)
 			}
 		})

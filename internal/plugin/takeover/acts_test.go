@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -172,6 +173,39 @@ func TestTheLockOfAManagerThatHasEnded(t *testing.T) {
 		if err := w.bare.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil || (readLock(lease).holder == "") != test.free {
 			t.Errorf("%s: held by %q, %v", name, readLock(lease).holder, err)
 		}
+	}
+}
+
+// OPS-183 (part): a lock that ran out and that somebody takes while it is given back is not free: two managers would act.
+func TestALockThatIsTakenWhileItIsGivenBack(t *testing.T) {
+	w := newWorld(t, "")
+	takes := func(holder string) {
+		if err := w.bare.Patch(t.Context(), w.lease(), client.RawPatch("application/merge-patch+json",
+			[]byte(`{"spec":{"holderIdentity":"`+holder+`","leaseDurationSeconds":15}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	takes("gone_1")
+	w.WithWatch = interceptor.NewClient(w.WithWatch, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+			takes("other_2")
+			err := c.Patch(ctx, o, p, options...)
+			if _, known := err.(apierrors.APIStatus); err != nil && !known { // what a server says of a patch that cannot be carried out
+				err = apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+			}
+			return err
+		}})
+	c := w.command("x", io.Discard)
+	watch := newWatcher([]place{{installation.Leases, lockName{namespace, installation.Lock}}})
+	if _, err := c.see(t.Context(), watch); err != nil {
+		t.Fatal(err)
+	}
+	watch.alone = true
+	for p := range watch.since {
+		watch.since[p] = time.Now().Add(-16 * time.Second)
+	}
+	if missing, err := c.see(t.Context(), watch); err == nil && len(missing) == 0 {
+		t.Error("the lock counts as free, and other_2 holds it")
 	}
 }
 
