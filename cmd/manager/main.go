@@ -145,6 +145,7 @@ func run(signal context.Context, args []string) error {
 	if err := mgr.Add(manager.RunnableFunc(freeAfterStart(mgr))); err != nil {
 		return fmt.Errorf("adding what frees memory: %w", err)
 	}
+	ending.all = noneStays(mgr.GetAPIReader(), o.installNamespace)
 	ending.serving.Store(true)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running: %w", err)

@@ -12,9 +12,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientfake "k8s.io/client-go/kubernetes/fake"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
@@ -26,17 +29,19 @@ func TestTheManagerOutlastsTheSignalWhileItIsStillCalled(t *testing.T) {
 	for name, test := range map[string]struct {
 		delay   time.Duration
 		serving bool
+		all     bool
 		want    time.Duration
 	}{
-		"serving":               {10 * time.Second, true, 10 * time.Second},
-		"serving, no delay":     {0, true, 0},
-		"before it has started": {10 * time.Second, false, 0},
+		"serving":                         {10 * time.Second, true, false, 10 * time.Second},
+		"serving, no delay":               {0, true, false, 0},
+		"before it has started":           {10 * time.Second, false, false, 0},
+		"serving, and no replica is left": {10 * time.Second, true, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				signal, term := context.WithCancel(t.Context())
 				defer term()
-				s := &shutdown{signal: signal, delay: test.delay}
+				s := &shutdown{signal: signal, delay: test.delay, all: func(context.Context) bool { return test.all }}
 				ctx, cancel := s.context()
 				defer cancel()
 				s.serving.Store(test.serving)
@@ -59,11 +64,28 @@ func TestTheManagerOutlastsTheSignalWhileItIsStillCalled(t *testing.T) {
 	}
 }
 
+// Whether all replicas end is read off the Deployment; a manager that may not read it, or is run without one, keeps its delay.
+func TestWhetherNoReplicaStays(t *testing.T) {
+	deployment := func(replicas *int32) *appsv1.Deployment {
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: managerDeployment}, Spec: appsv1.DeploymentSpec{Replicas: replicas}}
+	}
+	for name, test := range map[string]struct {
+		objects []client.Object
+		want    bool
+	}{"none": {[]client.Object{deployment(new(int32(0)))}, true}, "two": {[]client.Object{deployment(new(int32(2)))}, false},
+		"by default one": {[]client.Object{deployment(nil)}, false}, "no Deployment": {nil, false}} {
+		reader := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(test.objects...).Build()
+		if got := noneStays(reader, "kruise-system")(t.Context()); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // A manager that ends by itself, for instance because it lost its lease, leaves no waiting goroutine behind.
 func TestAManagerThatEndsByItselfWaitsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signal, term := context.WithCancel(t.Context())
-		s := &shutdown{signal: signal, delay: time.Hour}
+		s := &shutdown{signal: signal, delay: time.Hour, all: func(context.Context) bool { return false }}
 		s.serving.Store(true)
 		began := time.Now()
 		ctx, cancel := s.context()

@@ -2,8 +2,6 @@ package takeover
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -35,9 +33,6 @@ func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured
 			names = append(names, pod.GetName())
 			if seconds := pod.GetDeletionGracePeriodSeconds(); pod.GetDeletionTimestamp() != nil && seconds != nil && *seconds > 0 {
 				nodes[pod.GetName()] = installation.Text(pod.Object, "spec", "nodeName")
-				if t.back && *seconds > briefly {
-					err = errors.Join(err, t.hasten(ctx, pod))
-				}
 			} else {
 				delete(nodes, pod.GetName())
 			}
@@ -55,20 +50,6 @@ func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured
 			func(c map[string]any) bool { return c["type"] == "Ready" && c["status"] == "True" })
 	}
 	t.say("its pods are gone")
-	return nil
-}
-
-// briefly is the time in seconds that pods of this project's manager have to end on the way back.
-const briefly = 2
-
-// hasten shortens the time that a pod of this project's manager has to end. It goes on for a while after the signal, for those who still call
-// it, and nobody does when all of its pods end. What it was doing is whole after any write.
-func (t *takeover) hasten(ctx context.Context, pod *unstructured.Unstructured) error {
-	uid := pod.GetUID()
-	err := t.client.Delete(ctx, pod, client.Preconditions{UID: &uid}, client.GracePeriodSeconds(briefly))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("shortening the end of %s: %w", installation.Of(pod), err)
-	}
 	return nil
 }
 
