@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -240,4 +241,39 @@ func objectOf(t *testing.T, text string) *unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	return objects[0]
+}
+
+// OPS-184 (part): a Deployment with another selector is made anew. A run that ended between its removal and the new one was told, when it was made
+// again, that there is nothing to take over, while nobody served.
+func TestAManagerThatWasRemovedAndNotMadeAnewYet(t *testing.T) {
+	w := newWorld(t, "")
+	w.manifests = withoutSchemas(t)
+	folder := filepath.Join(t.TempDir(), "backup")
+	dies := true
+	invalid := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, installation.Manager, nil)
+	inner := w.WithWatch
+	w.WithWatch = interceptor.NewClient(inner, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			if of, ok := o.(interface{ GetKind() string }); !ok || of.GetKind() != "Deployment" {
+				return c.Apply(ctx, o, options...)
+			}
+			switch live, err := installation.Get(ctx, w.bare, installation.Deployments, namespace, installation.Manager); {
+			case err != nil:
+				return err
+			case live != nil && !installation.IsOurs(live):
+				return invalid
+			case dies:
+				return errDied
+			}
+			return c.Apply(ctx, o, options...)
+		}})
+	if err := w.command(folder, io.Discard).run(t.Context()); !errors.Is(err, errDied) {
+		t.Fatal(err)
+	}
+	dies = false
+	err := w.command(folder, io.Discard).run(t.Context())
+	violated := slices.DeleteFunc(w.violated, func(s string) bool { return strings.HasSuffix(s, "not found") }) // the stand-ins miss the Deployment
+	if err != nil || len(violated) > 0 {
+		t.Error(err, violated)
+	}
 }

@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,6 +87,9 @@ func (t *takeover) findManager(ctx context.Context) (*unstructured.Unstructured,
 	if t.choice.Namespace != "" {
 		manager, err := installation.Get(ctx, t.client, installation.Deployments, t.choice.Namespace, installation.Manager)
 		if err == nil && manager == nil {
+			manager, err = t.removedManager(ctx)
+		}
+		if err == nil && manager == nil {
 			err = fmt.Errorf("there is no Deployment %s in namespace %s", installation.Manager, t.choice.Namespace)
 		}
 		return manager, err
@@ -99,13 +103,37 @@ func (t *takeover) findManager(ctx context.Context) (*unstructured.Unstructured,
 	case err != nil:
 		return nil, err
 	case len(found) == 0:
-		return nil, fmt.Errorf("there is no Deployment %s, so there is nothing to take over: install Afloat as the manual says",
-			installation.Manager)
+		manager, err := t.removedManager(ctx)
+		if err == nil && manager == nil {
+			err = fmt.Errorf("there is no Deployment %s, so there is nothing to take over: install Afloat as the manual says. --backup names the "+
+				"folder if a takeover was interrupted", installation.Manager)
+		}
+		return manager, err
 	case len(found) > 1:
 		return nil, fmt.Errorf("there are %d Deployments %s: --manager-namespace says which one is meant", len(found), installation.Manager)
 	}
 	t.choice.Namespace = found[0].GetNamespace()
 	return found[0], nil
+}
+
+// removedManager is the manager as an interrupted run left it, if there is its backup: scaled to none, and removed, since one with another
+// selector is to come. It has no version.
+func (t *takeover) removedManager(ctx context.Context) (*unstructured.Unstructured, error) {
+	if t.backup == "" {
+		return nil, nil
+	}
+	saved, err := t.backupOf(ctx)
+	if err != nil || saved == nil || t.choice.Namespace != "" && t.choice.Namespace != saved.Namespace {
+		return nil, err
+	}
+	manager := saved.find(installation.Deployments, installation.Manager)
+	if manager == nil {
+		return nil, nil
+	}
+	t.choice.Namespace = saved.Namespace
+	manager.SetResourceVersion("")
+	return manager, errors.Join(unstructured.SetNestedField(manager.Object, int64(0), "spec", "replicas"),
+		unstructured.SetNestedField(manager.Object, t.backup, "metadata", "annotations", backupAnnotation))
 }
 
 // look reads what there is, and says it.

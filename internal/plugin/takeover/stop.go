@@ -54,8 +54,8 @@ func (t *takeover) stop(ctx context.Context, places []place) error {
 	if err != nil {
 		return err
 	}
-	if manager == nil {
-		return nil // the interrupted run replaced it by one with another selector
+	if manager == nil { // the interrupted run was about to replace it by one with another selector
+		return t.lockFree(ctx, newWatcher(places))
 	}
 	if !t.back {
 		// Before the stop, so that pods can be created whatever happens then. This project's manager would take it back; its webhooks are asked

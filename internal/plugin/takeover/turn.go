@@ -129,7 +129,7 @@ func (t *takeover) unchanged(ctx context.Context, seen *unstructured.Unstructure
 		return err
 	}
 	switch {
-	case live == nil && seen == nil:
+	case live == nil && (seen == nil || seen.GetResourceVersion() == ""): // see removedManager
 		return nil
 	case live == nil || seen == nil:
 		return fmt.Errorf("nothing was changed: Deployment %s came or went meanwhile: run the command again", installation.Manager)
