@@ -87,7 +87,7 @@ func Decide(s *Snapshot) Verdict {
 	there := ns.Exists && !ns.Terminating
 	if !s.Targets.Wants(ns.Name, there, ns.Labels) { // one that ends takes its copy with it, and needs none
 		switch {
-		case there && mine && !copied.Deleting:
+		case there && mine && !copied.Deleting && !s.Targets.Leaves(ns.Name, ns.Labels):
 			return Verdict{Action: Delete}
 		case there && mine && len(copied.Finalizers) > 0: // whoever may read there reads it still
 			return Verdict{Keep, Outcome{false, appsv1beta1.ResourceDistributionDeleteResourceFailed, heldBy(copied)}}

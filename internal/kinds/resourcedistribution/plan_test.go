@@ -98,6 +98,31 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// RD-044 (part): a copy that another release has put into the manager's namespace stays: it may be the Secret by which the manager's and the node
+// daemons' images are pulled, and both would not start any more. It goes where it would go without that, too.
+func TestCopiesInTheManagersNamespaceStay(t *testing.T) {
+	for name, c := range map[string]struct {
+		options []build.Option
+		want    rds.Action
+	}{"all": {[]build.Option{build.All}, rds.Keep}, "listed": {[]build.Option{build.To("kruise-system")}, rds.Keep},
+		"excluded": {[]build.Option{build.All, build.Not("kruise-system")}, rds.Delete}, "not wanted any more": {[]build.Option{build.To("x")}, rds.Delete}} {
+		rd := build.Distribution("a", c.options...)
+		targets, err := rds.TargetsOf(rd, "kruise-system")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resource, err := rds.Read(rd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		verdict := rds.Decide(&rds.Snapshot{Resource: resource, Targets: targets, Owner: rd.UID, Namespace: rds.Namespace{Name: "kruise-system", Exists: true},
+			Copy: rds.CopyOf(copied(t, rd))})
+		if verdict.Action != c.want || verdict.Target || verdict.Failure != "" {
+			t.Errorf("%s: %+v", name, verdict)
+		}
+	}
+}
+
 // RD-003, RD-045, RD-050, RD-052, RD-070, RD-073, RD-074: what is done in one namespace.
 func TestDecide(t *testing.T) {
 	rd := build.Distribution("a", build.To("shop"))

@@ -49,8 +49,18 @@ func set(of appsv1beta1.ResourceDistributionTargetNamespaces) map[string]bool {
 
 // Wants tells whether a namespace is a target; existing, if it has these labels (RD-040 to RD-044).
 func (t *Targets) Wants(name string, exists bool, has map[string]string) bool {
+	return !slices.Contains(t.own, name) && t.names(name, exists, has)
+}
+
+// Leaves tells whether a copy stays as it is in a namespace that would be a target if it were not the manager's: the images of the manager may be
+// pulled by it (RD-044).
+func (t *Targets) Leaves(name string, has map[string]string) bool {
+	return slices.Contains(t.own, name) && t.names(name, true, has)
+}
+
+func (t *Targets) names(name string, exists bool, has map[string]string) bool {
 	switch {
-	case t.excluded[name] || never[name] || slices.Contains(t.own, name):
+	case t.excluded[name] || never[name]:
 		return false
 	case t.all:
 		return exists
