@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -275,5 +276,27 @@ func TestAManagerThatWasRemovedAndNotMadeAnewYet(t *testing.T) {
 	violated := slices.DeleteFunc(w.violated, func(s string) bool { return strings.HasSuffix(s, "not found") }) // the stand-ins miss the Deployment
 	if err != nil || len(violated) > 0 {
 		t.Error(err, violated)
+	}
+}
+
+// OPS-184 (part), OPS-185 (part): the way back is made where the Deployment is not there any more: it was removed to be made anew, or by somebody.
+func TestTheWayBackWithoutADeployment(t *testing.T) {
+	w := newWorld(t, "")
+	w.manifests = withoutSchemas(t)
+	folder := filepath.Join(t.TempDir(), "backup")
+	if err := w.command(folder, io.Discard).run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var pods corev1.PodList
+	if err := errors.Join(w.bare.Delete(t.Context(), w.deployment()), w.bare.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace)),
+		w.bare.List(t.Context(), &pods, client.InNamespace(namespace))); err != nil || len(pods.Items) > 0 {
+		t.Fatal(err, pods.Items)
+	}
+	c := w.command(folder, io.Discard)
+	c.back = true
+	err := c.run(t.Context())
+	live, _ := installation.Get(t.Context(), w, installation.Deployments, namespace, installation.Manager)
+	if err != nil || live == nil || installation.IsOurs(live) {
+		t.Error(err, live)
 	}
 }

@@ -41,7 +41,7 @@ func (t *takeover) goBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	old := source{manager: theirs}
+	old, ours := source{manager: theirs}, manager != nil && installation.IsOurs(manager)
 	t.say("%s is to run %s again, with %s", installation.Of(theirs), old.image(), replicasOf(theirs))
 	migrations, err := t.migrations(ctx, b)
 	if err != nil {
@@ -51,7 +51,7 @@ func (t *takeover) goBack(ctx context.Context) error {
 		t.say("%s: objects may be stored in %s, and the other definition has %s alone; they are stored again before", m.name,
 			strings.Join(m.lost, " and "), m.version)
 	}
-	if len(migrations) > 0 && !installation.IsOurs(manager) {
+	if len(migrations) > 0 && !ours {
 		return errors.New("nothing was changed: objects have to be stored again, and the manager that converts them does not run any more; " +
 			"run the takeover again first")
 	}
@@ -88,10 +88,16 @@ func (t *takeover) goBack(ctx context.Context) error {
 	if len(migrations) == 0 {
 		t.say("all of them are")
 	}
-	if installation.IsOurs(manager) {
+	switch {
+	case ours:
 		t.step("Note pods, and stop Afloat's manager")
 		if err := t.stopOurs(ctx, b, manager); err != nil {
 			return err
+		}
+	case manager == nil: // an interrupted run was about to make it anew, or somebody has removed it: its pods may be there yet
+		t.step("Wait for whoever leads")
+		if err := t.lockFree(ctx, newWatcher(placesOf(theirs, lockOf(theirs, t.choice.Namespace), t.choice.Namespace))); err != nil {
+			return t.leave(ctx, err)
 		}
 	}
 	t.step("Put back")
