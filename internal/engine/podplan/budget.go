@@ -64,6 +64,9 @@ func (b *Budget) Available() bool { return b.spare > 0 }
 // Take counts a pod that somebody else decided to take out of service.
 func (b *Budget) Take(info *Pod) { b.take(info) }
 
+// Spend counts so many pods that are out of service for another reason.
+func (b *Budget) Spend(pods int) { b.spare -= pods }
+
 // refuse says why the pod cannot be moved now, nothing if it can.
 func (b *Budget) refuse(info *Pod, limits rollout.Limits) (Reason, string) {
 	total := b.total

@@ -139,7 +139,7 @@ func (p *planner) hold(sites []*site, reason podplan.Reason, why func(*site) str
 // rollInPlace moves old pods, in their place or by deleting them, as long as no more than maxUnavailable nodes lack an available pod
 // because of the update (ADS-130 to 135). Those that are not available cost nothing, unless the set asks for strict accounting.
 func (p *planner) rollInPlace(set, others []*site) {
-	unavailable := 0
+	unavailable, resting := 0, 0
 	var down, normal []*site
 	for _, l := range set {
 		if l.out {
@@ -161,8 +161,13 @@ func (p *planner) rollInPlace(set, others []*site) {
 		}
 	}
 	for _, l := range others { // of which none has a new pod if there are candidates: those come first into the update set (ADS-127)
-		if _, old, _ := p.usable(l); !l.out && old != nil && !old.available() && (p.strict || mending(old)) {
+		_, old, _ := p.usable(l)
+		switch {
+		case l.out, old == nil, old.available():
+		case p.strict, mended(old) && !old.info.Progress.Complete:
 			unavailable++
+		case mended(old):
+			resting++
 		}
 	}
 	spare := max(p.Limits.MaxUnavailable-unavailable, 0)
@@ -180,6 +185,7 @@ func (p *planner) rollInPlace(set, others []*site) {
 		_, old, _ := p.usable(l)
 		p.move(l, old, budget)
 	}
+	budget.Spend(resting) // by mending, which waits until those before are ready; updates do not, for these pods may fail for other reasons by now
 	for _, l := range p.lastRefused(others) {
 		if _, old, _ := p.usable(l); !l.out && old != nil {
 			p.mend(old, budget)
@@ -233,8 +239,8 @@ func (p *planner) mend(d *daemon, budget *podplan.Budget) {
 	}
 }
 
-// mending tells whether an old pod that is not available is being given back what is its own, or was: until it is ready with that, others wait.
-func mending(d *daemon) bool {
+// mended tells whether an old pod is being given back what is its own, or was.
+func mended(d *daemon) bool {
 	if d.info == nil {
 		return false
 	}

@@ -119,6 +119,7 @@ func TestPodsWithinThePartitionGetTheirImagesBack(t *testing.T) {
 		"not while one that got its own is not ready": {[]option{inPlace},
 			func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1", mended); w.on("n3", "a:2") }, false, ""},
 		"nor does the rollout go on meanwhile": {[]option{inPlace}, func(w *world) { w.on("n2", "a:1", mending); w.on("n1 n3", "a:1") }, false, ""},
+		"it does when that is over":            {[]option{inPlace}, func(w *world) { w.on("n2", "a:1", mended); w.on("n1 n3", "a:1") }, false, "~n3"},
 		"also one that was made without a gate": {[]option{inPlace},
 			func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1"); w.on("n3", "a:2") }, true, "~n1"},
 		"not where each is made anew": {nil, func(w *world) { w.pod("n1", "a:1", patched); w.on("n2", "a:1"); w.on("n3", "a:2") }, false, ""},
