@@ -1,11 +1,14 @@
 package uninstall
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,6 +63,33 @@ func TestObjectsOfKindsThatAreOffGo(t *testing.T) {
 		}
 		if c := readiness.Condition(pod, pub.KruisePodReady); c.Status != want || strings.Contains(c.Message, "shop/") {
 			t.Errorf("%s: %+v", pod.Name, c)
+		}
+	}
+}
+
+// An object that a policy keeps as it is does not hold all others, of its kind and of the next ones: these could not be deleted either.
+func TestAnObjectThatCannotBeChangedHoldsNoOther(t *testing.T) {
+	leaving := func(kind, name, finalizer string) *unstructured.Unstructured {
+		o := object(group.WithKind(kind), "shop", name)
+		o.SetFinalizers([]string{"example.com/mine", finalizer})
+		o.SetDeletionTimestamp(&metav1.Time{Time: metav1.Now().Time})
+		return o
+	}
+	kept, next := leaving("ImagePullJob", "kept", pub.PullJobProtection), leaving("ImagePullJob", "next", pub.PullJobProtection)
+	request := leaving("ContainerRecreateRequest", "first", pub.RecreateUnreadyAcquired)
+	g, _ := guard(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+		if o.GetName() == "kept" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "kept", errors.New("a policy"))
+		}
+		return c.Patch(ctx, o, p, options...)
+	}}, kept, next, request)
+	err := g.UnholdKinds(t.Context(), []schema.GroupKind{{Group: "apps.kruise.io", Kind: "ImagePullJob"}, {Group: "apps.kruise.io", Kind: "ContainerRecreateRequest"}})
+	if err == nil || !strings.Contains(err.Error(), "ImagePullJob.apps.kruise.io shop/kept") {
+		t.Error(err)
+	}
+	for _, o := range []*unstructured.Unstructured{next, request} {
+		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || len(o.GetFinalizers()) != 1 {
+			t.Errorf("%s: %v %v", o.GetName(), o.GetFinalizers(), err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package uninstall
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,8 +100,13 @@ func (g *Guard) UnholdKinds(ctx context.Context, kinds []schema.GroupKind) error
 	}, true)
 }
 
-// unholdSome takes finalizers off objects of some kinds; leaving means those alone that are being deleted, while managers go on.
+// mostTold bounds how many of the objects are told of that could not be changed.
+const mostTold = 5
+
+// unholdSome takes finalizers off objects of some kinds; leaving means those alone that are being deleted, while managers go on. An object that
+// cannot be changed holds no other.
 func (g *Guard) unholdSome(ctx context.Context, which func(schema.GroupKind, string) bool, leaving bool) error {
+	var errs []error
 	for _, h := range held {
 		if !which(h.kind, h.finalizer) {
 			continue
@@ -110,7 +116,7 @@ func (g *Guard) unholdSome(ctx context.Context, which func(schema.GroupKind, str
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("asking whether %s is served: %w", h.kind, err)
+			return errors.Join(append(errs, fmt.Errorf("asking whether %s is served: %w", h.kind, err))...)
 		}
 		unhold := func(ctx context.Context, object *unstructured.Unstructured) error {
 			if leaving && object.GetDeletionTimestamp() == nil {
@@ -122,17 +128,17 @@ func (g *Guard) unholdSome(ctx context.Context, which func(schema.GroupKind, str
 			list := &unstructured.UnstructuredList{}
 			list.SetGroupVersionKind(mapping.GroupVersionKind)
 			if err := g.Client.List(ctx, list, client.Limit(page), client.Continue(next)); err != nil {
-				return fmt.Errorf("reading objects of kind %s: %w", h.kind, err)
+				return errors.Join(append(errs, fmt.Errorf("reading objects of kind %s: %w", h.kind, err))...)
 			}
 			for i := range list.Items {
-				if err := g.again(ctx, &list.Items[i], unhold); client.IgnoreNotFound(err) != nil {
-					return fmt.Errorf("%s %s/%s: %w", h.kind, list.Items[i].GetNamespace(), list.Items[i].GetName(), err)
+				if err := g.again(ctx, &list.Items[i], unhold); client.IgnoreNotFound(err) != nil && len(errs) < mostTold {
+					errs = append(errs, fmt.Errorf("%s %s/%s: %w", h.kind, list.Items[i].GetNamespace(), list.Items[i].GetName(), err))
 				}
 			}
 			next = list.GetContinue()
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (g *Guard) unhold(ctx context.Context, object *unstructured.Unstructured, finalizer string, shares bool) error {
