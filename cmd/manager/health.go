@@ -73,11 +73,10 @@ func (h *health) read(*http.Request) error {
 
 // work is the liveness check "controllers": it fails on a leader none of whose controllers works, so that another replica leads.
 func (h *health) work(*http.Request) error {
-	silent, started := h.pulse.Silent()
 	select {
 	case <-h.elected:
-		if started > 0 && len(silent) == started {
-			return fmt.Errorf("this replica leads, and none of its %d controllers works", started)
+		if idle := h.pulse.Idle(); idle > 0 {
+			return fmt.Errorf("this replica leads, and none of its %d controllers works", idle)
 		}
 	default:
 	}
@@ -126,7 +125,7 @@ func (h *health) look() {
 		h.log.Info("A kind can be watched again", "kind", kind)
 		h.events.Event(h.about, corev1.EventTypeNormal, kindWatched, named(kind)+" can be watched again")
 	})
-	names, _ := h.pulse.Silent()
+	names := h.pulse.Silent()
 	silent := map[string]func(bool){}
 	for _, name := range names {
 		silent[name] = func(first bool) {

@@ -43,11 +43,13 @@ func TestALeaderWithoutControllersIsNotHealthy(t *testing.T) {
 		h.events, h.log = events, logr.Discard()
 		pulse.Answered("cloneset")
 		pulse.Answered("daemonset")
+		pulse.Everywhere("facts") // works on each replica, leader or not
 		time.Sleep(time.Hour)
 		if err := h.work(nil); err != nil {
 			t.Errorf("a replica that stands by: %v", err)
 		}
 		close(elected)
+		pulse.Answered("facts")
 		if err := h.work(nil); err == nil || err.Error() != "this replica leads, and none of its 2 controllers works" {
 			t.Errorf("a leader whose controllers are silent: %v", err)
 		}
@@ -70,6 +72,7 @@ func TestALeaderWithoutControllersIsNotHealthy(t *testing.T) {
 # TYPE afloat_controller_working gauge
 afloat_controller_working{controller="cloneset"} 1
 afloat_controller_working{controller="daemonset"} 0
+afloat_controller_working{controller="facts"} 1
 `)); err != nil {
 			t.Error(err)
 		}

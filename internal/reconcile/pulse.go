@@ -35,11 +35,20 @@ type Pulse struct {
 
 	mu    sync.Mutex
 	beats map[string]time.Time
+	// everywhere are the controllers that work on every replica.
+	everywhere map[string]bool
 }
 
 // NewPulse returns a Pulse of no controllers. within is how long one may take until it answers.
 func NewPulse(c clock.PassiveClock, within time.Duration) *Pulse {
-	return &Pulse{clock: c, within: within + pulseEvery, beats: map[string]time.Time{}}
+	return &Pulse{clock: c, within: within + pulseEvery, beats: map[string]time.Time{}, everywhere: map[string]bool{}}
+}
+
+// Everywhere notes that a controller works on every replica: that it does says nothing of those of the leader.
+func (p *Pulse) Everywhere(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.everywhere[name] = true
 }
 
 // source asks the controller for its first answer when it is started.
@@ -73,8 +82,8 @@ func (p *Pulse) Answered(name string) {
 	p.beats[name] = p.clock.Now()
 }
 
-// Silent returns the names of the controllers that were started here and do not work, and how many were started.
-func (p *Pulse) Silent() (silent []string, started int) {
+// Silent returns the names of the controllers that were started here and do not work.
+func (p *Pulse) Silent() (silent []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(p.beats)) {
@@ -82,7 +91,23 @@ func (p *Pulse) Silent() (silent []string, started int) {
 			silent = append(silent, name)
 		}
 	}
-	return silent, len(p.beats)
+	return silent
+}
+
+// Idle is how many controllers of the leader were started here if none of them works, and 0 if one does.
+func (p *Pulse) Idle() (idle int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, last := range p.beats {
+		switch {
+		case p.everywhere[name]:
+		case p.clock.Since(last) <= p.within:
+			return 0
+		default:
+			idle++
+		}
+	}
+	return idle
 }
 
 var working = prometheus.NewDesc("afloat_controller_working",
@@ -94,7 +119,7 @@ func (p *Pulse) Describe(all chan<- *prometheus.Desc) { all <- working }
 
 // Collect implements prometheus.Collector.
 func (p *Pulse) Collect(all chan<- prometheus.Metric) {
-	silent, _ := p.Silent()
+	silent := p.Silent()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name := range p.beats {

@@ -74,6 +74,9 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 	}
 	named := tracing.Of(name, useragent.Of(name, r))
 	if o.Pulse != nil {
+		if o.Everywhere {
+			o.Pulse.Everywhere(name)
+		}
 		b, named = b.WatchesRawSource(o.Pulse.source(name)), o.Pulse.of(name, named)
 	}
 	if err := b.Named(name).WithOptions(settings).Complete(named); err != nil {
