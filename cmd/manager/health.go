@@ -56,10 +56,10 @@ type health struct {
 }
 
 // newHealth returns the health of a replica whose installation is in the namespace. Nothing has been told yet.
-func newHealth(w *watches.Watches, pulse *reconcile.Pulse, elected <-chan struct{}, namespace string, c clock.PassiveClock) *health {
+func newHealth(w *watches.Watches, pulse *reconcile.Pulse, elected <-chan struct{}, namespace string) *health {
 	deployment := &appsv1.Deployment{}
 	deployment.Namespace, deployment.Name = namespace, managerDeployment
-	return &health{watches: w, pulse: pulse, elected: elected, clock: c, about: deployment,
+	return &health{watches: w, pulse: pulse, elected: elected, clock: clock.RealClock{}, about: deployment,
 		refused: map[schema.GroupVersionKind]time.Time{}, silent: map[string]time.Time{}}
 }
 

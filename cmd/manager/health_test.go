@@ -39,7 +39,7 @@ func TestALeaderWithoutControllersIsNotHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		elected, events := make(chan struct{}), &told{}
 		pulse := reconcile.NewPulse(clock.RealClock{}, time.Minute)
-		h := newHealth(watches.New(clientgoscheme.Scheme, clock.RealClock{}), pulse, elected, "kruise-system", clock.RealClock{})
+		h := newHealth(watches.New(clientgoscheme.Scheme, clock.RealClock{}), pulse, elected, "kruise-system")
 		h.events, h.log = events, logr.Discard()
 		pulse.Answered("cloneset")
 		pulse.Answered("daemonset")
@@ -84,7 +84,7 @@ func TestAKindThatCannotBeWatchedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w, events := watches.New(clientgoscheme.Scheme, clock.RealClock{}), &told{}
-		h := newHealth(w, reconcile.NewPulse(clock.RealClock{}, time.Minute), nil, "kruise-system", clock.RealClock{})
+		h := newHealth(w, reconcile.NewPulse(clock.RealClock{}, time.Minute), nil, "kruise-system")
 		h.events, h.log = events, logr.Discard()
 		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no right"))
 		informer := w.Following(nil)(&toolscache.ListWatch{
@@ -126,7 +126,7 @@ func TestAKindThatIsRefusedForAMomentIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w, events := watches.New(clientgoscheme.Scheme, clock.RealClock{}), &told{}
-		h := newHealth(w, reconcile.NewPulse(clock.RealClock{}, time.Hour), nil, "kruise-system", clock.RealClock{})
+		h := newHealth(w, reconcile.NewPulse(clock.RealClock{}, time.Hour), nil, "kruise-system")
 		h.events, h.log = events, logr.Discard()
 		began := time.Now()
 		informer := w.Following(nil)(ordinary{&toolscache.ListWatch{

@@ -181,7 +181,7 @@ func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 
 // addHealth adds the checks of what this replica has read and of its controllers, and what tells of them.
 func addHealth(mgr ctrl.Manager, watched *watches.Watches, pulse *reconcile.Pulse, namespace string) error {
-	h := newHealth(watched, pulse, mgr.Elected(), namespace, clock.RealClock{})
+	h := newHealth(watched, pulse, mgr.Elected(), namespace)
 	h.events, h.log = reconcile.NewRecorder(mgr.GetEventRecorder("manager")), mgr.GetLogger().WithName("health")
 	if err := errors.Join(mgr.AddReadyzCheck("caches-read", h.read), mgr.AddHealthzCheck("controllers", h.work), mgr.Add(h)); err != nil {
 		return fmt.Errorf("adding the checks of controllers: %w", err)

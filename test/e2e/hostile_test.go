@@ -82,11 +82,12 @@ func TestConnectionsThatSendNothingRefuseNobody(t *testing.T) {
 	managers, _ := anybody(t)
 	for _, manager := range managers {
 		for range 60 {
-			connection, err := tls.Dial("tcp", net.JoinHostPort(manager.Status.PodIP, "9876"), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // whoever it is
+			dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // whoever it is
+			connection, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort(manager.Status.PodIP, "9876"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer connection.Close()
+			t.Cleanup(func() { _ = connection.Close() })
 			if _, err := io.WriteString(connection, "POST /mutate-apps-kruise-io-cloneset HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+
 				"Content-Length: 7340032\r\n\r\n"); err != nil {
 				t.Fatal(err)

@@ -85,7 +85,7 @@ func (d *doctor) checkTold(ctx context.Context) error {
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "Event"}
 	if err := installation.Each(ctx, d.client, kind, func(event *unstructured.Unstructured) error {
 		reason, words := installation.Text(event.Object, "reason"), installation.Text(event.Object, "message")
-		about := ""
+		var about string
 		switch reason {
 		case "KindNotWatched", "KindWatched":
 			about, _, _ = strings.Cut(words, " ")
