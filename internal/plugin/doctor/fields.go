@@ -15,8 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// managerName is the field manager of what the manager writes.
-const managerName = "kruise-manager"
+// managerName is the field manager of what the manager writes, commandName that of a takeover, which writes the same once.
+const managerName, commandName = "kruise-manager", "kubectl-afloat"
 
 // written is the last write of a field manager, with the fields that it owns of those that the manager writes, too.
 type written struct {
@@ -43,7 +43,7 @@ func (d *doctor) shared(object *unstructured.Unstructured, wanted func(entry met
 			}
 		})
 		switch {
-		case len(w.fields) == 0:
+		case len(w.fields) == 0, entry.Manager == commandName:
 		case entry.Manager == managerName:
 			ours = true
 		default:
