@@ -104,12 +104,12 @@ func (h *health) NeedLeaderElection() bool { return false }
 // has it once.
 func (h *health) look() {
 	now := h.clock.Now()
-	refused := map[schema.GroupVersionKind]func(bool){}
+	var refused []lasting[schema.GroupVersionKind]
 	for _, failure := range h.watches.Failures() {
 		if failure.Last.Sub(failure.Since) < toldAfter {
 			continue
 		}
-		refused[failure.Kind] = func(first bool) {
+		refused = append(refused, lasting[schema.GroupVersionKind]{failure.Kind, func(first bool) {
 			what := "its controllers wait, those of other kinds work"
 			if failure.Before {
 				what = "what is known of it gets old"
@@ -119,22 +119,22 @@ func (h *health) look() {
 			}
 			h.events.Event(h.about, corev1.EventTypeWarning, kindNotWatched,
 				fmt.Sprintf("%s cannot be watched, %s: %v", named(failure.Kind), what, failure.Err))
-		}
+		}})
 	}
 	h.refused = tell(now, h.refused, refused, func(kind schema.GroupVersionKind) {
 		h.log.Info("A kind can be watched again", "kind", kind)
 		h.events.Event(h.about, corev1.EventTypeNormal, kindWatched, named(kind)+" can be watched again")
 	})
 	names := h.pulse.Silent()
-	silent := map[string]func(bool){}
+	var silent []lasting[string]
 	for _, name := range names {
-		silent[name] = func(first bool) {
+		silent = append(silent, lasting[string]{name, func(first bool) {
 			if first {
 				h.log.Info("A controller does not work: its caches are not filled, or its workers hang", "controller", name)
 			}
 			h.events.Event(h.about, corev1.EventTypeWarning, controllerNotWorking,
 				fmt.Sprintf("controller %s does not work: its caches are not filled, or its workers hang", name))
-		}
+		}})
 	}
 	h.silent = tell(now, h.silent, silent, func(name string) {
 		h.log.Info("A controller works again", "controller", name)
@@ -142,18 +142,24 @@ func (h *health) look() {
 	})
 }
 
+// lasting is something that is so, and how it is told.
+type lasting[K comparable] struct {
+	what K
+	say  func(first bool)
+}
+
 // tell tells what is so and was not told of for a while, and what is over, and returns when what is so was told of last.
-func tell[K comparable](now time.Time, told map[K]time.Time, is map[K]func(first bool), over func(K)) map[K]time.Time {
+func tell[K comparable](now time.Time, told map[K]time.Time, is []lasting[K], over func(K)) map[K]time.Time {
 	left := map[K]time.Time{}
-	for what, say := range is {
-		last, before := told[what]
-		if left[what] = last; !before || now.Sub(last) >= toldAgain {
-			left[what] = now
-			say(!before)
+	for _, one := range is {
+		last, before := told[one.what]
+		if left[one.what] = last; !before || now.Sub(last) >= toldAgain {
+			left[one.what] = now
+			one.say(!before)
 		}
 	}
 	for what := range told {
-		if is[what] == nil {
+		if _, lasts := left[what]; !lasts {
 			over(what)
 		}
 	}
