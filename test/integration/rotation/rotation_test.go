@@ -77,10 +77,10 @@ func keyPEM(t *testing.T, key *ecdsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }
 
-// material is what the Secret holds if the authority has signed a certificate for so long.
+// material is what the Secret holds if the authority has signed a certificate for ten years, of which so long is left.
 func (a *authority) material(t *testing.T, life time.Duration) map[string][]byte {
 	t.Helper()
-	key, certificate := sign(t, &x509.Certificate{SerialNumber: serial(t), Subject: pkix.Name{CommonName: host}, NotBefore: time.Now().Add(-time.Hour),
+	key, certificate := sign(t, &x509.Certificate{SerialNumber: serial(t), Subject: pkix.Name{CommonName: host}, NotBefore: time.Now().Add(life - 3650*day),
 		NotAfter: time.Now().Add(life), DNSNames: []string{host, "localhost"}, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, a.certificate, a.key)
 	return map[string][]byte{"ca-key.pem": keyPEM(t, a.key), "ca-cert.pem": a.pem, "key.pem": keyPEM(t, key), "cert.pem": certificate,
@@ -109,8 +109,11 @@ func TestNoAdmissionFailsWhileCertificatesChange(t *testing.T) {
 	end := w.load()
 	defer end()
 
-	if !bytes.Equal(w.secret().Data["ca-cert.pem"], old.pem) { // half a minute after the managers have started
+	switch data := w.secret().Data; {
+	case !bytes.Equal(data["ca-cert.pem"], old.pem): // half a minute after the managers have started
 		t.Log("the machine is slow: the first change is over before the load is there, and only the others are made under it")
+	case len(data["ca-next.pem"]) == 0:
+		t.Fatal("no other authority is staged, though the certificate is about to expire")
 	}
 	w.eventually("the new authority", func() error {
 		data := w.secret().Data
