@@ -23,7 +23,7 @@ step "requirements that tests cite"
 make --no-print-directory spec-check
 
 step "unit tests and simulated rollouts"
-make --no-print-directory test-unit
+make --no-print-directory test-unit SIM="${SIM:-1000}"
 
 step "Helm chart"
 make --no-print-directory test-chart
