@@ -23,11 +23,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // OPS-194: a manager that serves and does not act is told before the command says that it is done: which kind, and how to go back. What was
 // created to see it is gone again.
 func TestAManagerThatServesAndDoesNotAct(t *testing.T) {
+	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
 	for _, idle := range []bool{true, false} {
 		w := newWorld(t, "")
@@ -61,6 +63,7 @@ func TestAManagerThatServesAndDoesNotAct(t *testing.T) {
 // OPS-194: on the way back the other manager is seen to act, too. One that was not seen to act on a kind is told of, and the way back ends: what it
 // writes of an object that asks for nothing is its own affair.
 func TestTheWayBackTellsWhetherTheOtherManagerActs(t *testing.T) {
+	racetest.SkipAlone(t)
 	for idle, want := range map[bool]string{true: "OpenKruise's manager was not seen to act on CloneSet", false: "the manager acts on each of 1 kind in use"} {
 		w := newWorld(t, "")
 		w.manifests = withoutSchemas(t)
@@ -81,6 +84,7 @@ func TestTheWayBackTellsWhetherTheOtherManagerActs(t *testing.T) {
 // OPS-181: what the API server would refuse is found while the other manager runs: manifests that it does not take, because it is older than
 // 1.30 or because of few rights, and what the way back needs.
 func TestWhatWouldBeRefusedStopsNothing(t *testing.T) {
+	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
 	kind := schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}
 	for name, test := range map[string]struct {

@@ -18,6 +18,7 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/internal/plugin/explain"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 func init() { // before that of the world, which makes the mapper
@@ -208,6 +209,7 @@ data:
 // OPS-182 (part): a folder is of one cluster, and of what is there: of another cluster, after the way back, or after the other installation was
 // changed it is refused, with its name, and nothing is changed.
 func TestFoldersOfSomethingElseAreRefused(t *testing.T) {
+	racetest.SkipAlone(t)
 	folder := filepath.Join(t.TempDir(), "backup")
 	prod := newWorld(t, kubeSystem("prod"))
 	prod.manifests = withoutSchemas(t)

@@ -16,10 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // OPS-195: a Deployment that a tool keeps as a repository has it is not taken over: the tool is named, with what pauses it. A flag goes on.
 func TestAToolThatManagesTheDeployment(t *testing.T) {
+	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
 	for name, test := range map[string]struct{ labels, annotations, manager, want, pause string }{
 		"Argo CD":                    {annotations: `"argocd.argoproj.io/tracking-id":"kruise:apps/Deployment:kruise-system/kruise-controller-manager"`, want: "Argo CD (application kruise)", pause: "kubectl -n argocd patch application kruise --type=merge"},

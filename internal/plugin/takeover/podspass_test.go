@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/racetest"
 )
 
 // refusing are the webhook entries because of which no pod can be created in a namespace at this moment. Those of this project are asked
@@ -95,6 +96,7 @@ func (w *world) asManifests(t *testing.T) {
 // OPS-193: whatever happens there or back, pods can be created: the manager's own, which a webhook of its own would refuse without the label
 // of its namespace, and those of everybody. The world looks after each write (violated).
 func TestPodsCanBeCreatedThereAndBack(t *testing.T) {
+	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
 	for _, manifests := range []bool{false, true} {
 		w := newWorld(t, "")
@@ -179,6 +181,7 @@ func TestALostLabelIsPutBackFirst(t *testing.T) {
 // OPS-193: a run that ends while no manager serves, because one does not start or because of Ctrl-C, leaves a cluster in which every pod can
 // be created, and says so.
 func TestARunThatFailsLeavesPodsThatCanBeCreated(t *testing.T) {
+	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
 	for _, back := range []bool{false, true} {
 		for name, interrupted := range map[string]bool{"the manager does not start": false, "Ctrl-C": true} {
@@ -223,6 +226,7 @@ func TestARunThatFailsLeavesPodsThatCanBeCreated(t *testing.T) {
 // OPS-180: whatever is answered to the probe but that a webhook of ours or theirs could not be called means that webhooks answer: a policy
 // that refuses it, a webhook of others that knows no dry runs, one of others that does not answer. Neither there nor back waits for ever.
 func TestOthersThatRefuseTheProbeStopNothing(t *testing.T) {
+	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
 	for name, answer := range map[string]metav1.Status{
 		"a policy":              {Code: 400, Message: `admission webhook "validate.kyverno.svc-fail" denied the request: disallow-default-namespace`},

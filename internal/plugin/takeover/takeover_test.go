@@ -237,6 +237,7 @@ func (w *world) runs(t *testing.T, dies bool, first *takeover, next func() *take
 
 // OPS-181: what speaks against a takeover is named, and nothing is changed.
 func TestRefused(t *testing.T) {
+	racetest.SkipAlone(t)
 	t.Run("allowed", unservedAllowed)
 	for name, test := range map[string]struct {
 		more   string
