@@ -92,8 +92,6 @@ type Decision struct {
 	Allowed bool
 	// Booked: the pod was booked anew, so that one pod fewer may go. Renewed: its booking begins its life again.
 	Booked, Renewed bool
-	// Recent: the pod was booked so short a time ago that nobody has dropped the booking.
-	Recent bool
 	// Pending: the pods of the budget are not counted yet, so that asking again soon is worth while.
 	Pending bool
 	// Reason is why, in words.
@@ -118,8 +116,7 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	case s.DesiredAvailable == 0:
 		return allowed("no pod need stay in service")
 	case l.booked(pod) && !l.stale(pod.Name, by):
-		at, _ := l.entry(pod.Name)
-		return Decision{Allowed: true, Recent: l.now.Sub(at) < overTime, Reason: "booked already"}
+		return allowed("booked already")
 	case l.booked(pod) && s.CurrentAvailable >= s.DesiredAvailable: // it is not counted
 		l.renew(pod, by)
 		return Decision{Allowed: true, Renewed: true, Reason: "booked already"}
