@@ -85,15 +85,10 @@ func (d *doctor) checkTold(ctx context.Context) error {
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "Event"}
 	if err := installation.Each(ctx, d.client, kind, func(event *unstructured.Unstructured) error {
 		reason, words := installation.Text(event.Object, "reason"), installation.Text(event.Object, "message")
-		var about string
-		switch reason {
-		case "KindNotWatched", "KindWatched":
-			about, _, _ = strings.Cut(words, " ")
-		case "ControllerNotWorking", "ControllerWorking":
-			about = strings.Join(strings.SplitN(words, " ", 3)[:min(2, strings.Count(words, " ")+1)], " ")
-		default:
+		if !slices.Contains([]string{"KindNotWatched", "KindWatched", "ControllerNotWorking", "ControllerWorking"}, reason) {
 			return nil
 		}
+		about, _, _ := strings.Cut(strings.TrimPrefix(words, "controller "), " ")
 		at := told(event)
 		if d.now.Sub(at) <= toldWithin && !at.Before(last[about].at) {
 			last[about] = telling{at, reason, words}

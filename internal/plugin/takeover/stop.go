@@ -55,7 +55,10 @@ func (t *takeover) stop(ctx context.Context, places []place) error {
 		return err
 	}
 	if manager == nil { // the interrupted run was about to replace it by one with another selector
-		return t.lockFree(ctx, newWatcher(places))
+		if err := t.lockFree(ctx, newWatcher(places)); err != nil {
+			return t.leave(ctx, err)
+		}
+		return nil
 	}
 	if !t.back {
 		// Before the stop, so that pods can be created whatever happens then. This project's manager would take it back; its webhooks are asked
