@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,9 +112,13 @@ func TestAToolThatHealsDuringTheTakeover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		healed := false
+		var healed atomic.Bool // manifests are applied side by side
 		heal := func() {
-			healed = true
+			if healed.Swap(true) {
+				return
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			if err := w.bare.Patch(t.Context(), w.deployment(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)),
 				client.FieldOwner("healer")); err != nil {
 				t.Error(err)
@@ -123,22 +128,21 @@ func TestAToolThatHealsDuringTheTakeover(t *testing.T) {
 		w.WithWatch = interceptor.NewClient(w.WithWatch, interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
 				err := c.Patch(ctx, o, p, options...)
-				if at == "stop" && !healed && o.GetName() == installation.Manager {
+				if at == "stop" && o.GetName() == installation.Manager {
 					heal()
 				}
 				return err
 			},
 			Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 				dryRun := (&client.ApplyOptions{}).ApplyOptions(options).DryRun != nil
-				if o.(interface{ GetKind() string }).GetKind() == at && !healed && !dryRun {
+				if o.(interface{ GetKind() string }).GetKind() == at && !dryRun {
 					heal()
 				}
 				return c.Apply(ctx, o, options...)
 			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 				dryRun := (&client.CreateOptions{}).ApplyOptions(options).DryRun != nil
-				if at == "Pod" && dryRun && !healed {
-					healed = true
+				if at == "Pod" && dryRun && !healed.Swap(true) {
 					back := theirs.DeepCopy()
 					back.SetManagedFields(nil)
 					back.SetResourceVersion("")
@@ -151,7 +155,7 @@ func TestAToolThatHealsDuringTheTakeover(t *testing.T) {
 		c := w.command(filepath.Join(t.TempDir(), "backup"), io.Discard)
 		c.timeout = 2 * time.Second
 		err = c.run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "pods can be created meanwhile") || !healed {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "pods can be created meanwhile") || !healed.Load() {
 			t.Errorf("%s: %v", at, err)
 		}
 		if at != "Pod" && len(w.violated) > 0 {
