@@ -403,14 +403,12 @@ func (t *takeover) storeAgain(ctx context.Context, m migration) error {
 	return nil
 }
 
-// store writes an object as it is, so that it is stored in the version of now. What today's validation refuses, although it was stored once, is
-// written as its own status: webhooks and rules about changes of the spec are not asked then, and the whole object is stored.
+// store writes an object as it is, so that it is stored in the version of now. It is written as its own status where its kind has one: the whole
+// object is stored, while no webhook completes the spec with defaults and no rule about changes of the spec is asked.
 func (t *takeover) store(ctx context.Context, object *unstructured.Unstructured) error {
-	err := t.client.Update(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager))
-	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
-		if again := t.client.Status().Update(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager)); again == nil || !apierrors.IsNotFound(again) {
-			err = again
-		}
+	err := t.client.Status().Update(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager))
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+		err = t.client.Update(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager))
 	}
 	if client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err) { // who was faster has stored it
 		return nil
