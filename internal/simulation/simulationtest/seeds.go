@@ -18,11 +18,11 @@ func Seeds(t *testing.T, runs int, play func(t *testing.T, seed uint64)) {
 	Some(t, runs, 1, play)
 }
 
-// Some is Seeds for one of several simulations of a kind, or for one whose runs take long: it plays SIM divided by share.
+// Some is Seeds for one of several simulations of a kind, or for one whose runs take long: it plays SIM divided by share, and five at least.
 func Some(t *testing.T, runs int, share uint64, play func(t *testing.T, seed uint64)) {
 	t.Helper()
 	first, count := number(t, "FIRST", 1), number(t, "SIM", uint64(runs)*share)
-	count = max(1, count/share)
+	count = max(5, count/share)
 	if seed := number(t, "SEED", 0); seed > 0 {
 		first, count = seed, 1
 	}
