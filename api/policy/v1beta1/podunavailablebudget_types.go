@@ -2,6 +2,7 @@ package v1beta1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -88,6 +89,10 @@ type PodUnavailableBudgetStatus struct {
 	// +spec:PUB-060
 	// +optional
 	UnavailablePods map[string]metav1.Time `json:"unavailablePods,omitempty"`
+	// BookedPods are the UIDs of the pods in disruptedPods and unavailablePods, which have another one of the same name told from them.
+	// +spec:PUB-060
+	// +optional
+	BookedPods map[string]types.UID `json:"bookedPods,omitempty"`
 	// UnavailableAllowed is how many more pods may leave service now.
 	// +spec:PUB-054
 	UnavailableAllowed int32 `json:"unavailableAllowed"`

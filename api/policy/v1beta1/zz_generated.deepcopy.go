@@ -7,6 +7,7 @@ package v1beta1
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -150,6 +151,13 @@ func (in *PodUnavailableBudgetStatus) DeepCopyInto(out *PodUnavailableBudgetStat
 		*out = make(map[string]v1.Time, len(*in))
 		for key, val := range *in {
 			(*out)[key] = *val.DeepCopy()
+		}
+	}
+	if in.BookedPods != nil {
+		in, out := &in.BookedPods, &out.BookedPods
+		*out = make(map[string]types.UID, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
@@ -44,6 +45,7 @@ type Ledger struct {
 func NewLedger(rules *Rules, options Options, now time.Time) *Ledger {
 	l := &Ledger{rules: rules, status: rules.Budget.Status, options: options, now: now}
 	l.status.DisruptedPods, l.status.UnavailablePods = maps.Clone(l.status.DisruptedPods), maps.Clone(l.status.UnavailablePods)
+	l.status.BookedPods = maps.Clone(l.status.BookedPods)
 	l.heedTime()
 	return l
 }
@@ -68,15 +70,16 @@ func (l *Ledger) Changes() map[string]any {
 	before := &l.rules.Budget.Status
 	return map[string]any{"unavailableAllowed": l.status.UnavailableAllowed, "currentAvailable": l.status.CurrentAvailable,
 		"disruptedPods":   difference(before.DisruptedPods, l.status.DisruptedPods),
-		"unavailablePods": difference(before.UnavailablePods, l.status.UnavailablePods)}
+		"unavailablePods": difference(before.UnavailablePods, l.status.UnavailablePods),
+		"bookedPods":      difference(before.BookedPods, l.status.BookedPods)}
 }
 
 // difference has what is to be set, and nil for what is to be removed.
-func difference(before, after map[string]metav1.Time) map[string]any {
+func difference[V comparable](before, after map[string]V) map[string]any {
 	changes := map[string]any{}
-	for name, at := range after {
-		if was, found := before[name]; !found || !was.Equal(&at) {
-			changes[name] = at
+	for name, value := range after {
+		if was, found := before[name]; !found || was != value {
+			changes[name] = value
 		}
 	}
 	for name := range before {
@@ -133,10 +136,13 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	return Decision{Allowed: true, Booked: true, Reason: "booked"}
 }
 
-// booked tells whether this very pod is booked, not a former one of its name. Times are whole seconds; a pod that came in the second of the
-// booking of a former one is booked again, which allows less for a moment and never more.
+// booked tells whether this very pod is booked, not a former one of its name. Bookings that others made may have no UID: a pod that came in
+// the second of such a booking is booked again, which allows less for a moment and never more.
 func (l *Ledger) booked(pod *corev1.Pod) bool {
 	at, found := l.entry(pod.Name)
+	if uid := l.status.BookedPods[pod.Name]; uid != "" {
+		return found && pod.UID == uid
+	}
 	return found && pod.CreationTimestamp.Time.Before(at)
 }
 
@@ -169,8 +175,8 @@ func (l *Ledger) renew(pod *corev1.Pod, by disruption.Operation) {
 	l.enter(pod, by)
 }
 
-// enter notes the pod in the map of the operation alone. Its booking is dated after its creation, which tells it from one of a former pod of
-// its name: the clock here may be behind that of the API server.
+// enter notes the pod in the map of the operation alone. Its booking is dated after its creation, so that a manager that knows no UIDs takes
+// it for one of this pod: the clock here may be behind that of the API server.
 func (l *Ledger) enter(pod *corev1.Pod, by disruption.Operation) {
 	into, other := &l.status.UnavailablePods, l.status.DisruptedPods
 	if deletes(by) {
@@ -185,6 +191,10 @@ func (l *Ledger) enter(pod *corev1.Pod, by disruption.Operation) {
 	}
 	(*into)[pod.Name] = metav1.NewTime(at)
 	delete(other, pod.Name)
+	if l.status.BookedPods == nil {
+		l.status.BookedPods = map[string]types.UID{}
+	}
+	l.status.BookedPods[pod.Name] = pod.UID
 	l.changed = true
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
@@ -143,6 +145,11 @@ func TestWhereBookingsStand(t *testing.T) {
 			if charged {
 				want.CurrentAvailable, want.UnavailableAllowed = 2, 0
 			}
+			if at, found := want.DisruptedPods["p"]; found && at.Time.Equal(now) {
+				want.BookedPods = map[string]types.UID{"p": pod.UID}
+			} else if at, found := want.UnavailablePods["p"]; found && at.Time.Equal(now) {
+				want.BookedPods = map[string]types.UID{"p": pod.UID}
+			}
 			if diff := cmp.Diff(want, ledger.Status(), cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}
@@ -150,6 +157,26 @@ func TestWhereBookingsStand(t *testing.T) {
 				t.Error("as written:", diff)
 			}
 		})
+	}
+}
+
+// PUB-060 (part): a manager whose clock is ahead books a pod, which is deleted; the next one of its name is another pod, although it was created
+// before the time of that booking. It would be evicted without charge. A booking that holds a pod does so whatever its time is.
+func TestABookingIsOfOnePodWhateverTheClocksSay(t *testing.T) {
+	ahead := build.Now.Add(30 * time.Second)
+	for uid, charged := range map[types.UID]bool{"former": true, "p": false} {
+		budget := build.Budget(build.Counted(3, 2, 3), build.Disrupted("p", ahead))
+		budget.Status.BookedPods = map[string]types.UID{"p": uid}
+		pod := build.Pod("p")
+		pod.CreationTimestamp = metav1.NewTime(build.Now)
+		if !charged {
+			pod.CreationTimestamp = metav1.NewTime(ahead.Add(time.Minute)) // the API server's clock may be ahead, too
+		}
+		ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(budget), build.AllGates, ahead)
+		d := ledger.Book(pod, policyv1beta1.Evict)
+		if status := ledger.Status(); !d.Allowed || d.Booked != charged || status.BookedPods["p"] != pod.UID {
+			t.Errorf("booked for %s: %+v, %v", uid, d, status.BookedPods)
+		}
 	}
 }
 

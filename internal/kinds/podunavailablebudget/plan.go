@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -194,6 +195,16 @@ func (p *Plan) bookings(s *Snapshot) {
 		p.NotDeleted = append(p.NotDeleted, pod)
 	})
 	p.Status.UnavailablePods = keep(updates, status.UnavailablePods, updateTime, "its update was admitted", updated, nil)
+	for name, uid := range status.BookedPods {
+		_, deleted := p.Status.DisruptedPods[name]
+		_, updated := p.Status.UnavailablePods[name]
+		if deleted || updated {
+			if p.Status.BookedPods == nil {
+				p.Status.BookedPods = map[string]types.UID{}
+			}
+			p.Status.BookedPods[name] = uid
+		}
+	}
 	slices.SortFunc(p.NotDeleted, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 

@@ -388,28 +388,20 @@ func (o *oracle) wrote(before, after *policyv1beta1.PodUnavailableBudget) {
 		is.TotalReplicas != was.TotalReplicas {
 		o.r.fail("a booking changes numbers that are not its own: %+v, before %+v", is, was)
 	}
-	at := func(s *policyv1beta1.PodUnavailableBudgetStatus, name string) (metav1.Time, bool) {
-		if t, found := s.DisruptedPods[name]; found {
-			return t, true
-		}
-		t, found := s.UnavailablePods[name]
-		return t, found
+	booked := func(s *policyv1beta1.PodUnavailableBudgetStatus, name string) bool {
+		_, deleted := s.DisruptedPods[name]
+		_, updated := s.UnavailablePods[name]
+		return deleted || updated
 	}
-	// A pod that came in the second of a booking of its name may have been booked again.
-	charged, fresh, again := was.UnavailableAllowed-is.UnavailableAllowed, int32(0), int32(0)
+	charged, fresh := was.UnavailableAllowed-is.UnavailableAllowed, int32(0)
 	for _, entries := range []map[string]metav1.Time{is.DisruptedPods, is.UnavailablePods} {
-		for name, t := range entries {
-			former, found := at(was, name)
-			pod, _ := o.r.Get(podKey(name)).(*corev1.Pod)
-			switch {
-			case !found || pod != nil && former.Before(&pod.CreationTimestamp) && !t.Equal(&former):
+		for name := range entries {
+			if !booked(was, name) || was.BookedPods[name] != is.BookedPods[name] {
 				fresh++
-			case pod != nil && former.Equal(&pod.CreationTimestamp):
-				again++
 			}
 		}
 	}
-	if charged < fresh || charged > fresh+again || charged > 1 {
+	if charged != fresh || charged > 1 {
 		o.r.fail("%d charged, %d booked: %+v, before %+v", charged, fresh, is, was)
 	}
 	for name := range is.DisruptedPods {

@@ -192,7 +192,7 @@ func (r *budgetRun) begin() {
 }
 
 // skewAtMost is how much a manager's clock differs from the true one.
-const skewAtMost = 2 * time.Second
+const skewAtMost = 30 * time.Second
 
 func setImage(image string) func(*appsv1beta1.CloneSet) {
 	return clonesettest.Templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","team":"a"}},"spec":{"containers":[{"name":"app","image":%q}]}}`, image))
