@@ -95,6 +95,8 @@ type Decision struct {
 	Allowed bool
 	// Booked: the pod was booked anew, so that one pod fewer may go. Renewed: its booking begins its life again.
 	Booked, Renewed bool
+	// Recent: the pod was booked so short a time ago that nobody has dropped the booking.
+	Recent bool
 	// Pending: the pods of the budget are not counted yet, so that asking again soon is worth while.
 	Pending bool
 	// Reason is why, in words.
@@ -118,13 +120,15 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 		return Decision{Pending: true, Reason: fmt.Sprintf("PodUnavailableBudget %s allows no %s before its pods are counted", budget.Name, by)}
 	case s.DesiredAvailable == 0:
 		return allowed("no pod need stay in service")
+	case l.booked(pod) && s.CurrentAvailable < s.DesiredAvailable: // the numbers have changed since; it is not counted in them
+		return Decision{Reason: l.words(by)}
 	case l.booked(pod) && !l.stale(pod.Name, by):
-		return allowed("booked already")
-	case l.booked(pod) && s.CurrentAvailable >= s.DesiredAvailable: // it is not counted
+		at, _ := l.entry(pod.Name)
+		age := l.now.Sub(at)
+		return Decision{Allowed: true, Recent: age >= 0 && age < overTime, Reason: "booked already"}
+	case l.booked(pod):
 		l.renew(pod, by)
 		return Decision{Allowed: true, Renewed: true, Reason: "booked already"}
-	case l.booked(pod):
-		return Decision{Reason: l.words(by)}
 	case len(s.DisruptedPods)+len(s.UnavailablePods) >= MaxBookings:
 		return Decision{Reason: fmt.Sprintf("%s: too many disruptions (%d) are not confirmed yet", l.words(by), MaxBookings)}
 	case s.UnavailableAllowed <= 0:

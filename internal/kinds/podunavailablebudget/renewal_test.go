@@ -10,9 +10,9 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 )
 
-// PUB-086 (part), PUB-087 (part): who was admitted and did not go within half the life of the booking goes later only if so many others are in
-// service then as must be. A drain that a PodDisruptionBudget held up once took a pod of a workload that had grown meanwhile.
-func TestAnOldBookingIsRenewedOnlyWhileTheBudgetAllowsIt(t *testing.T) {
+// PUB-086 (part), PUB-087 (part): who was admitted goes later only if so many others are in service then as must be. A drain that a
+// PodDisruptionBudget held up once took a pod of a workload that had grown meanwhile.
+func TestABookingHoldsOnlyWhileTheBudgetAllowsIt(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 1, 0, 0, time.UTC)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
 	pod.Status.Phase = corev1.PodRunning
@@ -22,7 +22,8 @@ func TestAnOldBookingIsRenewedOnlyWhileTheBudgetAllowsIt(t *testing.T) {
 		current         int32
 		allowed, renews bool
 	}{
-		"a young booking holds whatever happens":   {9 * time.Second, 2, true, false},
+		"a young booking holds":                    {9 * time.Second, 4, true, false},
+		"a young one does not hold below the rest": {9 * time.Second, 3, false, false},
 		"an old one is renewed":                    {10 * time.Second, 4, true, true},
 		"an old one is not renewed below the rest": {10 * time.Second, 3, false, false},
 	} {

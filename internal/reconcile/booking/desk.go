@@ -78,11 +78,12 @@ func New[T any, P Object[T], D any](options Options[T, P, D]) *Desk[T, P, D] {
 
 // Do has decide called with a draft of the object, and returns once what it changed there is written: by this request, or by another one of
 // the same batch. It is called again after each attempt that failed, with a draft of what the API server has then. An error of decide is
-// the answer, once what it was decided on is written; it must have changed nothing then. fresh tells that the object is at least as new as
-// the request: if it is not, decide may return [ErrStale] to have the object read. Once Do has returned, decide is not called any more.
+// the answer, once what it was decided on is written; it must have changed nothing then. age is for how
+// long before the request others may have changed the object, 0 if it is at least as new as the request: if it is not, decide may return
+// [ErrStale] to have the object read. Once Do has returned, decide is not called any more.
 //
 // Other errors are [ErrGone], [ErrBusy], and [ErrNotBooked] after the last attempt or at the end of ctx.
-func (d *Desk[T, P, D]) Do(ctx context.Context, object P, decide func(draft D, fresh bool) error) error {
+func (d *Desk[T, P, D]) Do(ctx context.Context, object P, decide func(draft D, age time.Duration) error) error {
 	k := &request[D]{done: ctx.Done(), arrived: d.options.Now(), decide: decide, answered: make(chan struct{})}
 	r := d.enter(object.GetUID())
 	defer d.leave(object.GetUID(), r)
@@ -176,8 +177,11 @@ func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P, bat
 		return err
 	}
 	for _, k := range batch {
-		fresh := live || !r.fresh.Before(k.arrived)
-		if k.err = k.ask(draft, fresh); errors.Is(k.err, ErrStale) && !fresh {
+		age := time.Duration(0)
+		if !live {
+			age = max(k.arrived.Sub(r.fresh), 0)
+		}
+		if k.err = k.ask(draft, age); errors.Is(k.err, ErrStale) && age > 0 {
 			return d.attempt(ctx, r, of, batch, true)
 		}
 	}

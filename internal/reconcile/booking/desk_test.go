@@ -224,7 +224,7 @@ func TestRefusalsAreFresh(t *testing.T) {
 		}
 		all.Wait()
 		s.expect("what was written after they came is new enough", 0, 1)
-		if err := d.Do(t.Context(), object, func(*sale, bool) error { return ErrStale }); !errors.Is(err, ErrStale) {
+		if err := d.Do(t.Context(), object, func(*sale, time.Duration) error { return ErrStale }); !errors.Is(err, ErrStale) {
 			t.Error(err)
 		}
 	})
@@ -240,8 +240,8 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 		}
 		s.expect("booked", 0, 1)
 		refused := errors.New("never")
-		refuse := func(*sale, bool) error { return refused }
-		for _, decide := range []func(*sale, bool) error{book("a"), func(*sale, bool) error { return nil }} {
+		refuse := func(*sale, time.Duration) error { return refused }
+		for _, decide := range []func(*sale, time.Duration) error{book("a"), func(*sale, time.Duration) error { return nil }} {
 			if err := d.Do(t.Context(), object, decide); err != nil {
 				t.Error(err)
 			}
@@ -350,12 +350,12 @@ func TestNoDecisionAfterTheEnd(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%20)*100*time.Microsecond)
 			defer cancel()
 			decisions, returned := 0, atomic.Bool{}
-			_ = d.Do(ctx, object, func(draft *sale, fresh bool) error {
+			_ = d.Do(ctx, object, func(draft *sale, age time.Duration) error {
 				decisions++
 				if returned.Load() {
 					t.Error("somebody decides about a request that has ended")
 				}
-				return book(fmt.Sprint(i))(draft, fresh)
+				return book(fmt.Sprint(i))(draft, age)
 			})
 			returned.Store(true)
 			if decisions < 0 {

@@ -35,20 +35,20 @@ type request[D any] struct {
 
 	// mu is held while somebody decides.
 	mu     sync.Mutex
-	decide func(draft D, fresh bool) error
+	decide func(draft D, age time.Duration) error
 
 	answered chan struct{}
 	err      error
 }
 
 // ask decides about the request, unless nobody waits for it any more.
-func (k *request[D]) ask(draft D, fresh bool) error {
+func (k *request[D]) ask(draft D, age time.Duration) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ended() {
 		return context.Canceled
 	}
-	return k.decide(draft, fresh)
+	return k.decide(draft, age)
 }
 
 func (k *request[D]) ended() bool {

@@ -77,7 +77,7 @@ func TestPanics(t *testing.T) {
 		d.holding(t, object, func() {
 			all.Go(func() {
 				defer func() { _ = recover() }()
-				_ = d.Do(t.Context(), object, func(*sale, bool) error { panic("odd") })
+				_ = d.Do(t.Context(), object, func(*sale, time.Duration) error { panic("odd") })
 				t.Error("no panic")
 			})
 			synctest.Wait()
@@ -115,7 +115,7 @@ func TestWhatIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if err := d.Do(t.Context(), object, func(*sale, bool) error { return ErrStale }); !errors.Is(err, ErrGone) || d.remembers() != 0 {
+		if err := d.Do(t.Context(), object, func(*sale, time.Duration) error { return ErrStale }); !errors.Is(err, ErrGone) || d.remembers() != 0 {
 			t.Error(err, d.remembers())
 		}
 		if err := d.Do(t.Context(), object, book("b")); !errors.Is(err, ErrGone) || d.remembers() != 0 {
@@ -154,7 +154,7 @@ func TestNothingToRemember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(0))
 		d, object := s.behind()
-		if err := d.Do(t.Context(), object, func(*sale, bool) error { return errSoldOut }); !errors.Is(err, errSoldOut) ||
+		if err := d.Do(t.Context(), object, func(*sale, time.Duration) error { return errSoldOut }); !errors.Is(err, errSoldOut) ||
 			d.remembers() != 0 {
 			t.Error(err, d.remembers())
 		}
@@ -176,7 +176,7 @@ func TestNothingToRemember(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // there is no second attempt
 		defer cancel()
-		if err := d.Do(ctx, object, func(s *sale, _ bool) error { s.sold["a"] = true; return nil }); !errors.Is(err, ErrNotBooked) ||
+		if err := d.Do(ctx, object, func(s *sale, _ time.Duration) error { s.sold["a"] = true; return nil }); !errors.Is(err, ErrNotBooked) ||
 			d.remembers() != 0 {
 			t.Error(err, d.remembers())
 		}

@@ -58,12 +58,12 @@ type sale struct {
 var errSoldOut = errors.New("no seat is free")
 
 // book is how the tests decide: as kinds do whose places may be given back by others.
-func book(name string) func(*sale, bool) error {
-	return func(s *sale, fresh bool) error {
+func book(name string) func(*sale, time.Duration) error {
+	return func(s *sale, age time.Duration) error {
 		switch {
 		case s.taken[name] || s.sold[name]:
 			return nil
-		case s.free <= 0 && !fresh:
+		case s.free <= 0 && age > 0:
 			return ErrStale
 		case s.free <= 0:
 			return errSoldOut

@@ -123,6 +123,10 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 	}
 }
 
+// freeAge is for how long after a budget was read or written here pods are free by what it says, without a write that would find out whether
+// it has changed. So a budget is read as often at most, however many pods are asked about.
+const freeAge = 2 * time.Second
+
 // decide has one budget decide about a request. The error is booking.ErrGone if there is no such budget any more.
 func (g *Guard) decide(ctx context.Context, rules *podunavailablebudget.Rules, request Request) (Answer, error) {
 	answer := Answer{Budget: rules.Budget}
@@ -131,9 +135,11 @@ func (g *Guard) decide(ctx context.Context, rules *podunavailablebudget.Rules, r
 		answer.Decision = ledger.Book(request.Pod, request.By)
 		return answer, nil
 	}
-	err := g.desk.Do(ctx, rules.Budget, func(ledger *podunavailablebudget.Ledger, fresh bool) error {
+	err := g.desk.Do(ctx, rules.Budget, func(ledger *podunavailablebudget.Ledger, age time.Duration) error {
 		answer.Decision = ledger.Book(request.Pod, request.By)
-		if !answer.Allowed && !fresh { // another replica, or the controller, may have counted meanwhile
+		written := answer.Booked || answer.Renewed // which finds out whether the budget has changed
+		trusted := answer.Recent || age <= freeAge
+		if !written && age > 0 && (!answer.Allowed || !trusted) { // another replica, or the controller, may have counted meanwhile
 			return booking.ErrStale
 		}
 		return nil

@@ -124,10 +124,10 @@ func (b *Booker) Release(ctx context.Context, spread *appsv1beta1.WorkloadSpread
 func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread, kind string,
 	prepare func(workloadspread.Decision) error,
 	decide func(*workloadspread.Ledger) (workloadspread.Decision, func())) (decision workloadspread.Decision, err error) {
-	err = b.Do(ctx, spread, func(l *workloadspread.Ledger, fresh bool) error {
+	err = b.Do(ctx, spread, func(l *workloadspread.Ledger, age time.Duration) error {
 		var commit func()
 		decision, commit = decide(l)
-		if decision.Subset == nil && kind != "deletion" && !fresh {
+		if decision.Subset == nil && kind != "deletion" && age > 0 {
 			return booking.ErrStale
 		}
 		if decision.Subset != nil && prepare != nil {
