@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -276,6 +277,22 @@ func TestAManagerThatWasRemovedAndNotMadeAnewYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	dies = false
+	holds := func(holder string) {
+		if err := w.bare.Patch(t.Context(), w.lease(), client.RawPatch(types.MergePatchType,
+			[]byte(`{"spec":{"holderIdentity":"`+holder+`","leaseDurationSeconds":15}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds("somebody_1")
+	w.renews = true
+	c := w.command(folder, io.Discard)
+	c.timeout = time.Second
+	if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), "somebody_1") ||
+		!strings.Contains(err.Error(), "pods can be created meanwhile") {
+		t.Errorf("while somebody holds the lock: %v", err)
+	}
+	w.renews = false
+	holds("")
 	err := w.command(folder, io.Discard).run(t.Context())
 	violated := slices.DeleteFunc(w.violated, func(s string) bool { return strings.HasSuffix(s, "not found") }) // the stand-ins miss the Deployment
 	if err != nil || len(violated) > 0 {
