@@ -266,7 +266,7 @@ func TestAggregatedRoles(t *testing.T) {
 			missing["edit "+plural] = "admin"
 			continue
 		}
-		if plural != "nodeimages" {
+		if plural != "nodeimages" && plural != "nodepodprobes" {
 			missing["view "+plural] = "all"
 			// EJ-071: who creates EphemeralJobs runs code in pods that are there, as with pods/ephemeralcontainers, which "edit" does not have.
 			if definition.Spec.Scope == apiextensionsv1.NamespaceScoped && plural != "ephemeraljobs" {
@@ -388,7 +388,9 @@ func TestRightsOfTheManager(t *testing.T) {
 		"pods/ephemeralcontainers":                 "patch", // EJ-070
 		"storage.k8s.io/storageclasses":            "list",  // ASTS-054
 		"apps.kruise.io/containerrecreaterequests": "create delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
-		"apps.kruise.io/nodeimages": manage, "apps.kruise.io/nodeimages/status": "patch",
+		"apps.kruise.io/podprobemarkers": "get list patch watch", "apps.kruise.io/podprobemarkers/status": "patch", // PPM-130 (part)
+		"apps.kruise.io/nodepodprobes": manage,
+		"apps.kruise.io/nodeimages":    manage, "apps.kruise.io/nodeimages/status": "patch",
 		"apps.kruise.io/imagepulljobs": manage, "apps.kruise.io/imagepulljobs/status": "patch", "apps.kruise.io/imagepulljobs/finalizers": "update",
 		"apps.kruise.io/imagelistpulljobs": manage, "apps.kruise.io/imagelistpulljobs/status": "patch", "apps.kruise.io/imagelistpulljobs/finalizers": "update",
 	}

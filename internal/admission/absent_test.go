@@ -43,6 +43,8 @@ var specs = map[string]string{
 	"NodeImage":            `{"images":{"a":{"tags":[]}}}`,
 	"PodUnavailableBudget": `{` + plainSelector + `,"maxUnavailable":1}`,
 	"ResourceDistribution": `{"resource":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}},"targets":{"allNamespaces":true}}`,
+	"PodProbeMarker":       `{` + plainSelector + `,"probes":[{"name":"idle","containerName":"app","podConditionType":"example.com/idle","probe":{"httpGet":{"path":"/idle","port":80}},"markerPolicy":[{"state":"Succeeded","labels":{"idle":"true"}}]}]}`,
+	"NodePodProbe":         `{"podProbes":[]}`,
 	// its pod is the one of recreatable
 	"ContainerRecreateRequest": `{"podName":"web-7","containers":[{"name":"plain"}]}`,
 }

@@ -372,7 +372,7 @@ func TestHostileReviews(t *testing.T) {
 	}{}
 	for _, path := range slices.Sorted(maps.Keys(b.subjects)) {
 		if b.served[path] == nil {
-			if b.served[strings.NewReplacer("/mutate-", "/validate-", "/validate-", "/mutate-").Replace(path)] == nil {
+			if b.served[strings.NewReplacer("/mutate-", "/validate-", "/validate-", "/mutate-").Replace(path)] == nil && !strings.HasSuffix(path, "-nodepodprobe") {
 				t.Errorf("%s has no handler", path)
 			}
 			continue // the kind has only the other one

@@ -48,10 +48,11 @@ func (k *Kind) Served() []schema.GroupVersionKind {
 	return served
 }
 
-// Gates of the kinds that the node daemon works on (CRR-020, IMG-020, IMG-030).
+// Gates of the kinds that the node daemon works on (CRR-020, IMG-020, IMG-030, PPM-020).
 var (
 	ofDaemon   = admission.Gates{{features.KruiseDaemon}}
 	ofPullJobs = admission.Gates{{features.KruiseDaemon}, {features.ImagePullJobGate}}
+	ofProbes   = admission.Gates{{features.KruiseDaemon}, {features.PodProbeMarkerGate}}
 )
 
 // Groups of kinds.
@@ -125,6 +126,16 @@ var Kinds = []Kind{
 		Controller: "ephemeraljob", Workers: 10, Setup: ephemeralJobs,
 	},
 	{
+		Kind: admission.Kind{Group: apps, Name: "PodProbeMarker", Plural: "podprobemarkers", Version: appsv1alpha1.GroupVersion.Version, Gates: ofProbes,
+			Webhooks: admission.PodProbeMarkers},
+		Controller: "podprobemarker", Workers: 3,
+	},
+	{
+		Kind: admission.Kind{Group: apps, Name: "NodePodProbe", Plural: "nodepodprobes", Version: appsv1alpha1.GroupVersion.Version, Cluster: true, Gates: ofProbes,
+			Webhooks: admission.NodePodProbes},
+		Controller: "nodepodprobe", Workers: 3,
+	},
+	{
 		Kind: admission.Kind{Group: apps, Name: "UnitedDeployment", Plural: "uniteddeployments", Webhooks: admission.UnitedDeployments,
 			Conversion: admission.Between((*appsv1alpha1.UnitedDeployment).ToV1beta1, appsv1alpha1.UnitedDeploymentFromV1beta1, nil)},
 		Controller: "uniteddeployment", Workers: 3, Setup: unitedDeployments, Workload: true,
@@ -150,7 +161,7 @@ var Kinds = []Kind{
 // Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that
 // other releases convert (OPS-070).
 var (
-	Controllers = []string{"nodepodprobe", "persistentpodstate", "podprobemarker"}
+	Controllers = []string{"persistentpodstate"}
 	Definitions = []string{"persistentpodstates.apps.kruise.io"}
 )
 

@@ -207,9 +207,9 @@ func sickCase(t *testing.T) {
 	first, _ := entries[0].(map[string]any)
 	first["failurePolicy"] = "Ignore"
 	first["clientConfig"].(map[string]any)["caBundle"] = base64.StdEncoding.EncodeToString([]byte(certificate(t, now.AddDate(1, 0, 0))))
-	mutating.Object["webhooks"] = append(entries[:len(entries)-1], map[string]any{"name": "mpodprobemarker.kb.io", "failurePolicy": "Fail",
+	mutating.Object["webhooks"] = append(entries[:len(entries)-1], map[string]any{"name": "mgamemarker.kb.io", "failurePolicy": "Fail",
 		"clientConfig": map[string]any{"caBundle": first["clientConfig"].(map[string]any)["caBundle"],
-			"service": map[string]any{"path": "/mutate-apps-kruise-io-podprobemarker"}}})
+			"service": map[string]any{"path": "/mutate-apps-kruise-io-gamemarker"}}})
 	set(t, m.find("EndpointSlice", "kruise-webhook-service-x"), []any{}, "endpoints")
 	clonesets := m.find("CustomResourceDefinition", "clonesets.apps.kruise.io")
 	for _, v := range installation.Maps(clonesets.Object, "spec", "versions") {

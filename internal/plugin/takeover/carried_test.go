@@ -15,37 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/internal/plugin/explain"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 	"github.com/afloat-project/afloat/internal/racetest"
 )
 
-func init() { // before that of the world, which makes the mapper
-	worldScheme.AddKnownTypeWithName(appsv1alpha1.GroupVersion.WithKind("NodePodProbe"), &unstructured.Unstructured{})
-	worldScheme.AddKnownTypeWithName(appsv1alpha1.GroupVersion.WithKind("NodePodProbeList"), &unstructured.UnstructuredList{})
-}
-
 // kubeSystem is the namespace by which clusters are told apart.
 func kubeSystem(uid string) string {
 	return "\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: " + uid + "}}\n"
-}
-
-// nodePodProbes are definition and object of a kind of which the other manager makes one for each node.
-func nodePodProbes(spec string) string {
-	return `---
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: nodepodprobes.apps.kruise.io}
-spec:
-  group: apps.kruise.io
-  names: {kind: NodePodProbe, plural: nodepodprobes}
-  scope: Cluster
-  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
-status: {storedVersions: [v1alpha1]}
----
-{apiVersion: apps.kruise.io/v1alpha1, kind: NodePodProbe, metadata: {name: node-1}, spec: ` + spec + `}
-`
 }
 
 // patch changes an object of the world.
@@ -80,18 +57,6 @@ func (w *world) foresee(change func(*takeover)) (said string, err error) {
 		w.t.Error(w.written)
 	}
 	return out.String(), err
-}
-
-// OPS-181 (part): the other manager makes a NodePodProbe for each node. As long as there is nothing to probe, nobody uses the kind.
-func TestAClusterIsNotInUseByWhatTheOtherManagerMakes(t *testing.T) {
-	said, err := newWorld(t, nodePodProbes("{}")).foresee(nil)
-	if err != nil || !strings.Contains(said, "1 NodePodProbe (0 in use)") {
-		t.Error(err, said)
-	}
-	_, err = newWorld(t, nodePodProbes("{podProbes: [{name: db-0, namespace: shop}]}")).foresee(nil)
-	if err == nil || !strings.Contains(err.Error(), "NodePodProbe (1 object)") {
-		t.Error(err)
-	}
 }
 
 // OPS-189: fields that go with a definition are named; if an object has one, nothing is changed.

@@ -14,12 +14,6 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// uses tells whether an object of a kind that is not served shows that somebody uses the kind. The other manager makes a NodePodProbe for each
-// node, whether there is anything to probe or not.
-func uses(object *unstructured.Unstructured) bool {
-	return object.GetKind() != "NodePodProbe" || len(installation.Maps(object.Object, "spec", "podProbes")) > 0
-}
-
 // lookAtKinds counts the objects of each definition, and compares versions.
 func (t *takeover) lookAtKinds(ctx context.Context, s *seen) error {
 	served := t.served()
@@ -37,15 +31,11 @@ func (t *takeover) lookAtKinds(ctx context.Context, s *seen) error {
 		}
 		s.kinds = append(s.kinds, kind)
 		if kind.objects > 0 {
-			text := fmt.Sprintf("%d %s", kind.objects, kind.name)
-			if !kind.served && kind.used < kind.objects {
-				text += fmt.Sprintf(" (%d in use)", kind.used)
-			}
-			names = append(names, text)
+			names = append(names, fmt.Sprintf("%d %s", kind.objects, kind.name))
 		}
 		if ours == nil {
-			if kind.used > 0 {
-				s.refusals = append(s.refusals, fmt.Sprintf("%s (%s)", kind.name, plural.Of(int(kind.used), "object")))
+			if kind.objects > 0 {
+				s.refusals = append(s.refusals, fmt.Sprintf("%s (%s)", kind.name, plural.Of(int(kind.objects), "object")))
 			}
 			return nil
 		}
@@ -107,17 +97,9 @@ func (t *takeover) compareFields(ctx context.Context, s *seen, definition, ours 
 	return nil
 }
 
-// count is how many objects of a kind there are. Those of kinds that are not served are looked at one by one.
+// count is how many objects of a kind there are.
 func (t *takeover) count(ctx context.Context, kind *kindInUse) error {
 	of := installation.StoredKind(kind.definition)
-	if !kind.served {
-		return installation.Each(ctx, t.client, of, func(object *unstructured.Unstructured) error {
-			if kind.objects++; uses(object) {
-				kind.used++
-			}
-			return nil
-		})
-	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(of.GroupVersion().WithKind(of.Kind + "List"))
 	if err := t.client.List(ctx, list, client.Limit(1)); err != nil {
@@ -127,7 +109,6 @@ func (t *takeover) count(ctx context.Context, kind *kindInUse) error {
 	if more := list.GetRemainingItemCount(); more != nil {
 		kind.objects += *more
 	}
-	kind.used = kind.objects
 	return nil
 }
 
@@ -184,7 +165,7 @@ func (s *seen) asked(entry map[string]any) (used []string, known bool) {
 				switch {
 				case group != "apps.kruise.io" && group != "policy.kruise.io":
 					known = false
-				case at >= 0 && !s.kinds[at].served && s.kinds[at].used > 0:
+				case at >= 0 && !s.kinds[at].served && s.kinds[at].objects > 0:
 					used = append(used, s.kinds[at].name)
 				}
 			}

@@ -40,9 +40,7 @@ type kindInUse struct {
 	definition *unstructured.Unstructured
 	name       string // of the kind
 	objects    int64
-	// used are the objects by which somebody uses the kind.
-	used   int64
-	served bool // by this project
+	served     bool // by this project
 }
 
 // lockName is where the lock of a manager is.

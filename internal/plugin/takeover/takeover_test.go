@@ -289,7 +289,7 @@ func unservedAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"nobody acts on these from now on: PersistentPodState (1 object)",
-		"podprobemarkers.apps.kruise.io is not converted any more"} {
+		"gamemarkers.apps.kruise.io is not converted any more"} {
 		if !strings.Contains(out.String(), line) {
 			t.Error(out.String())
 		}
@@ -300,7 +300,7 @@ func unservedAllowed(t *testing.T) {
 			t.Errorf("%s is still there", gone)
 		}
 	}
-	definition, err := installation.Get(t.Context(), w, installation.Definitions, "", "podprobemarkers.apps.kruise.io")
+	definition, err := installation.Get(t.Context(), w, installation.Definitions, "", "gamemarkers.apps.kruise.io")
 	if err != nil || installation.Text(definition.Object, "spec", "conversion", "strategy") != "None" {
 		t.Error(definition, err)
 	}

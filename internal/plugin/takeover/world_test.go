@@ -200,10 +200,10 @@ status: {storedVersions: [v1beta1]}
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: podprobemarkers.apps.kruise.io}
+metadata: {name: gamemarkers.apps.kruise.io}
 spec:
   group: apps.kruise.io
-  names: {kind: PodProbeMarker, plural: podprobemarkers}
+  names: {kind: GameMarker, plural: gamemarkers}
   scope: Namespaced
   conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {caBundle: dGhlaXJz, service: {name: kruise-webhook-service, namespace: kruise-system, path: /convert}}}}
   versions: [{name: v1beta1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
@@ -239,7 +239,7 @@ func init() {
 		apiextensionsv1.AddToScheme(scheme), appsv1alpha1.AddToScheme(scheme)); err != nil {
 		panic(err)
 	}
-	for _, kind := range []string{"PersistentPodState", "PodProbeMarker"} {
+	for _, kind := range []string{"PersistentPodState", "GameMarker"} {
 		gv := appsv1alpha1.GroupVersion
 		gv.Version = "v1beta1"
 		scheme.AddKnownTypeWithName(gv.WithKind(kind), &unstructured.Unstructured{})

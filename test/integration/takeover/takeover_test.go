@@ -68,11 +68,11 @@ func (c *cluster) installTheirs() {
 				}
 			}
 			entries, _ := object.Object["webhooks"].([]any)
-			object.Object["webhooks"] = append(entries, map[string]any{"name": string(object.GetKind()[0]+'a'-'A') + "podprobemarker.kb.io",
+			object.Object["webhooks"] = append(entries, map[string]any{"name": string(object.GetKind()[0]+'a'-'A') + "gamemarker.kb.io",
 				"admissionReviewVersions": []any{"v1"}, "sideEffects": "None",
-				"clientConfig": map[string]any{"caBundle": bundle, "url": c.other.URL + "/podprobemarker"},
+				"clientConfig": map[string]any{"caBundle": bundle, "url": c.other.URL + "/gamemarker"},
 				"rules": []any{map[string]any{"apiGroups": []any{"apps.kruise.io"}, "apiVersions": []any{"v1alpha1"},
-					"operations": []any{"CREATE"}, "resources": []any{"podprobemarkers"}}}})
+					"operations": []any{"CREATE"}, "resources": []any{"gamemarkers"}}}})
 			object.SetAnnotations(map[string]string{"template": "[]"})
 			objects = append(objects, object)
 		}
@@ -274,7 +274,7 @@ func TestThereAndBack(t *testing.T) {
 		name := map[string]string{installation.MutatingKind.Kind: installation.Mutating,
 			installation.ValidatingKind.Kind: installation.Validating}[kind.Kind]
 		for _, entry := range installation.Entries(c.get(kind, "", name)) {
-			if strings.Contains(installation.Text(entry, "name"), "podprobemarker") {
+			if strings.Contains(installation.Text(entry, "name"), "gamemarker") {
 				t.Errorf("entry %v is still there", entry["name"])
 			}
 		}
