@@ -62,6 +62,8 @@ var meant = map[string]bool{
 	"SidecarSet namespaceSelector":                             true, // it would select all
 	"SidecarSet containers.0.resourcesPolicy":                  true, // it asks for resources, and does not say which
 	"StatefulSet updateStrategy.rollingUpdate.unorderedUpdate": true, // it asks for that way
+	"PodProbeMarker probes.0.probe.exec":                       true, // it is a second thing to do, as in probes of pods
+	"PodProbeMarker probes.0.probe.tcpSocket":                  true,
 	"ContainerRecreateRequest containers.0.statusContext":      true, // its type has a member that is always written
 }
 
