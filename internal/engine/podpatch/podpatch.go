@@ -133,6 +133,9 @@ func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 			if !c.LastTransitionTime.IsZero() {
 				entry["lastTransitionTime"] = c.LastTransitionTime.UTC().Format(time.RFC3339)
 			}
+			if !c.LastProbeTime.IsZero() {
+				entry["lastProbeTime"] = c.LastProbeTime.UTC().Format(time.RFC3339)
+			}
 			if c.Reason != "" {
 				entry["reason"] = c.Reason
 			}

@@ -1,0 +1,290 @@
+package podprobemarker
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+)
+
+// PodPlan is what a pod gets. A label or annotation that is nil goes.
+type PodPlan struct {
+	Pod                 *corev1.Pod
+	Conditions          []corev1.PodCondition
+	Labels, Annotations map[string]*string
+	// Unseen says that the annotations of the pod are not known: it is to be read before anything is done about them.
+	Unseen bool
+}
+
+// mostMessage bounds what conditions tell (PPM-092): the status of a NodePodProbe is its node's.
+const mostMessage = 1024
+
+// mark makes of the results in the status what pods get (PPM-067).
+func (s *Snapshot) mark(p *Plan) {
+	pods := make(map[string]*corev1.Pod, len(s.Pods))
+	for _, pod := range s.Pods {
+		pods[string(pod.UID)] = pod
+	}
+	for i := range s.List.Status.PodProbeStatuses {
+		status := &s.List.Status.PodProbeStatuses[i]
+		pod := pods[status.UID]
+		if pod == nil || pod.Namespace != status.Namespace || pod.Name != status.Name {
+			continue
+		}
+		delete(pods, status.UID) // each once
+		states := make(map[string]*appsv1alpha1.ContainerProbeState, len(status.ProbeStates))
+		for j := range status.ProbeStates {
+			states[status.ProbeStates[j].Name] = &status.ProbeStates[j]
+		}
+		m := s.marking(p, pod)
+		for _, w := range s.wishes(pod) { // PPM-068: no others
+			state := states[w.entry.Name]
+			if state == nil || w.fault != "" {
+				m.keeps(w.probe)
+				continue
+			}
+			m.condition(&w, state)
+			m.policies(w.probe, state.State)
+		}
+		m.done()
+		s.restarts(p, pod, states)
+	}
+}
+
+// markVirtual makes of the conditions of pods what they get: on virtual nodes others carry out the probes (PPM-114).
+func (s *Snapshot) markVirtual(p *Plan) {
+	for _, pod := range s.Pods {
+		if !Ready(pod) {
+			continue
+		}
+		took, m := listed(pod), s.marking(p, pod)
+		for _, marker := range s.Markers(pod.Namespace) {
+			if !marker.Selects(pod.Labels) && !slices.Contains(took, marker.Name) {
+				continue
+			}
+			for i := range marker.Spec.Probes {
+				probe := &marker.Spec.Probes[i]
+				c := conditionOf(pod, corev1.PodConditionType(probe.PodConditionType))
+				switch {
+				case probe.PodConditionType == "":
+				case c != nil && c.Status == corev1.ConditionTrue:
+					m.policies(probe, appsv1alpha1.ProbeSucceeded)
+				case c != nil && c.Status == corev1.ConditionFalse:
+					m.policies(probe, appsv1alpha1.ProbeFailed)
+				default:
+					m.keeps(probe)
+				}
+			}
+		}
+		m.done()
+	}
+}
+
+// differing leaves out what pods have already.
+func (p *Plan) differing() {
+	p.Pods = slices.DeleteFunc(p.Pods, func(of PodPlan) bool { return of.Status(of.Pod).Empty() && of.Metadata(of.Pod).Empty() && !of.Unseen })
+}
+
+// marking gathers what a pod gets of all its probes, so that none takes away what another gives (PPM-073).
+type marking struct {
+	s   *Snapshot
+	p   *Plan
+	pod *corev1.Pod
+	// by says which PodProbeMarker writes a condition.
+	by                  map[string]string
+	conditions          []corev1.PodCondition
+	labels, annotations pairs
+}
+
+// pairs are labels or annotations: which are set, which go, and which are kept as they are.
+type pairs struct {
+	set        map[string]string
+	drop, keep map[string]bool
+}
+
+func newPairs() pairs { return pairs{map[string]string{}, map[string]bool{}, map[string]bool{}} }
+
+func (s *Snapshot) marking(p *Plan, pod *corev1.Pod) *marking {
+	return &marking{s: s, p: p, pod: pod, by: map[string]string{}, labels: newPairs(), annotations: newPairs()}
+}
+
+// condition is what the pod's condition becomes (PPM-069, PPM-070, PPM-072).
+func (m *marking) condition(w *wish, state *appsv1alpha1.ContainerProbeState) {
+	of := w.probe.PodConditionType
+	if of == "" {
+		return
+	}
+	if by, taken := m.by[of]; taken {
+		m.p.Warnings = append(m.p.Warnings, Warning{w.marker.PodProbeMarker, ConditionConflict,
+			fmt.Sprintf("condition %s of pod %s is written by PodProbeMarker %s", of, m.pod.Name, by)})
+		return
+	}
+	m.by[of] = w.marker.Name
+	c := corev1.PodCondition{Type: corev1.PodConditionType(of), Status: corev1.ConditionFalse, Message: bounded(state.Message),
+		LastProbeTime: state.LastProbeTime, LastTransitionTime: state.LastTransitionTime}
+	switch state.State {
+	case appsv1alpha1.ProbeSucceeded:
+		c.Status = corev1.ConditionTrue
+	case appsv1alpha1.ProbeFailed:
+	default:
+		before := conditionOf(m.pod, c.Type)
+		if before == nil || before.Status != corev1.ConditionTrue || !m.s.Replaced(m.pod, w.probe.ContainerName, probed(before)) {
+			return
+		}
+		c.Message = fmt.Sprintf("container %s was replaced, and there is no result of the new one yet", w.probe.ContainerName)
+		c.LastProbeTime, c.LastTransitionTime = metav1.Time{}, metav1.NewTime(m.s.Now)
+	}
+	m.conditions = append(m.conditions, c)
+}
+
+// probed is when a condition was last true of the container for sure.
+func probed(c *corev1.PodCondition) time.Time {
+	if c.LastProbeTime.IsZero() {
+		return c.LastTransitionTime.Time
+	}
+	return c.LastProbeTime.Time
+}
+
+// bounded cuts a message at the border of a character.
+func bounded(text string) string {
+	if len(text) <= mostMessage {
+		return text
+	}
+	n := mostMessage
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// policies is what labels and annotations become of a result (PPM-071, PPM-115); of no result they stay (PPM-072).
+func (m *marking) policies(probe *appsv1alpha1.PodContainerProbe, state appsv1alpha1.ProbeState) {
+	if state != appsv1alpha1.ProbeSucceeded && state != appsv1alpha1.ProbeFailed {
+		m.keeps(probe)
+		return
+	}
+	for i := range probe.MarkerPolicy {
+		policy := &probe.MarkerPolicy[i]
+		m.labels.take(policy.Labels, policy.State == state)
+		m.annotations.take(policy.Annotations, policy.State == state)
+	}
+}
+
+// keeps leaves the keys of a probe as they are.
+func (m *marking) keeps(probe *appsv1alpha1.PodContainerProbe) {
+	for i := range probe.MarkerPolicy {
+		for key := range probe.MarkerPolicy[i].Labels {
+			m.labels.keep[key] = true
+		}
+		for key := range probe.MarkerPolicy[i].Annotations {
+			m.annotations.keep[key] = true
+		}
+	}
+}
+
+// take sets the keys of a policy that applies, and drops those of one that does not. The first PodProbeMarker that sets a key has it.
+func (p *pairs) take(of map[string]string, applies bool) {
+	for key, value := range of {
+		if _, taken := p.set[key]; applies && !taken {
+			p.set[key] = value
+		} else if !applies {
+			p.drop[key] = true
+		}
+	}
+}
+
+// changes are the keys that are set, and those that go.
+func (p *pairs) changes() map[string]*string {
+	changes := map[string]*string{}
+	for key := range p.drop {
+		if !p.keep[key] {
+			changes[key] = nil
+		}
+	}
+	for key, value := range p.set {
+		changes[key] = &value
+	}
+	return changes
+}
+
+// done puts what was gathered into the plan.
+func (m *marking) done() {
+	labels, annotations := m.labels.changes(), m.annotations.changes()
+	if len(m.conditions)+len(labels)+len(annotations) == 0 {
+		return
+	}
+	of := m.p.of(m.pod)
+	for i := range m.conditions {
+		of.condition(m.conditions[i], true)
+	}
+	of.Labels, of.Annotations = labels, annotations
+	of.Unseen = len(annotations) > 0 && !m.s.Whole(m.pod)
+}
+
+// condition adds a condition; one of its type that is there stays unless it is overridden.
+func (p *PodPlan) condition(c corev1.PodCondition, override bool) {
+	for i := range p.Conditions {
+		if p.Conditions[i].Type == c.Type {
+			if override {
+				p.Conditions[i] = c
+			}
+			return
+		}
+	}
+	p.Conditions = append(p.Conditions, c)
+}
+
+// Status is the patch of the conditions that the pod does not have so (PPM-069, PPM-074).
+func (p *PodPlan) Status(pod *corev1.Pod) *podpatch.Patch {
+	patch := &podpatch.Patch{}
+	for _, c := range p.Conditions {
+		before := conditionOf(pod, c.Type)
+		if before != nil && before.Status == c.Status && before.Message == c.Message {
+			continue
+		}
+		patch.Condition(c)
+	}
+	return patch
+}
+
+// Metadata is the patch of the labels and annotations that the pod does not have so (PPM-074, PPM-075).
+func (p *PodPlan) Metadata(pod *corev1.Pod) *podpatch.Patch {
+	patch := &podpatch.Patch{}
+	each(p.Labels, pod.Labels, patch.Label, patch.RemoveLabel)
+	if !p.Unseen {
+		each(p.Annotations, pod.Annotations, patch.Annotation, patch.RemoveAnnotation)
+	}
+	return patch
+}
+
+func each(changes map[string]*string, have map[string]string, set func(key, value string), remove func(key string)) {
+	for key, value := range changes {
+		switch before, there := have[key]; {
+		case value == nil && there:
+			remove(key)
+		case value != nil && (!there || before != *value):
+			set(key, *value)
+		}
+	}
+}
+
+// Sum stands for the annotations that the pod is to have: as long as it is the same, a pod that had them is not looked at again.
+func (p *PodPlan) Sum() uint64 {
+	sum := fnv.New64a()
+	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
+		value := "-"
+		if of := p.Annotations[key]; of != nil {
+			value = "+" + *of
+		}
+		fmt.Fprintf(sum, "%q %q\n", key, value)
+	}
+	return sum.Sum64()
+}

@@ -1,0 +1,132 @@
+package podprobemarker
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/selectors"
+)
+
+// MostMarkers is how many PodProbeMarkers of a namespace are carried out, in the order of their names; others are as if they were not there, and
+// are told of. Each pass over a node holds all of them against each pod of the namespace.
+const MostMarkers = 500
+
+// Marker is a PodProbeMarker that is carried out.
+type Marker struct {
+	*appsv1alpha1.PodProbeMarker
+	selector labels.Selector
+}
+
+// Markers are those of a list that are carried out, by name: not those that are going, nor those that select nothing. left are those that are too many.
+func Markers(all []*appsv1alpha1.PodProbeMarker) (markers []Marker, left []*appsv1alpha1.PodProbeMarker) {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b *appsv1alpha1.PodProbeMarker) int { return cmp.Compare(a.Name, b.Name) })
+	for _, marker := range all {
+		selector := selectorOf(marker)
+		switch {
+		case marker.DeletionTimestamp != nil || selector == nil:
+		case len(markers) == MostMarkers:
+			left = append(left, marker)
+		default:
+			markers = append(markers, Marker{marker, selector})
+		}
+	}
+	return markers, left
+}
+
+// selectorOf is nil if nothing is selected (PPM-043): an empty selector does not select all pods.
+func selectorOf(marker *appsv1alpha1.PodProbeMarker) labels.Selector {
+	spec := marker.Spec.Selector
+	if spec == nil || len(spec.MatchLabels)+len(spec.MatchExpressions) == 0 || selectors.Terms(spec) > selectors.MostTerms {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(spec)
+	if err != nil {
+		return nil
+	}
+	return selector
+}
+
+// Selects tells whether the PodProbeMarker selects a pod with these labels.
+func (m *Marker) Selects(of map[string]string) bool { return m.selector.Matches(labels.Set(of)) }
+
+// Matches counts the pods that a PodProbeMarker matches (PPM-040, PPM-059).
+func Matches(marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod, nodeExists func(string) bool) (n int64) {
+	selector := selectorOf(marker)
+	if selector == nil {
+		return 0
+	}
+	for _, pod := range pods {
+		if pod.Namespace == marker.Namespace && Ready(pod) && selector.Matches(labels.Set(pod.Labels)) && nodeExists(pod.Spec.NodeName) {
+			n++
+		}
+	}
+	return n
+}
+
+// Ready tells whether a pod can be probed: it is active, on a node, and initialized (PPM-040).
+func Ready(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&
+		initialized(pod)
+}
+
+// initialized tells whether the init containers of a pod are done. A pod that runs is, and the caches do not keep the condition of it.
+func initialized(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodRunning {
+		return true
+	}
+	c := conditionOf(pod, corev1.PodInitialized)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+func conditionOf(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == of {
+			return c
+		}
+	}
+	return nil
+}
+
+// listed are the PodProbeMarkers whose probes a pod took along (PPM-043, PPM-110).
+func listed(pod *corev1.Pod) []string {
+	if pod.Annotations[pub.PodProbeMarkers] == "" {
+		return nil
+	}
+	return strings.Split(pod.Annotations[pub.PodProbeMarkers], ",")
+}
+
+// separator stands between the name of a PodProbeMarker and that of its probe (PPM-010). Neither has one.
+const separator = "#"
+
+// ProbeName is the name of a probe in a NodePodProbe.
+func ProbeName(marker, probe string) string { return marker + separator + probe }
+
+// MarkerOf is the name of the PodProbeMarker in the name of a probe, empty if there is none (PPM-057).
+func MarkerOf(name string) string {
+	marker, _, found := strings.Cut(name, separator)
+	if !found {
+		return ""
+	}
+	return marker
+}
+
+// Listed are the PodProbeMarkers with probes in a list, as namespace/name.
+func Listed(pods []appsv1alpha1.PodProbe) map[string]bool {
+	found := map[string]bool{}
+	for i := range pods {
+		for j := range pods[i].Probes {
+			if marker := MarkerOf(pods[i].Probes[j].Name); marker != "" {
+				found[pods[i].Namespace+"/"+marker] = true
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,235 @@
+package podprobemarker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/nodes"
+)
+
+// Snapshot is what the plan of one node is made from.
+type Snapshot struct {
+	// Name is that of the node.
+	Name string
+	// Node is the node, and List its NodePodProbe; nil if there is none.
+	Node *corev1.Node
+	List *appsv1alpha1.NodePodProbe
+	// Pods are those on the node.
+	Pods []*corev1.Pod
+	// Markers are the PodProbeMarkers of a namespace, by name.
+	Markers func(namespace string) []Marker
+	// Ports finds the number of a named port of a container.
+	Ports func(pod *corev1.Pod, container, name string) (number int32, found bool)
+	// Replaced tells whether a container started after that time.
+	Replaced func(pod *corev1.Pod, container string, since time.Time) bool
+	// Whole tells whether all annotations of the pod are known.
+	Whole func(pod *corev1.Pod) bool
+	// Serverless is gate EnablePodProbeMarkerOnServerless, Liveness gate EnhancedLivenessProbe.
+	Serverless, Liveness bool
+	// Now is the time.
+	Now time.Time
+}
+
+// Plan is what is to be done for a node.
+type Plan struct {
+	// Create makes the NodePodProbe, Delete deletes it, Write replaces its list; List is that list.
+	Create, Delete, Write bool
+	List                  []appsv1alpha1.PodProbe
+	// Pods are what pods get of results.
+	Pods []PodPlan
+	// Restarts are containers whose liveness probe failed.
+	Restarts []Restart
+	// Warnings are told once.
+	Warnings []Warning
+	// After is when to look again although nothing happens; 0 is not at all.
+	After time.Duration
+}
+
+// Warning is told of a PodProbeMarker.
+type Warning struct {
+	Marker          *appsv1alpha1.PodProbeMarker
+	Reason, Message string
+}
+
+// Reasons of events.
+const (
+	// NotProbed: a probe is left out for a pod.
+	NotProbed = "ProbeNotPossible"
+	// ConditionConflict: two PodProbeMarkers write the same condition of a pod (PPM-070).
+	ConditionConflict = "ProbeConditionConflict"
+	// TooManyMarkers: it is one of too many in its namespace.
+	TooManyMarkers = "TooManyPodProbeMarkers"
+)
+
+// Virtual tells whether no daemon of ours is on the node (PPM-041).
+func Virtual(node *corev1.Node) bool { return node.Labels[pub.NodeType] == pub.VirtualNode }
+
+// PlanNode decides what is to be done for a node.
+func PlanNode(s *Snapshot) *Plan {
+	p := &Plan{}
+	defer p.differing()
+	there := s.Node != nil && s.Node.DeletionTimestamp == nil
+	if !there || Virtual(s.Node) { // PPM-065, PPM-116
+		p.Delete = s.List != nil && s.List.DeletionTimestamp == nil
+		if there && s.Serverless {
+			s.markVirtual(p)
+		}
+		return p
+	}
+	if s.List == nil {
+		if ready := nodes.Ready(s.Node); ready == nil || ready.Status != corev1.ConditionTrue {
+			return p
+		}
+	} else if s.List.DeletionTimestamp != nil {
+		return p
+	}
+	wanted := s.entries(p)
+	switch {
+	case s.List == nil:
+		p.Create, p.List = true, wanted
+		return p
+	case !alike(s.List.Spec.PodProbes, wanted):
+		p.Write, p.List = true, wanted
+	}
+	s.mark(p)
+	return p
+}
+
+// alike tells whether two lists ask for the same, in whatever order: lists of a manager before this one are not written anew (PPM-051).
+func alike(a, b []appsv1alpha1.PodProbe) bool {
+	sorted := func(list []appsv1alpha1.PodProbe) []appsv1alpha1.PodProbe {
+		list = slices.Clone(list)
+		for i := range list {
+			list[i].Probes = slices.Clone(list[i].Probes)
+			slices.SortStableFunc(list[i].Probes, func(a, b appsv1alpha1.ContainerProbe) int { return cmp.Compare(a.Name, b.Name) })
+		}
+		slices.SortStableFunc(list, func(a, b appsv1alpha1.PodProbe) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+		})
+		return list
+	}
+	return len(a) == len(b) && equality.Semantic.DeepEqual(sorted(a), sorted(b))
+}
+
+// wish is a probe that a pod is to have.
+type wish struct {
+	pod    *corev1.Pod
+	marker *Marker
+	probe  *appsv1alpha1.PodContainerProbe
+	entry  appsv1alpha1.ContainerProbe
+	// fault is why it cannot be carried out, empty if it can.
+	fault string
+}
+
+// matched calls do for each PodProbeMarker that matches the pod, by name (PPM-042).
+func (s *Snapshot) matched(pod *corev1.Pod, do func(*Marker)) {
+	if !Ready(pod) {
+		return
+	}
+	markers := s.Markers(pod.Namespace)
+	for i := range markers {
+		if markers[i].Selects(pod.Labels) {
+			do(&markers[i])
+		}
+	}
+}
+
+// wishes are the probes of a pod, in the order of PodProbeMarkers and of their probes.
+func (s *Snapshot) wishes(pod *corev1.Pod) (all []wish) {
+	s.matched(pod, func(marker *Marker) {
+		for i := range marker.Spec.Probes {
+			probe := &marker.Spec.Probes[i]
+			w := wish{pod: pod, marker: marker, probe: probe}
+			w.entry, w.fault = s.entry(pod, marker, probe)
+			all = append(all, w)
+		}
+	})
+	return all
+}
+
+// entry is a probe as the node is told of it.
+func (s *Snapshot) entry(pod *corev1.Pod, marker *Marker, probe *appsv1alpha1.PodContainerProbe) (entry appsv1alpha1.ContainerProbe, fault string) {
+	entry = appsv1alpha1.ContainerProbe{Name: ProbeName(marker.Name, probe.Name), ContainerName: probe.ContainerName}
+	entry.Probe, fault = s.resolved(pod, probe.ContainerName, &probe.Probe)
+	return entry, fault
+}
+
+// entries are the list of the node's NodePodProbe.
+func (s *Snapshot) entries(p *Plan) []appsv1alpha1.PodProbe {
+	var wishes []wish
+	pods := slices.Clone(s.Pods)
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	for _, pod := range pods {
+		wishes = append(wishes, s.wishes(pod)...)
+		wishes = append(wishes, s.liveness(pod)...)
+	}
+	fit(wishes)
+	var list []appsv1alpha1.PodProbe
+	for i := range wishes {
+		w := &wishes[i]
+		if w.fault != "" {
+			if w.marker != nil {
+				p.leaves(w)
+			}
+			continue
+		}
+		if n := len(list); n == 0 || list[n-1].UID != string(w.pod.UID) {
+			list = append(list, appsv1alpha1.PodProbe{Namespace: w.pod.Namespace, Name: w.pod.Name, UID: string(w.pod.UID), IP: w.pod.Status.PodIP}) // PPM-052
+		}
+		of := &list[len(list)-1]
+		of.Probes = append(of.Probes, w.entry)
+	}
+	return list
+}
+
+// leaves tells of a probe that is left out for a pod, by an event and, if it has one, by its condition.
+func (p *Plan) leaves(w *wish) {
+	p.Warnings = append(p.Warnings, Warning{w.marker.PodProbeMarker, NotProbed,
+		fmt.Sprintf("probe %s is left out for pod %s: %s", w.probe.Name, w.pod.Name, w.fault)})
+	if w.probe.PodConditionType == "" {
+		return
+	}
+	p.of(w.pod).condition(corev1.PodCondition{Type: corev1.PodConditionType(w.probe.PodConditionType), Status: corev1.ConditionFalse,
+		Message: "not probed: " + w.fault}, false)
+}
+
+// of is the plan of a pod.
+func (p *Plan) of(pod *corev1.Pod) *PodPlan {
+	for i := len(p.Pods) - 1; i >= 0; i-- {
+		if p.Pods[i].Pod.UID == pod.UID {
+			return &p.Pods[i]
+		}
+	}
+	p.Pods = append(p.Pods, PodPlan{Pod: pod})
+	return &p.Pods[len(p.Pods)-1]
+}
+
+// String says what is done, for the log.
+func (p *Plan) String() string {
+	var parts []string
+	switch {
+	case p.Create:
+		parts = append(parts, fmt.Sprintf("create the NodePodProbe with %d pods", len(p.List)))
+	case p.Delete:
+		parts = append(parts, "delete the NodePodProbe")
+	case p.Write:
+		parts = append(parts, fmt.Sprintf("write %d pods", len(p.List)))
+	}
+	if len(p.Pods) > 0 {
+		parts = append(parts, fmt.Sprintf("mark %d pods", len(p.Pods)))
+	}
+	if len(p.Restarts) > 0 {
+		parts = append(parts, fmt.Sprintf("restart %d containers", len(p.Restarts)))
+	}
+	return strings.Join(parts, ", ")
+}
