@@ -45,13 +45,13 @@ const (
 var podPaths = []string{mutatePodPath, mutatePodAllPath, mutatePodRecentPath, validatePodPath}
 
 // otherPods are the match conditions of mutatePodAllPath: pods without the readiness gate KruisePodReady if all pods get it (CRR-087), and
-// pods for which the expressions of SidecarSets (SS-080) or WorkloadSpreads (WS-050) are true; otherwise none. A pod that is sent twice
+// pods for which the expressions of SidecarSets (SS-080), WorkloadSpreads (WS-050) or probes (PPM-110, PPM-120) are true; otherwise none. A pod that is sent twice
 // does not change the second time (SS-107), and is put into a subset only the first time.
-func otherPods(gateAll bool, sidecarSets, spreads string) []admissionregistrationv1.MatchCondition {
+func otherPods(gateAll bool, sidecarSets, spreads, probes string) []admissionregistrationv1.MatchCondition {
 	const without = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	var names, expressions []string
 	for _, asks := range []struct{ name, expression string }{{"without-the-gate", without}, {"of-sidecarsets", sidecarSets},
-		{"of-workloadspreads", spreads}} {
+		{"of-workloadspreads", spreads}, {"of-probes", probes}} {
 		if asks.expression != "false" && (asks.expression != without || gateAll) {
 			names, expressions = append(names, asks.name), append(expressions, asks.expression)
 		}

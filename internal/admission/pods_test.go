@@ -104,12 +104,14 @@ func TestOtherPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		all                 bool
 		sets, spreads, want string
+		probes              string
 	}{
-		"none": {false, "false", "false", "false"}, "gate": {true, "false", "false", gate}, "SidecarSets": {false, "x", "false", "x"},
-		"both": {true, "x", "false", gate + " || x"}, "WorkloadSpreads": {false, "false", "y", "y"},
-		"all": {true, "x", "y", gate + " || x || y"},
+		"none": {false, "false", "false", "false", "false"}, "gate": {true, "false", "false", gate, "false"}, "SidecarSets": {false, "x", "false", "x", "false"},
+		"both": {true, "x", "false", gate + " || x", "false"}, "WorkloadSpreads": {false, "false", "y", "y", "false"},
+		"all":    {true, "x", "y", gate + " || x || y", "false"},
+		"probes": {false, "x", "false", "x || z", "z"},
 	} {
-		if got := otherPods(test.all, test.sets, test.spreads); len(got) != 1 || got[0].Expression != test.want {
+		if got := otherPods(test.all, test.sets, test.spreads, test.probes); len(got) != 1 || got[0].Expression != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

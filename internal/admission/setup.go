@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/admission/protection"
@@ -276,7 +277,7 @@ func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (ch
 		collectors = append(append(collectors, o.Spreads.Booker.Metrics()...), spreads.Metric())
 	}
 	sidecars := pod.NewSidecars(o.Sidecars, o.Gates.Enabled(features.EnableSortSidecarContainerByName), time.Now)
-	chain = newPodChain(o.GateAllPods, spreads, budgets, sidecars)
+	chain = newPodChain(o.GateAllPods, spreads, budgets, sidecars, o.probes(mgr.GetClient())...)
 	if len(checks) > 0 {
 		disruptions = pod.NewDisruptions(checks...)
 		collectors = append(collectors, disruptions.Metric())
@@ -286,7 +287,7 @@ func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (ch
 
 // newPodChain puts the steps into their order: SidecarSets and budgets select by the labels that subsets give, and steps that add containers
 // come before launch priority (SS-090, ND-125).
-func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidecars *pod.Sidecars) *pod.Chain {
+func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidecars *pod.Sidecars, probes ...pod.Step) *pod.Chain {
 	steps := []pod.Step{pod.Gate(gateAll)}
 	if spreads != nil {
 		steps = append(steps, spreads.Step())
@@ -297,7 +298,28 @@ func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidec
 	if steps = append(steps, pod.Launch()); budgets != nil {
 		steps = append(steps, budgets.Step())
 	}
-	return pod.NewChain(steps...)
+	return pod.NewChain(append(steps, probes...)...) // of all containers, by all labels
+}
+
+// probes are the steps about probes that the node daemon or a provider carries out (PPM-110, PPM-120), and asksForProbes which pods they are for.
+func (o Options) probes(cached client.Reader) (steps []pod.Step) {
+	if o.Gates.Enabled(features.EnhancedLivenessProbe) {
+		steps = append(steps, pod.Liveness())
+	}
+	if o.Gates.Enabled(features.EnablePodProbeMarkerOnServerless) {
+		steps = append(steps, pod.Travelling(cached))
+	}
+	return steps
+}
+
+func (o Options) asksForProbes() string {
+	switch {
+	case o.Gates.Enabled(features.EnablePodProbeMarkerOnServerless):
+		return "true" // where a pod will run is not known yet
+	case o.Gates.Enabled(features.EnhancedLivenessProbe):
+		return "has(object.metadata.annotations) && '" + pub.UsingEnhancedLiveness + "' in object.metadata.annotations"
+	}
+	return "false"
 }
 
 func register(collectors ...prometheus.Collector) error {
@@ -332,7 +354,7 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 		if spreads != nil {
 			ofSpreads = spreads.Scope.Creations()
 		}
-		return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads), true
+		return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads, o.asksForProbes()), true
 	}}
 }
 
@@ -380,7 +402,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 		Paths:       paths,
 		Scopes: map[string]certificate.Scope{mutatePodAllName: {Policy: admissionv1.Fail,
 			Conditions: func() ([]admissionv1.MatchCondition, bool) {
-				return otherPods(o.GateAllPods, "false", "false"), true
+				return otherPods(o.GateAllPods, "false", "false", o.asksForProbes()), true
 			}}},
 		Derived: append([]certificate.Derived{{Kind: "MutatingWebhookConfiguration", From: mutatePodName, Name: mutatePodAllName,
 			Path: mutatePodAllPath}}, o.derivedDisruptions()...),

@@ -128,7 +128,7 @@ var Kinds = []Kind{
 	{
 		Kind: admission.Kind{Group: apps, Name: "PodProbeMarker", Plural: "podprobemarkers", Version: appsv1alpha1.GroupVersion.Version, Gates: ofProbes,
 			Webhooks: admission.PodProbeMarkers},
-		Controller: "podprobemarker", Workers: 3,
+		Controller: "podprobemarker", Workers: 3, Setup: podProbeMarkers, With: []string{"NodePodProbe"},
 	},
 	{
 		Kind: admission.Kind{Group: apps, Name: "NodePodProbe", Plural: "nodepodprobes", Version: appsv1alpha1.GroupVersion.Version, Cluster: true, Gates: ofProbes,

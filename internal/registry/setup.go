@@ -20,6 +20,7 @@ import (
 	daemonsetcontroller "github.com/afloat-project/afloat/internal/kinds/daemonset/controller"
 	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
+	podprobemarkercontroller "github.com/afloat-project/afloat/internal/kinds/podprobemarker/controller"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	resourcedistributioncontroller "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/controller"
@@ -183,6 +184,13 @@ func daemonSets(ctx context.Context, e *Environment) error {
 	return daemonsetcontroller.Setup(ctx, e.Manager, daemonsetcontroller.Options{
 		Features: e.daemonSetFeatures(), Options: e.controller("daemonset"), PullJobs: e.PullJobs,
 		CompleteTemplate: admission.CompleteTemplate(admission.NewTemplateJudge(clientset.CoreV1().RESTClient())),
+	})
+}
+
+func podProbeMarkers(ctx context.Context, e *Environment) error {
+	return podprobemarkercontroller.Setup(ctx, e.Manager, podprobemarkercontroller.Options{
+		Options: e.controller("podprobemarker"), NodeWorkers: *e.Workers["nodepodprobe"],
+		Serverless: e.Gates.Enabled(features.EnablePodProbeMarkerOnServerless), Liveness: e.Gates.Enabled(features.EnhancedLivenessProbe),
 	})
 }
 

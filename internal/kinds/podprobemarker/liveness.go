@@ -1,26 +1,185 @@
 package podprobemarker
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 )
+
+// How long a container has run before a failed probe restarts it: nothing for the first time, then like kubelet's back-off. A container that ran
+// for long begins anew.
+const (
+	firstPause, longestPause = 10 * time.Second, 5 * time.Minute
+	ranLong                  = 10 * time.Minute
+)
+
+// lookAgain is when a restart that was asked for is looked after.
+const lookAgain = 30 * time.Second
 
 // Restart is a container whose liveness probe failed (PPM-121).
 type Restart struct {
 	Pod       *corev1.Pod
 	Container string
-	// Count is how often it restarted before, which makes the request for this restart the only one.
-	Count   int32
-	Message string
-	// Grace is how long it may take to end, if the probe says so.
+	// Count is how often it restarted before, so that there is one request for each restart.
+	Count int32
+	// Grace is how many seconds it may take to end, if the probe says so.
 	Grace *int64
 }
 
-func (s *Snapshot) liveness(*corev1.Pod) []wish { return nil }
+// Name is that of the request for the restart.
+func (r *Restart) Name() string {
+	return fmt.Sprintf("liveness-%s-%s-%d", r.Pod.UID, r.Container, r.Count)
+}
 
-func (s *Snapshot) restarts(*Plan, *corev1.Pod, map[string]*appsv1alpha1.ContainerProbeState) {}
+// Request is the request for the restart. It goes with the pod, and a while after it has ended, so that one that failed is followed by another.
+func (r *Restart) Request() *appsv1beta1.ContainerRecreateRequest {
+	return &appsv1beta1.ContainerRecreateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.Pod.Namespace, Name: r.Name(), OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod",
+			Name: r.Pod.Name, UID: r.Pod.UID, Controller: new(true)}}},
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: r.Pod.Name, Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: r.Container}},
+			Strategy:              &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: r.Grace},
+			ActiveDeadlineSeconds: new(int64(600)), TTLSecondsAfterFinished: new(int32(60))},
+	}
+}
 
-var _ = time.Second
+// stored is an entry of the annotation with liveness probes.
+type stored struct {
+	Name  string                          `json:"name"`
+	Probe appsv1alpha1.ContainerProbeSpec `json:"livenessProbe"`
+}
+
+// Moved is what the annotation of a pod becomes that asks for the enhanced liveness probe, and the containers, by index, whose probes stand in it
+// (PPM-120). Probes that the node daemon cannot carry out stay with kubelet.
+func Moved(pod *corev1.Pod) (context string, moved []int) {
+	if pod.Annotations[pub.UsingEnhancedLiveness] != "true" || !owned(pod) {
+		return "", nil
+	}
+	var entries []map[string]any
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if c.LivenessProbe == nil {
+			continue
+		}
+		text, err := json.Marshal(c.LivenessProbe)
+		var probe appsv1alpha1.ContainerProbeSpec
+		if err != nil || json.Unmarshal(text, &probe) != nil || Fault(&probe) != "" {
+			continue
+		}
+		entries, moved = append(entries, map[string]any{"name": c.Name, "livenessProbe": c.LivenessProbe}), append(moved, i)
+	}
+	text, err := json.Marshal(entries)
+	if err != nil {
+		return "", nil
+	}
+	return string(text), moved
+}
+
+// owned tells whether a workload of the project owns the pod.
+func owned(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return strings.HasPrefix(o.APIVersion, appsv1beta1.GroupVersion.Group+"/")
+	})
+}
+
+// liveness are the liveness probes of a pod that the node daemon carries out. No PodProbeMarker's have such names: these have a separator.
+func (s *Snapshot) liveness(pod *corev1.Pod) (all []wish) {
+	if !s.Liveness || !Ready(pod) || pod.Annotations[pub.LivenessProbes] == "" || !owned(pod) {
+		return nil
+	}
+	var entries []stored
+	if err := json.Unmarshal([]byte(pod.Annotations[pub.LivenessProbes]), &entries); err != nil {
+		return nil // somebody else wrote it
+	}
+	for i := range entries {
+		e := &entries[i]
+		if slices.ContainsFunc(entries[:i], func(other stored) bool { return other.Name == e.Name }) || strings.Contains(e.Name, separator) {
+			continue
+		}
+		w := wish{pod: pod, entry: appsv1alpha1.ContainerProbe{Name: pod.Name + "-" + e.Name, ContainerName: e.Name}}
+		w.entry.Probe, w.fault = s.resolved(pod, e.Name, &e.Probe)
+		for _, number := range []struct {
+			of      *int32
+			usually int32
+		}{{&w.entry.Probe.PeriodSeconds, 10}, {&w.entry.Probe.FailureThreshold, 3}} { // as kubelet has it
+			if *number.of == 0 {
+				*number.of = number.usually
+			}
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// restarts asks for restarts of the containers of a pod whose liveness probes failed.
+func (s *Snapshot) restarts(p *Plan, pod *corev1.Pod, states map[string]*appsv1alpha1.ContainerProbeState) {
+	for _, w := range s.liveness(pod) {
+		state := states[w.entry.Name]
+		if state == nil || state.State != appsv1alpha1.ProbeFailed {
+			continue
+		}
+		at := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == w.entry.ContainerName })
+		if at < 0 {
+			continue
+		}
+		c := &pod.Status.ContainerStatuses[at]
+		if c.State.Running == nil || c.State.Running.StartedAt.After(state.LastTransitionTime.Time) {
+			continue // it failed before it was this container
+		}
+		ran, wait := s.Now.Sub(c.State.Running.StartedAt.Time), pause(c.RestartCount)
+		switch {
+		case ran < wait && ran < ranLong:
+			p.again(wait - ran)
+		default:
+			p.Restarts = append(p.Restarts, Restart{Pod: pod, Container: c.Name, Count: c.RestartCount, Grace: w.entry.Probe.TerminationGracePeriodSeconds})
+			p.again(lookAgain)
+		}
+	}
+}
+
+// pause is how long a container that restarted so often must have run.
+func pause(restarts int32) time.Duration {
+	if restarts == 0 {
+		return 0
+	}
+	wait := firstPause
+	for i := int32(1); i < restarts && wait < longestPause; i++ {
+		wait *= 2
+	}
+	return min(wait, longestPause)
+}
+
+// again has the node looked at after a while.
+func (p *Plan) again(after time.Duration) {
+	if p.After == 0 || after < p.After {
+		p.After = after
+	}
+}
+
+// Restarted tells whether containers of a pod have started or ended.
+func Restarted(before, after *corev1.Pod) bool {
+	if after.Annotations[pub.LivenessProbes] == "" {
+		return false
+	}
+	was := map[string]string{}
+	for i := range before.Status.ContainerStatuses {
+		was[before.Status.ContainerStatuses[i].Name] = running(&before.Status.ContainerStatuses[i])
+	}
+	return slices.ContainsFunc(after.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return was[c.Name] != running(&c) })
+}
+
+// running is which container it is, if it runs.
+func running(c *corev1.ContainerStatus) string {
+	if c.State.Running == nil {
+		return ""
+	}
+	return c.ContainerID + " " + c.State.Running.StartedAt.String()
+}

@@ -71,6 +71,27 @@ func Matches(marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod, nodeExists
 	return n
 }
 
+// Selects tells whether a PodProbeMarker selects a pod of its namespace.
+func Selects(marker *appsv1alpha1.PodProbeMarker, pod *corev1.Pod) bool {
+	selector := selectorOf(marker)
+	return selector != nil && selector.Matches(labels.Set(pod.Labels))
+}
+
+// NodesOf are the nodes of the pods that a PodProbeMarker matches, each once.
+func NodesOf(marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod) (nodes []string) {
+	selector := selectorOf(marker)
+	if selector == nil {
+		return nil
+	}
+	for _, pod := range pods {
+		if pod.Namespace == marker.Namespace && Ready(pod) && selector.Matches(labels.Set(pod.Labels)) {
+			nodes = append(nodes, pod.Spec.NodeName)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
 // Ready tells whether a pod can be probed: it is active, on a node, and initialized (PPM-040).
 func Ready(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&

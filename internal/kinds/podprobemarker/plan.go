@@ -170,8 +170,7 @@ func (s *Snapshot) entries(p *Plan) []appsv1alpha1.PodProbe {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	for _, pod := range pods {
-		wishes = append(wishes, s.wishes(pod)...)
-		wishes = append(wishes, s.liveness(pod)...)
+		wishes = append(append(wishes, s.liveness(pod)...), s.wishes(pod)...)
 	}
 	fit(wishes)
 	var list []appsv1alpha1.PodProbe

@@ -1,4 +1,4 @@
-// Package podindex finds cached pods by their controller, by the SidecarSets they were injected with, and by the EphemeralJobs that treated them. The library's lists copy every
+// Package podindex finds cached pods by their controller, by the SidecarSets they were injected with, by the EphemeralJobs that treated them, by node and by namespace. The library's lists copy every
 // pod that they find, which was a sixth of all memory that the rollout of a large set allocated. This package returns the caches' own
 // objects, which must not be changed.
 package podindex
@@ -22,6 +22,7 @@ const (
 	byController = "controller"
 	bySidecarSet = "sidecarset"
 	byJob        = "ephemeraljob"
+	byNode       = "node"
 )
 
 // controlled returns the value of the index for pods of a namespace with that controller, "" for none. The namespace is part of it, because
@@ -49,7 +50,8 @@ func (x *Index) Add(source Source) {
 
 // Indexers returns the indexes that a source needs.
 func Indexers() toolscache.Indexers {
-	return toolscache.Indexers{byController: controllerOf, bySidecarSet: sidecarSetsOf, byJob: jobsOf}
+	return toolscache.Indexers{byController: controllerOf, bySidecarSet: sidecarSetsOf, byJob: jobsOf, byNode: nodeOf,
+		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
 }
 
 // NewInformer makes an informer, with the indexes if it is one of pods. It is passed as NewInformer to the manager's cache.
@@ -103,6 +105,22 @@ func jobsOf(object any) (values []string, err error) {
 	}
 	slices.Sort(values)
 	return slices.Compact(values), nil
+}
+
+func nodeOf(object any) ([]string, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" {
+		return nil, nil
+	}
+	return []string{pod.Spec.NodeName}, nil
+}
+
+// OnNode returns the pods on a node (PPM-051).
+func (x *Index) OnNode(node string) ([]*corev1.Pod, error) { return x.find(byNode, node) }
+
+// InNamespace returns the pods of a namespace.
+func (x *Index) InNamespace(namespace string) ([]*corev1.Pod, error) {
+	return x.find(toolscache.NamespaceIndex, namespace)
 }
 
 // TreatedBy returns the pods of a namespace that have ephemeral containers of the EphemeralJob with that UID.

@@ -80,7 +80,7 @@ func Node(object any) (any, error) {
 
 // Pod keeps of a pod of ours what decisions read. Of any other pod it keeps its owner, its node, and what starts a pass for
 // ContainerRecreateRequests (CRR-055, a checksum in the status' message), for its readiness gate (CRR-087) or its launch barrier (ND-135).
-// Of any pod it keeps how the containers of EphemeralJobs are.
+// Of any pod it keeps how the containers of EphemeralJobs are, and what PodProbeMarkers need: its address, and conditions that are not usual ones.
 // Of a pod with marked sidecars it keeps what their end is decided from (JST-022, JST-023).
 // Of a pod in a subset of a WorkloadSpread it also keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171), as of one in a subset of a UnitedDeployment, and of one that a budget covers whether it is ready (PUB-055).
 func Pod(object any) (any, error) {
@@ -100,7 +100,7 @@ func Pod(object any) (any, error) {
 	pod.Spec.EphemeralContainers = ephemeral(pod.Spec.EphemeralContainers)
 	pod.Status = corev1.PodStatus{Phase: status.Phase, Conditions: status.Conditions, ContainerStatuses: status.ContainerStatuses,
 		InitContainerStatuses: restartable(pod.Spec.InitContainers, status.InitContainerStatuses),
-		ObservedGeneration:    status.ObservedGeneration, Resize: status.Resize,
+		ObservedGeneration:    status.ObservedGeneration, Resize: status.Resize, PodIP: status.PodIP,
 		EphemeralContainerStatuses: ephemeralStatuses(pod, &status)}
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.Kind == "BroadcastJob" { // BJ-050
 		pod.Status.InitContainerStatuses = restarted(status.InitContainerStatuses)
@@ -222,7 +222,9 @@ func ofOthers(pod *corev1.Pod) {
 	placed := annotation(pub.MatchedWorkloadSpread)
 	pod.Spec = corev1.PodSpec{NodeName: spec.NodeName, Affinity: nodes.Slim(pod), // a DaemonSet may adopt it (ADS-046)
 		EphemeralContainers: ephemeral(spec.EphemeralContainers)}
-	pod.Status = corev1.PodStatus{Phase: status.Phase, EphemeralContainerStatuses: ephemeralStatuses(pod, &status)}
+	annotation(pub.PodProbeMarkers)
+	pod.Status = corev1.PodStatus{Phase: status.Phase, EphemeralContainerStatuses: ephemeralStatuses(pod, &status), PodIP: status.PodIP,
+		Conditions: probed(&status)}
 	keep := func(conditionType corev1.PodConditionType) {
 		for i := range status.Conditions {
 			if status.Conditions[i].Type == conditionType {
@@ -283,6 +285,24 @@ func ofOthers(pod *corev1.Pod) {
 	}
 	pod.Status.Message = sum(status.ContainerStatuses, restartable(spec.InitContainers, status.InitContainerStatuses))
 }
+
+// usual are conditions that most pods have, or that are kept for other reasons.
+var usual = map[corev1.PodConditionType]bool{corev1.PodScheduled: true, corev1.PodInitialized: true, corev1.PodReady: true, corev1.ContainersReady: true,
+	corev1.PodReadyToStartContainers: true, corev1.DisruptionTarget: true, corev1.PodResizePending: true, corev1.PodResizeInProgress: true,
+	pub.KruisePodReady: true, pub.InPlaceUpdateReady: true, pub.SidecarTerminated: true}
+
+// probed keeps the conditions that PodProbeMarkers may have written (PPM-069), and of a pod that does not run yet whether it is initialized (PPM-040).
+func probed(status *corev1.PodStatus) (kept []corev1.PodCondition) {
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; !usual[c.Type] || c.Type == corev1.PodInitialized && c.Status == corev1.ConditionTrue && status.Phase == corev1.PodPending {
+			kept = append(kept, *c)
+		}
+	}
+	return kept
+}
+
+// Whole tells whether the caches keep all annotations of a pod.
+func Whole(pod *corev1.Pod) bool { return ours(pod) }
 
 // sum returns a checksum of container statuses. It changes when they change, and is all that is kept of them for most pods.
 func sum(lists ...[]corev1.ContainerStatus) string {

@@ -78,7 +78,7 @@ func TestPodOfOurs(t *testing.T) {
 			Containers: []corev1.Container{{Name: "nginx", Image: "nginx:2", Env: []corev1.EnvVar{reads},
 				Resources: corev1.ResourceRequirements{Limits: cpu}},
 				{Name: "side", Image: "side:1"}}}
-		want.Status.PodIP, want.Status.Message, want.Status.InitContainerStatuses = "", "", want.Status.InitContainerStatuses[1:]
+		want.Status.Message, want.Status.InitContainerStatuses = "", want.Status.InitContainerStatuses[1:]
 		if diff := cmp.Diff(want, transformed(t, Pod, fat(version))); diff != "" {
 			t.Errorf("%s: %s", version, diff)
 		}
@@ -120,7 +120,7 @@ func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 			out = append(out, string(body))
 		}
 		other := rollout.Candidate{Pod: &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning}}}
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"}}}
 		return append(out, rollout.ByRemoval(rollout.Candidate{Pod: pod}, other), rollout.ByUpdate(rollout.Candidate{Pod: pod}, other))
 	}
 	if diff := cmp.Diff(decisions(whole), decisions(thin)); diff != "" {
@@ -150,7 +150,7 @@ func TestPodOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := fat(owner)
 			want.ManagedFields, want.Annotations = nil, map[string]string{pub.PodDeletionCost: "7"}
-			want.Spec, want.Status = corev1.PodSpec{NodeName: "n"}, corev1.PodStatus{Phase: corev1.PodRunning, Message: "sum"}
+			want.Spec, want.Status = corev1.PodSpec{NodeName: "n"}, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", Message: "sum"}
 			got := transformed(t, Pod, fat(owner)).(*corev1.Pod)
 			before := got.Status.Message
 			got.Status.Message = "sum"
@@ -193,7 +193,7 @@ func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
 	want.Spec = corev1.PodSpec{NodeName: "n", ReadinessGates: gates, RestartPolicy: corev1.RestartPolicyNever,
 		Containers: []corev1.Container{{Name: "nginx", Env: []corev1.EnvVar{barrier},
 			RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: again}}}
-	want.Status = corev1.PodStatus{Phase: corev1.PodRunning,
+	want.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1",
 		Conditions: []corev1.PodCondition{{Type: pub.KruisePodReady, Status: "True"},
 			{Type: corev1.ContainersReady, Status: "True"}},
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", State: ended, RestartCount: 4}}}
@@ -294,7 +294,7 @@ func TestPodOfOthersInASubset(t *testing.T) {
 	want.ManagedFields, want.Annotations = nil,
 		map[string]string{pub.PodDeletionCost: "7", pub.MatchedWorkloadSpread: `{"name":"ws","subset":"a"}`}
 	want.Spec = corev1.PodSpec{NodeName: "n"}
-	want.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{scheduled, want.Status.Conditions[0]},
+	want.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{scheduled, want.Status.Conditions[0]},
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", RestartCount: 4}}}
 	got := transformed(t, Pod, pod).(*corev1.Pod)
 	want.Status.Message = got.Status.Message
@@ -447,5 +447,31 @@ func TestManyEphemeralContainers(t *testing.T) {
 	}
 	if few, many := took(500), took(8000); many > 90*few && many > 100*time.Millisecond {
 		t.Errorf("8000 containers take %s, 500 of them %s", many, few)
+	}
+}
+
+// What PodProbeMarkers need of pods of any owner is kept: conditions that they may have written (PPM-069), and whether one that does not run yet
+// is initialized (PPM-040).
+func TestWhatPodProbeMarkersNeedIsKept(t *testing.T) {
+	of := func(phase corev1.PodPhase) []corev1.PodConditionType {
+		p := &corev1.Pod{Status: corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}, {Type: "example.com/idle", Status: corev1.ConditionTrue}}}}
+		if _, err := Pod(p); err != nil {
+			t.Fatal(err)
+		}
+		var types []corev1.PodConditionType
+		for _, c := range p.Status.Conditions {
+			types = append(types, c.Type)
+		}
+		return types
+	}
+	if got := of(corev1.PodRunning); !slices.Equal(got, []corev1.PodConditionType{"example.com/idle"}) {
+		t.Error(got)
+	}
+	if got := of(corev1.PodPending); !slices.Equal(got, []corev1.PodConditionType{corev1.PodInitialized, "example.com/idle"}) {
+		t.Error(got)
+	}
+	if Whole(&corev1.Pod{}) {
+		t.Error("annotations of pods of others are not kept")
 	}
 }

@@ -1,0 +1,446 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/podprobemarker"
+	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// mostEvents is how many events a pass tells.
+const mostEvents = 20
+
+// NodeReconciler carries out plans of nodes. Its fields are for tests to fill in.
+type NodeReconciler struct {
+	*reconcile.API
+	Events reconcile.Recorder
+	Pods   *podindex.Index
+	// Serverless is gate EnablePodProbeMarkerOnServerless, Liveness gate EnhancedLivenessProbe.
+	Serverless, Liveness bool
+
+	// wake asks for a pass over a PodProbeMarker.
+	wake   func(namespace, name string)
+	memory reconcile.Memory[memory]
+	mu     sync.Mutex
+	// told are the PodProbeMarkers with probes in the NodePodProbe of a node, or in one that is being written, as namespace/name, by node.
+	told map[string]map[string]bool
+}
+
+// memory is what is kept of a node between passes.
+type memory struct {
+	pods   map[types.UID]*known
+	events map[string]bool
+}
+
+// known is what is known of a pod that the caches do not keep.
+type known struct {
+	// ports are those with names, by container and name; nil before they were read.
+	ports map[[2]string]int32
+	// sum stands for the annotations that the pod was found to have; 0 is none.
+	sum uint64
+}
+
+// ownerOf is as whom own writes for a node are remembered: its NodePodProbe may not be there yet.
+func ownerOf(node string) types.UID { return types.UID("node/" + node) }
+
+// owner is that of a node as long as there is something of its name.
+func (r *NodeReconciler) owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
+	for _, object := range []client.Object{&corev1.Node{}, &appsv1alpha1.NodePodProbe{}} {
+		err := r.Client.Get(ctx, name, object, client.UnsafeDisableDeepCopy)
+		if err == nil {
+			return ownerOf(name.Name), nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return "", fmt.Errorf("reading %T %s: %w", object, name.Name, err)
+		}
+	}
+	return "", nil
+}
+
+func (r *NodeReconciler) forget(name types.NamespacedName, owner types.UID) {
+	r.Own.Forget(owner)
+	r.memory.Forget(owner)
+	r.tells(name.Name, nil)
+}
+
+// tells notes which PodProbeMarkers have probes on a node, and has those looked at that have none there any more.
+func (r *NodeReconciler) tells(node string, markers map[string]bool) {
+	r.mu.Lock()
+	before := r.told[node]
+	if len(markers) == 0 {
+		delete(r.told, node)
+	} else {
+		if r.told == nil {
+			r.told = map[string]map[string]bool{}
+		}
+		r.told[node] = markers
+	}
+	r.mu.Unlock()
+	for marker := range before {
+		if !markers[marker] {
+			r.wake(split(marker))
+		}
+	}
+}
+
+// nodesTold are the nodes that have probes of a PodProbeMarker, as far as this process has written to them.
+func (r *NodeReconciler) nodesTold(marker string) (nodes []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for node, markers := range r.told {
+		if markers[marker] {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+func (r *NodeReconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	if owner == "" {
+		return reconcile.Done{}, nil
+	}
+	begin := r.Now()
+	if err := r.Own.Settle(ctx, owner, begin); err != nil {
+		return reconcile.Done{}, err
+	}
+	s, err := r.snapshot(ctx, name.Name, owner)
+	if err != nil {
+		return reconcile.Done{}, err
+	}
+	plan := podprobemarker.PlanNode(&s.Snapshot)
+	if s.failed != nil {
+		return reconcile.Done{}, s.failed
+	}
+	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
+		Record: func() []any { return []any{"plan", plan.String()} }}
+	r.warn(s, plan)
+	err = r.apply(ctx, s, plan)
+	if reconcile.Changed(err) || apierrors.IsAlreadyExists(err) {
+		done.After, err = reconcile.RetrySoon, nil
+	}
+	reconcile.Sooner(&done.After, r.Own.Again(owner))
+	return done, err
+}
+
+// snapshot is what is read of a node, with what is read of its pods on the way.
+type snapshot struct {
+	podprobemarker.Snapshot
+	owner  types.UID
+	memory *memory
+	failed error
+}
+
+func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.UID) (*snapshot, error) {
+	s := &snapshot{owner: owner, memory: r.memory.Of(owner),
+		Snapshot: podprobemarker.Snapshot{Name: name, Now: r.Now(), Serverless: r.Serverless, Liveness: r.Liveness, Whole: slim.Whole}}
+	node, list := &corev1.Node{}, &appsv1alpha1.NodePodProbe{}
+	list.Name = name
+	key := types.NamespacedName{Name: name}
+	there := map[client.Object]bool{}
+	for _, object := range []client.Object{node, list} {
+		switch err := r.Client.Get(ctx, key, object, client.UnsafeDisableDeepCopy); {
+		case err == nil:
+			there[object] = true
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("reading %T %s: %w", object, name, err)
+		}
+	}
+	if newest, exists := reconcile.Newest(r.Own, owner, list, there[list]); exists {
+		s.List = newest
+	}
+	if !there[node] && s.List != nil {
+		// The cache of nodes may be behind that of NodePodProbes: only the API server can say that there is none.
+		switch err := r.Live.Get(ctx, key, node); {
+		case err == nil:
+			there[node] = true
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("reading the node: %w", err)
+		}
+	}
+	if there[node] {
+		s.Node = node
+	}
+	pods, err := r.Pods.OnNode(name)
+	if err != nil {
+		return nil, err
+	}
+	s.Pods = reconcile.Laid(r.Own, owner, pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == name })
+	s.remember()
+	read := map[string][]podprobemarker.Marker{}
+	s.Markers = func(namespace string) []podprobemarker.Marker {
+		if found, ok := read[namespace]; ok {
+			return found
+		}
+		all, err := r.markers(ctx, namespace)
+		if err != nil {
+			s.failed = err
+		}
+		read[namespace], _ = podprobemarker.Markers(all)
+		return read[namespace]
+	}
+	s.Ports = func(pod *corev1.Pod, container, port string) (int32, bool) {
+		return r.port(ctx, s, pod, container, port)
+	}
+	s.Replaced = func(pod *corev1.Pod, container string, since time.Time) bool {
+		return r.replaced(ctx, s, pod, container, since)
+	}
+	return s, nil
+}
+
+// remember keeps what is known of pods that are there.
+func (s *snapshot) remember() {
+	kept := make(map[types.UID]*known, len(s.Pods))
+	for _, pod := range s.Pods {
+		if kept[pod.UID] = s.memory.pods[pod.UID]; kept[pod.UID] == nil {
+			kept[pod.UID] = &known{}
+		}
+	}
+	s.memory.pods = kept
+}
+
+// markers are the PodProbeMarkers of a namespace.
+func (r *NodeReconciler) markers(ctx context.Context, namespace string) ([]*appsv1alpha1.PodProbeMarker, error) {
+	var list appsv1alpha1.PodProbeMarkerList
+	if err := r.Client.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing PodProbeMarkers: %w", err)
+	}
+	all := make([]*appsv1alpha1.PodProbeMarker, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	return all, nil
+}
+
+// whole reads a pod as the API server has it; nil if it is gone.
+func (r *NodeReconciler) whole(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	found := &corev1.Pod{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), found); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	if found.UID != pod.UID {
+		return nil, nil
+	}
+	return found, nil
+}
+
+// port finds the number of a named port. Ports of a pod never change; they are read once.
+func (r *NodeReconciler) port(ctx context.Context, s *snapshot, pod *corev1.Pod, container, name string) (int32, bool) {
+	of := s.memory.pods[pod.UID]
+	if of.ports == nil {
+		found, err := r.whole(ctx, pod)
+		if err != nil || found == nil {
+			s.failed = err
+			return 0, false
+		}
+		of.ports = map[[2]string]int32{}
+		for _, containers := range [][]corev1.Container{found.Spec.InitContainers, found.Spec.Containers} {
+			for i := range containers {
+				for _, port := range containers[i].Ports {
+					if number, ok := podprobemarker.Port(found, containers[i].Name, port.Name); ok && port.Name != "" {
+						of.ports[[2]string{containers[i].Name, port.Name}] = number
+					}
+				}
+			}
+		}
+	}
+	number, found := of.ports[[2]string{container, name}]
+	return number, found
+}
+
+// replaced tells whether a container started after that time.
+func (r *NodeReconciler) replaced(ctx context.Context, s *snapshot, pod *corev1.Pod, container string, since time.Time) bool {
+	found, err := r.whole(ctx, pod)
+	if err != nil || found == nil {
+		s.failed = err
+		return false
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{found.Status.ContainerStatuses, found.Status.InitContainerStatuses} {
+		for i := range statuses {
+			if running := statuses[i].State.Running; statuses[i].Name == container {
+				return running == nil || running.StartedAt.After(since)
+			}
+		}
+	}
+	return false
+}
+
+// warn tells what is news.
+func (r *NodeReconciler) warn(s *snapshot, plan *podprobemarker.Plan) {
+	told, events := map[string]bool{}, 0
+	for _, w := range plan.Warnings {
+		about := string(w.Marker.UID) + " " + w.Reason + " " + w.Message
+		if !s.memory.events[about] && !told[about] {
+			if events == mostEvents {
+				continue
+			}
+			events++
+			r.Events.Event(w.Marker, corev1.EventTypeWarning, w.Reason, w.Message)
+		}
+		told[about] = true
+	}
+	s.memory.events = told
+}
+
+// apply makes the writes of a plan. What is not done now is found by the next one.
+func (r *NodeReconciler) apply(ctx context.Context, s *snapshot, plan *podprobemarker.Plan) error {
+	w := r.For(s.owner)
+	var before []appsv1alpha1.PodProbe
+	if s.List != nil {
+		before = s.List.Spec.PodProbes
+	}
+	now := podprobemarker.Listed(before)
+	if plan.Create || plan.Write {
+		wanted := podprobemarker.Listed(plan.List)
+		both := maps.Clone(wanted)
+		maps.Copy(both, now)
+		r.tells(s.Name, both)
+		// One that is going asks which nodes have its probes, and is gone if none has. Who asked before this was told has been seen going by now.
+		for marker := range wanted {
+			if going, err := r.going(ctx, marker); err != nil || going {
+				return err2(err, reconcile.ErrChanged)
+			}
+		}
+		now = wanted
+	}
+	switch {
+	case plan.Create:
+		list := &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Spec: appsv1alpha1.NodePodProbeSpec{PodProbes: plan.List}}
+		if err := w.CreateTyped(ctx, list); err != nil {
+			return fmt.Errorf("creating the NodePodProbe: %w", err)
+		}
+	case plan.Delete:
+		if err := w.Delete(ctx, s.List); err != nil {
+			return fmt.Errorf("deleting the NodePodProbe: %w", err)
+		}
+		now = nil
+	case plan.Write:
+		var list any // null takes the whole member away
+		if len(plan.List) > 0 {
+			list = plan.List
+		}
+		if _, err := reconcile.Merge(ctx, w, s.List, nil, map[string]any{"spec": map[string]any{"podProbes": list}}, ""); err != nil {
+			return reconcile.Gone(fmt.Errorf("writing the list of the NodePodProbe: %w", err))
+		}
+	}
+	r.tells(s.Name, now)
+	errs := w.Each(ctx, len(plan.Pods), func(i int) error { return r.mark(ctx, w, s, &plan.Pods[i]) })
+	for i := range plan.Restarts {
+		errs = append(errs, r.restart(ctx, w, &plan.Restarts[i]))
+	}
+	return first(errs)
+}
+
+// restart asks for the restart of a container whose liveness probe failed, once for each of its lives, and if budgets allow it (PPM-121).
+func (r *NodeReconciler) restart(ctx context.Context, w *reconcile.Writer, restart *podprobemarker.Restart) error {
+	request, found := restart.Request(), &appsv1beta1.ContainerRecreateRequest{}
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(request), found, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading ContainerRecreateRequest %s: %w", request.Name, err)
+	}
+	found.Namespace, found.Name = request.Namespace, request.Name
+	if _, exists := reconcile.Newest(r.Own, ownerOf(restart.Pod.Spec.NodeName), found, err == nil); exists {
+		return nil
+	}
+	if r.Guard != nil {
+		if err := r.Guard.Ask(ctx, restart.Pod, policyv1beta1.Update); err != nil {
+			return err
+		}
+	}
+	if err := w.CreateTyped(ctx, request); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating ContainerRecreateRequest %s: %w", request.Name, err)
+	}
+	r.Events.Event(restart.Pod, corev1.EventTypeWarning, "LivenessProbeFailed", fmt.Sprintf("container %s is restarted: its liveness probe failed", restart.Container))
+	return nil
+}
+
+// err2 is the first of two errors that is one.
+func err2(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// first is the first error that is not just a change meanwhile, or one that is.
+func first(errs []error) (found error) {
+	for _, err := range errs {
+		if err != nil && (found == nil || reconcile.Changed(found)) {
+			found = err
+		}
+	}
+	return found
+}
+
+// going tells whether a PodProbeMarker is going, or gone.
+func (r *NodeReconciler) going(ctx context.Context, name string) (bool, error) {
+	marker := &appsv1alpha1.PodProbeMarker{}
+	namespace, name := split(name)
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, marker, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading PodProbeMarker %s: %w", name, err)
+	}
+	return err != nil || marker.DeletionTimestamp != nil, nil
+}
+
+// mark writes what a pod gets: its status first, which is what others wait for.
+func (r *NodeReconciler) mark(ctx context.Context, w *reconcile.Writer, s *snapshot, plan *podprobemarker.PodPlan) error {
+	pod, of := plan.Pod, s.memory.pods[plan.Pod.UID]
+	if plan.Unseen && of.sum == plan.Sum() {
+		if plan.Status(pod).Empty() && plan.Metadata(pod).Empty() {
+			return nil
+		}
+	} else if plan.Unseen {
+		found, err := r.whole(ctx, pod)
+		if err != nil {
+			return err
+		}
+		if found == nil {
+			return nil // its end is on the way
+		}
+		pod, plan.Unseen = found, false
+		defer func() { plan.Unseen = true }()
+	}
+	seen := !plan.Unseen
+	if patch := plan.Status(pod); !patch.Empty() {
+		body, err := patch.JSON(pod)
+		if err != nil {
+			return err
+		}
+		answer, err := reconcile.Patch(ctx, w, pod, body, "status")
+		if err != nil {
+			return reconcile.Gone(fmt.Errorf("writing conditions of pod %s/%s: %w", pod.Namespace, pod.Name, err))
+		}
+		pod = pod.DeepCopy() // with all that is known of its annotations
+		pod.ResourceVersion = answer.ResourceVersion
+	}
+	if patch := plan.Metadata(pod); !patch.Empty() {
+		body, err := patch.JSON(pod)
+		if err != nil {
+			return err
+		}
+		if _, err := reconcile.Patch(ctx, w, pod, body, ""); err != nil {
+			return reconcile.Gone(fmt.Errorf("marking pod %s/%s: %w", pod.Namespace, pod.Name, err))
+		}
+	}
+	if seen {
+		of.sum = plan.Sum()
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package podprobemarker
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/api/pub"
+	given "github.com/afloat-project/afloat/internal/kinds/podprobemarker/podprobemarkertest"
+)
+
+// enhanced is a pod of a workload of the project that asks for the enhanced liveness probe.
+func enhanced(p *corev1.Pod) {
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", Controller: new(true)}}
+	p.Annotations = map[string]string{pub.UsingEnhancedLiveness: "true"}
+	p.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/alive"}}}, PeriodSeconds: 5}
+}
+
+// PPM-120: which liveness probes are moved into the annotation; those that the node daemon cannot carry out stay with kubelet.
+func TestWhichLivenessProbesAreMoved(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		moved  int
+	}{
+		"one":                 {func(*corev1.Pod) {}, 1},
+		"of another workload": {func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps/v1" }, 0},
+		"of nobody":           {func(p *corev1.Pod) { p.OwnerReferences = nil }, 0},
+		"it is not asked for": {func(p *corev1.Pod) { p.Annotations = nil }, 0},
+		"asked for otherwise": {func(p *corev1.Pod) { p.Annotations[pub.UsingEnhancedLiveness] = "yes" }, 0},
+		"there is none":       {func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = nil }, 0},
+		"grpc": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].LivenessProbe.ProbeHandler = corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}
+		}, 0},
+		"one of another host": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].LivenessProbe.ProbeHandler = corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "x", Port: intstr.FromInt32(1)}}
+		}, 0},
+		"of an init container": {func(p *corev1.Pod) { p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, nil }, 0},
+	} {
+		pod := given.Pod("a", enhanced)
+		test.change(pod)
+		context, moved := Moved(pod)
+		if len(moved) != test.moved {
+			t.Errorf("%s: %v", name, moved)
+		}
+		if want := `[{"livenessProbe":{"exec":{"command":["/alive"]},"periodSeconds":5},"name":"app"}]`; test.moved > 0 && context != want {
+			t.Errorf("%s: %s", name, context)
+		}
+	}
+}
+
+// PPM-121: what is stored is carried out by the node, under a name that no PodProbeMarker's can have, and a failed result restarts the container:
+// once for each of its lives, later each time, and not for a result of the container before.
+func TestFailedLivenessProbesRestartContainers(t *testing.T) {
+	start := metav1.NewTime(given.Noon.Add(-time.Minute))
+	for name, test := range map[string]struct {
+		change func(*scene, *corev1.ContainerStatus, *appsv1alpha1.ContainerProbeState)
+		want   string
+		after  time.Duration
+	}{
+		"it failed":         {nil, "app 0", lookAgain},
+		"it succeeded":      {func(_ *scene, _ *corev1.ContainerStatus, r *appsv1alpha1.ContainerProbeState) { r.State = succeeded }, "", 0},
+		"nothing is known":  {func(_ *scene, _ *corev1.ContainerStatus, r *appsv1alpha1.ContainerProbeState) { r.State = unknown }, "", 0},
+		"of another probe":  {func(_ *scene, _ *corev1.ContainerStatus, r *appsv1alpha1.ContainerProbeState) { r.Name = "a-other" }, "", 0},
+		"the gate is off":   {func(s *scene, _ *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { s.Liveness = false }, "", 0},
+		"it does not run":   {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.State.Running = nil }, "", 0},
+		"another container": {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.Name = "other" }, "", 0},
+		"it started since": {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) {
+			c.State.Running.StartedAt = metav1.NewTime(given.Noon.Add(time.Second))
+		}, "", 0},
+		"it restarted before":    {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.RestartCount = 1 }, "app 1", lookAgain},
+		"it restarts often":      {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.RestartCount = 5 }, "", 100 * time.Second},
+		"it restarts very often": {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.RestartCount = 500 }, "", 4 * time.Minute},
+		"it ran for long": {func(s *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) {
+			c.RestartCount = 500
+			s.Now = s.Now.Add(time.Hour)
+		}, "app 500", lookAgain},
+	} {
+		pod := given.Pod("a", enhanced)
+		context, _ := Moved(pod)
+		pod.Annotations[pub.LivenessProbes] = context
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: start}}}}
+		s := newScene([]*corev1.Pod{pod}, given.Marker("a-app", given.Probe("app")))
+		s.Liveness = true
+		s.List.Spec.PodProbes = PlanNode(&s.Snapshot).List
+		text, _ := json.Marshal(s.List.Spec.PodProbes)
+		if !strings.Contains(string(text), `{"name":"a-app","containerName":"app","probe":{"exec":{"command":["/alive"]},"periodSeconds":5,"failureThreshold":3}},{"name":"a-app#app"`) {
+			t.Fatal(string(text))
+		}
+		result := given.Result("a-app", failed, "no")
+		if test.change != nil {
+			test.change(s, &pod.Status.ContainerStatuses[0], &result)
+		}
+		results(s, result)
+		p := PlanNode(&s.Snapshot)
+		got := ""
+		for _, r := range p.Restarts {
+			got += fmt.Sprint(r.Container, " ", r.Count)
+			request := r.Request()
+			if request.Spec.PodName != "a" || request.OwnerReferences[0].UID != pod.UID || request.Name != fmt.Sprintf("liveness-uid-a-app-%d", r.Count) {
+				t.Errorf("%+v", request)
+			}
+		}
+		if got != test.want || p.After != test.after {
+			t.Errorf("%s: %q after %s", name, got, p.After)
+		}
+		if !Restarted(given.Pod("a"), pod) && pod.Status.ContainerStatuses[0].State.Running != nil || Restarted(pod, pod) {
+			t.Errorf("%s: restarts are seen wrong", name)
+		}
+	}
+	pod := given.Pod("a", enhanced, func(p *corev1.Pod) { p.Annotations[pub.LivenessProbes] = "{" })
+	s := newScene([]*corev1.Pod{pod})
+	s.Liveness = true
+	if p := PlanNode(&s.Snapshot); p.Write {
+		t.Error(p.List)
+	}
+}
