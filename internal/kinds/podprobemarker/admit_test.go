@@ -37,7 +37,8 @@ func socket(host string, port intstr.IntOrString) func(*marker) {
 
 func first(change func(*probe)) func(*marker) { return func(m *marker) { change(&m.Spec.Probes[0]) } }
 
-// PPM-010, PPM-011 (part), PPM-014 (part), PPM-015, PPM-021, PPM-023 to PPM-031, PPM-033: what is refused, and with which words.
+// PPM-010 (part), PPM-011 (part), PPM-014 (part), PPM-015, PPM-021, PPM-023, PPM-024, PPM-025, PPM-026, PPM-027, PPM-028, PPM-029, PPM-030, PPM-031,
+// PPM-033: what is refused, and with which words.
 func TestWhatIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*marker)
@@ -114,6 +115,16 @@ func TestWhatIsRefused(t *testing.T) {
 		got := fmt.Sprint(Validate(m, nil).ToAggregate())
 		if test.want == "" && got != "<nil>" || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %s, want %q", name, got, test.want)
+		}
+	}
+}
+
+// PPM-024 (part), PPM-025 (part): the six conditions of every pod are neither names nor conditions of probes.
+func TestConditionsOfEveryPodAreTaken(t *testing.T) {
+	for _, name := range []string{"PodScheduled", "Initialized", "Ready", "ContainersReady", "KruisePodReady", "InPlaceUpdateReady"} {
+		m := given.Marker("idle", given.Probe("idle", func(p *probe) { p.Name, p.PodConditionType = name, name }))
+		if errs := Validate(m, nil); len(errs) != 2 {
+			t.Errorf("%s: %v", name, errs)
 		}
 	}
 }

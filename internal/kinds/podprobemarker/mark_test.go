@@ -48,7 +48,7 @@ func with(status corev1.ConditionStatus, message string, labels map[string]strin
 	}
 }
 
-// PPM-001 (part), PPM-067, PPM-068, PPM-069, PPM-071, PPM-072, PPM-075, PPM-144: what a pod gets of a result.
+// PPM-001 (part), PPM-002 (part), PPM-067, PPM-068, PPM-069, PPM-071, PPM-072, PPM-075, PPM-144: what a pod gets of a result.
 func TestWhatPodsGetOfResults(t *testing.T) {
 	single := func(p *probe) { p.MarkerPolicy = p.MarkerPolicy[:1] }
 	idle := given.Probe("idle")
@@ -167,7 +167,7 @@ func TestAnnotationsThatAreNotKnown(t *testing.T) {
 	}
 }
 
-// PPM-004 (part), PPM-114, PPM-115, PPM-116 (part): on virtual nodes the condition is the result.
+// PPM-004 (part), PPM-041 (part), PPM-043, PPM-114, PPM-115, PPM-116 (part): on virtual nodes the condition is the result.
 func TestPodsOnVirtualNodesAreMarked(t *testing.T) {
 	took := func(p *corev1.Pod) {
 		p.Annotations = map[string]string{pub.PodProbeMarkers: "l,m"}

@@ -57,7 +57,7 @@ func labelled(labels map[string]string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = labels }
 }
 
-// PPM-003 (part), PPM-010, PPM-016 (part), PPM-040 (part), PPM-042, PPM-051, PPM-052: the list has every pod that is matched, with its address and the
+// PPM-002 (part), PPM-003 (part), PPM-010, PPM-140 (part), PPM-146 (part), PPM-016 (part), PPM-040 (part), PPM-042, PPM-051, PPM-052: the list has every pod that is matched, with its address and the
 // probes of all that match it. An equal list, in whatever order, is not written anew.
 func TestWhatNodesAreToProbe(t *testing.T) {
 	a, b := given.Pod("a"), given.Pod("b", func(p *corev1.Pod) { p.Status.PodIP = "" })
@@ -131,7 +131,7 @@ func TestWhatNodesNeedNotProbeAnyMore(t *testing.T) {
 	}
 }
 
-// PPM-053: ports by name become numbers, those that cannot be found are left out and told. PPM-011 (part), PPM-028 (part): what aims at another
+// PPM-053, PPM-145 (part): ports by name become numbers, those that cannot be found are left out and told. PPM-011 (part), PPM-028 (part): what aims at another
 // host is never carried out, though it is stored: report of users of the reference, to whose nodes a tenant could say where to connect to.
 func TestAProbeThatCannotBeCarriedOutIsLeftOutAndTold(t *testing.T) {
 	pod := given.Pod("a", func(p *corev1.Pod) {
