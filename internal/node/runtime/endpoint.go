@@ -34,8 +34,10 @@ var (
 	ErrUnavailable = errors.New("the container runtime does not answer")
 	// ErrNotFound means that the runtime does not know the container or image.
 	ErrNotFound = errors.New("the container runtime does not know it")
-	// errPrintsTooMuch means that a command ended, and that what it printed is too much to be read.
-	errPrintsTooMuch = errors.New("it printed too much")
+	// ErrPrintsTooMuch means that a command ended, and that what it printed is too much to be read.
+	ErrPrintsTooMuch = errors.New("it printed too much")
+	// ErrTimeout means that a command did not end in its time.
+	ErrTimeout = errors.New("it did not end in time")
 )
 
 // Runtime is the connection to one runtime. It reconnects by itself (ND-038).
@@ -131,7 +133,7 @@ func (r *Runtime) Status(ctx context.Context, id string) (Status, error) {
 // Exec runs a command in the container. A non-zero exit code is an error. What the command prints is nobody's business here: if it is
 // so much that the answer of the runtime is refused, the command has ended, and how it ended is not known.
 func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout time.Duration) error {
-	if _, err := r.exec(ctx, id, command, timeout, mostOfHook); !errors.Is(err, errPrintsTooMuch) {
+	if _, err := r.exec(ctx, id, command, timeout, mostOfHook); !errors.Is(err, ErrPrintsTooMuch) {
 		return err
 	}
 	return nil
@@ -139,27 +141,46 @@ func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout
 
 // exec runs a command and returns what it wrote to its standard output, of which the runtime may answer that much.
 func (r *Runtime) exec(ctx context.Context, id string, command []string, timeout time.Duration, most int) ([]byte, error) {
+	output, err := r.run(ctx, id, command, timeout, most)
+	if err == nil && output.ExitCode != 0 {
+		return nil, fmt.Errorf("the command ended with exit code %d", output.ExitCode)
+	}
+	return output.Stdout, err
+}
+
+// Output is what became of a command.
+type Output struct {
+	ExitCode       int32
+	Stdout, Stderr []byte
+}
+
+// Run runs a command in the container. That it ends with an exit code is no error. The error is ErrTimeout if the runtime ended it because its
+// time was over, and ErrPrintsTooMuch if it printed more than 64 KiB.
+func (r *Runtime) Run(ctx context.Context, id string, command []string, timeout time.Duration) (Output, error) {
+	return r.run(ctx, id, command, timeout, mostOfHook)
+}
+
+func (r *Runtime) run(ctx context.Context, id string, command []string, timeout time.Duration, most int) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+time.Second)
 	defer cancel()
 	select {
 	case r.execs <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for others of the %d commands that may run at once on the node: %w", cap(r.execs), context.Cause(ctx))
+		return Output{}, fmt.Errorf("waiting for others of the %d commands that may run at once on the node: %w", cap(r.execs), context.Cause(ctx))
 	}
 	defer func() { <-r.execs }()
 	seconds := int64((timeout + time.Second - 1) / time.Second)
 	answer, err := r.containers.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: bare(id), Cmd: command, Timeout: max(seconds, 1)},
 		grpc.MaxCallRecvMsgSize(most))
-	if status.Code(err) == codes.ResourceExhausted {
-		return nil, fmt.Errorf("running a command in container %s: %w", id, errPrintsTooMuch)
+	switch {
+	case status.Code(err) == codes.ResourceExhausted:
+		return Output{}, fmt.Errorf("running a command in container %s: %w", id, ErrPrintsTooMuch)
+	case status.Code(err) == codes.DeadlineExceeded:
+		return Output{}, fmt.Errorf("running a command in container %s: %w: %s", id, ErrTimeout, status.Convert(err).Message())
+	case err != nil:
+		return Output{}, wrap(err, "running a command in container "+id)
 	}
-	if err != nil {
-		return nil, wrap(err, "running a command in container "+id)
-	}
-	if code := answer.GetExitCode(); code != 0 {
-		return nil, fmt.Errorf("the command ended with exit code %d", code)
-	}
-	return answer.GetStdout(), nil
+	return Output{answer.GetExitCode(), answer.GetStdout(), answer.GetStderr()}, nil
 }
 
 // Stop stops a container: it is asked to end, and killed after the grace period. Stopping one that has ended is no error.

@@ -238,6 +238,27 @@ func (s *Set) ForContainer(id string) (*Runtime, error) {
 	return nil, fmt.Errorf("no runtime named %q on this node, only %s", scheme, strings.Join(other, ", "))
 }
 
+// Containers lists the containers of a pod in all runtimes of the node, those that have ended included. The error is that of a runtime that may
+// have some and does not answer.
+func (s *Set) Containers(ctx context.Context, podUID string) ([]Container, error) {
+	var all []Container
+	known := false
+	for _, m := range s.snapshot() {
+		if m.runtime == nil {
+			continue
+		}
+		list, err := m.runtime.Containers(ctx, podUID)
+		if err != nil {
+			return nil, err
+		}
+		all, known = append(all, list...), true
+	}
+	if !known {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, s.Ready())
+	}
+	return all, nil
+}
+
 // ForImages returns the runtime into which images are pulled. If there are several, it is the one that runs kubelet's pods, otherwise the
 // first (ND-036, IMG-146). The daemon itself is one of kubelet's pods. So a runtime without pods is not used while another one, which may
 // be kubelet's, does not answer.

@@ -125,6 +125,9 @@ func nodeStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	kept := make([]corev1.ContainerStatus, len(all))
 	for i := range all {
 		kept[i] = corev1.ContainerStatus{Name: all[i].Name, ContainerID: all[i].ContainerID, RestartCount: all[i].RestartCount}
+		if started := all[i].Started; started != nil && !*started { // its startup probe has not succeeded yet
+			kept[i].Started = started
+		}
 		if all[i].State.Running != nil {
 			kept[i].State.Running = &corev1.ContainerStateRunning{}
 		}

@@ -1,0 +1,160 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+// How long what is known of a pod counts, unless something shows that it has changed (PPM-100).
+const (
+	listed = 10 * time.Second
+	// asked is for how long the address of a pod counts that was read from the API server, where pods are not watched.
+	asked = time.Minute
+)
+
+// Runtimes are the container runtimes of the node.
+type Runtimes interface {
+	// Containers lists the containers of a pod.
+	Containers(ctx context.Context, podUID string) ([]runtime.Container, error)
+	// Status inspects a container.
+	Status(ctx context.Context, id string) (runtime.Status, error)
+}
+
+// containers knows the containers of pods without asking the runtime for each attempt.
+type containers struct {
+	runtimes Runtimes
+	// pods reads pods: from the cache of the node if watched, else from the API server.
+	pods    client.Reader
+	watched bool
+	now     func() time.Time
+
+	mu   sync.Mutex
+	pod  map[types.UID]*known
+	each map[types.UID]*sync.Mutex // one asks for all probes of a pod
+}
+
+// known is what is known of a pod.
+type known struct {
+	list []runtime.Container
+	at   time.Time
+	// seen are the container IDs of the pod's status for which the runtime was asked again.
+	seen map[string]string
+	// address was read then; empty if it is not known.
+	address string
+	read    time.Time
+}
+
+func newContainers(runtimes Runtimes, pods client.Reader, watched bool, now func() time.Time) *containers {
+	return &containers{runtimes: runtimes, pods: pods, watched: watched, now: now, pod: map[types.UID]*known{},
+		each: map[types.UID]*sync.Mutex{}}
+}
+
+// of locks what is known of a pod.
+func (c *containers) of(pod types.UID) (*known, func()) {
+	c.mu.Lock()
+	k, lock := c.pod[pod], c.each[pod]
+	if k == nil {
+		k, lock = &known{seen: map[string]string{}}, &sync.Mutex{}
+		c.pod[pod], c.each[pod] = k, lock
+	}
+	c.mu.Unlock()
+	lock.Lock()
+	return k, lock.Unlock
+}
+
+// forget drops what is known of pods that have no probes any more.
+func (c *containers) forget(keep func(types.UID) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for pod := range c.pod {
+		if !keep(pod) {
+			delete(c.pod, pod)
+			delete(c.each, pod)
+		}
+	}
+}
+
+// facts are what an attempt has to know.
+type facts struct {
+	Met
+	// reachable: the address in the definition is that of this pod. Nothing is sent anywhere else, whatever a NodePodProbe says.
+	reachable bool
+}
+
+// meet returns the container of a definition. anew asks the runtime whatever is known.
+func (c *containers) meet(ctx context.Context, d *Definition, knows func(id string) bool, anew bool) (facts, error) {
+	k, unlock := c.of(d.Pod)
+	defer unlock()
+	pod, err := c.podOf(ctx, d, k)
+	if err != nil {
+		return facts{}, err
+	}
+	var shown *corev1.ContainerStatus
+	if pod != nil {
+		shown = statusOf(pod, d.Container)
+		k.address, k.read = pod.Status.PodIP, c.now()
+	}
+	hint := shown != nil && shown.ContainerID != "" && k.seen[d.Container] != shown.ContainerID
+	if age := c.now().Sub(k.at); anew || hint || age >= listed || age < 0 {
+		list, err := c.runtimes.Containers(ctx, string(d.Pod))
+		if err != nil {
+			return facts{}, fmt.Errorf("listing the containers of the pod: %w", err)
+		}
+		k.list, k.at = list, c.now()
+		if hint {
+			k.seen[d.Container] = shown.ContainerID
+		}
+	}
+	f := facts{reachable: d.IP != "" && k.address == d.IP}
+	newest := runtime.Newest(k.list, d.Container)
+	if newest == nil || newest.PodNamespace != d.Namespace || newest.PodName != d.PodName {
+		return f, nil
+	}
+	f.Met = Met{ID: newest.ID, Running: newest.Running}
+	f.Starting = shown != nil && shown.ContainerID == newest.ID && shown.Started != nil && !*shown.Started
+	if !knows(newest.ID) {
+		inspected, err := c.runtimes.Status(ctx, newest.ID)
+		if err != nil {
+			return facts{}, fmt.Errorf("inspecting the container: %w", err)
+		}
+		if f.Started = inspected.StartedAt; f.Started.IsZero() {
+			f.Started = newest.CreatedAt
+		}
+	}
+	return f, nil
+}
+
+// podOf reads the pod of a definition; nil if that is not needed, or there is none.
+func (c *containers) podOf(ctx context.Context, d *Definition, k *known) (*corev1.Pod, error) {
+	if !c.watched && (!d.network() || d.IP == k.address || c.now().Sub(k.read) < asked) {
+		return nil, nil
+	}
+	pod := &corev1.Pod{}
+	if err := c.pods.Get(ctx, types.NamespacedName{Namespace: d.Namespace, Name: d.PodName}, pod); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the pod: %w", err)
+	}
+	if pod.UID != d.Pod {
+		k.address, k.read = "", c.now()
+		return nil, nil
+	}
+	return pod, nil
+}
+
+func statusOf(pod *corev1.Pod, container string) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range list {
+			if list[i].Name == container {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}

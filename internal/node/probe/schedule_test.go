@@ -1,0 +1,137 @@
+package probe
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func key(namespace string, n int) Key { return Key{types.UID(namespace), fmt.Sprint("p#", n)} }
+
+// PPM-082 (part): probes have a rhythm of their own; an attempt that takes longer than the period leaves times out. All of a node begin at
+// random times after a start, and at once later.
+func TestTheRhythmOfAProbe(t *testing.T) {
+	s := NewSchedule(noon)
+	s.Put(key("a", 1), "a", 10*time.Second, false, noon)
+	turn, _ := s.Next(noon)
+	if turn == nil {
+		t.Fatal("a probe that is new waits")
+	}
+	if other, wait := s.Next(noon.Add(time.Hour)); other != nil || wait != 0 {
+		t.Error("a probe is carried out twice at once")
+	}
+	s.Done(turn, noon.Add(3*time.Second))
+	if _, wait := s.Next(noon.Add(3 * time.Second)); wait != 7*time.Second {
+		t.Error(wait)
+	}
+	turn, _ = s.Next(noon.Add(10 * time.Second))
+	s.Done(turn, noon.Add(34*time.Second))
+	if _, wait := s.Next(noon.Add(34 * time.Second)); wait != 6*time.Second {
+		t.Error(wait)
+	}
+	s.Put(key("a", 1), "a", 2*time.Second, false, noon.Add(34*time.Second)) // PPM-081: counts from now on
+	if _, wait := s.Next(noon.Add(34 * time.Second)); wait != 2*time.Second {
+		t.Error(wait)
+	}
+	s.Remove(key("a", 1))
+	if turn, wait := s.Next(noon.Add(time.Hour)); turn != nil || wait != 0 || len(s.entries) > 0 {
+		t.Error("a probe that was removed is carried out")
+	}
+
+	s, times := NewSchedule(noon), map[time.Duration]bool{}
+	for i := range 100 {
+		s.Put(key("a", i), "a", time.Minute, true, noon)
+		at := s.entries[key("a", i)].at.Sub(noon)
+		if times[at] = true; at < 0 || at >= time.Minute {
+			t.Error(at)
+		}
+	}
+	if len(times) < 90 {
+		t.Errorf("100 probes begin at %d times", len(times))
+	}
+}
+
+// PPM-100 (part): one tenant has a thousand probes of each second, each of which never ends in its time; another one has ten. These come in time.
+// No namespace has more than its places, and no more attempts begin than the pace allows.
+func TestOneTenantsProbesDoNotHoldUpAnothers(t *testing.T) {
+	s := NewSchedule(noon)
+	for i := range 1000 {
+		s.Put(key("greedy", i), "greedy", time.Second, false, noon)
+	}
+	for i := range 10 {
+		s.Put(key("modest", i), "modest", 5*time.Second, false, noon)
+	}
+	type end struct {
+		turn *Turn
+		at   time.Time
+	}
+	var ends []end
+	begun := map[string]int{}
+	latest := time.Duration(0)
+	for now := noon; now.Before(noon.Add(time.Minute)); now = now.Add(time.Millisecond) {
+		var left []end
+		for _, e := range ends {
+			if e.at.After(now) {
+				left = append(left, e)
+				continue
+			}
+			s.Done(e.turn, now)
+		}
+		ends = left
+		for {
+			turn, _ := s.Next(now)
+			if turn == nil {
+				break
+			}
+			begun[turn.entry.namespace]++
+			takes := 50 * time.Millisecond
+			if turn.entry.namespace == "greedy" {
+				takes = time.Minute
+			} else {
+				latest = max(latest, now.Sub(turn.entry.at))
+			}
+			ends = append(ends, end{turn, now.Add(takes)})
+		}
+		if n := s.running["greedy"]; n > mostOfNamespace {
+			t.Fatalf("%d at once", n)
+		}
+	}
+	if begun["modest"] != 120 || latest > 100*time.Millisecond {
+		t.Errorf("%v, and the latest was %s late", begun, latest)
+	}
+	if waiting, running := s.Waiting(); waiting != 984 || running != mostOfNamespace {
+		t.Error(waiting, running)
+	}
+}
+
+// PPM-100 (part): many probes that are quick begin no faster than the pace, and none is left out for good: all of a namespace take turns.
+func TestThePaceOfANode(t *testing.T) {
+	s := NewSchedule(noon)
+	for i := range 2000 {
+		namespace := fmt.Sprint("n", i%40)
+		s.Put(Key{types.UID(namespace), fmt.Sprint(i)}, namespace, time.Second, false, noon)
+	}
+	begun, each := 0, map[Key]int{}
+	for now := noon; now.Before(noon.Add(20 * time.Second)); now = now.Add(time.Millisecond) {
+		for {
+			turn, wait := s.Next(now)
+			if turn == nil {
+				if wait < 0 {
+					t.Fatal(wait)
+				}
+				break
+			}
+			begun++
+			each[turn.Key]++
+			s.Done(turn, now)
+		}
+	}
+	if begun < 3900 || begun > 4100 { // 200 a second
+		t.Errorf("%d attempts began", begun)
+	}
+	if len(each) != 2000 {
+		t.Errorf("%d of 2000 probes had a turn", len(each))
+	}
+}

@@ -1,0 +1,95 @@
+package probe
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+)
+
+func named(name string) func(*appsv1alpha1.ContainerProbe) {
+	return func(p *appsv1alpha1.ContainerProbe) { p.Name = name }
+}
+
+// PPM-093, PPM-095, PPM-096: the status has a result for each probe that has one, also for two of one container. It is written when a state
+// changes, a message does, or it is old; what is old is taken along by any write. A message alone is written each ten seconds at most.
+// Entries of probes that are gone go. Nothing is written at rest.
+func TestWhatIsWritten(t *testing.T) {
+	o := object(spec(named("a#1")), spec(named("a#2")), spec(named("b#1")))
+	probers := map[Key]*Prober{}
+	for _, d := range Definitions(o) {
+		probers[d.Key] = NewProber(d, noon)
+	}
+	first, second := probers[Key{"pod", "a#1"}], probers[Key{"pod", "a#2"}]
+	now := noon
+	step := func(what string, later time.Duration, written bool, again time.Duration) []appsv1alpha1.ContainerProbeState {
+		t.Helper()
+		now = now.Add(later)
+		status, write, after := Status(o, probers, now)
+		if write != written || after != again && !write {
+			t.Fatalf("%s: written %v, again after %s", what, write, after)
+		}
+		if write {
+			o.Status = status
+			if _, write, _ := Status(o, probers, now); write {
+				t.Fatalf("%s: written again", what)
+			}
+		}
+		if len(o.Status.PodProbeStatuses) == 0 {
+			return nil
+		}
+		return o.Status.PodProbeStatuses[0].ProbeStates
+	}
+	step("nothing is known", 0, false, 0)
+	first.set("Succeeded", "one", now)
+	second.set("Failed", "two", now)
+	states := step("two results of one container", 0, true, 0)
+	if len(states) != 2 || states[0].Message != "one" || states[1].Message != "two" || o.Status.PodProbeStatuses[0].UID != "pod" {
+		t.Fatalf("%+v", states)
+	}
+	first.set("Succeeded", "one", now.Add(time.Minute))
+	step("seen again", time.Minute, false, refresh-time.Minute)
+	first.set("Succeeded", "other words", now)
+	step("other words", 0, true, 0)
+	first.set("Succeeded", "again other words", now)
+	step("too soon", 0, false, 10*time.Second)
+	states = step("in time", 10*time.Second, true, 0)
+	if states[0].Message != "again other words" || !states[0].LastTransitionTime.Time.Equal(noon) {
+		t.Fatalf("%+v", states)
+	}
+	second.set("Succeeded", "now", now)
+	step("another state is written at once", time.Second, true, 0)
+	first.Probed, second.Probed = now.Add(7*time.Minute), now.Add(7*time.Minute)
+	probers[Key{"pod", "b#1"}].set("Failed", "late", now.Add(7*time.Minute))
+	states = step("what is old is taken along", 7*time.Minute, true, 0)
+	if at := metav1.NewTime(now); len(states) != 3 || !states[0].LastProbeTime.Equal(&at) || !states[1].LastProbeTime.Equal(&at) {
+		t.Fatalf("%+v, now %s", states, now)
+	}
+	step("nobody has looked since", 10*time.Minute, false, time.Minute)
+	first.Probed = now
+	step("it is alive", 0, true, 0)
+	o.Spec.PodProbes[0].Probes = o.Spec.PodProbes[0].Probes[1:]
+	if states = step("a probe is gone", 0, true, 0); len(states) != 2 {
+		t.Fatalf("%+v", states)
+	}
+	o.Spec.PodProbes = nil
+	if states = step("the pod is gone", 0, true, 0); states != nil {
+		t.Fatalf("%+v", states)
+	}
+	step("at rest", time.Hour, false, 0)
+}
+
+// A clock that is set back does not keep results from being written.
+func TestAClockThatIsSetBack(t *testing.T) {
+	o := object(spec())
+	p := NewProber(Definitions(o)[0], noon)
+	p.set("Succeeded", "", noon)
+	status, _, _ := Status(o, map[Key]*Prober{p.Key: p}, noon)
+	o.Status = status
+	p.Probed = noon.Add(-time.Hour)
+	if _, write, _ := Status(o, map[Key]*Prober{p.Key: p}, noon.Add(-time.Hour)); !write {
+		t.Error("not written")
+	}
+}
