@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/node/metadata"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
@@ -100,9 +100,9 @@ func TestWatchesAreLimited(t *testing.T) {
 	want := map[string]string{
 		"*v1.Pod":                           "spec.nodeName=node-a",
 		"*v1beta1.NodeImage":                "metadata.name=node-a",
+		"*v1alpha1.NodePodProbe":            "metadata.name=node-a",
 		"*v1beta1.ContainerRecreateRequest": "crr.apps.kruise.io/active=true,crr.apps.kruise.io/node-name=node-a",
 	}
-	seen := 0
 	for object, by := range cacheOptions("node-a").ByObject {
 		got := ""
 		if by.Field != nil {
@@ -111,28 +111,14 @@ func TestWatchesAreLimited(t *testing.T) {
 		if by.Label != nil {
 			got = by.Label.String()
 		}
-		switch o := object.(type) {
-		case *corev1.Pod:
-			seen++
-			if got != want["*v1.Pod"] || by.Transform == nil {
-				t.Error(got)
-			}
-		case *appsv1beta1.NodeImage:
-			seen++
-			if got != want["*v1beta1.NodeImage"] {
-				t.Error(got)
-			}
-		case *appsv1beta1.ContainerRecreateRequest:
-			seen++
-			if got != want["*v1beta1.ContainerRecreateRequest"] {
-				t.Error(got)
-			}
-		default:
-			t.Errorf("%T is watched", o)
+		kind := fmt.Sprintf("%T", object)
+		if got != want[kind] || kind == "*v1.Pod" && by.Transform == nil {
+			t.Errorf("%s: %q", kind, got)
 		}
+		delete(want, kind)
 	}
-	if seen != len(want) {
-		t.Errorf("%d kinds are limited", seen)
+	if len(want) > 0 {
+		t.Errorf("not limited: %v", want)
 	}
 }
 
@@ -211,13 +197,14 @@ func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
 	}
 }
 
-// ND-004, ND-056, ND-181: without DaemonWatchingPod the daemon does not wait for a watch of pods, and everything that does not need it
+// ND-004, ND-056, ND-181, ND-183 (part): without DaemonWatchingPod the daemon does not wait for a watch of pods, and everything that does not need it
 // works. Without KruiseDaemon nothing is watched, and no controller is added.
 func TestWatchesFollowTheGates(t *testing.T) {
 	for list, want := range map[string]string{
-		"":                        "nodeImageInformerSynced crrInformerSynced podInformerSynced",
-		"DaemonWatchingPod=false": "nodeImageInformerSynced crrInformerSynced",
-		"KruiseDaemon=false":      "",
+		"":                         "nodeImageInformerSynced crrInformerSynced nodePodProbeInformerSynced podInformerSynced",
+		"DaemonWatchingPod=false":  "nodeImageInformerSynced crrInformerSynced nodePodProbeInformerSynced",
+		"PodProbeMarkerGate=false": "nodeImageInformerSynced crrInformerSynced podInformerSynced",
+		"KruiseDaemon=false":       "",
 	} {
 		gates, err := features.Parse(list)
 		if err != nil {

@@ -1,5 +1,5 @@
-// Command daemon runs on every node: it pulls images, stops containers that are to be restarted, and reports what the runtime knows about
-// containers, through the node's container runtime interface (ND-001).
+// Command daemon runs on every node: it pulls images, stops containers that are to be restarted, carries out probes, and reports what the runtime
+// knows about containers, through the node's container runtime interface (ND-001).
 package main
 
 import (
@@ -37,10 +37,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/node/imagepull"
 	"github.com/afloat-project/afloat/internal/node/metadata"
+	"github.com/afloat-project/afloat/internal/node/probe"
 	"github.com/afloat-project/afloat/internal/node/restart"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
@@ -150,8 +152,9 @@ func cacheOptions(node string) cache.Options {
 	return cache.Options{
 		DefaultTransform: slim.Metadata,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:            {Field: fields.OneTermEqualSelector("spec.nodeName", node), Transform: slim.NodePod},
-			&appsv1beta1.NodeImage{}: {Field: fields.OneTermEqualSelector("metadata.name", node)},
+			&corev1.Pod{}:                {Field: fields.OneTermEqualSelector("spec.nodeName", node), Transform: slim.NodePod},
+			&appsv1beta1.NodeImage{}:     {Field: fields.OneTermEqualSelector("metadata.name", node)},
+			&appsv1alpha1.NodePodProbe{}: {Field: fields.OneTermEqualSelector("metadata.name", node)},
 			&appsv1beta1.ContainerRecreateRequest{}: {
 				Label:     labels.SelectorFromSet(labels.Set{pub.RecreateNodeName: node, pub.RecreateActive: "true"}),
 				Transform: slim.NodeRequest},
@@ -161,18 +164,19 @@ func cacheOptions(node string) cache.Options {
 
 // mapper returns a mapper of the kinds that the daemon uses. Discovery would need the API server before anything else could start.
 func mapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion, appsv1beta1.GroupVersion})
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion, appsv1beta1.GroupVersion, appsv1alpha1.GroupVersion})
 	for _, kind := range []string{"Pod", "Secret"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	m.Add(appsv1beta1.GroupVersion.WithKind("ContainerRecreateRequest"), meta.RESTScopeNamespace)
 	m.Add(appsv1beta1.GroupVersion.WithKind("NodeImage"), meta.RESTScopeRoot)
+	m.Add(appsv1alpha1.GroupVersion.WithKind("NodePodProbe"), meta.RESTScopeRoot)
 	return m
 }
 
 func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	scheme := k8sruntime.NewScheme()
-	for _, add := range []func(*k8sruntime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme} {
+	for _, add := range []func(*k8sruntime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, appsv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
@@ -233,6 +237,12 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if err := imagepull.Setup(mgr, pulls); err != nil {
 		return err
 	}
+	if gates.Enabled(features.PodProbeMarkerGate) { // ND-183
+		if err := probe.Setup(mgr, probe.Options{Node: o.node, Runtimes: runtimes, Events: events("kruise-daemon-podprobe"),
+			WatchesPods: watchesPods}); err != nil {
+			return err
+		}
+	}
 	if !watchesPods { // ND-056
 		return nil
 	}
@@ -265,6 +275,9 @@ func informers(mgr ctrl.Manager, gates *features.Gates) []check {
 	}
 	checks := []check{{"nodeImageInformerSynced", synced(&appsv1beta1.NodeImage{})},
 		{"crrInformerSynced", synced(&appsv1beta1.ContainerRecreateRequest{})}}
+	if gates.Enabled(features.PodProbeMarkerGate) {
+		checks = append(checks, check{"nodePodProbeInformerSynced", synced(&appsv1alpha1.NodePodProbe{})})
+	}
 	if gates.Enabled(features.DaemonWatchingPod) {
 		checks = append(checks, check{"podInformerSynced", synced(&corev1.Pod{})})
 	}

@@ -131,9 +131,16 @@ func (p *Prober) Meet(c Met, now time.Time) bool {
 	return !c.Starting && !now.Before(p.started.Add(p.InitialDelay))
 }
 
-// Take takes the outcome of an attempt at a container (PPM-091). It is of no use if another container was met meanwhile.
+// Take takes the outcome of an attempt at a container (PPM-091). It is of no use if another container was met meanwhile. What could not be
+// carried out changes no result; where there is none, it is told why.
 func (p *Prober) Take(a Attempt, container string, now time.Time) {
-	if a.Outcome == None || p.container != container || p.Refused != "" {
+	if p.container != container || p.Refused != "" {
+		return
+	}
+	if a.Outcome == None {
+		if p.State == "" || p.State == appsv1alpha1.ProbeUnknown {
+			p.set(appsv1alpha1.ProbeUnknown, "the probe cannot be carried out: "+a.Message, now)
+		}
 		return
 	}
 	if a.Outcome != p.last {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,7 +50,9 @@ func (c podCache) Get(_ context.Context, key client.ObjectKey, into client.Objec
 }
 
 // List implements client.Reader.
-func (c podCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return errors.ErrUnsupported }
+func (c podCache) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.ErrUnsupported
+}
 
 // world is a node with some pods, of one container each, an API server and a daemon that may die.
 type world struct {
@@ -284,6 +287,7 @@ func (w *world) settled() string {
 // dies, an API server and a runtime that do not answer: when that is over, the status says of each probe what its container answers now, and
 // nothing is written at rest but once in ten minutes (PPM-080, PPM-083, PPM-085, PPM-090 (part), PPM-093, PPM-095, PPM-096).
 func TestSimulatedProbes(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
 	simulationtest.Some(t, 50, 10, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed)
 		for range 60 {

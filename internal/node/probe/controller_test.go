@@ -1,0 +1,262 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/record"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/node/runtime/fakecri"
+)
+
+// node is a daemon with a runtime that answers over its socket.
+type node struct {
+	*reconciler
+	server *fakecri.Server
+	events *record.FakeRecorder
+	client client.Client
+}
+
+func newNode(t testing.TB, npp *appsv1alpha1.NodePodProbe, watched bool, pods ...client.Object) *node {
+	t.Helper()
+	server := fakecri.Start(t)
+	runtimes := runtime.NewSet(runtime.Options{Root: server.Root()})
+	runtimes.Look(t.Context())
+	if err := runtimes.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	scheme := k8sruntime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), appsv1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(npp).WithObjects(append(pods, npp)...).Build()
+	events := record.NewFakeRecorder(1000)
+	r := newReconciler("n", c, events, clock.RealClock{})
+	r.containers = newContainers(set{runtimes}, c, watched, time.Now)
+	r.attempts = newAttempter(func(id string) (Commands, error) { return runtimes.ForContainer(id) }).attempt
+	return &node{r, server, events, c}
+}
+
+// play runs the daemon until the test ends.
+func (n *node) play(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var ends sync.WaitGroup
+	ends.Go(func() { _ = n.Start(ctx) })
+	ends.Go(func() {
+		for ctx.Err() == nil {
+			result, err := n.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: "n"}})
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-n.changed:
+			case <-time.After(min(max(result.RequeueAfter, 10*time.Millisecond), 100*time.Millisecond)):
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); ends.Wait() })
+}
+
+// await waits until the status has the states of the probes, as "name state message".
+func (n *node) await(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
+		o := &appsv1alpha1.NodePodProbe{}
+		if err := n.client.Get(t.Context(), client.ObjectKey{Name: "n"}, o); err != nil {
+			t.Fatal(err)
+		}
+		got = nil
+		for _, pod := range o.Status.PodProbeStatuses {
+			for _, state := range pod.ProbeStates {
+				got = append(got, strings.TrimSpace(fmt.Sprint(state.Name, " ", state.State, " ", state.Message)))
+			}
+		}
+		if slices.Equal(got, want) {
+			return
+		}
+	}
+	t.Fatalf("status %q, want %q", got, want)
+}
+
+func container(id string, change ...func(*fakecri.Container)) fakecri.Container {
+	c := fakecri.Container{ID: id, Name: "app", Namespace: "db", Pod: "pg-0", UID: "pod", State: cri.ContainerState_CONTAINER_RUNNING,
+		Created: time.Now().Add(-time.Minute), Started: time.Now().Add(-time.Minute)}
+	for _, f := range change {
+		f(&c)
+	}
+	return c
+}
+
+// PPM-083, PPM-084, PPM-085, PPM-088 (part), PPM-095, PPM-097: two probes of one container, by command, through the runtime's own socket. Each has
+// its result and its event; the container ends, and comes back with another answer.
+func TestTwoProbesOfOneContainer(t *testing.T) {
+	n := newNode(t, object(spec(named("role#primary")), spec(named("idle#idle"), func(p *appsv1alpha1.ContainerProbe) {
+		p.Probe.Exec.Command = []string{"/idle"}
+	})), true)
+	primary := true
+	var mu sync.Mutex
+	n.server.OnExec = func(_ string, command []string) (string, int32, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if command[0] == "/probe" && primary {
+			return "yes", 0, nil
+		}
+		return "", 1, nil
+	}
+	n.server.Add(container("a"))
+	n.play(t)
+	n.await(t, "role#primary Succeeded yes", "idle#idle Failed")
+	n.server.Add(container("a", func(c *fakecri.Container) { c.State = cri.ContainerState_CONTAINER_EXITED }))
+	n.await(t, "role#primary Failed container app is not running", "idle#idle Failed container app is not running")
+	mu.Lock()
+	primary = false
+	mu.Unlock()
+	n.server.Add(container("b", func(c *fakecri.Container) { c.RestartCount = 1 }))
+	n.await(t, "role#primary Failed", "idle#idle Failed")
+	n.server.Remove("a")
+	n.server.Remove("b")
+	if n.server.Calls("ExecSync")[0].ID != "a" {
+		t.Error(n.server.Calls("ExecSync"))
+	}
+	events := map[string]int{}
+	for len(n.events.Events) > 0 {
+		events[<-n.events.Events]++
+	}
+	if events["Normal KruiseProbeSucceeded probe role#primary: yes"] != 1 || events["Warning KruiseProbeFailed probe idle#idle: "] != 2 {
+		t.Error(events)
+	}
+}
+
+// A NodePodProbe says where a pod is, and somebody may have written it by hand: nothing is sent to an address that is not the pod's. Where pods
+// are not watched the daemon asks the API server, once in a while.
+func TestNothingIsSentElsewhere(t *testing.T) {
+	npp := object(spec(func(p *appsv1alpha1.ContainerProbe) {
+		p.Probe.ContainerProbeHandler = appsv1alpha1.ContainerProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}
+	}))
+	for _, watched := range []bool{true, false} {
+		for ip, want := range map[string]bool{"10.0.0.1": true, "169.254.169.254": false, "": false} {
+			for _, uid := range []types.UID{"pod", "another"} {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "pg-0", UID: uid}, Status: corev1.PodStatus{PodIP: ip}}
+				n := newNode(t, npp.DeepCopy(), watched, pod)
+				n.server.Add(container("a"))
+				sent := false
+				n.attempts = func(context.Context, *Definition, string) Attempt { sent = true; return Attempt{Outcome: Success} }
+				n.define(npp)
+				if err := n.probe(t.Context(), Key{"pod", "role#primary"}); err != nil {
+					t.Fatal(err)
+				}
+				if wanted := want && uid == "pod"; sent != wanted {
+					t.Errorf("address %q of pod %s, watched %v: sent %v", ip, uid, watched, sent)
+				}
+			}
+		}
+	}
+}
+
+// PPM-087: as long as the startup probe of a container has not succeeded, it is left alone.
+func TestAContainerThatStartsIsLeftAlone(t *testing.T) {
+	for started, want := range map[bool]bool{false: false, true: true} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "pg-0", UID: "pod"}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", ContainerID: "containerd://a", Started: &started}}
+		n := newNode(t, object(spec()), true, pod)
+		n.server.Add(container("a"))
+		n.define(object(spec()))
+		if _, due, _, err := n.meet(t.Context(), Key{"pod", "role#primary"}, false); err != nil || due != want {
+			t.Errorf("started %v: due %v, %v", started, due, err)
+		}
+	}
+}
+
+// PPM-098: an attempt that panics, or never ends, is nobody else's.
+func TestAPanicIsOfOneProbe(t *testing.T) {
+	n := newNode(t, object(spec(named("a#panics")), spec(named("a#hangs")), spec(named("a#works"))), true)
+	n.server.Add(container("a"))
+	n.attempts = func(ctx context.Context, d *Definition, _ string) Attempt {
+		switch d.Name {
+		case "a#panics":
+			panic("on purpose")
+		case "a#hangs":
+			<-ctx.Done()
+		}
+		return Attempt{Outcome: Success}
+	}
+	n.play(t)
+	n.await(t, "a#works Succeeded")
+}
+
+// PPM-100 (part): what a pod is made of is not asked for each attempt.
+func TestTheRuntimeIsNotAskedForEachAttempt(t *testing.T) {
+	n := newNode(t, object(spec()), true)
+	n.server.Add(container("a"))
+	lists := 0
+	n.containers.runtimes = counted{n.containers.runtimes, &lists}
+	n.attempts = func(context.Context, *Definition, string) Attempt { return Attempt{Failure, "no"} }
+	n.define(object(spec()))
+	for range 100 {
+		if err := n.probe(t.Context(), Key{"pod", "role#primary"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lists > 3 {
+		t.Errorf("%d lists of containers for 100 attempts", lists)
+	}
+}
+
+type counted struct {
+	Runtimes
+	lists *int
+}
+
+func (c counted) Containers(ctx context.Context, pod string) ([]runtime.Container, error) {
+	*c.lists++
+	return c.Runtimes.Containers(ctx, pod)
+}
+
+// BenchmarkThousandProbes measures one attempt of each of a thousand probes by command, in 100 pods, with the runtime's side of the socket. The
+// goal of 50 m CPU allows 500 us an attempt, with a period of ten seconds.
+func BenchmarkThousandProbes(b *testing.B) {
+	npp := object()
+	npp.Spec.PodProbes = nil
+	for i := range 100 {
+		pod := appsv1alpha1.PodProbe{Namespace: "db", Name: "pg-0", UID: fmt.Sprint("pod", i), IP: "10.0.0.1"}
+		for j := range 10 {
+			pod.Probes = append(pod.Probes, spec(named(fmt.Sprint("p#", j))))
+		}
+		npp.Spec.PodProbes = append(npp.Spec.PodProbes, pod)
+	}
+	n := newNode(b, npp, true)
+	n.server.OnExec = func(string, []string) (string, int32, error) { return "yes", 0, nil }
+	for i := range 100 {
+		n.server.Add(container(fmt.Sprint("c", i), func(c *fakecri.Container) { c.UID = fmt.Sprint("pod", i) }))
+	}
+	n.define(npp)
+	definitions := Definitions(npp)
+	for b.Loop() {
+		for i := range definitions {
+			if err := n.probe(b.Context(), definitions[i].Key); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*1000), "us/attempt")
+}
