@@ -18,10 +18,10 @@ done
 "$kubectl" kustomize config/daemon | "$kubectl" delete --ignore-not-found -f -
 "$kubectl" kustomize config/manager | "$kubectl" delete --ignore-not-found -f -
 # Nobody is left to remove the finalizers of the manager (IMG-121).
-for kind in imagepulljobs.apps.kruise.io containerrecreaterequests.apps.kruise.io jobs.batch broadcastjobs.apps.kruise.io imagelistpulljobs.apps.kruise.io ephemeraljobs.apps.kruise.io; do
+for kind in imagepulljobs.apps.kruise.io containerrecreaterequests.apps.kruise.io jobs.batch broadcastjobs.apps.kruise.io imagelistpulljobs.apps.kruise.io ephemeraljobs.apps.kruise.io podprobemarkers.apps.kruise.io; do
   ("$kubectl" get "$kind" -A -o jsonpath='{range .items[*]}{.metadata.namespace} {.metadata.name} {.metadata.finalizers}{"\n"}{end}' 2>/dev/null || true) |
     while read -r namespace name finalizers; do
-      rest=$(sed -E 's#"(apps\.kruise\.io/(deletion-protection|unrecorded-run|ephemeralcontainers-cleanup)|crr\.apps\.kruise\.io/unready-acquired)",?##; s#,\]$#]#' <<<"$finalizers")
+      rest=$(sed -E 's#"(apps\.kruise\.io/(deletion-protection|unrecorded-run|ephemeralcontainers-cleanup)|crr\.apps\.kruise\.io/unready-acquired|kruise\.io/node-pod-probe-cleanup)",?##; s#,\]$#]#' <<<"$finalizers")
       if [ "$rest" != "$finalizers" ]; then
         # A pod that a request holds not ready (CRR-083) would never be ready again. Either may have gone meanwhile.
         if [ "$kind" = containerrecreaterequests.apps.kruise.io ]; then

@@ -108,7 +108,7 @@ func TestRightsAreNarrow(t *testing.T) {
 	}
 	slices.Sort(names)
 	if diff := cmp.Diff([]string{"kruise-certs-role", "kruise-leader-election-role", "kruise-manager-budget-role", "kruise-manager-image-pull-role",
-		"kruise-manager-liveness-role", "kruise-manager-nodes-role", "kruise-manager-resourcedistribution-role", "kruise-manager-role", "kruise-manager-sidecarterminator-role", "kruise-manager-storage-role", "kruise-manager-workloadspread-role",
+		"kruise-manager-nodes-role", "kruise-manager-resourcedistribution-role", "kruise-manager-role", "kruise-manager-sidecarterminator-role", "kruise-manager-storage-role", "kruise-manager-workloadspread-role",
 		"kruise-metrics-role", "kruise-pull-secrets-role", "kruise-webhook-role"}, names); diff != "" {
 		t.Error(diff)
 	}

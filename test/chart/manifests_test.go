@@ -94,7 +94,8 @@ func TestExternalCertificates(t *testing.T) {
 			case line == unbound, strings.Contains(line, ".args"), // the daemon is told too, and the list is what the user wrote
 				// Only converted definitions carry an authority.
 				(strings.HasPrefix(line, "CustomResourceDefinition image") || strings.HasPrefix(line, "CustomResourceDefinition broadcastjobs") ||
-					strings.HasPrefix(line, "CustomResourceDefinition ephemeraljobs")) && strings.Contains(line, "inject-ca-from: kruise-system/kruise-webhook-certs -> none"),
+					strings.HasPrefix(line, "CustomResourceDefinition ephemeraljobs") || strings.HasPrefix(line, "CustomResourceDefinition podprobemarkers") ||
+					strings.HasPrefix(line, "CustomResourceDefinition nodepodprobes")) && strings.Contains(line, "inject-ca-from: kruise-system/kruise-webhook-certs -> none"),
 				list == "AllAlpha=true" && strings.Contains(line, "kruise-manager-definitions-role"): // another gate
 			default:
 				others = append(others, line)

@@ -44,6 +44,7 @@ var held = []struct {
 	{schema.GroupKind{Group: ours, Kind: "ImagePullJob"}, pub.PullJobProtection},
 	{schema.GroupKind{Group: ours, Kind: "ContainerRecreateRequest"}, pub.RecreateUnreadyAcquired},
 	{schema.GroupKind{Group: ours, Kind: "EphemeralJob"}, pub.EphemeralContainersCleanup},
+	{schema.GroupKind{Group: ours, Kind: "PodProbeMarker"}, pub.ProbeCleanup},
 	// What AdvancedCronJobs create.
 	{schema.GroupKind{Group: "batch", Kind: "Job"}, pub.UnrecordedRun},
 	{schema.GroupKind{Group: ours, Kind: "BroadcastJob"}, pub.UnrecordedRun},

@@ -146,7 +146,7 @@ func (d *doctor) checkPods(ctx context.Context) error {
 func (d *doctor) checkRequests(ctx context.Context) error {
 	const check = "requests"
 	total := 0
-	for _, name := range []string{"ContainerRecreateRequest", "ImagePullJob", "ImageListPullJob", "EphemeralJob"} {
+	for _, name := range []string{"ContainerRecreateRequest", "ImagePullJob", "ImageListPullJob", "EphemeralJob", "PodProbeMarker"} {
 		if err := d.each(ctx, name, func(object *unstructured.Unstructured) error {
 			total++
 			d.deleted(check, object)
