@@ -50,6 +50,7 @@ func open(t *testing.T) (map[string]admission.Handler, *announcements, *int) {
 	e := guarded(t, "ResourceDistributionGate=true")
 	e.Namespace, e.writer = "shop", fake.NewClientBuilder().WithScheme(scheme).Build()
 	e.Listed = &workloadspreadcontroller.Listed{}
+	e.ListedForStates = &workloadspreadcontroller.Listed{}
 	e.mapper = meta.NewDefaultRESTMapper(nil)
 	e.cached, e.live, e.namespaces, e.announcer, e.judge = cached, live, newNamespaces(cached, live), by, (&apiServer{answer: accepts}).judge(t)
 	return admissionHandlers(e, podsIf(true, false), nil), by, &looks

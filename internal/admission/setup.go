@@ -79,6 +79,8 @@ type Options struct {
 	Minor uint
 	// Listed are the kinds that users list for WorkloadSpreads; nil without their gate.
 	Listed *workloadspreadcontroller.Listed
+	// ListedForStates are those that users list for PersistentPodStates.
+	ListedForStates *workloadspreadcontroller.Listed
 	// UnschedulableWindow is how long a subset is skipped after pods could not be scheduled in it (WS-199).
 	UnschedulableWindow time.Duration
 	// Sidecars chooses what SidecarSets inject into pods; nil without gate PodWebhook.

@@ -20,6 +20,7 @@ import (
 	daemonsetcontroller "github.com/afloat-project/afloat/internal/kinds/daemonset/controller"
 	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
+	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	resourcedistributioncontroller "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/controller"
@@ -215,18 +216,26 @@ func broadcastJobs(ctx context.Context, e *Environment) error {
 
 // FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every replica; nothing of it without
 // the gate (WS-186, WS-187).
-func (e *Environment) FollowSpreads(ctx context.Context) (err error) {
+func (e *Environment) FollowSpreads(ctx context.Context) error {
 	e.Versioned = workloadspread.ParseVersioned(e.Flags.VersionedStatus)
 	if !e.Gates.Enabled(features.WorkloadSpread) {
 		return nil
 	}
-	if e.Listed, err = workloadspreadcontroller.NewListed(ctx, e.Manager, e.Namespace, e.Watches.Following(nil)); err != nil {
-		return err
-	}
+	e.Listed = workloadspreadcontroller.NewListed(workloadspread.AllowListKey, e.Manager.GetLogger().WithName("workloadspread"))
 	e.Workloads = workloadspreadcontroller.NewKinds(e.Manager, e.Listed.Kinds, e.Listed.Ready, e.Versioned)
 	e.Spreads = workloadspreadcontroller.NewWatch(ctx, e.Manager, e.Workloads)
 	e.Listed.WhenRead(e.Spreads.FollowListed)
 	return nil
+}
+
+// FollowStates fills in what the webhooks and the controller of PersistentPodStates have in common, on every replica. It comes after FollowSpreads.
+func (e *Environment) FollowStates(ctx context.Context) error {
+	e.ListedForStates = workloadspreadcontroller.NewListed(persistentpodstate.AllowListKey, e.Manager.GetLogger().WithName("persistentpodstate"))
+	lists := []*workloadspreadcontroller.Listed{e.ListedForStates}
+	if e.Listed != nil {
+		lists = append(lists, e.Listed)
+	}
+	return workloadspreadcontroller.FollowLists(ctx, e.Manager, e.Namespace, e.Watches.Following(nil), lists...)
 }
 
 // FollowBudgets fills in what the webhooks and all controllers that take pods out of service have in common, on every replica; nothing of it
