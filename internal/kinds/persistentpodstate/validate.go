@@ -26,8 +26,12 @@ type Environment struct {
 
 // Validate judges a PersistentPodState; old is the stored one, nil on create (PPS-020 to PPS-027).
 func Validate(state, old *appsv1beta1.PersistentPodState, env Environment) field.ErrorList {
+	return append(validateTarget(state, old, env, field.NewPath("spec", "targetRef")), validateSpec(state)...)
+}
+
+// validateSpec judges all but the target.
+func validateSpec(state *appsv1beta1.PersistentPodState) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
-	errs := validateTarget(state, old, env, spec.Child("targetRef"))
 	if state.Spec.RequiredPersistentTopology == nil && len(state.Spec.PreferredPersistentTopology) == 0 {
 		errs = append(errs, field.Invalid(spec, field.OmitValueType{},
 			"requiredPersistentTopology or preferredPersistentTopology must name labels of nodes: else pods have no place to come back to"))
