@@ -214,7 +214,7 @@ func TestConditionsThatAreWrittenPassTheCheck(t *testing.T) {
 	}
 	expressions := []string{inSubset, inService, protected, asked(true, true), asked(true, false), asked(false, true),
 		matchconditions.Within([]string{"a", "b"}), "!(" + strings.Join([]string{"request.namespace in ['a']", inService, protected}, " && ") + ")"}
-	for _, condition := range slices.Concat(otherPods(true, "false", "false"), otherPods(true, "true", "request.namespace in ['a']")) {
+	for _, condition := range slices.Concat(otherPods(true, "false", "false", "false"), otherPods(true, "true", "request.namespace in ['a']", "true")) {
 		expressions = append(expressions, condition.Expression)
 	}
 	for _, expression := range expressions {

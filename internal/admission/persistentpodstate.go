@@ -14,6 +14,7 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
+	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
@@ -22,11 +23,16 @@ type podStateWebhook struct {
 	cached client.Reader
 	// listed are the kinds of workloads that an administrator lists for PersistentPodStates.
 	listed *workloadspreadcontroller.Listed
+	// announcer makes the API server send the first pods of a PersistentPodState; nil if pods are not sent at all.
+	announcer announcer
+	// namespaces are those in which PersistentPodStates are announced.
+	namespaces *namespaces
 }
 
 // PersistentPodStates makes the webhook of the kind.
 func PersistentPodStates(e *Environment) Webhooks {
-	return Webhooks{Validate: (&podStateWebhook{cached: e.cached, listed: e.ListedForStates}).validate}
+	return Webhooks{Validate: (&podStateWebhook{cached: e.cached, listed: e.ListedForStates, announcer: e.announcer,
+		namespaces: e.namespaces}).validate}
 }
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=persistentpodstates,verbs=get;list;watch
@@ -57,7 +63,14 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 	if len(causes) > 0 {
 		return badRequest(invalid(&request, causes))
 	}
-	return admission.Allowed("")
+	if old != nil { // its target is what it was
+		return admission.Allowed("")
+	}
+	response := admission.Allowed("")
+	if !w.namespaces.exist(ctx, request.Namespace) {
+		return response.WithWarnings("namespace " + request.Namespace + " is not known yet: pods that are created in the next seconds may be missed")
+	}
+	return announced(ctx, w.announcer, &request, persistentpodstatecontroller.Asks(state), response)
 }
 
 // badRequest has faults of the object told with the code that other releases have.

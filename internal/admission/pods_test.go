@@ -102,14 +102,14 @@ func TestWithoutSidecarSets(t *testing.T) {
 func TestOtherPods(t *testing.T) {
 	const gate = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	for name, test := range map[string]struct {
-		all                 bool
-		sets, spreads, want string
+		all                         bool
+		sets, spreads, states, want string
 	}{
-		"none": {false, "false", "false", "false"}, "gate": {true, "false", "false", gate}, "SidecarSets": {false, "x", "false", "x"},
-		"both": {true, "x", "false", gate + " || x"}, "WorkloadSpreads": {false, "false", "y", "y"},
-		"all": {true, "x", "y", gate + " || x || y"},
+		"none": {false, "false", "false", "false", "false"}, "gate": {true, "false", "false", "false", gate}, "SidecarSets": {false, "x", "false", "false", "x"},
+		"both": {true, "x", "false", "false", gate + " || x"}, "WorkloadSpreads": {false, "false", "y", "false", "y"},
+		"PersistentPodStates": {false, "false", "false", "z", "z"}, "all": {true, "x", "y", "z", gate + " || x || y || z"},
 	} {
-		if got := otherPods(test.all, test.sets, test.spreads); len(got) != 1 || got[0].Expression != test.want {
+		if got := otherPods(test.all, test.sets, test.spreads, test.states); len(got) != 1 || got[0].Expression != test.want || len(got[0].Name) > 63 {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

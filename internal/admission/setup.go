@@ -26,6 +26,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
@@ -88,6 +89,8 @@ type Options struct {
 	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version (WS-184); nil without the gate.
 	Spreads   *workloadspreadcontroller.Watch
 	Versioned workloadspread.Versioned
+	// States follows PersistentPodStates.
+	States *persistentpodstatecontroller.Watch
 	// Budgets follows PodUnavailableBudgets; nil without their gates (PUB-016).
 	Budgets *podunavailablebudgetcontroller.Watch
 	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
@@ -251,6 +254,9 @@ func (o Options) learners() []learner {
 	if o.Spreads != nil {
 		all = append(all, o.Spreads)
 	}
+	if o.States != nil {
+		all = append(all, o.States)
+	}
 	return all
 }
 
@@ -279,6 +285,9 @@ func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (ch
 	}
 	sidecars := pod.NewSidecars(o.Sidecars, o.Gates.Enabled(features.EnableSortSidecarContainerByName), time.Now)
 	chain = newPodChain(o.GateAllPods, spreads, budgets, sidecars)
+	if o.States != nil { // after all that PPS-030 names
+		chain = chain.With(pod.States(o.States))
+	}
 	if len(checks) > 0 {
 		disruptions = pod.NewDisruptions(checks...)
 		collectors = append(collectors, disruptions.Metric())
@@ -311,7 +320,7 @@ func register(collectors ...prometheus.Collector) error {
 	return nil
 }
 
-// follow passes the scopes of SidecarSets and WorkloadSpreads to the keeper, and makes it update them when they change.
+// follow passes the scopes of SidecarSets, WorkloadSpreads and PersistentPodStates to the keeper, and makes it update them when they change.
 func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	if !o.Pods {
 		return
@@ -324,17 +333,23 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	if budgets != nil {
 		changes = append(changes, budgets.Changed())
 	}
+	if o.States != nil {
+		changes = append(changes, o.States.Changed())
+	}
 	o.scopeDisruptions(keeping)
 	keeping.Rescope = either(ctx, changes)
 	keeping.Scopes[mutatePodAllName] = certificate.Scope{Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
-		if !sidecars.Synced() || spreads != nil && !spreads.Synced() {
+		if !sidecars.Synced() || spreads != nil && !spreads.Synced() || o.States != nil && !o.States.Synced() {
 			return nil, false
 		}
-		ofSpreads := "false"
+		ofSpreads, ofStates := "false", "false"
 		if spreads != nil {
 			ofSpreads = spreads.Scope.Creations()
 		}
-		return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads), true
+		if o.States != nil {
+			ofStates = o.States.Creations()
+		}
+		return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads, ofStates), true
 	}}
 }
 
@@ -382,7 +397,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 		Paths:       paths,
 		Scopes: map[string]certificate.Scope{mutatePodAllName: {Policy: admissionv1.Fail,
 			Conditions: func() ([]admissionv1.MatchCondition, bool) {
-				return otherPods(o.GateAllPods, "false", "false"), true
+				return otherPods(o.GateAllPods, "false", "false", "false"), true
 			}}},
 		Derived: append([]certificate.Derived{{Kind: "MutatingWebhookConfiguration", From: mutatePodName, Name: mutatePodAllName,
 			Path: mutatePodAllPath}}, o.derivedDisruptions()...),

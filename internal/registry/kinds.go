@@ -141,7 +141,8 @@ var Kinds = []Kind{
 		Kind: admission.Kind{Group: apps, Name: "PersistentPodState", Plural: "persistentpodstates", Webhooks: admission.PersistentPodStates,
 			Conversion: admission.Between((*appsv1alpha1.PersistentPodState).ToV1beta1, appsv1alpha1.PersistentPodStateFromV1beta1,
 				admission.RenamedInPersistentPodStates)},
-		Controller: "persistentpodstate", Workers: 3,
+		Controller: "persistentpodstate", Workers: 3, Setup: persistentPodStates, With: []string{"StatefulSet"},
+		Absent: func(e *Environment) { e.States.Absent() },
 	},
 	{
 		Kind: admission.Kind{Group: policy, Name: "PodUnavailableBudget", Plural: "podunavailablebudgets",

@@ -21,6 +21,7 @@ import (
 	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
+	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	resourcedistributioncontroller "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/controller"
@@ -61,6 +62,8 @@ type Environment struct {
 	PullJobs *podapply.PullJobs
 	// Workloads reads what WorkloadSpreads spread; nil without their gate.
 	Workloads *workloadspreadcontroller.Kinds
+	// Remembered reads workloads of PersistentPodStates.
+	Remembered *persistentpodstatecontroller.Kinds
 }
 
 // controller are the options that all controllers have; name is that of the flag with the number of workers.
@@ -137,6 +140,15 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 	}
 	return workloadspreadcontroller.Setup(ctx, e.Manager, workloadspreadcontroller.Options{Options: e.controller("workloadspread"),
 		Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned, Window: e.UnschedulableWindow})
+}
+
+// persistentPodStates follows PersistentPodStates on every replica, and adds their controllers.
+func persistentPodStates(ctx context.Context, e *Environment) error {
+	if err := e.States.Follow(ctx, e.Manager); err != nil {
+		return err
+	}
+	return persistentpodstatecontroller.Setup(ctx, e.Manager, persistentpodstatecontroller.Options{Options: e.controller("persistentpodstate"),
+		Workloads: e.Remembered, Cleanup: e.Gates.Enabled(features.PersistentPodStateAutoCleanup)})
 }
 
 func cloneSets(ctx context.Context, e *Environment) error {
@@ -231,6 +243,10 @@ func (e *Environment) FollowSpreads(ctx context.Context) error {
 // FollowStates fills in what the webhooks and the controller of PersistentPodStates have in common, on every replica. It comes after FollowSpreads.
 func (e *Environment) FollowStates(ctx context.Context) error {
 	e.ListedForStates = workloadspreadcontroller.NewListed(persistentpodstate.AllowListKey, e.Manager.GetLogger().WithName("persistentpodstate"))
+	e.States = persistentpodstatecontroller.NewWatch(e.Manager, e.ListedForStates.Kinds, e.ListedForStates.Ready)
+	e.Remembered = persistentpodstatecontroller.NewKinds(e.Manager, e.ListedForStates.Kinds, e.ListedForStates.Ready,
+		e.Gates.Enabled(features.StatefulSetStartOrdinal))
+	e.ListedForStates.WhenRead(e.Remembered.Relisted)
 	lists := []*workloadspreadcontroller.Listed{e.ListedForStates}
 	if e.Listed != nil {
 		lists = append(lists, e.Listed)

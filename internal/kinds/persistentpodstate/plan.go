@@ -19,7 +19,7 @@ import (
 // leastWeight and mostWeight bound the weight of a preference (PPS-024).
 const leastWeight, mostWeight = 1, 100
 
-// Bounds of what is remembered (PPS-083): MostValue of the value of an annotation, mostOfAll of all entries together. An object has 1.5 MiB at most.
+// Bounds of what is remembered (PPS-083): MostValue of the value of an annotation, as the caches keep it, mostOfAll of all entries together. An object has 1.5 MiB at most.
 const (
 	MostValue = 1 << 10
 	mostOfAll = 1 << 20
