@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
@@ -85,5 +86,16 @@ func TestFieldsOfPersistentPodStatesAreRenamed(t *testing.T) {
 		if got := RenamedInPersistentPodStates(strings.Split(from, "/")); !slices.Equal(got, strings.Split(to, "/")) {
 			t.Errorf("%s: %v", from, got)
 		}
+	}
+}
+
+// PPS-096 (part): without gate PodWebhook no pod is changed; what is recorded does not ask for the gate, see TestPersistentPodStatesNeedNoGate.
+func TestWithoutPodWebhookNoPodIsBroughtBack(t *testing.T) {
+	options := Options{States: &persistentpodstatecontroller.Watch{}, Gates: gates(t, "PodWebhook=false")}
+	if chain, disruptions, err := options.podWebhooks(nil, nil); chain != nil || disruptions != nil || err != nil {
+		t.Errorf("%v %v %v", chain, disruptions, err)
+	}
+	if handlers := admissionHandlers(&Environment{Options: options}, nil, nil); handlers[mutatePodPath] != nil || handlers[mutatePodRecentPath] != nil {
+		t.Error("pods are changed")
 	}
 }

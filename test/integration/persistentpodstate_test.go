@@ -83,7 +83,7 @@ func nativeSet(t *testing.T, name string, replicas int32, annotations map[string
 	return set
 }
 
-// PPS-030 to PPS-036 (part), PPS-050 (part), PPS-051, PPS-060 (part), PPS-104 (part): a pod of a StatefulSet of Kubernetes that is deleted at once after its place is
+// PPS-030 (part), PPS-031 (part), PPS-032 (part), PPS-033 (part), PPS-034 (part), PPS-035 (part), PPS-036 (part), PPS-050 (part), PPS-051, PPS-060 (part), PPS-104 (part): a pod of a StatefulSet of Kubernetes that is deleted at once after its place is
 // recorded gets that place, also while the PersistentPodState is new; scaling in forgets it.
 func TestPlacesOfPods(t *testing.T) {
 	makes(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "places-a", Labels: map[string]string{"topology.kubernetes.io/zone": "z1", "kubernetes.io/hostname": "places-a"}}})
@@ -119,7 +119,7 @@ preferredPersistentTopology: [{weight: 40, preference: {nodeTopologyKeys: [kuber
 	recordedOn(t, "places", "places-1", "")
 }
 
-// PPS-047, PPS-070 to PPS-078 (part), PPS-082 (part): one is generated for an Advanced StatefulSet, follows its annotations, is made anew, and goes; one that a user wrote stays, and an
+// PPS-004 (part), PPS-070 (part), PPS-071 (part), PPS-072 (part), PPS-073 (part), PPS-074 (part), PPS-075 (part), PPS-076 (part), PPS-077 (part), PPS-078 (part), PPS-082 (part): one is generated for an Advanced StatefulSet, follows its annotations, is made anew, and goes; one that a user wrote stays, and an
 // event tells.
 func TestGeneratedPersistentPodStates(t *testing.T) {
 	const annotated = `kruise.io/auto-generate-persistent-pod-state: "true", kruise.io/preferred-persistent-topology: "kubernetes.io/hostname, zone"`

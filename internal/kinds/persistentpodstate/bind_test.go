@@ -39,7 +39,7 @@ func bound(t *testing.T, s *appsv1beta1.PersistentPodState, document string) str
 	return string(changed)
 }
 
-// PPS-031, PPS-032 to 036, PPS-104, PPS-107: what a pod gets that is created, beside what it has. Asked again, it gets nothing more.
+// PPS-031, PPS-032, PPS-033, PPS-034, PPS-035, PPS-036, PPS-104, PPS-107: what a pod gets that is created, beside what it has. Asked again, it gets nothing more.
 func TestWhatAPodGets(t *testing.T) {
 	const mine = `"annotations":{"kruise.io/injected-persistent-pod-state":"places"}`
 	term := func(weight, expressions string) string {

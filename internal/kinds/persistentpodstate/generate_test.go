@@ -30,7 +30,7 @@ func generated(change func(*appsv1beta1.PersistentPodState)) *appsv1beta1.Persis
 	return o
 }
 
-// PPS-070 to PPS-073 (part): what is generated.
+// PPS-070 (part), PPS-071 (part), PPS-072 (part), PPS-073 (part): what is generated.
 func TestWhatIsGenerated(t *testing.T) {
 	want := &appsv1beta1.PersistentPodState{ObjectMeta: metav1.ObjectMeta{Name: "web",
 		Annotations:     map[string]string{pub.GeneratedPersistentPodState: "StatefulSet.apps.kruise.io/web"},
@@ -51,7 +51,7 @@ func TestWhatIsGenerated(t *testing.T) {
 	}
 }
 
-// PPS-074 to PPS-079, PPS-100, PPS-108 (part): what becomes of what is there.
+// PPS-074, PPS-075, PPS-076, PPS-077, PPS-078, PPS-079, PPS-100, PPS-108 (part): what becomes of what is there.
 func TestWhatBecomesOfWhatIsThere(t *testing.T) {
 	owned := func(kind, name, uid string) func(*appsv1beta1.PersistentPodState) {
 		return func(o *appsv1beta1.PersistentPodState) {

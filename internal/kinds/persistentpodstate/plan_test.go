@@ -66,7 +66,7 @@ type entries = map[string]appsv1beta1.PodState
 
 var nodes = map[string]map[string]string{"a": {"zone": "z1", "host": "a", "other": "x"}, "b": {"zone": "z2", "host": "b"}, "bare": {}}
 
-// PPS-048, PPS-050 to 052, PPS-053 (part), PPS-054 to 056: which pods are remembered, what of them, and when that is written anew. A plan of
+// PPS-048, PPS-050, PPS-051, PPS-052, PPS-053 (part), PPS-054, PPS-055, PPS-056: which pods are remembered, what of them, and when that is written anew. A plan of
 // what a plan left changes nothing.
 func TestWhatIsRemembered(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -132,7 +132,7 @@ func compare(t *testing.T, want, got Plan) {
 	}
 }
 
-// PPS-016 (part), PPS-047 (part), PPS-060 to PPS-065, PPS-101, PPS-103 (part), PPS-110 (part): what is forgotten when a workload is scaled in or
+// PPS-016 (part), PPS-047 (part), PPS-060, PPS-061, PPS-062, PPS-063, PPS-064, PPS-065, PPS-101, PPS-103 (part), PPS-110 (part): what is forgotten when a workload is scaled in or
 // deleted.
 func TestWhatIsForgotten(t *testing.T) {
 	all := func(names ...string) entries {

@@ -24,7 +24,7 @@ func state(change func(*appsv1beta1.PersistentPodState)) *appsv1beta1.Persistent
 	return s
 }
 
-// PPS-010 (part), PPS-011 (part), PPS-012 (part), PPS-013 (part), PPS-020 to 027: what is refused, at which field, and what is not. All faults
+// PPS-010 (part), PPS-011 (part), PPS-012 (part), PPS-013 (part), PPS-020, PPS-021, PPS-022, PPS-023, PPS-024, PPS-025, PPS-026, PPS-027: what is refused, at which field, and what is not. All faults
 // are told together.
 func TestValidate(t *testing.T) {
 	listed, err := workloadspread.ParseListAt(AllowListKey, `{"workloads":[{"group":"games.example.com","VERSION":"v1","Kind":"Game"}]}`)

@@ -160,6 +160,30 @@ func TestScalingInAndOut(t *testing.T) {
 	}
 }
 
+// PPS-047: when the workload is deleted, or is about to, what is remembered goes and the object stays.
+func TestADeletedWorkloadIsForgotten(t *testing.T) {
+	w := pinned(t)
+	w.make("web", 2, 0, nil)
+	w.write("places", "web", func(s *appsv1beta1.PersistentPodState) { s.Spec.PersistentPodStateRetentionPolicy = appsv1beta1.RetainWhenDeleted })
+	w.holds("places", "web-0 a z1, web-1 a z1")
+	w.Change(key(ss, "web"), func(o client.Object) {
+		now := metav1.NewTime(w.Now())
+		o.SetFinalizers([]string{"foregroundDeletion"})
+		o.SetDeletionTimestamp(&now)
+	})
+	w.respec(pps, "places", func(client.Object) {})
+	w.holds("places", "")
+	if state := w.state("places"); state.Status.ObservedGeneration != 2 {
+		t.Errorf("%+v", state.Status)
+	}
+	w.Remove(key(ss, "web"))
+	w.respec(pps, "places", func(client.Object) {})
+	w.holds("places", "")
+	if state := w.state("places"); state.Status.ObservedGeneration != 3 {
+		t.Errorf("%+v", state.Status)
+	}
+}
+
 // PPS-077, PPS-079, PPS-082 (part), PPS-100: what users wrote stays as it is; the workload has an event, once.
 func TestWhatUsersWroteStays(t *testing.T) {
 	w := pinned(t)
@@ -258,7 +282,7 @@ func (s scales) Get(_ context.Context, object, into client.Object, _ ...client.S
 	return nil
 }
 
-// PPS-012 (part), PPS-016, PPS-061, PPS-103: how many pods each kind has, and from which ordinal.
+// PPS-012 (part), PPS-016, PPS-061, PPS-103, ASTS-362 (part): how many pods each kind has, and from which ordinal.
 func TestOrdinalsOfEachKind(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(appsv1beta1.AddToScheme(scheme), appsv1.AddToScheme(scheme), autoscalingv1.AddToScheme(scheme)); err != nil {
