@@ -187,7 +187,7 @@ func (w *world) check(write simulation.Write, before, after client.Object) {
 		}
 	}
 	for name, entry := range old.Status.PodStates {
-		if _, kept := state.Status.PodStates[name]; kept || set == nil {
+		if _, kept := state.Status.PodStates[name]; kept || set == nil || set.DeletionTimestamp != nil {
 			continue
 		}
 		emptied := metav1.GetControllerOf(old) == nil || metav1.GetControllerOf(old).UID != set.UID
