@@ -339,6 +339,9 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if err := e.FollowSpreads(ctx); err != nil {
 		return nil, err
 	}
+	if err := e.FollowStates(ctx); err != nil {
+		return nil, err
+	}
 	if err := e.FollowBudgets(); err != nil {
 		return nil, err
 	}

@@ -374,6 +374,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/statefulsets/scale":      "get",
 		"policy/poddisruptionbudgets":            read, // which refuse evictions too
 		"apps.kruise.io/workloadspreads":         read, "apps.kruise.io/workloadspreads/status": "get patch",
+		"apps.kruise.io/persistentpodstates": manage, "apps.kruise.io/persistentpodstates/status": "patch",
 		"apps.kruise.io/statefulsets":      manage,
 		"apps.kruise.io/uniteddeployments": read, "apps.kruise.io/uniteddeployments/status": "patch", "apps.kruise.io/uniteddeployments/finalizers": "update",
 		"apps.kruise.io/statefulsets/finalizers":  "update",

@@ -50,6 +50,7 @@ func open(t *testing.T) (map[string]admission.Handler, *announcements, *int) {
 	e := guarded(t, "ResourceDistributionGate=true")
 	e.Namespace, e.writer = "shop", fake.NewClientBuilder().WithScheme(scheme).Build()
 	e.Listed = &workloadspreadcontroller.Listed{}
+	e.ListedForStates = &workloadspreadcontroller.Listed{}
 	e.mapper = meta.NewDefaultRESTMapper(nil)
 	e.cached, e.live, e.namespaces, e.announcer, e.judge = cached, live, newNamespaces(cached, live), by, (&apiServer{answer: accepts}).judge(t)
 	return admissionHandlers(e, podsIf(true, false), nil), by, &looks
@@ -213,7 +214,7 @@ func TestConditionsThatAreWrittenPassTheCheck(t *testing.T) {
 	}
 	expressions := []string{inSubset, inService, protected, asked(true, true), asked(true, false), asked(false, true),
 		matchconditions.Within([]string{"a", "b"}), "!(" + strings.Join([]string{"request.namespace in ['a']", inService, protected}, " && ") + ")"}
-	for _, condition := range slices.Concat(otherPods(true, "false", "false", Options{Gates: gates(t, "EnhancedLivenessProbe=true")}.asksForProbes()), otherPods(true, "true", "request.namespace in ['a']", "true")) {
+	for _, condition := range slices.Concat(otherPods(true, "false", "false", "false", Options{Gates: gates(t, "EnhancedLivenessProbe=true")}.asksForProbes()), otherPods(true, "true", "request.namespace in ['a']", "true", "true")) {
 		expressions = append(expressions, condition.Expression)
 	}
 	for _, expression := range expressions {

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -45,13 +46,13 @@ const (
 var podPaths = []string{mutatePodPath, mutatePodAllPath, mutatePodRecentPath, validatePodPath}
 
 // otherPods are the match conditions of mutatePodAllPath: pods without the readiness gate KruisePodReady if all pods get it (CRR-087), and
-// pods for which the expressions of SidecarSets (SS-080), WorkloadSpreads (WS-050) or probes (PPM-110, PPM-120) are true; otherwise none. A pod that is sent twice
-// does not change the second time (SS-107), and is put into a subset only the first time.
-func otherPods(gateAll bool, sidecarSets, spreads, probes string) []admissionregistrationv1.MatchCondition {
+// pods for which the expressions of SidecarSets (SS-080), WorkloadSpreads (WS-050), PersistentPodStates (PPS-030) or probes (PPM-110, PPM-120) are true; otherwise
+// none. A pod that is sent twice does not change the second time (SS-107), and is put into a subset only the first time.
+func otherPods(gateAll bool, sidecarSets, spreads, states, probes string) []admissionregistrationv1.MatchCondition {
 	const without = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	var names, expressions []string
 	for _, asks := range []struct{ name, expression string }{{"without-the-gate", without}, {"of-sidecarsets", sidecarSets},
-		{"of-workloadspreads", spreads}, {"of-probes", probes}} {
+		{"of-workloadspreads", spreads}, {"of-persistentpodstates", states}, {"of-probes", probes}} {
 		if asks.expression != "false" && (asks.expression != without || gateAll) {
 			names, expressions = append(names, asks.name), append(expressions, asks.expression)
 		}
@@ -59,7 +60,11 @@ func otherPods(gateAll bool, sidecarSets, spreads, probes string) []admissionreg
 	if len(names) == 0 {
 		return []admissionregistrationv1.MatchCondition{{Name: "none-asked-for", Expression: "false"}}
 	}
-	return []admissionregistrationv1.MatchCondition{{Name: strings.Join(names, "-or-"), Expression: strings.Join(expressions, " || ")}}
+	name := strings.Join(names, "-or-")
+	if len(name) > validation.LabelValueMaxLength { // which a name has at most
+		name = "asked-for-by-several"
+	}
+	return []admissionregistrationv1.MatchCondition{{Name: name, Expression: strings.Join(expressions, " || ")}}
 }
 
 // podTime is how long the creation of a pod may wait for requests to the API server.

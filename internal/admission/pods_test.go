@@ -102,16 +102,16 @@ func TestWithoutSidecarSets(t *testing.T) {
 func TestOtherPods(t *testing.T) {
 	const gate = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	for name, test := range map[string]struct {
-		all                 bool
-		sets, spreads, want string
-		probes              string
+		all                                 bool
+		sets, spreads, states, probes, want string
 	}{
-		"none": {false, "false", "false", "false", "false"}, "gate": {true, "false", "false", gate, "false"}, "SidecarSets": {false, "x", "false", "x", "false"},
-		"both": {true, "x", "false", gate + " || x", "false"}, "WorkloadSpreads": {false, "false", "y", "y", "false"},
-		"all":    {true, "x", "y", gate + " || x || y", "false"},
-		"probes": {false, "x", "false", "x || z", "z"},
+		"none": {false, "false", "false", "false", "false", "false"}, "gate": {true, "false", "false", "false", "false", gate},
+		"SidecarSets": {false, "x", "false", "false", "false", "x"}, "both": {true, "x", "false", "false", "false", gate + " || x"},
+		"WorkloadSpreads": {false, "false", "y", "false", "false", "y"}, "PersistentPodStates": {false, "false", "false", "z", "false", "z"},
+		"probes": {false, "x", "false", "false", "p", "x || p"}, "all": {true, "x", "y", "z", "p", gate + " || x || y || z || p"},
 	} {
-		if got := otherPods(test.all, test.sets, test.spreads, test.probes); len(got) != 1 || got[0].Expression != test.want {
+		got := otherPods(test.all, test.sets, test.spreads, test.states, test.probes)
+		if len(got) != 1 || got[0].Expression != test.want || len(got[0].Name) > 63 {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
@@ -80,6 +81,8 @@ type Options struct {
 	Minor uint
 	// Listed are the kinds that users list for WorkloadSpreads; nil without their gate.
 	Listed *workloadspreadcontroller.Listed
+	// ListedForStates are those that users list for PersistentPodStates.
+	ListedForStates *workloadspreadcontroller.Listed
 	// UnschedulableWindow is how long a subset is skipped after pods could not be scheduled in it (WS-199).
 	UnschedulableWindow time.Duration
 	// Sidecars chooses what SidecarSets inject into pods; nil without gate PodWebhook.
@@ -87,6 +90,8 @@ type Options struct {
 	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version (WS-184); nil without the gate.
 	Spreads   *workloadspreadcontroller.Watch
 	Versioned workloadspread.Versioned
+	// States follows PersistentPodStates.
+	States *persistentpodstatecontroller.Watch
 	// Budgets follows PodUnavailableBudgets; nil without their gates (PUB-016).
 	Budgets *podunavailablebudgetcontroller.Watch
 	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
@@ -250,6 +255,9 @@ func (o Options) learners() []learner {
 	if o.Spreads != nil {
 		all = append(all, o.Spreads)
 	}
+	if o.States != nil {
+		all = append(all, o.States)
+	}
 	return all
 }
 
@@ -277,7 +285,11 @@ func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (ch
 		collectors = append(append(collectors, o.Spreads.Booker.Metrics()...), spreads.Metric())
 	}
 	sidecars := pod.NewSidecars(o.Sidecars, o.Gates.Enabled(features.EnableSortSidecarContainerByName), time.Now)
-	chain = newPodChain(o.GateAllPods, spreads, budgets, sidecars, o.probes(mgr.GetClient())...)
+	var last []pod.Step
+	if o.States != nil { // after all that PPS-030 names
+		last = append(last, pod.States(o.States))
+	}
+	chain = newPodChain(o.GateAllPods, spreads, budgets, sidecars, append(last, o.probes(mgr.GetClient())...)...)
 	if len(checks) > 0 {
 		disruptions = pod.NewDisruptions(checks...)
 		collectors = append(collectors, disruptions.Metric())
@@ -287,7 +299,7 @@ func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (ch
 
 // newPodChain puts the steps into their order: SidecarSets and budgets select by the labels that subsets give, and steps that add containers
 // come before launch priority (SS-090, ND-125).
-func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidecars *pod.Sidecars, probes ...pod.Step) *pod.Chain {
+func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidecars *pod.Sidecars, last ...pod.Step) *pod.Chain {
 	steps := []pod.Step{pod.Gate(gateAll)}
 	if spreads != nil {
 		steps = append(steps, spreads.Step())
@@ -298,7 +310,7 @@ func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidec
 	if steps = append(steps, pod.Launch()); budgets != nil {
 		steps = append(steps, budgets.Step())
 	}
-	return pod.NewChain(append(steps, probes...)...) // of all containers, by all labels
+	return pod.NewChain(append(steps, last...)...) // of all containers, by all labels
 }
 
 // probes are the steps about probes that the node daemon or a provider carries out (PPM-110, PPM-120), and asksForProbes which pods they are for.
@@ -331,7 +343,7 @@ func register(collectors ...prometheus.Collector) error {
 	return nil
 }
 
-// follow passes the scopes of SidecarSets and WorkloadSpreads to the keeper, and makes it update them when they change.
+// follow passes the scopes of SidecarSets, WorkloadSpreads and PersistentPodStates to the keeper, and makes it update them when they change.
 func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	if !o.Pods {
 		return
@@ -344,17 +356,23 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	if budgets != nil {
 		changes = append(changes, budgets.Changed())
 	}
+	if o.States != nil {
+		changes = append(changes, o.States.Changed())
+	}
 	o.scopeDisruptions(keeping)
 	keeping.Rescope = either(ctx, changes)
 	keeping.Scopes[mutatePodAllName] = certificate.Scope{Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
-		if !sidecars.Synced() || spreads != nil && !spreads.Synced() {
+		if !sidecars.Synced() || spreads != nil && !spreads.Synced() || o.States != nil && !o.States.Synced() {
 			return nil, false
 		}
-		ofSpreads := "false"
+		ofSpreads, ofStates := "false", "false"
 		if spreads != nil {
 			ofSpreads = spreads.Scope.Creations()
 		}
-		return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads, o.asksForProbes()), true
+		if o.States != nil {
+			ofStates = o.States.Creations()
+		}
+		return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads, ofStates, o.asksForProbes()), true
 	}}
 }
 
@@ -402,7 +420,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 		Paths:       paths,
 		Scopes: map[string]certificate.Scope{mutatePodAllName: {Policy: admissionv1.Fail,
 			Conditions: func() ([]admissionv1.MatchCondition, bool) {
-				return otherPods(o.GateAllPods, "false", "false", o.asksForProbes()), true
+				return otherPods(o.GateAllPods, "false", "false", "false", o.asksForProbes()), true
 			}}},
 		Derived: append([]certificate.Derived{{Kind: "MutatingWebhookConfiguration", From: mutatePodName, Name: mutatePodAllName,
 			Path: mutatePodAllPath}}, o.derivedDisruptions()...),

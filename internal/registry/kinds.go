@@ -149,6 +149,13 @@ var Kinds = []Kind{
 		Controller: "resourcedistribution", Workers: 3, Setup: resourceDistributions, Workload: true,
 	},
 	{
+		Kind: admission.Kind{Group: apps, Name: "PersistentPodState", Plural: "persistentpodstates", Webhooks: admission.PersistentPodStates,
+			Conversion: admission.Between((*appsv1alpha1.PersistentPodState).ToV1beta1, appsv1alpha1.PersistentPodStateFromV1beta1,
+				admission.RenamedInPersistentPodStates)},
+		Controller: "persistentpodstate", Workers: 3, Setup: persistentPodStates, With: []string{"StatefulSet"},
+		Absent: func(e *Environment) { e.States.Absent() },
+	},
+	{
 		Kind: admission.Kind{Group: policy, Name: "PodUnavailableBudget", Plural: "podunavailablebudgets",
 			Gates:   admission.Gates{{features.PodUnavailableBudgetDeleteGate, features.PodUnavailableBudgetUpdateGate}}, // PUB-016
 			OffCode: http.StatusBadRequest, Webhooks: admission.PodUnavailableBudgets,
@@ -161,8 +168,8 @@ var Kinds = []Kind{
 // Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that
 // other releases convert (OPS-070).
 var (
-	Controllers = []string{"persistentpodstate"}
-	Definitions = []string{"persistentpodstates.apps.kruise.io"}
+	Controllers []string
+	Definitions []string
 )
 
 // InUse are the kinds while objects of which nothing is uninstalled (OPS-116).
@@ -190,8 +197,7 @@ func Converted() []string {
 
 // The manager publishes its authority in the definitions of the kinds that it converts; at the others it only looks (OPS-080).
 //
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=persistentpodstates.apps.kruise.io,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
 
 // Admitted are the kinds as the webhooks know them.
 func Admitted() []admission.Kind {

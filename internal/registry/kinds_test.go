@@ -130,7 +130,10 @@ func TestTheManagerMayDoWhatTheRegistryNeeds(t *testing.T) {
 			}
 		}
 	}
-	want := map[string][]string{"get": Definitions}
+	want := map[string][]string{}
+	if len(Definitions) > 0 {
+		want["get"] = Definitions
+	}
 	for i := range Kinds {
 		if !watched[Kinds[i].Definition()] {
 			t.Errorf("the manager may not watch %s", Kinds[i].Plural)

@@ -20,6 +20,8 @@ import (
 	daemonsetcontroller "github.com/afloat-project/afloat/internal/kinds/daemonset/controller"
 	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
+	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
+	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	podprobemarkercontroller "github.com/afloat-project/afloat/internal/kinds/podprobemarker/controller"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
@@ -61,6 +63,8 @@ type Environment struct {
 	PullJobs *podapply.PullJobs
 	// Workloads reads what WorkloadSpreads spread; nil without their gate.
 	Workloads *workloadspreadcontroller.Kinds
+	// Remembered reads workloads of PersistentPodStates.
+	Remembered *persistentpodstatecontroller.Kinds
 }
 
 // controller are the options that all controllers have; name is that of the flag with the number of workers.
@@ -137,6 +141,15 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 	}
 	return workloadspreadcontroller.Setup(ctx, e.Manager, workloadspreadcontroller.Options{Options: e.controller("workloadspread"),
 		Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned, Window: e.UnschedulableWindow})
+}
+
+// persistentPodStates follows PersistentPodStates on every replica, and adds their controllers.
+func persistentPodStates(ctx context.Context, e *Environment) error {
+	if err := e.States.Follow(ctx, e.Manager); err != nil {
+		return err
+	}
+	return persistentpodstatecontroller.Setup(ctx, e.Manager, persistentpodstatecontroller.Options{Options: e.controller("persistentpodstate"),
+		Workloads: e.Remembered, Cleanup: e.Gates.Enabled(features.PersistentPodStateAutoCleanup)})
 }
 
 func cloneSets(ctx context.Context, e *Environment) error {
@@ -223,18 +236,30 @@ func broadcastJobs(ctx context.Context, e *Environment) error {
 
 // FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every replica; nothing of it without
 // the gate (WS-186, WS-187).
-func (e *Environment) FollowSpreads(ctx context.Context) (err error) {
+func (e *Environment) FollowSpreads(ctx context.Context) error {
 	e.Versioned = workloadspread.ParseVersioned(e.Flags.VersionedStatus)
 	if !e.Gates.Enabled(features.WorkloadSpread) {
 		return nil
 	}
-	if e.Listed, err = workloadspreadcontroller.NewListed(ctx, e.Manager, e.Namespace, e.Watches.Following(nil)); err != nil {
-		return err
-	}
+	e.Listed = workloadspreadcontroller.NewListed(workloadspread.AllowListKey, e.Manager.GetLogger().WithName("workloadspread"))
 	e.Workloads = workloadspreadcontroller.NewKinds(e.Manager, e.Listed.Kinds, e.Listed.Ready, e.Versioned)
 	e.Spreads = workloadspreadcontroller.NewWatch(ctx, e.Manager, e.Workloads)
 	e.Listed.WhenRead(e.Spreads.FollowListed)
 	return nil
+}
+
+// FollowStates fills in what the webhooks and the controller of PersistentPodStates have in common, on every replica. It comes after FollowSpreads.
+func (e *Environment) FollowStates(ctx context.Context) error {
+	e.ListedForStates = workloadspreadcontroller.NewListed(persistentpodstate.AllowListKey, e.Manager.GetLogger().WithName("persistentpodstate"))
+	e.States = persistentpodstatecontroller.NewWatch(e.Manager, e.ListedForStates.Kinds, e.ListedForStates.Ready)
+	e.Remembered = persistentpodstatecontroller.NewKinds(e.Manager, e.ListedForStates.Kinds, e.ListedForStates.Ready,
+		e.Gates.Enabled(features.StatefulSetStartOrdinal))
+	e.ListedForStates.WhenRead(e.Remembered.Relisted)
+	lists := []*workloadspreadcontroller.Listed{e.ListedForStates}
+	if e.Listed != nil {
+		lists = append(lists, e.Listed)
+	}
+	return workloadspreadcontroller.FollowLists(ctx, e.Manager, e.Namespace, e.Watches.Following(nil), lists...)
 }
 
 // FollowBudgets fills in what the webhooks and all controllers that take pods out of service have in common, on every replica; nothing of it

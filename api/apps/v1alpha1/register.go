@@ -15,6 +15,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&ContainerRecreateRequest{}, &ContainerRecreateRequestList{}, &DaemonSet{}, &DaemonSetList{}, &EphemeralJob{}, &EphemeralJobList{},
 		&ImageListPullJob{}, &ImageListPullJobList{}, &ImagePullJob{}, &ImagePullJobList{}, &NodeImage{}, &NodeImageList{},
 		&NodePodProbe{}, &NodePodProbeList{}, &PodProbeMarker{}, &PodProbeMarkerList{},
+		&PersistentPodState{}, &PersistentPodStateList{},
 		&ResourceDistribution{}, &ResourceDistributionList{}, &SidecarSet{}, &SidecarSetList{}, &StatefulSet{}, &StatefulSetList{},
 		&UnitedDeployment{}, &UnitedDeploymentList{}, &WorkloadSpread{}, &WorkloadSpreadList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)

@@ -14,7 +14,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &AdvancedCronJob{}, &AdvancedCronJobList{}, &BroadcastJob{}, &BroadcastJobList{}, &CloneSet{}, &CloneSetList{},
 		&ContainerRecreateRequest{}, &ContainerRecreateRequestList{}, &DaemonSet{}, &DaemonSetList{},
 		&ImageListPullJob{}, &ImageListPullJobList{}, &ImagePullJob{}, &ImagePullJobList{}, &NodeImage{}, &NodeImageList{},
-		&ResourceDistribution{}, &ResourceDistributionList{}, &SidecarSet{}, &SidecarSetList{}, &StatefulSet{}, &StatefulSetList{},
+		&PersistentPodState{}, &PersistentPodStateList{}, &ResourceDistribution{}, &ResourceDistributionList{}, &SidecarSet{}, &SidecarSetList{}, &StatefulSet{}, &StatefulSetList{},
 		&UnitedDeployment{}, &UnitedDeploymentList{}, &WorkloadSpread{}, &WorkloadSpreadList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

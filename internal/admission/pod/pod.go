@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,11 @@ type Chain struct {
 func NewChain(steps ...Step) *Chain {
 	return &Chain{steps: steps, latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "afloat_pod_admission_step_seconds",
 		Help: "Time that a step of the admission of pods took.", Buckets: latencyBuckets}, []string{"step"})}
+}
+
+// With returns the chain with a step more.
+func (c *Chain) With(step Step) *Chain {
+	return &Chain{steps: append(slices.Clip(c.steps), step), latency: c.latency}
 }
 
 var latencyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05, .25, 1, 5}

@@ -29,13 +29,16 @@ type CustomKind struct {
 }
 
 // ParseAllowList reads the value of the key; no value lists nothing (WS-024, WS-027).
-func ParseAllowList(text string) (AllowList, error) {
+func ParseAllowList(text string) (AllowList, error) { return ParseListAt(AllowListKey, text) }
+
+// ParseListAt reads the value of another key of such a form.
+func ParseListAt(key, text string) (AllowList, error) {
 	if text == "" {
 		return AllowList{}, nil
 	}
 	var list AllowList
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return AllowList{}, fmt.Errorf("key %s of ConfigMap %s: %w", AllowListKey, ConfigMapName, err)
+		return AllowList{}, fmt.Errorf("key %s of ConfigMap %s: %w", key, ConfigMapName, err)
 	}
 	return list, nil
 }

@@ -51,6 +51,7 @@ const (
 	EnableExternalCerts                       featuregate.Feature = "EnableExternalCerts"
 	DefaultHostNetworkHostPortsInPodTemplates featuregate.Feature = "DefaultHostNetworkHostPortsInPodTemplates"
 	DaemonSetPruneIneligibleNodes             featuregate.Feature = "DaemonSetPruneIneligibleNodes"
+	PersistentPodStateAutoCleanup             featuregate.Feature = "PersistentPodStateAutoCleanup"
 )
 
 // gate is a feature gate with the requirement that it belongs to, and the release that has it first.
@@ -106,6 +107,7 @@ var gates = map[featuregate.Feature]gate{
 	EnableExternalCerts:                       {"OPS-050", "0.1", alpha},
 	DefaultHostNetworkHostPortsInPodTemplates: {"CS-014", "0.1", alpha},
 	DaemonSetPruneIneligibleNodes:             {"ADS-121", "0.1", on(alpha)},
+	PersistentPodStateAutoCleanup:             {"PPS-097", "0.1", alpha},
 }
 
 func specs() map[featuregate.Feature]featuregate.FeatureSpec {

@@ -83,6 +83,7 @@ func Node(object any) (any, error) {
 // Of any pod it keeps how the containers of EphemeralJobs are, and what PodProbeMarkers need: its address, and conditions that are not usual ones.
 // Of a pod with marked sidecars it keeps what their end is decided from (JST-022, JST-023).
 // Of a pod in a subset of a WorkloadSpread it also keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171), as of one in a subset of a UnitedDeployment, and of one that a budget covers whether it is ready (PUB-055).
+// Of a pod with a stable name it keeps whether it is ready, and its short annotations (PPS-050, PPS-051).
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -264,13 +265,21 @@ func ofOthers(pod *corev1.Pod) {
 		pod.Spec.TerminationGracePeriodSeconds = spec.TerminationGracePeriodSeconds
 		keep(pub.SidecarTerminated)
 	}
+	named := stable(pod)
+	if named {
+		for key, value := range annotations {
+			if len(value) <= MostRemembered && key != corev1.LastAppliedConfigAnnotation {
+				annotation(key)
+			}
+		}
+	}
 	covered := annotation(pub.RelatedBudget)
 	covered = annotation(pub.RelatedBudgetLegacy) || covered
 	united := inSubset(pod)
 	if placed || united {
 		keep(corev1.PodScheduled)
 	}
-	if placed || covered || united {
+	if placed || covered || united || named {
 		keep(corev1.PodReady)
 	}
 	for _, s := range status.ContainerStatuses {
@@ -303,6 +312,16 @@ func probed(status *corev1.PodStatus) (kept []corev1.PodCondition) {
 
 // Whole tells whether the caches keep all annotations of a pod.
 func Whole(pod *corev1.Pod) bool { return ours(pod) }
+
+// MostRemembered is how long a value of an annotation is at most that is kept of a pod with a stable name (PPS-051).
+const MostRemembered = 1 << 10
+
+// stable tells whether a pod has a controller and a name that ends with a number: where it is ready, and which annotations it has, may be
+// remembered by a PersistentPodState (PPS-013, PPS-050). A few pods with random names look so too.
+func stable(pod *corev1.Pod) bool {
+	number := pod.Name[strings.LastIndexByte(pod.Name, '-')+1:]
+	return metav1.GetControllerOfNoCopy(pod) != nil && number != "" && len(number) < len(pod.Name) && strings.Trim(number, "0123456789") == ""
+}
 
 // sum returns a checksum of container statuses. It changes when they change, and is all that is kept of them for most pods.
 func sum(lists ...[]corev1.ContainerStatus) string {

@@ -49,10 +49,15 @@ func Workload(object any) (any, error) {
 	case *appsv1.StatefulSet:
 		annotations, spec, status := workload.Annotations, workload.Spec, workload.Status
 		workload.ManagedFields, workload.Annotations = nil, nil
+		for _, key := range remembering {
+			if value, ok := annotations[key]; ok {
+				setAnnotation(workload, key, value)
+			}
+		}
 		workload.Spec, workload.Status = appsv1.StatefulSetSpec{Replicas: spec.Replicas, Ordinals: spec.Ordinals}, appsv1.StatefulSetStatus{}
 		if inSubset(workload) {
 			if patch, ok := annotations[subsetPatch]; ok {
-				workload.Annotations = map[string]string{subsetPatch: patch}
+				setAnnotation(workload, subsetPatch, patch)
 			}
 			workload.Spec.UpdateStrategy, workload.Spec.Selector = spec.UpdateStrategy, spec.Selector
 			workload.Status = appsv1.StatefulSetStatus{ObservedGeneration: status.ObservedGeneration, Replicas: status.Replicas,
@@ -64,6 +69,17 @@ func Workload(object any) (any, error) {
 		return Metadata(object)
 	}
 	return object, err
+}
+
+// remembering are the annotations of StatefulSets that ask for a PersistentPodState (PPS-070).
+var remembering = []string{pub.AutoGeneratePersistentPodState, pub.RequiredPersistentTopology, pub.PreferredPersistentTopology,
+	pub.PersistentPodAnnotations, pub.PersistentPodStateRetentionPolicy}
+
+func setAnnotation(of *appsv1.StatefulSet, key, value string) {
+	if of.Annotations == nil {
+		of.Annotations = map[string]string{}
+	}
+	of.Annotations[key] = value
 }
 
 // subsetName labels what is in a subset of a UnitedDeployment, subsetPatch is the annotation of its patch.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/plugin/explain"
@@ -247,30 +248,32 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 	return t.lookAtSecret(ctx)
 }
 
-// lookAtLists names the kinds that users list for WorkloadSpreads: the other manager may list all objects of the cluster, and this project's
-// only what it is granted.
+// lookAtLists names the kinds that users list for WorkloadSpreads and PersistentPodStates: the other manager may list all objects of the cluster,
+// and this project's only what it is granted.
 func (t *takeover) lookAtLists(ctx context.Context) error {
 	lists, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, t.choice.Namespace,
 		workloadspread.ConfigMapName)
 	if err != nil || lists == nil {
 		return err
 	}
-	list, err := workloadspread.ParseAllowList(installation.Text(lists.Object, "data", workloadspread.AllowListKey))
-	if err != nil {
-		t.say("%v", err)
-		return nil
-	}
-	var names []string
-	for _, kind := range list.Workloads {
-		for _, of := range append([]schema.GroupVersionKind{kind.GroupVersionKind}, kind.SubResources...) {
-			if name := of.GroupKind().String(); !slices.Contains(names, name) {
-				names = append(names, name)
+	for _, of := range [][2]string{{"WorkloadSpreads", workloadspread.AllowListKey}, {"PersistentPodStates", persistentpodstate.AllowListKey}} {
+		list, err := workloadspread.ParseListAt(of[1], installation.Text(lists.Object, "data", of[1]))
+		if err != nil {
+			t.say("%v", err)
+			continue
+		}
+		var names []string
+		for _, kind := range list.Workloads {
+			for _, of := range append([]schema.GroupVersionKind{kind.GroupVersionKind}, kind.SubResources...) {
+				if name := of.GroupKind().String(); !slices.Contains(names, name) {
+					names = append(names, name)
+				}
 			}
 		}
-	}
-	if len(names) > 0 {
-		t.say("ConfigMap %s lists kinds for WorkloadSpreads. Grant the manager the rights to get, list and watch them, and to get their scale; the "+
-			"other manager may list everything: %s", workloadspread.ConfigMapName, strings.Join(names, ", "))
+		if len(names) > 0 {
+			t.say("ConfigMap %s lists kinds for %s. Grant the manager the rights to get, list and watch them, and to get their scale; the "+
+				"other manager may list everything: %s", workloadspread.ConfigMapName, of[0], strings.Join(names, ", "))
+		}
 	}
 	return nil
 }

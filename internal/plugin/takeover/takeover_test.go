@@ -244,8 +244,8 @@ func TestRefused(t *testing.T) {
 		change func(*world, *takeover)
 		want   string
 	}{
-		"objects of a kind that is not served": {more: "---\n{apiVersion: apps.kruise.io/v1beta1, kind: PersistentPodState, metadata: {name: warm, namespace: shop}}",
-			want: "does not serve what is in use: PersistentPodState (1 object)"},
+		"objects of a kind that is not served": {more: "---\n{apiVersion: apps.kruise.io/v1beta1, kind: Voyage, metadata: {name: warm, namespace: shop}}",
+			want: "does not serve what is in use: Voyage (1 object)"},
 		"a stored version that is not ours": {more: `---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -281,21 +281,21 @@ status: {storedVersions: [v1gamma, v1beta1]}`,
 // rights that are
 // not needed, and conversion of what is not served.
 func unservedAllowed(t *testing.T) {
-	w := newWorld(t, "---\n{apiVersion: apps.kruise.io/v1beta1, kind: PersistentPodState, metadata: {name: warm, namespace: shop}}")
+	w := newWorld(t, "---\n{apiVersion: apps.kruise.io/v1beta1, kind: Voyage, metadata: {name: warm, namespace: shop}}")
 	var out bytes.Buffer
 	c := w.command(filepath.Join(t.TempDir(), "backup"), &out)
 	c.allowUnserved = true
 	if err := c.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"nobody acts on these from now on: PersistentPodState (1 object)",
+	for _, line := range []string{"nobody acts on these from now on: Voyage (1 object)",
 		"gamemarkers.apps.kruise.io is not converted any more"} {
 		if !strings.Contains(out.String(), line) {
 			t.Error(out.String())
 		}
 	}
 	state := w.state()
-	for _, gone := range []string{"mpersistentpodstate.kb.io", "kruise-extra-role", "NoSuchGate", "frobnicate"} {
+	for _, gone := range []string{"mvoyage.kb.io", "kruise-extra-role", "NoSuchGate", "frobnicate"} {
 		if strings.Contains(state, gone) {
 			t.Errorf("%s is still there", gone)
 		}

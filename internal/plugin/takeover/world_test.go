@@ -169,11 +169,11 @@ webhooks:
   clientConfig: {caBundle: dGhlaXJz, service: {name: kruise-webhook-service, namespace: kruise-system, path: /mutate-pod}}
   namespaceSelector: {matchExpressions: [{key: control-plane, operator: NotIn, values: [openkruise]}]}
   rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
-- name: mpersistentpodstate.kb.io
+- name: mvoyage.kb.io
   admissionReviewVersions: [v1]
   sideEffects: None
-  clientConfig: {caBundle: dGhlaXJz, service: {name: kruise-webhook-service, namespace: kruise-system, path: /mutate-apps-kruise-io-v1alpha1-persistentpodstate}}
-  rules: [{apiGroups: [apps.kruise.io], apiVersions: [v1alpha1], operations: [CREATE, UPDATE], resources: [persistentpodstates]}]
+  clientConfig: {caBundle: dGhlaXJz, service: {name: kruise-webhook-service, namespace: kruise-system, path: /mutate-apps-kruise-io-v1alpha1-voyage}}
+  rules: [{apiGroups: [apps.kruise.io], apiVersions: [v1alpha1], operations: [CREATE, UPDATE], resources: [voyages]}]
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -190,10 +190,10 @@ status: {storedVersions: [v1beta1]}
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: persistentpodstates.apps.kruise.io}
+metadata: {name: voyages.apps.kruise.io}
 spec:
   group: apps.kruise.io
-  names: {kind: PersistentPodState, plural: persistentpodstates}
+  names: {kind: Voyage, plural: voyages}
   scope: Namespaced
   versions: [{name: v1beta1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 status: {storedVersions: [v1beta1]}
@@ -239,7 +239,7 @@ func init() {
 		apiextensionsv1.AddToScheme(scheme), appsv1alpha1.AddToScheme(scheme)); err != nil {
 		panic(err)
 	}
-	for _, kind := range []string{"PersistentPodState", "GameMarker"} {
+	for _, kind := range []string{"Voyage", "GameMarker"} {
 		gv := appsv1alpha1.GroupVersion
 		gv.Version = "v1beta1"
 		scheme.AddKnownTypeWithName(gv.WithKind(kind), &unstructured.Unstructured{})

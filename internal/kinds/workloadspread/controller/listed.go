@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -20,20 +21,22 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
 
-// Listed follows the kinds that users list, so that changes count without a restart (WS-026).
+// Listed follows a list of kinds of workloads that an administrator makes, so that changes count without a restart (WS-026).
 type Listed struct {
 	log    logr.Logger
 	synced func() bool
 	told   []func()
+	// at is the key of the list; empty stands for that of WorkloadSpreads.
+	at string
 
 	mu   sync.RWMutex
 	list workloadspread.AllowList
 	err  error
 }
 
-// NewListed starts to follow the ConfigMap in the install namespace once the manager runs, on every replica. newInformer makes the informer
-// of its cache; nil means the library's.
-func NewListed(ctx context.Context, mgr manager.Manager, namespace string, newInformer watches.NewInformer) (*Listed, error) {
+// FollowLists starts to follow the ConfigMap in the install namespace once the manager runs, on every replica, for lists of kinds, each at a key
+// of its own. newInformer makes the informer of its cache; nil means the library's.
+func FollowLists(ctx context.Context, mgr manager.Manager, namespace string, newInformer watches.NewInformer, lists ...*Listed) error {
 	named := fields.OneTermEqualSelector("metadata.name", workloadspread.ConfigMapName)
 	// A cache of its own: that of the manager holds other ConfigMaps.
 	own, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),
@@ -41,31 +44,37 @@ func NewListed(ctx context.Context, mgr manager.Manager, namespace string, newIn
 		NewInformer: newInformer,
 		ByObject:    map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named}}}}})
 	if err != nil {
-		return nil, fmt.Errorf("making the cache of ConfigMap %s: %w", workloadspread.ConfigMapName, err)
+		return fmt.Errorf("making the cache of ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
 	if err := mgr.Add(matchconditions.Everywhere(own.Start)); err != nil {
-		return nil, fmt.Errorf("adding the cache of ConfigMap %s: %w", workloadspread.ConfigMapName, err)
+		return fmt.Errorf("adding the cache of ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
 	informer, err := own.GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
 	if err != nil {
-		return nil, fmt.Errorf("watching ConfigMap %s: %w", workloadspread.ConfigMapName, err)
+		return fmt.Errorf("watching ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
-	l := &Listed{log: mgr.GetLogger().WithName("workloadspread")}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    l.read,
-		UpdateFunc: func(_, object any) { l.read(object) },
-		DeleteFunc: func(any) { l.set("") },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching ConfigMap %s: %w", workloadspread.ConfigMapName, err)
+	for _, l := range lists {
+		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    l.read,
+			UpdateFunc: func(_, object any) { l.read(object) },
+			DeleteFunc: func(any) { l.set("") },
+		})
+		if err != nil {
+			return fmt.Errorf("watching ConfigMap %s: %w", workloadspread.ConfigMapName, err)
+		}
+		l.synced = registration.HasSynced
 	}
-	l.synced = registration.HasSynced
-	return l, nil
+	return nil
+}
+
+// NewListed returns a list that is followed from FollowLists on, at a key of the ConfigMap.
+func NewListed(key string, log logr.Logger) *Listed {
+	return &Listed{log: log, at: key, synced: func() bool { return false }}
 }
 
 func (l *Listed) read(object any) {
 	if config, ok := object.(*corev1.ConfigMap); ok {
-		l.set(config.Data[workloadspread.AllowListKey])
+		l.set(config.Data[l.key()])
 	}
 }
 
@@ -79,12 +88,14 @@ func (l *Listed) set(text string) {
 	}
 }
 
+func (l *Listed) key() string { return cmp.Or(l.at, workloadspread.AllowListKey) }
+
 func (l *Listed) keep(text string) {
-	list, err := workloadspread.ParseAllowList(text)
+	list, err := workloadspread.ParseListAt(l.key(), text)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err = err; err != nil {
-		l.log.Error(err, "The kinds that WorkloadSpreads may refer to cannot be read, those read before stay") // WS-027
+		l.log.Error(err, "The list of kinds of workloads cannot be read, what was read before stays") // WS-027
 		return
 	}
 	l.list = list

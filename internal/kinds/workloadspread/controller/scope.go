@@ -1,10 +1,6 @@
 package controller
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -66,39 +62,11 @@ func Asks(spread *appsv1beta1.WorkloadSpread) string {
 }
 
 func creations(asked []scopeTerm) string {
-	byNamespace := map[string]sets.Set[string]{}
-	for _, t := range asked {
-		if byNamespace[t.namespace] == nil {
-			byNamespace[t.namespace] = sets.New[string]()
-		}
-		byNamespace[t.namespace].Insert(t.kind)
+	terms := make([]matchconditions.Controlled, len(asked))
+	for i, t := range asked {
+		terms[i] = matchconditions.Controlled{Namespace: t.namespace, Kind: t.kind}
 	}
-	byKinds := map[string][]string{} // the namespaces that ask for the same kinds
-	for namespace, kinds := range byNamespace {
-		list := ""
-		if !kinds.Has("") {
-			list = quotedList(sets.List(kinds))
-		}
-		byKinds[list] = append(byKinds[list], namespace)
-	}
-	var terms []string
-	for _, kinds := range slices.Sorted(maps.Keys(byKinds)) {
-		controlled := "o.controller"
-		if kinds != "" {
-			controlled += " && o.kind in " + kinds
-		}
-		terms = append(terms, fmt.Sprintf("(%s && object.metadata.ownerReferences.exists(o, has(o.controller) && %s))",
-			matchconditions.Within(byKinds[kinds]), controlled))
-	}
-	const controlled = "has(object.metadata.ownerReferences)"
-	text := controlled + " && (" + strings.Join(terms, " || ") + ")"
-	switch {
-	case len(terms) == 0:
-		return "false"
-	case len(text) > matchconditions.MaxLength:
-		return controlled
-	}
-	return text
+	return matchconditions.Creations(terms)
 }
 
 // Evictions is the condition of evictions, which know the name of the pod alone; "false" if none is asked for.
@@ -109,6 +77,3 @@ func (s *Scope) Evictions() string {
 	}
 	return matchconditions.Within(namespaces.UnsortedList())
 }
-
-// quotedList is a list of names of namespaces or of kinds that are supported, all of which are harmless.
-func quotedList(names []string) string { return "['" + strings.Join(names, "', '") + "']" }

@@ -1,0 +1,160 @@
+package controller
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
+)
+
+// namesAsked are the names that handlers ask for.
+func namesAsked(do func(q *requestsOf)) (names []string) {
+	q := &requestsOf{names: map[types.NamespacedName]bool{}}
+	do(q)
+	for _, name := range q.take() {
+		names = append(names, name.Name)
+	}
+	return names
+}
+
+// PPS-045, PPS-046: which changes of pods, nodes and workloads ask for a pass, and of what. PPS-102 (part): those of either group lead to their own.
+func TestWhatAsksForAPass(t *testing.T) {
+	w := newWorld(t, 1)
+	w.write("places", "web", nil)
+	w.write("injected", "db", nil)
+	w.Store(key(pps, "advanced"), stateOf("advanced", "apps.kruise.io/v1beta1", "StatefulSet", "web"))
+	w.Change(key(pps, "places"), func(o client.Object) {
+		o.(*appsv1beta1.PersistentPodState).Status.PodStates = map[string]appsv1beta1.PodState{"web-0": {NodeName: "a"}}
+	})
+	w.Deliver(1 << 20)
+	pod := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := podBy("web-0", "apps/v1", "StatefulSet", "web")
+		p.Spec.NodeName, p.Annotations = "a", map[string]string{"ip": "1"}
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+		if change != nil {
+			change(p)
+		}
+		return p
+	}
+	unready := func(p *corev1.Pod) { p.Status.Conditions = nil }
+	now := metav1.Now()
+	pods, nodes := &podEvents{w.r}, &nodeEvents{w.r}
+	update := func(before, after *corev1.Pod) []string {
+		return namesAsked(func(q *requestsOf) {
+			pods.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+		})
+	}
+	node := func(before, after map[string]string) []string {
+		named := func(labels map[string]string) *corev1.Node {
+			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}}
+		}
+		return namesAsked(func(q *requestsOf) {
+			nodes.Update(t.Context(), event.UpdateEvent{ObjectOld: named(before), ObjectNew: named(after)}, q)
+		})
+	}
+	set := func(change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "w", Generation: 1}}
+		if change != nil {
+			change(s)
+		}
+		return s
+	}
+	workload := func(kind schema.GroupKind, before, after client.Object) []string {
+		return namesAsked(func(q *requestsOf) { add(q, w.r.ofWorkload(kind, before, after)) })
+	}
+	for name, test := range map[string]struct{ got, want []string }{
+		"becomes ready":                  {update(pod(unready), pod(nil)), []string{"places"}},
+		"is ready, as before":            {update(pod(nil), pod(func(p *corev1.Pod) { p.Status.Message = "x" })), nil},
+		"is ready no more":               {update(pod(nil), pod(unready)), nil},
+		"annotations of a ready pod":     {update(pod(nil), pod(func(p *corev1.Pod) { p.Annotations = map[string]string{"ip": "2"} })), []string{"places"}},
+		"annotations of one that is not": {update(pod(unready), pod(func(p *corev1.Pod) { unready(p); p.Annotations = nil })), nil},
+		"gets a deletion timestamp":      {update(pod(nil), pod(func(p *corev1.Pod) { p.DeletionTimestamp = &now })), []string{"places"}},
+		"fails":                          {update(pod(nil), pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })), []string{"places"}},
+		"is adopted":                     {update(pod(func(p *corev1.Pod) { p.OwnerReferences = nil }), pod(nil)), []string{"places"}},
+		"of the other group":             {update(pod(unready), pod(func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps.kruise.io/v1beta1" })), []string{"advanced"}},
+		"its annotation names another":   {update(pod(unready), pod(func(p *corev1.Pod) { p.Annotations = map[string]string{pub.InjectedPersistentPodState: "injected"} })), []string{"injected", "places"}},
+		"its annotation names none":      {update(pod(unready), pod(func(p *corev1.Pod) { p.Annotations = map[string]string{pub.InjectedPersistentPodState: "gone"} })), []string{"places"}},
+		"disappears":                     {namesAsked(func(q *requestsOf) { pods.Delete(t.Context(), event.DeleteEvent{Object: pod(nil)}, q) }), []string{"places"}},
+		"appears, ready":                 {namesAsked(func(q *requestsOf) { pods.Create(t.Context(), event.CreateEvent{Object: pod(nil)}, q) }), []string{"places"}},
+		"appears at the start": {namesAsked(func(q *requestsOf) {
+			pods.Create(t.Context(), event.CreateEvent{Object: pod(nil), IsInInitialList: true}, q)
+		}), nil},
+		"appears":                          {namesAsked(func(q *requestsOf) { pods.Create(t.Context(), event.CreateEvent{Object: pod(unready)}, q) }), nil},
+		"a label that is remembered":       {node(map[string]string{"zone": "z1"}, map[string]string{"zone": "z2"}), []string{"places"}},
+		"a label that is remembered, gone": {node(map[string]string{"zone": "z1"}, nil), []string{"places"}},
+		"a label that nobody asks for":     {node(map[string]string{"zone": "z1"}, map[string]string{"zone": "z1", "x": "y"}), nil},
+		"a node that is gone": {namesAsked(func(q *requestsOf) {
+			nodes.Delete(t.Context(), event.DeleteEvent{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, q)
+		}), []string{"places"}},
+		"a workload appears":                {workload(persistentpodstate.StatefulSet, nil, set(nil)), []string{"places"}},
+		"it disappears":                     {workload(persistentpodstate.StatefulSet, set(nil), nil), []string{"places"}},
+		"it disappears, of the other group": {workload(persistentpodstate.AdvancedStatefulSet, set(nil), nil), []string{"advanced"}},
+		"its spec changes":                  {workload(persistentpodstate.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.Generation = 2 })), []string{"places"}},
+		"it is being deleted":               {workload(persistentpodstate.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &now })), []string{"places"}},
+		"another one of its name":           {workload(persistentpodstate.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.UID = "v" })), []string{"places"}},
+		"its status changes":                {workload(persistentpodstate.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.Status.Replicas = 2 })), nil},
+	} {
+		if len(test.got) != len(test.want) || len(test.want) > 0 && (test.got[0] != test.want[0] || test.got[len(test.got)-1] != test.want[len(test.want)-1]) {
+			t.Errorf("%s: %v, want %v", name, test.got, test.want)
+		}
+	}
+}
+
+// PPS-073 (part), PPS-079 (part): what has a workload looked at for the PersistentPodState that it asks for.
+func TestWhatAsksForGeneration(t *testing.T) {
+	w := newWorld(t, 1)
+	set := func(asks string, change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "w", Generation: 1,
+			Annotations: map[string]string{pub.AutoGeneratePersistentPodState: asks}}}
+		if change != nil {
+			change(s)
+		}
+		return s
+	}
+	asking := func(before, after client.Object) (names []string) {
+		for _, request := range ofAsking(persistentpodstate.StatefulSet, before, after) {
+			names = append(names, request.Name)
+		}
+		return names
+	}
+	ofState := func(before, after client.Object) (names []string) {
+		for _, request := range w.g.ofState(schema.GroupKind{}, before, after) {
+			names = append(names, request.Name)
+		}
+		return names
+	}
+	state := stateOf("by-hand", "apps/v1", "StatefulSet", "web")
+	changed, recorded := state.DeepCopy(), state.DeepCopy()
+	changed.Generation++
+	recorded.Status.ObservedGeneration++
+	annotation := func(s *appsv1.StatefulSet) { s.Annotations[pub.PersistentPodAnnotations] = "ip" }
+	for name, test := range map[string]struct {
+		got  []string
+		want int
+	}{
+		"appears and asks":        {asking(nil, set("true", nil)), 1},
+		"appears and does not":    {asking(nil, set("no", nil)), 0},
+		"asks for something else": {asking(set("true", nil), set("true", annotation)), 1},
+		"asks no more":            {asking(set("true", nil), set("no", nil)), 1},
+		"asks for the same":       {asking(set("true", nil), set("true", func(s *appsv1.StatefulSet) { s.Generation = 2 })), 0},
+		"another one of its name": {asking(set("true", nil), set("true", func(s *appsv1.StatefulSet) { s.UID = "v" })), 1},
+		"disappears":              {asking(set("true", nil), nil), 0},
+		"a state changes":         {ofState(state, changed), 2},
+		"a state disappears":      {ofState(state, nil), 2},
+		"a state is there":        {ofState(nil, stateOf("web", "apps/v1", "StatefulSet", "web")), 1},
+		"something is recorded":   {ofState(state, recorded), 0},
+	} {
+		if len(test.got) != test.want {
+			t.Errorf("%s: %v", name, test.got)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Bounds of what one pass reads from the API server, and when it comes back for the rest, or for a node that could not be read.
+const (
+	mostMoves, mostGone = 50, 20
+	readAgain           = 5 * time.Second
+	// large is how many entries a status has whose writes are spaced out.
+	large = 100
+)
+
+// kept is what is kept of a PersistentPodState between passes.
+type kept struct {
+	pace reconcile.StatusPace
+	news reconcile.News
+}
+
+// pass remembers where the pods of one PersistentPodState are ready.
+func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (done reconcile.Done, err error) {
+	if owner == "" {
+		return done, nil
+	}
+	begin := r.Now()
+	state, err := reconcile.Begin[appsv1beta1.PersistentPodState](ctx, r.API, name, owner)
+	if err != nil || state == nil || state.DeletionTimestamp != nil {
+		return done, err
+	}
+	plan, after, err := r.plan(ctx, state)
+	if err != nil {
+		return done, err
+	}
+	done.Planning, done.After = r.Now().Sub(begin), after
+	done.Headline = headline(plan)
+	done.Record = func() []any { return []any{"summary", []string{done.Headline}} }
+	memory := r.memory.Of(owner)
+	r.tell(ctx, state, plan, &memory.news)
+	if len(plan.Unread) > 0 {
+		reconcile.Sooner(&done.After, readAgain)
+	}
+	wait, err := memory.pace.Write(ctx, r.For(owner), state, &state.Status, &plan.Status, len(plan.Status.PodStates) > large)
+	if wait > 0 {
+		reconcile.Sooner(&done.After, wait)
+	}
+	if err == nil && wait == 0 {
+		for _, cleaned := range plan.Cleaned {
+			r.Events.Event(state, corev1.EventTypeNormal, "PodStateCleaned",
+				fmt.Sprintf("Node %s does not exist any more: pod %s may start anywhere", state.Status.PodStates[cleaned].NodeName, cleaned))
+		}
+	}
+	return done, err
+}
+
+// plan plans what is remembered. What is to be forgotten, and pods that have moved, are looked at in the API server before: the caches of
+// workloads and pods may be older than what is remembered, and what is lost by that would be lost for good.
+func (r *Reconciler) plan(ctx context.Context, state *appsv1beta1.PersistentPodState) (plan *persistentpodstate.Plan, after time.Duration, err error) {
+	target := persistentpodstate.TargetOf(state)
+	unchanged := &persistentpodstate.Plan{Status: *state.Status.DeepCopy()}
+	unchanged.Status.ObservedGeneration = state.Generation
+	workload, err := r.Workloads.Read(ctx, state.Namespace, target, false)
+	if errors.Is(err, errUnknown) {
+		return unchanged, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	s, after, err := r.snapshot(ctx, state, workload)
+	if err != nil {
+		return nil, 0, err
+	}
+	plan = persistentpodstate.Make(s)
+	if len(plan.Forgotten)+len(plan.Moved) == 0 {
+		return plan, after, nil
+	}
+	if len(plan.Forgotten) > 0 {
+		if workload, err = r.Workloads.Read(ctx, state.Namespace, target, true); errors.Is(err, errUnknown) {
+			return unchanged, 0, nil
+		} else if err != nil {
+			return nil, 0, err
+		}
+		if s, after, err = r.snapshot(ctx, state, workload); err != nil {
+			return nil, 0, err
+		}
+	}
+	if err := r.confirm(ctx, s, plan.Moved, &after); err != nil {
+		return nil, 0, err
+	}
+	return persistentpodstate.Make(s), after, nil
+}
+
+// snapshot reads what a plan is made from.
+func (r *Reconciler) snapshot(ctx context.Context, state *appsv1beta1.PersistentPodState, workload *persistentpodstate.Workload) (s *persistentpodstate.Snapshot,
+	after time.Duration, err error) {
+	s = &persistentpodstate.Snapshot{State: state, Workload: workload}
+	if workload == nil {
+		return s, 0, nil
+	}
+	if s.Pods, err = r.Pods.ControlledBy(state.Namespace, workload.UID); err != nil {
+		return nil, 0, fmt.Errorf("finding the pods of %s %s: %w", workload.Kind, workload.Name, err)
+	}
+	if err := r.readNodes(ctx, s); err != nil {
+		return nil, 0, err
+	}
+	if !r.Cleanup || state.Spec.RequiredPersistentTopology == nil {
+		return s, 0, nil
+	}
+	after, err = r.lookForNodes(ctx, s)
+	return s, after, err
+}
+
+// readNodes reads the labels of the nodes on which pods are ready.
+func (r *Reconciler) readNodes(ctx context.Context, s *persistentpodstate.Snapshot) error {
+	s.Nodes = map[string]map[string]string{}
+	for _, pod := range persistentpodstate.ReadyOn(s.Pods) {
+		name := pod.Spec.NodeName
+		if _, read := s.Nodes[name]; read {
+			continue
+		}
+		node := &corev1.Node{}
+		switch err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); {
+		case err == nil:
+			s.Nodes[name] = node.Labels
+		case !apierrors.IsNotFound(err): // PPS-053: the others are remembered
+			log.FromContext(ctx).V(1).Info("A node cannot be read", "node", name, "err", err.Error())
+		}
+	}
+	return nil
+}
+
+// lookForNodes looks in the API server for nodes of entries that the caches do not have (PPS-105).
+func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Snapshot) (after time.Duration, err error) {
+	names := map[string]bool{}
+	for _, entry := range s.State.Status.PodStates {
+		names[entry.NodeName] = entry.NodeName != ""
+	}
+	maps.DeleteFunc(names, func(name string, named bool) bool {
+		return !named || r.Client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}, client.UnsafeDisableDeepCopy) == nil
+	})
+	s.Gone = map[string]bool{}
+	for i, name := range slices.Sorted(maps.Keys(names)) {
+		if i == mostGone {
+			return readAgain, nil
+		}
+		switch err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}); {
+		case apierrors.IsNotFound(err):
+			s.Gone[name] = true
+		case err != nil: // it does not count as gone
+			after = readAgain
+		}
+	}
+	return after, nil
+}
+
+// confirm reads pods again that are ready elsewhere than before: what the cache shows may be older than what is remembered. Those that are too many
+// for one pass are left out, so that what is remembered of them stays.
+func (r *Reconciler) confirm(ctx context.Context, s *persistentpodstate.Snapshot, moved []string, after *time.Duration) error {
+	pods := slices.Clone(s.Pods)
+	for i, name := range moved {
+		at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool {
+			return pod.Name == name && len(persistentpodstate.ReadyOn([]*corev1.Pod{pod})) > 0
+		})
+		if at < 0 {
+			continue
+		}
+		was := pods[at]
+		pods = slices.Delete(pods, at, at+1)
+		if i >= mostMoves {
+			reconcile.Sooner(after, reconcile.RetrySoon)
+			continue
+		}
+		pod := &corev1.Pod{}
+		switch err := r.Live.Get(ctx, types.NamespacedName{Namespace: was.Namespace, Name: name}, pod); {
+		case err == nil && pod.UID == was.UID:
+			pods = append(pods, pod)
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("reading pod %s: %w", name, err)
+		default: // it is gone, or another one has its name, whose event comes
+		}
+	}
+	s.Pods = pods
+	return r.readNodes(ctx, s)
+}
+
+// tell tells of what users cannot see otherwise (PPS-082).
+func (r *Reconciler) tell(ctx context.Context, state *appsv1beta1.PersistentPodState, plan *persistentpodstate.Plan, news *reconcile.News) {
+	if missing := strings.Join(plan.Missing, ", "); news.Is("NodeTopologyKeyMissing", missing) {
+		r.Events.Event(state, corev1.EventTypeWarning, "NodeTopologyKeyMissing",
+			"None of the nodes on which pods are ready has these labels, so that they bind no pod: "+missing)
+	}
+	full := ""
+	if len(plan.Full) > 0 {
+		full = "full"
+	}
+	if news.Is("PodStatesFull", full) {
+		r.Events.Event(state, corev1.EventTypeWarning, "PodStatesFull",
+			fmt.Sprintf("The status has no room for more: nothing new is remembered of %d pods, such as %s", len(plan.Full), plan.Full[0]))
+	}
+	if odd := strings.Join(plan.Odd, ", "); news.Is("odd", odd) { // PPS-062
+		log.FromContext(ctx).Info("Entries of names without an ordinal are kept", "names", plan.Odd[:min(len(plan.Odd), 10)])
+	}
+}
+
+// headline is the plan in words.
+func headline(plan *persistentpodstate.Plan) string {
+	return fmt.Sprintf("%d places are remembered; forgotten %d, moved %d, cleaned %d, nodes that cannot be read %d", len(plan.Status.PodStates),
+		len(plan.Forgotten), len(plan.Moved), len(plan.Cleaned), len(plan.Unread))
+}

@@ -1,0 +1,234 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/platform/matchconditions"
+)
+
+// Bounds of what the creation of pods reads from the API server: readingTime is how long a pod waits, readAtOnce how many objects are read at the
+// same time by this process. Pods of one workload that come together share a reading (PPS-038).
+const (
+	readingTime = 2 * time.Second
+	readAtOnce  = 16
+)
+
+// Watch follows PersistentPodStates on every replica, for the creation of pods.
+type Watch struct {
+	index  index
+	states *matchconditions.Follower[*appsv1beta1.PersistentPodState]
+	now    func() time.Time
+	log    logr.Logger
+	// live reads from the API server.
+	live client.Reader
+	// kinds are those that an administrator lists, known once listsRead.
+	kinds     func() workloadspread.AllowList
+	listsRead func() bool
+
+	reads    matchconditions.Together[types.NamespacedName, *appsv1beta1.PersistentPodState]
+	learns   matchconditions.Together[string, struct{}]
+	places   chan struct{}
+	mu       sync.Mutex
+	memory   matchconditions.Memory[matchconditions.Controlled]
+	deadline time.Duration
+}
+
+// NewWatch returns what follows PersistentPodStates, from Follow on; kinds returns the kinds that an administrator lists, as soon as ready.
+func NewWatch(mgr manager.Manager, kinds func() workloadspread.AllowList, ready func() bool) *Watch {
+	return newWatch(mgr.GetAPIReader(), kinds, ready, mgr.GetLogger().WithName("persistentpodstate"), time.Now)
+}
+
+func newWatch(live client.Reader, kinds func() workloadspread.AllowList, ready func() bool, log logr.Logger, now func() time.Time) *Watch {
+	w := &Watch{live: live, kinds: kinds, listsRead: ready, log: log, now: now, places: make(chan struct{}, readAtOnce), deadline: readingTime}
+	w.reads.Limit, w.learns.Limit = readingTime, readingTime
+	w.states = matchconditions.NewFollower(w.index.set, w.index.remove,
+		func(old, state *appsv1beta1.PersistentPodState) bool { return old.Generation != state.Generation })
+	return w
+}
+
+// Follow starts to follow PersistentPodStates once the manager runs.
+func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
+	return w.states.Follow(ctx, mgr, &appsv1beta1.PersistentPodState{})
+}
+
+// Absent says that the kind is not served: pods need not wait for PersistentPodStates to be known.
+func (w *Watch) Absent() { w.states.Absent() }
+
+// Changed has a value when the scope may have changed.
+func (w *Watch) Changed() <-chan struct{} { return w.states.Changed() }
+
+// Synced tells whether all PersistentPodStates are known that there were at the start.
+func (w *Watch) Synced() bool { return w.states.Synced() }
+
+// Learn reads the PersistentPodStates of a namespace from the API server: one that was admitted a moment ago may not have reached the cache of
+// this replica.
+func (w *Watch) Learn(ctx context.Context, namespace string) error {
+	_, err := w.learns.Do(ctx, namespace, func(ctx context.Context) (none struct{}, err error) {
+		var list appsv1beta1.PersistentPodStateList
+		if err := w.live.List(ctx, &list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			return none, fmt.Errorf("reading PersistentPodStates: %w", err)
+		}
+		for i := range list.Items {
+			w.states.Learn(&list.Items[i])
+		}
+		return none, nil
+	})
+	return err
+}
+
+// Creations is the condition of the pods that the API server must ask about; "false" if there are none.
+func (w *Watch) Creations() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return matchconditions.Creations(w.memory.Recall(w.index.asked(), w.now()))
+}
+
+// Asks is the condition of the pods that one PersistentPodState asks for.
+func Asks(state *appsv1beta1.PersistentPodState) string {
+	return matchconditions.Creations([]matchconditions.Controlled{askedBy(target{state.Namespace, persistentpodstate.TargetOf(state)})})
+}
+
+func askedBy(by target) matchconditions.Controlled {
+	kind := by.of.Kind
+	if !matchconditions.Harmless(kind) {
+		kind = ""
+	}
+	return matchconditions.Controlled{Namespace: by.namespace, Kind: kind}
+}
+
+// Of returns what is remembered for a pod that is created; nil if nothing is. It is read from the API server, since the cache of this replica may
+// not show yet what another one has recorded; if that fails, what the cache has counts, and an error says that a must may not be kept (PPS-030,
+// PPS-038, PPS-039).
+func (w *Watch) Of(ctx context.Context, pod *corev1.Pod, namespace string) (*appsv1beta1.PersistentPodState, error) {
+	owner, ok := workloadspread.ControllerOf(pod)
+	if _, numbered := persistentpodstate.Ordinal(pod.Name); !ok || !numbered {
+		return nil, nil
+	}
+	if err := w.states.Wait(ctx); err != nil {
+		return nil, fmt.Errorf("PersistentPodStates: %w", err)
+	}
+	cached := persistentpodstate.Of(owner, w.index.referring(namespace, owner))
+	if cached == nil {
+		return nil, nil
+	}
+	if !persistentpodstate.BuiltIn(owner.GroupKind) {
+		if !w.listsRead() && !toolscache.WaitForCacheSync(ctx.Done(), w.listsRead) {
+			return nil, fmt.Errorf("this manager has just started and does not know yet which kinds are listed: %w", ctx.Err())
+		}
+		if _, listed := w.kinds().Workload(owner.GroupKind); !listed {
+			return nil, nil
+		}
+	}
+	state, err := w.read(ctx, client.ObjectKeyFromObject(cached))
+	_, recorded := cached.Status.PodStates[pod.Name]
+	switch {
+	case err == nil:
+		if state != nil && (state.DeletionTimestamp != nil || persistentpodstate.TargetOf(state) != owner) {
+			return nil, nil
+		}
+		return state, nil
+	case recorded:
+		return cached, nil
+	case cached.Spec.RequiredPersistentTopology != nil:
+		return nil, fmt.Errorf("PersistentPodState %s could not be read: %w", cached.Name, err)
+	}
+	w.log.Error(err, "What is remembered of a pod could not be read, it may start anywhere", "namespace", namespace, "pod", pod.Name)
+	return nil, nil
+}
+
+// read reads a PersistentPodState from the API server; nil if there is none.
+func (w *Watch) read(ctx context.Context, name types.NamespacedName) (*appsv1beta1.PersistentPodState, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.deadline)
+	defer cancel()
+	return w.reads.Do(ctx, name, func(ctx context.Context) (*appsv1beta1.PersistentPodState, error) {
+		select {
+		case w.places <- struct{}{}:
+			defer func() { <-w.places }()
+		case <-ctx.Done():
+			return nil, fmt.Errorf("many pods are being created: %w", ctx.Err())
+		}
+		state := &appsv1beta1.PersistentPodState{}
+		err := w.live.Get(ctx, name, state)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return state, err
+	})
+}
+
+// index holds PersistentPodStates by what they refer to. Its objects must not be changed.
+type index struct {
+	mu      sync.RWMutex
+	targets map[target][]*appsv1beta1.PersistentPodState
+	names   map[types.NamespacedName]target
+}
+
+type target struct {
+	namespace string
+	of        persistentpodstate.Reference
+}
+
+func (x *index) set(state *appsv1beta1.PersistentPodState) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(state)
+	if x.targets == nil {
+		x.targets, x.names = map[target][]*appsv1beta1.PersistentPodState{}, map[types.NamespacedName]target{}
+	}
+	at := target{state.Namespace, persistentpodstate.TargetOf(state)}
+	x.targets[at] = append(slices.Clone(x.targets[at]), state) // others may read the former list
+	x.names[client.ObjectKeyFromObject(state)] = at
+}
+
+func (x *index) remove(state *appsv1beta1.PersistentPodState) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(state)
+}
+
+func (x *index) drop(state *appsv1beta1.PersistentPodState) {
+	name := client.ObjectKeyFromObject(state)
+	at, known := x.names[name]
+	if !known {
+		return
+	}
+	delete(x.names, name)
+	x.targets[at] = slices.DeleteFunc(slices.Clone(x.targets[at]), func(o *appsv1beta1.PersistentPodState) bool { return o.Name == state.Name })
+	if len(x.targets[at]) == 0 {
+		delete(x.targets, at)
+	}
+}
+
+func (x *index) referring(namespace string, to persistentpodstate.Reference) []*appsv1beta1.PersistentPodState {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.targets[target{namespace, to}]
+}
+
+// asked are the pods that are asked for.
+func (x *index) asked() map[string]matchconditions.Controlled {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	all := map[string]matchconditions.Controlled{}
+	for at := range x.targets {
+		of := askedBy(at)
+		all[of.Namespace+"/"+of.Kind] = of
+	}
+	return all
+}

@@ -1,0 +1,275 @@
+// Package controller remembers where pods of workloads with stable names are ready, and follows for webhooks what is remembered.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/platform/scale"
+)
+
+// Custom kinds need rights of their own (PPS-017).
+//
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=statefulsets,verbs=get;list;watch
+
+// errUnknown: nothing can be told of workloads of a kind, as it is neither supported nor listed, or not served.
+var errUnknown = errors.New("the kind is neither supported nor listed, or not served")
+
+// Workloads reads workloads.
+type Workloads interface {
+	// Read returns a workload; nil if there is none. live asks the API server instead of the caches. Of a kind of which nothing can be told
+	// the error is errUnknown.
+	Read(ctx context.Context, namespace string, of persistentpodstate.Reference, live bool) (*persistentpodstate.Workload, error)
+	// All are the kinds that are supported or listed.
+	All() []schema.GroupKind
+}
+
+// Kinds reads workloads from the caches, and follows the kinds that an administrator lists.
+type Kinds struct {
+	caches client.Reader
+	live   client.Reader
+	scales client.SubResourceReader
+	mapper meta.RESTMapper
+	listed func() workloadspread.AllowList
+	ready  func() bool
+	// startOrdinal is gate StatefulSetStartOrdinal, by which Advanced StatefulSets count.
+	startOrdinal bool
+	informers    func(ctx context.Context, object client.Object) (cache.Informer, error)
+
+	mu       sync.Mutex
+	followed map[schema.GroupKind]cache.Informer
+	// told are those that are told of objects of a kind, relisted what is called when the list was read.
+	told     map[string]bool
+	relisted []func()
+}
+
+// NewKinds returns what reads workloads; listed returns the kinds that an administrator lists, as soon as ready.
+func NewKinds(mgr manager.Manager, listed func() workloadspread.AllowList, ready func() bool, startOrdinal bool) *Kinds {
+	return &Kinds{caches: mgr.GetClient(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
+		listed: listed, ready: ready, startOrdinal: startOrdinal, followed: map[schema.GroupKind]cache.Informer{}, told: map[string]bool{},
+		informers: func(ctx context.Context, object client.Object) (cache.Informer, error) {
+			return mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		}}
+}
+
+// All implements Workloads.
+func (k *Kinds) All() []schema.GroupKind {
+	kinds := []schema.GroupKind{persistentpodstate.StatefulSet, persistentpodstate.AdvancedStatefulSet}
+	for _, custom := range k.listed().Workloads {
+		if kind := custom.GroupKind(); kind.Kind != "" && !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+// empty returns an object of the kind to be read into.
+func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
+	switch kind {
+	case persistentpodstate.StatefulSet:
+		return &appsv1.StatefulSet{}, nil
+	case persistentpodstate.AdvancedStatefulSet:
+		return &appsv1beta1.StatefulSet{}, nil
+	}
+	if !k.ready() {
+		return nil, errors.New("it is not known yet which kinds are listed")
+	}
+	custom, ok := k.listed().Workload(kind)
+	if !ok {
+		return nil, errUnknown
+	}
+	var versions []string
+	if custom.Version != "" {
+		versions = append(versions, custom.Version)
+	}
+	mapping, err := k.mapper.RESTMapping(kind, versions...)
+	if meta.IsNoMatchError(err) && len(versions) > 0 { // the listed version is not served any more; the kind decides
+		mapping, err = k.mapper.RESTMapping(kind)
+	}
+	if meta.IsNoMatchError(err) {
+		return nil, errUnknown
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for kind %s: %w", kind, err)
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(mapping.GroupVersionKind)
+	return object, nil
+}
+
+// Read implements Workloads.
+func (k *Kinds) Read(ctx context.Context, namespace string, of persistentpodstate.Reference, live bool) (*persistentpodstate.Workload, error) {
+	object, err := k.empty(of.GroupKind)
+	if err != nil {
+		return nil, err
+	}
+	from := k.caches
+	if live || !persistentpodstate.BuiltIn(of.GroupKind) && !k.filled(of.GroupKind) {
+		from = k.live
+	}
+	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
+	switch err := from.Get(ctx, key, object); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case meta.IsNoMatchError(err):
+		return nil, errUnknown
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", of.Kind, key, err)
+	}
+	return k.workload(ctx, of, object)
+}
+
+// workload is what is read of an object.
+func (k *Kinds) workload(ctx context.Context, of persistentpodstate.Reference, object client.Object) (*persistentpodstate.Workload, error) {
+	w := &persistentpodstate.Workload{Reference: of, UID: object.GetUID(), Created: object.GetCreationTimestamp().Time,
+		Terminating: object.GetDeletionTimestamp() != nil, Annotations: object.GetAnnotations()}
+	spec, known := &appsv1beta1.StatefulSetSpec{}, true
+	switch o := object.(type) {
+	case *appsv1.StatefulSet:
+		w.APIVersion, spec.Replicas = appsv1.SchemeGroupVersion.String(), o.Spec.Replicas
+		if o.Spec.Ordinals != nil {
+			spec.Ordinals = &appsv1beta1.StatefulSetOrdinals{Start: o.Spec.Ordinals.Start}
+		}
+	case *appsv1beta1.StatefulSet:
+		w.APIVersion, spec = appsv1beta1.GroupVersion.String(), &o.Spec
+	case *unstructured.Unstructured:
+		w.APIVersion = o.GetAPIVersion()
+		if spec, known = specOf(o.Object); spec.Replicas == nil && known { // PPS-016
+			found, err := scale.Read(ctx, k.scales, o)
+			if known = err == nil; known {
+				spec.Replicas = &found.Spec.Replicas
+			} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+				return nil, err
+			}
+		}
+	}
+	if !known {
+		return w, nil
+	}
+	startOrdinal := k.startOrdinal || of.GroupKind != persistentpodstate.AdvancedStatefulSet
+	if slots, err := statefulset.SlotsOf(spec, startOrdinal); err == nil {
+		w.Slots = &slots
+	}
+	return w, nil
+}
+
+// specOf reads the ordinals of a custom kind, which may have such fields as StatefulSets have; false if they are of another form.
+func specOf(object map[string]any) (*appsv1beta1.StatefulSetSpec, bool) {
+	spec := &appsv1beta1.StatefulSetSpec{}
+	if replicas, found, err := unstructured.NestedInt64(object, "spec", "replicas"); found && err == nil {
+		number := int32(replicas)
+		spec.Replicas = &number
+	}
+	if start, found, err := unstructured.NestedInt64(object, "spec", "ordinals", "start"); found && err == nil {
+		spec.Ordinals = &appsv1beta1.StatefulSetOrdinals{Start: int32(start)}
+	}
+	reserved, _, err := unstructured.NestedSlice(object, "spec", "reserveOrdinals")
+	for _, entry := range reserved {
+		switch value := entry.(type) {
+		case int64:
+			spec.ReserveOrdinals = append(spec.ReserveOrdinals, intstr.FromInt32(int32(value)))
+		case string:
+			spec.ReserveOrdinals = append(spec.ReserveOrdinals, intstr.FromString(value))
+		default:
+			return spec, false
+		}
+	}
+	return spec, err == nil
+}
+
+// filled tells whether the cache has all objects of a listed kind.
+func (k *Kinds) filled(kind schema.GroupKind) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	informer := k.followed[kind]
+	return informer != nil && informer.HasSynced()
+}
+
+// Tell is one who is told of objects of listed kinds, before and after a change, each nil if there is none.
+type Tell func(kind schema.GroupKind, before, after client.Object)
+
+// Follow watches the listed kinds for the one of that name, who is told of all objects; those that it watches already stay so (PPS-014).
+func (k *Kinds) Follow(ctx context.Context, name string, tell Tell) (err error) {
+	for _, kind := range k.All() {
+		if !persistentpodstate.BuiltIn(kind) {
+			err = errors.Join(err, k.follow(ctx, kind, name, tell))
+		}
+	}
+	return err
+}
+
+func (k *Kinds) follow(ctx context.Context, kind schema.GroupKind, name string, tell Tell) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if key := name + "/" + kind.String(); k.told[key] {
+		return nil
+	} else if object, err := k.empty(kind); errors.Is(err, errUnknown) {
+		return nil // it may be served later
+	} else if err != nil {
+		return err
+	} else if err := k.watch(ctx, kind, object, tell); err != nil {
+		return fmt.Errorf("watching %s: %w", kind, err)
+	} else {
+		k.told[key] = true
+	}
+	return nil
+}
+
+func (k *Kinds) watch(ctx context.Context, kind schema.GroupKind, object client.Object, tell Tell) error {
+	informer, err := k.informers(ctx, object)
+	if err != nil {
+		return err
+	}
+	as := func(object any) client.Object {
+		if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = last.Obj
+		}
+		of, _ := object.(client.Object)
+		return of
+	}
+	if _, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { tell(kind, nil, as(object)) },
+		UpdateFunc: func(old, object any) { tell(kind, as(old), as(object)) },
+		DeleteFunc: func(object any) { tell(kind, as(object), nil) },
+	}); err == nil {
+		k.followed[kind] = informer
+	}
+	return err
+}
+
+// WhenListed has a function called whenever the list was read.
+func (k *Kinds) WhenListed(do func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.relisted = append(k.relisted, do)
+}
+
+// Relisted says that the list was read.
+func (k *Kinds) Relisted() {
+	k.mu.Lock()
+	all := slices.Clone(k.relisted)
+	k.mu.Unlock()
+	for _, do := range all {
+		do()
+	}
+}

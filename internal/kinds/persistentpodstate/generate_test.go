@@ -1,0 +1,148 @@
+package persistentpodstate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// asking is a workload that asks for a PersistentPodState.
+func asking(change func(map[string]string)) *Workload {
+	annotated := map[string]string{pub.AutoGeneratePersistentPodState: "true", pub.RequiredPersistentTopology: " zone , ,rack",
+		pub.PreferredPersistentTopology: "host", pub.PersistentPodAnnotations: "ip, mac"}
+	if change != nil {
+		change(annotated)
+	}
+	return &Workload{Reference: Reference{GroupKind: AdvancedStatefulSet, Name: "web"}, APIVersion: "apps.kruise.io/v1beta1", UID: "now", Annotations: annotated}
+}
+
+// generated is what is kept for asking.
+func generated(change func(*appsv1beta1.PersistentPodState)) *appsv1beta1.PersistentPodState {
+	o := Generate(&Asked{Workload: asking(nil)}).Create.DeepCopy()
+	if change != nil {
+		change(o)
+	}
+	return o
+}
+
+// PPS-070 (part), PPS-071 (part), PPS-072 (part), PPS-073 (part): what is generated.
+func TestWhatIsGenerated(t *testing.T) {
+	want := &appsv1beta1.PersistentPodState{ObjectMeta: metav1.ObjectMeta{Name: "web",
+		Annotations:     map[string]string{pub.GeneratedPersistentPodState: "StatefulSet.apps.kruise.io/web"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: "now", Controller: new(true)}}}}
+	want.Spec.TargetRef = appsv1beta1.PersistentPodStateTarget{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web"}
+	want.Spec.RequiredPersistentTopology = &appsv1beta1.NodeTopologyTerm{Keys: []string{"zone", "rack"}}
+	want.Spec.PreferredPersistentTopology = []appsv1beta1.PreferredTopologyTerm{{Weight: 100, Preference: appsv1beta1.NodeTopologyTerm{Keys: []string{"host"}}}}
+	want.Spec.PersistentPodAnnotations = []appsv1beta1.PersistentPodAnnotation{{Key: "ip"}, {Key: "mac"}}
+	if diff := cmp.Diff(Generation{Create: want}, Generate(&Asked{Workload: asking(nil)})); diff != "" {
+		t.Error(diff)
+	}
+	a := asking(nil).Annotations
+	for _, key := range annotations {
+		b := asking(func(b map[string]string) { b[key] = "x" }).Annotations
+		if SameAsked(a, b) || !SameAsked(b, b) {
+			t.Errorf("PPS-073: %s does not matter", key)
+		}
+	}
+}
+
+// PPS-074, PPS-075, PPS-076, PPS-077, PPS-078, PPS-079, PPS-100, PPS-108 (part): what becomes of what is there.
+func TestWhatBecomesOfWhatIsThere(t *testing.T) {
+	owned := func(kind, name, uid string) func(*appsv1beta1.PersistentPodState) {
+		return func(o *appsv1beta1.PersistentPodState) {
+			o.OwnerReferences[0].Kind, o.OwnerReferences[0].Name, o.OwnerReferences[0].UID = kind, name, "former"
+			o.Status.PodStates = entries{"web-0": on("a")}
+		}
+	}
+	orphaned := func(o *appsv1beta1.PersistentPodState) {
+		o.OwnerReferences, o.Status.PodStates = nil, entries{"web-0": on("a")}
+	}
+	changed := func(s *appsv1beta1.PersistentPodState) {
+		s.Spec.RequiredPersistentTopology = nil
+		s.Spec.PersistentPodAnnotations = nil
+		s.Spec.PersistentPodStateRetentionPolicy = appsv1beta1.RetainWhenDeleted
+	}
+	without := func(keys ...string) func(map[string]string) {
+		return func(a map[string]string) {
+			for _, key := range keys {
+				delete(a, key)
+			}
+		}
+	}
+	set := func(key, value string) func(map[string]string) { return func(a map[string]string) { a[key] = value } }
+	byHand := state(func(s *appsv1beta1.PersistentPodState) { s.Name = "web" })
+	other := state(func(s *appsv1beta1.PersistentPodState) { s.Name = "by-hand" })
+	now := metav1.Now()
+	policy := func(policy appsv1beta1.PersistentPodStateRetentionPolicyType) *appsv1beta1.PersistentPodState {
+		return generated(func(o *appsv1beta1.PersistentPodState) { o.Spec.PersistentPodStateRetentionPolicy = policy })
+	}
+	for name, test := range map[string]struct {
+		workload *Workload
+		object   *appsv1beta1.PersistentPodState
+		others   []*appsv1beta1.PersistentPodState
+		kept     bool
+		want     string
+		spec     *appsv1beta1.PersistentPodState
+	}{
+		"it is there":                          {workload: asking(nil), object: generated(nil)},
+		"it was changed, the policy is kept":   {workload: asking(nil), object: generated(changed), want: "update", spec: policy("WhenDeleted")},
+		"the annotation says the policy":       {workload: asking(set(pub.PersistentPodStateRetentionPolicy, "WhenScaled")), object: generated(changed), want: "update", spec: policy("WhenScaled")},
+		"the annotation of the policy is none": {workload: asking(set(pub.PersistentPodStateRetentionPolicy, "Never")), object: generated(changed), want: "invalid"},
+		"annotations of pods change":           {workload: asking(without(pub.PersistentPodAnnotations)), object: generated(nil), want: "update"},
+		"a key that is none":                   {workload: asking(set(pub.RequiredPersistentTopology, "a b")), want: "invalid"},
+		"too many keys":                        {workload: asking(set(pub.RequiredPersistentTopology, strings.Repeat("k,", 40))), want: "invalid"},
+		"both topologies are empty": {workload: asking(func(a map[string]string) {
+			a[pub.RequiredPersistentTopology], a[pub.PreferredPersistentTopology] = " ,", ""
+		}), object: generated(nil)},
+		"both topologies are empty, nothing there": {workload: asking(without(pub.RequiredPersistentTopology, pub.PreferredPersistentTopology))},
+		"it is not asked for any more":             {workload: asking(without(pub.AutoGeneratePersistentPodState)), object: generated(nil), want: "delete"},
+		"it is asked for in another way":           {workload: asking(set(pub.AutoGeneratePersistentPodState, "True")), object: generated(nil), want: "delete"},
+		"not asked for, and by hand":               {workload: asking(without(pub.AutoGeneratePersistentPodState)), object: byHand},
+		"not asked for, and of an earlier one":     {workload: asking(without(pub.AutoGeneratePersistentPodState)), object: generated(owned("StatefulSet", "web", "former"))},
+		"by hand":                                  {workload: asking(nil), object: byHand, want: "conflict"},
+		"by hand, with other names":                {workload: asking(nil), others: []*appsv1beta1.PersistentPodState{other}, want: "conflict"},
+		"of another workload":                      {workload: asking(nil), object: generated(owned("StatefulSet", "db", "former")), want: "conflict"},
+		"of another kind":                          {workload: asking(nil), object: generated(owned("Game", "web", "former")), want: "conflict"},
+		"of an earlier workload":                   {workload: asking(nil), object: generated(owned("StatefulSet", "web", "former")), want: "empty update"},
+		"of an earlier workload, with its pods":    {workload: asking(nil), object: generated(owned("StatefulSet", "web", "former")), kept: true, want: "update"},
+		"orphaned":                                 {workload: asking(nil), object: generated(orphaned), want: "empty update"},
+		"orphaned with the pods":                   {workload: asking(nil), object: generated(orphaned), kept: true, want: "update"},
+		"one of other releases without the mark":   {workload: asking(nil), object: generated(func(o *appsv1beta1.PersistentPodState) { o.Annotations = nil }), want: "update"},
+		"it is being deleted":                      {workload: asking(nil), object: generated(func(o *appsv1beta1.PersistentPodState) { o.DeletionTimestamp = &now })},
+		"the workload is being deleted":            {workload: func() *Workload { w := asking(nil); w.Terminating = true; return w }()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := Generate(&Asked{Workload: test.workload, Object: test.object, Others: test.others, Kept: test.kept})
+			var does []string
+			for what, is := range map[string]bool{"create": g.Create != nil, "delete": g.Delete, "conflict": g.Conflict != "", "invalid": g.Invalid != ""} {
+				if is {
+					does = append(does, what)
+				}
+			}
+			if g.Empty {
+				does = append(does, "empty")
+			}
+			if g.Update != nil {
+				does = append(does, "update")
+				if owner := metav1.GetControllerOf(g.Update); owner == nil || owner.UID != "now" || len(g.Update.OwnerReferences) != 1 || g.Update.Annotations[pub.GeneratedPersistentPodState] == "" {
+					t.Errorf("%+v", g.Update)
+				}
+				again := Generate(&Asked{Workload: test.workload, Object: g.Update, Kept: test.kept})
+				if diff := cmp.Diff(Generation{}, again); diff != "" {
+					t.Error(diff)
+				}
+			}
+			if got := strings.Join(does, " "); got != test.want {
+				t.Errorf("%s: %+v", got, g)
+			}
+			if test.spec != nil && cmp.Diff(test.spec.Spec, g.Update.Spec) != "" {
+				t.Error(cmp.Diff(test.spec.Spec, g.Update.Spec))
+			}
+		})
+	}
+}
