@@ -137,6 +137,8 @@ func TestPolicyOfNodeDaemons(t *testing.T) {
 		"a pod, without a node":         {"", "pods", "p", pod, "refuses"},
 		"its NodeImage":                 {"node-a", "nodeimages", "node-a", object("node-a"), "passes"},
 		"another NodeImage":             {"node-b", "nodeimages", "node-a", object("node-a"), "refuses"},
+		"its NodePodProbe":              {"node-a", "nodepodprobes", "node-a", object("node-a"), "passes"}, // PPM-130 (part)
+		"another NodePodProbe":          {"node-b", "nodepodprobes", "node-a", object("node-a"), "refuses"},
 		"a NodeImage, without a node":   {"", "nodeimages", "node-a", object("node-a"), "refuses"},
 		"its request":                   {"node-a", "containerrecreaterequests", "r", mine, "passes"},
 		"another node's request":        {"node-b", "containerrecreaterequests", "r", mine, "refuses"},
