@@ -164,7 +164,9 @@ func TestScalingInAndOut(t *testing.T) {
 func TestADeletedWorkloadIsForgotten(t *testing.T) {
 	w := pinned(t)
 	w.make("web", 2, 0, nil)
-	w.write("places", "web", func(s *appsv1beta1.PersistentPodState) { s.Spec.PersistentPodStateRetentionPolicy = appsv1beta1.RetainWhenDeleted })
+	w.write("places", "web", func(s *appsv1beta1.PersistentPodState) {
+		s.Spec.PersistentPodStateRetentionPolicy = appsv1beta1.RetainWhenDeleted
+	})
 	w.holds("places", "web-0 a z1, web-1 a z1")
 	w.Change(key(ss, "web"), func(o client.Object) {
 		now := metav1.NewTime(w.Now())
