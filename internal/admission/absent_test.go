@@ -38,6 +38,7 @@ var specs = map[string]string{
 	"UnitedDeployment":     `{"replicas":1,` + plainSelector + `,"template":{"cloneSetTemplate":{"metadata":{"labels":{"app":"web"}},"spec":{` + plainSelector + `,` + plainTemplate + `}}},"topology":{"subsets":[{"name":"a"}]}}`,
 	"SidecarSet":           `{` + plainSelector + `,"containers":[{"name":"side","image":"side:1"}]}`,
 	"WorkloadSpread":       `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"x"},"subsets":[{"name":"s"}]}`,
+	"PersistentPodState":   `{"targetRef":{"apiVersion":"apps/v1","kind":"StatefulSet","name":"x"},"preferredPersistentTopology":[{"weight":1,"preference":{"keys":["zone"]}}]}`,
 	"ImagePullJob":         `{"image":"a:1","completionPolicy":{"type":"Always"}}`,
 	"ImageListPullJob":     `{"images":["a:1"],"completionPolicy":{"type":"Always"}}`,
 	"NodeImage":            `{"images":{"a":{"tags":[]}}}`,
@@ -61,6 +62,7 @@ var meant = map[string]bool{
 	"PodUnavailableBudget ignoredPodSelector":                  true, // it would ignore all
 	"SidecarSet namespaceSelector":                             true, // it would select all
 	"SidecarSet containers.0.resourcesPolicy":                  true, // it asks for resources, and does not say which
+	"PersistentPodState requiredPersistentTopology":            true, // its list of keys must not be empty (PPS-023)
 	"StatefulSet updateStrategy.rollingUpdate.unorderedUpdate": true, // it asks for that way
 	"PodProbeMarker probes.0.probe.exec":                       true, // it is a second thing to do, as in probes of pods
 	"PodProbeMarker probes.0.probe.tcpSocket":                  true,

@@ -119,7 +119,7 @@ func TestExternalCertificates(t *testing.T) {
 			}
 		}
 	}
-	if annotated != 2*(2+11) {
+	if annotated != 2*(2+12) {
 		t.Errorf("%d objects are annotated", annotated)
 	}
 }

@@ -87,7 +87,7 @@ func TestOnlyTheBundleOfDefinitionsIsWritten(t *testing.T) {
 						cmp.Diff(before.Spec.Conversion, after.Spec.Conversion)+cmp.Diff(before.Status, after.Status))
 				}
 			}
-			if want := map[bool]int{false: 11, true: 0}[external]; written != want {
+			if want := map[bool]int{false: 12, true: 0}[external]; written != want {
 				t.Errorf("%d definitions of %v have a bundle, want %d", written, slices.Sorted(slices.Values(names)), want)
 			}
 		})

@@ -24,7 +24,7 @@ import (
 
 // stateOf is a PersistentPodState of a workload, with a place of pods if they have names.
 func stateOf(name, apiVersion, kind, target string, pods ...string) *appsv1beta1.PersistentPodState {
-	s := &appsv1beta1.PersistentPodState{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "u-" + "1"}}
+	s := &appsv1beta1.PersistentPodState{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "u-1"}}
 	s.Spec.TargetRef = appsv1beta1.PersistentPodStateTarget{APIVersion: apiVersion, Kind: kind, Name: target}
 	s.Spec.RequiredPersistentTopology = &appsv1beta1.NodeTopologyTerm{Keys: []string{"zone"}}
 	for _, pod := range pods {
