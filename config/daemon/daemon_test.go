@@ -110,7 +110,7 @@ func TestRights(t *testing.T) {
 		"ClusterRole": {
 			"containerrecreaterequests/status: patch", "containerrecreaterequests: get list watch",
 			"events: create patch",
-			"nodeimages/status: patch", "nodeimages: get list watch",
+			"nodeimages/status: patch", "nodeimages: get list watch", "nodepodprobes/status: patch", "nodepodprobes: get list watch",
 			"pods/status: patch", "pods: get list watch",
 		},
 		"Role kruise-daemon-config": {"secrets: get"},

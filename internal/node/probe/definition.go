@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/kinds/podprobemarker"
 )
 
 // Key names a probe on a node.
@@ -59,40 +60,26 @@ func Definitions(object *appsv1alpha1.NodePodProbe) []Definition {
 
 // define fills in the defaults of PPM-012.
 func define(pod *appsv1alpha1.PodProbe, probe *appsv1alpha1.ContainerProbe) Definition {
-	seconds := func(n int32) time.Duration { return time.Duration(max(n, 1)) * time.Second }
-	numbers := &probe.Probe
+	seconds := func(n int32) time.Duration { return time.Duration(n) * time.Second }
+	numbers := podprobemarker.Effective(probe.Probe)
 	return Definition{Key: Key{types.UID(pod.UID), probe.Name}, Namespace: pod.Namespace, PodName: pod.Name, IP: pod.IP,
 		Container: probe.ContainerName, Handler: numbers.ContainerProbeHandler, InitialDelay: seconds(numbers.InitialDelaySeconds),
 		Timeout: min(seconds(numbers.TimeoutSeconds), mostTimeout), Period: seconds(numbers.PeriodSeconds),
-		SuccessThreshold: max(numbers.SuccessThreshold, 1), FailureThreshold: max(numbers.FailureThreshold, 1), Refused: refused(numbers)}
+		SuccessThreshold: numbers.SuccessThreshold, FailureThreshold: numbers.FailureThreshold, Refused: refused(&probe.Probe)}
 }
 
 // refused says why a probe is not carried out. Admission refuses such probes; one may have been stored before, or written by hand (PPM-028).
 // The daemon has the node's network: it connects to nothing but the address of the pod.
 func refused(probe *appsv1alpha1.ContainerProbeSpec) string {
+	why := podprobemarker.Fault(probe)
 	switch {
-	case probe.Exec != nil:
-		if len(probe.Exec.Command) == 0 {
-			return "the probe is not carried out: exec.command is empty"
-		}
-	case probe.HTTPGet != nil:
-		if probe.HTTPGet.Host != "" {
-			return "the probe is not carried out: httpGet.host is not allowed"
-		}
-		if portOf(probe.HTTPGet.Port) == 0 {
-			return "the probe is not carried out: httpGet.port is not a number from 1 to 65535"
-		}
-	case probe.TCPSocket != nil:
-		if probe.TCPSocket.Host != "" {
-			return "the probe is not carried out: tcpSocket.host is not allowed"
-		}
-		if portOf(probe.TCPSocket.Port) == 0 {
-			return "the probe is not carried out: tcpSocket.port is not a number from 1 to 65535"
-		}
+	case why != "":
+	case probe.HTTPGet != nil && portOf(probe.HTTPGet.Port) == 0, probe.TCPSocket != nil && portOf(probe.TCPSocket.Port) == 0:
+		why = "its port is not a number from 1 to 65535"
 	default:
-		return "the probe is not carried out: it has neither exec nor httpGet nor tcpSocket"
+		return ""
 	}
-	return ""
+	return "the probe is not carried out: " + why
 }
 
 // portOf is the number of a port, also of one that is written as text; 0 if it is none.

@@ -61,22 +61,22 @@ func TestDefaultsOfNumbers(t *testing.T) {
 // PPM-028 (part): what was stored before admission refused it, or written by hand, is not carried out, and its result says why.
 func TestProbesThatAreNotCarriedOut(t *testing.T) {
 	for name, change := range map[string]func(*appsv1alpha1.ContainerProbe){
-		"httpGet.host": func(p *appsv1alpha1.ContainerProbe) {
+		"host field in probes is not allowed": func(p *appsv1alpha1.ContainerProbe) {
 			p.Probe.ContainerProbeHandler = appsv1alpha1.ContainerProbeHandler{HTTPGet: &appsv1alpha1.HTTPGetAction{Host: "169.254.169.254",
 				Port: intstr.FromInt32(80)}}
 		},
-		"tcpSocket.host": func(p *appsv1alpha1.ContainerProbe) {
+		"host field in probes": func(p *appsv1alpha1.ContainerProbe) {
 			p.Probe.ContainerProbeHandler = appsv1alpha1.ContainerProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.96.0.1",
 				Port: intstr.FromInt32(443)}}
 		},
-		"tcpSocket.port": func(p *appsv1alpha1.ContainerProbe) {
+		"port is not a number": func(p *appsv1alpha1.ContainerProbe) {
 			p.Probe.ContainerProbeHandler = appsv1alpha1.ContainerProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}
 		},
-		"httpGet.port": func(p *appsv1alpha1.ContainerProbe) {
+		"port is not a number from 1 to 65535": func(p *appsv1alpha1.ContainerProbe) {
 			p.Probe.ContainerProbeHandler = appsv1alpha1.ContainerProbeHandler{HTTPGet: &appsv1alpha1.HTTPGetAction{Port: intstr.FromInt32(65536)}}
 		},
-		"exec.command":     func(p *appsv1alpha1.ContainerProbe) { p.Probe.Exec.Command = nil },
-		"neither exec nor": func(p *appsv1alpha1.ContainerProbe) { p.Probe.Exec = nil },
+		"no command":          func(p *appsv1alpha1.ContainerProbe) { p.Probe.Exec.Command = nil },
+		"exactly one of exec": func(p *appsv1alpha1.ContainerProbe) { p.Probe.Exec = nil },
 	} {
 		p := NewProber(definition(change), noon)
 		due := p.Meet(running("a", noon.Add(-time.Hour)), noon)

@@ -2,11 +2,13 @@ package probe
 
 import (
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/kinds/podprobemarker"
 )
 
 const (
@@ -31,12 +33,14 @@ func Status(object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober, now time
 	left := len(is) // entries of probes that are not there any more
 	fresh := map[Key]appsv1alpha1.ContainerProbeState{}
 	pods := map[types.UID]int{}
-	for _, d := range Definitions(object) {
+	all := Definitions(object)
+	most := podprobemarker.MessageBytes(len(all))
+	for _, d := range all {
 		p := probers[d.Key]
 		if p == nil || p.State == "" {
 			continue
 		}
-		entry, due, wait := p.entry(is[d.Key], now)
+		entry, due, wait := p.entry(is[d.Key], most, now)
 		if write = write || due; !due {
 			if wait < refresh/2 && is[d.Key].Message == entry.Message {
 				fresh[d.Key] = entry
@@ -73,11 +77,13 @@ func Status(object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober, now time
 	return want, true, after
 }
 
-// entry is what the status shall have of a probe, given what it has, and whether that is worth a write now; if not, in how long it will be.
-func (p *Prober) entry(is appsv1alpha1.ContainerProbeState, now time.Time) (entry appsv1alpha1.ContainerProbeState, due bool, wait time.Duration) {
-	entry = appsv1alpha1.ContainerProbeState{Name: p.Name, State: p.State, Message: p.Message,
+// entry is what the status shall have of a probe, given what it has, and whether that is worth a write now; if not, in how long it will be. most is
+// how long the message may be as JSON.
+func (p *Prober) entry(is appsv1alpha1.ContainerProbeState, most int, now time.Time) (entry appsv1alpha1.ContainerProbeState, due bool,
+	wait time.Duration) {
+	entry = appsv1alpha1.ContainerProbeState{Name: p.Name, State: p.State, Message: clip(p.Message, most),
 		LastProbeTime: metav1.NewTime(p.Probed.Truncate(time.Second)), LastTransitionTime: metav1.NewTime(p.Changed.Truncate(time.Second))}
-	words := is.Message != p.Message
+	words := is.Message != entry.Message
 	age := now.Sub(is.LastProbeTime.Time)
 	every := refresh
 	if words {
@@ -91,4 +97,22 @@ func (p *Prober) entry(is appsv1alpha1.ContainerProbeState, now time.Time) (entr
 		return entry, false, max(every-age, time.Minute)
 	}
 	return entry, false, max(every-age, time.Millisecond)
+}
+
+// clip cuts a message at a character, so that it is no longer than that as JSON: what must be escaped counts as often as it has bytes then.
+func clip(message string, most int) string {
+	length := 0
+	for i, r := range message {
+		size := utf8.RuneLen(r)
+		switch {
+		case r == '"' || r == '\\' || r == '\n' || r == '\r' || r == '\t':
+			size = 2
+		case r < ' ' || r == '<' || r == '>' || r == '&' || r == '\u2028' || r == '\u2029':
+			size = 6
+		}
+		if length += size; length > most {
+			return message[:i]
+		}
+	}
+	return message
 }

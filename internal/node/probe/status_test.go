@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,5 +93,16 @@ func TestAClockThatIsSetBack(t *testing.T) {
 	p.Probed = noon.Add(-time.Hour)
 	if _, write, _ := Status(o, map[Key]*Prober{p.Key: p}, noon.Add(-time.Hour)); !write {
 		t.Error("not written")
+	}
+}
+
+// PPM-092 (part): where a node has many probes, messages are shorter, as they are stored.
+func TestMessagesOfManyProbes(t *testing.T) {
+	for _, message := range []string{"plain", "<&>\"\\\n\x01ä\u2028", strings.Repeat("<", 100), strings.Repeat("ä", 100), strings.Repeat("x", 100)} {
+		got := clip(message, 64)
+		text, err := json.Marshal(got)
+		if err != nil || len(text)-2 > 64 || !strings.HasPrefix(message, got) || len(text)-2 < 58 && got != message {
+			t.Errorf("%q: %q, %v", message, got, err)
+		}
 	}
 }
