@@ -18,6 +18,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 	given "github.com/afloat-project/afloat/internal/kinds/podprobemarker/podprobemarkertest"
 	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // town is a world at rest with node n, pod a of namespace shop on it, and a PodProbeMarker.
@@ -313,5 +314,30 @@ func TestOneOfTooManyIsTold(t *testing.T) {
 	}
 	if len(w.told) != 1 || !strings.HasPrefix(w.told[0], "m500 Warning TooManyPodProbeMarkers") {
 		t.Error(w.told)
+	}
+}
+
+// Somebody else writes the label that a probe gives, each time that it was given: who else has pods on the node is not held up by the answers.
+func TestALabelThatTwoWriteIsWrittenOnceASecond(t *testing.T) {
+	w := town(t, Options{}, given.Probe("idle", func(p *appsv1alpha1.PodContainerProbe) {
+		p.MarkerPolicy[0].Labels = map[string]string{"example.com/idle": "yes"}
+	}))
+	w.result("m#idle", appsv1alpha1.ProbeSucceeded, "ok")
+	marks := 0
+	w.AfterWrite = func(write simulation.Write) {
+		if write.Key.Kind == "Pod" && write.Subresource == "" {
+			marks++
+			w.Change(write.Key, func(o client.Object) { o.GetLabels()["example.com/idle"] = "no" })
+		}
+	}
+	w.Change(podKey("shop", "a"), func(o client.Object) { o.GetLabels()["example.com/idle"] = "no" })
+	for end := w.Now().Add(10 * time.Second); w.Now().Before(end); w.Pass(50 * time.Millisecond) {
+		w.Deliver(1 << 20)
+		if _, err := w.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if marks < 5 || marks > 12 {
+		t.Errorf("%d writes in ten seconds", marks)
 	}
 }

@@ -54,7 +54,13 @@ type known struct {
 	ports map[[2]string]int32
 	// sum stands for the annotations that the pod was found to have; 0 is none.
 	sum uint64
+	// marked is when its labels and annotations were written last, and later for how long they have to wait.
+	marked time.Time
+	later  time.Duration
 }
+
+// markEvery is how often labels and annotations of a pod are written at most: whoever writes the same ones would be answered each time.
+const markEvery = time.Second
 
 // ownerOf is as whom own writes for a node are remembered: its NodePodProbe may not be there yet.
 func ownerOf(node string) types.UID { return types.UID("node/" + node) }
@@ -132,6 +138,12 @@ func (r *NodeReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 		Record: func() []any { return []any{"plan", plan.String()} }}
 	r.warn(s, plan)
 	err = r.apply(ctx, s, plan)
+	for _, of := range s.memory.pods {
+		if of.later > 0 {
+			reconcile.Sooner(&done.After, of.later)
+			of.later = 0
+		}
+	}
 	if reconcile.Changed(err) || apierrors.IsAlreadyExists(err) {
 		done.After, err = reconcile.RetrySoon, nil
 	}
@@ -313,8 +325,11 @@ func (r *NodeReconciler) apply(ctx context.Context, s *snapshot, plan *podprobem
 		r.tells(s.Name, both)
 		// One that is going asks which nodes have its probes, and is gone if none has. Who asked before this was told has been seen going by now.
 		for marker := range wanted {
-			if going, err := r.going(ctx, marker); err != nil || going {
-				return err2(err, reconcile.ErrChanged)
+			switch going, err := r.going(ctx, marker); {
+			case err != nil:
+				return err
+			case going:
+				return reconcile.ErrChanged
 			}
 		}
 		now = wanted
@@ -370,14 +385,6 @@ func (r *NodeReconciler) restart(ctx context.Context, w *reconcile.Writer, resta
 	return nil
 }
 
-// err2 is the first of two errors that is one.
-func err2(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
-}
-
 // first is the first error that is not just a change meanwhile, or one that is.
 func first(errs []error) (found error) {
 	for _, err := range errs {
@@ -431,6 +438,11 @@ func (r *NodeReconciler) mark(ctx context.Context, w *reconcile.Writer, s *snaps
 		pod.ResourceVersion = answer.ResourceVersion
 	}
 	if patch := plan.Metadata(pod); !patch.Empty() {
+		if wait := markEvery - r.Now().Sub(of.marked); wait > 0 && wait <= markEvery {
+			of.later = wait
+			return nil
+		}
+		of.marked = r.Now()
 		body, err := patch.JSON(pod)
 		if err != nil {
 			return err
