@@ -7,12 +7,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/afloat-project/afloat/internal/node/metadata"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -184,11 +187,18 @@ func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
 		t.Error(text)
 	}
 	text = get(t, "http://"+address+"/metrics")
-	// ND-047, ND-048 (part), OPS-210 (part)
-	for _, want := range []string{"go_build_info", "kruise_build_info{", "kruise_feature_enabled", `"runtime_container_meta_restarter"`,
-		"afloat_daemon_image_pulls_waiting"} {
+	// ND-047, ND-048, OPS-210 (part). Restarts for the environment are stops of requester containermeta.
+	for _, want := range []string{"go_build_info", "kruise_build_info{", "kruise_feature_enabled", `"runtime_container_meta_restarter"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the metrics", want)
+		}
+	}
+	served := described(t)
+	for name, labels := range map[string]string{"image_pull_duration_seconds": "result", "image_pull_bytes_total": "", "image_pulls_waiting": "",
+		"image_pulls_running": "", "container_stops_total": "requester,result", "probe_attempts_total": "handler,outcome",
+		"probe_attempts_waiting": "", "runtime_call_duration_seconds": "method,code", "metadata_reports_total": "result"} {
+		if got, found := served["afloat_daemon_"+name]; !found || got != labels {
+			t.Errorf("metric afloat_daemon_%s has labels %q: %v", name, got, found)
 		}
 	}
 	cancel()
@@ -197,7 +207,26 @@ func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
 	}
 }
 
-// ND-004, ND-056, ND-181, ND-183 (part): without DaemonWatchingPod the daemon does not wait for a watch of pods, and everything that does not need it
+// described are the metrics that are registered, with their labels.
+func described(t *testing.T) map[string]string {
+	t.Helper()
+	registry, ok := metrics.Registry.(prometheus.Collector)
+	if !ok {
+		t.Fatalf("%T", metrics.Registry)
+	}
+	descriptions := make(chan *prometheus.Desc)
+	go func() { registry.Describe(descriptions); close(descriptions) }()
+	found := map[string]string{}
+	form := regexp.MustCompile(`fqName: "([^"]*)".*variableLabels: \{([^}]*)\}`)
+	for description := range descriptions {
+		if m := form.FindStringSubmatch(description.String()); m != nil {
+			found[m[1]] = m[2]
+		}
+	}
+	return found
+}
+
+// ND-004, ND-056, ND-181, ND-183: without DaemonWatchingPod the daemon does not wait for a watch of pods, and everything that does not need it
 // works. Without KruiseDaemon nothing is watched, and no controller is added.
 func TestWatchesFollowTheGates(t *testing.T) {
 	for list, want := range map[string]string{

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +33,7 @@ import (
 type node struct {
 	*reconciler
 	server *fakecri.Server
+	set    *runtime.Set
 	events *record.FakeRecorder
 	client client.Client
 }
@@ -52,7 +55,7 @@ func newNode(t testing.TB, npp *appsv1alpha1.NodePodProbe, watched bool, pods ..
 	r := newReconciler("n", c, events, clock.RealClock{})
 	r.containers = newContainers(set{runtimes}, c, watched, time.Now)
 	r.attempts = newAttempter(func(id string) (Commands, error) { return runtimes.ForContainer(id) }).attempt
-	return &node{r, server, events, c}
+	return &node{r, server, runtimes, events, c}
 }
 
 // play runs the daemon until the test ends.
@@ -185,6 +188,29 @@ func TestAContainerThatStartsIsLeftAlone(t *testing.T) {
 			t.Errorf("started %v: due %v, %v", started, due, err)
 		}
 	}
+}
+
+// PPM-099: of two runtimes of a node the one is asked that has the container. PPM-141 (part): a container that is not there yet is nothing.
+func TestTheRuntimeOfTheContainerIsAsked(t *testing.T) {
+	npp := object(spec())
+	npp.Spec.PodProbes = append(npp.Spec.PodProbes, appsv1alpha1.PodProbe{Namespace: "db", Name: "pg-1", UID: "other",
+		Probes: []appsv1alpha1.ContainerProbe{spec()}}, appsv1alpha1.PodProbe{Namespace: "db", Name: "pg-2", UID: "none",
+		Probes: []appsv1alpha1.ContainerProbe{spec()}})
+	n := newNode(t, npp, true)
+	second := &fakecri.Server{Name: "cri-o", Path: filepath.Join(n.server.Root(), "crio", "crio.sock")}
+	if err := os.MkdirAll(filepath.Dir(second.Path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	second.Listen(t)
+	t.Cleanup(second.Close)
+	n.set.Look(t.Context())
+	for server, name := range map[*fakecri.Server]string{n.server: "containerd", second: "cri-o"} {
+		server.Set(func(s *fakecri.Server) { s.OnExec = func(string, []string) (string, int32, error) { return name, 0, nil } })
+	}
+	n.server.Add(container("a"))
+	second.Add(container("b", func(c *fakecri.Container) { c.Pod, c.UID = "pg-1", "other" }))
+	n.play(t)
+	n.await(t, "role#primary Succeeded containerd", "role#primary Succeeded cri-o")
 }
 
 // PPM-098: an attempt that panics, or never ends, is nobody else's.
