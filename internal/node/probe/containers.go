@@ -35,6 +35,8 @@ type containers struct {
 	pods    client.Reader
 	watched bool
 	now     func() time.Time
+	// listed is for how long a list of containers counts.
+	listed time.Duration
 
 	mu   sync.Mutex
 	pod  map[types.UID]*known
@@ -53,7 +55,7 @@ type known struct {
 }
 
 func newContainers(runtimes Runtimes, pods client.Reader, watched bool, now func() time.Time) *containers {
-	return &containers{runtimes: runtimes, pods: pods, watched: watched, now: now, pod: map[types.UID]*known{},
+	return &containers{runtimes: runtimes, pods: pods, watched: watched, now: now, listed: listed, pod: map[types.UID]*known{},
 		each: map[types.UID]*sync.Mutex{}}
 }
 
@@ -103,7 +105,7 @@ func (c *containers) meet(ctx context.Context, d *Definition, knows func(id stri
 		k.address, k.read = pod.Status.PodIP, c.now()
 	}
 	hint := shown != nil && shown.ContainerID != "" && k.seen[d.Container] != shown.ContainerID
-	if age := c.now().Sub(k.at); anew || hint || age >= listed || age < 0 {
+	if age := c.now().Sub(k.at); anew || hint || age >= c.listed || age < 0 {
 		list, err := c.runtimes.Containers(ctx, string(d.Pod))
 		if err != nil {
 			return facts{}, fmt.Errorf("listing the containers of the pod: %w", err)

@@ -54,6 +54,7 @@ func newNode(t testing.TB, npp *appsv1alpha1.NodePodProbe, watched bool, pods ..
 	events := record.NewFakeRecorder(1000)
 	r := newReconciler("n", c, events, clock.RealClock{})
 	r.containers = newContainers(set{runtimes}, c, watched, time.Now)
+	r.containers.listed = time.Second
 	r.attempts = newAttempter(func(id string) (Commands, error) { return runtimes.ForContainer(id) }).attempt
 	return &node{r, server, runtimes, events, c}
 }
@@ -205,7 +206,9 @@ func TestTheRuntimeOfTheContainerIsAsked(t *testing.T) {
 	t.Cleanup(second.Close)
 	n.set.Look(t.Context())
 	for server, name := range map[*fakecri.Server]string{n.server: "containerd", second: "cri-o"} {
-		server.Set(func(s *fakecri.Server) { s.OnExec = func(string, []string) (string, int32, error) { return name, 0, nil } })
+		server.Set(func(s *fakecri.Server) {
+			s.OnExec = func(string, []string) (string, int32, error) { return name, 0, nil }
+		})
 	}
 	n.server.Add(container("a"))
 	second.Add(container("b", func(c *fakecri.Container) { c.Pod, c.UID = "pg-1", "other" }))
