@@ -84,7 +84,7 @@ func badRequest(response admission.Response) admission.Response {
 // RenamedInPersistentPodStates returns the path in one version of a PersistentPodState for a path in the other: lists of keys have other names
 // (PPS-090). Unknown fields with the other name swap places with them.
 func RenamedInPersistentPodStates(path []string) []string {
-	at := 0
+	var at int
 	switch {
 	case len(path) > 2 && path[0] == "spec" && path[1] == "requiredPersistentTopology":
 		at = 2

@@ -18,8 +18,8 @@ import (
 )
 
 // podStateDocument is a PersistentPodState of a StatefulSet, with its spec besides.
-func podStateDocument(version, name, target, rest string) string {
-	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"PersistentPodState","metadata":{"name":"` + name + `","namespace":"shop"},"spec":{"targetRef":` +
+func podStateDocument(version, target, rest string) string {
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"PersistentPodState","metadata":{"name":"a","namespace":"shop"},"spec":{"targetRef":` +
 		`{"apiVersion":"apps/v1","kind":"StatefulSet","name":"` + target + `"},` + rest + `}}`
 }
 
@@ -43,19 +43,19 @@ func TestPersistentPodStatesAreJudged(t *testing.T) {
 	for name, c := range map[string]struct {
 		object, old, text string
 	}{
-		"taken":                                 {object: podStateDocument("v1beta1", "a", "web", good)},
-		"taken in v1alpha1":                     {object: podStateDocument("v1alpha1", "a", "web", alphaKeys)},
-		"keys by the name of the other":         {object: podStateDocument("v1beta1", "a", "web", alphaKeys), text: "spec.requiredPersistentTopology.keys: "},
-		"a fault in v1alpha1":                   {object: podStateDocument("v1alpha1", "a", "web", `"requiredPersistentTopology":{"nodeTopologyKeys":["a b"]}`), text: "spec.requiredPersistentTopology.keys[0]"},
-		"a policy that v1alpha1 takes":          {object: podStateDocument("v1alpha1", "a", "web", alphaKeys+sometimes), text: "spec.persistentPodStateRetentionPolicy"},
-		"a weight that v1alpha1 takes":          {object: podStateDocument("v1alpha1", "a", "web", negative), text: "spec.preferredPersistentTopology[0].weight"},
-		"of a workload that has one":            {object: podStateDocument("v1beta1", "a", "taken", good), text: "PersistentPodState first"},
+		"taken":                                 {object: podStateDocument("v1beta1", "web", good)},
+		"taken in v1alpha1":                     {object: podStateDocument("v1alpha1", "web", alphaKeys)},
+		"keys by the name of the other":         {object: podStateDocument("v1beta1", "web", alphaKeys), text: "spec.requiredPersistentTopology.keys: "},
+		"a fault in v1alpha1":                   {object: podStateDocument("v1alpha1", "web", `"requiredPersistentTopology":{"nodeTopologyKeys":["a b"]}`), text: "spec.requiredPersistentTopology.keys[0]"},
+		"a policy that v1alpha1 takes":          {object: podStateDocument("v1alpha1", "web", alphaKeys+sometimes), text: "spec.persistentPodStateRetentionPolicy"},
+		"a weight that v1alpha1 takes":          {object: podStateDocument("v1alpha1", "web", negative), text: "spec.preferredPersistentTopology[0].weight"},
+		"of a workload that has one":            {object: podStateDocument("v1beta1", "taken", good), text: "PersistentPodState first"},
 		"undecodable":                           {object: `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"targetRef":7}}`, text: "<document>"},
-		"faults that were there":                {object: podStateDocument("v1alpha1", "a", "web", negative+sometimes), old: podStateDocument("v1alpha1", "a", "web", negative+`,"persistentPodAnnotations":[]`+sometimes)},
-		"a fault beside one that was there":     {object: podStateDocument("v1alpha1", "a", "web", negative+sometimes), old: podStateDocument("v1alpha1", "a", "web", negative), text: "RetentionPolicy"},
-		"the target changes, with an old fault": {object: podStateDocument("v1alpha1", "a", "db", negative), old: podStateDocument("v1alpha1", "a", "web", negative), text: "spec.targetRef"},
-		"metadata only":                         {object: podStateDocument("v1beta1", "a", "taken", `"x":1`), old: podStateDocument("v1beta1", "a", "taken", `"x":1`)},
-		"one that is being deleted":             {object: podStateDocument("v1beta1", "a", "taken", `"x":1`), old: `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`},
+		"faults that were there":                {object: podStateDocument("v1alpha1", "web", negative+sometimes), old: podStateDocument("v1alpha1", "web", negative+`,"persistentPodAnnotations":[]`+sometimes)},
+		"a fault beside one that was there":     {object: podStateDocument("v1alpha1", "web", negative+sometimes), old: podStateDocument("v1alpha1", "web", negative), text: "RetentionPolicy"},
+		"the target changes, with an old fault": {object: podStateDocument("v1alpha1", "db", negative), old: podStateDocument("v1alpha1", "web", negative), text: "spec.targetRef"},
+		"metadata only":                         {object: podStateDocument("v1beta1", "taken", `"x":1`), old: podStateDocument("v1beta1", "taken", `"x":1`)},
+		"one that is being deleted":             {object: podStateDocument("v1beta1", "taken", `"x":1`), old: `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Name: "a", Namespace: "shop",

@@ -55,7 +55,7 @@ func Asks(annotated map[string]string) bool {
 }
 
 // mark is the value of annotation GeneratedPersistentPodState.
-func mark(of Reference) string { return of.GroupKind.String() + "/" + of.Name }
+func mark(of Reference) string { return of.String() + "/" + of.Name }
 
 // Generate plans the PersistentPodState that annotations of a workload ask for (PPS-070 to PPS-079).
 func Generate(a *Asked) (g Generation) {

@@ -53,7 +53,7 @@ func TestWhatIsGenerated(t *testing.T) {
 
 // PPS-074, PPS-075, PPS-076, PPS-077, PPS-078, PPS-079, PPS-100, PPS-108 (part): what becomes of what is there.
 func TestWhatBecomesOfWhatIsThere(t *testing.T) {
-	owned := func(kind, name, uid string) func(*appsv1beta1.PersistentPodState) {
+	owned := func(kind, name string) func(*appsv1beta1.PersistentPodState) {
 		return func(o *appsv1beta1.PersistentPodState) {
 			o.OwnerReferences[0].Kind, o.OwnerReferences[0].Name, o.OwnerReferences[0].UID = kind, name, "former"
 			o.Status.PodStates = entries{"web-0": on("a")}
@@ -103,13 +103,13 @@ func TestWhatBecomesOfWhatIsThere(t *testing.T) {
 		"it is not asked for any more":             {workload: asking(without(pub.AutoGeneratePersistentPodState)), object: generated(nil), want: "delete"},
 		"it is asked for in another way":           {workload: asking(set(pub.AutoGeneratePersistentPodState, "True")), object: generated(nil), want: "delete"},
 		"not asked for, and by hand":               {workload: asking(without(pub.AutoGeneratePersistentPodState)), object: byHand},
-		"not asked for, and of an earlier one":     {workload: asking(without(pub.AutoGeneratePersistentPodState)), object: generated(owned("StatefulSet", "web", "former"))},
+		"not asked for, and of an earlier one":     {workload: asking(without(pub.AutoGeneratePersistentPodState)), object: generated(owned("StatefulSet", "web"))},
 		"by hand":                                  {workload: asking(nil), object: byHand, want: "conflict"},
 		"by hand, with other names":                {workload: asking(nil), others: []*appsv1beta1.PersistentPodState{other}, want: "conflict"},
-		"of another workload":                      {workload: asking(nil), object: generated(owned("StatefulSet", "db", "former")), want: "conflict"},
-		"of another kind":                          {workload: asking(nil), object: generated(owned("Game", "web", "former")), want: "conflict"},
-		"of an earlier workload":                   {workload: asking(nil), object: generated(owned("StatefulSet", "web", "former")), want: "empty update"},
-		"of an earlier workload, with its pods":    {workload: asking(nil), object: generated(owned("StatefulSet", "web", "former")), kept: true, want: "update"},
+		"of another workload":                      {workload: asking(nil), object: generated(owned("StatefulSet", "db")), want: "conflict"},
+		"of another kind":                          {workload: asking(nil), object: generated(owned("Game", "web")), want: "conflict"},
+		"of an earlier workload":                   {workload: asking(nil), object: generated(owned("StatefulSet", "web")), want: "empty update"},
+		"of an earlier workload, with its pods":    {workload: asking(nil), object: generated(owned("StatefulSet", "web")), kept: true, want: "update"},
 		"orphaned":                                 {workload: asking(nil), object: generated(orphaned), want: "empty update"},
 		"orphaned with the pods":                   {workload: asking(nil), object: generated(orphaned), kept: true, want: "update"},
 		"one of other releases without the mark":   {workload: asking(nil), object: generated(func(o *appsv1beta1.PersistentPodState) { o.Annotations = nil }), want: "update"},

@@ -162,7 +162,7 @@ func Indexed(ctx context.Context, by client.FieldIndexer) error {
 	}))
 }
 
-func targetKey(of persistentpodstate.Reference) string { return of.GroupKind.String() + "/" + of.Name }
+func targetKey(of persistentpodstate.Reference) string { return of.String() + "/" + of.Name }
 
 // referring are the PersistentPodStates of a workload.
 func (r *Reconciler) referring(ctx context.Context, namespace string, to persistentpodstate.Reference) ([]*appsv1beta1.PersistentPodState, error) {

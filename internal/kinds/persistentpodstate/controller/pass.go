@@ -122,8 +122,7 @@ func (r *Reconciler) snapshot(ctx context.Context, state *appsv1beta1.Persistent
 	if !r.Cleanup || state.Spec.RequiredPersistentTopology == nil {
 		return s, 0, nil
 	}
-	after, err = r.lookForNodes(ctx, s)
-	return s, after, err
+	return s, r.lookForNodes(ctx, s), nil
 }
 
 // readNodes reads the labels of the nodes on which pods are ready.
@@ -146,7 +145,7 @@ func (r *Reconciler) readNodes(ctx context.Context, s *persistentpodstate.Snapsh
 }
 
 // lookForNodes looks in the API server for nodes of entries that the caches do not have (PPS-105).
-func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Snapshot) (after time.Duration, err error) {
+func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Snapshot) (after time.Duration) {
 	names := map[string]bool{}
 	for _, entry := range s.State.Status.PodStates {
 		names[entry.NodeName] = entry.NodeName != ""
@@ -157,7 +156,7 @@ func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Sna
 	s.Gone = map[string]bool{}
 	for i, name := range slices.Sorted(maps.Keys(names)) {
 		if i == mostGone {
-			return readAgain, nil
+			return readAgain
 		}
 		switch err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}); {
 		case apierrors.IsNotFound(err):
@@ -166,7 +165,7 @@ func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Sna
 			after = readAgain
 		}
 	}
-	return after, nil
+	return after
 }
 
 // confirm reads pods again that are ready elsewhere than before: what the cache shows may be older than what is remembered. Those that are too many

@@ -22,9 +22,9 @@ import (
 )
 
 // town is a world at rest with node n, pod a of namespace shop on it, and a PodProbeMarker.
-func town(t *testing.T, options Options, probes ...appsv1alpha1.PodContainerProbe) *world {
+func town(t *testing.T, probes ...appsv1alpha1.PodContainerProbe) *world {
 	t.Helper()
-	w := newWorld(t, 1, options)
+	w := newWorld(t, 1, Options{})
 	node := given.Node("n")
 	node.UID = ""
 	w.Store(nodeKey("n"), node)
@@ -43,11 +43,11 @@ func (w *world) add(name string, changes ...func(*corev1.Pod)) {
 	w.Store(podKey("shop", name), pod)
 }
 
-// result has the node tell of a probe of pod a.
-func (w *world) result(name string, state appsv1alpha1.ProbeState, message string) {
+// result has the node tell of probe idle of pod a.
+func (w *world) result(state appsv1alpha1.ProbeState, message string) {
 	w.t.Helper()
 	w.Change(listKey("n"), func(o client.Object) {
-		result := given.Result(name, state, message)
+		result := given.Result("m#idle", state, message)
 		result.LastProbeTime, result.LastTransitionTime = metav1.NewTime(w.Now()), metav1.NewTime(w.Now())
 		o.(*appsv1alpha1.NodePodProbe).Status.PodProbeStatuses = []appsv1alpha1.PodProbeStatus{given.Results(w.pod("shop", "a"), result)}
 	})
@@ -85,7 +85,7 @@ func TestANodeThatBecomesReadyLaterIsTold(t *testing.T) {
 
 // PPM-057 (part), PPM-149 (part): deleting b leaves the probes of ab; nodes without matching pods are covered, too.
 func TestDeletingAPodProbeMarkerLeavesThoseOfSimilarNames(t *testing.T) {
-	w := town(t, Options{})
+	w := town(t)
 	w.put(given.Marker("b", given.Probe("idle")))
 	w.put(given.Marker("ab", given.Probe("idle", func(p *appsv1alpha1.PodContainerProbe) { p.PodConditionType = "example.com/ab" })))
 	w.quiet()
@@ -98,7 +98,7 @@ func TestDeletingAPodProbeMarkerLeavesThoseOfSimilarNames(t *testing.T) {
 
 // What another manager left is taken over: the finalizer that is there, and lists in its own order. Nothing is written, so no probe begins anew.
 func TestNodesAreNotToldAnewByAnotherManager(t *testing.T) {
-	w := town(t, Options{}, given.Probe("idle"), given.Probe("warm"))
+	w := town(t, given.Probe("idle"), given.Probe("warm"))
 	w.add("b")
 	w.quiet()
 	w.Change(listKey("n"), func(o client.Object) {
@@ -160,22 +160,22 @@ func (w *world) condition(of corev1.PodConditionType) *corev1.PodCondition {
 
 // PPM-069 (part), PPM-143 (part): annotations of pods that the caches do not keep are looked at once for each result, and written only if they differ.
 func TestPodsAreNotPatchedAgainAndAgain(t *testing.T) {
-	w := town(t, Options{}, given.Probe("idle", func(p *appsv1alpha1.PodContainerProbe) {
+	w := town(t, given.Probe("idle", func(p *appsv1alpha1.PodContainerProbe) {
 		p.MarkerPolicy[0].Annotations = map[string]string{"example.com/note": "idle"}
 	}))
-	w.result("m#idle", appsv1alpha1.ProbeSucceeded, "ok")
+	w.result(appsv1alpha1.ProbeSucceeded, "ok")
 	if w.pod("shop", "a").Annotations["example.com/note"] != "idle" || w.live != 1 {
 		t.Fatal(w.pod("shop", "a").Annotations, w.live)
 	}
 	writes := len(w.Writes)
 	for range 5 { // only the times are new
 		w.Pass(10 * time.Minute)
-		w.result("m#idle", appsv1alpha1.ProbeSucceeded, "ok")
+		w.result(appsv1alpha1.ProbeSucceeded, "ok")
 	}
 	if len(w.Writes) > writes || w.live != 1 {
 		t.Error(w.Writes[writes:], w.live)
 	}
-	w.result("m#idle", appsv1alpha1.ProbeFailed, "no")
+	w.result(appsv1alpha1.ProbeFailed, "no")
 	if _, there := w.pod("shop", "a").Annotations["example.com/note"]; there || w.live != 2 {
 		t.Error(w.pod("shop", "a").Annotations, w.live)
 	}
@@ -184,7 +184,7 @@ func TestPodsAreNotPatchedAgainAndAgain(t *testing.T) {
 // PPM-072 (part), report of users of the reference: while a container is being replaced the condition does not go on telling of the one before; its
 // labels stay, and a daemon that begins anew changes nothing.
 func TestAReplacedContainerIsNotTakenForTheOneBefore(t *testing.T) {
-	w := town(t, Options{}, given.Probe("idle"))
+	w := town(t, given.Probe("idle"))
 	started := func(after time.Duration) {
 		w.Change(podKey("shop", "a"), func(o client.Object) {
 			o.(*corev1.Pod).Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app",
@@ -192,19 +192,19 @@ func TestAReplacedContainerIsNotTakenForTheOneBefore(t *testing.T) {
 		})
 	}
 	started(-time.Minute)
-	w.result("m#idle", appsv1alpha1.ProbeSucceeded, "ok")
+	w.result(appsv1alpha1.ProbeSucceeded, "ok")
 	w.Pass(time.Minute)
-	w.result("m#idle", appsv1alpha1.ProbeUnknown, "")
+	w.result(appsv1alpha1.ProbeUnknown, "")
 	if c := w.condition("example.com/idle"); c.Status != corev1.ConditionTrue || c.Message != "ok" {
 		t.Errorf("%+v", c)
 	}
 	started(0)
 	w.Pass(time.Second)
-	w.result("m#idle", appsv1alpha1.ProbeUnknown, "")
+	w.result(appsv1alpha1.ProbeUnknown, "")
 	if c := w.condition("example.com/idle"); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "was replaced") || w.pod("shop", "a").Labels["idle"] != "true" {
 		t.Errorf("%+v %v", c, w.pod("shop", "a").Labels)
 	}
-	w.result("m#idle", appsv1alpha1.ProbeFailed, "not yet")
+	w.result(appsv1alpha1.ProbeFailed, "not yet")
 	if c := w.condition("example.com/idle"); c.Message != "not yet" || w.pod("shop", "a").Labels["idle"] != "false" {
 		t.Errorf("%+v", c)
 	}
@@ -212,7 +212,7 @@ func TestAReplacedContainerIsNotTakenForTheOneBefore(t *testing.T) {
 
 // PPM-070 (part): who writes a condition that another writes is told once.
 func TestTwoWritersOfOneConditionAreTold(t *testing.T) {
-	w := town(t, Options{}, given.Probe("idle"))
+	w := town(t, given.Probe("idle"))
 	w.put(given.Marker("n", given.Probe("other", func(p *appsv1alpha1.PodContainerProbe) { p.PodConditionType = "example.com/idle" })))
 	w.quiet()
 	w.Change(listKey("n"), func(o client.Object) {
@@ -319,10 +319,10 @@ func TestOneOfTooManyIsTold(t *testing.T) {
 
 // Somebody else writes the label that a probe gives, each time that it was given: who else has pods on the node is not held up by the answers.
 func TestALabelThatTwoWriteIsWrittenOnceASecond(t *testing.T) {
-	w := town(t, Options{}, given.Probe("idle", func(p *appsv1alpha1.PodContainerProbe) {
+	w := town(t, given.Probe("idle", func(p *appsv1alpha1.PodContainerProbe) {
 		p.MarkerPolicy[0].Labels = map[string]string{"example.com/idle": "yes"}
 	}))
-	w.result("m#idle", appsv1alpha1.ProbeSucceeded, "ok")
+	w.result(appsv1alpha1.ProbeSucceeded, "ok")
 	marks := 0
 	w.AfterWrite = func(write simulation.Write) {
 		if write.Key.Kind == "Pod" && write.Subresource == "" {

@@ -399,11 +399,13 @@ func first(errs []error) (found error) {
 func (r *NodeReconciler) going(ctx context.Context, name string) (bool, error) {
 	marker := &appsv1alpha1.PodProbeMarker{}
 	namespace, name := split(name)
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, marker, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
+	switch err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, marker, client.UnsafeDisableDeepCopy); {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
 		return false, fmt.Errorf("reading PodProbeMarker %s: %w", name, err)
 	}
-	return err != nil || marker.DeletionTimestamp != nil, nil
+	return marker.DeletionTimestamp != nil, nil
 }
 
 // mark writes what a pod gets: its status first, which is what others wait for.

@@ -155,8 +155,9 @@ func matters(before, after *corev1.Pod) bool {
 // NodesOfPod asks for a pass over the node of a pod.
 func (r *Reconcilers) NodesOfPod(_ context.Context, old, new client.Object, add add) {
 	before, after := podOf(old), podOf(new)
-	if !matters(before, after) && before.Status.PodIP == after.Status.PodIP && !(r.Nodes.Serverless && conditionsChanged(before, after)) &&
-		!(r.Nodes.Liveness && podprobemarker.Restarted(before, after)) {
+	asks := matters(before, after) || before.Status.PodIP != after.Status.PodIP || r.Nodes.Serverless && conditionsChanged(before, after) ||
+		r.Nodes.Liveness && podprobemarker.Restarted(before, after)
+	if !asks {
 		return
 	}
 	for _, pod := range []*corev1.Pod{before, after} {

@@ -141,7 +141,7 @@ func (w *world) reconcile() (after time.Duration, err error) {
 			if least.Name == "" {
 				break
 			}
-			if before := queue[least]; !w.one(loop, queue, least, &err) || queue[least] == before {
+			if before := queue[least]; !w.one(loop, queue, least, &err) || queue[least].Equal(before) {
 				break
 			}
 		}
