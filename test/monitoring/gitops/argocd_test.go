@@ -185,7 +185,8 @@ func TestObjectsWithoutStatus(t *testing.T) {
 			continue
 		}
 		object := map[string]any{"kind": kind[strings.Index(kind, "_")+1:], "metadata": map[string]any{}, "spec": map[string]any{
-			"images": map[string]any{"nginx": map[string]any{"tags": []any{map[string]any{"tag": "1.27"}}}}, "containers": []any{map[string]any{"name": "c"}}}}
+			"images": map[string]any{"nginx": map[string]any{"tags": []any{map[string]any{"tag": "1.27"}}}}, "containers": []any{map[string]any{"name": "c"}},
+			"podProbes": []any{map[string]any{"probes": []any{map[string]any{"name": "p"}}}}}}
 		for _, status := range []any{nil, map[string]any{}} {
 			if status != nil {
 				object["status"] = status
