@@ -14,7 +14,6 @@ import (
 func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{}) (admission.Options, error) {
 	options := admission.Options{
 		Kinds:               registry.Admitted(),
-		OtherCRDs:           registry.Definitions,
 		Gates:               gates,
 		Namespace:           o.installNamespace,
 		DaemonNamespace:     o.daemonNamespace,

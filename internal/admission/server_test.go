@@ -34,7 +34,7 @@ func testServer(t *testing.T, options Options) *server {
 	}
 	options.Gates = gates(t, "")
 	keeping := options.keeper(registered(t, nil, nil))
-	keeping.CRDs, keeping.OtherCRDs = nil, nil
+	keeping.CRDs = nil
 	callers, err := newCallers(options.ClientCAFile, options.ClientNames)
 	if err != nil {
 		t.Fatal(err)

@@ -46,9 +46,8 @@ const (
 
 // Options are those of the webhook server.
 type Options struct {
-	// Kinds are those of the registry. OtherCRDs are the other definitions of OPS-070, which only other releases or the reference convert.
-	Kinds     []Kind
-	OtherCRDs []string
+	// Kinds are those of the registry.
+	Kinds []Kind
 	// Gates are the feature gates in force.
 	Gates *features.Gates
 	// Namespace is the install namespace, SecretName and ServiceName the objects in it.
@@ -425,7 +424,6 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 		Derived: append([]certificate.Derived{{Kind: "MutatingWebhookConfiguration", From: mutatePodName, Name: mutatePodAllName,
 			Path: mutatePodAllPath}}, o.derivedDisruptions()...),
 		CRDs:       o.converted(),
-		OtherCRDs:  o.OtherCRDs,
 		ServerPort: o.Port,
 	}
 }

@@ -37,9 +37,6 @@ func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
 		}
 	}
 	add(sidecarTerminator, 3) // JST-060
-	for _, controller := range Controllers {
-		add(controller, 3)
-	}
 	fs.BoolVar(&f.ExcludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false,
 		"replace pods in PreparingDelete at once, for all CloneSets")
 	fs.DurationVar(&f.DeferredResize, "deferred-resize-timeout", 5*time.Minute,

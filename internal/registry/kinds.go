@@ -165,13 +165,6 @@ var Kinds = []Kind{
 	},
 }
 
-// Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that
-// other releases convert (OPS-070).
-var (
-	Controllers []string
-	Definitions []string
-)
-
 // InUse are the kinds while objects of which nothing is uninstalled (OPS-116).
 func InUse() []schema.GroupKind {
 	var kinds []schema.GroupKind
@@ -183,11 +176,10 @@ func InUse() []schema.GroupKind {
 	return kinds
 }
 
-// Converted are the names of all definitions that this or another release converts.
-func Converted() []string {
-	names := slices.Clone(Definitions)
+// Converted are the names of all definitions that are converted.
+func Converted() (names []string) {
 	for i := range Kinds {
-		if Kinds[i].Conversion != nil && !slices.Contains(names, Kinds[i].Definition()) {
+		if Kinds[i].Conversion != nil {
 			names = append(names, Kinds[i].Definition())
 		}
 	}
@@ -195,7 +187,7 @@ func Converted() []string {
 	return names
 }
 
-// The manager publishes its authority in the definitions of the kinds that it converts; at the others it only looks (OPS-080).
+// The manager publishes its authority in the definitions of the kinds that it converts (OPS-080).
 //
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
 

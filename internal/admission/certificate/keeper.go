@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -54,8 +53,8 @@ type Options struct {
 	Check func(expression string) error
 	// Recent says how the pods of recent rules are sent, which are rules that were accepted a moment ago; nil if there are no such rules.
 	Recent *Recent
-	// CRDs are the definitions converted here, OtherCRDs those that other releases convert.
-	CRDs, OtherCRDs []string
+	// CRDs are the definitions converted here.
+	CRDs []string
 	// Elected is closed on the leader; nil means that this process always leads.
 	Elected <-chan struct{}
 	// ServerPort is the port of our own server, for the readiness check.
@@ -435,9 +434,7 @@ func (k *Keeper) watched() []watchedObject {
 		objects = append(objects, watchedObject{corev1.SchemeGroupVersion.WithKind("Secret"), k.options.Secret})
 	}
 	for _, object := range k.publisher.objects {
-		if !slices.Contains(k.options.OtherCRDs, object.name) {
-			objects = append(objects, watchedObject{object.kind, types.NamespacedName{Name: object.name}})
-		}
+		objects = append(objects, watchedObject{object.kind, types.NamespacedName{Name: object.name}})
 	}
 	return objects
 }

@@ -104,8 +104,7 @@ func (w *world) keeper(t *testing.T) *Keeper {
 		Secret: types.NamespacedName{Namespace: "sys", Name: "certs"}, Directory: filepath.Join(t.TempDir(), "certs"),
 		Target: Target{Namespace: "sys", Service: "hook"}, RenewBefore: 180 * day,
 		Mutating: "mutating", Validating: "validating", Paths: map[string]bool{"/mutate-x": true, "/mutate-off": false},
-		CRDs:      []string{"xs.example.io", "plain.example.io", "missing.example.io"},
-		OtherCRDs: []string{"others.example.io", "absent.example.io"},
+		CRDs: []string{"xs.example.io", "plain.example.io", "missing.example.io"},
 	})
 }
 

@@ -139,9 +139,6 @@ func newPublisher(c client.Client, o Options) *publisher {
 	for _, name := range o.CRDs {
 		p.objects = append(p.objects, published{crdKind, name, p.conversion})
 	}
-	for _, name := range o.OtherCRDs {
-		p.objects = append(p.objects, published{crdKind, name, p.otherConversion})
-	}
 	return p
 }
 
@@ -332,16 +329,6 @@ func (p *publisher) conversion(object *unstructured.Unstructured, bundle []byte,
 		"clientConfig":             config,
 		"conversionReviewVersions": []any{"v1", "v1beta1"},
 	}}, nil
-}
-
-// otherConversion reports a CRD whose conversion calls this manager, although it has no converter for it.
-func (p *publisher) otherConversion(object *unstructured.Unstructured, _ []byte, found *report) (map[string]any, error) {
-	if config, ok, err := conversionConfig(object); err != nil {
-		return nil, err
-	} else if ok && p.target.calls(config) {
-		found.unserved = append(found.unserved, unserved{object.GetName(), "conversion", convertPath + " of this kind"})
-	}
-	return nil, nil
 }
 
 // conversionConfig returns the client configuration of a CRD; ok says whether it declares the strategy Webhook.

@@ -15,9 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -103,37 +101,6 @@ func TestUnknownEntriesAreKeptAndReported(t *testing.T) {
 	}
 }
 
-// OPS-065, OPS-070: a kind that only another release converts, by the same Service, is reported, and its CRD left alone.
-func TestConversionOfOtherKindsIsReported(t *testing.T) {
-	for name, test := range map[string]struct {
-		service  string
-		reported bool
-	}{"by our Service": {"hook", true}, "by another": {"else", false}} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "others.example.io"},
-				Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-					Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
-						Webhook: &apiextensionsv1.WebhookConversion{
-							ClientConfig: &apiextensionsv1.WebhookClientConfig{CABundle: []byte("theirs"),
-								Service: &apiextensionsv1.ServiceReference{Namespace: "sys", Name: test.service}}}}}}
-			if err := w.Create(context.Background(), crd); err != nil {
-				t.Fatal(err)
-			}
-			k := w.keeper(t)
-			pass(t, k)
-			after := &apiextensionsv1.CustomResourceDefinition{}
-			if err := w.Get(context.Background(), types.NamespacedName{Name: crd.Name}, after); err != nil ||
-				after.ResourceVersion != crd.ResourceVersion {
-				t.Errorf("the CRD was changed: %v", err)
-			}
-			if err := k.inLine(); (err != nil) != test.reported {
-				t.Errorf("readiness: %v", err)
-			}
-		})
-	}
-}
-
 // OPS-110, OPS-112: managers of different releases, or with different gates, come to rest after a few writes, no matter which of them
 // leads. Entries are added and dropped by the leader alone.
 func TestManagersThatDifferComeToRest(t *testing.T) {
@@ -157,10 +124,7 @@ func TestManagersThatDifferComeToRest(t *testing.T) {
 			map[string]bool{"/mutate-x": true, "/y": true}), add: "/y", expect: "vx.kb.io"},
 		"neither knows the entry": {set: serves(map[string]bool{"/mutate-x": true}, map[string]bool{"/mutate-x": true}),
 			add: "/y", expect: "vx.kb.io new.kb.io"},
-		"a release that converts another kind": {set: func(a, b *Options) {
-			b.CRDs, b.OtherCRDs = append(b.CRDs, "others.example.io"),
-				nil
-		}, expect: "vx.kb.io"},
+		"a release that converts another kind":  {set: func(_, b *Options) { b.CRDs = append(b.CRDs, "others.example.io") }, expect: "vx.kb.io"},
 		"another entry of the same old release": {set: func(*Options, *Options) {}, add: "/mutate-x", expect: "vx.kb.io new.kb.io"},
 	}
 	for name, test := range cases {

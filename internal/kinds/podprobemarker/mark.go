@@ -5,8 +5,8 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strings"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -158,11 +158,7 @@ func bounded(text string) string {
 	if len(text) <= mostMessage {
 		return text
 	}
-	n := mostMessage
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
+	return strings.ToValidUTF8(text[:mostMessage], "")
 }
 
 // policies is what labels and annotations become of a result (PPM-071, PPM-115); of no result they stay (PPM-072).

@@ -52,16 +52,18 @@ func fit(wishes []wish) {
 	}
 	of := map[string]*demand{}
 	var demands []*demand
+	costs := make([]int, len(wishes))
 	for i := range wishes {
 		if wishes[i].fault != "" {
 			continue
 		}
+		costs[i] = cost(wishes, i)
 		d := of[wishes[i].pod.Namespace]
 		if d == nil {
 			d = &demand{namespace: wishes[i].pod.Namespace}
 			of[d.namespace], demands = d, append(demands, d)
 		}
-		d.bytes += cost(wishes, i)
+		d.bytes += costs[i]
 		d.probes++
 	}
 	share := func(total int, asked func(*demand) int, give func(*demand, int)) {
@@ -78,7 +80,7 @@ func fit(wishes []wish) {
 		if wishes[i].fault != "" {
 			continue
 		}
-		d, bytes := of[wishes[i].pod.Namespace], cost(wishes, i)
+		d, bytes := of[wishes[i].pod.Namespace], costs[i]
 		if d.room < bytes || d.places < 1 {
 			wishes[i].fault = "the NodePodProbe of its node is full"
 			continue

@@ -251,7 +251,6 @@ func (r *reconciler) take(ctx context.Context, turn *Turn) {
 		r.nudge()
 	}()
 	if err := r.probe(ctx, turn.Key); err != nil && ctx.Err() == nil {
-		r.executions.WithLabelValues("", string(None)).Inc()
 		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays", "pod", turn.Pod, "probe", turn.Name, "error", err.Error())
 	}
 }
@@ -259,8 +258,12 @@ func (r *reconciler) take(ctx context.Context, turn *Turn) {
 // probe looks at the container, and makes an attempt if one is due.
 func (r *reconciler) probe(ctx context.Context, key Key) error {
 	d, due, container, err := r.meet(ctx, key, false)
-	if err != nil || !due {
+	if err != nil {
+		r.executions.WithLabelValues(handlerOf(d), string(None)).Inc()
 		return err
+	}
+	if !due {
+		return nil
 	}
 	attempt := r.attempts(ctx, d, container)
 	r.executions.WithLabelValues(handlerOf(d), string(attempt.Outcome)).Inc()
@@ -298,7 +301,7 @@ func (r *reconciler) meet(ctx context.Context, key Key, anew bool) (d *Definitio
 	r.mu.Unlock()
 	f, err := r.containers.meet(ctx, &copied, func(id string) bool { return id == known }, anew)
 	if err != nil {
-		return nil, false, "", err
+		return &copied, false, "", err
 	}
 	r.update(key, &copied, func(p *Prober, now time.Time) { due = p.Meet(f.Met, now) })
 	return &copied, due && (!copied.network() || f.reachable), f.ID, nil // PPM-090

@@ -3,7 +3,6 @@ package probe
 import (
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 )
@@ -96,7 +95,8 @@ func (p *Prober) set(state appsv1alpha1.ProbeState, message string, now time.Tim
 	if p.State != state {
 		p.Changed = now
 	}
-	p.State, p.Message, p.Probed = state, bounded(message), now
+	// What is no text would be replaced by the API server, which would show something else for ever.
+	p.State, p.Message, p.Probed = state, clip(strings.ToValidUTF8(message, "\uFFFD"), mostMessage), now
 }
 
 // Met is the container of a pod that has the name of the prober's, as the runtime tells.
@@ -157,16 +157,3 @@ func (p *Prober) Take(a Attempt, container string, now time.Time) {
 
 // mostMessage is how long messages are at most, in bytes (PPM-092).
 const mostMessage = 1024
-
-// bounded cuts a message at a character, and replaces what is no text: the API server would do that, and show something else for ever.
-func bounded(message string) string {
-	message = strings.ToValidUTF8(message, "\uFFFD")
-	if len(message) <= mostMessage {
-		return message
-	}
-	end := mostMessage
-	for !utf8.RuneStart(message[end]) {
-		end--
-	}
-	return message[:end]
-}

@@ -191,14 +191,11 @@ func TestADaemonThatStartsAgainGoesOn(t *testing.T) {
 
 // PPM-092: messages are cut at a character, and are text.
 func TestMessagesAreBounded(t *testing.T) {
-	long := bounded(strings.Repeat("ä", 2000) + "\xff")
-	if len(long) > mostMessage || len(long) < mostMessage-4 || !utf8.ValidString(long) {
-		t.Errorf("%d bytes", len(long))
-	}
-	if got := bounded("a\xffb"); got != "a\uFFFDb" {
-		t.Errorf("%q", got)
-	}
-	if got := bounded("x" + strings.Repeat("ä", 512)); len(got) != 1023 || !utf8.ValidString(got) {
-		t.Errorf("%d bytes", len(got))
+	p := NewProber(definition(), noon)
+	for message, want := range map[string]string{strings.Repeat("ä", 2000) + "\xff": strings.Repeat("ä", 512), "a\xffb": "a\uFFFDb",
+		"x" + strings.Repeat("ä", 512): "x" + strings.Repeat("ä", 511)} {
+		if p.set("Failed", message, noon); p.Message != want || !utf8.ValidString(p.Message) {
+			t.Errorf("%d bytes, want %d", len(p.Message), len(want))
+		}
 	}
 }

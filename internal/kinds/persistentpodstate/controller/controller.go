@@ -85,9 +85,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	g.Own = nil
 	kind := func(kind schema.GroupKind, wanted asked) handler.EventHandler {
 		return handler.Funcs{
-			CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(q, wanted(kind, nil, e.Object)) },
-			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(q, wanted(kind, e.ObjectOld, e.ObjectNew)) },
-			DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(q, wanted(kind, e.Object, nil)) },
+			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(q, wanted(ctx, kind, nil, e.Object)) },
+			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+				add(q, wanted(ctx, kind, e.ObjectOld, e.ObjectNew))
+			},
+			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(q, wanted(ctx, kind, e.Object, nil)) },
 		}
 	}
 	err := options.Complete("persistentpodstate-controller", r.loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
@@ -108,13 +110,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 }
 
 // asked are the requests that a change of a workload asks for.
-type asked func(kind schema.GroupKind, before, after client.Object) []ctrl.Request
+type asked func(ctx context.Context, kind schema.GroupKind, before, after client.Object) []ctrl.Request
 
 // listed is the source of objects of listed kinds; relisted are requests whenever the list was read.
 func listed(kinds *Kinds, name string, wanted asked, relisted func(context.Context) []ctrl.Request) source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		follow := func(ctx context.Context) {
-			err := kinds.Follow(ctx, name, func(kind schema.GroupKind, before, after client.Object) { add(q, wanted(kind, before, after)) })
+			err := kinds.Follow(ctx, name, func(kind schema.GroupKind, before, after client.Object) { add(q, wanted(ctx, kind, before, after)) })
 			if err != nil {
 				log.FromContext(ctx).Error(err, "A listed kind cannot be followed, it is tried again")
 			}
@@ -193,7 +195,7 @@ func requests(states []*appsv1beta1.PersistentPodState, err error) (all []ctrl.R
 }
 
 // ofWorkload asks for a pass over the PersistentPodStates of a workload that appears, goes, or changes in what is read of it (PPS-045).
-func (r *Reconciler) ofWorkload(kind schema.GroupKind, before, after client.Object) []ctrl.Request {
+func (r *Reconciler) ofWorkload(ctx context.Context, kind schema.GroupKind, before, after client.Object) []ctrl.Request {
 	one := after
 	if one == nil {
 		one = before
@@ -202,7 +204,7 @@ func (r *Reconciler) ofWorkload(kind schema.GroupKind, before, after client.Obje
 		(before.GetDeletionTimestamp() == nil) == (after.GetDeletionTimestamp() == nil) {
 		return nil
 	}
-	return requests(r.referring(context.Background(), one.GetNamespace(), persistentpodstate.Reference{GroupKind: kind, Name: one.GetName()}))
+	return requests(r.referring(ctx, one.GetNamespace(), persistentpodstate.Reference{GroupKind: kind, Name: one.GetName()}))
 }
 
 // ofListed asks for a pass over the PersistentPodStates of kinds that are not supported without being listed.
@@ -214,7 +216,7 @@ func (r *Reconciler) ofListed(ctx context.Context) []ctrl.Request {
 }
 
 // ofAsking asks for a look at a workload that asks for a PersistentPodState, or asked for one, or for another (PPS-073).
-func ofAsking(_ schema.GroupKind, before, after client.Object) []ctrl.Request {
+func ofAsking(_ context.Context, _ schema.GroupKind, before, after client.Object) []ctrl.Request {
 	switch {
 	case after == nil:
 		return nil // what was generated is garbage
@@ -227,7 +229,7 @@ func ofAsking(_ schema.GroupKind, before, after client.Object) []ctrl.Request {
 }
 
 // ofState asks for a look at the workloads that a PersistentPodState may be generated for, or keep from that (PPS-073, PPS-079).
-func (g *Generator) ofState(_ schema.GroupKind, before, after client.Object) (all []ctrl.Request) {
+func (g *Generator) ofState(_ context.Context, _ schema.GroupKind, before, after client.Object) (all []ctrl.Request) {
 	old, _ := before.(*appsv1beta1.PersistentPodState)
 	state, _ := after.(*appsv1beta1.PersistentPodState)
 	if old != nil && state != nil && old.UID == state.UID && old.Generation == state.Generation && (old.DeletionTimestamp == nil) == (state.DeletionTimestamp == nil) &&

@@ -69,7 +69,7 @@ func TestWhatAsksForAPass(t *testing.T) {
 		return s
 	}
 	workload := func(kind schema.GroupKind, before, after client.Object) []string {
-		return namesAsked(func(q *requestsOf) { add(q, w.r.ofWorkload(kind, before, after)) })
+		return namesAsked(func(q *requestsOf) { add(q, w.r.ofWorkload(t.Context(), kind, before, after)) })
 	}
 	for name, test := range map[string]struct{ got, want []string }{
 		"becomes ready":                  {update(pod(unready), pod(nil)), []string{"places"}},
@@ -121,13 +121,13 @@ func TestWhatAsksForGeneration(t *testing.T) {
 		return s
 	}
 	asking := func(before, after client.Object) (names []string) {
-		for _, request := range ofAsking(persistentpodstate.StatefulSet, before, after) {
+		for _, request := range ofAsking(t.Context(), persistentpodstate.StatefulSet, before, after) {
 			names = append(names, request.Name)
 		}
 		return names
 	}
 	ofState := func(before, after client.Object) (names []string) {
-		for _, request := range w.g.ofState(schema.GroupKind{}, before, after) {
+		for _, request := range w.g.ofState(t.Context(), schema.GroupKind{}, before, after) {
 			names = append(names, request.Name)
 		}
 		return names

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -112,10 +113,10 @@ func (onlyNative) All() []schema.GroupKind { return []schema.GroupKind{persisten
 func (w *world) again() {
 	for _, object := range w.List(pps, true) {
 		w.records.Add(requestFor(object))
-		add(w.asks, w.g.ofState(schema.GroupKind{}, nil, object))
+		add(w.asks, w.g.ofState(context.Background(), schema.GroupKind{}, nil, object))
 	}
 	for _, object := range w.List(ss, true) {
-		add(w.asks, ofAsking(persistentpodstate.StatefulSet, nil, object))
+		add(w.asks, ofAsking(context.Background(), persistentpodstate.StatefulSet, nil, object))
 	}
 	w.Queue.Add()
 }
@@ -147,10 +148,10 @@ func (w *world) delivered(before, after client.Object) {
 	switch one.(type) {
 	case *appsv1beta1.PersistentPodState:
 		w.records.Add(requestFor(one))
-		add(w.asks, w.g.ofState(schema.GroupKind{}, before, after))
+		add(w.asks, w.g.ofState(context.Background(), schema.GroupKind{}, before, after))
 	case *appsv1.StatefulSet:
-		add(w.records, w.r.ofWorkload(persistentpodstate.StatefulSet, before, after))
-		add(w.asks, ofAsking(persistentpodstate.StatefulSet, before, after))
+		add(w.records, w.r.ofWorkload(context.Background(), persistentpodstate.StatefulSet, before, after))
+		add(w.asks, ofAsking(context.Background(), persistentpodstate.StatefulSet, before, after))
 	case *corev1.Pod:
 		switch pods := (&podEvents{w.r}); {
 		case before == nil:
