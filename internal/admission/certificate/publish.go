@@ -111,17 +111,6 @@ func (t Target) fill(config map[string]any, path string, bundle []byte) {
 	config["service"] = map[string]any{"namespace": t.Namespace, "name": t.Service, "path": path, "port": int64(443)}
 }
 
-// calls tells whether a client configuration calls this manager.
-func (t Target) calls(config map[string]any) bool {
-	if text, _, _ := unstructured.NestedString(config, "url"); text != "" {
-		u, err := url.Parse(text)
-		return err == nil && t.Host != "" && u.Host == net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
-	}
-	namespace, _, _ := unstructured.NestedString(config, "service", "namespace")
-	name, _, _ := unstructured.NestedString(config, "service", "name")
-	return t.Host == "" && namespace == t.Namespace && name == t.Service
-}
-
 // published is one object that carries the bundle. build returns its fields as they should be, by JSON pointer.
 type published struct {
 	kind  schema.GroupVersionKind
