@@ -4,6 +4,7 @@ package rbac_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,13 @@ type role struct {
 
 func roles(t *testing.T) map[string]role {
 	t.Helper()
+	all := generatedRoles(t)
+	maps.DeleteFunc(all, func(name string, _ role) bool { return strings.HasPrefix(name, "kruise-daemon-") }) // config/daemon has tests for these
+	return all
+}
+
+func generatedRoles(t *testing.T) map[string]role {
+	t.Helper()
 	data, err := os.ReadFile("role.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -35,9 +43,7 @@ func roles(t *testing.T) map[string]role {
 		if err := yaml.Unmarshal(text, &r); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(r.Metadata.Name, "kruise-daemon-") { // config/daemon has tests for these
-			all[r.Metadata.Name] = r
-		}
+		all[r.Metadata.Name] = r
 	}
 	return all
 }
@@ -331,6 +337,35 @@ func TestRightsForDaemonKinds(t *testing.T) {
 	}
 }
 
+// PPM-130: what the manager and the node daemon may do with probes, with nodes and with pods.
+func TestRightsForProbes(t *testing.T) {
+	verbs := func(rules []rbacv1.PolicyRule) map[string]string {
+		got := map[string][]string{}
+		for _, rule := range rules {
+			for _, resource := range rule.Resources {
+				got[resource] = append(got[resource], rule.Verbs...)
+			}
+		}
+		joined := map[string]string{}
+		for resource, list := range got {
+			slices.Sort(list)
+			joined[resource] = strings.Join(slices.Compact(list), " ")
+		}
+		return joined
+	}
+	const read, manage = "get list watch", "create delete get list patch watch"
+	manager, daemon := verbs(ofManager(t)), verbs(generatedRoles(t)["kruise-daemon-role"].Rules)
+	for resource, want := range map[string][2]string{
+		"podprobemarkers": {"get list patch watch", ""}, "podprobemarkers/status": {"patch", ""}, "podprobemarkers/finalizers": {"", ""},
+		"nodepodprobes": {manage, read}, "nodepodprobes/status": {"", "patch"}, "nodepodprobes/finalizers": {"", ""},
+		"nodes": {read, ""}, "pods": {manage, read}, "pods/status": {"patch", "patch"}, "pods/exec": {"", ""},
+	} {
+		if got := [2]string{manager[resource], daemon[resource]}; got != want {
+			t.Errorf("%s: manager and daemon may %q, want %q", resource, got, want)
+		}
+	}
+}
+
 // OPS-073 (part): whatever the manager may do with definitions, it may not write their status, where the stored versions are.
 func TestRightsOnDefinitions(t *testing.T) {
 	seen := 0
@@ -389,7 +424,7 @@ func TestRightsOfTheManager(t *testing.T) {
 		"pods/ephemeralcontainers":                 "patch", // EJ-070
 		"storage.k8s.io/storageclasses":            "list",  // ASTS-054
 		"apps.kruise.io/containerrecreaterequests": "create delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
-		"apps.kruise.io/podprobemarkers": "get list patch watch", "apps.kruise.io/podprobemarkers/status": "patch", // PPM-130 (part)
+		"apps.kruise.io/podprobemarkers": "get list patch watch", "apps.kruise.io/podprobemarkers/status": "patch",
 		"apps.kruise.io/nodepodprobes": manage,
 		"apps.kruise.io/nodeimages":    manage, "apps.kruise.io/nodeimages/status": "patch",
 		"apps.kruise.io/imagepulljobs": manage, "apps.kruise.io/imagepulljobs/status": "patch", "apps.kruise.io/imagepulljobs/finalizers": "update",

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
@@ -21,7 +20,7 @@ import (
 // TestPodProbeMarker: probes on real kubelets, by a command with a relative path in the working directory of a container with a user of its own and a
 // read-only root, and by a connection: results become condition, label and annotation within seconds, also those that turn while the daemon is killed;
 // a container that is replaced is not taken for the one before; probes that are not asked for any more leave the node
-// (PPM-001 (part), PPM-003 (part), PPM-057 (part), PPM-067 (part), PPM-071 (part), PPM-088 (part), PPM-089 (part)).
+// (PPM-001 (part), PPM-003, PPM-057 (part), PPM-067 (part), PPM-071 (part), PPM-088 (part), PPM-089 (part)).
 func TestPodProbeMarker(t *testing.T) {
 	ns := namespace(t)
 	p := manifest(t, ns, `
@@ -84,6 +83,28 @@ spec:
 		}
 	}
 	becomes("it is idle", corev1.ConditionTrue, "true", "-10")
+	list := &appsv1alpha1.NodePodProbe{}
+	if err := kube.Get(t.Context(), client.ObjectKey{Name: p.Spec.NodeName}, list); err != nil {
+		t.Fatal(err)
+	}
+	told, answered := "", ""
+	for _, of := range list.Spec.PodProbes {
+		for i := range of.Probes {
+			if of.UID == string(p.UID) && of.Probes[i].Name == "game#idle" {
+				told = strings.Join(of.Probes[i].Probe.Exec.Command, " ")
+			}
+		}
+	}
+	for _, of := range list.Status.PodProbeStatuses {
+		for i := range of.ProbeStates {
+			if of.UID == string(p.UID) && of.ProbeStates[i].Name == "game#idle" {
+				answered = string(of.ProbeStates[i].State)
+			}
+		}
+	}
+	if told != "sh ./idle.sh" || answered != "Succeeded" {
+		t.Errorf("the node is told to run %q, and answers %q", told, answered)
+	}
 	if marker = reread(t, marker); marker.Status.MatchedPods != 1 || marker.Status.ObservedGeneration != marker.Generation {
 		t.Errorf("%+v", marker.Status)
 	}
@@ -127,8 +148,7 @@ spec:
 		if err := kube.Get(ctx, client.ObjectKeyFromObject(marker), marker); !apierrors.IsNotFound(err) {
 			return fmt.Sprint(err, marker.Finalizers)
 		}
-		list := &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.NodeName}}
-		if err := kube.Get(ctx, client.ObjectKeyFromObject(list), list); err != nil {
+		if err := kube.Get(ctx, client.ObjectKey{Name: p.Spec.NodeName}, list); err != nil {
 			return err.Error()
 		}
 		for _, of := range list.Spec.PodProbes {

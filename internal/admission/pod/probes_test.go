@@ -27,7 +27,7 @@ func (m markers) List(_ context.Context, into client.ObjectList, options ...clie
 	return m.err
 }
 
-// PPM-110 (part), PPM-112 (part), PPM-117 (part): a pod that is created takes probes along, once, and whoever creates it is warned if they cannot be
+// A pod that is created takes probes along, once, and whoever creates it is warned if they cannot be
 // read.
 func TestPodsTakeProbesAlong(t *testing.T) {
 	all := markers{all: []appsv1alpha1.PodProbeMarker{*given.Marker("m", given.Probe("idle"))}}

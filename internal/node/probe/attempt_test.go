@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,13 +71,23 @@ func web(t *testing.T, server *httptest.Server, options ...func(*appsv1alpha1.HT
 	return d
 }
 
-// PPM-089 (part): an HTTP probe asks as kubelet does. 200 to 399 is success, a redirect to another host is not followed and one within the pod is,
-// certificates are not verified, and headers are those of the user.
-func TestHTTP(t *testing.T) {
+// PPM-089, PPM-145: probes by a request and by a connection are as kubelet's, and nothing is sent anywhere but to the pod.
+func TestProbesByNetwork(t *testing.T) {
+	t.Run("requests", requests)
+	t.Run("connections", connections)
+	t.Run("nothing is sent elsewhere", nothingIsSentElsewhere)
+}
+
+// requests: 200 to 399 is success, a redirect to another host is not followed and one within the pod is, certificates are not verified, and headers
+// are those of the user.
+func requests(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	defer other.Close()
 	_, otherPort, _ := net.SplitHostPort(other.Listener.Addr().String())
+	near := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "another port") }))
+	defer near.Close()
+	_, nearPort, _ := net.SplitHostPort(near.Listener.Addr().String())
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/healthz":
@@ -85,6 +97,10 @@ func TestHTTP(t *testing.T) {
 			http.Redirect(w, r, "http://localhost:"+otherPort+"/", http.StatusFound)
 		case "/inside":
 			http.Redirect(w, r, "/healthz?inside=1", http.StatusFound)
+		case "/port":
+			http.Redirect(w, r, "http://127.0.0.1:"+nearPort+"/", http.StatusFound)
+		case "/300":
+			w.WriteHeader(http.StatusMultipleChoices)
 		case "/loop":
 			http.Redirect(w, r, "/loop", http.StatusFound)
 		case "/400":
@@ -115,18 +131,20 @@ func TestHTTP(t *testing.T) {
 		outcome Outcome
 		message string
 	}{
-		"as it is":           {web(t, plain), Success, `full=1 host=` + address + ` agent="kube-probe" accept=["*/*"] x=[]`},
-		"no scheme":          {web(t, plain, func(h *appsv1alpha1.HTTPGetAction) { h.Scheme = "" }), Success, "full=1"},
-		"headers":            {web(t, plain, headers("Host", "shop.example", "x", "1", "X", "2", "user-agent", "me", "accept", "a/b")), Success, `full=1 host=shop.example agent="me" accept=["a/b"] x=["1" "2"]`},
-		"accept is removed":  {web(t, plain, headers("Accept", "")), Success, `accept=[]`},
-		"https":              {web(t, secure, func(h *appsv1alpha1.HTTPGetAction) { h.Scheme = corev1.URISchemeHTTPS }), Success, "full=1"},
-		"a redirect away":    {web(t, plain, path("/away")), Success, "localhost"},
-		"a redirect inside":  {web(t, plain, path("/inside")), Success, "inside=1"},
-		"redirects for ever": {web(t, plain, path("/loop")), Failure, "10 redirects"},
-		"400":                {web(t, plain, path("/400")), Failure, "status code 400: broken"},
-		"too slow":           {web(t, plain, path("/slow")), Failure, "deadline exceeded"},
-		"much":               {web(t, plain, path("/much")), Success, "xxx"},
-		"another host":       {web(t, plain, path("http://localhost:"+otherPort+"/")), Success, ""},
+		"as it is":                   {web(t, plain), Success, `full=1 host=` + address + ` agent="kube-probe" accept=["*/*"] x=[]`},
+		"no scheme":                  {web(t, plain, func(h *appsv1alpha1.HTTPGetAction) { h.Scheme = "" }), Success, "full=1"},
+		"headers":                    {web(t, plain, headers("Host", "shop.example", "x", "1", "X", "2", "user-agent", "me", "accept", "a/b")), Success, `full=1 host=shop.example agent="me" accept=["a/b"] x=["1" "2"]`},
+		"accept is removed":          {web(t, plain, headers("Accept", "")), Success, `accept=[]`},
+		"https":                      {web(t, secure, func(h *appsv1alpha1.HTTPGetAction) { h.Scheme = corev1.URISchemeHTTPS }), Success, "full=1"},
+		"a redirect away":            {web(t, plain, path("/away")), Success, "localhost"},
+		"a redirect to another port": {web(t, plain, path("/port")), Success, "another port"},
+		"300":                        {web(t, plain, path("/300")), Success, ""},
+		"a redirect inside":          {web(t, plain, path("/inside")), Success, "inside=1"},
+		"redirects for ever":         {web(t, plain, path("/loop")), Failure, "10 redirects"},
+		"400":                        {web(t, plain, path("/400")), Failure, "status code 400: broken"},
+		"too slow":                   {web(t, plain, path("/slow")), Failure, "deadline exceeded"},
+		"much":                       {web(t, plain, path("/much")), Success, strings.Repeat("x", 10<<10)},
+		"another host":               {web(t, plain, path("http://localhost:"+otherPort+"/")), Success, ""},
 	} {
 		got := a.attempt(t.Context(), &test.d, "c")
 		if got.Outcome != test.outcome || !strings.Contains(got.Message, test.message) {
@@ -141,8 +159,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// PPM-089 (part): a TCP probe connects, and says nothing.
-func TestTCP(t *testing.T) {
+// connections: a TCP probe connects within its time, and says nothing.
+func connections(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -160,4 +178,35 @@ func TestTCP(t *testing.T) {
 	if got := a.attempt(t.Context(), &d, "c"); got.Outcome != Failure || !strings.Contains(got.Message, "refused") {
 		t.Errorf("%+v", got)
 	}
+	d.Handler.TCPSocket.Port, d.Timeout = intstr.FromInt(busy(t)), 50*time.Millisecond
+	if got := a.attempt(t.Context(), &d, "c"); got.Outcome != Failure || !strings.Contains(got.Message, "timeout") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// busy is a port at which connections wait to be accepted for ever, and no more of them may wait.
+func busy(t *testing.T) int {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(socket) })
+	if err := errors.Join(syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(socket, 0)); err != nil {
+		t.Fatal(err)
+	}
+	address, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := address.(*syscall.SockaddrInet4).Port
+	for range 10 {
+		connection, err := (&net.Dialer{Timeout: 200 * time.Millisecond}).DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			return port
+		}
+		t.Cleanup(func() { _ = connection.Close() })
+	}
+	t.Fatal("ten connections wait")
+	return 0
 }

