@@ -21,7 +21,7 @@ import (
 
 // thresholds are the percentages of requirements that tests must cite whole, by specification. The aim is 95. If it is not reached, the
 // present value stands here, and may only grow.
-var thresholds = map[string]int{"ACJ": 95, "ADS": 98, "ASTS": 98, "BJ": 95, "CRR": 98, "CS": 98, "DP": 95, "EJ": 95, "IMG": 95, "IPU": 98, "JST": 95, "ND": 99, "OPS": 98, "PPM": 75, "PPS": 75, "PUB": 95, "SS": 98, "UD": 95, "WS": 98}
+var thresholds = map[string]int{"ACJ": 95, "ADS": 98, "ASTS": 98, "BJ": 95, "CRR": 98, "CS": 98, "DP": 95, "EJ": 95, "IMG": 95, "IPU": 98, "JST": 95, "ND": 99, "OPS": 98, "PPM": 95, "PPS": 75, "PUB": 95, "SS": 98, "UD": 95, "WS": 98}
 
 func main() {
 	check := flag.Bool("check", false, "fail below the thresholds")

@@ -8,8 +8,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// PPS-095, PPS-097 (part), PPS-017 (part): PersistentPodStates have no gate, and three workers; the gate of their upkeep is there and off. What the manager may do with listed kinds it is
-// granted by who lists them: the shipped role has none of them.
+// PPS-095, PPS-017: PersistentPodStates have no gate, and three workers; the gate of their upkeep is there and off. The three rights on listed kinds that
+// the manager needs are granted by who lists them, as the manual says.
 func TestPersistentPodStatesNeedNoGate(t *testing.T) {
 	kind := kindNamed(t, "PersistentPodState")
 	if kind.Gates != nil || kind.Workers != 3 || kind.Controller != "persistentpodstate" || kind.Setup == nil || kind.Workload {
@@ -24,11 +24,11 @@ func TestPersistentPodStatesNeedNoGate(t *testing.T) {
 	}
 }
 
-// PPS-002, PPS-037 (part), PPS-106, PPS-109, PPS-110 (part): what users expected elsewhere stands in the manual, and no example has two keys in one.
+// PPS-002, PPS-106, PPS-109: what users expected elsewhere stands in the manual, and no example has two keys in one.
 func TestTheManualOfPersistentPodStatesSaysWhatTheyDoNot(t *testing.T) {
 	page := text(t, "docs/manual/persistentpodstate.md")
-	for _, said := range []string{"It assigns no addresses and moves no data.", "A fixed IP needs a network plugin", "the pod stays pending", "the subset of a WorkloadSpread wants another place",
-		"one key an item", "or a kind that an administrator lists", "also **to 0 and back**"} {
+	for _, said := range []string{"It assigns no addresses and moves no data.", "A fixed IP needs a network plugin", "one key an item",
+		"or a kind that an administrator lists"} {
 		if !strings.Contains(page, said) {
 			t.Errorf("the manual does not say: %s", said)
 		}

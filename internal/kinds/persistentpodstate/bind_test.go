@@ -120,3 +120,22 @@ func TestWhatAPodGets(t *testing.T) {
 		t.Errorf("annotations that are given back: %s", diff)
 	}
 }
+
+// PPS-037: what the pod itself must have, or what a subset of a WorkloadSpread has given it, stays beside the remembered place that contradicts it: no
+// node has both, so that the pod waits, and the manual says so.
+func TestAPodThatMustRunElsewhereWaits(t *testing.T) {
+	s := state(func(s *appsv1beta1.PersistentPodState) { s.Spec.PreferredPersistentTopology = nil })
+	s.Status.PodStates = entries{"web-0": on("a", "zone=z1")}
+	const elsewhere = `"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"zone","operator":"In","values":["z2"]}]}]}}}`
+	var want, got any
+	text := bound(t, s, `{"metadata":{"name":"web-0","annotations":{"apps.kruise.io/matched-workloadspread":"{}"}},"spec":{`+elsewhere+`}}`)
+	if json.Unmarshal([]byte(text), &got) != nil || json.Unmarshal([]byte(`{"metadata":{"name":"web-0","annotations":{"apps.kruise.io/matched-workloadspread":"{}",`+
+		`"kruise.io/injected-persistent-pod-state":"places"}},"spec":{"nodeSelector":{"zone":"z1"},`+elsewhere+`}}`), &want) != nil {
+		t.Fatal(text)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	manualSays(t, "the pod stays pending")
+	manualSays(t, "the subset of a WorkloadSpread wants another place")
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -30,23 +31,69 @@ func generated(change func(*appsv1beta1.PersistentPodState)) *appsv1beta1.Persis
 	return o
 }
 
-// PPS-070 (part), PPS-071 (part), PPS-072 (part), PPS-073 (part): what is generated.
+// PPS-070, PPS-071, PPS-072: what is generated, for which annotations, and for each kind of workload.
 func TestWhatIsGenerated(t *testing.T) {
 	want := &appsv1beta1.PersistentPodState{ObjectMeta: metav1.ObjectMeta{Name: "web",
 		Annotations:     map[string]string{pub.GeneratedPersistentPodState: "StatefulSet.apps.kruise.io/web"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: "now", Controller: new(true)}}}}
 	want.Spec.TargetRef = appsv1beta1.PersistentPodStateTarget{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web"}
 	want.Spec.RequiredPersistentTopology = &appsv1beta1.NodeTopologyTerm{Keys: []string{"zone", "rack"}}
-	want.Spec.PreferredPersistentTopology = []appsv1beta1.PreferredTopologyTerm{{Weight: 100, Preference: appsv1beta1.NodeTopologyTerm{Keys: []string{"host"}}}}
+	want.Spec.PreferredPersistentTopology = []appsv1beta1.PreferredTopologyTerm{{Weight: 100, Preference: appsv1beta1.NodeTopologyTerm{Keys: []string{"host", "row"}}}}
 	want.Spec.PersistentPodAnnotations = []appsv1beta1.PersistentPodAnnotation{{Key: "ip"}, {Key: "mac"}}
-	if diff := cmp.Diff(Generation{Create: want}, Generate(&Asked{Workload: asking(nil)})); diff != "" {
+	if want.OwnerReferences[0].BlockOwnerDeletion != nil {
+		t.Fatal("it would hold up the deletion of its workload")
+	}
+	several := func(a map[string]string) { a[pub.PreferredPersistentTopology] = "host,, row " }
+	if diff := cmp.Diff(Generation{Create: want}, Generate(&Asked{Workload: asking(several)})); diff != "" {
 		t.Error(diff)
 	}
+	for name, test := range map[string]struct {
+		auto, required, preferred string
+		want                      bool
+	}{
+		"both":               {"true", "zone", "host", true},
+		"a must alone":       {"true", "zone", "", true},
+		"a preference alone": {"true", "", "host", true},
+		"no topology":        {"true", "", "", false},
+		"not asked for":      {"", "zone", "host", false},
+		"False":              {"false", "zone", "host", false},
+		"another spelling":   {"True", "zone", "host", false},
+		"1":                  {"1", "zone", "host", false},
+	} {
+		annotated := map[string]string{}
+		for key, value := range map[string]string{pub.AutoGeneratePersistentPodState: test.auto, pub.RequiredPersistentTopology: test.required, pub.PreferredPersistentTopology: test.preferred} {
+			if value != "" {
+				annotated[key] = value
+			}
+		}
+		for kind, version := range map[schema.GroupKind]string{StatefulSet: "apps/v1", AdvancedStatefulSet: "apps.kruise.io/v1beta1", {Group: "games.example.com", Kind: "Game"}: "games.example.com/v2"} {
+			workload := &Workload{Reference: Reference{GroupKind: kind, Name: "web"}, APIVersion: version, UID: "now", Annotations: annotated}
+			g := Generate(&Asked{Workload: workload})
+			if (g.Create != nil) != test.want {
+				t.Errorf("%s, %s: %+v", name, kind, g)
+			}
+			if g.Create == nil {
+				continue
+			}
+			owner := metav1.OwnerReference{APIVersion: version, Kind: kind.Kind, Name: "web", UID: "now", Controller: new(true)}
+			target := appsv1beta1.PersistentPodStateTarget{APIVersion: version, Kind: kind.Kind, Name: "web"}
+			if g.Create.Name != "web" || g.Create.Spec.TargetRef != target || cmp.Diff([]metav1.OwnerReference{owner}, g.Create.OwnerReferences) != "" {
+				t.Errorf("%s, %s: %+v", name, kind, g.Create)
+			}
+			if (g.Create.Spec.RequiredPersistentTopology != nil) != (test.required != "") || len(g.Create.Spec.PreferredPersistentTopology) != len(test.preferred)/len("host") {
+				t.Errorf("%s, %s: %+v", name, kind, g.Create.Spec)
+			}
+		}
+	}
+}
+
+// PPS-073 (part): all annotations that say what is generated ask for another look.
+func TestAnnotationsThatAskForAnotherLook(t *testing.T) {
 	a := asking(nil).Annotations
 	for _, key := range annotations {
 		b := asking(func(b map[string]string) { b[key] = "x" }).Annotations
 		if SameAsked(a, b) || !SameAsked(b, b) {
-			t.Errorf("PPS-073: %s does not matter", key)
+			t.Errorf("%s does not matter", key)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package persistentpodstate
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -120,6 +121,14 @@ func TestWhatIsRemembered(t *testing.T) {
 	}
 }
 
+func manualSays(t *testing.T, words string) {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/manual/persistentpodstate.md")
+	if err != nil || !strings.Contains(string(page), words) {
+		t.Errorf("the manual does not say %q: %v", words, err)
+	}
+}
+
 func compare(t *testing.T, want, got Plan) {
 	t.Helper()
 	for _, lists := range []*[]string{&got.Forgotten, &got.Moved, &got.Cleaned, &got.Unread, &got.Full, &got.Odd, &got.Missing} {
@@ -132,8 +141,8 @@ func compare(t *testing.T, want, got Plan) {
 	}
 }
 
-// PPS-016 (part), PPS-047 (part), PPS-060, PPS-061, PPS-062, PPS-063, PPS-064, PPS-065, PPS-101, PPS-103 (part), PPS-110 (part): what is forgotten when a workload is scaled in or
-// deleted.
+// PPS-016 (part), PPS-047 (part), PPS-060, PPS-061, PPS-062, PPS-063, PPS-064, PPS-065, PPS-101, PPS-103 (part), PPS-110: what is forgotten when a workload is scaled in or
+// deleted, and that the manual says which policy is for scaling to 0 and back.
 func TestWhatIsForgotten(t *testing.T) {
 	all := func(names ...string) entries {
 		e := entries{}
@@ -175,6 +184,7 @@ func TestWhatIsForgotten(t *testing.T) {
 			compare(t, Plan{Status: appsv1beta1.PersistentPodStateStatus{PodStates: test.want}, Forgotten: test.forgotten, Odd: test.odd}, *p)
 		})
 	}
+	manualSays(t, "also **to 0 and back**")
 }
 
 // PPS-105 (part): with the gate and a must, an entry goes whose node was looked for in vain; not that of a pod that is ready elsewhere, and none
@@ -195,7 +205,7 @@ func TestEntriesOfNodesThatAreGone(t *testing.T) {
 	}
 }
 
-// PPS-083 (part): whatever pods and annotations there are, the status stays an object that can be stored; what is remembered already stays, and
+// Whatever pods and annotations there are, the status stays an object that can be stored; what is remembered already stays, and
 // thousands of usual pods have room.
 func TestTheStatusStaysAnObject(t *testing.T) {
 	s := &Snapshot{State: state(nil), Workload: &Workload{Slots: slots(t, 5000, 0)}, Nodes: nodes}

@@ -26,6 +26,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -65,7 +66,7 @@ func (w *world) tells(reason string) (found int) {
 }
 
 // Reports of users: label keys of former times, which no node has. No pod waits because of them, an event names them once, they are remembered as soon as
-// nodes have them, without a restart, and one that is taken from a node does not bind. PPS-051 (part), PPS-052 (part), PPS-082 (part).
+// nodes have them, without a restart, and one that is taken from a node does not bind. PPS-051 (part), PPS-052 (part).
 func TestLabelKeysOfFormerTimesHoldNoPod(t *testing.T) {
 	w := pinned(t)
 	w.make("web", 2, 0, nil)
@@ -109,7 +110,7 @@ func TestLabelKeysOfFormerTimesHoldNoPod(t *testing.T) {
 }
 
 // Reports of users: scaling in and out with both policies, a start ordinal, an evicted pod, and a set that is made again without its pods having gone.
-// PPS-055 (part), PPS-060 (part), PPS-061 (part), PPS-063 (part), PPS-064, PPS-078 (part), PPS-101 (part), PPS-108 (part).
+// PPS-055 (part), PPS-060 (part), PPS-061 (part), PPS-063 (part), PPS-064, PPS-078 (part), PPS-101 (part), PPS-108.
 func TestScalingInAndOut(t *testing.T) {
 	w := pinned(t)
 	scale := func(replicas int32) {
@@ -136,6 +137,12 @@ func TestScalingInAndOut(t *testing.T) {
 	// Evicted, and gone: the record stays for the pod that follows.
 	w.Change(key("Pod", "web-6"), func(o client.Object) { o.(*corev1.Pod).Status = corev1.PodStatus{Phase: corev1.PodFailed} })
 	w.holds("web", "web-5 a z1, web-6 a z1, web-7 a z1")
+	// Deleted by hand: it is generated anew, with what is the case now.
+	w.EndGracefully(key(pps, "web"))
+	w.settle()
+	if state := w.state("web"); state == nil || !metav1.IsControlledBy(state, w.set("web")) || len(state.Status.PodStates) != 2 { // web-6 has failed
+		t.Errorf("it is not generated anew: %+v", state)
+	}
 	// Orphaned: the garbage collector takes the references away, and the set is made again. Its pods stay, and so does what is remembered.
 	uid := w.state("web").UID
 	for _, kind := range []string{"Pod", pps} {
@@ -146,7 +153,7 @@ func TestScalingInAndOut(t *testing.T) {
 	annotations := w.set("web").Annotations
 	w.Remove(key(ss, "web"))
 	w.make("web", 3, 5, annotations)
-	w.holds("web", "web-5 a z1, web-6 a z1, web-7 a z1")
+	w.holds("web", "web-5 a z1, web-7 a z1")
 	if state := w.state("web"); state.UID != uid || !metav1.IsControlledBy(state, w.set("web")) {
 		t.Errorf("it is not the new set's: %+v", state.OwnerReferences)
 	}
@@ -186,7 +193,7 @@ func TestADeletedWorkloadIsForgotten(t *testing.T) {
 	}
 }
 
-// PPS-077, PPS-079, PPS-082 (part), PPS-100: what users wrote stays as it is; the workload has an event, once.
+// PPS-077, PPS-079, PPS-100: what users wrote stays as it is; the workload has an event, once.
 func TestWhatUsersWroteStays(t *testing.T) {
 	w := pinned(t)
 	asks := map[string]string{pub.AutoGeneratePersistentPodState: "true", pub.RequiredPersistentTopology: "zone"}
@@ -212,9 +219,12 @@ func TestWhatUsersWroteStays(t *testing.T) {
 	}
 }
 
-// PPS-105 (part), PPS-082 (part): with the gate, a place is forgotten once its node is looked for in vain: not while that cannot be told. The pod that waits keeps its
+// PPS-097, PPS-105 (part): the gate is alpha and off. With it, a place is forgotten once its node is looked for in vain: not while that cannot be told. The pod that waits keeps its
 // selector; the next one starts anywhere.
 func TestPlacesOnNodesThatAreGone(t *testing.T) {
+	if known := features.Known()[features.PersistentPodStateAutoCleanup]; known.Default || known.PreRelease != "ALPHA" {
+		t.Errorf("%+v", known)
+	}
 	w := pinned(t)
 	w.node("b", "z2")
 	w.make("web", 1, 0, nil)
@@ -284,7 +294,7 @@ func (s scales) Get(_ context.Context, object, into client.Object, _ ...client.S
 	return nil
 }
 
-// PPS-012 (part), PPS-016, PPS-061, PPS-103, ASTS-362 (part): how many pods each kind has, and from which ordinal.
+// PPS-012, PPS-016, PPS-061, PPS-103, ASTS-362 (part): how many pods each kind has, and from which ordinal.
 func TestOrdinalsOfEachKind(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(appsv1beta1.AddToScheme(scheme), appsv1.AddToScheme(scheme), autoscalingv1.AddToScheme(scheme)); err != nil {
@@ -353,6 +363,13 @@ func TestOrdinalsOfEachKind(t *testing.T) {
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s: %s, want %s", name, got[0], got[1])
+		}
+	}
+	for version, want := range map[string]bool{"apps/v1": true, "apps/v1beta2": true, "apps.kruise.io/v1beta1": true, "apps.kruise.io/v1alpha1": true, "games.example.com/v1": false} {
+		state := &appsv1beta1.PersistentPodState{}
+		state.Spec.TargetRef = appsv1beta1.PersistentPodStateTarget{APIVersion: version, Kind: "StatefulSet", Name: "web"}
+		if got := persistentpodstate.BuiltIn(persistentpodstate.TargetOf(state).GroupKind); got != want {
+			t.Errorf("a StatefulSet of %s is supported: %v", version, got)
 		}
 	}
 	if all := kinds(true).All(); len(all) != 4 {

@@ -70,7 +70,7 @@ func watchOf(live client.Reader, cached ...*appsv1beta1.PersistentPodState) *Wat
 	return w
 }
 
-// PPS-011 (part), PPS-012 (part), PPS-030 (part), PPS-031 (part): for which pods something is remembered.
+// PPS-011, PPS-012 (part), PPS-030 (part), PPS-031 (part): for which pods something is remembered, whatever version their owner is of.
 func TestWhosePlacesAreRemembered(t *testing.T) {
 	native, advanced, game := stateOf("native", "apps/v1", "StatefulSet", "web", "web-0"), stateOf("advanced", "apps.kruise.io/v1beta1", "StatefulSet", "web", "web-0"),
 		stateOf("game", "games.example.com/v1", "Game", "chess", "chess-0")
