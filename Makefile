@@ -95,6 +95,13 @@ test-e2e test-docs: MANIFESTS := test/e2e/manifests
 test-e2e: local-deploy bin/helm ## Tests against real kubelets, with the shipped manifests; RUN=Partition for some
 	$(on-cluster) ./test/e2e/...
 
+.PHONY: perf-probes
+perf-probes: export MEASURE := 1
+perf-probes: export CSI := 1
+perf-probes: MANIFESTS := test/e2e/manifests
+perf-probes: local-deploy bin/helm ## What 1,000 probes of PodProbeMarkers cost a node daemon, on real kubelets; five minutes
+	$(on-cluster) -run TestAThousandProbes ./test/e2e/...
+
 .PHONY: test-docs
 test-docs: local-deploy bin/helm ## Run every page of the manual on real kubelets; RUN=TestManual/cloneset for one
 	$(on-cluster) ./test/docs/...
