@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,8 +50,9 @@ func (t *takeover) acts(ctx context.Context) error {
 		}
 	}()
 	waiting := map[string]*unstructured.Unstructured{}
+	creator := client.WithFieldValidation(t.client, metav1.FieldValidationIgnore) // some fields are those of another version
 	for _, object := range objects {
-		switch err := t.client.Create(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager)); {
+		switch err := creator.Create(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager)); {
 		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), err != nil && t.back:
 			unproven = append(unproven, fmt.Sprintf("%s (%v)", object.GetKind(), err))
 		case err != nil:

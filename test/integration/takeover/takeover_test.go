@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -28,7 +29,7 @@ import (
 )
 
 // alone are the definitions that have v1alpha1 alone, as in older releases of the reference.
-var alone = []string{"sidecarsets", "workloadspreads", "podunavailablebudgets", "daemonsets"}
+var alone = []string{"sidecarsets", "workloadspreads", "podunavailablebudgets", "daemonsets", "persistentpodstates"}
 
 // installTheirs makes the installation of the reference.
 func (c *cluster) installTheirs() {
@@ -300,6 +301,22 @@ func TestThereAndBack(t *testing.T) {
 		t.Error(diff)
 	}
 	c.unwritten()
+	// No probe begins anew, and no place is forgotten.
+	for _, of := range []string{"nodepodprobes/node-a", "podprobemarkers/game", "persistentpodstates/places"} {
+		if writes := c.byManager.with(of); len(writes) > 0 {
+			t.Errorf("written: %v", writes)
+		}
+	}
+
+	c.eventually("the PodProbeMarker goes by which the takeover saw that the manager acts", func() error {
+		probe := &unstructured.Unstructured{}
+		probe.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1alpha1", Kind: "PodProbeMarker"})
+		err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "afloat-takeover-probe"}, probe)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there: %w", err)
+	})
 
 	// What the doctor finds wrong is what the stand-ins lack: a Secret, endpoints of the Service, node daemons.
 	before := len(c.byCommand.with(""))
@@ -308,7 +325,7 @@ func TestThereAndBack(t *testing.T) {
 		t.Errorf("%v, and wrote %v", err, c.byCommand.with("")[before:])
 	}
 	for _, line := range []string{fmt.Sprintf("%d definitions compared with those of this release", len(registry.Kinds)), "5 workloads looked at",
-		"3 pods of workloads looked at", "3 requests and jobs looked at",
+		"3 pods of workloads looked at", "4 requests and jobs looked at",
 		"1 budget looked at", "2 of 2 replicas are ready", "it has no node daemon", "it has no ready endpoint"} {
 		if !strings.Contains(out, line) {
 			t.Errorf("the doctor does not say: %s", line)
