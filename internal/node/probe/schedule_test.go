@@ -135,3 +135,35 @@ func TestThePaceOfANode(t *testing.T) {
 		t.Errorf("%d of 2000 probes had a turn", len(each))
 	}
 }
+
+// PPM-100 (part): a tenant has a handful of namespaces, each with many probes that never end in their time. The probes of others come in time.
+func TestATenantWithSomeNamespacesDoesNotHoldUpAnother(t *testing.T) {
+	s := NewSchedule(noon)
+	for i := range 600 {
+		namespace := fmt.Sprint("greedy-", i%6)
+		s.Put(key(namespace, i), namespace, time.Second, false, noon)
+	}
+	for i := range 10 {
+		s.Put(key("modest", i), "modest", 5*time.Second, false, noon)
+	}
+	var running []*Turn
+	latest, begun := time.Duration(0), 0
+	for now := noon; now.Before(noon.Add(time.Minute)); now = now.Add(time.Millisecond) {
+		for {
+			turn, _ := s.Next(now)
+			if turn == nil {
+				break
+			}
+			if turn.entry.namespace != "modest" {
+				running = append(running, turn)
+				continue
+			}
+			begun++
+			latest = max(latest, now.Sub(turn.entry.at))
+			s.Done(turn, now)
+		}
+	}
+	if begun != 120 || latest > 200*time.Millisecond {
+		t.Errorf("%d attempts of another tenant in a minute, beside %d that do not end; the latest was %s late", begun, len(running), latest)
+	}
+}
