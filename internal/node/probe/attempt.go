@@ -67,7 +67,7 @@ func sameHost(next *http.Request, via []*http.Request) error {
 
 // attempt makes one attempt.
 func (a *attempter) attempt(ctx context.Context, d *Definition, container string) Attempt {
-	ctx, cancel := context.WithTimeout(ctx, d.Timeout+5*time.Second) // whoever does not heed the time of the attempt
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout+15*time.Second) // whoever does not heed the time of the attempt
 	defer cancel()
 	switch h := &d.Handler; {
 	case h.Exec != nil:
