@@ -89,7 +89,7 @@ func (a *attempter) exec(ctx context.Context, d *Definition, container string) A
 	switch {
 	case errors.Is(err, runtime.ErrTimeout):
 		return Attempt{Failure, fmt.Sprintf("the command did not end within %s", d.Timeout)}
-	case errors.Is(err, runtime.ErrPrintsTooMuch):
+	case errors.Is(err, runtime.ErrPrintsTooMuch) && !d.liveness(): // kubelet does not restart containers for that
 		return Attempt{Failure, "the command printed so much that its result cannot be read"}
 	case err != nil:
 		return Attempt{None, err.Error()}
