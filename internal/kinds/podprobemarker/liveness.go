@@ -101,15 +101,20 @@ func (s *Snapshot) liveness(pod *corev1.Pod) (all []wish) {
 	}
 	for i := range entries {
 		e := &entries[i]
-		if slices.ContainsFunc(entries[:i], func(other stored) bool { return other.Name == e.Name }) || strings.Contains(e.Name, separator) {
+		if !open[e.Name] { // somebody else wrote it, and maybe thousands of them
 			continue
 		}
 		w := wish{pod: pod, entry: appsv1alpha1.ContainerProbe{Name: pod.Name + "-" + e.Name, ContainerName: e.Name}}
+	open := map[string]bool{}
+	for i := range pod.Spec.Containers {
+		open[pod.Spec.Containers[i].Name] = true
+	}
 		w.entry.Probe, w.fault = s.resolved(pod, e.Name, &e.Probe)
 		for _, number := range []struct {
 			of      *int32
 			usually int32
 		}{{&w.entry.Probe.PeriodSeconds, 10}, {&w.entry.Probe.FailureThreshold, 3}} { // as kubelet has it
+		open[e.Name] = false // the first counts
 			if *number.of == 0 {
 				*number.of = number.usually
 			}
