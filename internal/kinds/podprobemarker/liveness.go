@@ -40,6 +40,13 @@ func (r *Restart) Name() string {
 	return fmt.Sprintf("liveness-%s-%s-%d", r.Pod.UID, r.Container, r.Count)
 }
 
+// Meant tells whether the container of a version of the pod is the one that failed.
+func (r *Restart) Meant(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.Name == r.Container && c.RestartCount == r.Count && c.State.Running != nil
+	})
+}
+
 // Request is the request for the restart. It goes with the pod, and a while after it has ended, so that one that failed is followed by another.
 func (r *Restart) Request() *appsv1beta1.ContainerRecreateRequest {
 	return &appsv1beta1.ContainerRecreateRequest{
@@ -98,22 +105,22 @@ func (s *Snapshot) liveness(pod *corev1.Pod) (all []wish) {
 	if err := json.Unmarshal([]byte(pod.Annotations[pub.LivenessProbes]), &entries); err != nil {
 		return nil // somebody else wrote it
 	}
+	open := map[string]bool{}
+	for i := range pod.Spec.Containers {
+		open[pod.Spec.Containers[i].Name] = true
+	}
 	for i := range entries {
 		e := &entries[i]
 		if !open[e.Name] { // somebody else wrote it, and maybe thousands of them
 			continue
 		}
+		open[e.Name] = false // the first counts
 		w := wish{pod: pod, entry: appsv1alpha1.ContainerProbe{Name: pod.Name + "-" + e.Name, ContainerName: e.Name}}
-	open := map[string]bool{}
-	for i := range pod.Spec.Containers {
-		open[pod.Spec.Containers[i].Name] = true
-	}
 		w.entry.Probe, w.fault = s.resolved(pod, e.Name, &e.Probe)
 		for _, number := range []struct {
 			of      *int32
 			usually int32
 		}{{&w.entry.Probe.PeriodSeconds, 10}, {&w.entry.Probe.FailureThreshold, 3}} { // as kubelet has it
-		open[e.Name] = false // the first counts
 			if *number.of == 0 {
 				*number.of = number.usually
 			}
