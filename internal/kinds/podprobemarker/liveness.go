@@ -40,6 +40,13 @@ func (r *Restart) Name() string {
 	return fmt.Sprintf("liveness-%s-%s-%d", r.Pod.UID, r.Container, r.Count)
 }
 
+// Meant tells whether the container of a version of the pod is the one that failed.
+func (r *Restart) Meant(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.Name == r.Container && c.RestartCount == r.Count && c.State.Running != nil
+	})
+}
+
 // Request is the request for the restart. It goes with the pod, and a while after it has ended, so that one that failed is followed by another.
 func (r *Restart) Request() *appsv1beta1.ContainerRecreateRequest {
 	return &appsv1beta1.ContainerRecreateRequest{
@@ -83,11 +90,10 @@ func Moved(pod *corev1.Pod) (context string, moved []int) {
 	return string(text), moved
 }
 
-// owned tells whether a workload of the project owns the pod.
+// owned tells whether a workload of the project controls the pod: of no others do the caches keep annotations and containers.
 func owned(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool {
-		return strings.HasPrefix(o.APIVersion, appsv1beta1.GroupVersion.Group+"/")
-	})
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return controller != nil && strings.HasPrefix(controller.APIVersion, appsv1beta1.GroupVersion.Group+"/")
 }
 
 // liveness are the liveness probes of a pod that the node daemon carries out. No PodProbeMarker's have such names: these have a separator.
@@ -99,11 +105,16 @@ func (s *Snapshot) liveness(pod *corev1.Pod) (all []wish) {
 	if err := json.Unmarshal([]byte(pod.Annotations[pub.LivenessProbes]), &entries); err != nil {
 		return nil // somebody else wrote it
 	}
+	open := map[string]bool{}
+	for i := range pod.Spec.Containers {
+		open[pod.Spec.Containers[i].Name] = true
+	}
 	for i := range entries {
 		e := &entries[i]
-		if slices.ContainsFunc(entries[:i], func(other stored) bool { return other.Name == e.Name }) || strings.Contains(e.Name, separator) {
+		if !open[e.Name] { // somebody else wrote it, and maybe thousands of them
 			continue
 		}
+		open[e.Name] = false // the first counts
 		w := wish{pod: pod, entry: appsv1alpha1.ContainerProbe{Name: pod.Name + "-" + e.Name, ContainerName: e.Name}}
 		w.entry.Probe, w.fault = s.resolved(pod, e.Name, &e.Probe)
 		for _, number := range []struct {
@@ -131,10 +142,16 @@ func (s *Snapshot) restarts(p *Plan, pod *corev1.Pod, states map[string]*appsv1a
 			continue
 		}
 		c := &pod.Status.ContainerStatuses[at]
-		if c.State.Running == nil || c.State.Running.StartedAt.After(state.LastTransitionTime.Time) {
-			continue // it failed before it was this container
+		if c.State.Running == nil || !c.State.Running.StartedAt.Before(&state.LastTransitionTime) {
+			continue // it failed before it was this container, for no probe comes within a second of the start
 		}
-		ran, wait := s.Now.Sub(c.State.Running.StartedAt.Time), pause(c.RestartCount)
+		if c.Started != nil && !*c.Started { // its startup probe has not succeeded yet
+			p.again(lookAgain)
+			continue
+		}
+		// The clock of the node may be ahead of ours: by its own, the container ran at least until the result was seen last.
+		ran := max(s.Now.Sub(c.State.Running.StartedAt.Time), state.LastProbeTime.Sub(c.State.Running.StartedAt.Time))
+		wait := pause(c.RestartCount)
 		switch {
 		case ran < wait && ran < ranLong:
 			p.again(wait - ran)

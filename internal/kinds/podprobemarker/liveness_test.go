@@ -32,6 +32,7 @@ func TestWhichLivenessProbesAreMoved(t *testing.T) {
 		"one":                 {func(*corev1.Pod) {}, 1},
 		"of another workload": {func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps/v1" }, 0},
 		"of nobody":           {func(p *corev1.Pod) { p.OwnerReferences = nil }, 0},
+		"not controlled":      {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, 0}, // the caches do not keep its annotations
 		"it is not asked for": {func(p *corev1.Pod) { p.Annotations = nil }, 0},
 		"asked for otherwise": {func(p *corev1.Pod) { p.Annotations[pub.UsingEnhancedLiveness] = "yes" }, 0},
 		"there is none":       {func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = nil }, 0},
@@ -74,6 +75,14 @@ func TestFailedLivenessProbesRestartContainers(t *testing.T) {
 		"it started since": {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) {
 			c.State.Running.StartedAt = metav1.NewTime(given.Noon.Add(time.Second))
 		}, "", 0},
+		"in the second of its start": {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { // it was met before it ran
+			c.State.Running.StartedAt = given.Noon
+		}, "", 0},
+		"its startup probe goes on": {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.Started = new(false) }, "", lookAgain},
+		"it has started":            {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.Started = new(true) }, "app 0", lookAgain},
+		"the clock of its node is ahead": {func(s *scene, _ *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) {
+			s.Now = s.Now.Add(-time.Hour)
+		}, "app 0", lookAgain},
 		"it restarted before":    {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.RestartCount = 1 }, "app 1", lookAgain},
 		"it restarts often":      {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.RestartCount = 5 }, "", 100 * time.Second},
 		"it restarts very often": {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.RestartCount = 500 }, "", 4 * time.Minute},
@@ -118,6 +127,58 @@ func TestFailedLivenessProbesRestartContainers(t *testing.T) {
 	s := newScene([]*corev1.Pod{pod})
 	s.Liveness = true
 	if p := PlanNode(&s.Snapshot); p.Write {
+		t.Error(p.List)
+	}
+}
+
+// A PodProbeMarker of the namespace asks for all room of a node: the liveness probes there, which kubelet does not carry out any more, have
+// precedence, and one that is left out all the same is told.
+func TestLivenessProbesAreNotCrowdedOut(t *testing.T) {
+	var pods []*corev1.Pod
+	for i := range 100 {
+		pod := given.Pod(fmt.Sprintf("p%03d", i), enhanced)
+		pod.Annotations[pub.LivenessProbes], _ = Moved(pod)
+		pods = append(pods, pod)
+	}
+	pods[7].Annotations[pub.LivenessProbes] = `[{"name":"app","livenessProbe":{"tcpSocket":{"port":"none"}}}]`
+	var greedy []probe
+	for i := range 32 {
+		greedy = append(greedy, given.Probe(fmt.Sprint("x", i)))
+	}
+	s := newScene(pods, given.Marker("m", greedy...))
+	s.Liveness = true
+	p := PlanNode(&s.Snapshot)
+	n := 0
+	for _, pod := range p.List {
+		for _, probe := range pod.Probes {
+			if MarkerOf(probe.Name) == "" {
+				n++
+			}
+		}
+	}
+	if n != 99 {
+		t.Errorf("%d of 99 liveness probes are carried out", n)
+	}
+	told := ""
+	for _, w := range p.Warnings {
+		if w.Marker == nil {
+			told += w.Message
+		}
+	}
+	if told != "the liveness probe of container app is not carried out: container app has no port none" {
+		t.Errorf("%q", told)
+	}
+}
+
+// Somebody wrote thousands of liveness probes into the annotation of his pods: those of containers that there are count, each once.
+func TestLivenessProbesOfContainersThatThereAreNot(t *testing.T) {
+	pod := given.Pod("a", enhanced, func(p *corev1.Pod) {
+		p.Annotations[pub.LivenessProbes] = `[{"name":"none","livenessProbe":{"exec":{"command":["a"]}}},{"name":"app","livenessProbe":{"exec":{"command":["b"]}}},` +
+			`{"name":"app","livenessProbe":{"exec":{"command":["c"]}}}]`
+	})
+	s := newScene([]*corev1.Pod{pod})
+	s.Liveness = true
+	if p := PlanNode(&s.Snapshot); len(p.List) != 1 || len(p.List[0].Probes) != 1 || p.List[0].Probes[0].Probe.Exec.Command[0] != "b" {
 		t.Error(p.List)
 	}
 }

@@ -67,7 +67,7 @@ func sameHost(next *http.Request, via []*http.Request) error {
 
 // attempt makes one attempt.
 func (a *attempter) attempt(ctx context.Context, d *Definition, container string) Attempt {
-	ctx, cancel := context.WithTimeout(ctx, d.Timeout+5*time.Second) // whoever does not heed the time of the attempt
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout+15*time.Second) // whoever does not heed the time of the attempt
 	defer cancel()
 	switch h := &d.Handler; {
 	case h.Exec != nil:
@@ -89,7 +89,7 @@ func (a *attempter) exec(ctx context.Context, d *Definition, container string) A
 	switch {
 	case errors.Is(err, runtime.ErrTimeout):
 		return Attempt{Failure, fmt.Sprintf("the command did not end within %s", d.Timeout)}
-	case errors.Is(err, runtime.ErrPrintsTooMuch):
+	case errors.Is(err, runtime.ErrPrintsTooMuch) && !d.liveness(): // kubelet does not restart containers for that
 		return Attempt{Failure, "the command printed so much that its result cannot be read"}
 	case err != nil:
 		return Attempt{None, err.Error()}

@@ -50,6 +50,11 @@ func TestCommands(t *testing.T) {
 		if got := a.attempt(t.Context(), &d, "c"); got != test.want {
 			t.Errorf("%s: %+v", name, got)
 		}
+		// A liveness probe that prints much worked as long as kubelet carried it out: it does not restart its container now.
+		d = definition(named("pg-0-app"))
+		if got := a.attempt(t.Context(), &d, "c"); errors.Is(test.err, runtime.ErrPrintsTooMuch) && got.Outcome != None {
+			t.Errorf("liveness, %s: %+v", name, got)
+		}
 	}
 }
 

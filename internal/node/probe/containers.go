@@ -95,7 +95,7 @@ type facts struct {
 func (c *containers) meet(ctx context.Context, d *Definition, knows func(id string) bool, anew bool) (facts, error) {
 	k, unlock := c.of(d.Pod)
 	defer unlock()
-	pod, err := c.podOf(ctx, d, k)
+	pod, err := c.podOf(ctx, d, k, anew)
 	if err != nil {
 		return facts{}, err
 	}
@@ -134,9 +134,10 @@ func (c *containers) meet(ctx context.Context, d *Definition, knows func(id stri
 	return f, nil
 }
 
-// podOf reads the pod of a definition; nil if that is not needed, or there is none.
-func (c *containers) podOf(ctx context.Context, d *Definition, k *known) (*corev1.Pod, error) {
-	if !c.watched && (!d.network() || d.IP == k.address || c.now().Sub(k.read) < asked) {
+// podOf reads the pod of a definition; nil if that is not needed, or there is none. A liveness probe must not fail before its container has
+// started, which the pod alone tells.
+func (c *containers) podOf(ctx context.Context, d *Definition, k *known, anew bool) (*corev1.Pod, error) {
+	if !c.watched && !(anew && d.liveness()) && (!d.network() || d.IP == k.address || c.now().Sub(k.read) < asked) {
 		return nil, nil
 	}
 	pod := &corev1.Pod{}

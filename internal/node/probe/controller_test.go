@@ -192,6 +192,23 @@ func TestAContainerThatStartsIsLeftAlone(t *testing.T) {
 	}
 }
 
+// The liveness probe of a container that has a startup probe fails while that goes on: the container is left alone, also where pods are not watched.
+func TestALivenessProbeDoesNotFailBeforeTheStartupProbeSucceeds(t *testing.T) {
+	for _, watched := range []bool{true, false} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "pg-0", UID: "pod"}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", ContainerID: "containerd://a", Started: new(false)}}
+		npp := object(spec(named("pg-0-app")))
+		n := newNode(t, npp, watched, pod)
+		n.server.Add(container("a"))
+		n.attempts = func(context.Context, *Definition, string) Attempt { return Attempt{Failure, "no"} }
+		n.define(npp)
+		key := Key{"pod", "pg-0-app"}
+		if err := n.probe(t.Context(), key); err != nil || n.probers[key].State == "Failed" {
+			t.Errorf("watched %v: %s, %v", watched, n.probers[key].State, err)
+		}
+	}
+}
+
 // PPM-099: of two runtimes of a node the one is asked that has the container. PPM-141 (part): a container that is not there yet is nothing.
 func TestTheRuntimeOfTheContainerIsAsked(t *testing.T) {
 	npp := object(spec())
@@ -279,6 +296,7 @@ func TestAPodWithoutAnAddress(t *testing.T) {
 // PPM-100: probes of a node take no more than they may, whoever asks for how many.
 func TestWhatProbesOfANodeTake(t *testing.T) {
 	t.Run("one tenant's probes do not hold up another's", oneTenantsProbesDoNotHoldUpAnothers)
+	t.Run("a tenant with some namespaces does not hold up another", aTenantWithSomeNamespaces)
 	t.Run("the pace of a node", thePaceOfANode)
 	t.Run("places of a node", placesOfANode)
 	t.Run("the runtime is not asked for each attempt", theRuntimeIsNotAskedForEachAttempt)

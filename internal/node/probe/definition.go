@@ -94,6 +94,9 @@ func portOf(port intstr.IntOrString) int {
 // network tells whether an attempt goes to the address of the pod.
 func (d *Definition) network() bool { return d.Handler.Exec == nil }
 
+// liveness tells whether the probe is a liveness probe that the manager has taken over from kubelet (PPM-121).
+func (d *Definition) liveness() bool { return podprobemarker.MarkerOf(d.Name) == "" }
+
 // address is where attempts over the network go to.
 func (d *Definition) address(port intstr.IntOrString) string {
 	return net.JoinHostPort(d.IP, strconv.Itoa(portOf(port)))

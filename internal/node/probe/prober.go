@@ -45,6 +45,8 @@ type Prober struct {
 	row  int32
 	// resumed: the result is of a former process, which may have met another container.
 	resumed bool
+	// stopped: the container was met, and did not run.
+	stopped bool
 }
 
 // NewProber returns a prober without result.
@@ -111,7 +113,8 @@ type Met struct {
 }
 
 // Meet takes note of the container, and tells whether an attempt is due. Another container has no result yet (PPM-084), one that does not
-// run has failed (PPM-085), and one that starts is left alone (PPM-086, PPM-087).
+// run has failed (PPM-085), and one that starts is left alone (PPM-086, PPM-087). A container may be met before it runs, and has no result when
+// it does. That one does not run is no failure of its liveness probe: kubelet looks after it.
 func (p *Prober) Meet(c Met, now time.Time) bool {
 	if c.ID == "" || p.Refused != "" { // PPM-083
 		return false
@@ -124,10 +127,18 @@ func (p *Prober) Meet(c Met, now time.Time) bool {
 		p.container, p.started, p.resumed = c.ID, c.Started, false
 	}
 	if !c.Running {
-		p.last, p.row = "", 0
-		p.set(appsv1alpha1.ProbeFailed, "container "+p.Container+" is not running", now)
+		p.last, p.row, p.stopped = "", 0, true
+		state := appsv1alpha1.ProbeFailed
+		if p.liveness() {
+			state = appsv1alpha1.ProbeUnknown
+		}
+		p.set(state, "container "+p.Container+" is not running", now)
 		return false
 	}
+	if p.stopped || c.Starting {
+		p.reset(now)
+	}
+	p.stopped = false
 	return !c.Starting && !now.Before(p.started.Add(p.InitialDelay))
 }
 

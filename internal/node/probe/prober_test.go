@@ -138,7 +138,7 @@ func TestTheResultOfAProbe(t *testing.T) {
 	step("it runs: one success does not count with the one before", func() {
 		meet(running("b", noon), true)()
 		take(Success, "b")()
-	}, "Failed", "container app is not running")
+	}, "Unknown", "")
 	step("two", take(Success, "b"), "Succeeded", "b")
 }
 
@@ -238,5 +238,38 @@ func TestMessagesAreBounded(t *testing.T) {
 		if p.set("Failed", message, noon); p.Message != want || !utf8.ValidString(p.Message) {
 			t.Errorf("%d bytes, want %d", len(p.Message), len(want))
 		}
+	}
+}
+
+// A container is met after it was created and before it runs: once it runs, that is no failure of it, and its failures count from when they were seen.
+func TestAContainerThatIsMetBeforeItRunsHasNotFailed(t *testing.T) {
+	p := NewProber(definition(), noon)
+	p.Meet(Met{ID: "a", Started: noon}, noon)
+	later := noon.Add(time.Second)
+	if p.Meet(running("a", noon), later); p.State == "Failed" {
+		t.Error("it runs, and has failed: ", p.Message)
+	}
+	if p.Take(Attempt{Failure, "no"}, "a", later.Add(time.Minute)); p.State != "Failed" || !p.Changed.Equal(later.Add(time.Minute)) {
+		t.Errorf("%+v", p.Result)
+	}
+}
+
+// A container has ended, and kubelet is about to start it again: its liveness probe has not failed, for another restart would follow.
+func TestAContainerThatEndedHasNotFailedItsLivenessProbe(t *testing.T) {
+	p := NewProber(definition(named("pg-0-app")), noon)
+	p.Meet(running("a", noon), noon.Add(time.Minute))
+	p.Take(Attempt{Success, "yes"}, "a", noon.Add(time.Minute))
+	if p.Meet(Met{ID: "a"}, noon.Add(2*time.Minute)); p.State != "Unknown" || !strings.Contains(p.Message, "not running") {
+		t.Errorf("%+v", p.Result)
+	}
+}
+
+// PPM-087 (part): kubelet tells late that the startup probe of a container has not succeeded yet. What was seen before that does not count.
+func TestWhatWasSeenOfAContainerThatStartsDoesNotCount(t *testing.T) {
+	p := NewProber(definition(), noon)
+	p.Meet(running("a", noon), noon.Add(time.Second))
+	p.Take(Attempt{Failure, "no"}, "a", noon.Add(time.Second))
+	if p.Meet(Met{ID: "a", Running: true, Starting: true}, noon.Add(2*time.Second)); p.State != "Unknown" {
+		t.Errorf("%+v", p.Result)
 	}
 }

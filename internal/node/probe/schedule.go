@@ -111,7 +111,7 @@ func (s *Schedule) Next(now time.Time) (*Turn, time.Duration) {
 	if len(s.due) > 0 {
 		later = max(s.due[0].at.Sub(now), time.Millisecond)
 	}
-	at := slices.IndexFunc(s.turns, func(n string) bool { return s.running[n] < mostOfNamespace })
+	at := slices.IndexFunc(s.turns, func(n string) bool { return s.running[n] < s.places() })
 	if at < 0 || s.begun >= mostAtOnce {
 		return nil, later
 	}
@@ -133,6 +133,10 @@ func (s *Schedule) Next(now time.Time) (*Turn, time.Duration) {
 	s.begun++
 	return &Turn{e.key, e}, 0
 }
+
+// places is how many attempts a namespace may have under way now: the fewer places are free, the fewer it gets, so that a tenant with a few namespaces
+// whose attempts never end does not take all of them.
+func (s *Schedule) places() int { return min(mostOfNamespace, max((mostAtOnce-s.begun)/3, 1)) }
 
 // Done gives a turn back. The next one comes at the next time of the probe's own rhythm: what was missed is not made up for.
 func (s *Schedule) Done(turn *Turn, now time.Time) {

@@ -139,8 +139,8 @@ func thePaceOfANode(t *testing.T) {
 // placesOfANode: probes that never end take 64 places, 16 of each namespace, and what a probe has missed is not made up for.
 func placesOfANode(t *testing.T) {
 	s := NewSchedule(noon)
-	for i := range 200 {
-		s.Put(key(fmt.Sprint("n", i%10), i), fmt.Sprint("n", i%10), time.Second, false, noon)
+	for i := range 2000 {
+		s.Put(key(fmt.Sprint("n", i%100), i), fmt.Sprint("n", i%100), time.Second, false, noon)
 	}
 	var turns []*Turn
 	for now := noon; now.Before(noon.Add(10 * time.Second)); now = now.Add(time.Millisecond) {
@@ -169,5 +169,37 @@ func placesOfANode(t *testing.T) {
 	}
 	if begun != 9 && begun != 10 {
 		t.Errorf("%d attempts in the ten seconds after a minute's", begun)
+	}
+}
+
+// aTenantWithSomeNamespaces: a tenant has a handful of namespaces, each with many probes that never end in their time. The probes of others come in time.
+func aTenantWithSomeNamespaces(t *testing.T) {
+	s := NewSchedule(noon)
+	for i := range 600 {
+		namespace := fmt.Sprint("greedy-", i%6)
+		s.Put(key(namespace, i), namespace, time.Second, false, noon)
+	}
+	for i := range 10 {
+		s.Put(key("modest", i), "modest", 5*time.Second, false, noon)
+	}
+	var running []*Turn
+	latest, begun := time.Duration(0), 0
+	for now := noon; now.Before(noon.Add(time.Minute)); now = now.Add(time.Millisecond) {
+		for {
+			turn, _ := s.Next(now)
+			if turn == nil {
+				break
+			}
+			if turn.entry.namespace != "modest" {
+				running = append(running, turn)
+				continue
+			}
+			begun++
+			latest = max(latest, now.Sub(turn.entry.at))
+			s.Done(turn, now)
+		}
+	}
+	if begun != 120 || latest > 200*time.Millisecond {
+		t.Errorf("%d attempts of another tenant in a minute, beside %d that do not end; the latest was %s late", begun, len(running), latest)
 	}
 }

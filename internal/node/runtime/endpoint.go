@@ -21,7 +21,9 @@ const (
 	detectTimeout  = 10 * time.Second // the first listing of images (ND-034)
 	callTimeout    = time.Minute
 	// stopMargin is how long a runtime may take to stop a container beyond its grace period.
-	stopMargin     = 2 * time.Minute
+	stopMargin = 2 * time.Minute
+	// runMargin is how long a runtime may take beyond the time of a command that it runs for a probe: kubelet gives it two minutes.
+	runMargin      = 10 * time.Second
 	maxMessageSize = 16 << 20 // ND-039
 	// mostOfHook and mostOfEnvironment bound what a command in a container may print: whoever runs the container decides that.
 	mostOfHook, mostOfEnvironment = 64 << 10, 1 << 20
@@ -141,7 +143,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout
 
 // exec runs a command and returns what it wrote to its standard output, of which the runtime may answer that much.
 func (r *Runtime) exec(ctx context.Context, id string, command []string, timeout time.Duration, most int) ([]byte, error) {
-	output, err := r.run(ctx, id, command, timeout, most)
+	output, err := r.run(ctx, id, command, timeout, time.Second, most)
 	if err == nil && output.ExitCode != 0 {
 		return nil, fmt.Errorf("the command ended with exit code %d", output.ExitCode)
 	}
@@ -157,11 +159,12 @@ type Output struct {
 // Run runs a command in the container. That it ends with an exit code is no error. The error is ErrTimeout if the runtime ended it because its
 // time was over, and ErrPrintsTooMuch if it printed more than 64 KiB.
 func (r *Runtime) Run(ctx context.Context, id string, command []string, timeout time.Duration) (Output, error) {
-	return r.run(ctx, id, command, timeout, mostOfHook)
+	return r.run(ctx, id, command, timeout, runMargin, mostOfHook)
 }
 
-func (r *Runtime) run(ctx context.Context, id string, command []string, timeout time.Duration, most int) (Output, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout+time.Second)
+// run gives the runtime that margin: the time of a command counts from when the runtime has started it, which may take long where much is going on.
+func (r *Runtime) run(ctx context.Context, id string, command []string, timeout, margin time.Duration, most int) (Output, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout+margin)
 	defer cancel()
 	select {
 	case r.execs <- struct{}{}:

@@ -31,3 +31,20 @@ func TestCommandsThatPrintTooMuch(t *testing.T) {
 		t.Error("its exit code is lost")
 	}
 }
+
+// A node is so busy that the runtime takes more than a second to start a command: the command itself ends in its time, and has succeeded. It is not
+// said of a healthy container that it did not answer.
+func TestARuntimeThatIsBusyTakesLongToStartACommand(t *testing.T) {
+	s := fakecri.Start(t)
+	r := look(t, s)
+	s.Add(fakecri.Container{ID: "c", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING})
+	s.Set(func(s *fakecri.Server) {
+		s.OnExec = func(string, []string) (string, int32, error) {
+			<-time.After(1100 * time.Millisecond)
+			return "yes", 0, nil
+		}
+	})
+	if output, err := r.Run(t.Context(), "containerd://c", []string{"alive"}, time.Millisecond); err != nil || string(output.Stdout) != "yes" {
+		t.Error(output, err)
+	}
+}
