@@ -405,8 +405,8 @@ func TestStatefulSetRecoversFromABrokenRevision(t *testing.T) {
 // TestStatefulSetThatNeverCameUpRecovers: the first pod of a new StatefulSet cannot start; a corrected template mends it (ASTS-121 (part)).
 func TestStatefulSetThatNeverCameUpRecovers(t *testing.T) {
 	t.Parallel()
-	s := declare(t, "wrong", "replicas: 2"+inPlaceInOrder)
-	s.image("nginx:does-not-exist")
+	s := declare(t, "wrong", "replicas: 2"+inPlaceInOrder+
+		"template: {spec: {containers: [{name: nginx, image: \"nginx:does-not-exist\", imagePullPolicy: IfNotPresent}]}}\n")
 	s.waiting("wrong-0", "ImagePull")
 	s.image("nginx:1.27")
 	s.settled()
