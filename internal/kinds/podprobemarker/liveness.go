@@ -99,11 +99,16 @@ func (s *Snapshot) liveness(pod *corev1.Pod) (all []wish) {
 	if err := json.Unmarshal([]byte(pod.Annotations[pub.LivenessProbes]), &entries); err != nil {
 		return nil // somebody else wrote it
 	}
+	open := map[string]bool{}
+	for i := range pod.Spec.Containers {
+		open[pod.Spec.Containers[i].Name] = true
+	}
 	for i := range entries {
 		e := &entries[i]
-		if slices.ContainsFunc(entries[:i], func(other stored) bool { return other.Name == e.Name }) || strings.Contains(e.Name, separator) {
+		if !open[e.Name] { // somebody else wrote it, and maybe thousands of them
 			continue
 		}
+		open[e.Name] = false // the first counts
 		w := wish{pod: pod, entry: appsv1alpha1.ContainerProbe{Name: pod.Name + "-" + e.Name, ContainerName: e.Name}}
 		w.entry.Probe, w.fault = s.resolved(pod, e.Name, &e.Probe)
 		for _, number := range []struct {

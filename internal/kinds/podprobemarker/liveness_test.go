@@ -121,3 +121,55 @@ func TestFailedLivenessProbesRestartContainers(t *testing.T) {
 		t.Error(p.List)
 	}
 }
+
+// A PodProbeMarker of the namespace asks for all room of a node: the liveness probes there, which kubelet does not carry out any more, have
+// precedence, and one that is left out all the same is told.
+func TestLivenessProbesAreNotCrowdedOut(t *testing.T) {
+	var pods []*corev1.Pod
+	for i := range 100 {
+		pod := given.Pod(fmt.Sprintf("p%03d", i), enhanced)
+		pod.Annotations[pub.LivenessProbes], _ = Moved(pod)
+		pods = append(pods, pod)
+	}
+	pods[7].Annotations[pub.LivenessProbes] = `[{"name":"app","livenessProbe":{"tcpSocket":{"port":"none"}}}]`
+	var greedy []probe
+	for i := range 32 {
+		greedy = append(greedy, given.Probe(fmt.Sprint("x", i)))
+	}
+	s := newScene(pods, given.Marker("m", greedy...))
+	s.Liveness = true
+	p := PlanNode(&s.Snapshot)
+	n := 0
+	for _, pod := range p.List {
+		for _, probe := range pod.Probes {
+			if MarkerOf(probe.Name) == "" {
+				n++
+			}
+		}
+	}
+	if n != 99 {
+		t.Errorf("%d of 99 liveness probes are carried out", n)
+	}
+	told := ""
+	for _, w := range p.Warnings {
+		if w.Marker == nil {
+			told += w.Message
+		}
+	}
+	if told != "the liveness probe of container app is not carried out: container app has no port none" {
+		t.Errorf("%q", told)
+	}
+}
+
+// Somebody wrote thousands of liveness probes into the annotation of his pods: those of containers that there are count, each once.
+func TestLivenessProbesOfContainersThatThereAreNot(t *testing.T) {
+	pod := given.Pod("a", enhanced, func(p *corev1.Pod) {
+		p.Annotations[pub.LivenessProbes] = `[{"name":"none","livenessProbe":{"exec":{"command":["a"]}}},{"name":"app","livenessProbe":{"exec":{"command":["b"]}}},` +
+			`{"name":"app","livenessProbe":{"exec":{"command":["c"]}}}]`
+	})
+	s := newScene([]*corev1.Pod{pod})
+	s.Liveness = true
+	if p := PlanNode(&s.Snapshot); len(p.List) != 1 || len(p.List[0].Probes) != 1 || p.List[0].Probes[0].Probe.Exec.Command[0] != "b" {
+		t.Error(p.List)
+	}
+}

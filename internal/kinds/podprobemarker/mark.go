@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
@@ -28,7 +29,7 @@ type PodPlan struct {
 const mostMessage = 1024
 
 // mark makes of the results in the status what pods get (PPM-067).
-func (s *Snapshot) mark(p *Plan) {
+func (s *Snapshot) mark(p *Plan, wishes map[types.UID][]wish) {
 	pods := make(map[string]*corev1.Pod, len(s.Pods))
 	for _, pod := range s.Pods {
 		pods[string(pod.UID)] = pod
@@ -45,14 +46,16 @@ func (s *Snapshot) mark(p *Plan) {
 			states[status.ProbeStates[j].Name] = &status.ProbeStates[j]
 		}
 		m := s.marking(p, pod)
-		for _, w := range s.wishes(pod) { // PPM-068: no others
-			state := states[w.entry.Name]
-			if state == nil || w.fault != "" {
+		for i := range wishes[pod.UID] { // PPM-068: no others
+			w := &wishes[pod.UID][i]
+			switch state := states[w.entry.Name]; {
+			case w.marker == nil:
+			case state == nil || w.fault != "":
 				m.keeps(w.probe)
-				continue
+			default:
+				m.condition(w, state)
+				m.policies(w.probe, state.State)
 			}
-			m.condition(&w, state)
-			m.policies(w.probe, state.State)
 		}
 		m.done()
 		s.restarts(p, pod, states)
@@ -123,8 +126,8 @@ func (m *marking) condition(w *wish, state *appsv1alpha1.ContainerProbeState) {
 		return
 	}
 	if by, taken := m.by[of]; taken {
-		m.p.Warnings = append(m.p.Warnings, Warning{w.marker.PodProbeMarker, ConditionConflict,
-			fmt.Sprintf("condition %s of pod %s is written by PodProbeMarker %s", of, m.pod.Name, by)})
+		m.p.Warnings = append(m.p.Warnings, Warning{Marker: w.marker.PodProbeMarker, Reason: ConditionConflict,
+			Message: fmt.Sprintf("condition %s of pod %s is written by PodProbeMarker %s", of, m.pod.Name, by)})
 		return
 	}
 	m.by[of] = w.marker.Name

@@ -29,13 +29,14 @@ func Markers(all []*appsv1alpha1.PodProbeMarker) (markers []Marker, left []*apps
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b *appsv1alpha1.PodProbeMarker) int { return cmp.Compare(a.Name, b.Name) })
 	for _, marker := range all {
-		selector := selectorOf(marker)
 		switch {
-		case marker.DeletionTimestamp != nil || selector == nil:
-		case len(markers) == MostMarkers:
+		case marker.DeletionTimestamp != nil:
+		case len(markers) == MostMarkers: // their selectors are not read, however many they are
 			left = append(left, marker)
 		default:
-			markers = append(markers, Marker{marker, selector})
+			if selector := selectorOf(marker); selector != nil {
+				markers = append(markers, Marker{marker, selector})
+			}
 		}
 	}
 	return markers, left
@@ -69,12 +70,6 @@ func Matches(marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod, nodeExists
 		}
 	}
 	return n
-}
-
-// Selects tells whether a PodProbeMarker selects a pod of its namespace.
-func Selects(marker *appsv1alpha1.PodProbeMarker, pod *corev1.Pod) bool {
-	selector := selectorOf(marker)
-	return selector != nil && selector.Matches(labels.Set(pod.Labels))
 }
 
 // NodesOf are the nodes of the pods that a PodProbeMarker matches, each once.

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -53,9 +55,10 @@ type Plan struct {
 	After time.Duration
 }
 
-// Warning is told of a PodProbeMarker.
+// Warning is told of a PodProbeMarker, or of a pod that has liveness probes; the other is nil.
 type Warning struct {
 	Marker          *appsv1alpha1.PodProbeMarker
+	Pod             *corev1.Pod
 	Reason, Message string
 }
 
@@ -91,7 +94,7 @@ func PlanNode(s *Snapshot) *Plan {
 	} else if s.List.DeletionTimestamp != nil {
 		return p
 	}
-	wanted := s.entries(p)
+	wanted, wishes := s.entries(p)
 	switch {
 	case s.List == nil:
 		p.Create, p.List = true, wanted
@@ -99,7 +102,7 @@ func PlanNode(s *Snapshot) *Plan {
 	case !alike(s.List.Spec.PodProbes, wanted):
 		p.Write, p.List = true, wanted
 	}
-	s.mark(p)
+	s.mark(p, wishes)
 	return p
 }
 
@@ -142,17 +145,21 @@ func (s *Snapshot) matched(pod *corev1.Pod, do func(*Marker)) {
 	}
 }
 
-// wishes are the probes of a pod, in the order of PodProbeMarkers and of their probes.
-func (s *Snapshot) wishes(pod *corev1.Pod) (all []wish) {
+// wishes are the probes of a pod, in the order of PodProbeMarkers and of their probes, but no more than that. left are the PodProbeMarkers of the others.
+func (s *Snapshot) wishes(pod *corev1.Pod, most int) (all []wish, left []*Marker) {
 	s.matched(pod, func(marker *Marker) {
 		for i := range marker.Spec.Probes {
+			if len(all) >= most {
+				left = append(left, marker)
+				return
+			}
 			probe := &marker.Spec.Probes[i]
 			w := wish{pod: pod, marker: marker, probe: probe}
 			w.entry, w.fault = s.entry(pod, marker, probe)
 			all = append(all, w)
 		}
 	})
-	return all
+	return all, left
 }
 
 // entry is a probe as the node is told of it.
@@ -162,44 +169,71 @@ func (s *Snapshot) entry(pod *corev1.Pod, marker *Marker, probe *appsv1alpha1.Po
 	return entry, fault
 }
 
-// entries are the list of the node's NodePodProbe.
-func (s *Snapshot) entries(p *Plan) []appsv1alpha1.PodProbe {
+// full is the fault of what does not fit.
+const full = "the NodePodProbe of its node is full"
+
+// entries are the list of the node's NodePodProbe, and what each pod wishes of it. More probes of a namespace than would fit are not even looked at.
+func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.UID][]wish) {
 	var wishes []wish
 	pods := slices.Clone(s.Pods)
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
-	for _, pod := range pods {
-		wishes = append(append(wishes, s.liveness(pod)...), s.wishes(pod)...)
+	asked, told, ends := map[string]int{}, map[*appsv1alpha1.PodProbeMarker]bool{}, make([]int, len(pods))
+	for i, pod := range pods {
+		some, left := s.wishes(pod, MostListed-asked[pod.Namespace])
+		asked[pod.Namespace] += len(some)
+		for _, marker := range left {
+			if !told[marker.PodProbeMarker] {
+				told[marker.PodProbeMarker] = true
+				p.Warnings = append(p.Warnings, Warning{Marker: marker.PodProbeMarker, Reason: NotProbed,
+					Message: fmt.Sprintf("probes are left out for pod %s, and maybe for others: %s", pod.Name, full)})
+			}
+		}
+		wishes = append(append(wishes, s.liveness(pod)...), some...)
+		ends[i] = len(wishes)
 	}
 	fit(wishes)
-	var list []appsv1alpha1.PodProbe
+	of = make(map[types.UID][]wish, len(pods))
+	begin := 0
+	for i, pod := range pods {
+		of[pod.UID] = wishes[begin:ends[i]]
+		begin = ends[i]
+	}
 	for i := range wishes {
 		w := &wishes[i]
 		if w.fault != "" {
-			if w.marker != nil {
-				p.leaves(w)
-			}
+			p.leaves(w, of[w.pod.UID], s.Now)
 			continue
 		}
 		if n := len(list); n == 0 || list[n-1].UID != string(w.pod.UID) {
 			list = append(list, appsv1alpha1.PodProbe{Namespace: w.pod.Namespace, Name: w.pod.Name, UID: string(w.pod.UID), IP: w.pod.Status.PodIP}) // PPM-052
 		}
-		of := &list[len(list)-1]
-		of.Probes = append(of.Probes, w.entry)
+		last := &list[len(list)-1]
+		last.Probes = append(last.Probes, w.entry)
 	}
-	return list
+	return list, of
 }
 
-// leaves tells of a probe that is left out for a pod, by an event and, if it has one, by its condition.
-func (p *Plan) leaves(w *wish) {
-	p.Warnings = append(p.Warnings, Warning{w.marker.PodProbeMarker, NotProbed,
-		fmt.Sprintf("probe %s is left out for pod %s: %s", w.probe.Name, w.pod.Name, w.fault)})
-	if w.probe.PodConditionType == "" {
+// leaves tells of a probe that is left out for a pod, by an event and, if it has one that no other writes, by its condition.
+func (p *Plan) leaves(w *wish, all []wish, now time.Time) {
+	if w.marker == nil {
+		p.Warnings = append(p.Warnings, Warning{Pod: w.pod, Reason: NotProbed,
+			Message: fmt.Sprintf("the liveness probe of container %s is not carried out: %s", w.entry.ContainerName, w.fault)})
 		return
 	}
-	p.of(w.pod).condition(corev1.PodCondition{Type: corev1.PodConditionType(w.probe.PodConditionType), Status: corev1.ConditionFalse,
-		Message: "not probed: " + w.fault}, false)
+	p.Warnings = append(p.Warnings, Warning{Marker: w.marker.PodProbeMarker, Reason: NotProbed,
+		Message: fmt.Sprintf("probe %s is left out for pod %s: %s", w.probe.Name, w.pod.Name, w.fault)})
+	of := w.probe.PodConditionType
+	if of == "" ||
+		slices.ContainsFunc(all, func(o wish) bool { return o.fault == "" && o.probe != nil && o.probe.PodConditionType == of }) {
+		return
+	}
+	c := corev1.PodCondition{Type: corev1.PodConditionType(of), Status: corev1.ConditionFalse, Message: "not probed: " + w.fault}
+	if before := conditionOf(w.pod, c.Type); before == nil || before.Status != c.Status {
+		c.LastTransitionTime = metav1.NewTime(now)
+	}
+	p.of(w.pod).condition(c, false)
 }
 
 // of is the plan of a pod.

@@ -3,6 +3,7 @@ package podprobemarker
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -300,5 +301,80 @@ func TestNamesOfProbes(t *testing.T) {
 	found := Listed([]appsv1alpha1.PodProbe{{Namespace: "shop", Probes: []appsv1alpha1.ContainerProbe{{Name: "ab#x"}, {Name: "web-1-app"}}}})
 	if diff := cmp.Diff(map[string]bool{"shop/ab": true}, found); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Somebody has a hundred PodProbeMarkers of 32 probes each for a hundred pods of one node: what does not fit anyway takes neither time nor memory of
+// all others' manager, and he is told.
+func TestWhoAsksForFarTooMuchTakesNoMemory(t *testing.T) {
+	var pods []*corev1.Pod
+	for i := range 100 {
+		pods = append(pods, given.Pod(fmt.Sprint("p", i)))
+	}
+	var markers []*marker
+	for i := range 100 {
+		var probes []probe
+		for j := range 32 {
+			probes = append(probes, given.Probe(fmt.Sprint("p", j), plain(fmt.Sprintf("example.com/c%d-%d", i, j)), func(p *probe) {
+				p.Probe = given.Exec(strings.Repeat("x", 800))
+			}))
+		}
+		markers = append(markers, given.Marker(fmt.Sprintf("m%03d", i), probes...))
+	}
+	s := newScene(pods, markers...)
+	for _, pod := range pods {
+		s.List.Status.PodProbeStatuses = append(s.List.Status.PodProbeStatuses, given.Results(pod, given.Result("m000#p0", appsv1alpha1.ProbeSucceeded, "")))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	p := PlanNode(&s.Snapshot)
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 64 {
+		t.Errorf("%d MiB", took)
+	}
+	conditions, told := 0, map[string]bool{}
+	for i := range p.Pods {
+		conditions += len(p.Pods[i].Conditions)
+	}
+	for _, w := range p.Warnings {
+		told[w.Marker.Name] = told[w.Marker.Name] || strings.Contains(w.Message, "the NodePodProbe of its node is full")
+	}
+	if conditions > MostListed || len(told) < 90 {
+		t.Errorf("%d conditions, %d PodProbeMarkers are told", conditions, len(told))
+	}
+}
+
+// Two PodProbeMarkers write one condition, and the probe of the second cannot be carried out: the condition is that of the first, also while that
+// has no result. One that says so says since when.
+func TestAProbeThatIsLeftOutSpoilsNoConditionOfAnother(t *testing.T) {
+	none := given.Probe("idle", func(p *probe) {
+		p.Probe = probeSpec{ContainerProbeHandler: appsv1alpha1.ContainerProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("none")}}}
+	})
+	s := newScene([]*corev1.Pod{given.Pod("a", with("True", "ok", nil))}, given.Marker("a", given.Probe("idle")), given.Marker("b", none))
+	results(s, given.Result("a#idle", unknown, ""))
+	if got := s.patches(); got != "" {
+		t.Error(got)
+	}
+	s.markers = s.markers[1:]
+	s.Now = s.Now.Add(time.Hour)
+	p := PlanNode(&s.Snapshot)
+	if len(p.Pods) != 1 || !p.Pods[0].Conditions[0].LastTransitionTime.Time.Equal(s.Now) {
+		t.Errorf("%+v", p.Pods)
+	}
+}
+
+// Somebody has thousands of PodProbeMarkers with long selectors: those that are not carried out cost no more than their names.
+func TestPodProbeMarkersThatAreTooManyCostNothing(t *testing.T) {
+	var all []*marker
+	for i := range 3000 {
+		m := given.Marker(fmt.Sprintf("m%04d", i), given.Probe("idle"))
+		for j := range 100 {
+			m.Spec.Selector.MatchLabels[fmt.Sprint("k", j)] = "v"
+		}
+		all = append(all, m)
+	}
+	few, many := testing.AllocsPerRun(1, func() { Markers(all[:MostMarkers]) }), testing.AllocsPerRun(1, func() { Markers(all) })
+	if many > few+1000 {
+		t.Errorf("%v allocations for 500, %v for 3000", few, many)
 	}
 }

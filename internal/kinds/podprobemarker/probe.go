@@ -52,6 +52,7 @@ func (s *Snapshot) resolved(pod *corev1.Pod, container string, probe *appsv1alph
 		return *probe, fault
 	}
 	resolved := *probe.DeepCopy()
+	resolved.GRPC = nil // beside another handler it means nothing
 	var port *intstr.IntOrString
 	switch {
 	case resolved.HTTPGet != nil:

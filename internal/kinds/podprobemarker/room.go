@@ -43,7 +43,7 @@ func cost(wishes []wish, i int) int {
 }
 
 // fit gives what does not fit the fault that there is no room. Namespaces share: none gets less than its share because another asks for more.
-// In a namespace the first pods, and the first PodProbeMarkers, have precedence.
+// In a namespace liveness probes have precedence, which kubelet does not carry out any more; then the first pods, and the first PodProbeMarkers.
 func fit(wishes []wish) {
 	type demand struct {
 		namespace     string
@@ -76,15 +76,17 @@ func fit(wishes []wish) {
 	}
 	share(MostListBytes, func(d *demand) int { return d.bytes }, func(d *demand, n int) { d.room = n })
 	share(MostListed, func(d *demand) int { return d.probes }, func(d *demand, n int) { d.places = n })
-	for i := range wishes {
-		if wishes[i].fault != "" {
-			continue
+	for _, liveness := range []bool{true, false} {
+		for i := range wishes {
+			if wishes[i].fault != "" || (wishes[i].marker == nil) != liveness {
+				continue
+			}
+			d, bytes := of[wishes[i].pod.Namespace], costs[i]
+			if d.room < bytes || d.places < 1 {
+				wishes[i].fault = full
+				continue
+			}
+			d.room, d.places = d.room-bytes, d.places-1
 		}
-		d, bytes := of[wishes[i].pod.Namespace], costs[i]
-		if d.room < bytes || d.places < 1 {
-			wishes[i].fault = "the NodePodProbe of its node is full"
-			continue
-		}
-		d.room, d.places = d.room-bytes, d.places-1
 	}
 }

@@ -112,11 +112,14 @@ func (r *MarkerReconciler) warn(ctx context.Context, memory *markerMemory, marke
 	if err != nil {
 		return err
 	}
-	about := ""
-	if len(all) > podprobemarker.MostMarkers {
-		if _, left := podprobemarker.Markers(all); slices.ContainsFunc(left, func(m *appsv1alpha1.PodProbeMarker) bool { return m.UID == marker.UID }) {
-			about = fmt.Sprintf("of a namespace the first %d PodProbeMarkers by name are carried out, and this is none of them", podprobemarker.MostMarkers)
+	about, first := "", 0
+	for _, other := range all {
+		if other.DeletionTimestamp == nil && other.Name < marker.Name {
+			first++
 		}
+	}
+	if first >= podprobemarker.MostMarkers {
+		about = fmt.Sprintf("of a namespace the first %d PodProbeMarkers by name are carried out, and this is none of them", podprobemarker.MostMarkers)
 	}
 	if memory.news.Is(podprobemarker.TooManyMarkers, about) {
 		r.Events.Event(marker, corev1.EventTypeWarning, podprobemarker.TooManyMarkers, about)

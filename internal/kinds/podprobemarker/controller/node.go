@@ -297,13 +297,17 @@ func (r *NodeReconciler) replaced(ctx context.Context, s *snapshot, pod *corev1.
 func (r *NodeReconciler) warn(s *snapshot, plan *podprobemarker.Plan) {
 	told, events := map[string]bool{}, 0
 	for _, w := range plan.Warnings {
-		about := string(w.Marker.UID) + " " + w.Reason + " " + w.Message
+		var of client.Object = w.Pod
+		if w.Marker != nil {
+			of = w.Marker
+		}
+		about := string(of.GetUID()) + " " + w.Reason + " " + w.Message
 		if !s.memory.events[about] && !told[about] {
 			if events == mostEvents {
 				continue
 			}
 			events++
-			r.Events.Event(w.Marker, corev1.EventTypeWarning, w.Reason, w.Message)
+			r.Events.Event(of, corev1.EventTypeWarning, w.Reason, w.Message)
 		}
 		told[about] = true
 	}

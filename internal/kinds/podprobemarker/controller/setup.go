@@ -239,19 +239,23 @@ func (r *Reconcilers) MarkersOfPod(ctx context.Context, old, new client.Object, 
 	}
 }
 
-// selecting asks for passes over the PodProbeMarkers that select one of the pods, which are of one namespace.
+// selecting asks for passes over the PodProbeMarkers that select one of the pods; of those that are too many the pods are not counted anew.
 func (r *Reconcilers) selecting(ctx context.Context, add add, pods ...*corev1.Pod) {
+	read := map[string][]podprobemarker.Marker{}
 	for _, pod := range pods {
 		if pod == nil || pod.Spec.NodeName == "" {
 			continue
 		}
-		all, err := r.Nodes.markers(ctx, pod.Namespace)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "Listing PodProbeMarkers of a pod")
-			return
+		if _, known := read[pod.Namespace]; !known {
+			all, err := r.Nodes.markers(ctx, pod.Namespace)
+			if err != nil {
+				log.FromContext(ctx).Error(err, "Listing PodProbeMarkers of a pod")
+				return
+			}
+			read[pod.Namespace], _ = podprobemarker.Markers(all)
 		}
-		for _, marker := range all {
-			if podprobemarker.Selects(marker, pod) {
+		for _, marker := range read[pod.Namespace] {
+			if marker.Selects(pod.Labels) {
 				add(reconcile.Request(marker.Namespace, marker.Name), gatherMarker)
 			}
 		}
