@@ -49,9 +49,10 @@ func Default(marker map[string]any) (patch []jsonpatch.Operation) {
 	return patch
 }
 
-// reserved are conditions of pods that Kubernetes or other controllers of ours write, and act on (PPM-024, PPM-025).
+// reserved are conditions of pods that Kubernetes or other controllers of ours write, and act on (PPM-024, PPM-025). The caches do not keep them for probes.
 var reserved = []string{string(corev1.PodScheduled), string(corev1.PodInitialized), string(corev1.PodReady), string(corev1.ContainersReady),
-	string(pub.KruisePodReady), string(pub.InPlaceUpdateReady)}
+	string(corev1.PodReadyToStartContainers), string(corev1.DisruptionTarget), string(corev1.PodResizePending), string(corev1.PodResizeInProgress),
+	string(corev1.AllContainersRestarting), string(pub.KruisePodReady), string(pub.InPlaceUpdateReady), string(pub.SidecarTerminated)}
 
 // Validate judges a PodProbeMarker (PPM-021 to PPM-031, PPM-033); old is nil on creation.
 func Validate(marker, old *appsv1alpha1.PodProbeMarker) (errs field.ErrorList) {

@@ -66,6 +66,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"only a condition":             {first(func(p *probe) { p.MarkerPolicy = nil }), ""},
 		"only a policy":                {first(func(p *probe) { p.PodConditionType = "" }), ""},
 		"the condition Ready":          {first(func(p *probe) { p.PodConditionType = "Ready" }), "spec.probes[0].podConditionType: Invalid"},
+		"that pods are disrupted":      {first(func(p *probe) { p.PodConditionType = "DisruptionTarget" }), "spec.probes[0].podConditionType: Invalid"},
 		"the condition of in-place":    {first(func(p *probe) { p.PodConditionType = "InPlaceUpdateReady" }), "spec.probes[0].podConditionType: Invalid"},
 		"a condition that is no name":  {first(func(p *probe) { p.PodConditionType = "a b" }), "spec.probes[0].podConditionType: Invalid"},
 		"two probes of a condition": {func(m *marker) {

@@ -165,6 +165,9 @@ func (s *Snapshot) wishes(pod *corev1.Pod, most int) (all []wish, left []*Marker
 // entry is a probe as the node is told of it.
 func (s *Snapshot) entry(pod *corev1.Pod, marker *Marker, probe *appsv1alpha1.PodContainerProbe) (entry appsv1alpha1.ContainerProbe, fault string) {
 	entry = appsv1alpha1.ContainerProbe{Name: ProbeName(marker.Name, probe.Name), ContainerName: probe.ContainerName}
+	if slices.Contains(reserved, probe.PodConditionType) { // stored before admission refused it
+		return entry, fmt.Sprintf("condition %s is written by others", probe.PodConditionType)
+	}
 	entry.Probe, fault = s.resolved(pod, probe.ContainerName, &probe.Probe)
 	return entry, fault
 }
@@ -225,7 +228,7 @@ func (p *Plan) leaves(w *wish, all []wish, now time.Time) {
 	p.Warnings = append(p.Warnings, Warning{Marker: w.marker.PodProbeMarker, Reason: NotProbed,
 		Message: fmt.Sprintf("probe %s is left out for pod %s: %s", w.probe.Name, w.pod.Name, w.fault)})
 	of := w.probe.PodConditionType
-	if of == "" ||
+	if of == "" || slices.Contains(reserved, of) ||
 		slices.ContainsFunc(all, func(o wish) bool { return o.fault == "" && o.probe != nil && o.probe.PodConditionType == of }) {
 		return
 	}

@@ -344,6 +344,20 @@ func TestWhoAsksForFarTooMuchTakesNoMemory(t *testing.T) {
 	}
 }
 
+// A PodProbeMarker that the reference admitted writes the condition Ready: kubelet alone does. What others write is left alone, and told.
+func TestConditionsOfKubeletAreNotWritten(t *testing.T) {
+	for _, condition := range []string{"Ready", "DisruptionTarget"} {
+		s := newScene([]*corev1.Pod{given.Pod("a")}, given.Marker("m", given.Probe("idle", plain(condition))))
+		results(s, given.Result("m#idle", appsv1alpha1.ProbeFailed, "no"))
+		if got := s.patches(); got != "" {
+			t.Errorf("%s: %s", condition, got)
+		}
+		if p := PlanNode(&s.Snapshot); len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0].Message, "condition "+condition+" is written by others") {
+			t.Errorf("%s: %+v", condition, p.Warnings)
+		}
+	}
+}
+
 // Two PodProbeMarkers write one condition, and the probe of the second cannot be carried out: the condition is that of the first, also while that
 // has no result. One that says so says since when.
 func TestAProbeThatIsLeftOutSpoilsNoConditionOfAnother(t *testing.T) {

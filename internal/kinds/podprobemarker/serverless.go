@@ -29,7 +29,7 @@ func Travelling(pod *corev1.Pod, all []*appsv1alpha1.PodProbeMarker) (probes, na
 			probe := markers[i].Spec.Probes[j]
 			pair := [2]string{probe.ContainerName, probe.Name}
 			if probe.PodConditionType == "" || conditions[probe.PodConditionType] || pairs[pair] || !runs(pod, probe.ContainerName) ||
-				Fault(&probe.Probe) != "" {
+				Fault(&probe.Probe) != "" || slices.Contains(reserved, probe.PodConditionType) {
 				continue
 			}
 			probe.MarkerPolicy = nil
