@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -144,5 +145,17 @@ func TestWhatBecomesOfWhatIsThere(t *testing.T) {
 				t.Error(cmp.Diff(test.spec.Spec, g.Update.Spec))
 			}
 		})
+	}
+}
+
+// PPS-077 (part): a controller whose objects are of a listed kind made one for its StatefulSet, as its own; it was deleted whenever it was there.
+func TestWhatAnOperatorMadeForItsStatefulSetWasDeleted(t *testing.T) {
+	operator := asking(func(a map[string]string) { clear(a) })
+	operator.GroupKind, operator.APIVersion = schema.GroupKind{Group: "games.example.com", Kind: "Game"}, "games.example.com/v1"
+	made := generated(func(o *appsv1beta1.PersistentPodState) { // of StatefulSet web
+		o.Annotations, o.OwnerReferences[0].APIVersion, o.OwnerReferences[0].Kind = nil, "games.example.com/v1", "Game"
+	})
+	if g := Generate(&Asked{Workload: operator, Object: made}); g.Delete || g.Update != nil {
+		t.Errorf("%+v", g)
 	}
 }
