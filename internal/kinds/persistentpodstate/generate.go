@@ -69,7 +69,7 @@ func Generate(a *Asked) (g Generation) {
 	case w.Terminating || object != nil && object.DeletionTimestamp != nil:
 		return g
 	case !Asks(w.Annotations):
-		g.Delete = ours // PPS-076
+		g.Delete = ours && TargetOf(object) == w.Reference // PPS-076
 		return g
 	}
 	required, preferred := list(w.Annotations[pub.RequiredPersistentTopology]), list(w.Annotations[pub.PreferredPersistentTopology])

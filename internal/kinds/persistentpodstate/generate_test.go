@@ -193,3 +193,15 @@ func TestWhatBecomesOfWhatIsThere(t *testing.T) {
 		})
 	}
 }
+
+// PPS-077 (part): a controller whose objects are of a listed kind made one for its StatefulSet, as its own; it was deleted whenever it was there.
+func TestWhatAnOperatorMadeForItsStatefulSetWasDeleted(t *testing.T) {
+	operator := asking(func(a map[string]string) { clear(a) })
+	operator.GroupKind, operator.APIVersion = schema.GroupKind{Group: "games.example.com", Kind: "Game"}, "games.example.com/v1"
+	made := generated(func(o *appsv1beta1.PersistentPodState) { // of StatefulSet web
+		o.Annotations, o.OwnerReferences[0].APIVersion, o.OwnerReferences[0].Kind = nil, "games.example.com/v1", "Game"
+	})
+	if g := Generate(&Asked{Workload: operator, Object: made}); g.Delete || g.Update != nil {
+		t.Errorf("%+v", g)
+	}
+}

@@ -379,3 +379,28 @@ func TestOrdinalsOfEachKind(t *testing.T) {
 		t.Error("before the list is read")
 	}
 }
+
+// PPS-060 (part), PPS-047 (part): a manager that began to lead with caches that lag saw the set as it was before a scale-out, and a pod where it was ready once. It
+// forgot the place of the pod that took its name since.
+func TestThePlaceOfAPodInUseWasForgottenAfterAScaleOut(t *testing.T) {
+	w := pinned(t)
+	w.node("b", "z2")
+	w.make("web", 2, 0, nil)
+	w.write("places", "web", nil)
+	w.settle()
+	before := w.places("places")
+	former := w.Get(key("Pod", "web-1")).DeepCopyObject().(*corev1.Pod)
+	w.Remove(key("Pod", "web-1"))
+	w.Store(key("Pod", "web-1"), podBy("web-1", "apps/v1", ss, "web"))
+	former.Spec.NodeName = map[string]string{"a": "b", "b": "a"}[former.Spec.NodeName]
+	w.Show(key("Pod", "web-1"), former)
+	smaller := w.set("web").DeepCopy()
+	smaller.Spec.Replicas = new(int32(1))
+	w.Show(key(ss, "web"), smaller)
+	if _, err := w.r.pass(t.Context(), client.ObjectKeyFromObject(w.state("places")), w.state("places").UID); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.places("places"); got != before {
+		t.Errorf("recorded is %q, not %q", got, before)
+	}
+}

@@ -90,17 +90,16 @@ func (r *Reconciler) plan(ctx context.Context, state *appsv1beta1.PersistentPodS
 	if len(plan.Forgotten)+len(plan.Moved) == 0 {
 		return plan, after, nil
 	}
-	if len(plan.Forgotten) > 0 {
-		if workload, err = r.Workloads.Read(ctx, state.Namespace, target, true); errors.Is(err, errUnknown) {
-			return unchanged, 0, nil
-		} else if err != nil {
-			return nil, 0, err
-		}
-		if s, after, err = r.snapshot(ctx, state, workload); err != nil {
-			return nil, 0, err
-		}
+	// Of a pod that has moved the API server may show that it is gone, so that it would be forgotten.
+	if workload, err = r.Workloads.Read(ctx, state.Namespace, target, true); errors.Is(err, errUnknown) {
+		return unchanged, 0, nil
+	} else if err != nil {
+		return nil, 0, err
 	}
-	if err := r.confirm(ctx, s, plan.Moved, &after); err != nil {
+	if s, after, err = r.snapshot(ctx, state, workload); err != nil {
+		return nil, 0, err
+	}
+	if err := r.confirm(ctx, s, persistentpodstate.Make(s).Moved, &after); err != nil {
 		return nil, 0, err
 	}
 	return persistentpodstate.Make(s), after, nil
@@ -169,7 +168,7 @@ func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Sna
 }
 
 // confirm reads pods again that are ready elsewhere than before: what the cache shows may be older than what is remembered. Those that are too many
-// for one pass are left out, so that what is remembered of them stays.
+// for one pass count as not ready, so that what is remembered of them stays.
 func (r *Reconciler) confirm(ctx context.Context, s *persistentpodstate.Snapshot, moved []string, after *time.Duration) error {
 	pods := slices.Clone(s.Pods)
 	for i, name := range moved {
@@ -180,11 +179,12 @@ func (r *Reconciler) confirm(ctx context.Context, s *persistentpodstate.Snapshot
 			continue
 		}
 		was := pods[at]
-		pods = slices.Delete(pods, at, at+1)
 		if i >= mostMoves {
+			pods[at] = &corev1.Pod{ObjectMeta: was.ObjectMeta}
 			reconcile.Sooner(after, reconcile.RetrySoon)
 			continue
 		}
+		pods = slices.Delete(pods, at, at+1)
 		pod := &corev1.Pod{}
 		switch err := r.Live.Get(ctx, types.NamespacedName{Namespace: was.Namespace, Name: name}, pod); {
 		case err == nil && pod.UID == was.UID:

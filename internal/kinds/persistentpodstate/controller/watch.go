@@ -123,8 +123,8 @@ func (w *Watch) Of(ctx context.Context, pod *corev1.Pod, namespace string) (*app
 	if err := w.states.Wait(ctx); err != nil {
 		return nil, fmt.Errorf("PersistentPodStates: %w", err)
 	}
-	cached := persistentpodstate.Of(owner, w.index.referring(namespace, owner))
-	if cached == nil {
+	states := w.index.referring(namespace, owner)
+	if persistentpodstate.Of(owner, states) == nil {
 		return nil, nil
 	}
 	if !persistentpodstate.BuiltIn(owner.GroupKind) {
@@ -135,20 +135,24 @@ func (w *Watch) Of(ctx context.Context, pod *corev1.Pod, namespace string) (*app
 			return nil, nil
 		}
 	}
-	state, err := w.read(ctx, client.ObjectKeyFromObject(cached))
-	_, recorded := cached.Status.PodStates[pod.Name]
-	switch {
-	case err == nil:
-		if state != nil && (state.DeletionTimestamp != nil || persistentpodstate.TargetOf(state) != owner) {
+	for cached := persistentpodstate.Of(owner, states); cached != nil; cached = persistentpodstate.Of(owner, states) {
+		state, err := w.read(ctx, client.ObjectKeyFromObject(cached))
+		_, recorded := cached.Status.PodStates[pod.Name]
+		switch {
+		case err == nil && (state == nil || state.DeletionTimestamp != nil || persistentpodstate.TargetOf(state) != owner):
+			// It is gone, and another may be there in its place.
+			states = slices.DeleteFunc(slices.Clone(states), func(one *appsv1beta1.PersistentPodState) bool { return one == cached })
+		case err == nil:
+			return state, nil
+		case recorded:
+			return cached, nil
+		case cached.Spec.RequiredPersistentTopology != nil:
+			return nil, fmt.Errorf("PersistentPodState %s could not be read: %w", cached.Name, err)
+		default:
+			w.log.Error(err, "What is remembered of a pod could not be read, it may start anywhere", "namespace", namespace, "pod", pod.Name)
 			return nil, nil
 		}
-		return state, nil
-	case recorded:
-		return cached, nil
-	case cached.Spec.RequiredPersistentTopology != nil:
-		return nil, fmt.Errorf("PersistentPodState %s could not be read: %w", cached.Name, err)
 	}
-	w.log.Error(err, "What is remembered of a pod could not be read, it may start anywhere", "namespace", namespace, "pod", pod.Name)
 	return nil, nil
 }
 

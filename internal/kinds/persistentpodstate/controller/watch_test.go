@@ -228,3 +228,18 @@ func TestPodsWaitForTheList(t *testing.T) {
 		t.Errorf("%v %v", got, err)
 	}
 }
+
+// PPS-038 (part): a must was missed by pods that were created right after their PersistentPodState had been replaced by one of another name: to the cache that lagged
+// the former one was still there.
+func TestAPodThatCameAfterItsPersistentPodStateWasReplacedStartedAnywhere(t *testing.T) {
+	former, next := stateOf("former", "apps/v1", "StatefulSet", "web", "web-0"), stateOf("next", "apps/v1", "StatefulSet", "web", "web-0")
+	former.CreationTimestamp, next.CreationTimestamp, next.UID = metav1.Unix(1, 0), metav1.Unix(2, 0), "u-2"
+	leaving := former.DeepCopy()
+	leaving.DeletionTimestamp, leaving.Finalizers = new(metav1.Unix(3, 0)), []string{"x"}
+	for name, live := range map[string][]client.Object{"it is gone": {next.DeepCopy()}, "it is being deleted": {leaving, next.DeepCopy()}} {
+		w := watchOf(apiServer(t, nil, live...), former, next)
+		if got, err := w.Of(t.Context(), podBy("web-0", "apps/v1", "StatefulSet", "web"), "shop"); err != nil || got == nil || got.Name != "next" {
+			t.Errorf("%s: %v %v", name, got, err)
+		}
+	}
+}
