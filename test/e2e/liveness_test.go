@@ -32,15 +32,13 @@ template:
       image: app:v1
       imagePullPolicy: IfNotPresent
       `+runForever+`
-      livenessProbe: {exec: {command: [sh, -c, "test ! -e /tmp/dead"]}, periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 5}
-      volumeMounts: [{name: tmp, mountPath: /tmp}]
-    volumes: [{name: tmp, emptyDir: {}}]
+      livenessProbe: {exec: {command: [sh, -c, "test ! -e /dead"]}, periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 5}
 `)
 	pods := w.pods()
 	var names []string
 	for name, p := range pods {
 		names = append(names, name)
-		if p.Spec.Containers[0].LivenessProbe != nil || !strings.Contains(p.Annotations[pub.LivenessProbes], "test ! -e /tmp/dead") {
+		if p.Spec.Containers[0].LivenessProbe != nil || !strings.Contains(p.Annotations[pub.LivenessProbes], "test ! -e /dead") {
 			t.Fatalf("%+v %v", p.Spec.Containers[0], p.Annotations)
 		}
 	}
@@ -81,15 +79,14 @@ template:
 	}
 	first, second := names[0], names[1]
 	told(first, appsv1alpha1.ProbeSucceeded)
-	inside(first, "touch /tmp/dead")
+	inside(first, "touch /dead")
 	told(first, appsv1alpha1.ProbeFailed)
-	inside(first, "rm -f /tmp/dead") // else it fails again, as it should
 	restarts(first, 1)
 	told(first, appsv1alpha1.ProbeSucceeded)
 
 	told(second, appsv1alpha1.ProbeSucceeded)
 	w.budgeted(`targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: alive}, maxUnavailable: 0`, 2)
-	inside(second, "touch /tmp/dead")
+	inside(second, "touch /dead")
 	told(second, appsv1alpha1.ProbeFailed)
 	eventually(t, "the refusal is told", func(ctx context.Context) string {
 		out, err := exec.CommandContext(ctx, os.Getenv("KUBECTL"), "get", "events", "-n", w.key.Namespace, "-o", "jsonpath={range .items[*]}{.involvedObject.name} {.reason} {.message}{\"\\n\"}{end}").Output()
