@@ -25,6 +25,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/scale"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // Custom kinds need rights of their own (PPS-017).
@@ -129,10 +130,10 @@ func (k *Kinds) Read(ctx context.Context, namespace string, of persistentpodstat
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
 	switch err := from.Get(ctx, key, object); {
+	case meta.IsNoMatchError(err), reconcile.Unserved(err): // the version may be served no more
+		return nil, errUnknown
 	case apierrors.IsNotFound(err):
 		return nil, nil
-	case meta.IsNoMatchError(err):
-		return nil, errUnknown
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", of.Kind, key, err)
 	}
