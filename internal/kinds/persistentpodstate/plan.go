@@ -210,10 +210,25 @@ func sizeOf(name string, entry appsv1beta1.PodState) int {
 	size := around + len(name) + len(entry.NodeName)
 	for _, texts := range []map[string]string{entry.NodeTopologyLabels, entry.Annotations} {
 		for key, value := range texts {
-			size += aroundValue + len(key) + len(strconv.QuoteToASCII(value)) // with all that is escaped
+			size += aroundValue + len(key) + escaped(value)
 		}
 	}
 	return size
+}
+
+// escaped is how long a text is in JSON, at most.
+func escaped(text string) (length int) {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"' || c == '\\', c >= 0x80: // two line separators of three bytes are written with six
+			length += 2
+		case c < ' ' || c == '<' || c == '>' || c == '&':
+			length += 6
+		default:
+			length++
+		}
+	}
+	return length
 }
 
 // Ordinal is the number behind the last dash of the name of a pod.
