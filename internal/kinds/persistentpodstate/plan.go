@@ -33,6 +33,8 @@ type Workload struct {
 	UID         types.UID
 	Created     time.Time
 	Terminating bool
+	// Orphans: it is being deleted without what belongs to it.
+	Orphans     bool
 	Annotations map[string]string
 	// Slots are the ordinals in use; nil if they cannot be told (PPS-016, PPS-061).
 	Slots *statefulset.Slots
@@ -43,7 +45,7 @@ type Snapshot struct {
 	State *appsv1beta1.PersistentPodState
 	// Workload is nil if there is none.
 	Workload *Workload
-	// Pods are those that it controls.
+	// Pods are those that it controls; without a workload those with the names that are remembered.
 	Pods []*corev1.Pod
 	// Nodes are the labels of nodes, by name, as far as they could be read.
 	Nodes map[string]map[string]string
@@ -84,13 +86,24 @@ func ReadyOn(pods []*corev1.Pod) []*corev1.Pod {
 func Make(s *Snapshot) *Plan {
 	old := s.State.Status.PodStates
 	p := &Plan{Status: appsv1beta1.PersistentPodStateStatus{ObservedGeneration: s.State.Generation, PodStates: maps.Clone(old)}}
-	if s.Workload == nil || s.Workload.Terminating { // PPS-047
-		p.Status.PodStates, p.Forgotten = nil, slices.Sorted(maps.Keys(old))
-		return p
-	}
 	active, recorded := map[string]bool{}, map[string]bool{}
 	for _, pod := range s.Pods {
 		active[pod.Name] = active[pod.Name] || readiness.Active(pod)
+	}
+	switch { // PPS-047
+	case s.Workload != nil && s.Workload.Orphans:
+		return p
+	case s.Workload == nil || s.Workload.Terminating:
+		for _, name := range slices.Sorted(maps.Keys(old)) {
+			if s.Workload != nil || !active[name] {
+				p.Forgotten = append(p.Forgotten, name)
+				delete(p.Status.PodStates, name)
+			}
+		}
+		if len(p.Status.PodStates) == 0 {
+			p.Status.PodStates = nil
+		}
+		return p
 	}
 	p.record(s, recorded)
 	for _, name := range slices.Sorted(maps.Keys(p.Status.PodStates)) {
