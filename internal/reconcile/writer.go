@@ -71,6 +71,16 @@ func Gone(err error) error {
 	return err
 }
 
+// Unserved tells of an API server that does not serve what was asked for, a kind, its version, or a subresource: it does not say which object is not there.
+func Unserved(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
 // Clearly tells whether the API server refused a request, so that nothing was done.
 func Clearly(err error) bool {
 	var status apierrors.APIStatus

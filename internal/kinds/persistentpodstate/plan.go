@@ -33,6 +33,8 @@ type Workload struct {
 	UID         types.UID
 	Created     time.Time
 	Terminating bool
+	// Orphans: it is being deleted without what belongs to it.
+	Orphans     bool
 	Annotations map[string]string
 	// Slots are the ordinals in use; nil if they cannot be told (PPS-016, PPS-061).
 	Slots *statefulset.Slots
@@ -43,7 +45,7 @@ type Snapshot struct {
 	State *appsv1beta1.PersistentPodState
 	// Workload is nil if there is none.
 	Workload *Workload
-	// Pods are those that it controls.
+	// Pods are those that it controls; without a workload those with the names that are remembered.
 	Pods []*corev1.Pod
 	// Nodes are the labels of nodes, by name, as far as they could be read.
 	Nodes map[string]map[string]string
@@ -84,13 +86,24 @@ func ReadyOn(pods []*corev1.Pod) []*corev1.Pod {
 func Make(s *Snapshot) *Plan {
 	old := s.State.Status.PodStates
 	p := &Plan{Status: appsv1beta1.PersistentPodStateStatus{ObservedGeneration: s.State.Generation, PodStates: maps.Clone(old)}}
-	if s.Workload == nil || s.Workload.Terminating { // PPS-047
-		p.Status.PodStates, p.Forgotten = nil, slices.Sorted(maps.Keys(old))
-		return p
-	}
 	active, recorded := map[string]bool{}, map[string]bool{}
 	for _, pod := range s.Pods {
 		active[pod.Name] = active[pod.Name] || readiness.Active(pod)
+	}
+	switch { // PPS-047
+	case s.Workload != nil && s.Workload.Orphans:
+		return p
+	case s.Workload == nil || s.Workload.Terminating:
+		for _, name := range slices.Sorted(maps.Keys(old)) {
+			if s.Workload != nil || !active[name] {
+				p.Forgotten = append(p.Forgotten, name)
+				delete(p.Status.PodStates, name)
+			}
+		}
+		if len(p.Status.PodStates) == 0 {
+			p.Status.PodStates = nil
+		}
+		return p
 	}
 	p.record(s, recorded)
 	for _, name := range slices.Sorted(maps.Keys(p.Status.PodStates)) {
@@ -210,10 +223,25 @@ func sizeOf(name string, entry appsv1beta1.PodState) int {
 	size := around + len(name) + len(entry.NodeName)
 	for _, texts := range []map[string]string{entry.NodeTopologyLabels, entry.Annotations} {
 		for key, value := range texts {
-			size += aroundValue + len(key) + len(strconv.QuoteToASCII(value)) // with all that is escaped
+			size += aroundValue + len(key) + escaped(value)
 		}
 	}
 	return size
+}
+
+// escaped is how long a text is in JSON, at most.
+func escaped(text string) (length int) {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"' || c == '\\', c >= 0x80: // two line separators of three bytes are written with six
+			length += 2
+		case c < ' ' || c == '<' || c == '>' || c == '&':
+			length += 6
+		default:
+			length++
+		}
+	}
+	return length
 }
 
 // Ordinal is the number behind the last dash of the name of a pod.

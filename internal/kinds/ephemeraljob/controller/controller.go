@@ -287,7 +287,7 @@ func (r *Reconciler) answered(job *appsv1alpha1.EphemeralJob, m *memory, batch [
 			m.unsupported, m.pause = "", retries.Retry{}
 			treated = append(treated, pod.Name)
 			continue
-		case unsupported(err):
+		case reconcile.Unserved(err): // EJ-046
 			m.unsupported = "the API server adds no ephemeral containers to pods, it has no pods/" + subresource
 			m.until = r.Now().Add(askAgain)
 			continue
@@ -319,18 +319,6 @@ func (r *Reconciler) answered(job *appsv1alpha1.EphemeralJob, m *memory, batch [
 		}
 	}
 	return cmp.Or(open, changed)
-}
-
-// unsupported tells of an API server that does not know the subresource: it does not say which pod is not there (EJ-046).
-func unsupported(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return false
-	}
-	details := status.Status().Details
-	return details == nil || details.Name == "" || slices.ContainsFunc(details.Causes, func(c metav1.StatusCause) bool {
-		return c.Type == metav1.CauseTypeUnexpectedServerResponse
-	})
 }
 
 // invalid tells that the API server itself finds the containers invalid in a pod: it names the field. Policies and webhooks may think better

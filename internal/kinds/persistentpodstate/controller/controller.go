@@ -305,8 +305,12 @@ type nodeEvents struct{ r *Reconciler }
 
 var _ handler.EventHandler = &nodeEvents{}
 
-// Create implements handler.EventHandler. Of a node that comes nothing is remembered that is not looked for again anyway.
-func (h *nodeEvents) Create(context.Context, event.CreateEvent, queue) {}
+// Create implements handler.EventHandler. A node that comes again may have other labels.
+func (h *nodeEvents) Create(ctx context.Context, e event.CreateEvent, q queue) {
+	if !e.IsInInitialList {
+		add(q, requests(h.r.list(ctx, client.MatchingFields{byNode: e.Object.GetName()})))
+	}
+}
 
 // Delete implements handler.EventHandler.
 func (h *nodeEvents) Delete(ctx context.Context, e event.DeleteEvent, q queue) {

@@ -92,6 +92,12 @@ func TestWhatAsksForAPass(t *testing.T) {
 		"a label that is remembered":       {node(map[string]string{"zone": "z1"}, map[string]string{"zone": "z2"}), []string{"places"}},
 		"a label that is remembered, gone": {node(map[string]string{"zone": "z1"}, nil), []string{"places"}},
 		"a label that nobody asks for":     {node(map[string]string{"zone": "z1"}, map[string]string{"zone": "z1", "x": "y"}), nil},
+		"a node that comes again": {namesAsked(func(q *requestsOf) {
+			nodes.Create(t.Context(), event.CreateEvent{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, q)
+		}), []string{"places"}},
+		"a node at the start": {namesAsked(func(q *requestsOf) {
+			nodes.Create(t.Context(), event.CreateEvent{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, IsInInitialList: true}, q)
+		}), nil},
 		"a node that is gone": {namesAsked(func(q *requestsOf) {
 			nodes.Delete(t.Context(), event.DeleteEvent{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, q)
 		}), []string{"places"}},

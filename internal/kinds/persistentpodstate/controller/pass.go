@@ -24,6 +24,8 @@ import (
 const (
 	mostMoves, mostGone = 50, 20
 	readAgain           = 5 * time.Second
+	// orphansAgain is when pods are looked for again that outlived their workload: nothing leads from them to what is remembered.
+	orphansAgain = time.Minute
 	// large is how many entries a status has whose writes are spaced out.
 	large = 100
 )
@@ -110,7 +112,10 @@ func (r *Reconciler) snapshot(ctx context.Context, state *appsv1beta1.Persistent
 	after time.Duration, err error) {
 	s = &persistentpodstate.Snapshot{State: state, Workload: workload}
 	if workload == nil {
-		return s, 0, nil
+		if err = r.readNamed(ctx, s); len(s.Pods) > 0 {
+			after = orphansAgain
+		}
+		return s, after, err
 	}
 	if s.Pods, err = r.Pods.ControlledBy(state.Namespace, workload.UID); err != nil {
 		return nil, 0, fmt.Errorf("finding the pods of %s %s: %w", workload.Kind, workload.Name, err)
@@ -122,6 +127,20 @@ func (r *Reconciler) snapshot(ctx context.Context, state *appsv1beta1.Persistent
 		return s, 0, nil
 	}
 	return s, r.lookForNodes(ctx, s), nil
+}
+
+// readNamed reads the pods that are remembered of a workload that is gone: they may have been left when it was deleted.
+func (r *Reconciler) readNamed(ctx context.Context, s *persistentpodstate.Snapshot) error {
+	for name := range s.State.Status.PodStates {
+		pod := &corev1.Pod{}
+		switch err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.State.Namespace, Name: name}, pod, client.UnsafeDisableDeepCopy); {
+		case err == nil:
+			s.Pods = append(s.Pods, pod)
+		case !apierrors.IsNotFound(err):
+			return fmt.Errorf("reading pod %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // readNodes reads the labels of the nodes on which pods are ready.

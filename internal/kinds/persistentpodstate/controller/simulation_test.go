@@ -240,8 +240,10 @@ func (w *world) judge() {
 			w.t.Errorf("PPS-080: %s has observed %d of %d", state.Name, state.Status.ObservedGeneration, state.Generation)
 		}
 		if set == nil {
-			if len(state.Status.PodStates) > 0 {
-				w.t.Errorf("PPS-047: %s has %v without a workload", state.Name, state.Status.PodStates)
+			for name := range state.Status.PodStates {
+				if pod, _ := w.Get(key("Pod", name)).(*corev1.Pod); pod == nil || !readiness.Active(pod) {
+					w.t.Errorf("PPS-047: %s has %s without a workload", state.Name, name)
+				}
 			}
 			continue
 		}

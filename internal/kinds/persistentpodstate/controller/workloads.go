@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +26,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/scale"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // Custom kinds need rights of their own (PPS-017).
@@ -129,10 +131,10 @@ func (k *Kinds) Read(ctx context.Context, namespace string, of persistentpodstat
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
 	switch err := from.Get(ctx, key, object); {
+	case meta.IsNoMatchError(err), reconcile.Unserved(err): // the version may be served no more
+		return nil, errUnknown
 	case apierrors.IsNotFound(err):
 		return nil, nil
-	case meta.IsNoMatchError(err):
-		return nil, errUnknown
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", of.Kind, key, err)
 	}
@@ -143,6 +145,7 @@ func (k *Kinds) Read(ctx context.Context, namespace string, of persistentpodstat
 func (k *Kinds) workload(ctx context.Context, of persistentpodstate.Reference, object client.Object) (*persistentpodstate.Workload, error) {
 	w := &persistentpodstate.Workload{Reference: of, UID: object.GetUID(), Created: object.GetCreationTimestamp().Time,
 		Terminating: object.GetDeletionTimestamp() != nil, Annotations: object.GetAnnotations()}
+	w.Orphans = w.Terminating && slices.Contains(object.GetFinalizers(), metav1.FinalizerOrphanDependents)
 	spec, known := &appsv1beta1.StatefulSetSpec{}, true
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:

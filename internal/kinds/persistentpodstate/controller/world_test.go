@@ -164,6 +164,7 @@ func (w *world) delivered(before, after client.Object) {
 	case *corev1.Node:
 		switch nodes := (&nodeEvents{w.r}); {
 		case before == nil:
+			nodes.Create(w.t.Context(), event.CreateEvent{Object: after}, w.records)
 		case after == nil:
 			nodes.Delete(w.t.Context(), event.DeleteEvent{Object: before}, w.records)
 		default:
