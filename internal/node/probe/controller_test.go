@@ -251,6 +251,24 @@ func TestAPanicIsOfOneProbe(t *testing.T) {
 	n.await(t, "a#works Succeeded")
 }
 
+// Somebody mistyped a command: his pod says so once, for he cannot read the NodePodProbe, and no condition tells.
+func TestAProbeThatCannotBeCarriedOutIsToldOfThePod(t *testing.T) {
+	n := newNode(t, object(spec()), true)
+	n.server.Add(container("a"))
+	n.define(object(spec()))
+	for range 5 {
+		if err := n.probe(t.Context(), Key{"pod", "role#primary"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(n.events.Events) != 1 {
+		t.Fatalf("%d events", len(n.events.Events))
+	}
+	if told := <-n.events.Events; !strings.HasPrefix(told, "Warning KruiseProbeError probe role#primary: the probe cannot be carried out: ") || !strings.Contains(told, `"/probe" not found`) {
+		t.Error(told)
+	}
+}
+
 // PPM-090: as long as a pod has no address, its probes by network are not carried out and have no result; that by command is, and theirs are once it
 // has one.
 func TestAPodWithoutAnAddress(t *testing.T) {
