@@ -46,14 +46,21 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	if err != nil || state == nil || state.DeletionTimestamp != nil {
 		return done, err
 	}
+	memory := r.memory.Of(owner)
 	plan, after, err := r.plan(ctx, state)
+	unreadable := ""
+	if apierrors.IsForbidden(err) {
+		unreadable = err.Error()
+	}
+	if memory.news.Is("WorkloadUnreadable", unreadable) {
+		r.Events.Event(state, corev1.EventTypeWarning, "WorkloadUnreadable", "No place is recorded or forgotten: "+unreadable)
+	}
 	if err != nil {
 		return done, err
 	}
 	done.Planning, done.After = r.Now().Sub(begin), after
 	done.Headline = headline(plan)
 	done.Record = func() []any { return []any{"summary", []string{done.Headline}} }
-	memory := r.memory.Of(owner)
 	r.tell(ctx, state, plan, &memory.news)
 	if len(plan.Unread) > 0 {
 		reconcile.Sooner(&done.After, readAgain)
