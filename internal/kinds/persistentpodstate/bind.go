@@ -20,10 +20,7 @@ func Bind(state *appsv1beta1.PersistentPodState, pod *corev1.Pod) []operations.O
 	if len(entry.NodeTopologyLabels) == 0 {
 		return nil
 	}
-	var selector map[string]string
-	if required := state.Spec.RequiredPersistentTopology; required != nil {
-		selector = some(required.Keys, entry.NodeTopologyLabels)
-	}
+	selector := Must(state, pod.Name)
 	var terms []corev1.PreferredSchedulingTerm
 	for i := range state.Spec.PreferredPersistentTopology {
 		if term := termOf(&state.Spec.PreferredPersistentTopology[i], entry.NodeTopologyLabels); term != nil {

@@ -49,7 +49,8 @@ type Snapshot struct {
 	Pods []*corev1.Pod
 	// Nodes are the labels of nodes, by name, as far as they could be read.
 	Nodes map[string]map[string]string
-	// Gone are nodes that were looked for in the API server and do not exist; nil without gate PersistentPodStateAutoCleanup (PPS-105).
+	// Gone are pods whose nodes were looked for in the API server and do not exist, and whose must no other node can keep; nil without gate
+	// PersistentPodStateAutoCleanup (PPS-105).
 	Gone map[string]bool
 }
 
@@ -108,9 +109,9 @@ func Make(s *Snapshot) *Plan {
 	p.record(s, recorded)
 	for _, name := range slices.Sorted(maps.Keys(p.Status.PodStates)) {
 		ordinal, ok := Ordinal(name)
-		switch entry := p.Status.PodStates[name]; {
+		switch {
 		case recorded[name]:
-		case s.State.Spec.RequiredPersistentTopology != nil && s.Gone[entry.NodeName]: // PPS-105
+		case s.Gone[name]: // PPS-105
 			p.Cleaned = append(p.Cleaned, name)
 			delete(p.Status.PodStates, name)
 		case s.State.Spec.PersistentPodStateRetentionPolicy == appsv1beta1.RetainWhenDeleted || s.Workload.Slots == nil: // PPS-063, PPS-016
@@ -179,6 +180,24 @@ func (p *Plan) record(s *Snapshot, recorded map[string]bool) {
 	}
 	slices.Sort(p.Moved)
 	p.Unread, p.Missing = slices.Sorted(maps.Keys(unread)), slices.Sorted(maps.Keys(missing))
+}
+
+// Must are the labels that a pod must find at a node, as they are remembered; nil if there are none.
+func Must(state *appsv1beta1.PersistentPodState, pod string) map[string]string {
+	if state.Spec.RequiredPersistentTopology == nil {
+		return nil
+	}
+	return some(state.Spec.RequiredPersistentTopology.Keys, state.Status.PodStates[pod].NodeTopologyLabels)
+}
+
+// Keeps tells whether a node with these labels can keep a must.
+func Keeps(labels, must map[string]string) bool {
+	for key, value := range must {
+		if found, has := labels[key]; !has || found != value {
+			return false
+		}
+	}
+	return true
 }
 
 // Keys are the labels of nodes that are remembered, each once.

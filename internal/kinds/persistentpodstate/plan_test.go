@@ -195,13 +195,18 @@ func TestEntriesOfNodesThatAreGone(t *testing.T) {
 	if p := Make(s); len(p.Cleaned) > 0 {
 		t.Errorf("without the gate: %v", p.Cleaned)
 	}
-	s.Gone = map[string]bool{"gone": true}
+	s.Gone = map[string]bool{"web-0": true, "web-1": true}
 	want := Plan{Status: appsv1beta1.PersistentPodStateStatus{PodStates: entries{"web-1": on("b", "zone=z2", "host=b"), "web-2": on("dark", "zone=z1")}},
 		Cleaned: []string{"web-0"}, Moved: []string{"web-1"}}
 	compare(t, want, *Make(s))
+	for zone, keeps := range map[string]bool{"z1": true, "z2": false} {
+		if got := Keeps(map[string]string{"zone": zone}, Must(s.State, "web-0")); got != keeps {
+			t.Errorf("a node in %s: %v", zone, got)
+		}
+	}
 	s.State.Spec.RequiredPersistentTopology = nil
-	if p := Make(s); len(p.Cleaned) > 0 {
-		t.Errorf("without a must: %v", p.Cleaned)
+	if must := Must(s.State, "web-0"); must != nil || !Keeps(nil, must) {
+		t.Errorf("without a must: %v", must)
 	}
 }
 

@@ -314,9 +314,19 @@ func (h *nodeEvents) Create(ctx context.Context, e event.CreateEvent, q queue) {
 
 // Delete implements handler.EventHandler.
 func (h *nodeEvents) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
-	if h.r.Cleanup {
-		add(q, requests(h.r.list(ctx, client.MatchingFields{byNode: e.Object.GetName()})))
+	if !h.r.Cleanup {
+		return
 	}
+	// It may have been the last one that could keep what is remembered of pods that were elsewhere.
+	states, err := h.r.list(ctx)
+	add(q, requests(slices.DeleteFunc(states, func(state *appsv1beta1.PersistentPodState) bool {
+		for pod := range state.Status.PodStates {
+			if persistentpodstate.Keeps(e.Object.GetLabels(), persistentpodstate.Must(state, pod)) {
+				return false
+			}
+		}
+		return true
+	}), err))
 }
 
 // Generic implements handler.EventHandler.

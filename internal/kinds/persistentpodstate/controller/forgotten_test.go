@@ -5,10 +5,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 )
 
@@ -80,5 +82,29 @@ func TestThePlaceOfAPodThatOutlivedItsSetWasForgotten(t *testing.T) {
 				t.Errorf("recorded is %+v", state.Status)
 			}
 		})
+	}
+}
+
+// PPS-105 (part): with the gate, a pod that had to stay in its zone started in another one after an autoscaler had taken its node away, although the zone had others. The
+// place goes with the last of them.
+func TestAMustThatOtherNodesCouldKeepWasForgottenWithTheNode(t *testing.T) {
+	w := pinned(t)
+	w.make("web", 1, 0, nil)
+	w.write("places", "web", func(s *appsv1beta1.PersistentPodState) {
+		s.Spec.PersistentPodStateRetentionPolicy = appsv1beta1.RetainWhenDeleted
+	})
+	w.settle()
+	w.node("a2", "z1")
+	w.node("b", "z2")
+	w.respec(ss, "web", func(o client.Object) { o.(*appsv1.StatefulSet).Spec.Replicas = new(int32) })
+	w.settle()
+	w.Remove(key("Node", "a"))
+	w.holds("places", "web-0 a z1")
+	w.Manage() // what settling has asked for
+	w.Remove(key("Node", "a2"))
+	w.Events(1 << 20)
+	w.Manage()
+	if got := w.places("places"); got != "" {
+		t.Errorf("no node is left, and recorded is %q", got)
 	}
 }

@@ -75,8 +75,14 @@ func (g *Generator) generate(ctx context.Context, namespace string, of persisten
 		return reconcile.RetryAfter, nil
 	}
 	err = g.write(ctx, namespace, asked.Object, plan, workload.UID)
-	if reconcile.Changed(err) || apierrors.IsAlreadyExists(err) {
+	switch {
+	case reconcile.Changed(err) || apierrors.IsAlreadyExists(err):
 		return reconcile.RetrySoon, nil
+	case reconcile.Ending(err):
+		return 0, nil
+	case reconcile.Refused(err): // by a quota, say
+		plan.Conflict = "what the annotations ask for was refused: " + err.Error()
+		g.tellOf(namespace, workload, plan)
 	}
 	return 0, err
 }

@@ -46,14 +46,21 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	if err != nil || state == nil || state.DeletionTimestamp != nil {
 		return done, err
 	}
+	memory := r.memory.Of(owner)
 	plan, after, err := r.plan(ctx, state)
+	unreadable := ""
+	if apierrors.IsForbidden(err) {
+		unreadable = err.Error()
+	}
+	if memory.news.Is("WorkloadUnreadable", unreadable) {
+		r.Events.Event(state, corev1.EventTypeWarning, "WorkloadUnreadable", "No place is recorded or forgotten: "+unreadable)
+	}
 	if err != nil {
 		return done, err
 	}
 	done.Planning, done.After = r.Now().Sub(begin), after
 	done.Headline = headline(plan)
 	done.Record = func() []any { return []any{"summary", []string{done.Headline}} }
-	memory := r.memory.Of(owner)
 	r.tell(ctx, state, plan, &memory.news)
 	if len(plan.Unread) > 0 {
 		reconcile.Sooner(&done.After, readAgain)
@@ -126,7 +133,8 @@ func (r *Reconciler) snapshot(ctx context.Context, state *appsv1beta1.Persistent
 	if !r.Cleanup || state.Spec.RequiredPersistentTopology == nil {
 		return s, 0, nil
 	}
-	return s, r.lookForNodes(ctx, s), nil
+	after, err = r.lookForNodes(ctx, s)
+	return s, after, err
 }
 
 // readNamed reads the pods that are remembered of a workload that is gone: they may have been left when it was deleted.
@@ -162,28 +170,53 @@ func (r *Reconciler) readNodes(ctx context.Context, s *persistentpodstate.Snapsh
 	return nil
 }
 
-// lookForNodes looks in the API server for nodes of entries that the caches do not have (PPS-105).
-func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Snapshot) (after time.Duration) {
-	names := map[string]bool{}
-	for _, entry := range s.State.Status.PodStates {
-		names[entry.NodeName] = entry.NodeName != ""
-	}
-	maps.DeleteFunc(names, func(name string, named bool) bool {
-		return !named || r.Client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}, client.UnsafeDisableDeepCopy) == nil
-	})
+// lookForNodes looks in the API server for nodes of entries that the caches do not have, where no other node can keep the must (PPS-105).
+func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Snapshot) (after time.Duration, err error) {
 	s.Gone = map[string]bool{}
-	for i, name := range slices.Sorted(maps.Keys(names)) {
+	there, pods := map[string]bool{"": true}, map[string][]string{} // the latter by the nodes that the caches lack
+	for pod, entry := range s.State.Status.PodStates {
+		name := entry.NodeName
+		if _, known := there[name]; !known {
+			there[name] = r.Client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}, client.UnsafeDisableDeepCopy) == nil
+		}
+		if !there[name] {
+			pods[name] = append(pods[name], pod)
+		}
+	}
+	if len(pods) == 0 {
+		return 0, nil
+	}
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("listing nodes: %w", err)
+	}
+	kept := func(pod string) bool {
+		must := persistentpodstate.Must(s.State, pod)
+		for i := range nodes.Items {
+			if persistentpodstate.Keeps(nodes.Items[i].Labels, must) {
+				return true
+			}
+		}
+		return false
+	}
+	maps.DeleteFunc(pods, func(name string, _ []string) bool {
+		pods[name] = slices.DeleteFunc(pods[name], kept)
+		return len(pods[name]) == 0
+	})
+	for i, name := range slices.Sorted(maps.Keys(pods)) {
 		if i == mostGone {
-			return readAgain
+			return readAgain, nil
 		}
 		switch err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}); {
 		case apierrors.IsNotFound(err):
-			s.Gone[name] = true
+			for _, pod := range pods[name] {
+				s.Gone[pod] = true
+			}
 		case err != nil: // it does not count as gone
 			after = readAgain
 		}
 	}
-	return after
+	return after, nil
 }
 
 // confirm reads pods again that are ready elsewhere than before: what the cache shows may be older than what is remembered. Those that are too many
