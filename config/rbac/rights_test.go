@@ -485,7 +485,7 @@ func named(rules []rbacv1.PolicyRule) []string {
 func TestTheManualNamesWhatIsInstalled(t *testing.T) {
 	page := func(name string) string {
 		t.Helper()
-		text, err := os.ReadFile(filepath.Join("../../docs/manual", name))
+		text, err := os.ReadFile(filepath.Join("../../docs/operate", name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,9 +13,13 @@ import (
 // TestManualNamesCommands: each command of the plugin in the manual exists, with its flags. What they do is shown by the tests of the commands, and end
 // to end.
 func TestManualNamesCommands(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/manual/*.md")
-	if err != nil {
-		t.Fatal(err)
+	var pages []string
+	for _, folder := range []string{"kinds", "operate", "tasks"} {
+		files, err := filepath.Glob("../../docs/" + folder + "/*.md")
+		if err != nil || len(files) == 0 {
+			t.Fatal(folder, files, err)
+		}
+		pages = append(pages, files...)
 	}
 	line := regexp.MustCompile("(?m)(?:^|[`|;] *|^    )kubectl (?:afloat|kruise) ([^`\n|;]*)")
 	checked := 0
