@@ -22,6 +22,7 @@ func TestManualNamesCommands(t *testing.T) {
 		pages = append(pages, files...)
 	}
 	line := regexp.MustCompile("(?m)(?:^|[`|;] *|^    )kubectl (?:afloat|kruise) ([^`\n|;]*)")
+	variable := regexp.MustCompile(`\$\{\w+:-(\w+)\}`) // of the shell, with a default
 	checked := 0
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
@@ -30,7 +31,7 @@ func TestManualNamesCommands(t *testing.T) {
 		}
 		for _, match := range line.FindAllStringSubmatch(string(text), -1) {
 			command, _, _ := strings.Cut(match[1], " #")
-			args := strings.Fields(command)
+			args := strings.Fields(variable.ReplaceAllString(command, "$1"))
 			if len(args) == 0 || strings.HasSuffix(args[0], "…") {
 				continue
 			}
