@@ -35,7 +35,7 @@ bin/controller-gen rbac:roleName=kruise-manager-role "${roots[@]}" output:rbac:d
 
 hack/configmaps.sh
 # The Helm chart has the objects of the manifests, the definitions included.
-go run ./hack/chart config charts/kruise docs/manual/helm.md
+go run ./hack/chart config charts/kruise docs/operate/helm.md
 
 # The reference has the descriptions whole.
 whole=$(mktemp -d)

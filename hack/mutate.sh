@@ -3,7 +3,7 @@
 #
 # PACKAGES are the packages, one after the other; MINUTES is how long mutants of all of them may be tried, WORKERS how many at once. Simulations
 # are left out, because a mutant must cost seconds: that no other test sees one does not say that they do not. What was found is written to
-# docs/quality/mutations.md by report.awk, from what is in OUT: with the same OUT, a package may be tried again alone. With FILES, a regular
+# docs/develop/mutations.md by report.awk, from what is in OUT: with the same OUT, a package may be tried again alone. With FILES, a regular
 # expression, only these files are changed, and the result is printed and written nowhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,9 +36,8 @@ for package in "${packages[@]}"; do
   echo "internal/$package: $(cut -d' ' -f1 "$out/${package//\//_}.txt" | sort | uniq -c | tr -s '\n ' ' ')"
 done
 [ -z "${FILES:-}" ] || exit 0
-page=docs/quality/mutations.md
+page=docs/develop/mutations.md
 kept=$(sed -n '/^## What became of survivors/,$p' "$page" 2>/dev/null || true)
-mkdir -p docs/quality
 {
   echo "# Mutations"
   echo

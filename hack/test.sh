@@ -9,7 +9,7 @@ begin=$SECONDS
 step() { printf '\n=== %s (%d s since the start)\n' "$1" $((SECONDS - begin)); }
 
 step "generated files are current"
-generated=(api config charts docs/reference docs/manual/helm.md)
+generated=(api config charts docs/reference docs/operate/helm.md)
 before=$(git status --porcelain -- "${generated[@]}")
 hack/generate.sh
 after=$(git status --porcelain -- "${generated[@]}")

@@ -71,7 +71,7 @@ func TestWebhooksGoBeforeTheManager(t *testing.T) {
 			t.Errorf("call %d changes something before the configurations are gone: %s", i, call)
 		}
 	}
-	manual, err := os.ReadFile("../docs/manual/install.md")
+	manual, err := os.ReadFile("../docs/operate/health.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -415,7 +415,7 @@ func TestOneNamespace(t *testing.T) {
 		elsewhere.Status.ObservedGeneration != 0 || count("elsewhere") != 0 {
 		t.Errorf("elsewhere: %v, %+v, %d pods", err, elsewhere.Status, count("elsewhere"))
 	}
-	manual, err := os.ReadFile("../../docs/manual/install.md")
+	manual, err := os.ReadFile("../../docs/operate/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}

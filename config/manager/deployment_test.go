@@ -134,7 +134,7 @@ func TestNetworkPolicyIsAComponent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	manual, err := os.ReadFile("../../docs/manual/install.md")
+	manual, err := os.ReadFile("../../docs/operate/webhook-callers.md")
 	if err != nil {
 		t.Fatal(err)
 	}

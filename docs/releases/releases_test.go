@@ -122,7 +122,7 @@ func TestTheManualNamesGatesThatDifferFromOpenKruise(t *testing.T) {
 		"StatefulSetAutoDeletePVC PodProbeMarkerGate PodIndexLabel") {
 		there[name] = true
 	}
-	page, err := os.ReadFile("../manual/compatibility.md")
+	page, err := os.ReadFile("../operate/compatibility.md")
 	if err != nil {
 		t.Fatal(err)
 	}

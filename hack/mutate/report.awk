@@ -1,4 +1,4 @@
-# Writes what hack/mutate printed, one file for each package, as a page of docs/quality.
+# Writes what hack/mutate printed, one file for each package, as the page docs/develop/mutations.md.
 FNR == 1 {
   package = FILENAME
   sub(/.*\//, "", package); sub(/\.txt$/, "", package); gsub(/_/, "/", package)

@@ -65,8 +65,8 @@ func (k kind) page() string {
 	fmt.Fprintf(&b, "# %s fields\n\n%s", names.Kind, generated)
 	fmt.Fprintf(&b, "%s\n\n", strings.ReplaceAll(k.text(k.root()), "<br>", "\n\n"))
 	guide := cmp.Or(guides[names.Kind], strings.ToLower(names.Kind))
-	if _, err := os.Stat(filepath.Join("docs", "manual", guide+".md")); err == nil {
-		fmt.Fprintf(&b, "How to use it is told in [the manual](../manual/%s.md).\n\n", guide)
+	if _, err := os.Stat(filepath.Join("docs", "kinds", guide+".md")); err == nil {
+		fmt.Fprintf(&b, "How to use it is told in [the manual](../kinds/%s.md).\n\n", guide)
 	}
 	fmt.Fprintf(&b, "- `apiVersion` is %s, `kind` is `%s`.\n", k.apiVersions(), names.Kind)
 	scope := "in a namespace"

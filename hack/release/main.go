@@ -1,5 +1,5 @@
 // Command release makes everything that a release consists of, in one folder, without Docker: programs, images, chart, manifests, lists of
-// what is in them, and checksums. See docs/releasing.md.
+// what is in them, and checksums. See docs/develop/releasing.md.
 package main
 
 import (

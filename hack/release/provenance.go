@@ -21,7 +21,7 @@ import (
 )
 
 // localBuilder is who builds where nobody says.
-const localBuilder = source + "/blob/main/docs/releasing.md#a-release-on-your-own-machine"
+const localBuilder = source + "/blob/main/docs/develop/releasing.md#a-release-on-your-own-machine"
 
 // provenance writes of all files made so far, and of the images, what they were made from: an in-toto statement with a predicate of SLSA. It
 // is not signed; the workflow signs the checksums, which cover it.
@@ -44,7 +44,7 @@ func (r *release) provenance(_ context.Context, built *binaries) error {
 		return err
 	}
 	predicate := &slsa.Provenance{
-		BuildDefinition: &slsa.BuildDefinition{BuildType: source + "/blob/main/docs/releasing.md#how-it-is-built", ExternalParameters: parameters,
+		BuildDefinition: &slsa.BuildDefinition{BuildType: source + "/blob/main/docs/develop/releasing.md#how-it-is-built", ExternalParameters: parameters,
 			ResolvedDependencies: materials},
 		RunDetails: &slsa.RunDetails{Builder: &slsa.Builder{Id: cmp.Or(r.builder, localBuilder)}},
 	}

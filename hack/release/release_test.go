@@ -16,7 +16,7 @@ import (
 var sources = map[string]string{
 	"go.mod":                                     "module github.com/afloat-project/afloat\n\ngo 1.26\n",
 	"LICENSE":                                    "A license\n",
-	"docs/releases/v0.1.0.md":                    "# v0.1.0\n\n[Nothing](../manual/a.md).\n",
+	"docs/releases/v0.1.0.md":                    "# v0.1.0\n\n[Nothing](../operate/a.md).\n",
 	"CHANGELOG.md":                               "# Changes\n\n## Unreleased\n\n- Later.\n\n## v0.1.0\n\n- [This](docs/b.md).\n- That.\n\n## v0.0.1\n\n- Before.\n\n## v0.3.0-rc.1\n",
 	"docs/releases/v0.4.0.md":                    "# v0.4.0\n",
 	"docs/releases/unreleased.md":                "# Unreleased\n",
@@ -123,7 +123,7 @@ func TestRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) { test(t, r) })
 	}
 	if got := string(read(t, r.path(notesFile))); got != "# v0.1.0\n\n[Nothing]("+source+
-		"/blob/v0.1.0/docs/manual/a.md).\n\n## All changes\n\n- [This]("+source+"/blob/v0.1.0/docs/b.md).\n- That.\n" {
+		"/blob/v0.1.0/docs/operate/a.md).\n\n## All changes\n\n- [This]("+source+"/blob/v0.1.0/docs/b.md).\n- That.\n" {
 		t.Errorf("%q", got)
 	}
 	t.Run("folder", func(t *testing.T) { testFolder(t, again) })

@@ -13,11 +13,16 @@ import (
 // TestManualNamesCommands: each command of the plugin in the manual exists, with its flags. What they do is shown by the tests of the commands, and end
 // to end.
 func TestManualNamesCommands(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/manual/*.md")
-	if err != nil {
-		t.Fatal(err)
+	var pages []string
+	for _, folder := range []string{"kinds", "operate", "tasks"} {
+		files, err := filepath.Glob("../../docs/" + folder + "/*.md")
+		if err != nil || len(files) == 0 {
+			t.Fatal(folder, files, err)
+		}
+		pages = append(pages, files...)
 	}
 	line := regexp.MustCompile("(?m)(?:^|[`|;] *|^    )kubectl (?:afloat|kruise) ([^`\n|;]*)")
+	variable := regexp.MustCompile(`\$\{\w+:-(\w+)\}`) // of the shell, with a default
 	checked := 0
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
@@ -26,7 +31,7 @@ func TestManualNamesCommands(t *testing.T) {
 		}
 		for _, match := range line.FindAllStringSubmatch(string(text), -1) {
 			command, _, _ := strings.Cut(match[1], " #")
-			args := strings.Fields(command)
+			args := strings.Fields(variable.ReplaceAllString(command, "$1"))
 			if len(args) == 0 || strings.HasSuffix(args[0], "…") {
 				continue
 			}

@@ -1,5 +1,5 @@
 // Package registry lists the kinds that are built. What runs them, admits them, converts them and caches for them goes through this list
-// (docs/adding-a-kind.md).
+// (docs/develop/adding-a-kind.md).
 package registry
 
 import (

@@ -70,17 +70,17 @@ func TestEveryTypeIsRegistered(t *testing.T) {
 	}
 }
 
-// The files that docs/adding-a-kind.md names are there, for every kind where they are named after one, and users find its page.
+// The files that docs/develop/adding-a-kind.md names are there, for every kind where they are named after one, and users find its page.
 func TestWhatAKindConsistsOf(t *testing.T) {
 	var pages string
-	files, err := filepath.Glob("../../docs/manual/*.md")
+	files, err := filepath.Glob("../../docs/kinds/*.md")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
 		pages += text(t, strings.TrimPrefix(file, "../../"))
 	}
-	paths := regexp.MustCompile("`((?:[a-z]+/|[A-Z]+[.])[^`… ]*)`").FindAllStringSubmatch(text(t, "docs/adding-a-kind.md"), -1)
+	paths := regexp.MustCompile("`((?:[a-z]+/|[A-Z]+[.])[^`… ]*)`").FindAllStringSubmatch(text(t, "docs/develop/adding-a-kind.md"), -1)
 	if len(paths) < 10 {
 		t.Fatal(paths)
 	}
@@ -102,8 +102,8 @@ func TestWhatAKindConsistsOf(t *testing.T) {
 		if !strings.Contains(pages, "\nkind: "+kind.Name+"\n") {
 			t.Errorf("no page of the manual has an example of %s", kind.Name)
 		}
-		if !strings.Contains(text(t, "README.md"), kind.Name) {
-			t.Errorf("README.md does not name %s", kind.Name)
+		if !strings.Contains(text(t, "docs/README.md"), kind.Name) {
+			t.Errorf("docs/README.md does not name %s", kind.Name)
 		}
 	}
 }

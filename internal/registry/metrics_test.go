@@ -16,7 +16,7 @@ import (
 
 // TestMetricsAreDocumented: each metric that the programs make is on the page, and each on the page is made (OPS-092 (part)).
 func TestMetricsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/manual/metrics.md")
+	page, err := os.ReadFile("../../docs/operate/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

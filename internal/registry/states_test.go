@@ -19,14 +19,14 @@ func TestPersistentPodStatesNeedNoGate(t *testing.T) {
 	if !is || known.Default || known.PreRelease != "ALPHA" {
 		t.Errorf("%+v", known)
 	}
-	if !strings.Contains(text(t, "docs/manual/persistentpodstate.md"), "needs the rights `get`, `list` and `watch` on it") {
+	if !strings.Contains(text(t, "docs/kinds/persistentpodstate.md"), "needs the rights `get`, `list` and `watch` on it") {
 		t.Error("the manual does not say which rights a listed kind needs")
 	}
 }
 
 // PPS-002, PPS-106, PPS-109: what users expected elsewhere stands in the manual, and no example has two keys in one.
 func TestTheManualOfPersistentPodStatesSaysWhatTheyDoNot(t *testing.T) {
-	page := text(t, "docs/manual/persistentpodstate.md")
+	page := text(t, "docs/kinds/persistentpodstate.md")
 	for _, said := range []string{"It assigns no addresses and moves no data.", "A fixed IP needs a network plugin", "one key an item",
 		"or a kind that an administrator lists"} {
 		if !strings.Contains(page, said) {

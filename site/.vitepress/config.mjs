@@ -33,7 +33,7 @@ export default defineConfig({
   },
   themeConfig: {
     nav: [
-      { text: 'Install', link: '/manual/install' },
+      { text: 'Install', link: '/operate/install' },
       { text: 'Reference', link: '/reference/' },
     ],
     sidebar: sidebar(docs),
@@ -42,7 +42,7 @@ export default defineConfig({
       provider: 'local',
       options: {
         // Who searches wants to do something: what decisions, measurements and the specification say comes after the manual.
-        miniSearch: { searchOptions: { boostDocument: (id) => (/\/(manual|tasks|reference)\//.test(id) ? 10 : 1) } },
+        miniSearch: { searchOptions: { boostDocument: (id) => (/\/(kinds|tasks|operate|reference)\//.test(id) ? 10 : 1) } },
       },
     },
   },

@@ -12,7 +12,7 @@ import (
 )
 
 // folders are the pages that are played.
-var folders = []string{"../../docs/manual", "../../docs/tasks"}
+var folders = []string{"../../docs/kinds", "../../docs/operate", "../../docs/tasks"}
 
 func TestParse(t *testing.T) {
 	page, err := Parse("docs/shop.md", `---

@@ -72,7 +72,7 @@ func TestTextsThatScriptsMatchStay(t *testing.T) {
 			t.Errorf("%s does not say %q any more: tools look for that", folder, phrase)
 		}
 	}
-	manual, err := os.ReadFile("../../docs/manual/compatibility.md")
+	manual, err := os.ReadFile("../../docs/operate/compatibility.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ import (
 // managerAddress is where the manager's webhooks answer; callerFiles is the folder with the certificate that the API server shows them.
 var managerAddress, callerFiles string
 
-// showCertificate makes the API server show a certificate to webhooks, as described in docs/manual/install.md, and returns the file of the
+// showCertificate makes the API server show a certificate to webhooks, as described in docs/operate/webhook-callers.md, and returns the file of the
 // authority that signed it.
 func showCertificate(env *envtest.Environment, dir string) (authority string, err error) {
 	if callerFiles == "" {

@@ -53,7 +53,7 @@ func TestMetricsOfARunningManager(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/manual/metrics.md")
+	page, err := os.ReadFile("../../docs/operate/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

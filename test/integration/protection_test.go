@@ -400,7 +400,7 @@ func TestWarningsOfProtection(t *testing.T) {
 // OPS-082 (part), DP-032: the manual's examples of protection: a namespace, the right to list objects of definitions, which the shipped
 // roles do not have, and another failurePolicy than Fail, with the reason for both, which the manager leaves as it is.
 func TestManualOfProtection(t *testing.T) {
-	page, err := os.ReadFile("../../docs/manual/deletion-protection.md")
+	page, err := os.ReadFile("../../docs/kinds/deletion-protection.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func known(t *testing.T) catalogue {
 		}
 	}
 	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (counter|gauge|histogram) \\|([^|]*)\\|")
-	rows := row.FindAllStringSubmatch(read(t, "../../docs/manual/metrics.md"), -1)
+	rows := row.FindAllStringSubmatch(read(t, "../../docs/operate/metrics.md"), -1)
 	if len(rows) < 30 {
 		t.Fatalf("only %d metrics are on the page", len(rows))
 	}

@@ -75,7 +75,7 @@ func TestRulesUseWhatThereIs(t *testing.T) {
 
 // OPS-125: each alert says how urgent it is, what is wrong, and where one reads what to do.
 func TestAlertsSayWhatToDo(t *testing.T) {
-	manual := read(t, "../../docs/manual/monitoring.md")
+	manual := read(t, "../../docs/operate/monitoring.md")
 	for _, group := range groups(t) {
 		for _, rule := range group.Rules {
 			if rule.Alert == "" {
@@ -90,13 +90,13 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 				}
 			}
 			if !strings.Contains(manual, "| `"+rule.Alert+"` |") {
-				t.Errorf("%s is not in docs/manual/monitoring.md", rule.Alert)
+				t.Errorf("%s is not in docs/operate/monitoring.md", rule.Alert)
 			}
 		}
 	}
 	for _, name := range regexp.MustCompile("(?m)^\\| `(Afloat[A-Za-z]+)` \\|").FindAllStringSubmatch(manual, -1) {
 		if !slices.Contains(alertNames(t), name[1]) {
-			t.Errorf("docs/manual/monitoring.md speaks of %s, which is no alert", name[1])
+			t.Errorf("docs/operate/monitoring.md speaks of %s, which is no alert", name[1])
 		}
 	}
 }

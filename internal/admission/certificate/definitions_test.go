@@ -41,7 +41,7 @@ func shipped(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 // to ignore only this field. With external certificates it changes nothing. The manual says both. The list of stored versions is never
 // changed.
 func TestOnlyTheBundleOfDefinitionsIsWritten(t *testing.T) {
-	manual, err := os.ReadFile("../../../docs/manual/install.md")
+	manual, err := os.ReadFile("../../../docs/operate/certificates.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func TestWhatIsRemembered(t *testing.T) {
 
 func manualSays(t *testing.T, words string) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/manual/persistentpodstate.md")
+	page, err := os.ReadFile("../../../docs/kinds/persistentpodstate.md")
 	if err != nil || !strings.Contains(string(page), words) {
 		t.Errorf("the manual does not say %q: %v", words, err)
 	}

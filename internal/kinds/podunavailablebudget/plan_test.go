@@ -130,7 +130,7 @@ func TestTheNumbers(t *testing.T) {
 
 // PUB-D8: the manual says what is guaranteed, with the numbers of the test above.
 func TestTheManualSaysWhatIsGuaranteed(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/manual/podunavailablebudget.md")
+	text, err := os.ReadFile("../../../docs/kinds/podunavailablebudget.md")
 	if err != nil {
 		t.Fatal(err)
 	}

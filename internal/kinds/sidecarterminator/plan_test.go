@@ -529,7 +529,7 @@ func TestEvents(t *testing.T) {
 // JST-037, JST-042, JST-070: what is the user's to know stands in the manual: what the image must do, what setting the phase ahead costs, and how to mend
 // a sidecar that starts again.
 func TestManual(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/manual/sidecar-terminator.md")
+	text, err := os.ReadFile("../../../docs/kinds/sidecar-terminator.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func TestNumbersThatDoNotFitAreSeen(t *testing.T) {
 		t.Fatalf("%s", plan)
 	}
 	plan.Finish(Outcome{}, time.Unix(1e9, 0))
-	page, err := os.ReadFile("../../../docs/manual/uniteddeployment.md")
+	page, err := os.ReadFile("../../../docs/kinds/uniteddeployment.md")
 	if err != nil || !strings.Contains(string(page), "**Numbers that do not fit** are not smoothed") {
 		t.Error("the page says something else", err)
 	}

@@ -64,7 +64,7 @@ func (d *doctor) checkFields(ctx context.Context) error {
 			if ours {
 				d.add(check, Warning, installation.Of(object), fmt.Sprintf("%s wrote %s ago what the manager writes, too: %s", other.by,
 					ago(d.now.Sub(other.at)), strings.Join(other.fields, ", ")),
-					"let it ignore "+strings.Join(other.fields, ", ")+"; the manual of installing has the list under Certificates")
+					"let it ignore "+strings.Join(other.fields, ", ")+"; the page Certificates of the manual has the list")
 			}
 		}
 	}

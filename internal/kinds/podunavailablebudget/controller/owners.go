@@ -19,7 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
-// Objects of other kinds need rights that users add (docs/manual/podunavailablebudget.md).
+// Objects of other kinds need rights that users add (docs/kinds/podunavailablebudget.md).
 //
 // +kubebuilder:rbac:groups=apps,roleName=kruise-manager-budget-role,resources=deployments;replicasets;statefulsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,roleName=kruise-manager-budget-role,resources=daemonsets,verbs=get
