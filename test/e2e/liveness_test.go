@@ -91,7 +91,7 @@ template:
 	eventually(t, "the refusal is told", func(ctx context.Context) string {
 		out, err := exec.CommandContext(ctx, os.Getenv("KUBECTL"), "get", "events", "-n", w.key.Namespace, "-o", "jsonpath={range .items[*]}{.involvedObject.name} {.reason} {.message}{\"\\n\"}{end}").Output()
 		for line := range strings.Lines(string(out)) {
-			if strings.HasPrefix(line, second+" ") && strings.Contains(line, "budget") {
+			if strings.HasPrefix(line, second+" ") && strings.Contains(line, "not restarted yet") && strings.Contains(line, "PodUnavailableBudget alive") {
 				return ""
 			}
 		}
