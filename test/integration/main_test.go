@@ -47,6 +47,8 @@ var (
 	sent = &recorded{}
 	// writes has method and path of all write requests of the manager.
 	writes = &recorded{}
+	// reads has the paths of what the manager reads of a kind that only tests have.
+	reads = &recorded{}
 	// spans are what the manager traces.
 	spans *collector
 	// metricsAddress is where the manager's metrics are.
@@ -245,6 +247,9 @@ func recordingProxy(config *rest.Config) (*httptest.Server, error) {
 	}
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/integration.example.com/") {
+			reads.add(r.URL.Path)
+		}
 		if r.Method != http.MethodGet {
 			writes.add(r.Method + " " + r.URL.Path)
 		}

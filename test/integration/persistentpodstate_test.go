@@ -191,7 +191,7 @@ func TestPlacesOfAListedKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	const state = `{apiVersion: apps.kruise.io/v1beta1, kind: PersistentPodState, metadata: {namespace: default, name: arena},
-spec: {targetRef: {apiVersion: integration.example.com/v1, kind: Arena, name: arena}, requiredPersistentTopology: {keys: [zone]}}}`
+spec: {targetRef: {apiVersion: integration.example.com/v1, kind: Arena, name: arena}, requiredPersistentTopology: {keys: [zone]}, persistentPodAnnotations: [{key: example.com/ip}]}}`
 	if err := kube.Create(t.Context(), document(t, state)); err == nil || !strings.Contains(err.Error(), "not listed") {
 		t.Errorf("PPS-021: %v", err)
 	}
@@ -209,6 +209,32 @@ spec: {targetRef: {apiVersion: integration.example.com/v1, kind: Arena, name: ar
 	makes(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "arena-a", Labels: map[string]string{"zone": "z1"}}})
 	pod := owned(t, target, "integration.example.com/v1", "Arena", "arena-1", "arena-a")
 	recordedOn(t, "arena", "arena-1", "arena-a")
+	asked := func() (times int) {
+		for _, path := range reads.with("/arenas/arena") {
+			if strings.HasSuffix(path, "/arenas/arena") {
+				times++
+			}
+		}
+		return times
+	}
+	before := asked()
+	for i := range 5 { // each of which has a pass made
+		ip := fmt.Sprint("10.0.1.", i)
+		if err := kube.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/ip":"`+ip+`"}}}`))); err != nil {
+			t.Fatal(err)
+		}
+		if err := wait(func() error {
+			if recorded := recordedOn(t, "arena", "arena-1", "arena-a").Status.PodStates["arena-1"].Annotations["example.com/ip"]; recorded != ip {
+				return errors.New(recorded)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if times := asked() - before; times > 0 {
+		t.Errorf("the API server was asked %d times for a workload that the caches have", times)
+	}
 	wholly(t, pod)
 	again := owned(t, target, "integration.example.com/v1", "Arena", "arena-1", "")
 	if again.Spec.NodeSelector["zone"] != "z1" {

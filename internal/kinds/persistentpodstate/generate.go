@@ -22,6 +22,8 @@ type Asked struct {
 	Others []*appsv1beta1.PersistentPodState
 	// Kept: the workload has pods that are older than itself, so that they are those of an earlier one (PPS-078).
 	Kept bool
+	// Gone: the workload of another kind that the object was generated for does not exist any more.
+	Gone bool
 }
 
 // Generation is what becomes of the PersistentPodState of a workload.
@@ -93,6 +95,8 @@ func Generate(a *Asked) (g Generation) {
 		g.Conflict = "PersistentPodState " + a.Others[0].Name + " is of this workload already: none is generated"
 	case object == nil:
 		g.Create = wanted
+	case a.Gone: // it cannot be made to refer to this one, and the next one does
+		g.Delete = true
 	case !ours && !former(object, owner, w.Reference), TargetOf(object) != w.Reference: // PPS-077
 		g.Conflict = "PersistentPodState " + object.Name + " was not generated for this workload: it stays as it is, and none is generated"
 	default:
@@ -100,6 +104,13 @@ func Generate(a *Asked) (g Generation) {
 		g.Update = updated(object, wanted)
 	}
 	return g
+}
+
+// Bereft returns the workload that an object was generated for, if the object has no owner any more because that one was deleted without what belonged to
+// it; false if it is not such an object.
+func Bereft(object *appsv1beta1.PersistentPodState) (of Reference, is bool) {
+	of = TargetOf(object)
+	return of, metav1.GetControllerOf(object) == nil && object.Annotations[pub.GeneratedPersistentPodState] == mark(of)
 }
 
 // former tells whether an object was generated for an earlier workload of the same kind and name: its owner is that one, or it has none any more

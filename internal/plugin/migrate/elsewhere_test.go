@@ -206,12 +206,15 @@ func TestWhoElseActsOnTheWorkloadIsTold(t *testing.T) {
 				object.GetKind() + ", name: " + object.GetName() + "}}}"
 			s.Add(strings.NewReplacer("%", "mine", "#", object.GetAPIVersion()).Replace(refer))
 			s.Add(strings.NewReplacer("%", "others", "#", "example.com/v1").Replace(refer))
+			s.Add("{apiVersion: apps.kruise.io/v1beta1, kind: PersistentPodState, metadata: {name: places}, spec: {targetRef: {apiVersion: " + object.GetAPIVersion() + ", kind: " +
+				object.GetKind() + ", name: " + object.GetName() + "}}}")
 			_, errOut, err := s.Run(quick, "", args...)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, want := range []string{"app.kubernetes.io/instance, app.kubernetes.io/managed-by, kustomize.toolkit.fluxcd.io/name, " +
-				"argocd.argoproj.io/tracking-id, meta.helm.sh/release-name", "belongs to Shop mine", "HorizontalPodAutoscaler mine names"} {
+				"argocd.argoproj.io/tracking-id, meta.helm.sh/release-name", "belongs to Shop mine", "HorizontalPodAutoscaler mine names",
+				"delete it and make one that names that"} { // what a PersistentPodState names cannot be changed
 				if !strings.Contains(errOut, want) {
 					t.Errorf("%q is not told: %s", want, errOut)
 				}

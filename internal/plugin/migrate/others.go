@@ -31,21 +31,22 @@ func tracked(key, value string) bool {
 	return slices.Contains(trackers, key) || key == "app.kubernetes.io/managed-by" && value == "Helm"
 }
 
-// referrer is a kind of objects that name a workload, and the field in which they do.
+// referrer is a kind of objects that name a workload, the field in which they do, and whether it cannot be changed.
 type referrer struct {
 	schema.GroupKind
 	field string
+	fixed bool
 }
 
 // referrers are those that act on the workload that they name, whichever of them a cluster has.
 var referrers = []referrer{
-	{schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}, "scaleTargetRef"},
-	{schema.GroupKind{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"}, "targetRef"},
-	{schema.GroupKind{Group: "keda.sh", Kind: "ScaledObject"}, "scaleTargetRef"},
-	{schema.GroupKind{Group: "policy.kruise.io", Kind: "PodUnavailableBudget"}, "targetRef"},
-	{schema.GroupKind{Group: ownGroup, Kind: "WorkloadSpread"}, "targetRef"},
-	{schema.GroupKind{Group: ownGroup, Kind: "PersistentPodState"}, "targetRef"},
-	{schema.GroupKind{Group: "rollouts.kruise.io", Kind: "Rollout"}, "workloadRef"},
+	{schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}, "scaleTargetRef", false},
+	{schema.GroupKind{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"}, "targetRef", false},
+	{schema.GroupKind{Group: "keda.sh", Kind: "ScaledObject"}, "scaleTargetRef", false},
+	{schema.GroupKind{Group: "policy.kruise.io", Kind: "PodUnavailableBudget"}, "targetRef", true},
+	{schema.GroupKind{Group: ownGroup, Kind: "WorkloadSpread"}, "targetRef", true},
+	{schema.GroupKind{Group: ownGroup, Kind: "PersistentPodState"}, "targetRef", true},
+	{schema.GroupKind{Group: "rollouts.kruise.io", Kind: "Rollout"}, "workloadRef", false},
 }
 
 // warn tells who else acts on the source, and what the target does not get of it: a migration that is right by itself ends with two sets of
@@ -74,6 +75,8 @@ func (c *command) warn(ctx context.Context, source, target *side) error {
 			say("you may not list objects of kind %s, which may name %s", kind.Kind, source)
 		case err != nil:
 			return err
+		case len(names) > 0 && kind.fixed:
+			say("%s %s names %s for good: once %s has the pods, delete it and make one that names that", kind.Kind, strings.Join(names, ", "), source, target)
 		case len(names) > 0:
 			say("%s %s names %s: let it name %s once that has the pods, and take autoscalers off meanwhile", kind.Kind, strings.Join(names, ", "),
 				source, target)

@@ -314,14 +314,18 @@ func (h *nodeEvents) Create(ctx context.Context, e event.CreateEvent, q queue) {
 
 // Delete implements handler.EventHandler.
 func (h *nodeEvents) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
+	h.keptNoMore(ctx, q, e.Object.GetLabels(), nil)
+}
+
+// keptNoMore asks for a pass over all PersistentPodStates with a must that a node kept and does not keep any more: it may have been the last one.
+func (h *nodeEvents) keptNoMore(ctx context.Context, q queue, before, after map[string]string) {
 	if !h.r.Cleanup {
 		return
 	}
-	// It may have been the last one that could keep what is remembered of pods that were elsewhere.
 	states, err := h.r.list(ctx)
 	add(q, requests(slices.DeleteFunc(states, func(state *appsv1beta1.PersistentPodState) bool {
 		for pod := range state.Status.PodStates {
-			if persistentpodstate.Keeps(e.Object.GetLabels(), persistentpodstate.Must(state, pod)) {
+			if must := persistentpodstate.Must(state, pod); persistentpodstate.Keeps(before, must) && !persistentpodstate.Keeps(after, must) {
 				return false
 			}
 		}
@@ -338,6 +342,7 @@ func (h *nodeEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	if maps.Equal(before, after) {
 		return
 	}
+	h.keptNoMore(ctx, q, before, after)
 	states, err := h.r.list(ctx, client.MatchingFields{byNode: e.ObjectNew.GetName()})
 	add(q, requests(slices.DeleteFunc(states, func(state *appsv1beta1.PersistentPodState) bool {
 		return !slices.ContainsFunc(persistentpodstate.Keys(state), func(key string) bool {

@@ -33,7 +33,7 @@ func TestWhatAsksForAPass(t *testing.T) {
 	w.write("injected", "db", nil)
 	w.Store(key(pps, "advanced"), stateOf("advanced", "apps.kruise.io/v1beta1", "StatefulSet", "web"))
 	w.Change(key(pps, "places"), func(o client.Object) {
-		o.(*appsv1beta1.PersistentPodState).Status.PodStates = map[string]appsv1beta1.PodState{"web-0": {NodeName: "a"}}
+		o.(*appsv1beta1.PersistentPodState).Status.PodStates = map[string]appsv1beta1.PodState{"web-0": {NodeName: "a", NodeTopologyLabels: map[string]string{"zone": "z1"}}}
 	})
 	w.Deliver(1 << 20)
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
@@ -99,8 +99,11 @@ func TestWhatAsksForAPass(t *testing.T) {
 			nodes.Create(t.Context(), event.CreateEvent{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, IsInInitialList: true}, q)
 		}), nil},
 		"a node that is gone": {namesAsked(func(q *requestsOf) {
-			nodes.Delete(t.Context(), event.DeleteEvent{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, q)
+			nodes.Delete(t.Context(), event.DeleteEvent{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z", Labels: map[string]string{"zone": "z1"}}}}, q)
 		}), []string{"places"}},
+		"a node that kept no must, gone": {namesAsked(func(q *requestsOf) {
+			nodes.Delete(t.Context(), event.DeleteEvent{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z", Labels: map[string]string{"zone": "z9"}}}}, q)
+		}), nil},
 		"a workload appears":                {workload(persistentpodstate.StatefulSet, nil, set(nil)), []string{"places"}},
 		"it disappears":                     {workload(persistentpodstate.StatefulSet, set(nil), nil), []string{"places"}},
 		"it disappears, of the other group": {workload(persistentpodstate.AdvancedStatefulSet, set(nil), nil), []string{"advanced"}},

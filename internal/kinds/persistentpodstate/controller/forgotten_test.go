@@ -88,6 +88,14 @@ func TestThePlaceOfAPodThatOutlivedItsSetWasForgotten(t *testing.T) {
 // PPS-105 (part): with the gate, a pod that had to stay in its zone started in another one after an autoscaler had taken its node away, although the zone had others. The
 // place goes with the last of them.
 func TestAMustThatOtherNodesCouldKeepWasForgottenWithTheNode(t *testing.T) {
+	for name, last := range map[string]func(*world){"the last one goes": func(w *world) { w.Remove(key("Node", "a2")) },
+		"the last one is moved": func(w *world) { w.Change(key("Node", "a2"), func(o client.Object) { o.GetLabels()["zone"] = "z2" }) }} {
+		t.Run(name, func(t *testing.T) { mustStays(t, last) })
+	}
+}
+
+func mustStays(t *testing.T, last func(*world)) {
+	t.Helper()
 	w := pinned(t)
 	w.make("web", 1, 0, nil)
 	w.write("places", "web", func(s *appsv1beta1.PersistentPodState) {
@@ -101,7 +109,7 @@ func TestAMustThatOtherNodesCouldKeepWasForgottenWithTheNode(t *testing.T) {
 	w.Remove(key("Node", "a"))
 	w.holds("places", "web-0 a z1")
 	w.Manage() // what settling has asked for
-	w.Remove(key("Node", "a2"))
+	last(w)
 	w.Events(1 << 20)
 	w.Manage()
 	if got := w.places("places"); got != "" {

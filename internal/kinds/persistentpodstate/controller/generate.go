@@ -110,7 +110,17 @@ func (g *Generator) read(ctx context.Context, namespace string, workload *persis
 			asked.Others = append(asked.Others, state)
 		}
 	}
-	if asked.Object != nil && !metav1.IsControlledBy(asked.Object, &metav1.ObjectMeta{UID: workload.UID}) {
+	if asked.Object == nil {
+		return asked, nil
+	}
+	if of, bereft := persistentpodstate.Bereft(asked.Object); bereft && of != workload.Reference {
+		former, err := g.Workloads.Read(ctx, namespace, of, true)
+		if err != nil && !errors.Is(err, errUnknown) && !apierrors.IsForbidden(err) {
+			return nil, err
+		}
+		asked.Gone = err == nil && former == nil
+	}
+	if !metav1.IsControlledBy(asked.Object, &metav1.ObjectMeta{UID: workload.UID}) {
 		asked.Kept, err = g.kept(namespace, workload, asked.Object)
 	}
 	return asked, err

@@ -67,7 +67,7 @@ type Kinds struct {
 
 // NewKinds returns what reads workloads; listed returns the kinds that an administrator lists, as soon as ready.
 func NewKinds(mgr manager.Manager, listed func() workloadspread.AllowList, ready func() bool, startOrdinal bool) *Kinds {
-	return &Kinds{caches: mgr.GetClient(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
+	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
 		listed: listed, ready: ready, startOrdinal: startOrdinal, followed: map[schema.GroupKind]cache.Informer{}, told: map[string]bool{},
 		informers: func(ctx context.Context, object client.Object) (cache.Informer, error) {
 			return mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
