@@ -83,11 +83,10 @@ func Moved(pod *corev1.Pod) (context string, moved []int) {
 	return string(text), moved
 }
 
-// owned tells whether a workload of the project owns the pod.
+// owned tells whether a workload of the project controls the pod: of no others do the caches keep annotations and containers.
 func owned(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool {
-		return strings.HasPrefix(o.APIVersion, appsv1beta1.GroupVersion.Group+"/")
-	})
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return controller != nil && strings.HasPrefix(controller.APIVersion, appsv1beta1.GroupVersion.Group+"/")
 }
 
 // liveness are the liveness probes of a pod that the node daemon carries out. No PodProbeMarker's have such names: these have a separator.

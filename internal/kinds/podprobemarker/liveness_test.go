@@ -32,6 +32,7 @@ func TestWhichLivenessProbesAreMoved(t *testing.T) {
 		"one":                 {func(*corev1.Pod) {}, 1},
 		"of another workload": {func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps/v1" }, 0},
 		"of nobody":           {func(p *corev1.Pod) { p.OwnerReferences = nil }, 0},
+		"not controlled":      {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, 0}, // the caches do not keep its annotations
 		"it is not asked for": {func(p *corev1.Pod) { p.Annotations = nil }, 0},
 		"asked for otherwise": {func(p *corev1.Pod) { p.Annotations[pub.UsingEnhancedLiveness] = "yes" }, 0},
 		"there is none":       {func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = nil }, 0},
