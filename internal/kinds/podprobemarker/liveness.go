@@ -135,10 +135,16 @@ func (s *Snapshot) restarts(p *Plan, pod *corev1.Pod, states map[string]*appsv1a
 			continue
 		}
 		c := &pod.Status.ContainerStatuses[at]
-		if c.State.Running == nil || c.State.Running.StartedAt.After(state.LastTransitionTime.Time) {
-			continue // it failed before it was this container
+		if c.State.Running == nil || !c.State.Running.StartedAt.Before(&state.LastTransitionTime) {
+			continue // it failed before it was this container, for no probe comes within a second of the start
 		}
-		ran, wait := s.Now.Sub(c.State.Running.StartedAt.Time), pause(c.RestartCount)
+		if c.Started != nil && !*c.Started { // its startup probe has not succeeded yet
+			p.again(lookAgain)
+			continue
+		}
+		// The clock of the node may be ahead of ours: by its own, the container ran at least until the result was seen last.
+		ran := max(s.Now.Sub(c.State.Running.StartedAt.Time), state.LastProbeTime.Sub(c.State.Running.StartedAt.Time))
+		wait := pause(c.RestartCount)
 		switch {
 		case ran < wait && ran < ranLong:
 			p.again(wait - ran)

@@ -75,6 +75,14 @@ func TestFailedLivenessProbesRestartContainers(t *testing.T) {
 		"it started since": {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) {
 			c.State.Running.StartedAt = metav1.NewTime(given.Noon.Add(time.Second))
 		}, "", 0},
+		"in the second of its start": {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { // it was met before it ran
+			c.State.Running.StartedAt = given.Noon
+		}, "", 0},
+		"its startup probe goes on": {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.Started = new(false) }, "", lookAgain},
+		"it has started":            {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.Started = new(true) }, "app 0", lookAgain},
+		"the clock of its node is ahead": {func(s *scene, _ *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) {
+			s.Now = s.Now.Add(-time.Hour)
+		}, "app 0", lookAgain},
 		"it restarted before":    {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.RestartCount = 1 }, "app 1", lookAgain},
 		"it restarts often":      {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.RestartCount = 5 }, "", 100 * time.Second},
 		"it restarts very often": {func(_ *scene, c *corev1.ContainerStatus, _ *appsv1alpha1.ContainerProbeState) { c.RestartCount = 500 }, "", 4 * time.Minute},
