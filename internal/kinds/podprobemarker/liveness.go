@@ -40,6 +40,13 @@ func (r *Restart) Name() string {
 	return fmt.Sprintf("liveness-%s-%s-%d", r.Pod.UID, r.Container, r.Count)
 }
 
+// Meant tells whether the container of a version of the pod is the one that failed.
+func (r *Restart) Meant(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.Name == r.Container && c.RestartCount == r.Count && c.State.Running != nil
+	})
+}
+
 // Request is the request for the restart. It goes with the pod, and a while after it has ended, so that one that failed is followed by another.
 func (r *Restart) Request() *appsv1beta1.ContainerRecreateRequest {
 	return &appsv1beta1.ContainerRecreateRequest{

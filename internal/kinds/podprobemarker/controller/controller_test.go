@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -235,16 +238,16 @@ func (b *budget) Limits(context.Context, []*corev1.Pod) (disruption.Limits, erro
 func (b *budget) Tell(func(string))                                                {}
 func (b *budget) Ask(context.Context, *corev1.Pod, disruption.Operation) error {
 	if b.asked++; b.refuse {
-		return reconcile.ErrChanged
+		return fmt.Errorf("%w: budget b allows 0 more", reconcile.ErrChanged)
 	}
 	return nil
 }
 
-// PPM-121 (part): a failed liveness probe restarts its container by one request, once budgets allow it; a request that was made stays the only one.
-func TestAFailedLivenessProbeAsksForOneRestart(t *testing.T) {
+// dying is a world with pod a, whose liveness probe has failed.
+func dying(t *testing.T, guard *budget) *world {
+	t.Helper()
 	w := newWorld(t, 1, Options{Liveness: true})
 	w.BeforeWrite = nil
-	guard := &budget{refuse: true}
 	w.r.Nodes.Guard = guard
 	w.Store(nodeKey("n"), given.Node("n"))
 	w.add("a", func(p *corev1.Pod) {
@@ -252,47 +255,114 @@ func TestAFailedLivenessProbeAsksForOneRestart(t *testing.T) {
 		p.Annotations = map[string]string{pub.LivenessProbes: `[{"name":"app","livenessProbe":{"exec":{"command":["/alive"]}}}]`}
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.Now())}}}}
 	})
-	for range 100 {
-		w.Events(100)
-		w.Manage()
-		w.Pass(50 * time.Millisecond)
-	}
+	w.play(5 * time.Second)
 	if got := w.names(); !slices.Equal(got, []string{"a a-app"}) {
 		t.Fatal(got)
-	}
-	requests := func() (names []string) {
-		for _, object := range w.List("ContainerRecreateRequest", false) {
-			names = append(names, object.GetName())
-		}
-		return names
 	}
 	w.Change(listKey("n"), func(o client.Object) {
 		result := given.Result("a-app", appsv1alpha1.ProbeFailed, "dead")
 		result.LastTransitionTime = metav1.NewTime(w.Now())
 		o.(*appsv1alpha1.NodePodProbe).Status.PodProbeStatuses = []appsv1alpha1.PodProbeStatus{given.Results(w.pod("shop", "a"), result)}
 	})
-	play := func() {
-		for range 40 {
-			w.Events(100)
-			w.Manage()
-			w.Pass(50 * time.Millisecond)
-		}
+	return w
+}
+
+// play lets the manager act for a while.
+func (w *world) play(d time.Duration) {
+	for end := w.Now().Add(d); w.Now().Before(end); w.Pass(50 * time.Millisecond) {
+		w.Events(100)
+		w.Manage()
 	}
-	if play(); len(requests()) > 0 || guard.asked == 0 {
-		t.Fatal(requests(), guard.asked)
+}
+
+func (w *world) requests() (names []string) {
+	for _, object := range w.List("ContainerRecreateRequest", false) {
+		names = append(names, object.GetName())
+	}
+	return names
+}
+
+// PPM-121 (part): a failed liveness probe restarts its container by one request, once budgets allow it; a request that was made stays the only one.
+func TestAFailedLivenessProbeAsksForOneRestart(t *testing.T) {
+	guard := &budget{refuse: true}
+	w := dying(t, guard)
+	if w.play(2 * time.Second); len(w.requests()) > 0 || guard.asked == 0 {
+		t.Fatal(w.requests(), guard.asked)
 	}
 	guard.refuse = false
-	play()
-	if got := requests(); len(got) != 1 || got[0] != fmt.Sprintf("shop/liveness-%s-app-0", w.pod("shop", "a").UID) && got[0] != fmt.Sprintf("liveness-%s-app-0", w.pod("shop", "a").UID) {
+	w.play(time.Minute)
+	if got := w.requests(); len(got) != 1 || got[0] != fmt.Sprintf("shop/liveness-%s-app-0", w.pod("shop", "a").UID) && got[0] != fmt.Sprintf("liveness-%s-app-0", w.pod("shop", "a").UID) {
 		t.Error(got)
 	}
 	asked := guard.asked
 	w.Pass(time.Minute)
-	if play(); guard.asked != asked || len(requests()) != 1 {
+	if w.play(2 * time.Second); guard.asked != asked || len(w.requests()) != 1 {
 		t.Error("asked again")
 	}
-	if len(w.told) != 1 || !strings.Contains(w.told[0], "LivenessProbeFailed") {
+	if last := w.told[len(w.told)-1]; !strings.Contains(last, "LivenessProbeFailed: container app is restarted") {
 		t.Error(w.told)
+	}
+}
+
+// A database is down, the liveness probes of all its clients fail, and their budget allows no restart: the API server is not asked five times a
+// second for each of them whether it does by now, and the pod says once what its restart waits for.
+func TestABudgetThatHoldsARestartIsNotAskedAgainAndAgain(t *testing.T) {
+	guard := &budget{refuse: true}
+	w := dying(t, guard)
+	if w.play(20 * time.Second); guard.asked != 1 {
+		t.Errorf("asked %d times in 20 seconds", guard.asked)
+	}
+	if w.play(50 * time.Second); guard.asked < 2 || guard.asked > 4 {
+		t.Errorf("asked %d times in 70 seconds", guard.asked)
+	}
+	if len(w.told) != 1 || !strings.Contains(w.told[0], "container app is not restarted yet, though its liveness probe failed") || !strings.Contains(w.told[0], "budget b allows 0 more") {
+		t.Error(w.told)
+	}
+	done, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n"))
+	if err != nil || !done.Held {
+		t.Errorf("a budget that allows more does not wake it: %+v %v", done, err)
+	}
+}
+
+// The container ends by itself and starts anew while its budget is asked, and the caches do not show it: the new one is not restarted for the old.
+func TestAContainerThatHasJustRestartedIsNotRestarted(t *testing.T) {
+	w := dying(t, &budget{})
+	w.Deliver(1 << 20)
+	w.Change(podKey("shop", "a"), func(o client.Object) {
+		c := &o.(*corev1.Pod).Status.ContainerStatuses[0]
+		c.RestartCount, c.State.Running.StartedAt = 1, metav1.NewTime(w.Now())
+	})
+	if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err != nil || len(w.requests()) > 0 {
+		t.Error(err, w.requests())
+	}
+}
+
+// The pods of one tenant cannot be marked, since a policy refuses it; a pod of another one changed just when it was marked. It is marked soon after,
+// and does not wait as long as the first one is not tried again.
+func TestWhoCannotBeMarkedDoesNotHoldUpOthers(t *testing.T) {
+	w := town(t, given.Probe("idle"))
+	w.add("b")
+	w.quiet()
+	conflicts := 3
+	w.Answer = func(r *simulation.Request) error {
+		switch {
+		case r.Verb != "patch" || r.Key.Kind != "Pod":
+		case r.Key.Name == "shop/a":
+			return apierrors.NewForbidden(corev1.Resource("pods"), "a", errors.New("refused by policy"))
+		case conflicts > 0:
+			conflicts--
+			return apierrors.NewConflict(corev1.Resource("pods"), "b", errors.New("it changed"))
+		}
+		return nil
+	}
+	w.Change(listKey("n"), func(o client.Object) {
+		result := given.Result("m#idle", appsv1alpha1.ProbeSucceeded, "ok")
+		o.(*appsv1alpha1.NodePodProbe).Status.PodProbeStatuses = []appsv1alpha1.PodProbeStatus{given.Results(w.pod("shop", "a"), result), given.Results(w.pod("shop", "b"), result)}
+	})
+	w.Deliver(1 << 20)
+	done, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n"))
+	if err == nil || done.After == 0 || done.After > time.Second {
+		t.Errorf("again after %s, %v", done.After, err)
 	}
 }
 

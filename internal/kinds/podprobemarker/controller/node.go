@@ -15,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/podprobemarker"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
@@ -46,6 +44,8 @@ type NodeReconciler struct {
 type memory struct {
 	pods   map[types.UID]*known
 	events map[string]bool
+	// waiting are the requests for restarts that budgets do not allow yet, by name.
+	waiting map[string]bool
 }
 
 // known is what is known of a pod that the caches do not keep.
@@ -137,7 +137,7 @@ func (r *NodeReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
 		Record: func() []any { return []any{"plan", plan.String()} }}
 	r.warn(s, plan)
-	err = r.apply(ctx, s, plan)
+	err = r.apply(ctx, s, plan, &done)
 	for _, of := range s.memory.pods {
 		if of.later > 0 {
 			reconcile.Sooner(&done.After, of.later)
@@ -315,7 +315,7 @@ func (r *NodeReconciler) warn(s *snapshot, plan *podprobemarker.Plan) {
 }
 
 // apply makes the writes of a plan. What is not done now is found by the next one.
-func (r *NodeReconciler) apply(ctx context.Context, s *snapshot, plan *podprobemarker.Plan) error {
+func (r *NodeReconciler) apply(ctx context.Context, s *snapshot, plan *podprobemarker.Plan, done *reconcile.Done) (found error) {
 	w := r.For(s.owner)
 	var before []appsv1alpha1.PodProbe
 	if s.List != nil {
@@ -360,39 +360,13 @@ func (r *NodeReconciler) apply(ctx context.Context, s *snapshot, plan *podprobem
 	}
 	r.tells(s.Name, now)
 	errs := w.Each(ctx, len(plan.Pods), func(i int) error { return r.mark(ctx, w, s, &plan.Pods[i]) })
-	for i := range plan.Restarts {
-		errs = append(errs, r.restart(ctx, w, &plan.Restarts[i]))
-	}
-	return first(errs)
-}
-
-// restart asks for the restart of a container whose liveness probe failed, once for each of its lives, and if budgets allow it (PPM-121).
-func (r *NodeReconciler) restart(ctx context.Context, w *reconcile.Writer, restart *podprobemarker.Restart) error {
-	request, found := restart.Request(), &appsv1beta1.ContainerRecreateRequest{}
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(request), found, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading ContainerRecreateRequest %s: %w", request.Name, err)
-	}
-	found.Namespace, found.Name = request.Namespace, request.Name
-	if _, exists := reconcile.Newest(r.Own, ownerOf(restart.Pod.Spec.NodeName), found, err == nil); exists {
-		return nil
-	}
-	if r.Guard != nil {
-		if err := r.Guard.Ask(ctx, restart.Pod, policyv1beta1.Update); err != nil {
-			return err
-		}
-	}
-	if err := w.CreateTyped(ctx, request); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating ContainerRecreateRequest %s: %w", request.Name, err)
-	}
-	r.Events.Event(restart.Pod, corev1.EventTypeWarning, "LivenessProbeFailed", fmt.Sprintf("container %s is restarted: its liveness probe failed", restart.Container))
-	return nil
-}
-
-// first is the first error that is not just a change meanwhile, or one that is.
-func first(errs []error) (found error) {
-	for _, err := range errs {
-		if err != nil && (found == nil || reconcile.Changed(found)) {
+	held, failed := r.restarts(ctx, w, s, plan.Restarts)
+	done.Held = held
+	for _, err := range append(errs, failed...) {
+		switch {
+		case reconcile.Changed(err): // whatever becomes of the others
+			reconcile.Sooner(&done.After, reconcile.RetrySoon)
+		case err != nil && found == nil:
 			found = err
 		}
 	}
