@@ -366,6 +366,22 @@ func TestWhoCannotBeMarkedDoesNotHoldUpOthers(t *testing.T) {
 	}
 }
 
+// A pod with a named port is gone before its first pass: nobody is told that its container has no such port.
+func TestAPodThatIsGoneHasNoFaults(t *testing.T) {
+	w := town(t, given.Probe("x", func(p *appsv1alpha1.PodContainerProbe) {
+		p.Probe = appsv1alpha1.ContainerProbeSpec{ContainerProbeHandler: appsv1alpha1.ContainerProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("http")}}}
+	}))
+	w.told = nil
+	w.add("b", func(p *corev1.Pod) {
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}
+	})
+	w.Deliver(1 << 20)
+	w.Remove(podKey("shop", "b"))
+	if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err != nil || len(w.told) > 0 {
+		t.Error(w.told, err)
+	}
+}
+
 // PPM-034 (part): one of too many is told of it.
 func TestOneOfTooManyIsTold(t *testing.T) {
 	w := newWorld(t, 1, Options{})

@@ -132,7 +132,7 @@ func (r *NodeReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 	}
 	plan := podprobemarker.PlanNode(&s.Snapshot)
 	if s.failed != nil {
-		return reconcile.Done{}, s.failed
+		return again(reconcile.Done{}, s.failed)
 	}
 	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
 		Record: func() []any { return []any{"plan", plan.String()} }}
@@ -252,13 +252,25 @@ func (r *NodeReconciler) whole(ctx context.Context, pod *corev1.Pod) (*corev1.Po
 	return found, nil
 }
 
+// read reads a pod for the plan. Where that fails, or the pod is gone, nothing is done by the plan: it says what is not so.
+func (s *snapshot) read(ctx context.Context, r *NodeReconciler, pod *corev1.Pod) *corev1.Pod {
+	found, err := r.whole(ctx, pod)
+	switch {
+	case s.failed != nil && !reconcile.Changed(s.failed):
+	case err != nil:
+		s.failed = err
+	case found == nil: // its end is on the way
+		s.failed = reconcile.ErrChanged
+	}
+	return found
+}
+
 // port finds the number of a named port. Ports of a pod never change; they are read once.
 func (r *NodeReconciler) port(ctx context.Context, s *snapshot, pod *corev1.Pod, container, name string) (int32, bool) {
 	of := s.memory.pods[pod.UID]
 	if of.ports == nil {
-		found, err := r.whole(ctx, pod)
-		if err != nil || found == nil {
-			s.failed = err
+		found := s.read(ctx, r, pod)
+		if found == nil {
 			return 0, false
 		}
 		of.ports = map[[2]string]int32{}
@@ -278,9 +290,8 @@ func (r *NodeReconciler) port(ctx context.Context, s *snapshot, pod *corev1.Pod,
 
 // replaced tells whether a container started after that time.
 func (r *NodeReconciler) replaced(ctx context.Context, s *snapshot, pod *corev1.Pod, container string, since time.Time) bool {
-	found, err := r.whole(ctx, pod)
-	if err != nil || found == nil {
-		s.failed = err
+	found := s.read(ctx, r, pod)
+	if found == nil {
 		return false
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{found.Status.ContainerStatuses, found.Status.InitContainerStatuses} {
