@@ -168,6 +168,9 @@ func (s *Snapshot) entry(pod *corev1.Pod, marker *Marker, probe *appsv1alpha1.Po
 	if slices.Contains(reserved, probe.PodConditionType) { // stored before admission refused it
 		return entry, fmt.Sprintf("condition %s is written by others", probe.PodConditionType)
 	}
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.Kind == "Node" {
+		return entry, "it is a static pod, whose containers have another UID"
+	}
 	entry.Probe, fault = s.resolved(pod, probe.ContainerName, &probe.Probe)
 	return entry, fault
 }

@@ -153,10 +153,14 @@ func TestAProbeThatCannotBeCarriedOutIsLeftOutAndTold(t *testing.T) {
 		"another host":            {"app", appsv1alpha1.ContainerProbeHandler{HTTPGet: &appsv1alpha1.HTTPGetAction{Host: "169.254.169.254", Path: "/", Port: intstr.FromInt32(80)}}, "null", "host field in probes is not allowed"},
 		"a socket of another":     {"app", appsv1alpha1.ContainerProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "x", Port: intstr.FromInt32(80)}}, "null", "host field in probes is not allowed"},
 		"grpc":                    {"app", appsv1alpha1.ContainerProbeHandler{GRPC: &appsv1alpha1.GRPCAction{}}, "null", "exactly one of"},
+		"a static pod":            {"app", appsv1alpha1.ContainerProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}}, "null", "a static pod"},
 		"no command":              {"app", appsv1alpha1.ContainerProbeHandler{Exec: &corev1.ExecAction{}}, "null", "no command"},
 		"a command that is local": {"app", appsv1alpha1.ContainerProbeHandler{Exec: &corev1.ExecAction{Command: []string{"bash", "./idle.sh"}}}, `["bash","./idle.sh"]`, ""},
 	} {
 		s := newScene([]*corev1.Pod{pod}, given.Marker("m", given.Probe("idle", func(p *probe) { p.ContainerName, p.Probe = test.container, probeSpec{ContainerProbeHandler: test.do} })))
+		if pod.OwnerReferences = nil; name == "a static pod" {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", Controller: new(true)}}
+		}
 		got, p := s.wanted(t)
 		if !strings.Contains(got, test.want) {
 			t.Errorf("%s: %s", name, got)
