@@ -51,7 +51,7 @@ func (s *Snapshot) mark(p *Plan, wishes map[types.UID][]wish) {
 			switch state := states[w.entry.Name]; {
 			case w.marker == nil:
 			case state == nil || w.fault != "":
-				m.keeps(w.probe)
+				m.keeps(w.probe, false)
 			default:
 				m.condition(w, state)
 				m.policies(w.probe, state.State)
@@ -83,7 +83,7 @@ func (s *Snapshot) markVirtual(p *Plan) {
 				case c != nil && c.Status == corev1.ConditionFalse:
 					m.policies(probe, appsv1alpha1.ProbeFailed)
 				default:
-					m.keeps(probe)
+					m.keeps(probe, false)
 				}
 			}
 		}
@@ -107,13 +107,15 @@ type marking struct {
 	labels, annotations pairs
 }
 
-// pairs are labels or annotations: which are set, which go, and which are kept as they are.
+// pairs are labels or annotations: which are set, which go, and which are kept as they are. Those that are held no later probe sets.
 type pairs struct {
-	set        map[string]string
-	drop, keep map[string]bool
+	set              map[string]string
+	drop, keep, held map[string]bool
 }
 
-func newPairs() pairs { return pairs{map[string]string{}, map[string]bool{}, map[string]bool{}} }
+func newPairs() pairs {
+	return pairs{map[string]string{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+}
 
 func (s *Snapshot) marking(p *Plan, pod *corev1.Pod) *marking {
 	return &marking{s: s, p: p, pod: pod, by: map[string]string{}, labels: newPairs(), annotations: newPairs()}
@@ -167,7 +169,7 @@ func bounded(text string) string {
 // policies is what labels and annotations become of a result (PPM-071, PPM-115); of no result they stay (PPM-072).
 func (m *marking) policies(probe *appsv1alpha1.PodContainerProbe, state appsv1alpha1.ProbeState) {
 	if state != appsv1alpha1.ProbeSucceeded && state != appsv1alpha1.ProbeFailed {
-		m.keeps(probe)
+		m.keeps(probe, true)
 		return
 	}
 	for i := range probe.MarkerPolicy {
@@ -177,22 +179,24 @@ func (m *marking) policies(probe *appsv1alpha1.PodContainerProbe, state appsv1al
 	}
 }
 
-// keeps leaves the keys of a probe as they are.
-func (m *marking) keeps(probe *appsv1alpha1.PodContainerProbe) {
+// keeps leaves the keys of a probe as they are: none that comes after it removes them nor, if it has its turn and knows nothing just now, sets them.
+func (m *marking) keeps(probe *appsv1alpha1.PodContainerProbe, holds bool) {
 	for i := range probe.MarkerPolicy {
-		for key := range probe.MarkerPolicy[i].Labels {
-			m.labels.keep[key] = true
-		}
-		for key := range probe.MarkerPolicy[i].Annotations {
-			m.annotations.keep[key] = true
-		}
+		m.labels.keeps(probe.MarkerPolicy[i].Labels, holds)
+		m.annotations.keeps(probe.MarkerPolicy[i].Annotations, holds)
+	}
+}
+
+func (p *pairs) keeps(of map[string]string, holds bool) {
+	for key := range of {
+		p.keep[key], p.held[key] = true, p.held[key] || holds
 	}
 }
 
 // take sets the keys of a policy that applies, and drops those of one that does not. The first PodProbeMarker that sets a key has it.
 func (p *pairs) take(of map[string]string, applies bool) {
 	for key, value := range of {
-		if _, taken := p.set[key]; applies && !taken {
+		if _, taken := p.set[key]; applies && !taken && !p.held[key] {
 			p.set[key] = value
 		} else if !applies {
 			p.drop[key] = true

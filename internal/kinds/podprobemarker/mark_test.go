@@ -130,6 +130,7 @@ func TestTwoPodProbeMarkersOfOnePod(t *testing.T) {
 		"one drops it, the other not": {failed, failed, "a:  | label role=of-b"},
 		"both drop it":                {failed, succeeded, "a:  | no label role"},
 		"one keeps it":                {failed, unknown, ""},
+		"the first knows nothing now": {unknown, failed, ""}, // its container was replaced: the label does not turn meanwhile
 	} {
 		s := newScene([]*corev1.Pod{given.Pod("a", primary)}, given.Marker("b", given.Probe("x", role(failed, "of-b"))), given.Marker("a", given.Probe("x", role(succeeded, "of-a"))))
 		results(s, given.Result("b#x", test.second, ""), given.Result("a#x", test.first, ""))
