@@ -181,10 +181,16 @@ func (p *Plan) again(after time.Duration) {
 	}
 }
 
-// Restarted tells whether containers of a pod have started or ended.
+// Restarted tells whether containers have started or ended of a pod that has liveness probes of ours, or a condition that may be of a container that
+// was replaced (PPM-072).
 func Restarted(before, after *corev1.Pod) bool {
-	if after.Annotations[pub.LivenessProbes] == "" {
+	if after.Annotations[pub.LivenessProbes] == "" && !slices.ContainsFunc(after.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Status == corev1.ConditionTrue && !slices.Contains(reserved, string(c.Type))
+	}) {
 		return false
+	}
+	if before.Status.Message != after.Status.Message { // a checksum is all that the caches keep of the containers of most pods
+		return true
 	}
 	was := map[string]string{}
 	for i := range before.Status.ContainerStatuses {

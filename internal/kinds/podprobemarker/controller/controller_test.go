@@ -190,7 +190,7 @@ func TestAReplacedContainerIsNotTakenForTheOneBefore(t *testing.T) {
 	w := town(t, given.Probe("idle"))
 	started := func(after time.Duration) {
 		w.Change(podKey("shop", "a"), func(o client.Object) {
-			o.(*corev1.Pod).Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app",
+			o.(*corev1.Pod).Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", ContainerID: "c://" + w.Now().String(),
 				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.Now().Add(after))}}}}
 		})
 	}
@@ -209,6 +209,34 @@ func TestAReplacedContainerIsNotTakenForTheOneBefore(t *testing.T) {
 	}
 	w.result(appsv1alpha1.ProbeFailed, "not yet")
 	if c := w.condition("example.com/idle"); c.Message != "not yet" || w.pod("shop", "a").Labels["idle"] != "false" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// The command of a probe was changed to one that there is not, so that nothing is known any more of its pods, whose condition is True from before:
+// they are not read from the API server at each event of their node.
+func TestPodsOfWhichNothingIsKnownAreNotReadAgainAndAgain(t *testing.T) {
+	w := town(t, given.Probe("idle"))
+	started := func(restarts int32) {
+		w.Change(podKey("shop", "a"), func(o client.Object) {
+			o.(*corev1.Pod).Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", RestartCount: restarts,
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.Now())}}}}
+		})
+	}
+	started(0)
+	w.Pass(time.Second)
+	w.result(appsv1alpha1.ProbeSucceeded, "ok")
+	w.live = 0
+	for range 10 {
+		w.Pass(time.Minute)
+		w.result(appsv1alpha1.ProbeUnknown, fmt.Sprint("the probe cannot be carried out: ", w.Rand.Int()))
+	}
+	if w.live > 1 || w.condition("example.com/idle").Status != corev1.ConditionTrue {
+		t.Errorf("%d reads", w.live)
+	}
+	started(1) // what the node tells does not change
+	w.quiet()
+	if c := w.condition("example.com/idle"); c.Status != corev1.ConditionFalse {
 		t.Errorf("%+v", c)
 	}
 }

@@ -21,8 +21,11 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// mostEvents is how many events a pass tells.
-const mostEvents = 20
+// mostEvents is how many events a pass tells, and mostSame how many questions about a pod are remembered.
+const (
+	mostEvents = 20
+	mostSame   = 100
+)
 
 // NodeReconciler carries out plans of nodes. Its fields are for tests to fill in.
 type NodeReconciler struct {
@@ -54,6 +57,8 @@ type known struct {
 	ports map[[2]string]int32
 	// sum stands for the annotations that the pod was found to have; 0 is none.
 	sum uint64
+	// same are questions whether a container was replaced that were answered with no, with what the caches keep of the containers.
+	same map[string]bool
 	// marked is when its labels and annotations were written last, and later for how long they have to wait.
 	marked time.Time
 	later  time.Duration
@@ -290,17 +295,29 @@ func (r *NodeReconciler) port(ctx context.Context, s *snapshot, pod *corev1.Pod,
 
 // replaced tells whether a container started after that time.
 func (r *NodeReconciler) replaced(ctx context.Context, s *snapshot, pod *corev1.Pod, container string, since time.Time) bool {
-	found := s.read(ctx, r, pod)
-	if found == nil {
-		return false
+	of, found := s.memory.pods[pod.UID], pod
+	about := fmt.Sprint(pod.Status.Message, " ", container, " ", since.Unix())
+	if !slim.Whole(pod) { // the caches keep a checksum of its containers, in the message
+		if of.same[about] {
+			return false
+		}
+		if found = s.read(ctx, r, pod); found == nil {
+			return false
+		}
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{found.Status.ContainerStatuses, found.Status.InitContainerStatuses} {
 		for i := range statuses {
 			if running := statuses[i].State.Running; statuses[i].Name == container {
-				return running == nil || running.StartedAt.After(since)
+				if running == nil || running.StartedAt.After(since) {
+					return true
+				}
 			}
 		}
 	}
+	if of.same == nil || len(of.same) > mostSame {
+		of.same = map[string]bool{}
+	}
+	of.same[about] = true
 	return false
 }
 

@@ -156,7 +156,7 @@ func matters(before, after *corev1.Pod) bool {
 func (r *Reconcilers) NodesOfPod(_ context.Context, old, new client.Object, add add) {
 	before, after := podOf(old), podOf(new)
 	asks := matters(before, after) || before.Status.PodIP != after.Status.PodIP || r.Nodes.Serverless && conditionsChanged(before, after) ||
-		r.Nodes.Liveness && podprobemarker.Restarted(before, after)
+		podprobemarker.Restarted(before, after)
 	if !asks {
 		return
 	}
