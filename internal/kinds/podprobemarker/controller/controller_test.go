@@ -394,6 +394,25 @@ func TestWhoCannotBeMarkedDoesNotHoldUpOthers(t *testing.T) {
 	}
 }
 
+// The list of a node cannot be written, for whatever reason: the results of what it probes already come to its pods all the same.
+func TestAListThatCannotBeWrittenHoldsUpNoResults(t *testing.T) {
+	w := town(t, given.Probe("idle"))
+	w.Answer = func(r *simulation.Request) error {
+		if r.Verb == "patch" && r.Key.Kind == "NodePodProbe" {
+			return apierrors.NewForbidden(corev1.Resource("nodepodprobes"), "n", errors.New("refused by policy"))
+		}
+		return nil
+	}
+	w.add("b")
+	w.Change(listKey("n"), func(o client.Object) {
+		o.(*appsv1alpha1.NodePodProbe).Status.PodProbeStatuses = []appsv1alpha1.PodProbeStatus{given.Results(w.pod("shop", "a"), given.Result("m#idle", appsv1alpha1.ProbeSucceeded, "ok"))}
+	})
+	w.Deliver(1 << 20)
+	if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err == nil || w.pod("shop", "a").Labels["idle"] != "true" {
+		t.Errorf("%v %v", err, w.pod("shop", "a").Labels)
+	}
+}
+
 // A pod with a named port is gone before its first pass: nobody is told that its container has no such port.
 func TestAPodThatIsGoneHasNoFaults(t *testing.T) {
 	w := town(t, given.Probe("x", func(p *appsv1alpha1.PodContainerProbe) {

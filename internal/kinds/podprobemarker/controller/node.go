@@ -149,9 +149,6 @@ func (r *NodeReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 			of.later = 0
 		}
 	}
-	if reconcile.Changed(err) || apierrors.IsAlreadyExists(err) {
-		done.After, err = reconcile.RetrySoon, nil
-	}
 	reconcile.Sooner(&done.After, r.Own.Again(owner))
 	return done, err
 }
@@ -342,9 +339,26 @@ func (r *NodeReconciler) warn(s *snapshot, plan *podprobemarker.Plan) {
 	s.memory.events = told
 }
 
-// apply makes the writes of a plan. What is not done now is found by the next one.
+// apply makes the writes of a plan. What is not done now is found by the next one; what cannot be written does not keep the rest from being.
 func (r *NodeReconciler) apply(ctx context.Context, s *snapshot, plan *podprobemarker.Plan, done *reconcile.Done) (found error) {
 	w := r.For(s.owner)
+	errs := []error{r.tell(ctx, w, s, plan)}
+	errs = append(errs, w.Each(ctx, len(plan.Pods), func(i int) error { return r.mark(ctx, w, s, &plan.Pods[i]) })...)
+	held, failed := r.restarts(ctx, w, s, plan.Restarts)
+	done.Held = held
+	for _, err := range append(errs, failed...) {
+		switch {
+		case reconcile.Changed(err), apierrors.IsAlreadyExists(err): // whatever becomes of the others
+			reconcile.Sooner(&done.After, reconcile.RetrySoon)
+		case err != nil && found == nil:
+			found = err
+		}
+	}
+	return found
+}
+
+// tell writes the list of the NodePodProbe.
+func (r *NodeReconciler) tell(ctx context.Context, w *reconcile.Writer, s *snapshot, plan *podprobemarker.Plan) error {
 	var before []appsv1alpha1.PodProbe
 	if s.List != nil {
 		before = s.List.Spec.PodProbes
@@ -387,18 +401,7 @@ func (r *NodeReconciler) apply(ctx context.Context, s *snapshot, plan *podprobem
 		}
 	}
 	r.tells(s.Name, now)
-	errs := w.Each(ctx, len(plan.Pods), func(i int) error { return r.mark(ctx, w, s, &plan.Pods[i]) })
-	held, failed := r.restarts(ctx, w, s, plan.Restarts)
-	done.Held = held
-	for _, err := range append(errs, failed...) {
-		switch {
-		case reconcile.Changed(err): // whatever becomes of the others
-			reconcile.Sooner(&done.After, reconcile.RetrySoon)
-		case err != nil && found == nil:
-			found = err
-		}
-	}
-	return found
+	return nil
 }
 
 // going tells whether a PodProbeMarker is going, or gone.
