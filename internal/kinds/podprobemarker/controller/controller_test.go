@@ -394,6 +394,25 @@ func TestWhoCannotBeMarkedDoesNotHoldUpOthers(t *testing.T) {
 	}
 }
 
+// PPM-060 (part): the node writes results each second, and the caches of the manager are seconds behind: it is told of a new pod all the same.
+func TestANodeThatWritesResultsAllTheTimeIsTold(t *testing.T) {
+	w := town(t, given.Probe("idle"))
+	w.add("b")
+	w.Deliver(1 << 20)
+	w.result(appsv1alpha1.ProbeSucceeded, "ok")
+	w.add("c")
+	w.Deliver(1 << 20)
+	w.Change(listKey("n"), func(o client.Object) { o.SetAnnotations(map[string]string{"written": "by its daemon"}) }) // and no event of it comes
+	for range 2 {
+		if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.names(); len(got) != 3 {
+		t.Error(got)
+	}
+}
+
 // The list of a node cannot be written, for whatever reason: the results of what it probes already come to its pods all the same.
 func TestAListThatCannotBeWrittenHoldsUpNoResults(t *testing.T) {
 	w := town(t, given.Probe("idle"))
