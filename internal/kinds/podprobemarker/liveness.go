@@ -130,6 +130,16 @@ func (s *Snapshot) liveness(pod *corev1.Pod) (all []wish) {
 	return all
 }
 
+// unwatched tells of the liveness probes on a node that has no daemon: kubelet does not carry them out, and nobody else does.
+func (s *Snapshot) unwatched(p *Plan) {
+	for _, pod := range s.Pods {
+		for _, w := range s.liveness(pod) {
+			w.fault = "no node daemon runs on a virtual node"
+			p.leaves(&w, nil, s.Now)
+		}
+	}
+}
+
 // restarts asks for restarts of the containers of a pod whose liveness probes failed.
 func (s *Snapshot) restarts(p *Plan, pod *corev1.Pod, states map[string]*appsv1alpha1.ContainerProbeState) {
 	for _, w := range s.liveness(pod) {

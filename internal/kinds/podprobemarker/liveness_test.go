@@ -170,6 +170,18 @@ func TestLivenessProbesAreNotCrowdedOut(t *testing.T) {
 	}
 }
 
+// A pod that asks for the enhanced liveness probe came to a virtual node, where nobody carries it out: that is told.
+func TestALivenessProbeOfAVirtualNodeIsToldToBeMissing(t *testing.T) {
+	pod := given.Pod("a", enhanced)
+	pod.Annotations[pub.LivenessProbes], _ = Moved(pod)
+	s := newScene([]*corev1.Pod{pod})
+	s.List, s.Liveness = nil, true
+	s.Node.Labels[pub.NodeType] = pub.VirtualNode
+	if p := PlanNode(&s.Snapshot); len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0].Message, "the liveness probe of container app is not carried out") {
+		t.Errorf("%+v", p.Warnings)
+	}
+}
+
 // Somebody wrote thousands of liveness probes into the annotation of his pods: those of containers that there are count, each once.
 func TestLivenessProbesOfContainersThatThereAreNot(t *testing.T) {
 	pod := given.Pod("a", enhanced, func(p *corev1.Pod) {

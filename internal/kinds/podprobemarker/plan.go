@@ -82,6 +82,9 @@ func PlanNode(s *Snapshot) *Plan {
 	there := s.Node != nil && s.Node.DeletionTimestamp == nil
 	if !there || Virtual(s.Node) { // PPM-065, PPM-116
 		p.Delete = s.List != nil && s.List.DeletionTimestamp == nil
+		if there {
+			s.unwatched(p)
+		}
 		if there && s.Serverless {
 			s.markVirtual(p)
 		}
