@@ -120,8 +120,8 @@ func (p *Prober) Meet(c Met, now time.Time) bool {
 		return false
 	}
 	if p.container != c.ID {
-		// Whatever a former process has seen, it was of a container that had started by then.
-		if !p.resumed || c.Started.After(p.Probed.Add(time.Second)) {
+		// Whatever a former process has seen, it was of a container that had started by then, and no attempt is made in the second of its start.
+		if !p.resumed || c.Started.After(p.Probed) {
 			p.reset(now)
 		}
 		p.container, p.started, p.resumed = c.ID, c.Started, false

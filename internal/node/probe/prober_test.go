@@ -232,3 +232,12 @@ func TestWhatWasSeenOfAContainerThatStartsDoesNotCount(t *testing.T) {
 		t.Errorf("%+v", p.Result)
 	}
 }
+
+// A container ended, kubelet started another one at once, and the daemon was replaced just then: the new one has not failed.
+func TestADaemonThatStartsAgainTakesNoContainerForTheOneThatEnded(t *testing.T) {
+	p := NewProber(definition(), noon.Add(time.Minute))
+	p.Resume(appsv1alpha1.ContainerProbeState{State: "Failed", Message: "container app is not running", LastProbeTime: metav1.NewTime(noon), LastTransitionTime: metav1.NewTime(noon)})
+	if p.Meet(running("b", noon.Add(500*time.Millisecond)), noon.Add(time.Minute)); p.State != "Unknown" {
+		t.Errorf("%+v", p.Result)
+	}
+}
