@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -326,12 +327,13 @@ func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now t
 	case r.changed <- event.GenericEvent{Object: &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: r.node}}}:
 	default: // it is woken anyway
 	}
-	if before.State != after.State {
+	unable := after.State == appsv1alpha1.ProbeUnknown && strings.HasPrefix(after.Message, notCarriedOut) && !strings.HasPrefix(before.Message, notCarriedOut)
+	if before.State != after.State || unable {
 		r.tell(d, after)
 	}
 }
 
-// tell records an event on the pod when the state of a probe changes (PPM-097).
+// tell records an event on the pod when the state of a probe changes, or when it cannot be carried out and nothing is known (PPM-097).
 func (r *reconciler) tell(d *Definition, result Result) {
 	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: d.Namespace, Name: d.PodName, UID: d.Pod}
 	switch result.State {
@@ -339,6 +341,10 @@ func (r *reconciler) tell(d *Definition, result Result) {
 		r.events.Eventf(pod, corev1.EventTypeNormal, "KruiseProbeSucceeded", "probe %s: %s", d.Name, result.Message)
 	case appsv1alpha1.ProbeFailed:
 		r.events.Eventf(pod, corev1.EventTypeWarning, "KruiseProbeFailed", "probe %s: %s", d.Name, result.Message)
+	case appsv1alpha1.ProbeUnknown: // no condition tells, and who wrote the probe may not read the NodePodProbe
+		if strings.HasPrefix(result.Message, notCarriedOut) {
+			r.events.Eventf(pod, corev1.EventTypeWarning, "KruiseProbeError", "probe %s: %s", d.Name, result.Message)
+		}
 	}
 }
 

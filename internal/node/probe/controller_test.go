@@ -250,6 +250,24 @@ func TestAPanicIsOfOneProbe(t *testing.T) {
 	n.await(t, "a#works Succeeded")
 }
 
+// Somebody mistyped a command: his pod says so once, for he cannot read the NodePodProbe, and no condition tells.
+func TestAProbeThatCannotBeCarriedOutIsToldOfThePod(t *testing.T) {
+	n := newNode(t, object(spec()), true)
+	n.server.Add(container("a"))
+	n.define(object(spec()))
+	for range 5 {
+		if err := n.probe(t.Context(), Key{"pod", "role#primary"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(n.events.Events) != 1 {
+		t.Fatalf("%d events", len(n.events.Events))
+	}
+	if told := <-n.events.Events; !strings.HasPrefix(told, "Warning KruiseProbeError probe role#primary: the probe cannot be carried out: ") || !strings.Contains(told, `"/probe" not found`) {
+		t.Error(told)
+	}
+}
+
 // PPM-100 (part): what a pod is made of is not asked for each attempt.
 func TestTheRuntimeIsNotAskedForEachAttempt(t *testing.T) {
 	n := newNode(t, object(spec()), true)

@@ -150,7 +150,7 @@ func (p *Prober) Take(a Attempt, container string, now time.Time) {
 	}
 	if a.Outcome == None {
 		if p.State == "" || p.State == appsv1alpha1.ProbeUnknown {
-			p.set(appsv1alpha1.ProbeUnknown, "the probe cannot be carried out: "+a.Message, now)
+			p.set(appsv1alpha1.ProbeUnknown, notCarriedOut+a.Message, now)
 		}
 		return
 	}
@@ -165,6 +165,9 @@ func (p *Prober) Take(a Attempt, container string, now time.Time) {
 		p.set(appsv1alpha1.ProbeFailed, a.Message, now)
 	}
 }
+
+// notCarriedOut is how messages of attempts begin that say nothing about the container.
+const notCarriedOut = "the probe cannot be carried out: "
 
 // mostMessage is how long messages are at most, in bytes (PPM-092).
 const mostMessage = 1024
