@@ -137,7 +137,7 @@ func (c *containers) meet(ctx context.Context, d *Definition, knows func(id stri
 // podOf reads the pod of a definition; nil if that is not needed, or there is none. A liveness probe must not fail before its container has
 // started, which the pod alone tells.
 func (c *containers) podOf(ctx context.Context, d *Definition, k *known, anew bool) (*corev1.Pod, error) {
-	if !c.watched && !(anew && d.liveness()) && (!d.network() || d.IP == k.address || c.now().Sub(k.read) < asked) {
+	if !c.watched && (!anew || !d.liveness()) && (!d.network() || d.IP == k.address || c.now().Sub(k.read) < asked) {
 		return nil, nil
 	}
 	pod := &corev1.Pod{}
