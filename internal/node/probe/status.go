@@ -89,8 +89,9 @@ func (p *Prober) entry(is appsv1alpha1.ContainerProbeState, most int, now time.T
 	if words {
 		every = wordsEvery
 	}
-	seen := words || !entry.LastProbeTime.Equal(&is.LastProbeTime)          // since that was written
-	if is.State != p.State || seen && (age >= every || age < -wordsEvery) { // the clock was set back
+	seen := words || !entry.LastProbeTime.Equal(&is.LastProbeTime) // since that was written
+	moved := is.State != p.State || !entry.LastTransitionTime.Equal(&is.LastTransitionTime)
+	if moved || seen && (age >= every || age < -wordsEvery) { // the clock was set back
 		return entry, true, 0
 	}
 	if !seen { // nobody tells of the next attempt

@@ -83,6 +83,21 @@ func TestWhatIsWritten(t *testing.T) {
 	step("at rest", time.Hour, false, 0)
 }
 
+// PPM-094 (part): a container whose probe failed was replaced, and that of the new one failed too before anything was written: it is told, for the manager
+// restarts no container for the failure of the one before.
+func TestTheFailureOfTheNextContainerIsTold(t *testing.T) {
+	o := object(spec())
+	p := NewProber(Definitions(o)[0], noon)
+	p.set("Failed", "no", noon)
+	o.Status, _, _ = Status(o, map[Key]*Prober{p.Key: p}, noon)
+	p.reset(noon.Add(time.Minute))
+	p.set("Failed", "no", noon.Add(time.Minute))
+	status, write, _ := Status(o, map[Key]*Prober{p.Key: p}, noon.Add(time.Minute))
+	if !write || !status.PodProbeStatuses[0].ProbeStates[0].LastTransitionTime.Time.Equal(noon.Add(time.Minute)) {
+		t.Errorf("written %v: %+v", write, status)
+	}
+}
+
 // A clock that is set back does not keep results from being written.
 func TestAClockThatIsSetBack(t *testing.T) {
 	o := object(spec())
