@@ -63,7 +63,7 @@ func TestPodsTakeProbesAlong(t *testing.T) {
 // PPM-120 (part): the liveness probe of a pod that asks for it moves; another pod keeps it.
 func TestLivenessProbesMove(t *testing.T) {
 	create := func(owner string) string {
-		raw := []byte(`{"metadata":{"annotations":{"apps.kruise.io/using-enhanced-liveness":"true"},"ownerReferences":[{"apiVersion":"` + owner + `","kind":"CloneSet"}]},
+		raw := []byte(`{"metadata":{"annotations":{"apps.kruise.io/using-enhanced-liveness":"true"},"ownerReferences":[{"apiVersion":"` + owner + `","kind":"CloneSet","controller":true}]},
 			"spec":{"containers":[{"name":"a"},{"name":"b","livenessProbe":{"exec":{"command":["x"]}}}]}}`)
 		changes, _, err := NewChain(Liveness()).Mutate(t.Context(), Request{Raw: raw})
 		if err != nil {
