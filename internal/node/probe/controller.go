@@ -32,8 +32,17 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=nodepodprobes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=nodepodprobes/status,verbs=patch
 
-// writeEvery is the time between two writes of the status (ND-058). What changes meanwhile is written together.
-const writeEvery = time.Second
+// writeEvery is the time between two writes of the status (ND-058). What changes meanwhile is written together. Results of many probes are written
+// less often, so many bytes a second: each write stores all of them, and whoever has pods on all nodes could have every node write a megabyte a second.
+const (
+	writeEvery     = time.Second
+	bytesPerSecond = 64 << 10
+)
+
+// pause is the time after a write of so many bytes.
+func pause(bytes int) time.Duration {
+	return max(writeEvery, time.Duration(bytes)*time.Second/bytesPerSecond)
+}
 
 // Options configure the controller.
 type Options struct {
@@ -106,8 +115,9 @@ type reconciler struct {
 	begun      bool
 	generation int64
 	uid        types.UID
-	// written is when the status was written last; used by Reconcile alone.
+	// written is when the status was written last, and paused for how long it is not written then; used by Reconcile alone.
 	written time.Time
+	paused  time.Duration
 }
 
 func newReconciler(node string, c client.Client, events record.EventRecorder, by clock.WithTicker) *reconciler {
@@ -134,7 +144,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	r.define(object)
 	now := r.clock.Now()
-	if wait := writeEvery - now.Sub(r.written); wait > 0 && wait <= writeEvery {
+	if wait := r.paused - now.Sub(r.written); wait > 0 && wait <= r.paused {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	r.mu.Lock()
@@ -149,6 +159,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("encoding the results: %w", err)
 	}
+	r.paused = pause(len(body))
 	// Nobody else writes the status, so that it need not be guarded by a version: the manager writes the spec all the time.
 	target := &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: object.Name}}
 	if err := r.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, body)); err != nil {
@@ -158,7 +169,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("writing the results of probes: %w", err)
 	}
 	// The answer comes as an event, which looks at what has changed meanwhile.
-	return ctrl.Result{RequeueAfter: writeEvery}, nil
+	return ctrl.Result{RequeueAfter: r.paused}, nil
 }
 
 // define takes over definitions: probers that are gone end, changed ones go on (PPM-080, PPM-081).

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -368,6 +369,45 @@ type counted struct {
 func (c counted) Containers(ctx context.Context, pod string) ([]runtime.Container, error) {
 	*c.lists++
 	return c.Runtimes.Containers(ctx, pod)
+}
+
+// A tenant has many probes on every node whose results turn each second: nodes do not write a megabyte a second each. Results of a few are written soon.
+func TestResultsOfManyProbesAreWrittenLessOften(t *testing.T) {
+	for probes, want := range map[int]time.Duration{10: time.Second, 2000: 4 * time.Second} {
+		npp := object()
+		npp.Spec.PodProbes[0].Probes = nil
+		for i := range probes {
+			npp.Spec.PodProbes[0].Probes = append(npp.Spec.PodProbes[0].Probes, spec(named(fmt.Sprint("m#", i))))
+		}
+		n := newNode(t, npp, true)
+		by := clocktesting.NewFakeClock(noon)
+		n.clock, n.schedule = by, NewSchedule(noon)
+		writes := 0
+		turn := func() {
+			for _, p := range n.probers {
+				state := appsv1alpha1.ProbeSucceeded
+				if p.State == state {
+					state = appsv1alpha1.ProbeFailed
+				}
+				p.set(state, strings.Repeat("x", 100), by.Now())
+			}
+		}
+		n.define(npp)
+		for range 60 {
+			turn()
+			before := n.written
+			if _, err := n.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "n"}}); err != nil {
+				t.Fatal(err)
+			}
+			if !n.written.Equal(before) {
+				writes++
+			}
+			by.Step(time.Second)
+		}
+		if every := time.Minute / time.Duration(max(writes, 1)); every < want || every > 3*want {
+			t.Errorf("results of %d probes are written every %s, want about %s", probes, every, want)
+		}
+	}
 }
 
 // BenchmarkThousandProbes measures one attempt of each of a thousand probes by command, in 100 pods, with the runtime's side of the socket. The
