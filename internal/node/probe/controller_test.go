@@ -356,9 +356,9 @@ func theRuntimeIsNotAskedForEachAttempt(t *testing.T) {
 	if err := n.client.Status().Update(t.Context(), shown); err != nil {
 		t.Fatal(err)
 	}
-	asked("another container in the status", 100, 1)
+	asked("another container in the status", 10, 1)
 	outcome = Failure
-	asked("it fails", 100, 1)
+	asked("it fails", 10, 1)
 }
 
 type counted struct {
