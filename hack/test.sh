@@ -5,8 +5,21 @@
 # left out, which is said.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-begin=$SECONDS
-step() { printf '\n=== %s (%d s since the start)\n' "$1" $((SECONDS - begin)); }
+begin=$SECONDS since=$SECONDS now="" cluster="" took=""
+# step begins a part, and remembers how long the one before took. What the parts took is printed at the end, with the one that failed, if one did.
+step() {
+  if [[ -n $now ]]; then took+=$(printf '%6d s  %s' $((SECONDS - since)) "$now")$'\n'; fi
+  since=$SECONDS now=$1
+  if [[ -n $now ]]; then printf '\n=== %s (%d s since the start)\n' "$now" $((SECONDS - begin)); fi
+}
+finish() {
+  local code=$? failed=$now
+  step ""
+  if [[ -n $cluster ]]; then make --no-print-directory cluster-down || true; fi
+  printf '\n=== what the parts took, %d s together\n%s' $((SECONDS - begin)) "$took"
+  if ((code != 0)); then echo "failed: $failed" >&2; fi
+}
+trap finish EXIT
 
 step "generated files are current"
 generated=(api config charts docs/reference docs/operate/helm.md)
@@ -22,14 +35,14 @@ fi
 step "requirements that tests cite"
 make --no-print-directory spec-check
 
+step "lint"
+hack/lint.sh
+
 step "unit tests and simulated rollouts"
 make --no-print-directory test-unit SIM="${SIM:-1000}"
 
 step "Helm chart"
 make --no-print-directory test-chart
-
-step "lint"
-hack/lint.sh
 
 step "documentation: links, and the site"
 go -C hack/links vet ./...
@@ -65,6 +78,5 @@ fi
 step "end-to-end tests on real kubelets"
 export CLUSTER=${CLUSTER_FOR_TEST:-afloat-test} NODES=3 SIMULATED=0
 unset KUBECONFIG
-trap 'make --no-print-directory cluster-down || true' EXIT
+cluster=up
 make --no-print-directory test-e2e test-docs # the manual, too
-step "done"
