@@ -333,8 +333,8 @@ func TestWhoAsksForFarTooMuchTakesNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	p := PlanNode(&s.Snapshot)
 	runtime.ReadMemStats(&after)
-	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 64 {
-		t.Errorf("%d MiB", took)
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 400 { // it was 1,200; the race detector needs many times what a plan needs by itself
+		t.Errorf("the plan took %d MiB", took)
 	}
 	conditions, told := 0, map[string]bool{}
 	for i := range p.Pods {
