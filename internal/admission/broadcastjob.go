@@ -31,6 +31,6 @@ func (w *broadcastJobWebhooks) mutate(ctx context.Context, request admission.Req
 
 // validate judges BroadcastJobs (BJ-020 to BJ-027).
 func (w *broadcastJobWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	return judgeWorkload(ctx, w.templates, &request, broadcastjob.WrittenInV1alpha1, broadcastjob.WrittenInV1beta1,
+	return validateWorkload(ctx, w.templates, &request, broadcastjob.WrittenInV1alpha1, broadcastjob.WrittenInV1beta1,
 		broadcastjob.Validate, broadcastjob.Warnings)
 }

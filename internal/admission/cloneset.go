@@ -49,7 +49,7 @@ func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request
 
 // validate judges CloneSets (CS-020 to CS-035).
 func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	return judgeWorkload(ctx, w.templates, &request, cloneset.WrittenInV1alpha1, cloneset.WrittenInV1beta1,
+	return validateWorkload(ctx, w.templates, &request, cloneset.WrittenInV1alpha1, cloneset.WrittenInV1beta1,
 		func(updated, old *cloneset.Written) field.ErrorList {
 			return cloneset.Validate(updated, old, w.inPlace)
 		},

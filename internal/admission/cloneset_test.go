@@ -34,7 +34,7 @@ type apiServer struct {
 	query  string
 }
 
-func (s *apiServer) judge(t *testing.T) TemplateJudge {
+func (s *apiServer) judge(t *testing.T) TemplateValidator {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -61,7 +61,7 @@ func (s *apiServer) judge(t *testing.T) TemplateJudge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewTemplateJudge(clientset.CoreV1().RESTClient())
+	return NewTemplateValidator(clientset.CoreV1().RESTClient())
 }
 
 func accepts(template document) (int, any) {

@@ -29,6 +29,6 @@ func (w *daemonSetWebhooks) mutate(_ context.Context, request admission.Request)
 
 // validate judges DaemonSets (ADS-020 to ADS-032).
 func (w *daemonSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	return judgeWorkload(ctx, w.templates, &request, daemonset.WrittenInV1alpha1, daemonset.WrittenInV1beta1,
+	return validateWorkload(ctx, w.templates, &request, daemonset.WrittenInV1alpha1, daemonset.WrittenInV1beta1,
 		daemonset.Validate, func(updated, _ *daemonset.Written) []string { return updated.Warnings() })
 }

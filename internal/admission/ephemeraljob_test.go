@@ -16,13 +16,13 @@ import (
 
 // containersJudge is an API server that finds these faults in templates.
 type containersJudge struct {
-	TemplateJudge
+	TemplateValidator
 	causes   []metav1.StatusCause
 	err      error
 	template document
 }
 
-// Judge implements TemplateJudge.
+// Judge implements TemplateValidator.
 func (j *containersJudge) Judge(_ context.Context, _ string, template document, _ []string) ([]metav1.StatusCause, error) {
 	j.template = template
 	return j.causes, j.err

@@ -172,7 +172,7 @@ func besiege(t *testing.T) *besieged {
 	e.Namespace, e.Listed, e.mapper, e.announcer = "kruise-system", &workloadspreadcontroller.Listed{}, meta.NewDefaultRESTMapper(nil), b
 	e.ListedForStates = &workloadspreadcontroller.Listed{}
 	e.cached, e.live, e.writer = b.client(objects...), b.client(objects...), b.client()
-	e.namespaces, e.judge = newNamespaces(e.cached, e.live), NewTemplateJudge(clientset.CoreV1().RESTClient())
+	e.namespaces, e.judge = newNamespaces(e.cached, e.live), NewTemplateValidator(clientset.CoreV1().RESTClient())
 	lines, err := protectionlog.Open(t.TempDir(), io.Discard)
 	if err != nil {
 		t.Fatal(err)

@@ -100,7 +100,7 @@ func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
 // Environment is what the webhooks of kinds are made with.
 type Environment struct {
 	Options
-	judge TemplateJudge
+	judge TemplateValidator
 	// cached reads from the manager's caches, live from the API server.
 	cached, live client.Reader
 	mapper       meta.RESTMapper

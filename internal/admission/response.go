@@ -47,9 +47,9 @@ func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 	return found
 }
 
-// newFaults returns the faults that the API server finds in an object and, on update, does not find in the stored one, which an older
+// introducedErrors returns the faults that the API server finds in an object and, on update, does not find in the stored one, which an older
 // server may have accepted. If no answer could be had, it returns a warning instead.
-func newFaults[T any](what string, object, old T, update bool,
+func introducedErrors[T any](what string, object, old T, update bool,
 	judge func(T) ([]metav1.StatusCause, error)) ([]metav1.StatusCause, []string) {
 	causes, err := judge(object)
 	if err != nil {

@@ -119,7 +119,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
-	judge := NewTemplateJudge(clientset.CoreV1().RESTClient())
+	judge := NewTemplateValidator(clientset.CoreV1().RESTClient())
 	if options.ForbidPrivileged {
 		judge = unprivileged{judge}
 	}

@@ -29,7 +29,7 @@ import (
 
 // sidecarSetWebhooks admits SidecarSets of both versions (SS-010 to SS-070).
 type sidecarSetWebhooks struct {
-	judge TemplateJudge
+	judge TemplateValidator
 	// namespace is where revisions and the white list are, and where templates are judged.
 	namespace string
 	// cached reads SidecarSets; live reads revisions and the white list.
@@ -137,7 +137,7 @@ func (w *sidecarSetWebhooks) judgePod(ctx context.Context, set, old *appsv1beta1
 	if old != nil && samePod(&set.Spec, &old.Spec) {
 		return nil, nil
 	}
-	return newFaults("containers and volumes", set, old, old != nil, func(set *appsv1beta1.SidecarSet) ([]metav1.StatusCause, error) {
+	return introducedErrors("containers and volumes", set, old, old != nil, func(set *appsv1beta1.SidecarSet) ([]metav1.StatusCause, error) {
 		return w.judgeOne(ctx, &set.Spec)
 	})
 }

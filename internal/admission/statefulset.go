@@ -53,7 +53,7 @@ func (w *statefulSetWebhooks) mutate(ctx context.Context, request admission.Requ
 
 // validate judges StatefulSets (ASTS-030 to ASTS-056).
 func (w *statefulSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	return judgeWorkload(ctx, w.templates, &request, statefulset.WrittenInV1alpha1, statefulset.WrittenInV1beta1,
+	return validateWorkload(ctx, w.templates, &request, statefulset.WrittenInV1alpha1, statefulset.WrittenInV1beta1,
 		func(updated, old *statefulset.Written) field.ErrorList {
 			return statefulset.Validate(updated, old, w.gates, w.classes(ctx))
 		}, nil)

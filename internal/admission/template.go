@@ -21,8 +21,8 @@ import (
 // document is a decoded JSON object.
 type document = map[string]any
 
-// TemplateJudge has the API server validate and complete a pod template.
-type TemplateJudge interface {
+// TemplateValidator has the API server validate and complete a pod template.
+type TemplateValidator interface {
 	// Complete returns the template of a workload with these claim templates with the API server's defaults, without fields that the API
 	// server does not know.
 	Complete(ctx context.Context, namespace string, template document, claims []string) (document, error)
@@ -40,13 +40,13 @@ type dryRun struct {
 	timeout time.Duration
 }
 
-// NewTemplateJudge returns a judge that uses core, a client for group version v1.
-func NewTemplateJudge(core rest.Interface) TemplateJudge {
+// NewTemplateValidator returns a judge that uses core, a client for group version v1.
+func NewTemplateValidator(core rest.Interface) TemplateValidator {
 	return &dryRun{core: core, timeout: 5 * time.Second}
 }
 
 // CompleteTemplate returns what completes a pod template that stands alone. What the API server finds invalid comes back as it is.
-func CompleteTemplate(judge TemplateJudge) func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
+func CompleteTemplate(judge TemplateValidator) func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
 	return func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
 		given, err := decodeDocument(template)
 		if err != nil {

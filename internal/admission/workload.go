@@ -17,7 +17,7 @@ import (
 
 // templates completes and judges the pod templates of workloads, of any kind.
 type templates struct {
-	judge TemplateJudge
+	judge TemplateValidator
 	// templateDefaults is gate TemplateNoDefaults turned off (CS-014, ASTS-019).
 	templateDefaults bool
 	hostPorts        bool
@@ -49,9 +49,9 @@ func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha fun
 	return w, fmt.Errorf("version %q of %T is not known", version, new(Beta))
 }
 
-// judgeWorkload judges a workload in the version in which it was written: by the rules of its kind, and its pod template by the API
+// validateWorkload judges a workload in the version in which it was written: by the rules of its kind, and its pod template by the API
 // server's. warn, unless it is nil, is asked about what is admitted.
-func judgeWorkload[Alpha, Beta, Written any](ctx context.Context, t templates, request *admission.Request,
+func validateWorkload[Alpha, Beta, Written any](ctx context.Context, t templates, request *admission.Request,
 	alpha func(*Alpha) *Written, beta func(*Beta) *Written, judge func(updated, old *Written) field.ErrorList,
 	warn func(updated, old *Written) []string) admission.Response {
 	updatedDoc, oldDoc, err := documents(request)
@@ -113,7 +113,7 @@ func (t templates) judgeTemplate(ctx context.Context, namespace string, updated,
 	if old != nil && podtemplate.SameTemplate(updated, old) && sameJSON(claimNames(updated), claimNames(old)) {
 		return nil, nil
 	}
-	return newFaults("spec.template", updated, old, old != nil, func(object document) ([]metav1.StatusCause, error) {
+	return introducedErrors("spec.template", updated, old, old != nil, func(object document) ([]metav1.StatusCause, error) {
 		return t.judgeOne(ctx, namespace, object)
 	})
 }
@@ -129,11 +129,11 @@ func (t templates) judgeOne(ctx context.Context, namespace string, object docume
 
 // unprivileged is a judge that refuses privileged containers, for flag --allow-privileged=false. All that becomes part of a pod is judged by it:
 // templates, sidecars, ephemeral containers, and what patches of subsets make of templates.
-type unprivileged struct{ TemplateJudge }
+type unprivileged struct{ TemplateValidator }
 
-// Judge implements TemplateJudge.
+// Judge implements TemplateValidator.
 func (u unprivileged) Judge(ctx context.Context, namespace string, template document, claims []string) ([]metav1.StatusCause, error) {
-	causes, err := u.TemplateJudge.Judge(ctx, namespace, template, claims)
+	causes, err := u.TemplateValidator.Judge(ctx, namespace, template, claims)
 	if found := privileged(template); len(found) > 0 {
 		return append(causes, found...), nil // no matter what the API server answers
 	}

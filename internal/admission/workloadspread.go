@@ -27,7 +27,7 @@ import (
 
 // workloadSpreadWebhook admits WorkloadSpreads of both versions (WS-030 to WS-048).
 type workloadSpreadWebhook struct {
-	judge TemplateJudge
+	judge TemplateValidator
 	// cached reads WorkloadSpreads, live their targets.
 	cached, live client.Reader
 	mapper       meta.RESTMapper
@@ -191,7 +191,7 @@ type subsetPatch struct {
 }
 
 // judgePatches has the API server judge what patches make of the template of a workload (WS-046, UD-041).
-func judgePatches(ctx context.Context, judge TemplateJudge, namespace string, workload document,
+func judgePatches(ctx context.Context, judge TemplateValidator, namespace string, workload document,
 	patches []subsetPatch) (causes []metav1.StatusCause, warnings []string) {
 	var known map[string]bool
 	judged := map[string][]metav1.StatusCause{} // by the text of the patch
@@ -225,7 +225,7 @@ func judgePatches(ctx context.Context, judge TemplateJudge, namespace string, wo
 }
 
 // wrongAnyway returns the faults that the workload's template has without a patch: they do not count.
-func wrongAnyway(ctx context.Context, judge TemplateJudge, namespace string, workload document) map[string]bool {
+func wrongAnyway(ctx context.Context, judge TemplateValidator, namespace string, workload document) map[string]bool {
 	known := map[string]bool{}
 	template, err := workloadspread.Patched(workload, nil)
 	if err != nil {
@@ -239,7 +239,7 @@ func wrongAnyway(ctx context.Context, judge TemplateJudge, namespace string, wor
 }
 
 // judgeDocument has the API server judge a pod template of any form.
-func judgeDocument(ctx context.Context, judge TemplateJudge, namespace string, template document) ([]metav1.StatusCause, error) {
+func judgeDocument(ctx context.Context, judge TemplateValidator, namespace string, template document) ([]metav1.StatusCause, error) {
 	text, err := json.Marshal(template)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the template: %w", err)

@@ -4,7 +4,7 @@
 // # Reading one's own writes
 //
 // A plan must be made from a world that shows what was written before, or it is done twice. The caches show it later. [Own] therefore keeps
-// the answer of each write, which is the newest version of its object, and [Laid] lays it over what the caches hold, until they show it
+// the answer of each write, which is the newest version of its object, and [Overlay] lays it over what the caches hold, until they show it
 // themselves. So the next plan need not wait for the watch (docs/decisions/0004). These rules hold:
 //
 //   - Of two versions of an object the newer one counts, whoever has it.
@@ -18,7 +18,7 @@
 //
 // # A pass
 //
-// It begins with [Begin], which settles own writes before it reads the owner, and ends with [StatusPace.Write], which writes the
+// It begins with [Begin], which settles own writes before it reads the owner, and ends with [StatusThrottle.Write], which writes the
 // status if that may not wait. What all controllers are set up with are [Options].
 //
 // # Invariants

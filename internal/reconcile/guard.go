@@ -13,7 +13,7 @@ import (
 type Guard interface {
 	// Limits are what the budgets of pods allow now, for one plan; nil if they have none.
 	Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error)
-	// Ask books that the pod is taken out of service. The error is ErrChanged if its budget does not allow that: the next plan says why.
+	// Ask books that the pod is taken out of service. The error is ErrStalePlan if its budget does not allow that: the next plan says why.
 	Ask(ctx context.Context, pod *corev1.Pod, by disruption.Operation) error
 	// Tell has do called with the namespace of each budget that may allow more than before.
 	Tell(do func(namespace string))

@@ -26,7 +26,7 @@ func (*telling) Limits(context.Context, []*corev1.Pod) (disruption.Limits, error
 
 func (g *telling) Ask(_ context.Context, pod *corev1.Pod, by disruption.Operation) error {
 	if by == policyv1beta1.Delete {
-		return ErrChanged
+		return ErrStalePlan
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func TestWithoutAGuardNobodyIsAsked(t *testing.T) {
 		t.Error(err)
 	}
 	api.Guard = &telling{}
-	for by, want := range map[disruption.Operation]error{"": nil, policyv1beta1.Delete: ErrChanged} {
+	for by, want := range map[disruption.Operation]error{"": nil, policyv1beta1.Delete: ErrStalePlan} {
 		if err := api.Ask(context.Background(), nil, by); err != want { //nolint:errorlint // it is passed on as it is
 			t.Error(by, err)
 		}

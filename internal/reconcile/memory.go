@@ -54,5 +54,5 @@ func (n *News) Is(reason, about string) bool {
 	return about != ""
 }
 
-// Sooner makes a time to come back sooner; 0 is not at all.
-func Sooner(after *time.Duration, other time.Duration) { again.In(after, other) }
+// MinRequeue lowers a time to come back to another one, if that is sooner; 0 means not at all.
+func MinRequeue(after *time.Duration, other time.Duration) { again.In(after, other) }

@@ -16,7 +16,7 @@ import (
 func TestSooner(t *testing.T) {
 	after := time.Duration(0)
 	for _, other := range []time.Duration{0, time.Minute, time.Second, 0, time.Hour} {
-		Sooner(&after, other)
+		MinRequeue(&after, other)
 	}
 	if after != time.Second {
 		t.Errorf("comes back after %s", after)
@@ -55,11 +55,11 @@ func TestNews(t *testing.T) {
 
 // A status of which only numbers change is written twice a second at most; any other at once.
 func TestStatusPace(t *testing.T) {
-	var p StatusPace
+	var p StatusThrottle
 	steps := []struct {
-		at       time.Duration
-		trifling bool
-		want     time.Duration
+		at          time.Duration
+		onlyNumbers bool
+		want        time.Duration
 	}{
 		{0, true, 0},
 		{100 * time.Millisecond, true, 400 * time.Millisecond},
@@ -68,7 +68,7 @@ func TestStatusPace(t *testing.T) {
 		{700 * time.Millisecond, true, 0},
 	}
 	for _, step := range steps {
-		if wait := p.Wait(noon.Add(step.at), step.trifling); wait != step.want {
+		if wait := p.Wait(noon.Add(step.at), step.onlyNumbers); wait != step.want {
 			t.Errorf("after %s: waits %s, want %s", step.at, wait, step.want)
 		}
 	}

@@ -325,9 +325,9 @@ func read(ctx context.Context, reader client.Reader, like client.Object, options
 	return found, nil
 }
 
-// Laid lays own writes over objects that a cache holds, which the owner's are. mine tells which versions are the owner's: a change
-// may make an object one of them, or one no more. The list is changed; the objects are not.
-func Laid[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) bool) []T {
+// Overlay merges this controller's own recent writes into a list that was read from the cache. mine reports whether a version of an object belongs to the
+// owner: a write may add an object to the list, or take it out. The list is changed; the objects are not.
+func Overlay[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) bool) []T {
 	written := map[types.NamespacedName]*write{}
 	for _, w := range o.open(owner) {
 		if _, ok := w.object.(T); ok {

@@ -54,7 +54,7 @@ func seen(o *Own, cached *corev1.Pod) string {
 	if cached != nil {
 		list = append(list, cached)
 	}
-	left := Laid(o, "owner", list, func(*corev1.Pod) bool { return true })
+	left := Overlay(o, "owner", list, func(*corev1.Pod) bool { return true })
 	if len(left) == 0 {
 		return "none"
 	}
@@ -246,7 +246,7 @@ func TestOwnership(t *testing.T) {
 	o.Deleted("owner", labelled("going", "12", "owner"), noon)
 	o.Deleted("owner", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "another", Labels: map[string]string{"of": "another"}}}, noon)
 	var names []string
-	for _, pod := range Laid(o, "owner", []*corev1.Pod{labelled("released", "5", "owner"), labelled("stays", "6", "owner")}, mine) {
+	for _, pod := range Overlay(o, "owner", []*corev1.Pod{labelled("released", "5", "owner"), labelled("stays", "6", "owner")}, mine) {
 		names = append(names, pod.Name)
 	}
 	slices.Sort(names)
@@ -264,7 +264,7 @@ func TestDeletedObjects(t *testing.T) {
 	for want, object := range map[int]*corev1.PersistentVolumeClaim{0: claim(), 1: claim("kubernetes.io/pvc-protection")} {
 		o := &Own{}
 		o.Deleted("owner", object, noon)
-		left := Laid(o, "owner", []*corev1.PersistentVolumeClaim{object}, func(*corev1.PersistentVolumeClaim) bool { return true })
+		left := Overlay(o, "owner", []*corev1.PersistentVolumeClaim{object}, func(*corev1.PersistentVolumeClaim) bool { return true })
 		if len(left) != want || want == 1 && left[0].DeletionTimestamp == nil {
 			t.Errorf("%+v", left)
 		}

@@ -69,11 +69,11 @@ func TestAStatusAtTheEndOfAPass(t *testing.T) {
 		}})
 	now := noonish
 	api := NewAPI(c, c, func(o any) (any, error) { return o, nil }, func() time.Time { return now })
-	pace, old, changed := &StatusPace{}, &corev1.PodStatus{Message: "a"}, &corev1.PodStatus{Message: "b"}
-	expect := func(what string, new *corev1.PodStatus, trifling bool, after time.Duration, sent int, failed error) {
+	pace, old, changed := &StatusThrottle{}, &corev1.PodStatus{Message: "a"}, &corev1.PodStatus{Message: "b"}
+	expect := func(what string, new *corev1.PodStatus, onlyNumbers bool, after time.Duration, sent int, failed error) {
 		t.Helper()
 		before := writes
-		got, err := pace.Write(t.Context(), api.For("u"), pod, old, new, trifling)
+		got, err := pace.Write(t.Context(), api.For("u"), pod, old, new, onlyNumbers)
 		if got != after || writes-before != sent || !errors.Is(err, failed) {
 			t.Errorf("%s: after %s, %d writes, %v", what, got, writes-before, err)
 		}
@@ -81,7 +81,7 @@ func TestAStatusAtTheEndOfAPass(t *testing.T) {
 	expect("nothing changed", old, false, 0, 0, nil)
 	expect("it changed", changed, true, 0, 1, nil)
 	expect("only numbers, again", changed, true, statusEvery, 0, nil)
-	answer = ErrChanged
+	answer = ErrStalePlan
 	expect("somebody wrote in between", changed, false, RetryAfter, 1, nil)
 	answer = errors.New("no")
 	now = now.Add(time.Minute)

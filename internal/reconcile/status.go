@@ -45,13 +45,13 @@ func StatusPatch(object metav1.Object, old, new any) ([]byte, error) {
 // anybody reads.
 const statusEvery = 500 * time.Millisecond
 
-// StatusPace spaces out the writes of one status. The zero value lets the first one be written at once.
-type StatusPace struct{ written time.Time }
+// StatusThrottle limits how often one status is written. The zero value lets the first write through at once.
+type StatusThrottle struct{ written time.Time }
 
-// Wait is for how long a status need not be written; trifling tells that nothing but numbers changes. If it is 0, the status is to
-// be written now, which is remembered.
-func (p *StatusPace) Wait(now time.Time, trifling bool) time.Duration {
-	if wait := statusEvery - now.Sub(p.written); wait > 0 && trifling {
+// Wait returns how long the write of a status may wait. onlyNumbers says that nothing but numbers changes; other changes never wait. If it returns 0, the
+// status must be written now, and the throttle counts it as written.
+func (p *StatusThrottle) Wait(now time.Time, onlyNumbers bool) time.Duration {
+	if wait := statusEvery - now.Sub(p.written); wait > 0 && onlyNumbers {
 		return wait
 	}
 	p.written = now
@@ -65,25 +65,25 @@ func (w *Writer) PatchStatus(ctx context.Context, object client.Object, old, new
 		return err
 	}
 	if _, err := Patch(ctx, w, object, body, "status"); err != nil {
-		return Gone(fmt.Errorf("writing status: %w", err))
+		return StaleIfNotFound(fmt.Errorf("writing status: %w", err))
 	}
 	return nil
 }
 
 // Write writes a status at the end of a pass, unless it is as it should be, or may wait. It returns when to come back for what is
 // left; 0 is not at all.
-func (p *StatusPace) Write(ctx context.Context, w *Writer, object client.Object, old, new any, trifling bool) (time.Duration, error) {
+func (p *StatusThrottle) Write(ctx context.Context, w *Writer, object client.Object, old, new any, onlyNumbers bool) (time.Duration, error) {
 	if equality.Semantic.DeepEqual(old, new) {
 		return 0, nil
 	}
-	if wait := p.Wait(w.Now(), trifling); wait > 0 {
+	if wait := p.Wait(w.Now(), onlyNumbers); wait > 0 {
 		return wait, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	err := w.PatchStatus(ctx, object, old, new)
-	if Changed(err) {
+	if IsStalePlan(err) {
 		return RetryAfter, nil
 	}
 	return 0, err

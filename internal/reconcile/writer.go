@@ -56,23 +56,23 @@ func (s slimmed) Get(ctx context.Context, name client.ObjectKey, into client.Obj
 	return err
 }
 
-// ErrChanged ends a task without being an error of the user's: the world is not as the plan found it, and the next plan goes on
-// from what is found then.
-var ErrChanged = errors.New("the world changed meanwhile")
+// ErrStalePlan ends a task whose plan was made from a state that is not true any more. It is nobody's fault: the next pass plans anew.
+var ErrStalePlan = errors.New("the world changed meanwhile")
 
-// Changed tells whether an error says no more than that the world changed under a plan.
-func Changed(err error) bool { return errors.Is(err, ErrChanged) || apierrors.IsConflict(err) }
+// IsStalePlan reports whether an error says no more than that the plan is stale: the object has changed, or a task returned [ErrStalePlan].
+func IsStalePlan(err error) bool { return errors.Is(err, ErrStalePlan) || apierrors.IsConflict(err) }
 
-// Gone makes ErrChanged of the answer that an object to be changed does not exist any more.
-func Gone(err error) error {
+// StaleIfNotFound returns [ErrStalePlan] if the API server says that the object to be changed does not exist any more, and err otherwise.
+func StaleIfNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
-		return ErrChanged
+		return ErrStalePlan
 	}
 	return err
 }
 
-// Unserved tells of an API server that does not serve what was asked for, a kind, its version, or a subresource: it does not say which object is not there.
-func Unserved(err error) bool {
+// IsNotServed reports whether the API server does not serve the kind, the version or the subresource that was asked for. Such an answer is a 404, too, but
+// it names no object.
+func IsNotServed(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
 		return false
@@ -81,19 +81,21 @@ func Unserved(err error) bool {
 	return details == nil || details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// Clearly tells whether the API server refused a request, so that nothing was done.
-func Clearly(err error) bool {
+// IsRejected reports whether the API server refused the request with a code from 400 to 499, so that nothing was written.
+func IsRejected(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError
 }
 
-// Refused tells whether the API server refused what was asked of this very object, and may refuse it again.
+// Refused reports whether the API server refused what was asked of this very object, and will probably refuse it again.
 func Refused(err error) bool {
-	return Clearly(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
+	return IsRejected(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
 }
 
-// Ending tells whether an object was not created because its namespace is being deleted, which is nothing to tell anybody.
-func Ending(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }
+// IsNamespaceTerminating reports whether an object was not created because its namespace is being deleted. Nobody needs to be told.
+func IsNamespaceTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
 
 // Writer writes for one owner. This is the policy for every write of every kind:
 //
@@ -101,7 +103,7 @@ func Ending(err error) bool { return apierrors.HasStatusCause(err, corev1.Namesp
 //   - The answer is the newest version of its object. It is returned as the caches would keep it, and laid over them from now on.
 //   - An answer of 400 to 499 is a clear refusal: nothing was done, and nothing is remembered.
 //   - Any other error leaves it open whether the write happened. It is looked up once, before the next plan.
-//   - Errors are returned as they came; [Changed], [Gone] and [Refused] tell what they mean.
+//   - Errors are returned as they came; [IsStalePlan], [StaleIfNotFound] and [Refused] tell what they mean.
 type Writer struct {
 	*API
 	owner types.UID
@@ -124,7 +126,7 @@ func (w *Writer) answered(since time.Time, err error) error {
 // Failed remembers a write that may have happened although its answer was an error, such as one that another part of the process
 // has sent. What the API server was to name cannot be looked up.
 func (w *Writer) Failed(object client.Object, err error) {
-	if !Clearly(err) && object.GetName() != "" {
+	if !IsRejected(err) && object.GetName() != "" {
 		w.Own.Unsure(w.owner, object, w.Now())
 	}
 }

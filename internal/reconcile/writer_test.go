@@ -160,9 +160,9 @@ func TestErrors(t *testing.T) {
 		err                       error
 		changed, refused, clearly bool
 	}{
-		"changed":   {err: ErrChanged, changed: true},
+		"changed":   {err: ErrStalePlan, changed: true},
 		"conflict":  {err: apierrors.NewConflict(pods, "a", nil), changed: true, clearly: true},
-		"gone":      {err: Gone(apierrors.NewNotFound(pods, "a")), changed: true},
+		"gone":      {err: StaleIfNotFound(apierrors.NewNotFound(pods, "a")), changed: true},
 		"not found": {err: apierrors.NewNotFound(pods, "a"), clearly: true},
 		"forbidden": {err: apierrors.NewForbidden(pods, "a", nil), refused: true, clearly: true},
 		"invalid": {err: apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "a", nil), refused: true,
@@ -170,11 +170,11 @@ func TestErrors(t *testing.T) {
 		"too many":      {err: apierrors.NewTooManyRequestsError("later"), clearly: true},
 		"server":        {err: apierrors.NewInternalError(errors.New("x"))},
 		"gateway":       {err: apierrors.NewGenericServerResponse(http.StatusBadGateway, "patch", pods, "a", "", 0, false)},
-		"anything else": {err: Gone(errors.New("x"))},
+		"anything else": {err: StaleIfNotFound(errors.New("x"))},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := []bool{Changed(tt.err), Refused(tt.err), Clearly(tt.err)}
+			got := []bool{IsStalePlan(tt.err), Refused(tt.err), IsRejected(tt.err)}
 			if diff := cmp.Diff([]bool{tt.changed, tt.refused, tt.clearly}, got); diff != "" {
 				t.Error(diff)
 			}

@@ -244,7 +244,7 @@ func (e *Environment) rehearseBudgets(s *rehearsal.Stage, more map[types.UID]int
 				return 0, err
 			}
 			if after > 0 {
-				reconcile.Sooner(&again, after)
+				reconcile.MinRequeue(&again, after)
 			}
 			if !equality.Semantic.DeepEqual(&budget.Status, status) {
 				s.Change(s.KeyOf(kind, budget), func(o client.Object) { o.(*policyv1beta1.PodUnavailableBudget).Status = *status })

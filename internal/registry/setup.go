@@ -196,7 +196,7 @@ func daemonSets(ctx context.Context, e *Environment) error {
 	}
 	return daemonsetcontroller.Setup(ctx, e.Manager, daemonsetcontroller.Options{
 		Features: e.daemonSetFeatures(), Options: e.controller("daemonset"), PullJobs: e.PullJobs,
-		CompleteTemplate: admission.CompleteTemplate(admission.NewTemplateJudge(clientset.CoreV1().RESTClient())),
+		CompleteTemplate: admission.CompleteTemplate(admission.NewTemplateValidator(clientset.CoreV1().RESTClient())),
 	})
 }
 

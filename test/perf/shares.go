@@ -21,7 +21,7 @@ var areas = []struct {
 		"runtime.gcStart"}},
 	{"planning", []string{"cloneset.Make"}},
 	{"reading the snapshot", []string{"cloneset/controller.(*Kube).Snapshot", "podapply.(*Reader)"}},
-	{"own writes laid over the caches", []string{"reconcile.(*Own)", "reconcile.Laid", "reconcile.Newest"}},
+	{"own writes laid over the caches", []string{"reconcile.(*Own)", "reconcile.Overlay", "reconcile.Newest"}},
 	{"events for users", []string{"tools/events.", "tools/record.", "reconcile.recorder"}},
 	{"requests: encoding, sending, decoding the answer",
 		[]string{"rest.(*Request)", "http2.(*", "http2ClientConn", "http2client", "http2Transport"}},

@@ -32,12 +32,12 @@ func (p *planner) sortClaims() {
 // exists in any state is taken (CS-335), and so is one of a claim that is going (CS-063) or that belongs to a pod.
 func (p *planner) takenIDs() (taken map[string]bool, free []string) {
 	taken = map[string]bool{}
-	for _, pods := range [][]*corev1.Pod{p.Pods, p.Strangers} {
+	for _, pods := range [][]*corev1.Pod{p.Pods, p.ForeignPods} {
 		for _, pod := range pods {
 			taken[p.idOf(pod)] = true
 		}
 	}
-	for _, claim := range slices.Concat(p.Claims, p.HandedClaims) {
+	for _, claim := range slices.Concat(p.Claims, p.PodOwnedClaims) {
 		if owner := metav1.GetControllerOfNoCopy(claim); claim.DeletionTimestamp != nil || owner != nil && owner.UID != p.Set.UID {
 			taken[claim.Labels[pub.CloneSetInstanceID]] = true
 		}
@@ -162,7 +162,7 @@ func (p *planner) settleClaims() {
 			inactive[id] = pod
 		}
 	}
-	for _, pod := range p.Strangers {
+	for _, pod := range p.ForeignPods {
 		id := p.idOf(pod)
 		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.UID == p.Set.UID {
 			active[id] = true // the index of pods by controller is behind the cache
@@ -193,7 +193,7 @@ func (p *planner) settleClaims() {
 
 // takeClaimsBack makes claims the set's again whose pod was to be deleted and is to stay now.
 func (p *planner) takeClaimsBack() {
-	if len(p.HandedClaims) == 0 {
+	if len(p.PodOwnedClaims) == 0 {
 		return
 	}
 	staying := map[types.UID]bool{}
@@ -202,7 +202,7 @@ func (p *planner) takeClaimsBack() {
 			staying[info.Pod.UID] = true
 		}
 	}
-	for _, claim := range p.HandedClaims {
+	for _, claim := range p.PodOwnedClaims {
 		if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && staying[owner.UID] && claim.DeletionTimestamp == nil {
 			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, TakeBack: true, Why: "its pod stays"})
 		}

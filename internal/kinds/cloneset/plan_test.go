@@ -393,7 +393,7 @@ func TestClaimsWithoutReuse(t *testing.T) {
 	} {
 		of := claim("x")
 		of.CreationTimestamp = metav1.NewTime(clonesettest.Now.Add(-tt.age))
-		plan := Make(Snapshot{Set: set, Strangers: tt.strangers, Claims: []*corev1.PersistentVolumeClaim{of},
+		plan := Make(Snapshot{Set: set, ForeignPods: tt.strangers, Claims: []*corev1.PersistentVolumeClaim{of},
 			Snapshot: podplan.Snapshot{Pods: tt.pods, Revisions: []*appsv1.ControllerRevision{one}, Now: clonesettest.Now}, Random: counting()})
 		got := ""
 		for _, fate := range plan.ClaimFates {

@@ -20,14 +20,14 @@ type Snapshot struct {
 	podplan.Snapshot
 	// Claims are all claims controlled by the set.
 	Claims []*corev1.PersistentVolumeClaim
-	// HandedClaims are claims of the namespace that a pod controls, since it takes them along when it goes; those of other sets' pods
+	// PodOwnedClaims are claims of the namespace that a pod controls, since it takes them along when it goes; those of other sets' pods
 	// may be among them.
-	HandedClaims []*corev1.PersistentVolumeClaim
+	PodOwnedClaims []*corev1.PersistentVolumeClaim
 	// LostNodes are nodes of inactive pods that do not exist or of which nothing is heard any more. Pods on them may never go.
 	LostNodes map[string]bool
-	// Strangers are pods that the set does not control and that stand where claims of the set want a pod: released ones, or detached by
+	// ForeignPods are pods that the set does not control and that stand where claims of the set want a pod: released ones, or detached by
 	// hand (CS-335, CS-348).
-	Strangers []*corev1.Pod
+	ForeignPods []*corev1.Pod
 	// Orphans are the names of pods without controller that match the selector (CS-355).
 	Orphans []string
 	// NodeLabels are the labels of the nodes that pods stand on, by node; only where scaling in has to look at them (CS-151).
@@ -56,9 +56,9 @@ func (s *Snapshot) NodesWanted() []string {
 	return names
 }
 
-// LookAt takes from a node what decisions need. A node of which the cluster has heard nothing for a while is lost, and so is one
+// RecordNode takes from a node what decisions need. A node of which the cluster has heard nothing for a while is lost, and so is one
 // that does not exist any more; one whose kubelet says that it is not ready may still let its pods go.
-func (s *Snapshot) LookAt(name string, node *corev1.Node, exists bool) {
+func (s *Snapshot) RecordNode(name string, node *corev1.Node, exists bool) {
 	if s.NodeLabels == nil {
 		s.NodeLabels, s.LostNodes = map[string]map[string]string{}, map[string]bool{}
 	}
@@ -67,8 +67,8 @@ func (s *Snapshot) LookAt(name string, node *corev1.Node, exists bool) {
 	s.LostNodes[name] = !exists || ready != nil && ready.Status == corev1.ConditionUnknown
 }
 
-// Unmanned are the names of the pods that claims are for and that the set does not control.
-func (s *Snapshot) Unmanned() []string {
+// ClaimsWithoutPod are the names of the pods that claims are for and that the set does not control.
+func (s *Snapshot) ClaimsWithoutPod() []string {
 	known := map[string]bool{"": true}
 	for _, pod := range s.Pods {
 		known[instanceID(pod.Labels, pod.Name, s.Set.Name)] = true

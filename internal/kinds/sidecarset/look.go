@@ -29,18 +29,18 @@ type PodState struct {
 	Working WorkingContainers
 }
 
-// Looker sees pods as plans for a SidecarSet do.
-type Looker struct{ planner planner }
+// PodInspector sees pods as plans for a SidecarSet do.
+type PodInspector struct{ planner planner }
 
 // NewLooker looks with what the snapshot has beside its pods.
-func NewLooker(s Snapshot) *Looker {
-	l := &Looker{planner{Snapshot: s}}
+func NewLooker(s Snapshot) *PodInspector {
+	l := &PodInspector{planner{Snapshot: s}}
 	l.planner.prepare()
 	return l
 }
 
 // Look looks at an active pod that lists the SidecarSet.
-func (l *Looker) Look(pod *corev1.Pod) PodState {
+func (l *PodInspector) Look(pod *corev1.Pod) PodState {
 	info := l.planner.examine(pod)
 	return PodState{Pod: pod, Hash: info.record.Hash, Matched: info.matched, Updated: info.updated, Upgradable: info.upgradable,
 		Underway: info.underway, Ready: info.ready, Available: info.available(), Serves: info.serves(), Behind: info.behind,
@@ -48,7 +48,7 @@ func (l *Looker) Look(pod *corev1.Pod) PodState {
 }
 
 // Lacks says which images the containers of the pod are still to be given, and which resources, where they can be resized; empty for none.
-func (l *Looker) Lacks(pod *corev1.Pod) (images, resources string) {
+func (l *PodInspector) Lacks(pod *corev1.Pod) (images, resources string) {
 	if cold, hot := l.planner.wanted(pod); len(cold) > 0 || len(hot) > 0 {
 		images = fmt.Sprint(cold, hot)
 	}

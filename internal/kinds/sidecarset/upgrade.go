@@ -19,8 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// ErrChanged says that the pod is not any more what was decided about.
-var ErrChanged = errors.New("the pod changed meanwhile")
+// ErrStalePlan says that the pod is not any more what was decided about.
+var ErrStalePlan = errors.New("the pod changed meanwhile")
 
 var (
 	isTrue  = true
@@ -147,11 +147,11 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 	v.Change = func(now *corev1.Pod, at time.Time) ([]*podpatch.Patch, error) {
 		fresh := p.examine(now)
 		if !readiness.Active(now) || !fresh.matched || mainFinished(now) {
-			return nil, ErrChanged
+			return nil, ErrStalePlan
 		}
 		changes := again(fresh)
 		if len(changes) == 0 {
-			return nil, ErrChanged
+			return nil, ErrStalePlan
 		}
 		patch := &podpatch.Patch{}
 		return []*podpatch.Patch{patch}, p.images(patch, now, nil, changes,

@@ -125,7 +125,7 @@ func newWorld(t *testing.T, replicas int32, options ...option) *world {
 		option(set)
 	}
 	w := &world{t: t, revisions: map[string]string{}, Snapshot: Snapshot{Set: set, Claims: map[string]*corev1.PersistentVolumeClaim{},
-		Strangers: map[string]bool{}, Features: Features{StartOrdinal: true, PodIndexLabel: true, DeleteClaims: true, ResizeClaims: true}}}
+		ForeignPods: map[string]bool{}, Features: Features{StartOrdinal: true, PodIndexLabel: true, DeleteClaims: true, ResizeClaims: true}}}
 	w.Now = planTime
 	return w
 }

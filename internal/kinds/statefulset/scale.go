@@ -169,7 +169,7 @@ const lateAgain = time.Second
 // vacancy tells whether a pod can be created in the slot as far as the snapshot tells: neither its name nor its PVCs are taken.
 func (p *planner) vacancy(s *slot) bool {
 	name := podName(p.Set.Name, s.ordinal)
-	if p.Strangers[name] {
+	if p.ForeignPods[name] {
 		p.ScaleError = fmt.Sprintf("pod %s exists and is not the set's: delete it, or give it the labels of the selector and no controller",
 			name) // ASTS-106
 		p.Refusal = p.ScaleError

@@ -107,7 +107,7 @@ func TestScaleParallel(t *testing.T) {
 			w.pod(0, "a:1", pending, readyFor(0), specified, in(pub.LifecycleStateUpdating))
 			notReady(w.Pods[0])
 		}, []string{"+1 a:1", "-0"}},
-		"a name that is taken is no load": {3, []option{scaleBy(1)}, func(w *world) { w.Strangers["web-0"] = true }, []string{"+1 a:1"}},
+		"a name that is taken is no load": {3, []option{scaleBy(1)}, func(w *world) { w.ForeignPods["web-0"] = true }, []string{"+1 a:1"}},
 		"nor is one whose claim goes": {2, []option{scaleBy(1), withClaims}, func(w *world) {
 			end := metav1.NewTime(planTime)
 			w.claim(0).DeletionTimestamp = &end

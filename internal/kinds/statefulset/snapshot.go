@@ -25,8 +25,8 @@ type Snapshot struct {
 	Orphans []*corev1.Pod
 	// Claims are the PVCs that pods of slots have or will have, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
-	// Strangers are names of slots that pods of others have (ASTS-106).
-	Strangers map[string]bool
+	// ForeignPods are names of slots that pods of others have (ASTS-106).
+	ForeignPods map[string]bool
 	// Late are names of slots whose pods are the set's, or will be, and that the list of its pods does not show yet: the caches go on between
 	// two reads.
 	Late map[string]bool

@@ -364,7 +364,7 @@ func TestWhatCannotBeDoneIsTold(t *testing.T) {
 	}
 	w = newWorld(t, 2, inParallel)
 	w.at("a:1")
-	w.Strangers["web-0"] = true
+	w.ForeignPods["web-0"] = true
 	plan = Make(w.Snapshot)
 	// ASTS-106 (part), ASTS-136 (part)
 	if plan.ScaleError == "" || plan.Refusal == "" || len(plan.Create) != 1 || plan.Create[0].Name != "web-1" {

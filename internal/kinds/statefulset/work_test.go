@@ -59,7 +59,7 @@ func TestScalingComesFirst(t *testing.T) {
 		"parallel": {[]option{inParallel, maxUnavailable(2)}, func(w *world) { w.pod(0, "a:1", notReady); w.pod(2, "a:1"); w.pod(9, "a:1") },
 			[]string{"+1 a:2", "-9", "~0"}},
 		"parallel, and one more may be down": {[]option{inParallel, maxUnavailable(3)}, func(w *world) {
-			w.Strangers["web-1"] = true // which is an error
+			w.ForeignPods["web-1"] = true // which is an error
 			w.pod(0, "a:1", notReady)
 			w.pod(2, "a:1")
 			w.pod(9, "a:1")

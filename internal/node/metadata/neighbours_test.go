@@ -19,12 +19,12 @@ import (
 // container begins at once nevertheless.
 func TestEnvironmentRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
-	letGo := make(chan struct{})
+	releaseOrphans := make(chan struct{})
 	w.cri.Set(func(s *fakecri.Server) {
 		s.OnStop = func(ctx context.Context, c fakecri.Container, _ time.Duration) error {
 			if c.Namespace == "hostile" {
 				select {
-				case <-letGo:
+				case <-releaseOrphans:
 				case <-ctx.Done():
 				}
 			}
@@ -73,5 +73,5 @@ func TestEnvironmentRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	restarts.queue.Add(add("ns", "u"))
 	until("the container of another tenant is stopped", func() bool { return stopped("app-u") })
 	t.Logf("the restart of another tenant began after %s", time.Since(begin).Round(time.Millisecond))
-	close(letGo)
+	close(releaseOrphans)
 }

@@ -27,8 +27,8 @@ import (
 
 // tenants is a node with one container in each of many pods. The containers of namespace "hostile" do not end until the test ends them.
 type tenants struct {
-	containers []runtime.Container
-	letGo      chan struct{}
+	containers     []runtime.Container
+	releaseOrphans chan struct{}
 
 	mu      sync.Mutex
 	stopped map[string]time.Duration // by namespace and pod: the grace period that the runtime got
@@ -66,7 +66,7 @@ func (n *tenants) Stop(ctx context.Context, id string, grace time.Duration) erro
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-n.letGo:
+	case <-n.releaseOrphans:
 		return nil
 	}
 }
@@ -104,7 +104,7 @@ func until(t *testing.T, what string, condition func() bool) {
 func TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
-	n := &tenants{letGo: make(chan struct{}), stopped: map[string]time.Duration{}}
+	n := &tenants{releaseOrphans: make(chan struct{}), stopped: map[string]time.Duration{}}
 	hour, own := int64(3600), int64(20)
 	var objects []client.Object
 	add := func(namespace string, i int) {
@@ -177,6 +177,6 @@ func TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 		t.Errorf("%d stops of one namespace at once, grace %s", n.most, grace)
 	}
 	n.mu.Unlock()
-	close(n.letGo)
+	close(n.releaseOrphans)
 	until(t, "the others of the first tenant have their turn", func() bool { return n.stops("hostile") == hostile })
 }

@@ -28,7 +28,7 @@ import (
 func TestRestartsThatWaitForTheirNamespaceSendNothing(t *testing.T) {
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
-	n := &tenants{letGo: make(chan struct{}), stopped: map[string]time.Duration{}}
+	n := &tenants{releaseOrphans: make(chan struct{}), stopped: map[string]time.Duration{}}
 	uid, id := types.UID("hostilep"), "containerd://hostilep"
 	n.containers = []runtime.Container{{ID: id, Name: "app", PodNamespace: "hostile", PodName: "p", PodUID: string(uid), Running: true}}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).WithObjects(
@@ -83,7 +83,7 @@ func TestRestartsThatWaitForTheirNamespaceSendNothing(t *testing.T) {
 	if asked > 0 {
 		t.Errorf("5 rounds that wait asked %d times", asked)
 	}
-	close(n.letGo)
+	close(n.releaseOrphans)
 	for range stop.Most {
 		if err := <-ended; err != nil {
 			t.Error(err)

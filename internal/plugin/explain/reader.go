@@ -187,7 +187,7 @@ func (r *Reader) workload(ctx context.Context, w *World) error {
 		if core == nil {
 			return err
 		}
-		w.Stage.Complete = admission.CompleteTemplate(admission.NewTemplateJudge(core))
+		w.Stage.Complete = admission.CompleteTemplate(admission.NewTemplateValidator(core))
 		return err // which nodes there are is all that matters
 	}
 	return r.optional(w, "nodes", "all nodes are taken to be alive", err)

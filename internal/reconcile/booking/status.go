@@ -39,7 +39,7 @@ func (d *Desk[T, P, D]) WriteStatus(ctx context.Context, object P, decide func(n
 			return nil, fmt.Errorf("after a conflict: %w", err)
 		}
 		if newest == nil {
-			return nil, reconcile.ErrChanged
+			return nil, reconcile.ErrStalePlan
 		}
 	}
 }

@@ -105,7 +105,7 @@ func TestWritesOfTheControllerThatEnd(t *testing.T) {
 		t.Error(err)
 	}
 	d.options.Live = unreadable{s, apierrors.NewNotFound(schema.GroupResource{Resource: "shows"}, "show")}
-	if _, err := d.WriteStatus(t.Context(), object, counting(1)); !reconcile.Changed(err) || apierrors.IsConflict(err) {
+	if _, err := d.WriteStatus(t.Context(), object, counting(1)); !reconcile.IsStalePlan(err) || apierrors.IsConflict(err) {
 		t.Error(err)
 	}
 	s.before = func(int) error { return failed }

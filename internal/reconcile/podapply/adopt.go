@@ -38,7 +38,7 @@ func (a *Application) AdoptRevisions(ctx context.Context, revisions []*appsv1.Co
 	}
 	for _, r := range revisions {
 		if _, err := reconcile.Merge(ctx, a.Writer, r, map[string]any{"ownerReferences": append(r.OwnerReferences[:len(r.OwnerReferences):len(r.OwnerReferences)], owner)}, nil, ""); err != nil {
-			return reconcile.Gone(fmt.Errorf("adopting revision %s: %w", r.Name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("adopting revision %s: %w", r.Name, err))
 		}
 	}
 	return nil
@@ -52,9 +52,9 @@ func (a *Application) Lives(ctx context.Context) error {
 		err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.owner), now)
 		switch {
 		case err != nil:
-			a.ownerErr = reconcile.Gone(fmt.Errorf("reading %s from the API server, before anything becomes its own: %w", a.owner.GetName(), err))
+			a.ownerErr = reconcile.StaleIfNotFound(fmt.Errorf("reading %s from the API server, before anything becomes its own: %w", a.owner.GetName(), err))
 		case now.GetUID() != a.owner.GetUID() || now.GetGeneration() != a.owner.GetGeneration() || now.GetDeletionTimestamp() != nil:
-			a.ownerErr = reconcile.ErrChanged
+			a.ownerErr = reconcile.ErrStalePlan
 		}
 	})
 	return a.ownerErr

@@ -84,7 +84,7 @@ func (r *Result) Add(target *error, err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, errRecreated):
-	case reconcile.Changed(err):
+	case reconcile.IsStalePlan(err):
 		r.Retry = true
 	default:
 		*target = errors.Join(*target, err)

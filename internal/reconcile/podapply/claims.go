@@ -25,7 +25,7 @@ func (a *Application) HandOver(ctx context.Context, pod *corev1.Pod, claims ...*
 	now := &corev1.Pod{}
 	switch err := a.Read(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, now); {
 	case apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID:
-		return reconcile.ErrChanged
+		return reconcile.ErrStalePlan
 	case err != nil:
 		return fmt.Errorf("reading pod %s, to hand claim %s to it: %w", pod.Name, claims[0].Name, err)
 	}
@@ -49,7 +49,7 @@ func (a *Application) Control(ctx context.Context, claim *corev1.PersistentVolum
 	case apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsConflict(err):
-		return reconcile.ErrChanged
+		return reconcile.ErrStalePlan
 	case err != nil:
 		a.Warn("FailedUpdate", "failed %s: %v", what, err)
 		return fmt.Errorf("failed %s: %w", what, err)
@@ -62,12 +62,12 @@ func (a *Application) Control(ctx context.Context, claim *corev1.PersistentVolum
 func (a *Application) stays(ctx context.Context, name, pod string) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := a.Read(ctx, types.NamespacedName{Namespace: a.owner.GetNamespace(), Name: name}, claim); err != nil {
-		return reconcile.Gone(fmt.Errorf("reading claim %s, which a new pod takes over: %w", name, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("reading claim %s, which a new pod takes over: %w", name, err))
 	}
 	if claim.DeletionTimestamp != nil || slices.ContainsFunc(claim.OwnerReferences, func(owner metav1.OwnerReference) bool {
 		return owner.Kind == "Pod" && (owner.Name == pod || owner.Controller != nil && *owner.Controller)
 	}) {
-		return reconcile.ErrChanged // the next plan knows of it
+		return reconcile.ErrStalePlan // the next plan knows of it
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (a *Application) keeps(ctx context.Context, v *podplan.Verdict) error {
 			return fmt.Errorf("reading claim %s, which stays when pod %s goes: %w", name, v.Pod.Name, err)
 		case claim.DeletionTimestamp == nil && slices.ContainsFunc(claim.OwnerReferences,
 			func(owner metav1.OwnerReference) bool { return owner.UID == v.Pod.UID }):
-			return reconcile.ErrChanged // the next plan knows of it
+			return reconcile.ErrStalePlan // the next plan knows of it
 		}
 	}
 	return nil
@@ -109,8 +109,8 @@ func (a *Application) createClaims(ctx context.Context, creation podplan.Creatio
 			if look {
 				errs[i] = a.stays(ctx, claim.Name, creation.Name)
 			}
-		case reconcile.Ending(err):
-			return reconcile.ErrChanged
+		case reconcile.IsNamespaceTerminating(err):
+			return reconcile.ErrStalePlan
 		default:
 			a.Warn("FailedCreate", "failed to create claim %s: %v", claim.Name, err)
 			errs[i] = fmt.Errorf("creating claim %s: %w", claim.Name, err)

@@ -32,23 +32,23 @@ func (a *Application) updateInPlace(ctx context.Context, v *podplan.Verdict) err
 			a.Say("SuccessfulUpdatePodInPlace", "updating pod %s in place %s", v.Pod.Name, v.Message)
 			return nil
 		case apierrors.IsNotFound(err):
-			return reconcile.ErrChanged
+			return reconcile.ErrStalePlan
 		case !apierrors.IsConflict(err):
 			a.Warn("FailedUpdatePodInPlace", "failed to update pod %s in place to %s: %v", v.Pod.Name, v.Update.Revision, err)
 			return err
 		}
 		pod = &corev1.Pod{}
 		if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
-			return reconcile.Gone(fmt.Errorf("reading pod %s after a conflict: %w", v.Pod.Name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("reading pod %s after a conflict: %w", v.Pod.Name, err))
 		}
 		if !sameDecision(v.Pod, pod) {
-			return reconcile.ErrChanged
+			return reconcile.ErrStalePlan
 		}
 		if err := a.Ask(ctx, pod, v.Disruption()); err != nil { // it may have come back into service meanwhile
 			return err
 		}
 	}
-	return reconcile.ErrChanged
+	return reconcile.ErrStalePlan
 }
 
 // patchStep computes one patch from the version of the pod that the step before left.
@@ -80,7 +80,7 @@ func (a *Application) refused(ctx context.Context, v *podplan.Verdict, err error
 	}
 	pod := &corev1.Pod{}
 	if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
-		return false, reconcile.Gone(fmt.Errorf("reading pod %s, whose update was refused: %w", v.Pod.Name, err))
+		return false, reconcile.StaleIfNotFound(fmt.Errorf("reading pod %s, whose update was refused: %w", v.Pod.Name, err))
 	}
 	target := pod.Labels[pub.ControllerRevisionHash] // of an update under way
 	if v.Update != nil {

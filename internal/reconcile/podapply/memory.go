@@ -104,15 +104,15 @@ func (m *Memory) conclude(a *Application, result *Result, progress waiting.Progr
 		text := ""
 		if result.PullError != nil {
 			text, m.pullsHeld = result.PullError.Error(), now.Add(pullRetryAfter)
-			reconcile.Sooner(&after, pullRetryAfter)
+			reconcile.MinRequeue(&after, pullRetryAfter)
 		}
 		m.Once(a, corev1.EventTypeWarning, "FailedCreateImagePullJob", text)
 	}
 	if result.Retry {
-		reconcile.Sooner(&after, reconcile.RetryAfter)
+		reconcile.MinRequeue(&after, reconcile.RetryAfter)
 	}
 	tell = m.stillness(a, result, progress, now)
-	reconcile.Sooner(&tell, m.tellForeign(a, now))
+	reconcile.MinRequeue(&tell, m.tellForeign(a, now))
 	return after, tell
 }
 

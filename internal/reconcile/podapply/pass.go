@@ -26,7 +26,7 @@ type Outcome struct {
 
 // Loop is the outcome as the loop of the controller wants it, with the plan that was carried out.
 func (o Outcome) Loop(plan *podplan.Plan) reconcile.Done {
-	reconcile.Sooner(&o.After, o.Tell)
+	reconcile.MinRequeue(&o.After, o.Tell)
 	return reconcile.Done{After: o.After, Planning: o.Planning, More: o.Unfinished, Headline: plan.Headline(), Record: plan.Record,
 		Held: plan.HeldByBudget, Progress: o.Created > 0 || len(o.Done) > 0}
 }
@@ -41,11 +41,11 @@ func (m *Memory) Finish(a *Application, result *Result, planning time.Duration, 
 	if o.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) {
 		o.After = time.Millisecond // else the back-off of the queue decides
 	}
-	reconcile.Sooner(&o.After, a.Own.Again(a.owner.GetUID()))
+	reconcile.MinRequeue(&o.After, a.Own.Again(a.owner.GetUID()))
 	after, tell := m.conclude(a, result, progress)
-	reconcile.Sooner(&o.After, after)
+	reconcile.MinRequeue(&o.After, after)
 	o.Tell = tell
 	after, err := status()
-	reconcile.Sooner(&o.After, after)
+	reconcile.MinRequeue(&o.After, after)
 	return o, errors.Join(result.ScaleError, result.UpdateError, err)
 }

@@ -32,7 +32,7 @@ func (a *Application) PreDownload(ctx context.Context, left *appsv1.ControllerRe
 		switch err := a.Client.Create(ctx, &unstructured.Unstructured{Object: job.Document}); {
 		case apierrors.IsAlreadyExists(err):
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			return reconcile.ErrChanged
+			return reconcile.ErrStalePlan
 		case err != nil:
 			return fmt.Errorf("creating image pull job %s: %w", job.Name, err)
 		default:
@@ -47,7 +47,7 @@ func (a *Application) PreDownload(ctx context.Context, left *appsv1.ControllerRe
 		left = a.plan.MarkedRevision
 	}
 	if _, err := reconcile.Merge(ctx, a.Writer, left, map[string]any{"labels": a.plan.RevisionLabels}, nil, ""); err != nil {
-		return reconcile.Gone(fmt.Errorf("labelling revision %s: %w", left.Name, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("labelling revision %s: %w", left.Name, err))
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1
 	if snapshot.Pods, err = r.Pods.ControlledBy(owner.GetNamespace(), uid); err != nil {
 		return snapshot, err
 	}
-	snapshot.Pods = reconcile.Laid(r.Own, uid, snapshot.Pods, func(pod *corev1.Pod) bool {
+	snapshot.Pods = reconcile.Overlay(r.Own, uid, snapshot.Pods, func(pod *corev1.Pod) bool {
 		controller := metav1.GetControllerOfNoCopy(pod)
 		return controller != nil && controller.UID == uid
 	})
@@ -95,7 +95,7 @@ func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1
 			snapshot.Revisions = append(snapshot.Revisions, &items[i])
 		}
 	}
-	snapshot.Revisions = reconcile.Laid(r.Own, uid, snapshot.Revisions, func(found *appsv1.ControllerRevision) bool {
+	snapshot.Revisions = reconcile.Overlay(r.Own, uid, snapshot.Revisions, func(found *appsv1.ControllerRevision) bool {
 		return ours(owner, selector, found)
 	})
 	snapshot.Foreign, err = r.foreign(ctx, owner, &snapshot)
@@ -114,7 +114,7 @@ func (r *Reader) Orphans(owner client.Object, selector *metav1.LabelSelector, ow
 	}
 	pods, err := r.Pods.Uncontrolled(owner.GetNamespace())
 	pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !orphan(pod) })
-	if pods = reconcile.Laid(r.Own, owner.GetUID(), pods, orphan); len(pods) == 0 {
+	if pods = reconcile.Overlay(r.Own, owner.GetUID(), pods, orphan); len(pods) == 0 {
 		return nil, err
 	}
 	known := sets.New[types.UID]()

@@ -69,7 +69,7 @@ func (a *Application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 	}
 	if revision.Equal(existing.Data.Raw, r.Data.Raw) && ours(a.owner, a.selector, existing) {
 		a.Own.Created(a.owner.GetUID(), existing, a.Now())
-		return reconcile.ErrChanged
+		return reconcile.ErrStalePlan
 	}
 	collisions := int32(1)
 	if a.plan.CollisionCount != nil {
@@ -78,7 +78,7 @@ func (a *Application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 	if err := a.Collided(ctx, collisions); err != nil {
 		return fmt.Errorf("raising collisionCount because revision %s has other data: %w", r.Name, err)
 	}
-	return reconcile.ErrChanged
+	return reconcile.ErrStalePlan
 }
 
 // revisionName is the name of the revision that a pod's label names.
@@ -104,5 +104,5 @@ func (a *Application) missing(ctx context.Context, label string) error {
 		return fmt.Errorf("looking for revision %s: %w", name, err)
 	}
 	a.Own.Created(a.owner.GetUID(), found, a.Now()) // the next plan knows of it
-	return reconcile.ErrChanged
+	return reconcile.ErrStalePlan
 }

@@ -29,7 +29,7 @@ func (a *Application) SlowStart(ctx context.Context, result *Result, batch int, 
 				return nil
 			}
 			bad = true
-			if !reconcile.Changed(err) {
+			if !reconcile.IsStalePlan(err) {
 				failed(some[i].Node)
 			}
 			result.Add(&result.CreateError, err)

@@ -115,16 +115,16 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 	}
 	pod := &corev1.Pod{}
 	switch err := a.Create(ctx, creation.Pod, pod); {
-	case reconcile.Ending(err):
-		return reconcile.ErrChanged // the owner goes with its namespace; there is nothing to tell anybody
+	case reconcile.IsNamespaceTerminating(err):
+		return reconcile.ErrStalePlan // the owner goes with its namespace; there is nothing to tell anybody
 	case apierrors.IsAlreadyExists(err) && a.taken(ctx, creation.Name):
-		return reconcile.ErrChanged
+		return reconcile.ErrStalePlan
 	case err != nil:
 		a.Warn("FailedCreate", "failed to create pod %s: %v", creation.Name, err)
 		return fmt.Errorf("creating pod %s: %w", creation.Name, err)
 	}
 	if creation.Node != "" && creation.Node != nodes.Target(pod) {
-		return a.astray(ctx, pod, creation.Node)
+		return a.rejectMisplacedPod(ctx, pod, creation.Node)
 	}
 	if creation.Revision == "" {
 		a.Say("SuccessfulCreate", "created pod %s for node %s", creation.Name, creation.Node)
@@ -134,13 +134,13 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 	return nil
 }
 
-// astray takes back a pod that admission made one for another node than the one for which it was created, or for none: the node would be
+// rejectMisplacedPod takes back a pod that admission made one for another node than the one for which it was created, or for none: the node would be
 // without a pod, and get one in each pass.
-func (a *Application) astray(ctx context.Context, pod *corev1.Pod, node string) error {
+func (a *Application) rejectMisplacedPod(ctx context.Context, pod *corev1.Pod, node string) error {
 	err := fmt.Errorf("creating pod %s: it was changed on admission so that it is not meant for node %s alone any more: "+
 		"a webhook or policy must leave its required node affinity as it is", pod.Name, node)
 	a.Warn("FailedCreate", "failed: %v", err)
-	if gone := a.Delete(ctx, pod); gone != nil && !reconcile.Changed(gone) {
+	if gone := a.Delete(ctx, pod); gone != nil && !reconcile.IsStalePlan(gone) {
 		return errors.Join(err, gone)
 	}
 	return err
@@ -166,7 +166,7 @@ func (a *Application) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr
 		return nil, a.updateInPlace(ctx, v)
 	case podplan.Continue:
 		_, err := a.refused(ctx, v, a.steps(ctx, v.Pod, inplace.ContinueResize, inplace.Continue))
-		return nil, reconcile.Gone(err)
+		return nil, reconcile.StaleIfNotFound(err)
 	}
 	return nil, nil
 }
@@ -185,7 +185,7 @@ func (a *Application) delete(ctx context.Context, v *podplan.Verdict) error {
 	}
 	switch err := a.Delete(ctx, v.Pod); {
 	case apierrors.IsConflict(err):
-		return reconcile.ErrChanged
+		return reconcile.ErrStalePlan
 	case err != nil:
 		a.Warn("FailedDelete", "failed to delete pod %s: %v", v.Pod.Name, err)
 		return fmt.Errorf("deleting pod %s: %w", v.Pod.Name, err)
@@ -203,7 +203,7 @@ func (a *Application) recreate(ctx context.Context, v *podplan.Verdict) error {
 		return err
 	}
 	if err := a.patch(ctx, v); err != nil {
-		if !errors.Is(err, reconcile.ErrChanged) {
+		if !errors.Is(err, reconcile.ErrStalePlan) {
 			a.Warn("FailedUpdatePodReCreate", "failed to mark pod %s for recreation: %v", v.Pod.Name, err)
 		}
 		return err
@@ -215,7 +215,7 @@ func (a *Application) recreate(ctx context.Context, v *podplan.Verdict) error {
 // patch sends the verdict's patch, made for exactly the version that was looked at; a conflict is left to the next pass (IPU-133).
 func (a *Application) patch(ctx context.Context, v *podplan.Verdict) error {
 	_, err := a.send(ctx, v.Pod, v.Patch)
-	return reconcile.Gone(err)
+	return reconcile.StaleIfNotFound(err)
 }
 
 // mend sends the verdict's patch, and tells of it if it gives the pod back what makes it one of the owner's (ASTS-308).
@@ -225,9 +225,9 @@ func (a *Application) mend(ctx context.Context, v *podplan.Verdict) error {
 		pod = a.reported(ctx, pod)
 	}
 	_, err := a.send(ctx, pod, v.Patch)
-	err = reconcile.Gone(err)
+	err = reconcile.StaleIfNotFound(err)
 	switch {
-	case v.Reason != podplan.ReasonIdentity || reconcile.Changed(err):
+	case v.Reason != podplan.ReasonIdentity || reconcile.IsStalePlan(err):
 	case err != nil:
 		a.Warn("FailedUpdate", "failed to update pod %s: %v", v.Pod.Name, err)
 	default:

@@ -25,7 +25,7 @@ import (
 // pass brings an AdvancedCronJob a step further (ACJ-041).
 func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
 	present, absent := r.served.all()
-	leftovers := r.letGo(ctx, name, owner, present) // what keeps one of those from going keeps no run from beginning
+	leftovers := r.releaseOrphans(ctx, name, owner, present) // what keeps one of those from going keeps no run from beginning
 	if owner == "" {
 		return again(reconcile.Done{}, leftovers)
 	}
@@ -46,14 +46,14 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: string(plan.Reason) + ": " + plan.Message,
 		Record: func() []any { return []any{"reason", plan.Reason, "message", plan.Message, "next", plan.Next} }}
 	err = errors.Join(r.apply(ctx, cronJob, plan), leftovers)
-	reconcile.Sooner(&done.After, r.Own.Again(owner))
+	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return again(done, err)
 }
 
 // again comes back soon after the world changed under a plan, and leaves other errors to the back-off.
 func again(done reconcile.Done, err error) (reconcile.Done, error) {
-	if reconcile.Changed(err) {
-		reconcile.Sooner(&done.After, reconcile.RetrySoon)
+	if reconcile.IsStalePlan(err) {
+		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
 		return done, nil
 	}
 	return done, err
@@ -107,7 +107,7 @@ func laid[T any, P object[T]](r *Reconciler, cronJob *appsv1beta1.AdvancedCronJo
 	for i := range items {
 		objects[i] = &items[i]
 	}
-	objects = reconcile.Laid(r.Own, cronJob.UID, objects, func(o P) bool { return advancedcronjob.OwnerOf(o) == cronJob.UID })
+	objects = reconcile.Overlay(r.Own, cronJob.UID, objects, func(o P) bool { return advancedcronjob.OwnerOf(o) == cronJob.UID })
 	children := make([]advancedcronjob.Child, len(objects))
 	for i := range objects {
 		children[i] = advancedcronjob.ChildOf(objects[i])
@@ -115,8 +115,8 @@ func laid[T any, P object[T]](r *Reconciler, cronJob *appsv1beta1.AdvancedCronJo
 	return children
 }
 
-// letGo releases children of AdvancedCronJobs that are gone: nobody else would.
-func (r *Reconciler) letGo(ctx context.Context, name types.NamespacedName, owner types.UID, kinds []advancedcronjob.Kind) error {
+// releaseOrphans releases children of AdvancedCronJobs that are gone: nobody else would.
+func (r *Reconciler) releaseOrphans(ctx context.Context, name types.NamespacedName, owner types.UID, kinds []advancedcronjob.Kind) error {
 	loose := *r.API
 	loose.Own = nil // nothing is planned from what was written
 	var errs []error
@@ -178,7 +178,7 @@ func writeStatus(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.
 	}
 	written, err := reconcile.Patch(ctx, w, cronJob, body, "status")
 	if err != nil {
-		return nil, reconcile.Gone(fmt.Errorf("writing status: %w", err))
+		return nil, reconcile.StaleIfNotFound(fmt.Errorf("writing status: %w", err))
 	}
 	return written, nil
 }
@@ -247,7 +247,7 @@ func (r *Reconciler) remove(ctx context.Context, w *reconcile.Writer, cronJob *a
 		switch {
 		case err == nil:
 			r.Events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulDelete", fmt.Sprintf("deleted %s: %s", child, why))
-		case !reconcile.Changed(err):
+		case !reconcile.IsStalePlan(err):
 			err = fmt.Errorf("deleting %s: %w", child, err)
 			r.Events.Event(cronJob, corev1.EventTypeWarning, "FailedDelete", err.Error())
 		}
@@ -261,11 +261,11 @@ func (r *Reconciler) begin(ctx context.Context, w *reconcile.Writer, cronJob *ap
 		return err
 	}
 	created, err := r.create(ctx, w, cronJob, plan)
-	if reconcile.Ending(err) {
+	if reconcile.IsNamespaceTerminating(err) {
 		return nil
 	}
 	if err != nil {
-		if err = fmt.Errorf("creating %s %s: %w", plan.Kind, plan.Run.Name, err); !reconcile.Changed(err) {
+		if err = fmt.Errorf("creating %s %s: %w", plan.Kind, plan.Run.Name, err); !reconcile.IsStalePlan(err) {
 			r.Events.Event(cronJob, corev1.EventTypeWarning, advancedcronjob.FailedCreate, err.Error())
 		}
 		return err
@@ -302,7 +302,7 @@ func (r *Reconciler) create(ctx context.Context, w *reconcile.Writer, cronJob *a
 	}
 	child = empty(plan.Kind)
 	if err := w.Read(ctx, types.NamespacedName{Namespace: cronJob.Namespace, Name: plan.Run.Name}, child); err != nil {
-		return nil, reconcile.Gone(err)
+		return nil, reconcile.StaleIfNotFound(err)
 	}
 	if advancedcronjob.OwnerOf(child) == cronJob.UID {
 		return child, nil

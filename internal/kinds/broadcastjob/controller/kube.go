@@ -37,7 +37,7 @@ func (k *Kube) Snapshot(ctx context.Context, job *appsv1beta1.BroadcastJob, bind
 			mine = append(mine, pod)
 		}
 	}
-	s.Pods = reconcile.Laid(k.Own, job.UID, mine, func(pod *corev1.Pod) bool { return broadcastjob.Mine(job, pod) })
+	s.Pods = reconcile.Overlay(k.Own, job.UID, mine, func(pod *corev1.Pod) bool { return broadcastjob.Mine(job, pod) })
 	if s.Disruptions, err = k.Limits(ctx, s.Pods); err != nil {
 		return nil, err
 	}

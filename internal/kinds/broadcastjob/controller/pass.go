@@ -37,7 +37,7 @@ type Outcome struct {
 // memory is what a pass keeps of a job for the next ones.
 type memory struct {
 	podapply.Memory
-	status reconcile.StatusPace
+	status reconcile.StatusThrottle
 	// batch is how large the first batch of creations is (BJ-073).
 	batch int
 	// failed are the nodes for which a pod could not be created, and when last.
@@ -122,7 +122,7 @@ func (m *memory) first(ctx context.Context, a *podapply.Application, plan *broad
 
 func wrapped(doing string, err error) error {
 	if err != nil {
-		return reconcile.Gone(fmt.Errorf("%s: %w", doing, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("%s: %w", doing, err))
 	}
 	return nil
 }

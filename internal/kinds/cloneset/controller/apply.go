@@ -53,7 +53,7 @@ func (a *application) collided(ctx context.Context, count int32) error {
 func (a *application) prune(ctx context.Context) error {
 	if _, err := reconcile.Merge(ctx, a.Writer, a.plan.Set, nil, map[string]any{
 		"spec": map[string]any{"scaleStrategy": map[string]any{"podsToDelete": a.plan.PodsToDelete}}}, ""); err != nil {
-		return reconcile.Gone(fmt.Errorf("removing names from podsToDelete: %w", err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("removing names from podsToDelete: %w", err))
 	}
 	return nil
 }

@@ -39,13 +39,13 @@ func (a *application) deleteClaim(ctx context.Context, claim *corev1.PersistentV
 		claim.Labels[pub.CloneSetInstanceID]}, &corev1.Pod{})
 	switch {
 	case err == nil:
-		return reconcile.ErrChanged // the next plan knows of it
+		return reconcile.ErrStalePlan // the next plan knows of it
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("looking for the pod of claim %s: %w", claim.Name, err)
 	}
 	switch err := a.Delete(ctx, claim); {
 	case apierrors.IsConflict(err):
-		return reconcile.ErrChanged
+		return reconcile.ErrStalePlan
 	case err != nil:
 		a.Warn("FailedDelete", "failed to delete claim %s: %v", claim.Name, err)
 		return fmt.Errorf("deleting claim %s: %w", claim.Name, err)

@@ -51,13 +51,13 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.CloneSet) (*clones
 	if snapshot.Claims, err = k.claims(ctx, set, string(set.UID)); err != nil {
 		return nil, err
 	}
-	if snapshot.HandedClaims, err = k.claims(ctx, set, handed); err != nil {
+	if snapshot.PodOwnedClaims, err = k.claims(ctx, set, handed); err != nil {
 		return nil, err
 	}
 	if err := k.nodes(ctx, snapshot); err != nil {
 		return nil, err
 	}
-	for _, unmanned := range snapshot.Unmanned() {
+	for _, unmanned := range snapshot.ClaimsWithoutPod() {
 		pod := &corev1.Pod{}
 		name := types.NamespacedName{Namespace: set.Namespace, Name: unmanned}
 		err := k.Client.Get(ctx, name, pod, client.UnsafeDisableDeepCopy)
@@ -66,7 +66,7 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.CloneSet) (*clones
 		}
 		pod.Namespace, pod.Name = name.Namespace, name.Name
 		if pod, exists := reconcile.Newest(k.Own, set.UID, pod, err == nil); exists {
-			snapshot.Strangers = append(snapshot.Strangers, pod)
+			snapshot.ForeignPods = append(snapshot.ForeignPods, pod)
 		}
 	}
 	return snapshot, nil
@@ -83,7 +83,7 @@ func (k *Kube) claims(ctx context.Context, set *appsv1beta1.CloneSet, by string)
 	for i := range list.Items {
 		claims = append(claims, &list.Items[i])
 	}
-	return reconcile.Laid(k.Own, set.UID, claims, func(claim *corev1.PersistentVolumeClaim) bool { return slices.Contains(indexByController(claim), by) }), nil
+	return reconcile.Overlay(k.Own, set.UID, claims, func(claim *corev1.PersistentVolumeClaim) bool { return slices.Contains(indexByController(claim), by) }), nil
 }
 
 // nodes reads what the plan has to know of nodes.
@@ -94,7 +94,7 @@ func (k *Kube) nodes(ctx context.Context, s *cloneset.Snapshot) error {
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading node %s: %w", name, err)
 		}
-		s.LookAt(name, node, err == nil)
+		s.RecordNode(name, node, err == nil)
 	}
 	return nil
 }

@@ -47,8 +47,8 @@ func TestObjectsOfANeighbourAreNotTheSets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := []int{len(snapshot.Pods), len(snapshot.Claims), len(snapshot.HandedClaims), len(snapshot.Revisions),
-		len(snapshot.Strangers)}; !cmp.Equal(got, []int{2, 2, 0, 1, 0}) {
+	if got := []int{len(snapshot.Pods), len(snapshot.Claims), len(snapshot.PodOwnedClaims), len(snapshot.Revisions),
+		len(snapshot.ForeignPods)}; !cmp.Equal(got, []int{2, 2, 0, 1, 0}) {
 		t.Errorf("pods, claims, handed claims, revisions, strangers: %v", got)
 	}
 	s.change(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Replicas(1)))

@@ -35,7 +35,7 @@ type Outcome struct {
 // memory is what a pass keeps of a set for the next ones.
 type memory struct {
 	podapply.Memory
-	status reconcile.StatusPace
+	status reconcile.StatusThrottle
 }
 
 // Run makes one pass over a set: it plans, applies, and writes the status last (CS-070). An error means that something failed that

@@ -96,7 +96,7 @@ func (s *simulated) reconcile() (time.Duration, error) {
 		}
 	}
 	if s.tells {
-		reconcile.Sooner(&outcome.After, outcome.Tell)
+		reconcile.MinRequeue(&outcome.After, outcome.Tell)
 	}
 	return outcome.After, err
 }

@@ -35,7 +35,7 @@ type Outcome struct {
 // memory is what a pass keeps of a set for the next ones.
 type memory struct {
 	podapply.Memory
-	status   reconcile.StatusPace
+	status   reconcile.StatusThrottle
 	failures podapply.Failures
 	// had are the nodes on which pods were, while partition says how many may have one.
 	had map[string]bool

@@ -162,7 +162,7 @@ func (s *simulated) reconcile() (time.Duration, error) {
 	if s.planned != nil && outcome.Plan != nil {
 		s.planned(outcome.Plan)
 	}
-	reconcile.Sooner(&outcome.After, outcome.Tell)
+	reconcile.MinRequeue(&outcome.After, outcome.Tell)
 	return outcome.After, err
 }
 

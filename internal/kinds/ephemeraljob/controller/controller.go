@@ -68,7 +68,7 @@ type memory struct {
 	// unsupported says why the API server adds no ephemeral containers, until then.
 	unsupported string
 	until       time.Time
-	pace        reconcile.StatusPace
+	pace        reconcile.StatusThrottle
 	news        reconcile.News
 }
 
@@ -117,7 +117,7 @@ func (r *Reconciler) Pass(ctx context.Context, name types.NamespacedName, owner 
 	}
 	var failure error
 	if until, _ := r.memory.Of(owner).pause.Last(subresource); len(plan.Inject) > 0 && until.After(r.Now()) {
-		reconcile.Sooner(&plan.After, until.Sub(r.Now()))
+		reconcile.MinRequeue(&plan.After, until.Sub(r.Now()))
 	} else if len(plan.Inject) > 0 {
 		failure = r.inject(ctx, job, plan.Inject)
 		// The status is that of what is there now, not of what was to be done.
@@ -125,33 +125,33 @@ func (r *Reconciler) Pass(ctx context.Context, name types.NamespacedName, owner 
 			return done, errors.Join(failure, err)
 		}
 		if done.More = len(plan.Inject) > 0; done.More { // what was left out after a failure
-			reconcile.Sooner(&plan.After, reconcile.RetrySoon)
+			reconcile.MinRequeue(&plan.After, reconcile.RetrySoon)
 		}
 	}
 	done.After = plan.After
 	if plan.Status != nil {
 		r.tell(job, plan)
-		wait, err := r.memory.Of(owner).pace.Write(ctx, r.For(owner), job, &job.Status, plan.Status, trifling(&job.Status, plan.Status))
+		wait, err := r.memory.Of(owner).pace.Write(ctx, r.For(owner), job, &job.Status, plan.Status, onlyNumbers(&job.Status, plan.Status))
 		if err != nil {
 			return r.again(done, errors.Join(failure, err))
 		}
-		if reconcile.Sooner(&done.After, wait); plan.Ended && wait == 0 {
+		if reconcile.MinRequeue(&done.After, wait); plan.Ended && wait == 0 {
 			r.ended(job, plan)
-			reconcile.Sooner(&done.After, reconcile.RetryAfter) // for the time to live
+			reconcile.MinRequeue(&done.After, reconcile.RetryAfter) // for the time to live
 		}
 	}
 	r.meters.phase(name, job, plan)
 	if ephemeraljob.Finished(job) {
 		r.memory.Forget(owner)
 	}
-	reconcile.Sooner(&done.After, r.Own.Again(owner))
+	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return r.again(done, failure)
 }
 
 // again makes of a world that changed another try, at once rather than after a back-off.
 func (r *Reconciler) again(done reconcile.Done, err error) (reconcile.Done, error) {
-	if err != nil && reconcile.Changed(err) {
-		reconcile.Sooner(&done.After, reconcile.RetrySoon)
+	if err != nil && reconcile.IsStalePlan(err) {
+		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
 		return done, nil
 	}
 	return done, err
@@ -217,7 +217,7 @@ func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 			}
 		}
 	}
-	return reconcile.Laid(r.Own, job.UID, found, func(pod *corev1.Pod) bool {
+	return reconcile.Overlay(r.Own, job.UID, found, func(pod *corev1.Pod) bool {
 		return ephemeraljob.Treated(pod, job.UID) || selector.Matches(labels.Set(pod.Labels))
 	}), nil
 }
@@ -287,12 +287,12 @@ func (r *Reconciler) answered(job *appsv1alpha1.EphemeralJob, m *memory, batch [
 			m.unsupported, m.pause = "", retries.Retry{}
 			treated = append(treated, pod.Name)
 			continue
-		case reconcile.Unserved(err): // EJ-046
+		case reconcile.IsNotServed(err): // EJ-046
 			m.unsupported = "the API server adds no ephemeral containers to pods, it has no pods/" + subresource
 			m.until = r.Now().Add(askAgain)
 			continue
-		case reconcile.Changed(reconcile.Gone(err)):
-			changed = reconcile.ErrChanged
+		case reconcile.IsStalePlan(reconcile.StaleIfNotFound(err)):
+			changed = reconcile.ErrStalePlan
 			continue
 		case invalid(err):
 			if m.refused == nil {
@@ -302,7 +302,7 @@ func (r *Reconciler) answered(job *appsv1alpha1.EphemeralJob, m *memory, batch [
 		default: // also of a webhook that fails, which the API server answers as if it had failed itself
 			m.failed.Failed(pod.UID, subresource, err, r.Now())
 			m.pause.Failed(subresource, err, r.Now())
-			if !reconcile.Clearly(err) {
+			if !reconcile.IsRejected(err) {
 				open = errors.Join(open, fmt.Errorf("adding containers to pod %s: %w", pod.Name, err))
 			}
 		}
@@ -332,8 +332,8 @@ func invalid(err error) bool {
 	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" })
 }
 
-// trifling tells that nothing but numbers changes.
-func trifling(before, after *appsv1alpha1.EphemeralJobStatus) bool {
+// onlyNumbers tells that nothing but numbers changes.
+func onlyNumbers(before, after *appsv1alpha1.EphemeralJobStatus) bool {
 	conditions := func(status *appsv1alpha1.EphemeralJobStatus) (text string) {
 		for i := range status.Conditions {
 			text += string(status.Conditions[i].Type) + "/" + status.Conditions[i].Reason + " "

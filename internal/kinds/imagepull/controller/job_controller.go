@@ -151,7 +151,7 @@ func (r *JobReconciler) pass(ctx context.Context, name types.NamespacedName, own
 		r.forget(owner)
 	}
 	after := plan.After
-	reconcile.Sooner(&after, r.Own.Again(job.UID))
+	reconcile.MinRequeue(&after, r.Own.Again(job.UID))
 	if running && len(job.Spec.PullSecrets) > 0 && (after == 0 || after > sourcesEvery) {
 		after = sourcesEvery
 	}
@@ -186,7 +186,7 @@ func (r *JobReconciler) complete(ctx context.Context, s *imagepull.JobSnapshot) 
 	for i := range owned.Items {
 		s.Owned = append(s.Owned, &owned.Items[i])
 	}
-	s.Owned = reconcile.Laid(r.Own, job.UID, s.Owned, func(node *appsv1beta1.NodeImage) bool {
+	s.Owned = reconcile.Overlay(r.Own, job.UID, s.Owned, func(node *appsv1beta1.NodeImage) bool {
 		return slices.Contains(indexOwners(node),
 			string(job.UID))
 	})

@@ -99,13 +99,13 @@ func (r *ListReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 	for i := range owned.Items {
 		children = append(children, &owned.Items[i])
 	}
-	children = reconcile.Laid(r.Own, list.UID, children,
+	children = reconcile.Overlay(r.Own, list.UID, children,
 		func(job *appsv1beta1.ImagePullJob) bool { return slices.Contains(indexChildren(job), string(list.UID)) })
 	plan := imagepull.PlanList(list, children, now)
 	if err := r.apply(ctx, list, plan); err != nil {
 		return again(err)
 	}
-	reconcile.Sooner(&plan.After, r.Own.Again(list.UID))
+	reconcile.MinRequeue(&plan.After, r.Own.Again(list.UID))
 	return reconcile.Done{After: plan.After}, nil
 }
 
@@ -128,7 +128,7 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 	for _, child := range plan.Delete {
 		if err := w.Delete(ctx, child); err != nil {
 			err = fmt.Errorf("deleting ImagePullJob %s: %w", child.Name, err)
-			if errs = append(errs, err); !reconcile.Changed(err) {
+			if errs = append(errs, err); !reconcile.IsStalePlan(err) {
 				r.Events.Event(list, corev1.EventTypeWarning, "FailedDelete", err.Error())
 			}
 			break
@@ -168,7 +168,7 @@ func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageList
 				err = fmt.Errorf("creating the ImagePullJob for image %s: %w", jobs[i].Spec.Image, err)
 			}
 			switch {
-			case reconcile.Ending(err):
+			case reconcile.IsNamespaceTerminating(err):
 				return nil
 			case err != nil:
 				r.Events.Event(list, corev1.EventTypeWarning, "FailedCreate", err.Error())

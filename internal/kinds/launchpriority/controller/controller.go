@@ -145,7 +145,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		newest = nil
 	}
 	result, err := r.carryOut(ctx, launchpriority.Snapshot{Pod: pod, Barrier: newest}, false)
-	reconcile.Sooner(&result.RequeueAfter, min(again, r.Own.Again(owner)))
+	reconcile.MinRequeue(&result.RequeueAfter, min(again, r.Own.Again(owner)))
 	return result, err
 }
 
@@ -191,7 +191,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s launchpriority.Snapshot, li
 		if err := r.complete(ctx, s.Pod); err != nil {
 			return ctrl.Result{}, err
 		}
-		reconcile.Sooner(&plan.After, reconcile.DoubtAfter) // no event may, and what was written is to be forgotten
+		reconcile.MinRequeue(&plan.After, reconcile.DoubtAfter) // no event may, and what was written is to be forgotten
 	}
 	return ctrl.Result{RequeueAfter: plan.After}, nil
 }

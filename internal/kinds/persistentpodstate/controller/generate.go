@@ -42,7 +42,7 @@ func (g *Generator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s %s: %w", kind, request, err))
 		} else if again > 0 {
-			reconcile.Sooner(&after, again)
+			reconcile.MinRequeue(&after, again)
 		}
 	}
 	return ctrl.Result{RequeueAfter: after}, failed
@@ -76,9 +76,9 @@ func (g *Generator) generate(ctx context.Context, namespace string, of persisten
 	}
 	err = g.write(ctx, namespace, asked.Object, plan, workload.UID)
 	switch {
-	case reconcile.Changed(err) || apierrors.IsAlreadyExists(err):
+	case reconcile.IsStalePlan(err) || apierrors.IsAlreadyExists(err):
 		return reconcile.RetrySoon, nil
-	case reconcile.Ending(err):
+	case reconcile.IsNamespaceTerminating(err):
 		return 0, nil
 	case reconcile.Refused(err): // by a quota, say
 		plan.Conflict = "what the annotations ask for was refused: " + err.Error()
@@ -166,7 +166,7 @@ func (g *Generator) write(ctx context.Context, namespace string, object *appsv1b
 	var err error
 	if plan.Empty {
 		if object, err = reconcile.Merge(ctx, w, object, nil, map[string]any{"status": map[string]any{"podStates": nil}}, "status"); err != nil {
-			return reconcile.Gone(fmt.Errorf("emptying PersistentPodState: %w", err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("emptying PersistentPodState: %w", err))
 		}
 	}
 	if plan.Update == nil {
@@ -179,7 +179,7 @@ func (g *Generator) write(ctx context.Context, namespace string, object *appsv1b
 			"persistentPodAnnotations":          nilIfEmpty(spec.PersistentPodAnnotations),
 			"persistentPodStateRetentionPolicy": policyOrNil(spec.PersistentPodStateRetentionPolicy)}}, "")
 	if err != nil {
-		return reconcile.Gone(fmt.Errorf("writing PersistentPodState: %w", err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("writing PersistentPodState: %w", err))
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ const (
 
 // kept is what is kept of a PersistentPodState between passes.
 type kept struct {
-	pace reconcile.StatusPace
+	pace reconcile.StatusThrottle
 	news reconcile.News
 }
 
@@ -63,11 +63,11 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	done.Record = func() []any { return []any{"summary", []string{done.Headline}} }
 	r.tell(ctx, state, plan, &memory.news)
 	if len(plan.Unread) > 0 {
-		reconcile.Sooner(&done.After, readAgain)
+		reconcile.MinRequeue(&done.After, readAgain)
 	}
 	wait, err := memory.pace.Write(ctx, r.For(owner), state, &state.Status, &plan.Status, len(plan.Status.PodStates) > large)
 	if wait > 0 {
-		reconcile.Sooner(&done.After, wait)
+		reconcile.MinRequeue(&done.After, wait)
 	}
 	if err == nil && wait == 0 {
 		for _, cleaned := range plan.Cleaned {
@@ -233,7 +233,7 @@ func (r *Reconciler) confirm(ctx context.Context, s *persistentpodstate.Snapshot
 		was := pods[at]
 		if i >= mostMoves {
 			pods[at] = &corev1.Pod{ObjectMeta: was.ObjectMeta}
-			reconcile.Sooner(after, reconcile.RetrySoon)
+			reconcile.MinRequeue(after, reconcile.RetrySoon)
 			continue
 		}
 		pods = slices.Delete(pods, at, at+1)

@@ -131,7 +131,7 @@ func (k *Kinds) Read(ctx context.Context, namespace string, of persistentpodstat
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
 	switch err := from.Get(ctx, key, object); {
-	case meta.IsNoMatchError(err), reconcile.Unserved(err): // the version may be served no more
+	case meta.IsNoMatchError(err), reconcile.IsNotServed(err): // the version may be served no more
 		return nil, errUnknown
 	case apierrors.IsNotFound(err):
 		return nil, nil

@@ -186,7 +186,7 @@ func (w *world) reconcile() (after time.Duration, err error) {
 	}
 	for _, name := range names {
 		result, failed := w.loop.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: name})
-		reconcile.Sooner(&after, result.RequeueAfter)
+		reconcile.MinRequeue(&after, result.RequeueAfter)
 		if failed != nil {
 			err = failed
 			w.records.names[name] = true
@@ -194,7 +194,7 @@ func (w *world) reconcile() (after time.Duration, err error) {
 	}
 	for _, name := range asks {
 		result, failed := w.g.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: name})
-		reconcile.Sooner(&after, result.RequeueAfter)
+		reconcile.MinRequeue(&after, result.RequeueAfter)
 		if failed != nil || result.RequeueAfter > 0 {
 			w.asks.names[name] = true
 		}

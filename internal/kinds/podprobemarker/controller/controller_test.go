@@ -266,7 +266,7 @@ func (b *budget) Limits(context.Context, []*corev1.Pod) (disruption.Limits, erro
 func (b *budget) Tell(func(string))                                                {}
 func (b *budget) Ask(context.Context, *corev1.Pod, disruption.Operation) error {
 	if b.asked++; b.refuse {
-		return fmt.Errorf("%w: budget b allows 0 more", reconcile.ErrChanged)
+		return fmt.Errorf("%w: budget b allows 0 more", reconcile.ErrStalePlan)
 	}
 	return nil
 }

@@ -46,11 +46,11 @@ func (r *NodeReconciler) restarts(ctx context.Context, w *reconcile.Writer, s *s
 		}
 		if refusal == "" {
 			err := r.restart(ctx, w, restart)
-			if !errors.Is(err, reconcile.ErrChanged) {
+			if !errors.Is(err, reconcile.ErrStalePlan) {
 				errs = append(errs, err)
 				continue
 			}
-			refusal = strings.TrimPrefix(err.Error(), reconcile.ErrChanged.Error()+": ") // of the budget
+			refusal = strings.TrimPrefix(err.Error(), reconcile.ErrStalePlan.Error()+": ") // of the budget
 		}
 		held, s.memory.waiting[restart.Name()] = true, true
 		if !told[restart.Name()] {
@@ -64,7 +64,7 @@ func (r *NodeReconciler) restarts(ctx context.Context, w *reconcile.Writer, s *s
 // livenessFailed is the reason of events about failed liveness probes.
 const livenessFailed = "LivenessProbeFailed"
 
-// restart asks for the restart of a container. The error is ErrChanged if a budget does not allow it.
+// restart asks for the restart of a container. The error is ErrStalePlan if a budget does not allow it.
 func (r *NodeReconciler) restart(ctx context.Context, w *reconcile.Writer, restart *podprobemarker.Restart) error {
 	// The request is about the container that is there when it is made, which may be another one than the caches show.
 	pod, err := r.whole(ctx, restart.Pod)

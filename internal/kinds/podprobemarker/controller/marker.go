@@ -44,7 +44,7 @@ type MarkerReconciler struct {
 }
 
 type markerMemory struct {
-	pace reconcile.StatusPace
+	pace reconcile.StatusThrottle
 	news reconcile.News
 }
 
@@ -91,16 +91,16 @@ func (r *MarkerReconciler) pass(ctx context.Context, name types.NamespacedName, 
 		return done, err
 	}
 	done.Planning = r.Now().Sub(begin)
-	trifling := status.ObservedGeneration == marker.Status.ObservedGeneration
-	done.After, err = memory.pace.Write(ctx, r.For(owner), marker, &marker.Status, &status, trifling) // PPM-059
-	reconcile.Sooner(&done.After, r.Own.Again(owner))
+	onlyNumbers := status.ObservedGeneration == marker.Status.ObservedGeneration
+	done.After, err = memory.pace.Write(ctx, r.For(owner), marker, &marker.Status, &status, onlyNumbers) // PPM-059
+	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return again(done, err)
 }
 
 // again comes back soon if the world changed meanwhile.
 func again(done reconcile.Done, err error) (reconcile.Done, error) {
-	if reconcile.Changed(err) {
-		reconcile.Sooner(&done.After, reconcile.RetrySoon)
+	if reconcile.IsStalePlan(err) {
+		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
 		return done, nil
 	}
 	return done, err
@@ -150,7 +150,7 @@ func (r *MarkerReconciler) leave(ctx context.Context, marker *appsv1alpha1.PodPr
 func (r *MarkerReconciler) finalizers(ctx context.Context, marker *appsv1alpha1.PodProbeMarker, finalizers []string) (*appsv1alpha1.PodProbeMarker, error) {
 	patched, err := reconcile.Merge(ctx, r.For(marker.UID), marker, map[string]any{"finalizers": finalizers}, nil, "")
 	if err != nil {
-		return nil, reconcile.Gone(fmt.Errorf("writing finalizers: %w", err))
+		return nil, reconcile.StaleIfNotFound(fmt.Errorf("writing finalizers: %w", err))
 	}
 	return patched, nil
 }

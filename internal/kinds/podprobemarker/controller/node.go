@@ -145,11 +145,11 @@ func (r *NodeReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 	err = r.apply(ctx, s, plan, &done)
 	for _, of := range s.memory.pods {
 		if of.later > 0 {
-			reconcile.Sooner(&done.After, of.later)
+			reconcile.MinRequeue(&done.After, of.later)
 			of.later = 0
 		}
 	}
-	reconcile.Sooner(&done.After, r.Own.Again(owner))
+	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return done, err
 }
 
@@ -195,7 +195,7 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 	if err != nil {
 		return nil, err
 	}
-	s.Pods = reconcile.Laid(r.Own, owner, pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == name })
+	s.Pods = reconcile.Overlay(r.Own, owner, pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == name })
 	s.remember()
 	read := map[string][]podprobemarker.Marker{}
 	s.Markers = func(namespace string) []podprobemarker.Marker {
@@ -258,11 +258,11 @@ func (r *NodeReconciler) whole(ctx context.Context, pod *corev1.Pod) (*corev1.Po
 func (s *snapshot) read(ctx context.Context, r *NodeReconciler, pod *corev1.Pod) *corev1.Pod {
 	found, err := r.whole(ctx, pod)
 	switch {
-	case s.failed != nil && !reconcile.Changed(s.failed):
+	case s.failed != nil && !reconcile.IsStalePlan(s.failed):
 	case err != nil:
 		s.failed = err
 	case found == nil: // its end is on the way
-		s.failed = reconcile.ErrChanged
+		s.failed = reconcile.ErrStalePlan
 	}
 	return found
 }
@@ -348,8 +348,8 @@ func (r *NodeReconciler) apply(ctx context.Context, s *snapshot, plan *podprobem
 	done.Held = held
 	for _, err := range append(errs, failed...) {
 		switch {
-		case reconcile.Changed(err), apierrors.IsAlreadyExists(err): // whatever becomes of the others
-			reconcile.Sooner(&done.After, reconcile.RetrySoon)
+		case reconcile.IsStalePlan(err), apierrors.IsAlreadyExists(err): // whatever becomes of the others
+			reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
 		case err != nil && found == nil:
 			found = err
 		}
@@ -375,7 +375,7 @@ func (r *NodeReconciler) tell(ctx context.Context, w *reconcile.Writer, s *snaps
 			case err != nil:
 				return err
 			case going:
-				return reconcile.ErrChanged
+				return reconcile.ErrStalePlan
 			}
 		}
 		now = wanted
@@ -399,10 +399,10 @@ func (r *NodeReconciler) tell(ctx context.Context, w *reconcile.Writer, s *snaps
 		if _, err := reconcile.Merge(ctx, w, s.List, nil, map[string]any{"spec": map[string]any{"podProbes": list}}, ""); err != nil {
 			if apierrors.IsConflict(err) { // its daemon writes each second, and the caches may be further behind than that (PPM-060)
 				if err := w.Read(ctx, types.NamespacedName{Name: s.Name}, &appsv1alpha1.NodePodProbe{}); err != nil {
-					return reconcile.Gone(fmt.Errorf("reading the NodePodProbe: %w", err))
+					return reconcile.StaleIfNotFound(fmt.Errorf("reading the NodePodProbe: %w", err))
 				}
 			}
-			return reconcile.Gone(fmt.Errorf("writing the list of the NodePodProbe: %w", err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("writing the list of the NodePodProbe: %w", err))
 		}
 	}
 	r.tells(s.Name, now)
@@ -448,7 +448,7 @@ func (r *NodeReconciler) mark(ctx context.Context, w *reconcile.Writer, s *snaps
 		}
 		answer, err := reconcile.Patch(ctx, w, pod, body, "status")
 		if err != nil {
-			return reconcile.Gone(fmt.Errorf("writing conditions of pod %s/%s: %w", pod.Namespace, pod.Name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("writing conditions of pod %s/%s: %w", pod.Namespace, pod.Name, err))
 		}
 		pod = pod.DeepCopy() // with all that is known of its annotations
 		pod.ResourceVersion = answer.ResourceVersion
@@ -464,7 +464,7 @@ func (r *NodeReconciler) mark(ctx context.Context, w *reconcile.Writer, s *snaps
 			return err
 		}
 		if _, err := reconcile.Patch(ctx, w, pod, body, ""); err != nil {
-			return reconcile.Gone(fmt.Errorf("marking pod %s/%s: %w", pod.Namespace, pod.Name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("marking pod %s/%s: %w", pod.Namespace, pod.Name, err))
 		}
 	}
 	if seen {

@@ -146,7 +146,7 @@ func (w *world) reconcile() (after time.Duration, err error) {
 			}
 		}
 		for _, due := range queue {
-			reconcile.Sooner(&after, max(due.Sub(w.Now()), time.Millisecond))
+			reconcile.MinRequeue(&after, max(due.Sub(w.Now()), time.Millisecond))
 		}
 	}
 	return after, nil

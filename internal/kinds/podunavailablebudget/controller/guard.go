@@ -248,7 +248,7 @@ func (g *Guard) Ask(ctx context.Context, pod *corev1.Pod, by disruption.Operatio
 	case err != nil:
 		return err
 	case !answer.Allowed:
-		return fmt.Errorf("%w: %s", reconcile.ErrChanged, answer.Reason)
+		return fmt.Errorf("%w: %s", reconcile.ErrStalePlan, answer.Reason)
 	}
 	return nil
 }

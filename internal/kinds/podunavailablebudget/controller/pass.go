@@ -102,7 +102,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	written, err := p.Guard.desk.WriteStatus(ctx, budget, func(newest *policyv1beta1.PodUnavailableBudget) ([]byte, error) {
 		rules := p.Guard.rulesOf(newest)
 		if !snapshot.Rules.Same(newest) { // it covers other pods now
-			return nil, reconcile.ErrChanged
+			return nil, reconcile.ErrStalePlan
 		}
 		snapshot.Rules = rules
 		note(newest)
@@ -112,7 +112,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		}
 		return reconcile.StatusPatch(newest, &newest.Status, &plan.Status)
 	})
-	if reconcile.Changed(err) || apierrors.IsNotFound(err) {
+	if reconcile.IsStalePlan(err) || apierrors.IsNotFound(err) {
 		return reconcile.RetrySoon, nil, nil
 	}
 	if err != nil {
@@ -129,17 +129,17 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	kept.seen.Store(&read.seen)
 	after = plan.After
 	if next := rivalsEvery - p.API.Now().Sub(kept.compared); next > 0 {
-		reconcile.Sooner(&after, next)
+		reconcile.MinRequeue(&after, next)
 	} else {
 		kept.compared, kept.rivals = p.API.Now(), snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace))
 	}
 	p.announce(kept, budget, plan)
-	reconcile.Sooner(&after, wait)
+	reconcile.MinRequeue(&after, wait)
 	if plan.NoPods || unwatched || read.doubt {
-		reconcile.Sooner(&after, lookAgain)
+		reconcile.MinRequeue(&after, lookAgain)
 	}
 	if unwatched && written != nil { // pods have changed, maybe since the workload was read
-		reconcile.Sooner(&after, otherFor)
+		reconcile.MinRequeue(&after, otherFor)
 	}
 	return after, plan, p.stamp(ctx, snapshot)
 }
@@ -213,7 +213,7 @@ func (p *Pass) snapshot(ctx context.Context, budget *policyv1beta1.PodUnavailabl
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Pods = reconcile.Laid(p.API.Own, budget.UID, s.Pods, func(*corev1.Pod) bool { return true })
+	s.Pods = reconcile.Overlay(p.API.Own, budget.UID, s.Pods, func(*corev1.Pod) bool { return true })
 	return s, read, nil
 }
 
@@ -382,7 +382,7 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 		if err != nil {
 			return err
 		}
-		if _, err = reconcile.Patch(ctx, writer, missing[i], body, ""); err != nil && !reconcile.Changed(reconcile.Gone(err)) {
+		if _, err = reconcile.Patch(ctx, writer, missing[i], body, ""); err != nil && !reconcile.IsStalePlan(reconcile.StaleIfNotFound(err)) {
 			return fmt.Errorf("telling pod %s of its budget: %w", missing[i].Name, err)
 		}
 		return nil

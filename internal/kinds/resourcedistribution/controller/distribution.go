@@ -33,7 +33,7 @@ type distribution struct {
 	agenda     agenda
 	// batch is how many namespaces are worked on together next (RD-051).
 	batch int
-	pace  reconcile.StatusPace
+	pace  reconcile.StatusThrottle
 	news  reconcile.News
 	// told is when an event was sent last.
 	told time.Time

@@ -51,13 +51,13 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 		return reconcile.Done{Headline: "waits for the list of " + d.copies.of.Kind + "s named " + d.copies.of.Name, Record: nothing}, nil
 	default:
 		if d.all() {
-			if err := r.markAll(ctx, d); err != nil {
+			if err := r.enqueueAll(ctx, d); err != nil {
 				return reconcile.Done{}, err
 			}
 		}
 		d.due(begin)
 		if err := r.work(ctx, rd, d); err != nil {
-			if reconcile.Changed(err) {
+			if reconcile.IsStalePlan(err) {
 				return reconcile.Done{After: reconcile.RetryAfter}, nil
 			}
 			return reconcile.Done{}, err
@@ -67,7 +67,7 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	left, whole := d.left()
 	if left > 0 || whole && ready {
 		done.Progress = ready
-		reconcile.Sooner(&done.After, time.Millisecond)
+		reconcile.MinRequeue(&done.After, time.Millisecond)
 	} else {
 		d.batch = 0
 	}
@@ -78,13 +78,13 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 		if err != nil {
 			return done, err
 		}
-		reconcile.Sooner(&done.After, after)
+		reconcile.MinRequeue(&done.After, after)
 		if left == 0 {
-			reconcile.Sooner(&done.After, r.tell(rd, d, &status))
+			reconcile.MinRequeue(&done.After, r.tell(rd, d, &status))
 		}
 		r.meters.failed(rd.Name, int(status.Failed))
 	}
-	reconcile.Sooner(&done.After, r.Own.Again(owner))
+	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return done, ctx.Err()
 }
 
@@ -134,9 +134,9 @@ func (r *Reconciler) namespaces(ctx context.Context) (*metav1.PartialObjectMetad
 	return all, nil
 }
 
-// markAll marks what a new spec may concern: targets, what was one, and where there is an object. Targets are counted from now on, and not yet
+// enqueueAll marks what a new spec may concern: targets, what was one, and where there is an object. Targets are counted from now on, and not yet
 // as correct.
-func (r *Reconciler) markAll(ctx context.Context, d *distribution) error {
+func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 	all, err := r.namespaces(ctx)
 	if err != nil {
 		d.mark("")
@@ -246,7 +246,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 				d.mark(t.namespace.Name)
 			}
 			if gone {
-				return reconcile.ErrChanged
+				return reconcile.ErrStalePlan
 			}
 			return err
 		}
@@ -353,17 +353,17 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 		case err == nil:
 			t.wrote, written = true, written+1
 			r.others(d, name)
-		case reconcile.Ending(err) || verdict.Action == resourcedistribution.Create && apierrors.IsNotFound(err):
+		case reconcile.IsNamespaceTerminating(err) || verdict.Action == resourcedistribution.Create && apierrors.IsNotFound(err):
 			// The cache shows it soon. If it was created this moment, nothing else may come back to it.
 			done := t.failed(true, verdict.Action, err)
 			if t.outcome = (resourcedistribution.Outcome{Target: true, Failure: resourcedistribution.Pending}); d.targets.Included()[name] {
 				t.outcome = resourcedistribution.Ended()
 			}
 			return done
-		case !reconcile.Clearly(err):
+		case !reconcile.IsRejected(err):
 			d.copies.doubt(name)
 			return t.failed(verdict.Target, verdict.Action, err)
-		case reconcile.Changed(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
+		case reconcile.IsStalePlan(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
 			verdict.Action == resourcedistribution.Update && apierrors.IsInvalid(err) && refused == nil:
 			d.copies.doubt(name) // what is known is old; a patch of an old version may look invalid
 			refused = err

@@ -141,7 +141,7 @@ func (w *world) reconcile() (after time.Duration, err error) {
 	}
 	for name := range names {
 		result, failed := w.loop.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
-		reconcile.Sooner(&after, result.RequeueAfter)
+		reconcile.MinRequeue(&after, result.RequeueAfter)
 		if failed != nil {
 			err = failed
 			w.names[name] = true

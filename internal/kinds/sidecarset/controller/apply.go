@@ -51,7 +51,7 @@ type Result struct {
 func (r *Result) add(err error) {
 	switch {
 	case err == nil:
-	case reconcile.Changed(err):
+	case reconcile.IsStalePlan(err):
 		r.Retry = true
 	default:
 		r.Err = errors.Join(r.Err, err)
@@ -71,7 +71,7 @@ func (a *application) all(ctx context.Context) Result {
 	plan := a.plan
 	result := Result{Tried: map[types.UID]error{}, Done: map[sidecarset.Action]int{}}
 	if err := a.revision(ctx); err != nil {
-		if !reconcile.Changed(err) {
+		if !reconcile.IsStalePlan(err) {
 			a.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, "FailedStoreRevision",
 				fmt.Sprintf("failed to store revision %s, without which nothing is done: %v", plan.Status.LatestRevision, err))
 			result.Tried[plan.SidecarSet.UID] = err
@@ -95,7 +95,7 @@ func (a *application) all(ctx context.Context) Result {
 			result.Done[writing[i].Action]++
 		}
 		result.add(err)
-		if !reconcile.Changed(err) {
+		if !reconcile.IsStalePlan(err) {
 			result.Tried[writing[i].Pod.UID] = err
 		}
 	}
@@ -132,11 +132,11 @@ func (a *application) verdict(ctx context.Context, v *sidecarset.PodVerdict, don
 		return nil
 	}
 	_, err := a.send(ctx, pod, patch)
-	return reconcile.Gone(err)
+	return reconcile.StaleIfNotFound(err)
 }
 
 func (a *application) failed(v *sidecarset.PodVerdict, err error) {
-	if reconcile.Changed(err) {
+	if reconcile.IsStalePlan(err) {
 		return
 	}
 	if v.Action == sidecarset.Reset {
@@ -159,21 +159,21 @@ func (a *application) change(ctx context.Context, v *sidecarset.PodVerdict) (*co
 		}
 		next, err := a.once(ctx, v, pod)
 		if err == nil || !apierrors.IsConflict(err) {
-			return next, reconcile.Gone(err)
+			return next, reconcile.StaleIfNotFound(err)
 		}
 		pod = &corev1.Pod{}
 		if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
-			return nil, reconcile.Gone(fmt.Errorf("reading pod %s/%s after a conflict: %w", v.Pod.Namespace, v.Pod.Name, err))
+			return nil, reconcile.StaleIfNotFound(fmt.Errorf("reading pod %s/%s after a conflict: %w", v.Pod.Namespace, v.Pod.Name, err))
 		}
 	}
-	return nil, reconcile.ErrChanged
+	return nil, reconcile.ErrStalePlan
 }
 
 func (a *application) once(ctx context.Context, v *sidecarset.PodVerdict, pod *corev1.Pod) (*corev1.Pod, error) {
 	var patches []*podpatch.Patch
 	err := reconcile.Guarded(ctx, func() (err error) { // it is told of as the pod's
-		if patches, err = v.Change(pod, a.Now()); errors.Is(err, sidecarset.ErrChanged) {
-			return reconcile.ErrChanged
+		if patches, err = v.Change(pod, a.Now()); errors.Is(err, sidecarset.ErrStalePlan) {
+			return reconcile.ErrStalePlan
 		}
 		return err
 	})
@@ -223,7 +223,7 @@ func (a *application) revision(ctx context.Context) error {
 			rest["revision"] = change.Number
 		}
 		if _, err := reconcile.Merge(ctx, a.Writer, r, metadata, rest, ""); err != nil {
-			return reconcile.Gone(fmt.Errorf("patching revision %s: %w", r.Name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("patching revision %s: %w", r.Name, err))
 		}
 	}
 	return nil
@@ -234,13 +234,13 @@ func (a *application) revision(ctx context.Context) error {
 func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
 	existing := &appsv1.ControllerRevision{}
 	if err := a.Own.Live.Get(ctx, client.ObjectKeyFromObject(r), existing); err != nil {
-		return reconcile.Gone(fmt.Errorf("reading revision %s, whose name is taken: %w", r.Name, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w", r.Name, err))
 	}
 	if sidecarset.SameContent(existing.Data.Raw, r.Data.Raw) {
 		if len(existing.OwnerReferences) == 1 && existing.OwnerReferences[0].UID == a.plan.SidecarSet.UID {
 			a.Own.Created(a.plan.SidecarSet.UID, existing, a.Now())
 		}
-		return reconcile.ErrChanged
+		return reconcile.ErrStalePlan
 	}
 	collisions := int32(1)
 	if a.plan.Status.CollisionCount != nil {
@@ -251,5 +251,5 @@ func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 	if err := a.PatchStatus(ctx, a.plan.SidecarSet, &a.plan.SidecarSet.Status, status); err != nil {
 		return err
 	}
-	return reconcile.ErrChanged
+	return reconcile.ErrStalePlan
 }

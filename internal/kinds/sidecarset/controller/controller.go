@@ -187,7 +187,7 @@ func (r *reconciler) loop(atMost time.Duration, limiter workqueue.TypedRateLimit
 
 func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
 	outcome, err := r.pass.Run(ctx, name, owner)
-	reconcile.Sooner(&outcome.After, outcome.Tell)
+	reconcile.MinRequeue(&outcome.After, outcome.Tell)
 	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning}
 	if plan := outcome.Plan; plan != nil {
 		r.meters.observe(plan, outcome.Done)

@@ -31,7 +31,7 @@ type Kube struct {
 // Injected are the pods that list a SidecarSet, whether it exists or not; owner is its UID.
 func (k *Kube) Injected(name string, owner types.UID) ([]*corev1.Pod, error) {
 	pods, err := k.Pods.InjectedBy(name)
-	return reconcile.Laid(k.Own, owner, pods, func(pod *corev1.Pod) bool {
+	return reconcile.Overlay(k.Own, owner, pods, func(pod *corev1.Pod) bool {
 		return slices.Contains(pub.InjectedSidecarSets(pod.Annotations[pub.SidecarSetInjectedList]), name)
 	}), err
 }
@@ -60,7 +60,7 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.SidecarSet) (*side
 	for i := range revisions.Items {
 		snapshot.Revisions = append(snapshot.Revisions, &revisions.Items[i])
 	}
-	snapshot.Revisions = reconcile.Laid(k.Own, set.UID, snapshot.Revisions,
+	snapshot.Revisions = reconcile.Overlay(k.Own, set.UID, snapshot.Revisions,
 		func(r *appsv1.ControllerRevision) bool { return r.Labels[pub.SidecarSetName] == set.Name })
 	return snapshot, nil
 }

@@ -31,7 +31,7 @@ type Pass struct {
 // memory is what a pass keeps of a SidecarSet for the next ones.
 type memory struct {
 	news   reconcile.News
-	status reconcile.StatusPace
+	status reconcile.StatusThrottle
 	// known is what plans have found out about pods.
 	known sidecarset.Knowledge
 	// waits knows since when the SidecarSet stands still.
@@ -82,17 +82,17 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	p.announce(plan)
 	outcome := Outcome{Plan: plan, Planning: planning, Done: result.Done, After: plan.Again, Tell: p.stillness(plan, result)}
 	if slices.ContainsFunc(plan.Verdicts, func(v *sidecarset.PodVerdict) bool { return v.Reason == sidecarset.ReasonMetadata }) {
-		reconcile.Sooner(&outcome.After, mendedAfter)
+		reconcile.MinRequeue(&outcome.After, mendedAfter)
 	}
-	reconcile.Sooner(&outcome.After, p.Kube.Own.Again(owner))
+	reconcile.MinRequeue(&outcome.After, p.Kube.Own.Again(owner))
 	if result.Retry {
-		reconcile.Sooner(&outcome.After, reconcile.RetryAfter)
+		reconcile.MinRequeue(&outcome.After, reconcile.RetryAfter)
 	}
 	if result.NoRevision {
 		return outcome, result.Err
 	}
 	after, err := kept.status.Write(ctx, p.Kube.For(owner), set, &set.Status, &plan.Status, onlyNumbers(plan))
-	reconcile.Sooner(&outcome.After, after)
+	reconcile.MinRequeue(&outcome.After, after)
 	return outcome, errors.Join(result.Err, err)
 }
 
@@ -141,7 +141,7 @@ func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	p.Kube.Own.Forget("") // a conflict is all that comes of a cache that lags
 	outcome := Outcome{}
 	if result.Retry {
-		reconcile.Sooner(&outcome.After, reconcile.RetryAfter)
+		reconcile.MinRequeue(&outcome.After, reconcile.RetryAfter)
 	}
 	return outcome, result.Err
 }

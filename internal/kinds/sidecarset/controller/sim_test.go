@@ -102,7 +102,7 @@ func (s *simulated) run() (Outcome, error) {
 func (s *simulated) reconcile() (time.Duration, error) {
 	outcome, err := s.run()
 	if s.tells {
-		reconcile.Sooner(&outcome.After, outcome.Tell)
+		reconcile.MinRequeue(&outcome.After, outcome.Tell)
 	}
 	if s.told != nil && outcome.Plan != nil {
 		s.told(outcome.Plan)

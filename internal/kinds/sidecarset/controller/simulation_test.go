@@ -50,7 +50,7 @@ func (r *upgradeRun) fail(format string, args ...any) {
 }
 
 // looker knows the SidecarSet as the manager does.
-func (r *upgradeRun) looker() (*sidecarset.Looker, *appsv1beta1.SidecarSet) {
+func (r *upgradeRun) looker() (*sidecarset.PodInspector, *appsv1beta1.SidecarSet) {
 	set, err := reconcile.Find[appsv1beta1.SidecarSet](context.Background(), r.kube.API, types.NamespacedName{Name: setKey.Name})
 	if err != nil || set == nil {
 		set = r.set()
@@ -59,7 +59,7 @@ func (r *upgradeRun) looker() (*sidecarset.Looker, *appsv1beta1.SidecarSet) {
 }
 
 // matched are the pods as they are.
-func (r *upgradeRun) matched(looker *sidecarset.Looker) []sidecarset.PodState {
+func (r *upgradeRun) matched(looker *sidecarset.PodInspector) []sidecarset.PodState {
 	var matched []sidecarset.PodState
 	for _, pod := range r.pods() {
 		if readiness.Active(pod) {

@@ -185,9 +185,9 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	done := reconcile.Done{After: plan.After, Headline: plan.Why, Record: func() []any { return []any{"plan", plan.String()} }}
 	err = r.apply(ctx, pod, plan)
 	switch {
-	case reconcile.Changed(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err):
+	case reconcile.IsStalePlan(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err):
 		done.After, err = reconcile.RetrySoon, nil
-	case reconcile.Ending(err): // the pod goes too
+	case reconcile.IsNamespaceTerminating(err): // the pod goes too
 		return done, nil
 	case err != nil:
 		if reconcile.Refused(err) && news.Is(failed, err.Error()) {
@@ -197,7 +197,7 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	default:
 		news.Is(failed, "")
 	}
-	reconcile.Sooner(&done.After, r.Own.Again(owner))
+	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return done, err
 }
 
@@ -222,7 +222,7 @@ func (r *Reconciler) snapshot(ctx context.Context, pod *corev1.Pod) (sidecarterm
 	for i := range list.Items {
 		requests[i] = &list.Items[i]
 	}
-	s.Requests = reconcile.Laid(r.Own, pod.UID, requests, func(request *appsv1beta1.ContainerRecreateRequest) bool {
+	s.Requests = reconcile.Overlay(r.Own, pod.UID, requests, func(request *appsv1beta1.ContainerRecreateRequest) bool {
 		return request.Namespace == pod.Namespace && sidecarterminator.PodUID(request.Name) == pod.UID
 	})
 	kept, ended := r.memory.Of(pod.UID), map[types.UID]time.Time{}
@@ -247,7 +247,7 @@ func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarte
 		switch {
 		case err == nil:
 			r.Events.Event(pod, corev1.EventTypeNormal, sidecarterminator.Done, sidecarterminator.Event(way, plan))
-		case reconcile.Refused(err) && !apierrors.IsAlreadyExists(err) && !reconcile.Ending(err):
+		case reconcile.Refused(err) && !apierrors.IsAlreadyExists(err) && !reconcile.IsNamespaceTerminating(err):
 			result = "Refused"
 		default:
 			return err

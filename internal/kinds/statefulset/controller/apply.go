@@ -70,7 +70,7 @@ func (a *application) owners(ctx context.Context, result *podapply.Result) {
 			owners = []metav1.OwnerReference{}
 		}
 		_, err := reconcile.Merge(ctx, a.Writer, change.Claim, map[string]any{"ownerReferences": owners}, nil, "")
-		if err = reconcile.Gone(err); err != nil && !reconcile.Changed(err) {
+		if err = reconcile.StaleIfNotFound(err); err != nil && !reconcile.IsStalePlan(err) {
 			a.Warn("FailedUpdate", "failed to change the owners of claim %s: %v", change.Claim.Name, err)
 			return fmt.Errorf("changing the owners of claim %s: %w", change.Claim.Name, err)
 		}

@@ -29,7 +29,7 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.StatefulSet, featu
 		return nil, err
 	}
 	s := &statefulset.Snapshot{Set: set, Snapshot: owned, Features: features, Claims: map[string]*corev1.PersistentVolumeClaim{},
-		Strangers: map[string]bool{}, Late: map[string]bool{}}
+		ForeignPods: map[string]bool{}, Late: map[string]bool{}}
 	if s.Orphans, err = k.Orphans(set, set.Spec.Selector, s.Pods); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.StatefulSet, featu
 		case metav1.IsControlledBy(pod, set), metav1.GetControllerOfNoCopy(pod) == nil && selector != nil && selector.Matches(labels.Set(pod.Labels)):
 			s.Late[name] = true
 		default:
-			s.Strangers[name] = true
+			s.ForeignPods[name] = true
 		}
 	}
 	return s, nil

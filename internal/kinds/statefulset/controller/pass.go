@@ -32,7 +32,7 @@ type Outcome struct {
 // memory is what a pass keeps of a set for the next ones.
 type memory struct {
 	podapply.Memory
-	status   reconcile.StatusPace
+	status   reconcile.StatusThrottle
 	failures podapply.Failures
 }
 

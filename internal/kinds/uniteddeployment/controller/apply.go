@@ -54,7 +54,7 @@ func (r *Reconciler) apply(ctx context.Context, united *appsv1beta1.UnitedDeploy
 			return 0, err
 		}
 		if err := a.revisions(ctx); err != nil {
-			if reconcile.Changed(err) {
+			if reconcile.IsStalePlan(err) {
 				return 0, err
 			}
 			a.tell(uniteddeployment.EventRevision, err)
@@ -67,7 +67,7 @@ func (r *Reconciler) apply(ctx context.Context, united *appsv1beta1.UnitedDeploy
 	a.notes()
 	outcome := uniteddeployment.Outcome{Provisioned: a.created + a.adopted + a.deleted, Provision: words(a.provision), Update: words(append(a.broken, a.update...))}
 	plan.Finish(outcome, r.Now())
-	after, err := a.memory.pace.Write(ctx, a.w, a.united, &a.united.Status, &plan.Status, a.trifling())
+	after, err := a.memory.pace.Write(ctx, a.w, a.united, &a.united.Status, &plan.Status, a.onlyNumbers())
 	return after, errors.Join(append(slices.Concat(a.broken, a.provision, a.update, a.changed), err)...)
 }
 
@@ -79,8 +79,8 @@ func words(errs []error) string {
 	return message.Bound(errors.Join(errs...).Error())
 }
 
-// trifling tells whether nothing but numbers changes in the status.
-func (a *application) trifling() bool {
+// onlyNumbers tells whether nothing but numbers changes in the status.
+func (a *application) onlyNumbers() bool {
 	was, is := &a.united.Status, &a.plan.Status
 	return slices.EqualFunc(was.Conditions, is.Conditions, func(x, y appsv1beta1.UnitedDeploymentCondition) bool {
 		return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason
@@ -97,7 +97,7 @@ func (a *application) first(ctx context.Context) error {
 		return err
 	}
 	if a.united, err = reconcile.Patch(ctx, a.w, a.united, body, "status"); err != nil {
-		return reconcile.Gone(fmt.Errorf("writing status: %w", err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("writing status: %w", err))
 	}
 	return nil
 }
@@ -108,9 +108,9 @@ func (a *application) live(ctx context.Context) error {
 	err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.united), now)
 	switch {
 	case err != nil:
-		return reconcile.Gone(fmt.Errorf("reading %s from the API server: %w", a.united.Name, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("reading %s from the API server: %w", a.united.Name, err))
 	case now.UID != a.united.UID || now.Generation != a.united.Generation || now.DeletionTimestamp != nil:
-		return reconcile.ErrChanged
+		return reconcile.ErrStalePlan
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (a *application) live(ctx context.Context) error {
 func (a *application) revisions(ctx context.Context) error {
 	if r := a.plan.Renumber; r != nil {
 		if _, err := reconcile.Merge(ctx, a.w, r, nil, map[string]any{"revision": a.plan.Number}, ""); err != nil {
-			return reconcile.Gone(fmt.Errorf("raising the number of revision %s: %w", r.Name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("raising the number of revision %s: %w", r.Name, err))
 		}
 	}
 	if a.plan.NewRevision == nil {
@@ -135,10 +135,10 @@ func (a *application) revisions(ctx context.Context) error {
 	}
 	taken := &appsv1.ControllerRevision{}
 	if err := a.w.Read(ctx, client.ObjectKeyFromObject(created), taken); err != nil {
-		return reconcile.Gone(fmt.Errorf("reading revision %s, whose name is taken: %w", created.Name, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w", created.Name, err))
 	}
 	if uniteddeployment.OwnerOf(taken) == a.united.UID && revision.Equal(taken.Data.Raw, created.Data.Raw) {
-		return reconcile.ErrChanged // an answer was lost
+		return reconcile.ErrStalePlan // an answer was lost
 	}
 	if metav1.GetControllerOfNoCopy(taken) == nil && taken.DeletionTimestamp == nil && a.memory.known.Same(taken, created.Data.Raw) {
 		return a.adoptRevision(ctx, taken)
@@ -155,7 +155,7 @@ func (a *application) revisions(ctx context.Context) error {
 	if err := a.w.PatchStatus(ctx, a.united, &a.united.Status, status); err != nil {
 		return err
 	}
-	return reconcile.ErrChanged
+	return reconcile.ErrStalePlan
 }
 
 // adoptRevision takes over the revision of the template that one of the same name left when it was deleted without its children: under
@@ -166,9 +166,9 @@ func (a *application) adoptRevision(ctx context.Context, left *appsv1.Controller
 	}
 	owners := append(slices.Clone(left.OwnerReferences), uniteddeployment.OwnerReference(a.united))
 	if _, err := reconcile.Merge(ctx, a.w, left, map[string]any{"ownerReferences": owners}, nil, ""); err != nil {
-		return reconcile.Gone(fmt.Errorf("adopting revision %s: %w", left.Name, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("adopting revision %s: %w", left.Name, err))
 	}
-	return reconcile.ErrChanged
+	return reconcile.ErrStalePlan
 }
 
 // failed keeps an error for the condition that it belongs to.
@@ -178,7 +178,7 @@ func (a *application) failed(to *[]error, err error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if reconcile.Changed(err) {
+	if reconcile.IsStalePlan(err) {
 		to = &a.changed
 	}
 	*to = append(*to, err)
@@ -192,7 +192,7 @@ func (a *application) carryOut(ctx context.Context) {
 	for _, release := range a.plan.Release {
 		owners := slices.DeleteFunc(slices.Clone(release.Child.Object.GetOwnerReferences()), func(o metav1.OwnerReference) bool { return o.UID == a.united.UID })
 		_, err := reconcile.Merge(ctx, a.w, of(release.Child), map[string]any{"ownerReferences": owners}, nil, "")
-		a.failed(&a.provision, reconcile.Gone(err))
+		a.failed(&a.provision, reconcile.StaleIfNotFound(err))
 	}
 	a.subsets(ctx)
 	if len(a.provision)+len(a.changed) == 0 { // what cannot be replaced stays
@@ -226,7 +226,7 @@ func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
 	_, err := reconcile.Merge(ctx, a.w, m.Pod, map[string]any{"labels": map[string]any{uniteddeployment.ReservedPod: strconv.FormatBool(m.Reserved)}},
 		nil, "")
 	if err != nil {
-		return reconcile.Gone(fmt.Errorf("labelling pod %s: %w", m.Pod.Name, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("labelling pod %s: %w", m.Pod.Name, err))
 	}
 	return nil
 }
@@ -298,7 +298,7 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 		document["metadata"].(map[string]any)["name"] = name //nolint:forcetypeassert // it was built so
 		child := object(kind)
 		err := a.w.Create(ctx, document, child)
-		if reconcile.Ending(err) {
+		if reconcile.IsNamespaceTerminating(err) {
 			return nil
 		}
 		if err == nil {
@@ -312,11 +312,11 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 		}
 		child = object(kind)
 		if err := a.w.Read(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, child); err != nil {
-			return reconcile.Gone(fmt.Errorf("reading %s %s, which exists: %w", kind, name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("reading %s %s, which exists: %w", kind, name, err))
 		}
 		ours := uniteddeployment.OwnerOf(child) == a.united.UID || orphan(child) && a.matches(child)
 		if ours && child.GetLabels()[uniteddeployment.SubsetName] == v.Subset.Name {
-			return reconcile.ErrChanged // the next plan knows it
+			return reconcile.ErrStalePlan // the next plan knows it
 		}
 	}
 	return fmt.Errorf("creating %s for subset %s: others have all names of it", kind, v.Subset.Name)
@@ -335,7 +335,7 @@ func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) er
 	child := of(v.Child)
 	owners := append(slices.Clone(child.GetOwnerReferences()), uniteddeployment.OwnerReference(a.united))
 	if _, err := reconcile.Merge(ctx, a.w, child, map[string]any{"ownerReferences": owners}, nil, ""); err != nil {
-		return reconcile.Gone(fmt.Errorf("adopting %s: %w", v.Child, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("adopting %s: %w", v.Child, err))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -357,7 +357,7 @@ func (a *application) remove(ctx context.Context) {
 	})
 	var duplicates []error
 	for i, err := range errs {
-		if err != nil && !reconcile.Changed(err) && a.plan.Deletes[i].Duplicate {
+		if err != nil && !reconcile.IsStalePlan(err) && a.plan.Deletes[i].Duplicate {
 			duplicates = append(duplicates, err)
 		}
 		a.failed(&a.provision, err)

@@ -51,10 +51,10 @@ func (a *application) bring(ctx context.Context, v *uniteddeployment.Verdict) er
 			break
 		}
 	}
-	if err != nil && !reconcile.Changed(err) {
+	if err != nil && !reconcile.IsStalePlan(err) {
 		return fmt.Errorf("updating %s: %w", v.Child, err)
 	}
-	return reconcile.Gone(err)
+	return reconcile.StaleIfNotFound(err)
 }
 
 func (a *application) bringOnce(ctx context.Context, v *uniteddeployment.Verdict, before, after map[string]any) error {
@@ -62,10 +62,10 @@ func (a *application) bringOnce(ctx context.Context, v *uniteddeployment.Verdict
 	live.SetAPIVersion(a.plan.Template.Kind.APIVersion())
 	live.SetKind(a.plan.Template.Kind.Name())
 	if err := a.Live.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: v.Child.Object.GetName()}, live); err != nil {
-		return reconcile.Gone(err)
+		return reconcile.StaleIfNotFound(err)
 	}
 	if live.GetUID() != v.Child.Object.GetUID() || uniteddeployment.OwnerOf(live) != a.united.UID || live.GetDeletionTimestamp() != nil {
-		return reconcile.ErrChanged
+		return reconcile.ErrStalePlan
 	}
 	delete(after, "status")
 	changes, err := difference(live.Object, uniteddeployment.Merge(live.Object, before, after))

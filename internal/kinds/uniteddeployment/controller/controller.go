@@ -66,7 +66,7 @@ type Reconciler struct {
 type memory struct {
 	news  reconcile.News
 	known uniteddeployment.Knowledge
-	pace  reconcile.StatusPace
+	pace  reconcile.StatusThrottle
 	// verified are versions of children that were found to have their template.
 	verified map[types.UID]string
 	// failed are subsets that could not be created or updated when that was tried last.

@@ -40,15 +40,15 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	}
 	r.meters.tell(name.Namespace, name.Name, plan)
 	after, err := r.apply(ctx, united, plan)
-	reconcile.Sooner(&done.After, after)
-	reconcile.Sooner(&done.After, r.Own.Again(owner))
+	reconcile.MinRequeue(&done.After, after)
+	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return again(done, err)
 }
 
 // again comes back soon after the world changed under a plan, and leaves other errors to the back-off.
 func again(done reconcile.Done, err error) (reconcile.Done, error) {
 	if err != nil && changedAll(err) {
-		reconcile.Sooner(&done.After, reconcile.RetrySoon)
+		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
 		return done, nil
 	}
 	return done, err
@@ -64,7 +64,7 @@ func changedAll(err error) bool {
 		}
 		return true
 	}
-	return reconcile.Changed(err)
+	return reconcile.IsStalePlan(err)
 }
 
 // read reads what a plan is made from, over which own writes are laid.
@@ -91,7 +91,7 @@ func (r *Reconciler) read(ctx context.Context, united *appsv1beta1.UnitedDeploym
 	for i := range revisions.Items {
 		s.Revisions = append(s.Revisions, &revisions.Items[i])
 	}
-	s.Revisions = reconcile.Laid(r.Own, united.UID, s.Revisions, func(found *appsv1.ControllerRevision) bool {
+	s.Revisions = reconcile.Overlay(r.Own, united.UID, s.Revisions, func(found *appsv1.ControllerRevision) bool {
 		return uniteddeployment.OwnerOf(found) == united.UID
 	})
 	return s, nil
@@ -150,7 +150,7 @@ func laid[T any, P pointer[T]](r *Reconciler, united *appsv1beta1.UnitedDeployme
 	for i := range items {
 		objects[i] = &items[i]
 	}
-	objects = reconcile.Laid(r.Own, united.UID, objects, func(o P) bool { return mine(o) })
+	objects = reconcile.Overlay(r.Own, united.UID, objects, func(o P) bool { return mine(o) })
 	children := make([]*uniteddeployment.Child, len(objects))
 	for i := range objects {
 		children[i] = uniteddeployment.ChildOf(objects[i])
@@ -190,7 +190,7 @@ func (r *Reconciler) pods(ctx context.Context, united *appsv1beta1.UnitedDeploym
 		}
 		return ""
 	}
-	for _, pod := range reconcile.Laid(r.Own, united.UID, pods, func(pod *corev1.Pod) bool { return of(pod) != "" }) {
+	for _, pod := range reconcile.Overlay(r.Own, united.UID, pods, func(pod *corev1.Pod) bool { return of(pod) != "" }) {
 		s.Pods[of(pod)] = append(s.Pods[of(pod)], pod)
 	}
 	return nil

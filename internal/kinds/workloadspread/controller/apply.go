@@ -42,7 +42,7 @@ type Result struct {
 func (r *Result) add(err error) (failed bool) {
 	switch {
 	case err == nil || apierrors.IsNotFound(err):
-	case reconcile.Changed(err):
+	case reconcile.IsStalePlan(err):
 		r.Retry = true
 	default:
 		r.Err = errors.Join(r.Err, err)
@@ -116,13 +116,13 @@ func (a *Applier) status(ctx context.Context, plan *workloadspread.Plan, result 
 	var change workloadspread.StatusChange
 	written, err := a.Booker.WriteStatus(ctx, plan.Spread, func(newest *appsv1beta1.WorkloadSpread) ([]byte, error) {
 		if newest.UID != plan.Spread.UID || newest.Generation != plan.Spread.Generation || newest.DeletionTimestamp != nil {
-			return nil, reconcile.ErrChanged
+			return nil, reconcile.ErrStalePlan
 		}
 		change = plan.StatusOn(newest)
 		return reconcile.StatusPatch(newest, &newest.Status, &change.Status)
 	})
 	if err != nil {
-		if !reconcile.Changed(err) {
+		if !reconcile.IsStalePlan(err) {
 			a.API.For(plan.Spread.UID).Failed(plan.Spread, err)
 		}
 		return fmt.Errorf("writing status: %w", err)

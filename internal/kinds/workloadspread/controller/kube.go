@@ -83,7 +83,7 @@ func (k *kubeReader) Pods(ctx context.Context, spread *appsv1beta1.WorkloadSprea
 	for _, pod := range pods {
 		there[pod.UID] = true
 	}
-	return reconcile.Laid(k.Own, spread.UID, pods, func(pod *corev1.Pod) bool { return there[pod.UID] }), err
+	return reconcile.Overlay(k.Own, spread.UID, pods, func(pod *corev1.Pod) bool { return there[pod.UID] }), err
 }
 
 func (k *kubeReader) found(ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *workloadspread.Target) ([]*corev1.Pod, error) {

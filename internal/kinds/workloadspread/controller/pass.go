@@ -53,7 +53,7 @@ type Pass struct {
 // memory is what a pass keeps of a WorkloadSpread for the next ones.
 type memory struct {
 	news   reconcile.News
-	status reconcile.StatusPace
+	status reconcile.StatusThrottle
 	// examined are pods that were looked at and are in no subset yet: those that fit in none are not read again at each pass, and
 	// those that could not be written keep their place until they are tried again.
 	examined map[types.UID]examined
@@ -95,7 +95,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		return outcome, err
 	}
 	if !known {
-		reconcile.Sooner(&outcome.After, unknownAfter)
+		reconcile.MinRequeue(&outcome.After, unknownAfter)
 	}
 	begun := p.Applier.API.Now()
 	plan := workloadspread.Make(*snapshot)
@@ -114,16 +114,16 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		}
 		p.say(plan, plan.Reason, plan.Problem.Error())
 		if apierrors.IsForbidden(plan.Problem) { // no event tells that somebody gave the right
-			reconcile.Sooner(&outcome.After, unknownAfter)
+			reconcile.MinRequeue(&outcome.After, unknownAfter)
 		}
 		return outcome, plan.Problem
 	}
 	plan.Looked(keys)
 	again.At(&outcome.After, now, plan.Again)
 	wait := p.statusMayWait(plan)
-	reconcile.Sooner(&outcome.After, wait)
+	reconcile.MinRequeue(&outcome.After, wait)
 	result := p.Applier.Apply(ctx, plan, wait == 0)
-	reconcile.Sooner(&outcome.After, p.Applier.API.Own.Again(owner))
+	reconcile.MinRequeue(&outcome.After, p.Applier.API.Own.Again(owner))
 	p.learn(plan, &result)
 	p.announce(plan, &result)
 	outcome.Deleted = result.Deleted
@@ -131,7 +131,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		outcome.Lost = result.Written.Lost
 	}
 	if result.Retry {
-		reconcile.Sooner(&outcome.After, reconcile.RetryAfter)
+		reconcile.MinRequeue(&outcome.After, reconcile.RetryAfter)
 	}
 	again.At(&outcome.After, now, plan.Status.Again)
 	return outcome, errors.Join(result.Err, plan.Incomplete, lookErr)
@@ -334,8 +334,8 @@ func (p *Pass) statusMayWait(plan *workloadspread.Plan) time.Duration {
 		return 0
 	}
 	adopts := slices.ContainsFunc(plan.Writes, func(w *workloadspread.PodWrite) bool { return w.Adopt != "" }) // which waits for the status
-	trifling := !adopts && len(plan.Status.Lost)+len(plan.Delete) == 0 && sameButNumbers(&plan.Spread.Status, &plan.Status.Status)
-	return p.memory.Of(plan.Spread.UID).status.Wait(p.Applier.API.Now(), trifling)
+	onlyNumbers := !adopts && len(plan.Status.Lost)+len(plan.Delete) == 0 && sameButNumbers(&plan.Spread.Status, &plan.Status.Status)
+	return p.memory.Of(plan.Spread.UID).status.Wait(p.Applier.API.Now(), onlyNumbers)
 }
 
 // sameButNumbers tells whether two statuses let the webhooks decide the same: no place is free in one and not in the other. They look for

@@ -378,7 +378,7 @@ func (r simReader) Target(context.Context, *appsv1beta1.WorkloadSpread) (*worklo
 func (r simReader) Pods(_ context.Context, spread *appsv1beta1.WorkloadSpread, _ *workloadspread.Target) ([]*corev1.Pod, error) {
 	var pods []*corev1.Pod
 	r.Kube.Pods.All(func(pod *corev1.Pod) bool { pods = append(pods, pod); return true })
-	return reconcile.Laid(r.Own, spread.UID, pods, func(*corev1.Pod) bool { return true }), nil
+	return reconcile.Overlay(r.Own, spread.UID, pods, func(*corev1.Pod) bool { return true }), nil
 }
 
 // versioned are the kinds whose pods are told apart by version.

@@ -75,7 +75,7 @@ func (g *Guard) Ask(_ context.Context, pod *corev1.Pod, by disruption.Operation)
 		g.Asked(pod, by, answer)
 	}
 	if !answer.Allowed {
-		return fmt.Errorf("%w: %s", reconcile.ErrChanged, answer.Reason)
+		return fmt.Errorf("%w: %s", reconcile.ErrStalePlan, answer.Reason)
 	}
 	return nil
 }
