@@ -3,7 +3,6 @@ package rehearsal
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -71,18 +70,10 @@ func (s *Stage) found(name string, pod *corev1.Pod) {
 	if !updating {
 		s.Kubelet.Found(pod)
 	}
-	if (!updating || stuck(pod)) && !readiness.Ready(pod) && pod.DeletionTimestamp == nil {
+	if (!updating || readiness.Stuck(pod)) && !readiness.Ready(pod) && pod.DeletionTimestamp == nil {
 		s.untouched[name] = pod.Generation
 		s.Kubelet.Frozen[name] = true
 	}
-}
-
-// stuck tells whether a container of the pod waits for something else than to be created.
-func stuck(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
-		waits := s.State.Waiting
-		return waits != nil && waits.Reason != "" && waits.Reason != "ContainerCreating" && waits.Reason != "PodInitializing"
-	})
 }
 
 // schedule sends a new pod to the node that it is meant for; others to one that has no name as yet.

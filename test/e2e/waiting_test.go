@@ -32,9 +32,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 			return err.Error()
 		}
 		for _, e := range events.Items {
-			// Where a node is busy the pull has not failed yet when the event is due, after 30 seconds: then it names the container.
-			if e.InvolvedObject.Name == w.key.Name && e.Reason == "RolloutWaiting" && strings.Contains(e.Message, "pod "+w.key.Name+"-") &&
-				(strings.Contains(e.Message, "ImagePull") || strings.Contains(e.Message, "nginx")) {
+			if e.InvolvedObject.Name == w.key.Name && e.Reason == "RolloutWaiting" && strings.Contains(e.Message, "ImagePull") &&
+				strings.Contains(e.Message, "pod "+w.key.Name+"-") {
 				return ""
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
@@ -26,6 +27,11 @@ func (p *Planner) waits() *waiting.Wait {
 	}
 	down, askedFor := 0, 0
 	other := waiting.NotReady
+	name := func(info *Pod, why string) {
+		down++
+		wait.Stuck = wait.Stuck || readiness.Stuck(info.Pod)
+		wait.Name(info.Pod.Name, why)
+	}
 	var staying []*Pod
 	for _, info := range p.Members {
 		v := p.verdicts[info.Pod]
@@ -41,8 +47,7 @@ func (p *Planner) waits() *waiting.Wait {
 				wait.Reason, wait.Message = string(v.Reason), v.Message
 			}
 			if !info.Available {
-				down++
-				wait.Name(info.Pod.Name, NotReadyWords(info.Pod))
+				name(info, NotReadyWords(info.Pod))
 			}
 			continue
 		case ReasonScaling:
@@ -55,8 +60,7 @@ func (p *Planner) waits() *waiting.Wait {
 		}
 		switch {
 		case v.Action == Wait:
-			down++
-			wait.Name(info.Pod.Name, v.Message)
+			name(info, v.Message)
 		case v.Action == Keep && !info.Available:
 			staying = append(staying, info)
 		}
@@ -64,8 +68,7 @@ func (p *Planner) waits() *waiting.Wait {
 	switch wait.Reason {
 	case string(ReasonMaxUnavailable), string(ReasonUpdateUnhealthy), string(ReasonOrdered):
 		for _, info := range staying { // such as one below the partition: nothing is to be done about it, and it uses up the budget
-			down++
-			wait.Name(info.Pod.Name, NotReadyWords(info.Pod))
+			name(info, NotReadyWords(info.Pod))
 		}
 	}
 	switch {

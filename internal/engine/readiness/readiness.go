@@ -56,6 +56,14 @@ func Ready(pod *corev1.Pod) bool {
 	return inPlace == nil || inPlace.Status == corev1.ConditionTrue
 }
 
+// Stuck reports whether a container of the pod waits for something else than to be created, such as an image that cannot be pulled.
+func Stuck(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+		waits := s.State.Waiting
+		return waits != nil && waits.Reason != "" && waits.Reason != "ContainerCreating" && waits.Reason != "PodInitializing"
+	})
+}
+
 // Settled tells whether the pod's lifecycle state lets it count as available: none or Normal (IPU-152).
 func Settled(pod *corev1.Pod) bool {
 	state := lifecycle.State(pod)

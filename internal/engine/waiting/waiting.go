@@ -25,8 +25,10 @@ const (
 type Wait struct {
 	// Reason is one word; Message is a sentence with the numbers.
 	Reason, Message string
-	pods            []string
-	more            int
+	// Stuck: a pod that is waited for does not get on by itself, such as one whose image cannot be pulled.
+	Stuck bool
+	pods  []string
+	more  int
 }
 
 // Name adds a pod that is waited for, with its own reason.
@@ -101,12 +103,16 @@ func (w *Tracker) Passed(p Progress, now time.Time) (report string, after time.D
 		return "", 0
 	}
 	due := w.since.Add(stillFor)
-	if again := w.reported[p.Wait.Reason].Add(reportAgain); again.After(due) {
+	about := p.Wait.Reason
+	if p.Wait.Stuck { // which is news, whatever was reported before a node had found it out
+		about += " for pods that are stuck"
+	}
+	if again := w.reported[about].Add(reportAgain); again.After(due) {
 		due = again
 	}
 	if now.Before(due) {
 		return "", due.Sub(now)
 	}
-	w.reported[p.Wait.Reason] = now
+	w.reported[about] = now
 	return p.Wait.String(), reportAgain
 }

@@ -14,6 +14,11 @@ func TestARolloutThatStandsStillIsReported(t *testing.T) {
 		w.Name("web-1", "ErrImagePull")
 		return w
 	}
+	stuck := func(reason string) *Wait {
+		w := wait(reason)
+		w.Stuck = true
+		return w
+	}
 	for name, steps := range map[string][]struct {
 		at    time.Duration
 		p     Progress
@@ -38,6 +43,13 @@ func TestARolloutThatStandsStillIsReported(t *testing.T) {
 			{at: 30 * time.Second, p: Progress{Generation: 3, Wait: wait("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull",
 				after: 10 * time.Minute},
 			{at: 75 * time.Second, p: Progress{Generation: 4, Wait: wait("A")}, after: 555 * time.Second},
+		},
+		"a pull that fails only after the wait was reported": {
+			{at: 0, p: Progress{Wait: wait("A")}, after: 30 * time.Second},
+			{at: 30 * time.Second, p: Progress{Wait: wait("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
+			{at: 45 * time.Second, p: Progress{Wait: stuck("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
+			{at: 50 * time.Second, p: Progress{Wait: wait("A")}, after: 580 * time.Second},
+			{at: 60 * time.Second, p: Progress{Wait: stuck("A")}, after: 585 * time.Second},
 		},
 		"another rollout with fewer that have arrived": {
 			{at: 0, p: Progress{Generation: 1, Complete: true, Arrived: 10}},

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
@@ -29,6 +30,7 @@ func (p *planner) waits() *waiting.Wait {
 			continue
 		}
 		name := v.Pod.Namespace + "/" + v.Pod.Name
+		wait.Stuck = wait.Stuck || info.underway && readiness.Stuck(v.Pod)
 		switch v.Reason {
 		case ReasonMaxUnavailable, ReasonBudget:
 			if wait.Reason == "" {
