@@ -17,7 +17,8 @@ var files embed.FS
 // Default is config/default as kustomize renders it, in YAML.
 var Default = sync.OnceValues(func() ([]byte, error) { return unpack("/default") })
 
-// ResourceDistribution is config/resource-distribution: what feature gate ResourceDistributionGate needs beside Default (RD-021).
+// ResourceDistribution is config/resource-distribution: what feature gate ResourceDistributionGate needs
+// beside Default (RD-021).
 var ResourceDistribution = sync.OnceValues(func() ([]byte, error) { return unpack("/resource-distribution") })
 
 func unpack(folder string) ([]byte, error) {

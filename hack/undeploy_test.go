@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// kubectl appends its arguments to $CALLS, followed by the first line of a manifest that it is to delete. For a kustomization its folder is
-// enough.
+// kubectl appends its arguments to $CALLS, followed by the first line of a manifest that it is to delete. For
+// a kustomization its folder is enough.
 const kubectl = `#!/usr/bin/env bash
 case "$*" in
 "kustomize "*) echo "manifests of $2"; exit ;;
@@ -42,8 +42,8 @@ func undeploy(t *testing.T) (calls []string) {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// OPS-118: the webhook configurations are deleted first, while their manager still answers, then conversion, then the manager. The manual
-// says how to do the same if the manager is gone already.
+// OPS-118: the webhook configurations are deleted first, while their manager still answers, then conversion,
+// then the manager. The manual says how to do the same if the manager is gone already.
 func TestWebhooksGoBeforeTheManager(t *testing.T) {
 	const configurations = "mutatingwebhookconfiguration/kruise-mutating-webhook-configuration validatingwebhookconfiguration/kruise-validating-webhook-configuration"
 	calls := undeploy(t)

@@ -21,8 +21,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// ND-013, ND-020, ND-022, OPS-025: defaults of the reference, but for profiles, which are off and on loopback; the documented alias; the
-// node is mandatory.
+// ND-013, ND-020, ND-022, OPS-025: defaults of the reference, but for profiles, which are off and on
+// loopback; the documented alias; the node is mandatory.
 func TestOptions(t *testing.T) {
 	t.Setenv("NODE_NAME", "node-a")
 	o, err := parseOptions(nil)
@@ -51,7 +51,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// ND-045, ND-046, OPS-091: the first failing check is named; liveness waits for a while, readiness does not, and needs a runtime.
+// ND-045, ND-046, OPS-091: the first failing check is named; liveness waits for a while, readiness does not,
+// and needs a runtime.
 func TestHealth(t *testing.T) {
 	now := time.Unix(0, 0)
 	synced, usable := errors.New("not synced"), errors.New("no usable container runtime: unix:///a: no such file")
@@ -125,7 +126,8 @@ func TestWatchesAreLimited(t *testing.T) {
 	}
 }
 
-// ND-021, ND-060, OPS-022 (part): the user agent, and events by component with the node as host, as the API server gets them.
+// ND-021, ND-060, OPS-022 (part): the user agent, and events by component with the node as host, as the API
+// server gets them.
 func TestEventsNameComponentAndNode(t *testing.T) {
 	got := make(chan *http.Request, 1)
 	body := make(chan string, 1)
@@ -226,8 +228,9 @@ func described(t *testing.T) map[string]string {
 	return found
 }
 
-// ND-004, ND-056, ND-181, ND-183: without DaemonWatchingPod the daemon does not wait for a watch of pods, and everything that does not need it
-// works. Without KruiseDaemon nothing is watched, and no controller is added.
+// ND-004, ND-056, ND-181, ND-183: without DaemonWatchingPod the daemon does not wait for a watch of pods, and
+// everything that does not need it works. Without KruiseDaemon nothing is watched, and no controller is
+// added.
 func TestWatchesFollowTheGates(t *testing.T) {
 	for list, want := range map[string]string{
 		"":                         "nodeImageInformerSynced crrInformerSynced nodePodProbeInformerSynced podInformerSynced",
@@ -254,8 +257,8 @@ func TestWatchesFollowTheGates(t *testing.T) {
 	}
 }
 
-// ND-182: the gate, which is on by default, turns on hashes of the environment and the restarts that follow from them; TestPlan of package
-// metadata shows both without it.
+// ND-182: the gate, which is on by default, turns on hashes of the environment and the restarts that follow
+// from them; TestPlan of package metadata shows both without it.
 func TestReportsFollowTheGate(t *testing.T) {
 	for list, want := range map[string]bool{"": true, "InPlaceUpdateEnvFromMetadata=false": false,
 		"InPlaceUpdateEnvFromMetadata=true": true} {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// patience is how long after the start an informer may be without its objects before the liveness check fails: the daemon is not restarted
-// because the API server does not answer for a while (ND-046).
+// patience is how long after the start an informer may be without its objects before the liveness check
+// fails: the daemon is not restarted because the API server does not answer for a while (ND-046).
 const patience = 5 * time.Minute
 
 // check is one named check.

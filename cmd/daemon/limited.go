@@ -5,11 +5,13 @@ import (
 	"sync"
 )
 
-// mostConnections is how many connections the node itself, and all others together, may have to the server of checks and metrics.
+// mostConnections is how many connections the node itself, and all others together, may have to the server of
+// checks and metrics.
 const mostConnections = 64
 
-// limited is a listener that closes connections beyond a number at once. Those of the node itself are counted apart: whoever takes all
-// others must not keep kubelet from its checks, which would have the daemon restarted.
+// limited is a listener that closes connections beyond a number at once. Those of the node itself are counted
+// apart: whoever takes all others must not keep kubelet from its checks, which would have the daemon
+// restarted.
 type limited struct {
 	net.Listener
 

@@ -1,5 +1,6 @@
-// Command daemon runs on every node: it pulls images, stops containers that are to be restarted, carries out probes, and reports what the runtime
-// knows about containers, through the node's container runtime interface (ND-001).
+// Command daemon runs on every node: it pulls images, stops containers that are to be restarted, carries out
+// probes, and reports what the runtime knows about containers, through the node's container runtime interface
+// (ND-001).
 package main
 
 import (
@@ -162,7 +163,8 @@ func cacheOptions(node string) cache.Options {
 	}
 }
 
-// mapper returns a mapper of the kinds that the daemon uses. Discovery would need the API server before anything else could start.
+// mapper returns a mapper of the kinds that the daemon uses. Discovery would need the API server before
+// anything else could start.
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion, appsv1beta1.GroupVersion, appsv1alpha1.GroupVersion})
 	for _, kind := range []string{"Pod", "Secret"} {

@@ -75,7 +75,8 @@ func stream[T any](n int, object func(int) T, last T, mark func(T)) http.Handler
 	}
 }
 
-// ND-057: 110 pods of somebody who wants the daemon of a node killed, with a request for each, take no more of its memory than those of anybody.
+// ND-057: 110 pods of somebody who wants the daemon of a node killed, with a request for each, take no more
+// of its memory than those of anybody.
 func TestHostilePodsTakeLittleMemory(t *testing.T) {
 	end := map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	mux := http.NewServeMux()

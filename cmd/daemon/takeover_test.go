@@ -7,7 +7,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/takeover"
 )
 
-// Every flag that a takeover carries over from another node daemon is one that this one has: an unknown one would keep it from starting.
+// Every flag that a takeover carries over from another node daemon is one that this one has: an unknown one
+// would keep it from starting.
 func TestCarriedFlagsAreKnown(t *testing.T) {
 	for _, name := range takeover.DaemonFlags {
 		if _, err := parseOptions([]string{"--" + name + "=x"}); err != nil && strings.Contains(err.Error(), "unknown flag") {

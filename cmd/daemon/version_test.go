@@ -9,7 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/version"
 )
 
-// OPS-210 (part): --version tells what the daemon was built from, whatever else is said, and it needs no node.
+// OPS-210 (part): --version tells what the daemon was built from, whatever else is said, and it needs no
+// node.
 func TestVersion(t *testing.T) {
 	if os.Getenv("RUN_AS_DAEMON") != "" {
 		if err := run(t.Context(), []string{"--version"}); err != nil {

@@ -1,4 +1,5 @@
-// Command kubectl-afloat is the plugin that kubectl runs as "kubectl afloat", and as "kubectl kruise" if it has that name.
+// Command kubectl-afloat is the plugin that kubectl runs as "kubectl afloat", and as "kubectl kruise" if it
+// has that name.
 package main
 
 import (

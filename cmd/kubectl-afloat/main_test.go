@@ -68,8 +68,9 @@ data: {spec: {template: {$patch: replace, metadata: {labels: {app: web}}, spec: 
 	}
 }
 
-// OPS-132: the exit code tells of any error; all objects are tried and the errors come together; mutations are patches with a field
-// manager, which change nothing as a dry run; what somebody else changes meanwhile stays.
+// OPS-132: the exit code tells of any error; all objects are tried and the errors come together; mutations
+// are patches with a field manager, which change nothing as a dry run; what somebody else changes meanwhile
+// stays.
 func TestMutations(t *testing.T) {
 	racetest.SkipAlone(t)
 	for _, mutation := range []string{"set image app=nginx:2", "set env A=b", "set resources --limits=cpu=1", "set serviceaccount %s builder",
@@ -125,8 +126,8 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// OPS-131: on a server of either version each kind is changed in that version, by its short name; statefulset and daemonset without a
-// group are those of Kubernetes.
+// OPS-131: on a server of either version each kind is changed in that version, by its short name; statefulset
+// and daemonset without a group are those of Kubernetes.
 func TestVersions(t *testing.T) {
 	racetest.SkipAlone(t)
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
@@ -168,7 +169,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// OPS-210 (part): the plugin tells what it was built from before what kubectl's command says, and leaves output for programs as it is.
+// OPS-210 (part): the plugin tells what it was built from before what kubectl's command says, and leaves
+// output for programs as it is.
 func TestVersion(t *testing.T) {
 	s := plugintest.New(t, "v1beta1")
 	out, code := run(t, s, "version", "--client")

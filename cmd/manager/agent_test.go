@@ -16,8 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/useragent"
 )
 
-// OPS-022: requests of the manager have its name and that of the controller; TestEveryControllerIsNamed covers all controllers, and
-// TestEventsNameComponentAndNode the daemon.
+// OPS-022: requests of the manager have its name and that of the controller; TestEveryControllerIsNamed
+// covers all controllers, and TestEventsNameComponentAndNode the daemon.
 func TestUserAgents(t *testing.T) {
 	var seen []string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = append(seen, r.UserAgent()) }))

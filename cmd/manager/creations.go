@@ -14,8 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// creations is the manager's client. It calls a function for pods that the API server refuses to create, because they may have a booking in
-// a subset.
+// creations is the manager's client. It calls a function for pods that the API server refuses to create,
+// because they may have a booking in a subset.
 type creations struct {
 	client.Client
 	refused atomic.Pointer[func(ctx context.Context, pod client.Object)]
@@ -42,10 +42,12 @@ func isPod(object client.Object) bool {
 	return typed || object.GetObjectKind().GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Pod")
 }
 
-// releaseTime is how long a controller waits at most for the release of the booking when the creation of a pod is refused.
+// releaseTime is how long a controller waits at most for the release of the booking when the creation of a
+// pod is refused.
 const releaseTime = 2 * time.Second
 
-// release gives back the bookings of pods whose creation by a controller of this manager was refused (WS-152).
+// release gives back the bookings of pods whose creation by a controller of this manager was refused
+// (WS-152).
 func (c *creations) release(e *registry.Environment) {
 	if e.Spreads == nil {
 		return

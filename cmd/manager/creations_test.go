@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// WS-152: the refused creation of a pod is passed on, for every form in which the pod is sent; nothing else is.
+// WS-152: the refused creation of a pod is passed on, for every form in which the pod is sent; nothing else
+// is.
 func TestRefusedPodsArePassedOn(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("exceeded quota"))
 	document := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",

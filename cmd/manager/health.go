@@ -30,7 +30,8 @@ const (
 const (
 	// lookEvery is the pause between looks at what is watched and at which controllers work.
 	lookEvery = 10 * time.Second
-	// toldAfter is for how long a kind must be refused until that is told of: a conversion may be a moment late at every start.
+	// toldAfter is for how long a kind must be refused until that is told of: a conversion may be a moment
+	// late at every start.
 	toldAfter = 15 * time.Second
 	// toldAgain is the pause until what lasts is told of again: API servers forget events after an hour.
 	toldAgain = 30 * time.Minute
@@ -39,7 +40,8 @@ const (
 // managerDeployment is what the events are about.
 const managerDeployment = "kruise-controller-manager"
 
-// health tells whether this replica does what it is there for: it serves once it knows what it must, and its controllers work.
+// health tells whether this replica does what it is there for: it serves once it knows what it must, and its
+// controllers work.
 type health struct {
 	watches *watches.Watches
 	pulse   *reconcile.Pulse
@@ -55,7 +57,8 @@ type health struct {
 	silent  map[string]time.Time
 }
 
-// newHealth returns the health of a replica whose installation is in the namespace. Nothing has been told yet.
+// newHealth returns the health of a replica whose installation is in the namespace. Nothing has been told
+// yet.
 func newHealth(w *watches.Watches, pulse *reconcile.Pulse, elected <-chan struct{}, namespace string) *health {
 	deployment := &appsv1.Deployment{}
 	deployment.Namespace, deployment.Name = namespace, managerDeployment
@@ -71,7 +74,8 @@ func (h *health) read(*http.Request) error {
 	return nil
 }
 
-// work is the liveness check "controllers": it fails on a leader none of whose controllers works, so that another replica leads.
+// work is the liveness check "controllers": it fails on a leader none of whose controllers works, so that
+// another replica leads.
 func (h *health) work(*http.Request) error {
 	select {
 	case <-h.elected:
@@ -100,8 +104,8 @@ func (h *health) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (h *health) NeedLeaderElection() bool { return false }
 
-// look tells of each kind that cannot be watched and of each controller that does not work, again if that lasts, and once when it is over. The log
-// has it once.
+// look tells of each kind that cannot be watched and of each controller that does not work, again if that
+// lasts, and once when it is over. The log has it once.
 func (h *health) look() {
 	now := h.clock.Now()
 	var refused []lasting[schema.GroupVersionKind]
@@ -148,7 +152,8 @@ type lasting[K comparable] struct {
 	say  func(first bool)
 }
 
-// tell tells what is so and was not told of for a while, and what is over, and returns when what is so was told of last.
+// tell tells what is so and was not told of for a while, and what is over, and returns when what is so was
+// told of last.
 func tell[K comparable](now time.Time, told map[K]time.Time, is []lasting[K], over func(K)) map[K]time.Time {
 	left := map[K]time.Time{}
 	for _, one := range is {

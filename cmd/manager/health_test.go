@@ -33,8 +33,8 @@ func (r *told) Event(_ client.Object, _, reason, message string) {
 	r.events = append(r.events, reason+": "+message)
 }
 
-// OPS-029: a leader none of whose controllers works is not healthy, and each of them is told of once; while one works, it is healthy, and so is a
-// replica that does not lead.
+// OPS-029: a leader none of whose controllers works is not healthy, and each of them is told of once; while
+// one works, it is healthy, and so is a replica that does not lead.
 func TestALeaderWithoutControllersIsNotHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		elected, events := make(chan struct{}), &told{}
@@ -79,7 +79,8 @@ afloat_controller_working{controller="facts"} 1
 	})
 }
 
-// A kind that may not be listed is told of once by an event that says why, and shown by a metric; the replica serves.
+// A kind that may not be listed is told of once by an event that says why, and shown by a metric; the replica
+// serves.
 func TestAKindThatCannotBeWatchedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -120,8 +121,8 @@ func TestAKindThatCannotBeWatchedIsTold(t *testing.T) {
 	})
 }
 
-// A kind that is refused for a moment, such as at a start because of a conversion that is late, and is read then, is not told of: for two minutes it
-// was called a kind that cannot be watched.
+// A kind that is refused for a moment, such as at a start because of a conversion that is late, and is read
+// then, is not told of: for two minutes it was called a kind that cannot be watched.
 func TestAKindThatIsRefusedForAMomentIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

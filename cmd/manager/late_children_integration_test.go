@@ -23,8 +23,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// ACJ-122 (part): without the CRDs of BroadcastJobs and ImageListPullJobs schedules of Jobs run; those of BroadcastJobs do as soon as their CRD is there,
-// whose objects are followed from then on.
+// ACJ-122 (part): without the CRDs of BroadcastJobs and ImageListPullJobs schedules of Jobs run; those of
+// BroadcastJobs do as soon as their CRD is there, whose objects are followed from then on.
 func TestChildrenWhoseCRDComesLater(t *testing.T) {
 	s, err := scheme()
 	if err == nil {

@@ -23,7 +23,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
-// lateServer plays the part of the API server that the watch of SidecarSets needs. It serves the kind, with one object, once serves is set.
+// lateServer plays the part of the API server that the watch of SidecarSets needs. It serves the kind, with
+// one object, once serves is set.
 type lateServer struct{ serves atomic.Bool }
 
 func (s *lateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -78,8 +79,8 @@ func (s *lateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// SS-280: the CRD of SidecarSets is applied after the manager has started. Before, pods start at once without sidecars; afterwards they get
-// them, from the same manager.
+// SS-280: the CRD of SidecarSets is applied after the manager has started. Before, pods start at once without
+// sidecars; afterwards they get them, from the same manager.
 func TestSidecarSetsThatComeLaterNeedNoRestart(t *testing.T) {
 	api := &lateServer{}
 	server := httptest.NewServer(api)

@@ -15,10 +15,12 @@ import (
 // servedEvery is the pause between looks for kinds that were not served at the start.
 const servedEvery = 10 * time.Second
 
-// tries says how often, and with which pauses, kinds are looked for at the start while the API server does not answer (OPS-031).
+// tries says how often, and with which pauses, kinds are looked for at the start while the API server does
+// not answer (OPS-031).
 var tries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 5, Steps: 4}
 
-// latecomer adds controllers as soon as their kinds are served. CRDs may be applied, or upgraded, after the manager has started.
+// latecomer adds controllers as soon as their kinds are served. CRDs may be applied, or upgraded, after the
+// manager has started.
 type latecomer struct {
 	kinds  []schema.GroupVersionKind
 	mapper meta.RESTMapper
@@ -28,8 +30,8 @@ type latecomer struct {
 
 var _ manager.LeaderElectionRunnable = &latecomer{}
 
-// whenServed sets controllers up at once if the API server serves their kinds, otherwise as soon as it does. In the latter case it first
-// calls absent, unless that is nil.
+// whenServed sets controllers up at once if the API server serves their kinds, otherwise as soon as it does.
+// In the latter case it first calls absent, unless that is nil.
 func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, absent func(), setup func(context.Context) error,
 	kinds ...schema.GroupVersionKind) error {
 	l := &latecomer{kinds: kinds, mapper: mgr.GetRESTMapper(), setup: setup, every: every}
@@ -50,8 +52,8 @@ func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, abse
 	return nil
 }
 
-// atStart is missing for the start: it is repeated a few times if the API server does not answer. Then it returns the error, with which the
-// manager ends; without an answer no kind counts as not served.
+// atStart is missing for the start: it is repeated a few times if the API server does not answer. Then it
+// returns the error, with which the manager ends; without an answer no kind counts as not served.
 func (l *latecomer) atStart(ctx context.Context) (missing schema.GroupVersionKind, err error) {
 	_ = wait.ExponentialBackoffWithContext(ctx, tries, func(context.Context) (bool, error) {
 		missing, err = l.missing()
@@ -74,7 +76,8 @@ func (l *latecomer) missing() (schema.GroupVersionKind, error) {
 	return schema.GroupVersionKind{}, nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica must have the controllers when it becomes the leader.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica must have the controllers when
+// it becomes the leader.
 func (l *latecomer) NeedLeaderElection() bool { return false }
 
 // Start waits and adds the controllers. An error ends the manager, as it would at the start.

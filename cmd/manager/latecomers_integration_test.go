@@ -25,7 +25,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// CRR-055, CRR-059: on a real API server, objects of a CRD that is applied after the manager has started are reconciled without a restart.
+// CRR-055, CRR-059: on a real API server, objects of a CRD that is applied after the manager has started are
+// reconciled without a restart.
 func TestACRDThatComesLater(t *testing.T) {
 	s, err := scheme()
 	if err != nil {

@@ -29,8 +29,8 @@ func (m *mapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, er
 	return &meta.RESTMapping{}, nil
 }
 
-// CRR-055, IMG-050, OPS-031: controllers of kinds that are served only after the manager's start are started then, once, also if the API
-// server does not answer for a moment.
+// CRR-055, IMG-050, OPS-031: controllers of kinds that are served only after the manager's start are started
+// then, once, also if the API server does not answer for a moment.
 func TestControllersOfKindsThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lacking, away := error(&meta.NoKindMatchError{}), errors.New("away")
@@ -63,8 +63,8 @@ func TestControllersOfKindsThatComeLater(t *testing.T) {
 	})
 }
 
-// OPS-031: an API server that does not answer at the start gets four tries within 15.5 s. A kind counts as missing only by an answer;
-// without any answer there is an error.
+// OPS-031: an API server that does not answer at the start gets four tries within 15.5 s. A kind counts as
+// missing only by an answer; without any answer there is an error.
 func TestAnAPIServerThatIsAwayAtTheStart(t *testing.T) {
 	lacking, away := error(&meta.NoKindMatchError{}), errors.New("away")
 	for name, test := range map[string]struct {

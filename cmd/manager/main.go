@@ -62,7 +62,8 @@ import (
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-leader-election-role,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,namespace=kruise-system,roleName=kruise-leader-election-role,resources=events,verbs=create;patch
 
-// userAgent is that of the manager's requests; those of controllers have the controller's name in addition (OPS-022).
+// userAgent is that of the manager's requests; those of controllers have the controller's name in addition
+// (OPS-022).
 const userAgent = "kruise-manager"
 
 func main() {
@@ -162,8 +163,8 @@ func sendLast(stop func(context.Context) error) {
 	}
 }
 
-// freeAfterStart returns to the system the memory that the first list of all pods took. Most of it is garbage, since pods arrive whole and
-// are kept slim, and the process would otherwise keep the memory.
+// freeAfterStart returns to the system the memory that the first list of all pods took. Most of it is
+// garbage, since pods arrive whole and are kept slim, and the process would otherwise keep the memory.
 func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil { // returns when the cache is filled
@@ -189,7 +190,8 @@ func addHealth(mgr ctrl.Manager, watched *watches.Watches, pulse *reconcile.Puls
 	return nil
 }
 
-// showMetrics registers the collectors, kruise_manager_is_leader, and the metrics of leader election (OPS-092).
+// showMetrics registers the collectors, kruise_manager_is_leader, and the metrics of leader election
+// (OPS-092).
 func showMetrics(mgr ctrl.Manager, all ...prometheus.Collector) error {
 	for _, collector := range append(all, leadership(mgr.Elected())) {
 		if err := metrics.Registry.Register(collector); err != nil {
@@ -271,7 +273,8 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 		LeaseDuration:           &o.leaseDuration,
 		RenewDeadline:           &o.renewDeadline,
 		RetryPeriod:             &o.retryEvery,
-		// A controller whose caches cannot be filled waits, and does not end the manager: o.cacheSyncTimeout is when that is told of.
+		// A controller whose caches cannot be filled waits, and does not end the manager: o.cacheSyncTimeout
+		// is when that is told of.
 		Controller: config.Controller{CacheSyncTimeout: 365 * 24 * time.Hour},
 	}
 	endWithin(gracefulStop, &options)
@@ -351,8 +354,8 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	return e, err
 }
 
-// addControllers adds the controllers of pods and of the kinds, each as soon as its kind is served: an older installation may lack
-// definitions.
+// addControllers adds the controllers of pods and of the kinds, each as soon as its kind is served: an older
+// installation may lack definitions.
 func addControllers(ctx context.Context, o *options, e *registry.Environment) error {
 	if err := readinessgatecontroller.Setup(e.Manager, e.Pulse); err != nil {
 		return err

@@ -18,8 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// OPS-094 (part): with --metrics-secure the metrics are there for those who have the right to get them, by a certificate of the webhooks'
-// authority, and for nobody else. TestRender of the chart shows the Service and the ServiceMonitor.
+// OPS-094 (part): with --metrics-secure the metrics are there for those who have the right to get them, by a
+// certificate of the webhooks' authority, and for nobody else. TestRender of the chart shows the Service and
+// the ServiceMonitor.
 func TestSecureMetrics(t *testing.T) {
 	i := install(t)
 	r := i.replica("--metrics-secure")

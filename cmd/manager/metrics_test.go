@@ -8,9 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// OPS-092: the gauge shows who leads, and the registry that the manager serves has the libraries' metrics of controllers, queues, calls to
-// the API server, webhooks and the lease. TestLeakedCreationsAreCounted covers the counter of CloneSet, TestSlowPathsAreServed that of the
-// lease, TestProtectionFollowsItsGate those of protection, and TestStandby what is served.
+// OPS-092: the gauge shows who leads, and the registry that the manager serves has the libraries' metrics of
+// controllers, queues, calls to the API server, webhooks and the lease. TestLeakedCreationsAreCounted covers
+// the counter of CloneSet, TestSlowPathsAreServed that of the lease, TestProtectionFollowsItsGate those of
+// protection, and TestStandby what is served.
 func TestMetricsThatOthersCountOn(t *testing.T) {
 	elected := make(chan struct{})
 	gauge := leadership(elected)

@@ -17,8 +17,9 @@ import (
 // unholdEvery is the pause between looks for what objects hold whose kinds are off.
 const unholdEvery = 5 * time.Minute
 
-// off lets go what objects hold of kinds that no controller looks after, since their feature gates were turned off: a request keeps its pod
-// out of service for ever otherwise, and neither it nor its namespace can be deleted.
+// off lets go what objects hold of kinds that no controller looks after, since their feature gates were
+// turned off: a request keeps its pod out of service for ever otherwise, and neither it nor its namespace can
+// be deleted.
 type off struct {
 	kinds []schema.GroupKind
 	guard uninstall.Guard

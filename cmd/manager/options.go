@@ -115,7 +115,8 @@ func parseOptions(args []string) (*options, error) {
 	o.workers = o.kinds.AddTo(fs)
 	// ND-146
 	o.workers["launchpriority"] = fs.Int("launchpriority-workers", 4, "pods with container launch priority worked on at the same time")
-	// Flags of the reference for features that do not exist here are accepted, so that chart values and arguments carry over.
+	// Flags of the reference for features that do not exist here are accepted, so that chart values and
+	// arguments carry over.
 	fs.Duration("expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
 	fs.Bool("disable-no-deepcopy", false, "accepted; does nothing")
 	logsapi.AddFlags(o.logging, fs)
@@ -246,8 +247,8 @@ func env(name, fallback string) string { return cmp.Or(os.Getenv(name), fallback
 // +kubebuilder:rbac:groups=authentication.k8s.io,roleName=kruise-metrics-role,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,roleName=kruise-metrics-role,resources=subjectaccessreviews,verbs=create
 
-// metrics is how the metrics are served (OPS-094). Securely it is with the certificate of the webhooks. It is read for each connection,
-// because it comes only after the start and is renewed.
+// metrics is how the metrics are served (OPS-094). Securely it is with the certificate of the webhooks. It is
+// read for each connection, because it comes only after the start and is renewed.
 func (o *options) metrics() metricsserver.Options {
 	served := metricsserver.Options{BindAddress: o.metricsAddr}
 	if !o.metricsSecure {

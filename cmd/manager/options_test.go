@@ -10,7 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// OPS-020, OPS-093 (part): every flag of the reference is accepted; an unknown one is an error; no profiles are served unless asked for.
+// OPS-020, OPS-093 (part): every flag of the reference is accepted; an unknown one is an error; no profiles
+// are served unless asked for.
 func TestFlags(t *testing.T) {
 	flags := map[string]string{
 		"metrics-addr": ":1", "health-probe-addr": ":1", "enable-pprof": "true", "pprof-addr": ":1", "enable-leader-election": "false",
@@ -52,8 +53,9 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// A number by which controllers would never retry, or retry without a pause, is refused with the name of its flag; so is what spans cannot be
-// sent to (OPS-124), and names of callers that mean nothing (OPS-049 (part)).
+// A number by which controllers would never retry, or retry without a pause, is refused with the name of its
+// flag; so is what spans cannot be sent to (OPS-124), and names of callers that mean nothing
+// (OPS-049 (part)).
 func TestFlagsThatWouldStopControllers(t *testing.T) {
 	for _, flag := range []string{"rate-limiter-qps=0", "rate-limiter-bucket-size=-1", "rate-limiter-base-delay=0s",
 		"rate-limiter-max-delay=-1s", "sync-period=-5m",
@@ -68,7 +70,8 @@ func TestFlagsThatWouldStopControllers(t *testing.T) {
 	}
 }
 
-// ND-146, WS-185, PUB-130, JST-060, BJ-160, ACJ-120, RD-120: the default numbers of workers, and where the protection log is.
+// ND-146, WS-185, PUB-130, JST-060, BJ-160, ACJ-120, RD-120: the default numbers of workers, and where the
+// protection log is.
 func TestDefaultWorkers(t *testing.T) {
 	o, err := parseOptions(nil)
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// DP-D1, DP-002 (part), DP-040 (part): entries are about labelled objects alone. A manager without the gate drops those of built-in kinds,
-// so that their protected objects can be deleted; one with the gate adds them again, and counts what it refuses.
+// DP-D1, DP-002 (part), DP-040 (part): entries are about labelled objects alone. A manager without the gate
+// drops those of built-in kinds, so that their protected objects can be deleted; one with the gate adds them
+// again, and counts what it refuses.
 func TestProtectionFollowsItsGate(t *testing.T) {
 	i := install(t)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web",

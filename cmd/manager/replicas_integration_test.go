@@ -34,7 +34,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// installation is an API server with the shipped definitions and configurations, on which managers run as processes.
+// installation is an API server with the shipped definitions and configurations, on which managers run as
+// processes.
 type installation struct {
 	t          *testing.T
 	kube       client.Client
@@ -253,8 +254,9 @@ func (i *installation) hold(by string) {
 	})
 }
 
-// OPS-032, OPS-092 (part), OPS-090 (part): a replica that does not lead answers webhooks and probes and keeps certificates, and its
-// controllers wait until it leads. A replica that loses the lease ends. The metrics show who leads.
+// OPS-032, OPS-092 (part), OPS-090 (part): a replica that does not lead answers webhooks and probes and keeps
+// certificates, and its controllers wait until it leads. A replica that loses the lease ends. The metrics
+// show who leads.
 func TestStandby(t *testing.T) {
 	i := install(t)
 	election := []string{"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=2s",
@@ -347,8 +349,8 @@ func TestStandby(t *testing.T) {
 	standby.shows("kruise_manager_is_leader 1")
 }
 
-// OPS-034: with --namespace only the objects of that namespace, and cluster-scoped ones, are reconciled. The manual says that this flag
-// cannot be used with webhooks of pods.
+// OPS-034: with --namespace only the objects of that namespace, and cluster-scoped ones, are reconciled. The
+// manual says that this flag cannot be used with webhooks of pods.
 func TestOneNamespace(t *testing.T) {
 	i := install(t)
 	for _, name := range []string{"watched", "elsewhere"} {

@@ -18,8 +18,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// PPM-004 (part), PPM-110 (part), PPM-114 (part): with its gate, with the shipped rights and a provider that is the test, a pod takes its probes along when
-// it is created, the provider writes the condition, and the pod gets the label.
+// PPM-004 (part), PPM-110 (part), PPM-114 (part): with its gate, with the shipped rights and a provider that
+// is the test, a pod takes its probes along when it is created, the provider writes the condition, and the
+// pod gets the label.
 func TestServerlessPodsAreMarked(t *testing.T) {
 	i := install(t)
 	i.narrow()

@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// gracefulStop is how long controllers and requests under way may take to end. Then the lease is released, also if one of them hangs.
+// gracefulStop is how long controllers and requests under way may take to end. Then the lease is released,
+// also if one of them hangs.
 const gracefulStop = 10 * time.Second
 
 // endWithin makes the manager release its lease when its runnables have ended, or after grace.
@@ -21,19 +22,20 @@ func endWithin(grace time.Duration, options *ctrl.Options) {
 	options.GracefulShutdownTimeout, options.LeaderElectionReleaseOnCancel = &grace, true
 }
 
-// shutdown keeps the manager running for a while after the signal to end. The API server calls its webhooks until it knows that this
-// replica ends, and refuses requests without an answer. In this time the replica is not ready, but everything else goes on: caches are
-// current, and the leader still leads.
+// shutdown keeps the manager running for a while after the signal to end. The API server calls its webhooks
+// until it knows that this replica ends, and refuses requests without an answer. In this time the replica is
+// not ready, but everything else goes on: caches are current, and the leader still leads.
 type shutdown struct {
 	signal  context.Context
 	delay   time.Duration
 	serving atomic.Bool
-	// all tells whether all replicas are to end, so that there is none for callers to go to and nothing to wait for. It is set before serving.
+	// all tells whether all replicas are to end, so that there is none for callers to go to and nothing to
+	// wait for. It is set before serving.
 	all func(context.Context) bool
 }
 
-// context returns the context of the manager. It ends at the signal if nothing is served yet, otherwise when the delay after the signal is
-// over.
+// context returns the context of the manager. It ends at the signal if nothing is served yet, otherwise when
+// the delay after the signal is over.
 func (s *shutdown) context() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.signal))
 	stop := context.AfterFunc(s.signal, func() {
@@ -50,7 +52,8 @@ func (s *shutdown) context() (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// noneStays returns a function that tells whether the manager's Deployment is to have no replicas. If that cannot be read, it is not known.
+// noneStays returns a function that tells whether the manager's Deployment is to have no replicas. If that
+// cannot be read, it is not known.
 func noneStays(reader client.Reader, namespace string) func(context.Context) bool {
 	return func(ctx context.Context) bool {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// OPS-101: after SIGTERM the manager is not ready, and goes on for the delay while Services still send requests to it. Without a delay, and
-// before it serves anything, it ends at once.
+// OPS-101: after SIGTERM the manager is not ready, and goes on for the delay while Services still send
+// requests to it. Without a delay, and before it serves anything, it ends at once.
 func TestTheManagerOutlastsTheSignalWhileItIsStillCalled(t *testing.T) {
 	for name, test := range map[string]struct {
 		delay   time.Duration
@@ -64,7 +64,8 @@ func TestTheManagerOutlastsTheSignalWhileItIsStillCalled(t *testing.T) {
 	}
 }
 
-// Whether all replicas end is read off the Deployment; a manager that may not read it, or is run without one, keeps its delay.
+// Whether all replicas end is read off the Deployment; a manager that may not read it, or is run without one,
+// keeps its delay.
 func TestWhetherNoReplicaStays(t *testing.T) {
 	deployment := func(replicas *int32) *appsv1.Deployment {
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: managerDeployment}, Spec: appsv1.DeploymentSpec{Replicas: replicas}}
@@ -147,8 +148,8 @@ func TestTheLeaseIsReleasedWhenAWorkerHangs(t *testing.T) {
 	}
 }
 
-// OPS-101: the pod's termination grace period is longer than the manager needs at most: the delay, slow controllers and requests, and a
-// late release of the lease.
+// OPS-101: the pod's termination grace period is longer than the manager needs at most: the delay, slow
+// controllers and requests, and a late release of the lease.
 func TestTheShippedGracePeriodIsAboveWhatTheManagerNeeds(t *testing.T) {
 	text, err := os.ReadFile("../../config/manager/deployment.yaml")
 	if err != nil {

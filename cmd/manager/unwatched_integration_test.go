@@ -64,8 +64,9 @@ func (i *installation) apply(file string) {
 	}
 }
 
-// OPS-039: a gate that is on without the rights that its kind needs stops that kind alone: CloneSets get their pods, the replica is ready and healthy,
-// and metric and event name the kind. It joins when the rights are given, without a restart.
+// OPS-039: a gate that is on without the rights that its kind needs stops that kind alone: CloneSets get
+// their pods, the replica is ready and healthy, and metric and event name the kind. It joins when the rights
+// are given, without a restart.
 func TestAKindWithoutRightsStopsAlone(t *testing.T) {
 	i := install(t)
 	i.narrow()

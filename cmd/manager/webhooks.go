@@ -9,8 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// webhookOptions returns the options of the webhooks, except those that depend on the API server and the caches. stopping is closed when
-// the manager gets the signal to end.
+// webhookOptions returns the options of the webhooks, except those that depend on the API server and the
+// caches. stopping is closed when the manager gets the signal to end.
 func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{}) (admission.Options, error) {
 	options := admission.Options{
 		Kinds:               registry.Admitted(),

@@ -1,4 +1,5 @@
-// Command resourcedistribution-generator is a function of kustomize, run as a program, that makes ResourceDistributions (OPS-170).
+// Command resourcedistribution-generator is a function of kustomize, run as a program, that makes
+// ResourceDistributions (OPS-170).
 package main
 
 import (

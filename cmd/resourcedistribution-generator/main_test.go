@@ -82,8 +82,8 @@ func sameYAML(t *testing.T, got, want string) {
 	}
 }
 
-// OPS-170: kustomize runs the program, which makes a ResourceDistribution out of literals, files and lines of variables, text and bytes, for
-// each way to say namespaces, in v1beta1 or, on request, in v1alpha1.
+// OPS-170: kustomize runs the program, which makes a ResourceDistribution out of literals, files and lines of
+// variables, text and bytes, for each way to say namespaces, in v1beta1 or, on request, in v1alpha1.
 func TestKustomizeGenerates(t *testing.T) {
 	bytes := "\xff\x00\x01"
 	inBase64 := base64.StdEncoding.EncodeToString([]byte(bytes))

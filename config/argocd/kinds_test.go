@@ -14,7 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// OPS-127: Argo CD knows the health of every kind that is served, and of no other; its scripts are tested in test/monitoring/gitops.
+// OPS-127: Argo CD knows the health of every kind that is served, and of no other; its scripts are tested in
+// test/monitoring/gitops.
 func TestEveryKindHasAHealth(t *testing.T) {
 	data, err := os.ReadFile("argocd-cm.yaml")
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package crd_test compares the generated CustomResourceDefinitions with the field lists of the specification.
+// Package crd_test compares the generated CustomResourceDefinitions with the field lists of the
+// specification.
 package crd_test
 
 import (
@@ -18,8 +19,9 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// TestServedFieldsAreThoseOfTheSpecification covers the field list of every kind with its defaults and printed columns, CS-013, CS-016,
-// CS-017 (CloneSet), ASTS-010, EJ-010, CRR-139, IMG-010, OPS-104, SS-012 (TestDefaults of SidecarSets has the rest), WS-019, WS-207.
+// TestServedFieldsAreThoseOfTheSpecification covers the field list of every kind with its defaults and
+// printed columns, CS-013, CS-016, CS-017 (CloneSet), ASTS-010, EJ-010, CRR-139, IMG-010, OPS-104, SS-012
+// (TestDefaults of SidecarSets has the rest), WS-019, WS-207.
 func TestServedFieldsAreThoseOfTheSpecification(t *testing.T) {
 	files, err := filepath.Glob("bases/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -84,13 +86,15 @@ func describe(path string, field *apiextensionsv1.JSONSchemaProps, visit func(pa
 	}
 }
 
-// deliberate are fields that the reference's definitions lack, so that its API server drops what users write there (ACJ-014).
+// deliberate are fields that the reference's definitions lack, so that its API server drops what users write
+// there (ACJ-014).
 var deliberate = regexp.MustCompile(`^spec\.template\.(broadcastJobTemplate|imageListPullJobTemplate)\.metadata\.(labels|annotations)`)
 
 // newerKubernetes are fields that types of Kubernetes got after the lists were written.
 var newerKubernetes = map[string]bool{"spec.containers[].preStop.httpGet.protocol\tstring": true}
 
-// OPS-070, OPS-071: real Service name and namespace, path and review versions; no bundle, the manager fills it in.
+// OPS-070, OPS-071: real Service name and namespace, path and review versions; no bundle, the manager fills
+// it in.
 func TestConvertedKindsNameTheService(t *testing.T) {
 	for i := range registry.Kinds {
 		kind := &registry.Kinds[i]
@@ -103,9 +107,10 @@ func TestConvertedKindsNameTheService(t *testing.T) {
 	}
 }
 
-// OPS-073: v1beta1 is what is stored, but of kinds that have no such version, and so what everything is converted to that an older installation has stored in v1alpha1, which is served, too.
-// TestOnlyTheBundleOfDefinitionsIsWritten shows that the manager leaves status.storedVersions alone, and TestRightsOnDefinitions that it could not change
-// them: it migrates nothing, which it may.
+// OPS-073: v1beta1 is what is stored, but of kinds that have no such version, and so what everything is
+// converted to that an older installation has stored in v1alpha1, which is served, too.
+// TestOnlyTheBundleOfDefinitionsIsWritten shows that the manager leaves status.storedVersions alone, and
+// TestRightsOnDefinitions that it could not change them: it migrates nothing, which it may.
 func TestStoredVersions(t *testing.T) {
 	files, err := filepath.Glob("bases/*.yaml")
 	if err != nil || len(files) != len(registry.Kinds) {

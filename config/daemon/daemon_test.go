@@ -26,7 +26,8 @@ func read(t *testing.T, file string, into any) {
 	}
 }
 
-// ND-001, ND-010, ND-011, ND-016, ND-197, OPS-102, OPS-091 (part): names, network, tolerations, update and probes are the reference's.
+// ND-001, ND-010, ND-011, ND-016, ND-197, OPS-102, OPS-091 (part): names, network, tolerations, update and
+// probes are the reference's.
 func TestDaemonSet(t *testing.T) {
 	var set appsv1.DaemonSet
 	read(t, "daemonset.yaml", &set)
@@ -62,7 +63,8 @@ func TestDaemonSet(t *testing.T) {
 	}
 }
 
-// ND-012, ND-017, OPS-102 (part): the host is seen through one folder, read-only; no capability but one, nothing is writable.
+// ND-012, ND-017, OPS-102 (part): the host is seen through one folder, read-only; no capability but one,
+// nothing is writable.
 func TestContainerIsConfined(t *testing.T) {
 	var set appsv1.DaemonSet
 	read(t, "daemonset.yaml", &set)
@@ -79,7 +81,8 @@ func TestContainerIsConfined(t *testing.T) {
 	}
 }
 
-// ND-065, ND-066, CRR-156, ND-191, OPS-083: the roles allow exactly this; secrets may be read in one namespace only, and no spec may be written.
+// ND-065, ND-066, CRR-156, ND-191, OPS-083: the roles allow exactly this; secrets may be read in one
+// namespace only, and no spec may be written.
 func TestRights(t *testing.T) {
 	data, err := os.ReadFile("../rbac/role.yaml")
 	if err != nil {

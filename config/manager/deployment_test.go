@@ -31,7 +31,8 @@ func read(t *testing.T, file string, into any) {
 	}
 }
 
-// OPS-002, OPS-003: no root, no capability, no escalation; a read-only root with two writable paths, both empty folders.
+// OPS-002, OPS-003: no root, no capability, no escalation; a read-only root with two writable paths, both
+// empty folders.
 func TestContainerIsConfined(t *testing.T) {
 	var deployment appsv1.Deployment
 	read(t, "deployment.yaml", &deployment)
@@ -45,7 +46,8 @@ func TestContainerIsConfined(t *testing.T) {
 	if r := pod.Containers[0].Resources; pod.PriorityClassName != "system-cluster-critical" || r.Requests.Memory().Value() != 256<<20 {
 		t.Errorf("%s %+v", pod.PriorityClassName, r)
 	}
-	// Requests about large objects may take three times 128 MiB together, beside the caches (OPS-066): the collector must know the limit.
+	// Requests about large objects may take three times 128 MiB together, beside the caches (OPS-066): the
+	// collector must know the limit.
 	if env := pod.Containers[0].Env; pod.Containers[0].Resources.Limits.Memory().Value() != 1<<30 ||
 		!slices.Contains(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "900MiB"}) {
 		t.Errorf("limits %v, environment %v", pod.Containers[0].Resources.Limits, env)
@@ -90,8 +92,9 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// The NetworkPolicy that is offered selects the manager, and names its ports; only the webhooks' is limited to some addresses. What stands in place of
-// these is refused by API servers: an example range would be accepted, and close the port for everybody.
+// The NetworkPolicy that is offered selects the manager, and names its ports; only the webhooks' is limited
+// to some addresses. What stands in place of these is refused by API servers: an example range would be
+// accepted, and close the port for everybody.
 func TestNetworkPolicy(t *testing.T) {
 	var deployment appsv1.Deployment
 	read(t, "deployment.yaml", &deployment)

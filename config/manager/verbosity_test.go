@@ -18,7 +18,8 @@ import (
 	"k8s.io/klog/v2/textlogger"
 )
 
-// A replica that stands by for an hour says once that it does, at the verbosity that is shipped (OPS-095, OPS-096 (part)).
+// A replica that stands by for an hour says once that it does, at the verbosity that is shipped (OPS-095,
+// OPS-096 (part)).
 func TestAReplicaThatStandsByIsQuiet(t *testing.T) {
 	var deployment appsv1.Deployment
 	read(t, "deployment.yaml", &deployment)

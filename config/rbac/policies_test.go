@@ -75,8 +75,9 @@ func object(name string, owners ...any) map[string]any {
 	return map[string]any{"metadata": metadata}
 }
 
-// RD-021 (part), ND-136 (part), ND-145 (part): with the token of the manager nobody changes a ConfigMap or a Secret of somebody else, wherever it is, whether
-// or not the gate of ResourceDistributions is on: the policy is part of config/default.
+// RD-021 (part), ND-136 (part), ND-145 (part): with the token of the manager nobody changes a ConfigMap or a
+// Secret of somebody else, wherever it is, whether or not the gate of ResourceDistributions is on: the policy
+// is part of config/default.
 func TestPolicyOfTheManager(t *testing.T) {
 	listed, err := os.ReadFile("kustomization.yaml")
 	if err != nil || !bytes.Contains(listed, []byte("- copies.yaml\n")) {
@@ -120,7 +121,8 @@ func TestPolicyOfTheManager(t *testing.T) {
 	}
 }
 
-// ND-068 (part): a token of a node daemon that names no node writes nothing, one that does what is of its node.
+// ND-068 (part): a token of a node daemon that names no node writes nothing, one that does what is of its
+// node.
 func TestPolicyOfNodeDaemons(t *testing.T) {
 	pod := map[string]any{"metadata": map[string]any{"name": "p"}, "spec": map[string]any{"nodeName": "node-a"}, "status": map[string]any{}}
 	request := func(labels map[string]any) map[string]any {

@@ -50,8 +50,9 @@ func generatedRoles(t *testing.T) map[string]role {
 
 const ofDistributions = "kruise-manager-resourcedistribution-role"
 
-// RD-021 (part), OPS-082 (part): the shipped manifests grant nothing that only ResourceDistributions need; what grants it is not
-// among them. The policy that holds the manager to its copies is, see TestPolicyOfTheManager.
+// RD-021 (part), OPS-082 (part): the shipped manifests grant nothing that only ResourceDistributions need;
+// what grants it is not among them. The policy that holds the manager to its copies is, see
+// TestPolicyOfTheManager.
 func TestRightsOfDistributions(t *testing.T) {
 	data, err := os.ReadFile("../resource-distribution/rights.yaml")
 	if err != nil {
@@ -90,8 +91,8 @@ func TestRightsOfDistributions(t *testing.T) {
 	}
 }
 
-// ofManager are the rules of all that the manager may do in the whole cluster, but for certificates: of kruise-manager-role, and of the roles
-// that a chart leaves out where their gates are off.
+// ofManager are the rules of all that the manager may do in the whole cluster, but for certificates: of
+// kruise-manager-role, and of the roles that a chart leaves out where their gates are off.
 func ofManager(t *testing.T) []rbacv1.PolicyRule {
 	t.Helper()
 	var rules []rbacv1.PolicyRule
@@ -104,8 +105,8 @@ func ofManager(t *testing.T) []rbacv1.PolicyRule {
 	return rules
 }
 
-// OPS-080, OPS-082, SS-281: no Secret outside the install namespace, ConfigMaps only for launch barriers, nothing by wildcard; what the upkeep of certificates writes
-// is named.
+// OPS-080, OPS-082, SS-281: no Secret outside the install namespace, ConfigMaps only for launch barriers,
+// nothing by wildcard; what the upkeep of certificates writes is named.
 func TestRightsAreNarrow(t *testing.T) {
 	all := roles(t)
 	var names []string
@@ -149,7 +150,8 @@ func TestRightsAreNarrow(t *testing.T) {
 	}
 }
 
-// OPS-050, OPS-080: with certificates of somebody else the same objects may be read, and nothing may be written.
+// OPS-050, OPS-080: with certificates of somebody else the same objects may be read, and nothing may be
+// written.
 func TestRightsWithExternalCertificates(t *testing.T) {
 	data, err := os.ReadFile("../external-certs/kustomization.yaml")
 	if err != nil {
@@ -246,8 +248,9 @@ func TestRolesAreBound(t *testing.T) {
 	}
 }
 
-// OPS-084, ND-072, EJ-071: who may view or edit workloads may so with the kinds of users, and nobody may write a status, or what node daemons act
-// on: a probe or an image of a node is as good as exec into its pods.
+// OPS-084, ND-072, EJ-071: who may view or edit workloads may so with the kinds of users, and nobody may
+// write a status, or what node daemons act on: a probe or an image of a node is as good as exec into its
+// pods.
 func TestAggregatedRoles(t *testing.T) {
 	data, err := os.ReadFile("aggregated.yaml")
 	if err != nil {
@@ -274,7 +277,8 @@ func TestAggregatedRoles(t *testing.T) {
 		}
 		if plural != "nodeimages" && plural != "nodepodprobes" {
 			missing["view "+plural] = "all"
-			// EJ-071: who creates EphemeralJobs runs code in pods that are there, as with pods/ephemeralcontainers, which "edit" does not have.
+			// EJ-071: who creates EphemeralJobs runs code in pods that are there, as with
+			// pods/ephemeralcontainers, which "edit" does not have.
 			if definition.Spec.Scope == apiextensionsv1.NamespaceScoped && plural != "ephemeraljobs" {
 				missing["edit "+plural] = "namespaced"
 			}
@@ -315,7 +319,8 @@ func TestAggregatedRoles(t *testing.T) {
 	}
 }
 
-// CRR-155, IMG-200, IPU-116: what the manager may do with the kinds of the node daemon and what they are about; nothing more is used.
+// CRR-155, IMG-200, IPU-116: what the manager may do with the kinds of the node daemon and what they are
+// about; nothing more is used.
 func TestRightsForDaemonKinds(t *testing.T) {
 	got := map[string][]string{}
 	for _, rule := range ofManager(t) {
@@ -366,7 +371,8 @@ func TestRightsForProbes(t *testing.T) {
 	}
 }
 
-// OPS-073 (part): whatever the manager may do with definitions, it may not write their status, where the stored versions are.
+// OPS-073 (part): whatever the manager may do with definitions, it may not write their status, where the
+// stored versions are.
 func TestRightsOnDefinitions(t *testing.T) {
 	seen := 0
 	for name, r := range roles(t) {
@@ -387,7 +393,8 @@ func TestRightsOnDefinitions(t *testing.T) {
 	}
 }
 
-// OPS-081, ADS-220, ASTS-355, EJ-070: all that the manager may do in the whole cluster, verb by verb. Who adds a right adds it here, with the reason in what uses it.
+// OPS-081, ADS-220, ASTS-355, EJ-070: all that the manager may do in the whole cluster, verb by verb. Who
+// adds a right adds it here, with the reason in what uses it.
 func TestRightsOfTheManager(t *testing.T) {
 	const read, manage = "get list watch", "create delete get list patch watch"
 	want := map[string]string{
@@ -449,8 +456,8 @@ func TestRightsOfTheManager(t *testing.T) {
 	}
 }
 
-// JST-061: the sidecar terminator patches pods and their status, reads nodes, and creates requests, which it does neither change nor delete; that
-// nobody else needs, so that it stands in the role of its gate.
+// JST-061: the sidecar terminator patches pods and their status, reads nodes, and creates requests, which it
+// does neither change nor delete; that nobody else needs, so that it stands in the role of its gate.
 func TestRightsForSidecars(t *testing.T) {
 	want := []rbacv1.PolicyRule{{APIGroups: []string{"apps.kruise.io"}, Resources: []string{"containerrecreaterequests"},
 		Verbs: []string{"create", "get", "list", "watch"}}}
@@ -481,7 +488,8 @@ func named(rules []rbacv1.PolicyRule) []string {
 	return names
 }
 
-// What is installed stands in the manual: each role and policy, each definition, and for each kind what the right to write it gives.
+// What is installed stands in the manual: each role and policy, each definition, and for each kind what the
+// right to write it gives.
 func TestTheManualNamesWhatIsInstalled(t *testing.T) {
 	page := func(name string) string {
 		t.Helper()

@@ -31,7 +31,8 @@ func defaults(t *testing.T, list string) map[string]string {
 
 var row = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\| (\\w+) \\| ?(.*?) ?\\|$")
 
-// missing says what notes do not tell, or tell wrongly, of the gates whose defaults differ. A gate that is new and off changes nothing.
+// missing says what notes do not tell, or tell wrongly, of the gates whose defaults differ. A gate that is
+// new and off changes nothing.
 func missing(notes string, before, now map[string]string) (wrong []string) {
 	_, section, _ := strings.Cut(notes, "## Changed defaults of feature gates\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -70,7 +71,8 @@ func missing(notes string, before, now map[string]string) (wrong []string) {
 	return slices.Compact(wrong)
 }
 
-// OPS-115: the notes list each gate whose default differs from the release before, and of each that is turned on what it needs.
+// OPS-115: the notes list each gate whose default differs from the release before, and of each that is turned
+// on what it needs.
 func TestNotesListChangedDefaults(t *testing.T) {
 	notes, err := os.ReadFile("unreleased.md")
 	if err != nil {
@@ -115,7 +117,8 @@ func TestWhatNotesMustSay(t *testing.T) {
 	}
 }
 
-// The page of differences names each gate whose default is another than that of OpenKruise 1.9, so that nobody who changes over is surprised.
+// The page of differences names each gate whose default is another than that of OpenKruise 1.9, so that
+// nobody who changes over is surprised.
 func TestTheManualNamesGatesThatDifferFromOpenKruise(t *testing.T) {
 	there := map[string]bool{}
 	for name := range strings.FieldsSeq("PodWebhook KruiseDaemon DaemonWatchingPod WorkloadSpread PodUnavailableBudgetDeleteGate InPlaceUpdateEnvFromMetadata " +

@@ -1,5 +1,6 @@
-// Command chart writes the files of the Helm chart: the objects that it installs, from the manifests in config (docs/decisions/0028), the defaults of
-// its values, and the feature gates. The templates load the objects and lay over them what values say, so that none is written twice.
+// Command chart writes the files of the Helm chart: the objects that it installs, from the manifests in
+// config (docs/decisions/0028), the defaults of its values, and the feature gates. The templates load the
+// objects and lay over them what values say, so that none is written twice.
 package main
 
 import (
@@ -64,9 +65,11 @@ func write(from, chart string) error {
 		files[name] = append(files[name], object)
 		known[key(object)] = object
 	}
-	// Of the manifests with certificates of somebody else, what is another object, or an object with other content.
+	// Of the manifests with certificates of somebody else, what is another object, or an object with other
+	// content.
 	for _, object := range external {
-		// The templates themselves know gates, which change the Deployment, and annotations, which change definitions.
+		// The templates themselves know gates, which change the Deployment, and annotations, which change
+		// definitions.
 		if kind := object.GetKind(); kind != "CustomResourceDefinition" && kind != "Deployment" && !same(known[key(object)], object) {
 			files["external-certs.yaml"] = append(files["external-certs.yaml"], object)
 		}

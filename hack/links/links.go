@@ -26,9 +26,10 @@ type page struct {
 	links   []string
 }
 
-// Check returns a line for every relative link, in the Markdown files of a folder, whose file or anchor does not exist, and for every page of
-// its folder docs that nobody finds: that is not in a section of the site's sidebar, and to which no chain of links leads from docs/README.md.
-// Folders whose names begin with a dot, packages of npm and what is built are left out.
+// Check returns a line for every relative link, in the Markdown files of a folder, whose file or anchor does
+// not exist, and for every page of its folder docs that nobody finds: that is not in a section of the site's
+// sidebar, and to which no chain of links leads from docs/README.md. Folders whose names begin with a dot,
+// packages of npm and what is built are left out.
 func Check(root string, sections []string) ([]string, error) {
 	pages := map[string]page{}
 	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
@@ -94,7 +95,8 @@ func listed(section, file string) bool {
 	return section == name || all && strings.HasPrefix(name, folder)
 }
 
-// follow returns the page that a relative link leads to; none for links to other hosts and to files that are no pages.
+// follow returns the page that a relative link leads to; none for links to other hosts and to files that are
+// no pages.
 func follow(root string, pages map[string]page, from, link string) (string, error) {
 	target, err := url.Parse(link)
 	if err != nil || target.IsAbs() || target.Host != "" {
@@ -170,7 +172,8 @@ func plain(node ast.Node, source []byte) string {
 	return strings.NewReplacer(`\*`, "*", `\_`, "_", `\[`, "[", `\]`, "]", "&amp;", "&", "&lt;", "<", "&gt;", ">").Replace(b.String())
 }
 
-// slug is the anchor of a heading, as GitHub makes it, and the site: letters, digits, underscores and hyphens, with hyphens for spaces.
+// slug is the anchor of a heading, as GitHub makes it, and the site: letters, digits, underscores and
+// hyphens, with hyphens for spaces.
 func slug(heading string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -2,10 +2,10 @@
 //
 //	go run ./hack/mutate -skip '^TestSimulated' ./internal/engine/rollout
 //
-// All changes are compiled into one test binary, each behind a number that an environment variable chooses, because a build for each of
-// them would cost many times what its tests do. First every test runs alone, which shows the mutants that it reaches; then each mutant is
-// tried with the tests that reach it, the quickest first. Nothing is written to the source: the compiler gets the changed files as an
-// overlay.
+// All changes are compiled into one test binary, each behind a number that an environment variable chooses,
+// because a build for each of them would cost many times what its tests do. First every test runs alone,
+// which shows the mutants that it reaches; then each mutant is tried with the tests that reach it, the
+// quickest first. Nothing is written to the source: the compiler gets the changed files as an overlay.
 package main
 
 import (

@@ -35,7 +35,8 @@ func (f field) child(name string) field {
 	return child
 }
 
-// entry is what a list or a map holds, and how that is written behind a path; the field itself if it is neither.
+// entry is what a list or a map holds, and how that is written behind a path; the field itself if it is
+// neither.
 func (f field) entry() (entry field, suffix string) {
 	entry = field{versions: map[string]*apiextensionsv1.JSONSchemaProps{}}
 	for name, schema := range f.versions {

@@ -26,7 +26,8 @@ type key struct{ constant, name, doc string }
 // looksLikeKey tells keys of Kubernetes from other constants: they have a domain before the slash.
 var looksLikeKey = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+/`)
 
-// forProgrammers is what stands in parentheses in comments and is of no use to readers of the reference: requirements, and where they are.
+// forProgrammers is what stands in parentheses in comments and is of no use to readers of the reference:
+// requirements, and where they are.
 var forProgrammers = regexp.MustCompile(`\s*\(([A-Z]+-\d+|docs/[^), ]*)(, ([A-Z]+-\d+|docs/[^), ]*))*\)`)
 
 // word is what may be the name of a constant.
@@ -97,7 +98,8 @@ func clean(doc string) string {
 	return forProgrammers.ReplaceAllString(strings.Join(strings.Fields(doc), " "), "")
 }
 
-// sentence makes Markdown of the comment on a constant: without its name at the begin, and with the values of others instead of their names.
+// sentence makes Markdown of the comment on a constant: without its name at the begin, and with the values of
+// others instead of their names.
 func sentence(k key, values map[string]string) string {
 	doc := k.doc
 	if rest, ok := strings.CutPrefix(doc, k.constant); ok && !strings.HasPrefix(rest, " and ") && !strings.HasPrefix(rest, ", ") {

@@ -1,5 +1,6 @@
-// Command reference writes docs/reference: a page for each kind, made from the CustomResourceDefinitions with their whole descriptions, and
-// one for labels and annotations, made from the constants in api/. Called by hack/generate.sh.
+// Command reference writes docs/reference: a page for each kind, made from the CustomResourceDefinitions with
+// their whole descriptions, and one for labels and annotations, made from the constants in api/. Called by
+// hack/generate.sh.
 package main
 
 import (

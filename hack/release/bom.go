@@ -15,8 +15,8 @@ import (
 // bomEnd is the end of the names of lists of components.
 const bomEnd = ".cdx.json"
 
-// boms writes for each program and platform the list of what it is made of, as the compiler recorded it in the program itself. An image has
-// nothing more in it that runs, and has the same list.
+// boms writes for each program and platform the list of what it is made of, as the compiler recorded it in
+// the program itself. An image has nothing more in it that runs, and has the same list.
 func (r *release) boms(_ context.Context, built *binaries) error {
 	for _, b := range built.all {
 		sum, err := checksum(b.path)

@@ -33,7 +33,8 @@ var (
 	chartTag   = regexp.MustCompile(`(?m)^(\s*tag:\s*)["']?` + placeholderTag + `["']?[ \t]*$`)
 )
 
-// packageChart packages the chart with the version and the images of the release. It is not helm package, whose archive has the time in it.
+// packageChart packages the chart with the version and the images of the release. It is not helm package,
+// whose archive has the time in it.
 func (r *release) packageChart(context.Context, *binaries) error {
 	dir := filepath.Join(r.root, r.chart)
 	if _, err := os.Stat(filepath.Join(dir, "Chart.yaml")); errors.Is(err, os.ErrNotExist) {

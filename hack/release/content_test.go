@@ -124,8 +124,8 @@ func testArchives(t *testing.T, r *release) {
 	}
 }
 
-// OPS-001 (part), OPS-002 (part): images for every platform hold their program, licenses, accounts and authorities, and no shell; the manager
-// is not root.
+// OPS-001 (part), OPS-002 (part): images for every platform hold their program, licenses, accounts and
+// authorities, and no shell; the manager is not root.
 func testImages(t *testing.T, r *release) {
 	list := string(read(t, r.path(imagesFile)))
 	for _, p := range r.programs[:2] {
@@ -230,7 +230,8 @@ func testComponents(t *testing.T, r *release) {
 	}
 }
 
-// The list of a program with modules, of which this test is one, has each of them, as the compiler recorded it.
+// The list of a program with modules, of which this test is one, has each of them, as the compiler recorded
+// it.
 func TestComponentsOfAProgramWithModules(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -344,7 +345,8 @@ func testManifests(t *testing.T, r *release) {
 				t.Fatal(err)
 			}
 			kinds[m.file][object.Kind]++
-			// One kubectl apply is enough on an empty cluster, and no webhook is asked before there is all that answers it.
+			// One kubectl apply is enough on an empty cluster, and no webhook is asked before there is all
+			// that answers it.
 			namespaces[object.Metadata.Name] = namespaces[object.Metadata.Name] || object.Kind == "Namespace"
 			if in := object.Metadata.Namespace; in != "" && !namespaces[in] {
 				t.Errorf("%s has %s %s before its namespace", m.file, object.Kind, object.Metadata.Name)

@@ -18,8 +18,8 @@ import (
 
 const definitionsFolder = "config/crd/bases"
 
-// checkDefinitions compares the definitions with those of the release before, if there is one: within a minor version schemas only widen,
-// and a version that was served without being deprecated still is (OPS-111).
+// checkDefinitions compares the definitions with those of the release before, if there is one: within a minor
+// version schemas only widen, and a version that was served without being deprecated still is (OPS-111).
 func (r *release) checkDefinitions(ctx context.Context) error {
 	tags, err := r.git(ctx, "tag", "--merged", "HEAD")
 	if err != nil {
@@ -72,7 +72,8 @@ func releaseBefore(version string, tags []string) string {
 	return before
 }
 
-// definitionErrors says what was allowed by the old definition and is not by the new one; schemas are compared within a minor version.
+// definitionErrors says what was allowed by the old definition and is not by the new one; schemas are
+// compared within a minor version.
 func definitionErrors(old, now *apiextensionsv1.CustomResourceDefinition, sameMinor bool) (wrong []error) {
 	if old.Name != now.Name || old.Spec.Scope != now.Spec.Scope || old.Spec.Names.Kind != now.Spec.Names.Kind {
 		wrong = append(wrong, fmt.Errorf("%s is another kind now", old.Name))

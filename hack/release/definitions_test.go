@@ -75,8 +75,8 @@ func TestSchemasOnlyWiden(t *testing.T) {
 	}
 }
 
-// OPS-111: between real releases, with the real definitions, and with the notice that a removed version needs. TestSchemasOnlyWiden has all
-// ways in which a schema can be narrower.
+// OPS-111: between real releases, with the real definitions, and with the notice that a removed version
+// needs. TestSchemasOnlyWiden has all ways in which a schema can be narrower.
 func TestDefinitionsOfTheReleaseBefore(t *testing.T) {
 	root := t.TempDir()
 	git := func(args ...string) {

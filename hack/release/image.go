@@ -34,7 +34,8 @@ func (r *release) imageFile(p program) string {
 	return fmt.Sprintf("afloat-%s_%s_image.tar", p.image, r.version)
 }
 
-// writeImages writes an image of each program of the cluster, for all its platforms, as an archive of an OCI layout.
+// writeImages writes an image of each program of the cluster, for all its platforms, as an archive of an OCI
+// layout.
 func (r *release) writeImages(_ context.Context, built *binaries) error {
 	r.images = map[string]string{}
 	var list bytes.Buffer
@@ -76,8 +77,9 @@ func (r *release) writeImages(_ context.Context, built *binaries) error {
 	return os.WriteFile(r.path(imagesFile), list.Bytes(), 0o644)
 }
 
-// image is that of one program for one platform: the program, its licenses, the accounts and the public certificate authorities, by which
-// https addresses such as that of a collector of spans are checked. It has no shell (OPS-002).
+// image is that of one program for one platform: the program, its licenses, the accounts and the public
+// certificate authorities, by which https addresses such as that of a collector of spans are checked. It has
+// no shell (OPS-002).
 func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 	data, err := os.ReadFile(b.path)
 	if err != nil {
@@ -131,7 +133,8 @@ func (r *release) annotations(p program) map[string]string {
 		prefix + "created": r.date.Format("2006-01-02T15:04:05Z")}
 }
 
-// authorities are the public certificate authorities that Mozilla trusts without conditions, which a file could not tell.
+// authorities are the public certificate authorities that Mozilla trusts without conditions, which a file
+// could not tell.
 func authorities() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {
@@ -165,7 +168,8 @@ func layer(files []packed) (v1.Layer, error) {
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
-// writeLayout writes an index as an OCI layout in one file, which says by which name docker and containerd shall know it.
+// writeLayout writes an index as an OCI layout in one file, which says by which name docker and containerd
+// shall know it.
 func writeLayout(path, image, tag string, index v1.ImageIndex) error {
 	dir, err := os.MkdirTemp("", "layout-")
 	if err != nil {

@@ -15,13 +15,14 @@ import (
 	"strings"
 )
 
-// licensesFile has the licenses of the modules that a program is made of. Most of them ask that their text goes with the program.
+// licensesFile has the licenses of the modules that a program is made of. Most of them ask that their text
+// goes with the program.
 const licensesFile = "THIRD_PARTY_LICENSES"
 
 var licenseFile = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice|patents)`)
 
-// licenses returns the licenses of the modules of each program, by its path. Those of other platforms are not among them, so that a release for
-// some platforms has the same files for these as one for all.
+// licenses returns the licenses of the modules of each program, by its path. Those of other platforms are not
+// among them, so that a release for some platforms has the same files for these as one for all.
 func (r *release) licenses(ctx context.Context, built []binary) (map[string][]byte, error) {
 	folders, err := r.folders(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command release makes everything that a release consists of, in one folder, without Docker: programs, images, chart, manifests, lists of
-// what is in them, and checksums. See docs/develop/releasing.md.
+// Command release makes everything that a release consists of, in one folder, without Docker: programs,
+// images, chart, manifests, lists of what is in them, and checksums. See docs/develop/releasing.md.
 package main
 
 import (
@@ -65,8 +65,8 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("%s is no command: want build, push or widens", args[0])
 }
 
-// fromGit sets the commit and its time, which is that of all files of the release. What is not committed cannot be released, since nobody
-// could build it again.
+// fromGit sets the commit and its time, which is that of all files of the release. What is not committed
+// cannot be released, since nobody could build it again.
 func (r *release) fromGit(ctx context.Context) error {
 	dirty, err := r.git(ctx, "status", "--porcelain")
 	if err != nil {

@@ -51,7 +51,8 @@ type program struct {
 	user           string // of the image
 }
 
-// programs are those of a release. What runs in the cluster runs on Linux; the others on the machines of users.
+// programs are those of a release. What runs in the cluster runs on Linux; the others on the machines of
+// users.
 var programs = []program{
 	{name: "manager", image: "manager", user: "65534", describe: "Webhooks and controllers of Afloat"},
 	{name: "daemon", image: "daemon", user: "0", describe: "What Afloat does on every node, through the container runtime"},
@@ -151,7 +152,8 @@ func (r *release) compileOne(ctx context.Context, b *binary) error {
 	return nil
 }
 
-// kubectl is the version of kubectl whose commands the plugin has, empty without any: library 0.37.2 is that of v1.37.2.
+// kubectl is the version of kubectl whose commands the plugin has, empty without any: library 0.37.2 is that
+// of v1.37.2.
 func (r *release) kubectl(ctx context.Context) string {
 	out, err := r.goCommand(ctx, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubectl")
 	if version, ok := strings.CutPrefix(strings.TrimSpace(string(out)), "v0."); ok && err == nil {

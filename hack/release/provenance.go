@@ -23,8 +23,8 @@ import (
 // localBuilder is who builds where nobody says.
 const localBuilder = source + "/blob/main/docs/develop/releasing.md#a-release-on-your-own-machine"
 
-// provenance writes of all files made so far, and of the images, what they were made from: an in-toto statement with a predicate of SLSA. It
-// is not signed; the workflow signs the checksums, which cover it.
+// provenance writes of all files made so far, and of the images, what they were made from: an in-toto
+// statement with a predicate of SLSA. It is not signed; the workflow signs the checksums, which cover it.
 func (r *release) provenance(_ context.Context, built *binaries) error {
 	subjects, err := r.subjects()
 	if err != nil {

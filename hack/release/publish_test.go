@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// OPS-130 (part): what krew does with the manifest works on every platform: it downloads the archive, compares its checksum, and takes the
-// program and the license out of it.
+// OPS-130 (part): what krew does with the manifest works on every platform: it downloads the archive,
+// compares its checksum, and takes the program and the license out of it.
 func testKrew(t *testing.T, r *release) {
 	p := krewPlugin{}
 	if err := yaml.UnmarshalStrict(read(t, r.path("afloat.yaml")), &p); err != nil {
@@ -107,7 +107,8 @@ func TestKrewRules(t *testing.T) {
 	}
 }
 
-// testPush makes the release once more for a registry on this machine, pushes it, and pulls it as nodes and helm do.
+// testPush makes the release once more for a registry on this machine, pushes it, and pulls it as nodes and
+// helm do.
 func testPush(t *testing.T, r *release) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()

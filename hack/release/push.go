@@ -19,8 +19,8 @@ import (
 	"helm.sh/helm/v4/pkg/registry"
 )
 
-// push puts the images and the chart of a release that was made into its repository, with the logins that docker and helm have. A tag that
-// is there already is never given to something else.
+// push puts the images and the chart of a release that was made into its repository, with the logins that
+// docker and helm have. A tag that is there already is never given to something else.
 func (r *release) push(ctx context.Context) error {
 	if err := r.verify(); err != nil {
 		return fmt.Errorf("the release in %s: %w", r.out, err)
@@ -102,7 +102,8 @@ func (r *release) pushImage(ctx context.Context, image, digest string) error {
 	return remote.WriteIndex(tag, index, login(ctx)...)
 }
 
-// publishedAs is the digest under which a registry has a name; empty if it says that it has none. Any other answer is an error, since it may have one.
+// publishedAs is the digest under which a registry has a name; empty if it says that it has none. Any other
+// answer is an error, since it may have one.
 func publishedAs(ctx context.Context, tag name.Tag) (string, error) {
 	there, err := remote.Head(tag, login(ctx)...)
 	refused := &transport.Error{}

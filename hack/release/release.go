@@ -108,8 +108,8 @@ func (r *release) check() error {
 // notesFile has what a release changes.
 const notesFile = "release-notes.md"
 
-// notes returns the page of the release, and below it all changes. A release that comes before it, such as v0.1.0-rc.1, has the notes of what
-// is not released.
+// notes returns the page of the release, and below it all changes. A release that comes before it, such as
+// v0.1.0-rc.1, has the notes of what is not released.
 func (r *release) notes() ([]byte, error) {
 	page, section := r.version+".md", "## "+r.version+"\n"
 	if semver.Prerelease(r.version) != "" {

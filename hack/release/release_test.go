@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// sources are the project of the tests beside the real manifests: small programs that print their version, and a chart.
+// sources are the project of the tests beside the real manifests: small programs that print their version,
+// and a chart.
 var sources = map[string]string{
 	"go.mod":                                     "module github.com/afloat-project/afloat\n\ngo 1.26\n",
 	"LICENSE":                                    "A license\n",
@@ -85,8 +86,9 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// OPS-211, OPS-212: a release is made twice, in different folders: both have the same bytes, and what is looked at in them is what users get.
-// TestOnlyWhatIsCommitted has the refusal, TestComponentsOfAProgramWithModules and TestMaterialsAreModulesToo the modules.
+// OPS-211, OPS-212: a release is made twice, in different folders: both have the same bytes, and what is
+// looked at in them is what users get. TestOnlyWhatIsCommitted has the refusal,
+// TestComponentsOfAProgramWithModules and TestMaterialsAreModulesToo the modules.
 func TestRelease(t *testing.T) {
 	r, again := newRelease(t, project(t)), newRelease(t, project(t))
 	r.mustBuild(t)

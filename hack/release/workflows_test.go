@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// byTag are the actions in workflows with rights that nobody has pinned by a commit yet, and the job in which each may stand: see docs/decisions/0039.
-// Take one off when it is pinned, and add none.
+// byTag are the actions in workflows with rights that nobody has pinned by a commit yet, and the job in which
+// each may stand: see docs/decisions/0039. Take one off when it is pinned, and add none.
 var byTag = map[string]string{"actions/upload-artifact@v4": "build"}
 
 type workflow struct {
@@ -27,7 +27,8 @@ type workflow struct {
 	} `json:"jobs"`
 }
 
-// The workflows have no more rights than they need, name versions of all actions, and run what there is in the project.
+// The workflows have no more rights than they need, name versions of all actions, and run what there is in
+// the project.
 func TestWorkflows(t *testing.T) {
 	makefile := string(read(t, "../../Makefile"))
 	files, err := filepath.Glob("../../.github/workflows/*.yml")
@@ -88,8 +89,9 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
-// Who signs builds nothing, who builds has no rights, and no action that others could change gets hold of a right: in a workflow that writes anything
-// actions are pinned by their commits, but for those that are listed.
+// Who signs builds nothing, who builds has no rights, and no action that others could change gets hold of a
+// right: in a workflow that writes anything actions are pinned by their commits, but for those that are
+// listed.
 func TestWhatSignsBuildsNothing(t *testing.T) {
 	files, err := filepath.Glob("../../.github/workflows/*.yml")
 	if err != nil {
@@ -153,7 +155,8 @@ func TestWhatSignsBuildsNothing(t *testing.T) {
 	}
 }
 
-// Newer versions are proposed for every module that is not a version of Kubernetes to test with, for the site and for the workflows.
+// Newer versions are proposed for every module that is not a version of Kubernetes to test with, for the site
+// and for the workflows.
 func TestEveryModuleIsKeptUpToDate(t *testing.T) {
 	var config struct {
 		Updates []struct {

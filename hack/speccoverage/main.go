@@ -1,12 +1,13 @@
 // Command speccoverage compares the requirements of docs/spec with the tests that cite them.
 //
-// A test cites a requirement by its number in a name or a comment: CS-081. That says that the test asserts every clause of it; if it
-// asserts only some, the citation is written "CS-190 (part)". "CS-040 to 046" cites a run of numbers. Runs and parts are counted apart:
-// only what a test cites by its own number, without "(part)", counts as tested. A clause such as SS-W01a is a part of SS-W01.
+// A test cites a requirement by its number in a name or a comment: CS-081. That says that the test asserts
+// every clause of it; if it asserts only some, the citation is written "CS-190 (part)". "CS-040 to 046" cites
+// a run of numbers. Runs and parts are counted apart: only what a test cites by its own number, without
+// "(part)", counts as tested. A clause such as SS-W01a is a part of SS-W01.
 //
-// Without arguments every specification file is reported; with prefixes (CS IPU) only these, with the numbers that are not tested. With
-// -check it fails if the share of tested requirements of what is built is below its threshold, or if a list of docs/spec/README.md is not
-// true any more.
+// Without arguments every specification file is reported; with prefixes (CS IPU) only these, with the numbers
+// that are not tested. With -check it fails if the share of tested requirements of what is built is below its
+// threshold, or if a list of docs/spec/README.md is not true any more.
 package main
 
 import (
@@ -19,9 +20,9 @@ import (
 	"strings"
 )
 
-// thresholds are the percentages of requirements that tests must cite whole, by specification. The aim is 95. If it is not reached, the
-// present value stands here, and may only grow.
-var thresholds = map[string]int{"ACJ": 95, "ADS": 98, "ASTS": 98, "BJ": 95, "CRR": 98, "CS": 98, "DP": 95, "EJ": 95, "IMG": 95, "IPU": 98, "JST": 95, "ND": 99, "OPS": 98, "PPM": 95, "PPS": 75, "PUB": 95, "SS": 98, "UD": 95, "WS": 98}
+// thresholds are the percentages of requirements that tests must cite whole, by specification. The aim is 95.
+// If it is not reached, the present value stands here, and may only grow.
+var thresholds = map[string]int{"ACJ": 95, "ADS": 98, "ASTS": 98, "BJ": 95, "CRR": 98, "CS": 98, "DP": 95, "EJ": 95, "IMG": 95, "IPU": 98, "JST": 95, "ND": 99, "OPS": 98, "PPM": 95, "PPS": 95, "PUB": 95, "SS": 98, "UD": 95, "WS": 98}
 
 func main() {
 	check := flag.Bool("check", false, "fail below the thresholds")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"io/fs"
 	"os"
@@ -39,7 +38,9 @@ var (
 	definition = regexp.MustCompile(`^- ([A-Z]+)-(` + number + `)\b`)
 	first      = regexp.MustCompile(`\b[A-Z]{2,5}-` + number + `[a-z]?\b`)
 	element    = regexp.MustCompile(`^` + one)
-	following  = regexp.MustCompile(`^` + link + one)
+	// wrapped matches where a comment goes on in the next line: a list of numbers may be wrapped.
+	wrapped   = regexp.MustCompile(`\n\t*// `)
+	following = regexp.MustCompile(`^` + link + one)
 )
 
 // requirements returns what the specification defines, in its order.
@@ -130,7 +131,8 @@ func between(from, to requirement) []requirement {
 // notBuilt begins the table of requirements that are not counted.
 const notBuilt = "Requirements of what is not built"
 
-// listed returns the requirements that the table of the README leaves out: all of a specification (ACJ), numbers, or runs of numbers.
+// listed returns the requirements that the table of the README leaves out: all of a specification (ACJ),
+// numbers, or runs of numbers.
 func listed(path string, required []requirement) (map[requirement]bool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -177,18 +179,12 @@ func eachLine(dir, suffix string, visit func(string)) error {
 		if entry.IsDir() || !strings.HasSuffix(path, suffix) || strings.Contains(path, "hack/speccoverage") {
 			return nil
 		}
-		file, err := os.Open(path)
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		defer file.Close()
-		scanner := bufio.NewScanner(file)
-		scanner.Buffer(nil, 1<<20)
-		for scanner.Scan() {
-			visit(scanner.Text())
-		}
-		if err := scanner.Err(); err != nil {
-			return fmt.Errorf("reading %s: %w", path, err)
+		for line := range strings.SplitSeq(wrapped.ReplaceAllString(string(text), " "), "\n") {
+			visit(line)
 		}
 		return nil
 	})

@@ -69,8 +69,9 @@ var meant = map[string]bool{
 	"ContainerRecreateRequest containers.0.statusContext":      true, // its type has a member that is always written
 }
 
-// Typed clients send empty objects where they have nothing to say, others send empty lists or null. None of that may have another answer than the
-// object without it, when it is created and when it is updated: each EphemeralJob of a Go client was refused because of "resources: {}".
+// Typed clients send empty objects where they have nothing to say, others send empty lists or null. None of
+// that may have another answer than the object without it, when it is created and when it is updated: each
+// EphemeralJob of a Go client was refused because of "resources: {}".
 func TestWhatIsEmptyMeansAbsent(t *testing.T) {
 	racetest.SkipAlone(t)
 	scheme := runtime.NewScheme()
@@ -186,7 +187,8 @@ func typed(t *testing.T, given document, of reflect.Type) document {
 	return sent
 }
 
-// empties are the fields that a document does not have and its type has, by their path, with the empty value that fits.
+// empties are the fields that a document does not have and its type has, by their path, with the empty value
+// that fits.
 func empties(value any, of reflect.Type, path []string) map[string]any {
 	found := map[string]any{}
 	if of = jsonfields.Elem(of); len(path) > 12 {

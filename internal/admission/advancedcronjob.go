@@ -179,8 +179,9 @@ func (c *cronJob) annotationBytes() (size int) {
 	return size
 }
 
-// unfitForAlpha refuses what v1alpha1 has no room for (ACJ-111): the API server would fail every list of that version that has the object
-// in it, those of other namespaces included. What is stored may stay, and become smaller.
+// unfitForAlpha refuses what v1alpha1 has no room for (ACJ-111): the API server would fail every list of that
+// version that has the object in it, those of other namespaces included. What is stored may stay, and become
+// smaller.
 func unfitForAlpha(updated, old *cronJob) *field.Error {
 	size := updated.annotationBytes()
 	if size <= apivalidation.TotalAnnotationSizeLimitB || size <= old.annotationBytes() {
@@ -226,8 +227,8 @@ func (c *cronJob) inAlpha(written []byte, operations []jsonpatch.Operation) ([]j
 	return patchOf(written, raw)
 }
 
-// AdvancedCronJobConversion converts AdvancedCronJobs (ACJ-110, ACJ-111). Both versions have the same fields but for one, which moves; so
-// documents are converted as they are, with all that our types do not know.
+// AdvancedCronJobConversion converts AdvancedCronJobs (ACJ-110, ACJ-111). Both versions have the same fields
+// but for one, which moves; so documents are converted as they are, with all that our types do not know.
 func AdvancedCronJobConversion() Conversion {
 	converting := func(convert func(document) document) converter {
 		return func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
@@ -246,8 +247,8 @@ func AdvancedCronJobConversion() Conversion {
 
 const listTemplate = "imageListPullJobTemplate"
 
-// cronJobInBeta returns the v1beta1 form of a document of v1alpha1. It does not change the document. An annotation that cannot be read is
-// dropped, with an error that says why.
+// cronJobInBeta returns the v1beta1 form of a document of v1alpha1. It does not change the document. An
+// annotation that cannot be read is dropped, with an error that says why.
 func cronJobInBeta(given document) (document, error) {
 	object, metadata, annotations := withAnnotations(given)
 	text, ok := annotations[pub.ImageListTemplate]

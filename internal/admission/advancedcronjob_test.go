@@ -81,7 +81,8 @@ func plain(t *testing.T, value any) (decoded any) {
 	return decoded
 }
 
-// ACJ-010: the entries of the kind, by their names and paths, for creation and update of both versions, failing closed.
+// ACJ-010: the entries of the kind, by their names and paths, for creation and update of both versions,
+// failing closed.
 func TestShippedEntriesOfAdvancedCronJobs(t *testing.T) {
 	for verb, kind := range map[string]string{"mutat": "mutating", "validat": "validating"} {
 		data, err := os.ReadFile(filepath.Join("../../config/webhook", kind+".yaml"))
@@ -107,7 +108,8 @@ func TestShippedEntriesOfAdvancedCronJobs(t *testing.T) {
 	}
 }
 
-// ACJ-113, ACJ-011 (part), ACJ-013 (part): an object of either version is completed in its own version; fields that nobody here knows stay.
+// ACJ-113, ACJ-011 (part), ACJ-013 (part): an object of either version is completed in its own version;
+// fields that nobody here knows stay.
 func TestAdvancedCronJobsAreCompleted(t *testing.T) {
 	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "TemplateNoDefaults=true")
 	for _, template := range []string{jobs, broadcast, lists} {
@@ -135,8 +137,8 @@ func TestAdvancedCronJobsAreCompleted(t *testing.T) {
 	}
 }
 
-// ACJ-012: pod templates get the API server's defaults on create, and on update only when they changed; never with the gate. Without an answer there is
-// a warning.
+// ACJ-012: pod templates get the API server's defaults on create, and on update only when they changed; never
+// with the gate. Without an answer there is a warning.
 func TestPodTemplatesOfAdvancedCronJobsAreCompleted(t *testing.T) {
 	completes := func(template document) (int, any) {
 		template["spec"].(document)["dnsPolicy"] = "ClusterFirst"
@@ -169,7 +171,8 @@ func TestPodTemplatesOfAdvancedCronJobsAreCompleted(t *testing.T) {
 	}
 }
 
-// ACJ-029, ACJ-026 (part): whatever part finds a fault, the refusal has it, with 422 and the fields of the v1beta1 form.
+// ACJ-029, ACJ-026 (part): whatever part finds a fault, the refusal has it, with 422 and the fields of the
+// v1beta1 form.
 func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
 	server := &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}
@@ -205,8 +208,8 @@ func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
 	}
 }
 
-// ACJ-111 (part): what is admitted fits into v1alpha1, whoever makes it large, and when: else the API server fails each list of that version. What is
-// stored so may change, and go, as long as it does not grow.
+// ACJ-111 (part): what is admitted fits into v1alpha1, whoever makes it large, and when: else the API server
+// fails each list of that version. What is stored so may change, and go, as long as it does not grow.
 func TestAdmittedAdvancedCronJobsFitIntoV1alpha1(t *testing.T) {
 	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "TemplateNoDefaults=true")
 	allowed := strings.Replace(complete, "Allow", "Replace", 1)
@@ -248,7 +251,8 @@ func TestAdmittedAdvancedCronJobsFitIntoV1alpha1(t *testing.T) {
 	}
 }
 
-// ACJ-026: the pod template and the rest of an embedded job are judged by the rules of its kind: Jobs end, and BroadcastJobs follow their own.
+// ACJ-026: the pod template and the rest of an embedded job are judged by the rules of its kind: Jobs end,
+// and BroadcastJobs follow their own.
 func TestEmbeddedJobsAreJudged(t *testing.T) {
 	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "")
 	const bcj = "spec.template.broadcastJobTemplate.spec."
@@ -295,8 +299,8 @@ func TestWarningsAboutAdvancedCronJobs(t *testing.T) {
 	}
 }
 
-// ACJ-110, ACJ-111: conversion loses nothing in either direction; the template that v1alpha1 lacks is in an annotation there, and never in v1beta1. It is
-// that of the types, too.
+// ACJ-110, ACJ-111: conversion loses nothing in either direction; the template that v1alpha1 lacks is in an
+// annotation there, and never in v1beta1. It is that of the types, too.
 func TestConversionOfAdvancedCronJobs(t *testing.T) {
 	status := `"status":{"type":"ImageListPullJob","lastScheduleTime":"2030-01-01T03:00:00Z","active":[{"name":"x"}]}`
 	for _, template := range []string{jobs, broadcast, lists} {

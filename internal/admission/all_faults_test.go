@@ -97,8 +97,8 @@ func TestARefusalListsAllFaults(t *testing.T) {
 	}
 }
 
-// spreadsOfDeployment is a namespace with Deployment d, which WorkloadSpread first spreads, and an API server that knows which volumes
-// there are.
+// spreadsOfDeployment is a namespace with Deployment d, which WorkloadSpread first spreads, and an API server
+// that knows which volumes there are.
 func spreadsOfDeployment(t *testing.T) *workloadSpreadWebhook {
 	t.Helper()
 	w := workloadSpreads(t, &apiServer{answer: func(template document) (int, any) {

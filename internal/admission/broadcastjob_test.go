@@ -23,7 +23,8 @@ func bcj(version string) string {
 		strings.Replace(goodTemplate, `"spec":{`, `"spec":{"restartPolicy":"Never",`, 1) + `}}`
 }
 
-// TestDefaultsOfBroadcastJobs shows BJ-015: the API server completes the template on create, and on update if it changes; nothing is asked with the gate.
+// TestDefaultsOfBroadcastJobs shows BJ-015: the API server completes the template on create, and on update if
+// it changes; nothing is asked with the gate.
 func TestDefaultsOfBroadcastJobs(t *testing.T) {
 	asked := 0
 	server := &apiServer{answer: func(template document) (int, any) {
@@ -69,7 +70,8 @@ func TestDefaultsOfBroadcastJobs(t *testing.T) {
 	}
 }
 
-// TestARefusalOfABroadcastJobNamesAllFaults shows BJ-027, BJ-024 (part) and BJ-025 (part): whatever part finds a fault, the refusal has it, with 422; updates are judged, too.
+// TestARefusalOfABroadcastJobNamesAllFaults shows BJ-027, BJ-024 (part) and BJ-025 (part): whatever part
+// finds a fault, the refusal has it, with 422; updates are judged, too.
 func TestARefusalOfABroadcastJobNamesAllFaults(t *testing.T) {
 	w := broadcastJobs(t, &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}, true)

@@ -31,14 +31,16 @@ func newCallers(file string, names []string) (*callers, error) {
 	return &callers{authorities, names}, nil
 }
 
-// follow follows the file until ctx ends. While there is none, or none that can be read, those hold that were read last.
+// follow follows the file until ctx ends. While there is none, or none that can be read, those hold that were
+// read last.
 func (c *callers) follow(ctx context.Context) {
 	if c != nil {
 		c.authorities.Run(ctx, 1)
 	}
 }
 
-// demand makes a configuration refuse certificates that no authority has signed. Connections are not resumed, so that each is checked.
+// demand makes a configuration refuse certificates that no authority has signed. Connections are not resumed,
+// so that each is checked.
 func (c *callers) demand(config *tls.Config) {
 	if c == nil {
 		return
@@ -47,8 +49,8 @@ func (c *callers) demand(config *tls.Config) {
 	config.ClientAuth, config.ClientCAs, config.SessionTicketsDisabled = tls.VerifyClientCertIfGiven, options.Roots, true
 }
 
-// know tells whether the authorities of now have signed for a caller of such a name. It is asked for each request, because connections last longer
-// than authorities and certificates may.
+// know tells whether the authorities of now have signed for a caller of such a name. It is asked for each
+// request, because connections last longer than authorities and certificates may.
 func (c *callers) know(state *tls.ConnectionState) bool {
 	if c == nil || state == nil || len(state.PeerCertificates) == 0 {
 		return false
@@ -74,7 +76,8 @@ func (c *callers) marked(r *http.Request) context.Context {
 	return context.WithValue(r.Context(), verifiedKey{}, c.know(r.TLS))
 }
 
-// verified tells whether the caller of a webhook has shown a certificate that is asked for: it is the API server, and what its review says is true.
+// verified tells whether the caller of a webhook has shown a certificate that is asked for: it is the API
+// server, and what its review says is true.
 func verified(ctx context.Context) bool {
 	known, _ := ctx.Value(verifiedKey{}).(bool)
 	return known

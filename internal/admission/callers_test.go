@@ -109,9 +109,10 @@ func eventually(t *testing.T, call func(string) string) {
 	}
 }
 
-// OPS-049 (TestFlagsThatWouldStopControllers has the errors at start): admission webhooks answer callers with a certificate of the authorities, and of the names; others get nothing of them. Conversion and
-// the health check answer everybody, and so does everything without a file. Another authority takes over without a restart, also on connections
-// that are open.
+// OPS-049 (TestFlagsThatWouldStopControllers has the errors at start): admission webhooks answer callers with
+// a certificate of the authorities, and of the names; others get nothing of them. Conversion and the health
+// check answer everybody, and so does everything without a file. Another authority takes over without a
+// restart, also on connections that are open.
 func TestOnlyKnownCallersAreAnswered(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "callers.pem")
 	first, second, foreign := newSigner(t), newSigner(t), newSigner(t)

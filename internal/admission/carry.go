@@ -15,8 +15,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
-// Fields that the Go types do not have are carried over unchanged when an object is decoded and written again. The CRD may be of a newer
-// release than this manager (OPS-112), and neither conversion nor defaults may lose what was stored (OPS-072).
+// Fields that the Go types do not have are carried over unchanged when an object is decoded and written
+// again. The CRD may be of a newer release than this manager (OPS-112), and neither conversion nor defaults
+// may lose what was stored (OPS-072).
 
 // decode decodes as an API server does, and tells whether there are fields that into has no place for.
 func decode(raw []byte, into any) (unknown bool, err error) {
@@ -45,8 +46,8 @@ func readBeta[Alpha, Beta any](raw []byte, request *admission.Request, up func(*
 	return object, err
 }
 
-// compared reads the object of a request and, on update, the stored object. That is nil if it cannot be read; then everything counts as
-// new.
+// compared reads the object of a request and, on update, the stored object. That is nil if it cannot be read;
+// then everything counts as new.
 func compared[Alpha, Beta any](request *admission.Request, up func(*Alpha) *Beta) (object, old *Beta, err error) {
 	if object, err = readBeta(request.Object.Raw, request, up); err != nil || request.Operation != admissionv1.Update {
 		return object, nil, err
@@ -57,8 +58,8 @@ func compared[Alpha, Beta any](request *admission.Request, up func(*Alpha) *Beta
 	return object, old, nil
 }
 
-// carry copies the fields that type t does not have from one document to the other, unless they exist there. place, if not nil, returns the
-// path in the other document for a path in the first.
+// carry copies the fields that type t does not have from one document to the other, unless they exist there.
+// place, if not nil, returns the path in the other document for a path in the first.
 func carry(from, to []byte, t reflect.Type, place func(path []string) []string) ([]byte, error) {
 	source, err := decodeDocument(from)
 	if err != nil {
@@ -80,9 +81,10 @@ func carry(from, to []byte, t reflect.Type, place func(path []string) []string) 
 	return json.Marshal(target)
 }
 
-// unknownFields finds the fields in value that type t does not have. The JSON library lists only a hundred of them, and its paths are
-// ambiguous if keys contain dots. A type with its own decoder keeps unknown fields itself. listed is the length of the part of the path
-// that ends at the last item of a list; 0 if the path has none.
+// unknownFields finds the fields in value that type t does not have. The JSON library lists only a hundred of
+// them, and its paths are ambiguous if keys contain dots. A type with its own decoder keeps unknown fields
+// itself. listed is the length of the part of the path that ends at the last item of a list; 0 if the path
+// has none.
 func unknownFields(value any, t reflect.Type, path []string, listed int, found func(path []string, listed int, value any)) {
 	t = jsonfields.Elem(t)
 	if jsonfields.Decodes(t) {
@@ -111,11 +113,12 @@ func unknownFields(value any, t reflect.Type, path []string, listed int, found f
 	}
 }
 
-// placedBy is how many steps of a path decide where a field is in the other document. Everything below moves together.
+// placedBy is how many steps of a path decide where a field is in the other document. Everything below moves
+// together.
 const placedBy = 4
 
-// leaves finds the parts of value that are moved one by one: those at the depth placedBy, and those above it that are not objects with
-// members.
+// leaves finds the parts of value that are moved one by one: those at the depth placedBy, and those above it
+// that are not objects with members.
 func leaves(value any, path []string, found func(path []string, value any)) {
 	object, ok := value.(document)
 	if !ok || len(object) == 0 || len(path) >= placedBy {
@@ -129,8 +132,8 @@ func leaves(value any, path []string, found func(path []string, value any)) {
 
 func below(path []string, key string) []string { return append(slices.Clip(path), key) }
 
-// insert sets a value unless one exists. It makes missing objects on the path, but no lists and no items of lists, which are within the
-// first listed steps.
+// insert sets a value unless one exists. It makes missing objects on the path, but no lists and no items of
+// lists, which are within the first listed steps.
 func insert(into any, path []string, listed int, value any) {
 	for len(path) > 1 {
 		next, ok := member(into, path[0])

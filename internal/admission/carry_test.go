@@ -11,8 +11,8 @@ import (
 	jsonpatchapply "gopkg.in/evanphx/json-patch.v4"
 )
 
-// OPS-072, OPS-112: an unknown field in spec.updateStrategy of another kind than CloneSet keeps its place in both versions, although it
-// moves in a CloneSet.
+// OPS-072, OPS-112: an unknown field in spec.updateStrategy of another kind than CloneSet keeps its place in
+// both versions, although it moves in a CloneSet.
 func TestAFieldOfANewerReleaseStaysInTheUpdateStrategyOfASidecarSet(t *testing.T) {
 	const members = `"kind":"SidecarSet","metadata":{"name":"s"},"spec":{"containers":[{"name":"a","image":"i"}],"updateStrategy":{"type":"RollingUpdate","future":{"x":1}}}}`
 	for from, to := range map[string]string{"v1alpha1": "v1beta1", "v1beta1": "v1alpha1"} {
@@ -44,7 +44,8 @@ func TestAFieldOfANewerReleaseStaysInTheUpdateStrategyOfASidecarSet(t *testing.T
 	}
 }
 
-// OPS-072: a NodeImage with very many images, each with an unknown field on its tag, keeps all of them, also with dots in the names.
+// OPS-072: a NodeImage with very many images, each with an unknown field on its tag, keeps all of them, also
+// with dots in the names.
 func TestNoneOfManyUnknownFieldsIsLost(t *testing.T) {
 	const count = 5000
 	images := document{}
@@ -67,7 +68,8 @@ func TestNoneOfManyUnknownFieldsIsLost(t *testing.T) {
 	}
 }
 
-// OPS-072: carried fields do not overwrite what the target has, and a path that does not exist there is ignored.
+// OPS-072: carried fields do not overwrite what the target has, and a path that does not exist there is
+// ignored.
 func TestInsertOverwritesNothing(t *testing.T) {
 	target := document{"a": document{"b": 1}, "list": []any{document{}}}
 	for path, listed := range map[string]int{"a.b": 0, "a.c.d": 0, "list.0.x": 2, "list.1.x": 2, "a.b.c": 0, "gone.0.x": 2} {

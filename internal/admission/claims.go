@@ -21,9 +21,9 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/protection"
 )
 
-// Whoever reaches the port can send a review, and not all networks keep others than the API server from it. What a review claims of an object
-// is therefore checked once, for all webhooks, before any of them looks at it: names that are no names would become parts of expressions,
-// paths and messages (OPS-068).
+// Whoever reaches the port can send a review, and not all networks keep others than the API server from it.
+// What a review claims of an object is therefore checked once, for all webhooks, before any of them looks at
+// it: names that are no names would become parts of expressions, paths and messages (OPS-068).
 
 // subject is what a webhook is asked about.
 type subject struct {
@@ -82,7 +82,8 @@ func (s subject) checked(handler admission.Handler) admission.Handler {
 	})
 }
 
-// place tells what is wrong with the namespace of a request; empty if nothing is. A request about a namespace is in that namespace.
+// place tells what is wrong with the namespace of a request; empty if nothing is. A request about a namespace
+// is in that namespace.
 func (s subject) place(request *admission.Request) string {
 	switch namespace := request.Namespace; {
 	case namespace == "" && !s.cluster:
@@ -102,8 +103,9 @@ type identity struct {
 	Namespace    string `json:"namespace"`
 }
 
-// identityOf reads the identity of an object, of which there may be none. Readers of JSON differ in what they make of a field that is there
-// twice, or in another spelling, so that such an object could have one name here and another one later.
+// identityOf reads the identity of an object, of which there may be none. Readers of JSON differ in what they
+// make of a field that is there twice, or in another spelling, so that such an object could have one name
+// here and another one later.
 func identityOf(raw []byte) (id identity, err error) {
 	if len(raw) == 0 {
 		return id, nil
@@ -142,7 +144,8 @@ func readOnce(raw []byte, into any, fields ...string) error {
 	return nil
 }
 
-// nameErrors are those of a name, with the fields and words of the API server. All kinds have names that are at least names of DNS.
+// nameErrors are those of a name, with the fields and words of the API server. All kinds have names that are
+// at least names of DNS.
 func nameErrors(id identity) (errs field.ErrorList) {
 	at := field.NewPath("metadata")
 	for path, given := range map[*field.Path]struct {
@@ -179,7 +182,8 @@ func newNamespaces(cached, live client.Reader) *namespaces {
 	return &namespaces{cached, live, rate.NewLimiter(looksASecond, looksAtOnce)}
 }
 
-// looksASecond and looksAtOnce bound live looks for namespaces, which are for those that are too new for the cache.
+// looksASecond and looksAtOnce bound live looks for namespaces, which are for those that are too new for the
+// cache.
 const looksASecond, looksAtOnce = 10, 50
 
 // exist tells whether there is the namespace. Nil knows of none that is missing.

@@ -29,7 +29,8 @@ import (
 	"github.com/afloat-project/afloat/internal/racetest"
 )
 
-// open is a manager whose port anybody reaches: its handlers, and what they announce. There are namespaces shop and, not in the cache yet, new.
+// open is a manager whose port anybody reaches: its handlers, and what they announce. There are namespaces
+// shop and, not in the cache yet, new.
 func open(t *testing.T) (map[string]admission.Handler, *announcements, *int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -92,8 +93,8 @@ func forged(t *testing.T, namespace, name string) string {
 
 const spreadPath = "/validate-apps-kruise-io-workloadspread"
 
-// One request from any pod, without credentials, wrote an expression into the configuration of the webhooks that API servers could not evaluate:
-// for half a minute no pod could be created in any namespace.
+// One request from any pod, without credentials, wrote an expression into the configuration of the webhooks
+// that API servers could not evaluate: for half a minute no pod could be created in any namespace.
 func TestNobodyWritesExpressionsByTheNamespaceOfAReview(t *testing.T) {
 	handlers, by, _ := open(t)
 	const namespace = "a'])) || int(request.operation) == 1 || ((request.namespace in ['a"
@@ -108,7 +109,8 @@ func TestNobodyWritesExpressionsByTheNamespaceOfAReview(t *testing.T) {
 	}
 }
 
-// Rules are announced in namespaces that exist, also in one that is too new for the cache. Who makes up others cannot cause a request for each.
+// Rules are announced in namespaces that exist, also in one that is too new for the cache. Who makes up
+// others cannot cause a request for each.
 func TestRulesAreAnnouncedInNamespacesThatExist(t *testing.T) {
 	handlers, by, looks := open(t)
 	for _, namespace := range []string{"shop", "new"} {

@@ -122,9 +122,10 @@ func sameJSON(a, b any) bool {
 	return err == nil && string(left) == string(right)
 }
 
-// MovedInCloneSets returns the path in one version of a CloneSet for a path in the other. Fields below updateStrategy.rollingUpdate in
-// v1beta1 are directly below updateStrategy in v1alpha1 (CS-253). In turn, fields directly below updateStrategy in v1beta1 go below
-// rollingUpdate in v1alpha1, so that every field returns to its place.
+// MovedInCloneSets returns the path in one version of a CloneSet for a path in the other. Fields below
+// updateStrategy.rollingUpdate in v1beta1 are directly below updateStrategy in v1alpha1 (CS-253). In turn,
+// fields directly below updateStrategy in v1beta1 go below rollingUpdate in v1alpha1, so that every field
+// returns to its place.
 func MovedInCloneSets(path []string) []string {
 	const strategy, rolling = "updateStrategy", "rollingUpdate"
 	switch {

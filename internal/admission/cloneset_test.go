@@ -132,7 +132,8 @@ func fields(r *admissionv1.AdmissionResponse) []string {
 	return list
 }
 
-// A refusal looks like the API server's own: 422, reason Invalid, with all errors, no matter which part found them.
+// A refusal looks like the API server's own: 422, reason Invalid, with all errors, no matter which part found
+// them.
 func TestRefusalNamesAllErrors(t *testing.T) {
 	server := &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "PodTemplate is invalid",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"},
@@ -273,8 +274,8 @@ func TestVersionOfTheObjectCounts(t *testing.T) {
 	}
 }
 
-// CS-014, IPU-015: a template is completed on create and when it changes, never otherwise; without an answer of the API server it gets only
-// the defaults that need none.
+// CS-014, IPU-015: a template is completed on create and when it changes, never otherwise; without an answer
+// of the API server it gets only the defaults that need none.
 func TestMutateCompletesChangedTemplates(t *testing.T) {
 	completes := func(template document) (int, any) {
 		template["spec"].(document)["restartPolicy"] = "Always"
@@ -323,8 +324,8 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 	}
 }
 
-// CS-014: a template that mounts a claim is completed as others are. The API server gets volumes for the claim templates, or it would
-// refuse the template; they do not appear in it.
+// CS-014: a template that mounts a claim is completed as others are. The API server gets volumes for the
+// claim templates, or it would refuse the template; they do not appear in it.
 func TestATemplateThatMountsAClaimIsCompleted(t *testing.T) {
 	completes := func(template document) (int, any) {
 		spec := template["spec"].(document)
@@ -352,8 +353,9 @@ func TestATemplateThatMountsAClaimIsCompleted(t *testing.T) {
 	}
 }
 
-// CS-014: kubectl apply of a manifest that has not changed, while the dry run fails for whatever reason, makes no revision, so that no pod
-// changes. This includes an API server that has become stricter since the template was stored.
+// CS-014: kubectl apply of a manifest that has not changed, while the dry run fails for whatever reason,
+// makes no revision, so that no pod changes. This includes an API server that has become stricter since the
+// template was stored.
 func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 	const stored = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","imagePullPolicy":"Always","terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","future":"kept"}],"restartPolicy":"Always","dnsPolicy":"ClusterFirst"}}`
 	const applied = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i"}]}}`
@@ -440,8 +442,8 @@ func TestDeletionProtection(t *testing.T) {
 	}
 }
 
-// OPS-020: --allow-privileged=false refuses new privileged containers, no matter what the API server answers, and accepts those that are
-// stored.
+// OPS-020: --allow-privileged=false refuses new privileged containers, no matter what the API server answers,
+// and accepts those that are stored.
 func TestPrivilegedContainers(t *testing.T) {
 	template := `{"metadata":{"labels":{"app":"shop"}},"spec":{"initContainers":[{"name":"i","image":"i","securityContext":{"privileged":true}}],"containers":[{"name":"a","image":"i","securityContext":{"privileged":false}}]}}`
 	hooks := webhooks(t, &apiServer{answer: answers(500, "", "trouble")})

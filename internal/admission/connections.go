@@ -10,14 +10,17 @@ import (
 )
 
 const (
-	// mostConnections and mostOfSource bound the connections, of all and of one address. An API server has at most some 600 requests at once, by
-	// its defaults, and one connection for each. A connection whose caller showed a certificate that is known does not count for its address.
+	// mostConnections and mostOfSource bound the connections, of all and of one address. An API server has at
+	// most some 600 requests at once, by its defaults, and one connection for each. A connection whose caller
+	// showed a certificate that is known does not count for its address.
 	mostConnections, mostOfSource = 2000, 600
-	// headerTime is how long a handshake may take, and the header of a request; requestTime is for all of a request, answerTime for its answer.
-	// They are long enough for a node that has no time: a call that is cut off is refused, and connections are bounded by their number.
+	// headerTime is how long a handshake may take, and the header of a request; requestTime is for all of a
+	// request, answerTime for its answer. They are long enough for a node that has no time: a call that is
+	// cut off is refused, and connections are bounded by their number.
 	headerTime, requestTime, answerTime = 20 * time.Second, 30 * time.Second, 60 * time.Second
-	// idleTime is how long a connection waits for the next request. It is longer than API servers keep one, 90 s: one that both use and close at
-	// the same moment is a failed call. Where there are too many, those that are idle make room.
+	// idleTime is how long a connection waits for the next request. It is longer than API servers keep one,
+	// 90 s: one that both use and close at the same moment is a failed call. Where there are too many, those
+	// that are idle make room.
 	idleTime = 2 * time.Minute
 	// mostHeader is more than an API server sends.
 	mostHeader = 64 << 10

@@ -22,7 +22,8 @@ func (f *from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.add
 
 func (f *from) Close() error { f.closed = true; return nil }
 
-// Nobody takes all connections: one address has a part of them, unless it is known to be an API server, and those that are idle make room.
+// Nobody takes all connections: one address has a part of them, unless it is known to be an API server, and
+// those that are idle make room.
 func TestConnectionsAreBounded(t *testing.T) {
 	l := bounding(nil, 4, 2)
 	open := func(address string) *connection {
@@ -80,8 +81,8 @@ func TestConnectionsHaveOneRequestAtATime(t *testing.T) {
 	}
 }
 
-// A few connections that announced large bodies, and sent nothing, took all room: updates of everybody were answered with 429. Room is
-// taken by what came.
+// A few connections that announced large bodies, and sent nothing, took all room: updates of everybody were
+// answered with 429. Room is taken by what came.
 func TestAnnouncedLengthsTakeNoRoom(t *testing.T) {
 	m := newRoom()
 	server := httptest.NewServer(m.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), mostBody))

@@ -21,7 +21,8 @@ import (
 
 // recreateWebhook admits ContainerRecreateRequests of both versions (CRR-020 to CRR-049).
 type recreateWebhook struct {
-	// live reads from the API server, since the facts that are written into a request must be those of the pod as it is now.
+	// live reads from the API server, since the facts that are written into a request must be those of the
+	// pod as it is now.
 	live client.Reader
 	// cached is good enough for warnings.
 	cached client.Reader
@@ -59,7 +60,8 @@ func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request)
 	return response.WithWarnings(warnings...)
 }
 
-// readRecreate decodes a request in the version in which it is written (CRR-021). acquired is the v1alpha1 annotation of CRR-047.
+// readRecreate decodes a request in the version in which it is written (CRR-021). acquired is the v1alpha1
+// annotation of CRR-047.
 func readRecreate(raw []byte,
 	request *admission.Request) (acquired string, hub *appsv1beta1.ContainerRecreateRequest, warnings []string, err error) {
 	document, err := decodeDocument(raw)
@@ -156,11 +158,12 @@ func (w *recreateWebhook) fills(ctx context.Context, namespace string, updated, 
 	return containerrecreate.Fills(updated, old, pod, labels), nil
 }
 
-// mostAhead is how many unfinished requests for a pod there may be before a new one. The daemon handles each of them, and may send only few
-// requests per second to the API server.
+// mostAhead is how many unfinished requests for a pod there may be before a new one. The daemon handles each
+// of them, and may send only few requests per second to the API server.
 const mostAhead = 10
 
-// ahead counts the other requests for the pod that are not finished (CRR-164). It does not wait for those that the cache does not have yet.
+// ahead counts the other requests for the pod that are not finished (CRR-164). It does not wait for those
+// that the cache does not have yet.
 func (w *recreateWebhook) ahead(ctx context.Context, pod *corev1.Pod) int {
 	var list appsv1beta1.ContainerRecreateRequestList
 	err := w.cached.List(ctx, &list, client.InNamespace(pod.Namespace),

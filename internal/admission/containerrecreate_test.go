@@ -98,9 +98,9 @@ func patched(t *testing.T, given string, body []byte) string {
 	return string(text)
 }
 
-// CRR-011, CRR-021, CRR-035, CRR-037, CRR-038, CRR-039, CRR-040: what is written into a request, in both versions. The webhook itself
-// writes only what says nothing about the pod. The facts about the pod follow by an update, for which the webhook accepts the true facts
-// and no others.
+// CRR-011, CRR-021, CRR-035, CRR-037, CRR-038, CRR-039, CRR-040: what is written into a request, in both
+// versions. The webhook itself writes only what says nothing about the pod. The facts about the pod follow by
+// an update, for which the webhook accepts the true facts and no others.
 func TestRecreateRequestsAreFrozen(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		given := crr(version, `,"labels":{"a":"b","crr.apps.kruise.io/active":"forged","crr.apps.kruise.io/pod-uid":"forged","crr.apps.kruise.io/node-name":"forged"}`,
@@ -185,8 +185,9 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 	}
 }
 
-// CRR-035 (part): clients that read the answer to a creation, as the reference fills it in, found no statusContext in it. A caller that is known to
-// be the API server gets all at once, exactly as it would be filled in later; nobody else does.
+// CRR-035 (part): clients that read the answer to a creation, as the reference fills it in, found no
+// statusContext in it. A caller that is known to be the API server gets all at once, exactly as it would be
+// filled in later; nobody else does.
 func TestAKnownCallerGetsTheFactsAtOnce(t *testing.T) {
 	pod := recreatable()
 	known := admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
@@ -227,8 +228,8 @@ func TestAKnownCallerGetsTheFactsAtOnce(t *testing.T) {
 	}
 }
 
-// CRR-035 (part): somebody who can reach the port of the webhook sends a request for a foreign pod. The answer does not contain its
-// containers, its node, how containers are stopped, or other requests for it.
+// CRR-035 (part): somebody who can reach the port of the webhook sends a request for a foreign pod. The
+// answer does not contain its containers, its node, how containers are stopped, or other requests for it.
 func TestAForgedRequestRevealsNothingOfAPod(t *testing.T) {
 	other := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nightly-restart",
 		Labels: map[string]string{"crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}}}
@@ -394,8 +395,8 @@ func TestRecreateWarnings(t *testing.T) {
 	}
 }
 
-// CRR-164 (part): the number of requests for one pod is bounded. Thousands of them once kept the daemon from answering those of other
-// namespaces in time.
+// CRR-164 (part): the number of requests for one pod is bounded. Thousands of them once kept the daemon from
+// answering those of other namespaces in time.
 func TestRequestsForOnePodAreFew(t *testing.T) {
 	var others []runtime.Object
 	add := func(name string, finished bool) {

@@ -17,14 +17,15 @@ import (
 
 const convertPath = "/convert"
 
-// maxReview bounds the memory of one request, which anybody who reaches the port can send. API servers convert stored objects one by one,
-// and each has less than 2 MiB.
+// maxReview bounds the memory of one request, which anybody who reaches the port can send. API servers
+// convert stored objects one by one, and each has less than 2 MiB.
 const maxReview = 32 << 20
 
 // converter converts an object of one version, as JSON, to another version as kind.
 type converter func(raw []byte, kind schema.GroupVersionKind) (converted []byte, err error)
 
-// Conversion has the converters of a kind, by the version of the object and the wanted one, without the group.
+// Conversion has the converters of a kind, by the version of the object and the wanted one, without the
+// group.
 type Conversion map[[2]string]converter
 
 // Convert converts an object of one version to another one; it is as it is if they are the same.
@@ -39,8 +40,8 @@ func (c Conversion) Convert(raw []byte, from, to schema.GroupVersionKind) ([]byt
 	return attempt(convert, raw, to)
 }
 
-// Between makes the conversion of a kind from functions between its types. Unknown fields keep their path, or get the one that place
-// returns if it is not nil.
+// Between makes the conversion of a kind from functions between its types. Unknown fields keep their path, or
+// get the one that place returns if it is not nil.
 func Between[Alpha, Beta any](up func(*Alpha) *Beta, down func(*Beta) *Alpha, place func(path []string) []string) Conversion {
 	return Conversion{{alpha, beta}: between(up, place), {beta, alpha}: between(down, place)}
 }
@@ -67,7 +68,8 @@ func between[From, To any](convert func(*From) *To, place func(path []string) []
 	}
 }
 
-// conversionHandler serves /convert (OPS-040). A review is answered in its own version; v1 and v1beta1 have the same fields.
+// conversionHandler serves /convert (OPS-040). A review is answered in its own version; v1 and v1beta1 have
+// the same fields.
 type conversionHandler struct {
 	log   logr.Logger
 	kinds []Kind
@@ -92,7 +94,8 @@ func (h *conversionHandler) convert(request *apiextensionsv1.ConversionRequest) 
 	for i := range request.Objects {
 		converted, err := h.convertOne(request.Objects[i].Raw, request.DesiredAPIVersion)
 		if err != nil {
-			// The protocol has only success or failure of a whole review. Only objects that are not of our kinds get here.
+			// The protocol has only success or failure of a whole review. Only objects that are not of our
+			// kinds get here.
 			h.log.Error(err, "Conversion failed", "to", request.DesiredAPIVersion)
 			response.ConvertedObjects = nil
 			response.Result = metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest,
@@ -129,8 +132,8 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	if err == nil {
 		return converted, nil
 	}
-	// OPS-072: an object that does not fit its types must not break the list it is in. It keeps its content under the new version; the API
-	// server prunes what that schema does not know.
+	// OPS-072: an object that does not fit its types must not break the list it is in. It keeps its content
+	// under the new version; the API server prunes what that schema does not know.
 	h.log.Error(err, "An object does not fit its types and is passed on as it is", "kind", object.Kind, "from", object.APIVersion, "to", to,
 		"name", nameOf(raw))
 	document, err := decodeDocument(raw)

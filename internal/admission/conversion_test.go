@@ -35,7 +35,8 @@ func convert(t *testing.T, body string) (int, document) {
 	return recorder.Code, answer
 }
 
-// CS-250, OPS-070, OPS-072: lists with objects of both versions, one of which does not fit its types, convert as a whole.
+// CS-250, OPS-070, OPS-072: lists with objects of both versions, one of which does not fit its types, convert
+// as a whole.
 func TestConvertReview(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
 		good := object("v1alpha1", goodTemplate, `"updateStrategy":{"type":"InPlaceOnly"}`)
@@ -286,7 +287,8 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 			validatePlacedEvictionName + " " + validatePodPath:                  {"CREATE"}}))
 }
 
-// entries returns the named entries and those of all kinds that have a handler, by name and path, with their operations.
+// entries returns the named entries and those of all kinds that have a handler, by name and path, with their
+// operations.
 func entries(handlers map[string]admission.Handler, verb string,
 	named map[string][]admissionv1.OperationType) map[string][]admissionv1.OperationType {
 	for i := range Registered {

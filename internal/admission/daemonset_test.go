@@ -31,7 +31,8 @@ func ads(version, meta, spec string) string {
 		`,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"rollingUpdateType":"Standard","maxUnavailable":1,"maxSurge":0}}` + spec + `}}`
 }
 
-// ADS-015 (part): the template is stored as it was written, whatever the gates, on create and when it changes; nothing asks the API server for defaults.
+// ADS-015 (part): the template is stored as it was written, whatever the gates, on create and when it
+// changes; nothing asks the API server for defaults.
 func TestTemplatesOfDaemonSetsStay(t *testing.T) {
 	w := daemonSets(t, &apiServer{answer: func(document) (int, any) {
 		t.Error("the API server was asked")
@@ -56,8 +57,8 @@ func TestTemplatesOfDaemonSetsStay(t *testing.T) {
 	}
 }
 
-// ADS-020, ADS-023 (part): whatever part finds a fault, the refusal has it, with 422, and the fields of the version that the user wrote. The API server is
-// asked about a template that is new or changed.
+// ADS-020, ADS-023 (part): whatever part finds a fault, the refusal has it, with 422, and the fields of the
+// version that the user wrote. The API server is asked about a template that is new or changed.
 func TestARefusalOfADaemonSetNamesAllFaults(t *testing.T) {
 	w := daemonSets(t, &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})})
@@ -88,8 +89,8 @@ func TestARefusalOfADaemonSetNamesAllFaults(t *testing.T) {
 	}
 }
 
-// ADS-031 (part): what is admitted may come with a warning. An update of metadata is not judged, unless it changes the annotation that is a part of
-// the spec.
+// ADS-031 (part): what is admitted may come with a warning. An update of metadata is not judged, unless it
+// changes the annotation that is a part of the spec.
 func TestAdmittedDaemonSets(t *testing.T) {
 	w := daemonSets(t, &apiServer{answer: accepts})
 	surging := strings.Replace(strings.Replace(ads("v1beta1", "", ""), `"maxUnavailable":1,"maxSurge":0`, `"maxSurge":1`, 1),
@@ -109,7 +110,8 @@ func TestAdmittedDaemonSets(t *testing.T) {
 	}
 }
 
-// ADS-033: deletion of a protected set is refused with the gate, with Cascading while it has pods on nodes that should have one, in words that name the set.
+// ADS-033: deletion of a protected set is refused with the gate, with Cascading while it has pods on nodes
+// that should have one, in words that name the set.
 func TestDeletionProtectionOfDaemonSets(t *testing.T) {
 	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
 	for _, on := range []bool{true, false} {
@@ -137,8 +139,9 @@ func TestDeletionProtectionOfDaemonSets(t *testing.T) {
 	}
 }
 
-// ADS-215 (part): fields of a newer release inside of those that only v1beta1 has are in the annotation, where the API server does not prune them, and
-// return, whether or not the field that has an annotation of its own is set.
+// ADS-215 (part): fields of a newer release inside of those that only v1beta1 has are in the annotation,
+// where the API server does not prune them, and return, whether or not the field that has an annotation of
+// its own is set.
 func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
 	for scale, want := range map[string]document{
 		`{"partitionedScaling":true,"future":12345678901234567890}`: {pub.ProgressiveCreatePod: "true",

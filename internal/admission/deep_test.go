@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// OPS-072 (part): what is unknown may be deep and wide at the same time. Its many fields must not each cost a walk of the whole depth,
-// since anybody who can reach the port can send such an object.
+// OPS-072 (part): what is unknown may be deep and wide at the same time. Its many fields must not each cost a
+// walk of the whole depth, since anybody who can reach the port can send such an object.
 func TestDeepAndWideUnknownFieldsAreCarriedInOneWalk(t *testing.T) {
 	const depth, width = 8000, 40000
 	var wide []string
@@ -33,7 +33,8 @@ func TestDeepAndWideUnknownFieldsAreCarriedInOneWalk(t *testing.T) {
 	}
 }
 
-// OPS-072 (part): an unknown object is merged with one in the same place, at every depth, and overwrites nothing.
+// OPS-072 (part): an unknown object is merged with one in the same place, at every depth, and overwrites
+// nothing.
 func TestUnknownObjectsAreMerged(t *testing.T) {
 	target := document{"a": document{"b": document{"known": 1, "text": "x"}}}
 	insert(target, []string{"a", "b"}, 0, document{"known": 2, "text": document{"y": 1}, "new": document{"deep": document{"er": 1}}})

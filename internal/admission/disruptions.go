@@ -12,10 +12,11 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Entries that call validatePodPath (OPS-060, OPS-061). Two are for pods in subsets of WorkloadSpreads: what is done to these is never refused
-// (WS-106). Two are for pods that budgets may protect: while the manager is away what is done to these is refused (PUB-080). The leader makes
-// these, so that they are never there without their conditions. A request is sent by one of them alone, so that one handler sees all that is
-// to be checked (WS-104).
+// Entries that call validatePodPath (OPS-060, OPS-061). Two are for pods in subsets of WorkloadSpreads: what
+// is done to these is never refused (WS-106). Two are for pods that budgets may protect: while the manager is
+// away what is done to these is refused (PUB-080). The leader makes these, so that they are never there
+// without their conditions. A request is sent by one of them alone, so that one handler sees all that is to
+// be checked (WS-104).
 const (
 	validatePlacedName         = "vpod.kb.io"
 	validatePlacedEvictionName = "vpodeviction.kb.io"
@@ -91,8 +92,8 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 	})
 }
 
-// Expressions about the pod as it is before. A pod that is out of service, or that somebody has freed, can be disrupted while the manager is
-// away (PUB-086, rules 1 and 2); kubelet ends deleted pods by a deletion too.
+// Expressions about the pod as it is before. A pod that is out of service, or that somebody has freed, can be
+// disrupted while the manager is away (PUB-086, rules 1 and 2); kubelet ends deleted pods by a deletion too.
 const (
 	inSubset  = "oldObject != null && has(oldObject.metadata.annotations) && '" + pub.MatchedWorkloadSpread + "' in oldObject.metadata.annotations"
 	inService = "(oldObject != null && !has(oldObject.metadata.deletionTimestamp) && has(oldObject.status.conditions)" +
@@ -101,8 +102,8 @@ const (
 		" && oldObject.metadata.annotations['" + pub.NoProtect + "'] in ['1', 't', 'T', 'true', 'TRUE', 'True'])"
 )
 
-// asked is true for deletions, and for updates of a spec, or of labels that take a pod out of service, each with its gate (PUB-016, PUB-082).
-// Where pods have a generation it tells whether the spec changes.
+// asked is true for deletions, and for updates of a spec, or of labels that take a pod out of service, each
+// with its gate (PUB-016, PUB-082). Where pods have a generation it tells whether the spec changes.
 func asked(deletes, updates bool) string {
 	const updated = "request.operation == 'UPDATE' && (!has(object.metadata.generation) || !has(oldObject.metadata.generation)" +
 		" || object.metadata.generation != oldObject.metadata.generation" +

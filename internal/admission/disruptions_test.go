@@ -31,8 +31,9 @@ func (d decided) Covering(context.Context, *corev1.Pod) (*policyv1beta1.PodUnava
 	return nil, nil
 }
 
-// PUB-088, PUB-094: what is not allowed is refused to whoever asks, with 403, and evictions with 429; these say when to come again while the
-// budget is being counted, and only then. TestTheOrderOfTheDecision shows when that is. Whoever asks may do what is allowed.
+// PUB-088, PUB-094: what is not allowed is refused to whoever asks, with 403, and evictions with 429; these
+// say when to come again while the budget is being counted, and only then. TestTheOrderOfTheDecision shows
+// when that is. Whoever asks may do what is allowed.
 func TestRefusedDisruptions(t *testing.T) {
 	const old, changed = `{"metadata":{"name":"p","namespace":"d","uid":"of-p"}}`, `{"metadata":{"name":"p","namespace":"d","uid":"of-p"},"spec":{"x":1}}`
 	for _, user := range []authenticationv1.UserInfo{{Username: "alice"}, {Username: "admin", Groups: []string{"system:masters"}},
@@ -69,8 +70,9 @@ func TestRefusedDisruptions(t *testing.T) {
 	}
 }
 
-// PUB-094 (part): preemption, taints and the garbage collection of pods pass whatever a budget says, and are told; everything else that the
-// controllers of Kubernetes do is held, and so is what these do by other ways than a deletion. What is allowed is booked, and nothing is told.
+// PUB-094 (part): preemption, taints and the garbage collection of pods pass whatever a budget says, and are
+// told; everything else that the controllers of Kubernetes do is held, and so is what these do by other ways
+// than a deletion. What is allowed is booked, and nothing is told.
 func TestTheClusterItselfIsNotHeld(t *testing.T) {
 	const account = "system:serviceaccount:kube-system:"
 	marked := func(reason, status string) string {

@@ -28,8 +28,8 @@ func (j *containersJudge) Judge(_ context.Context, _ string, template document, 
 	return j.causes, j.err
 }
 
-// EJ-031: the webhooks answer with 400 and all faults, those that the API server finds with them (EJ-025 (part)); defaults are added (EJ-026 (part)); metadata of what is
-// stored wrong may change.
+// EJ-031: the webhooks answer with 400 and all faults, those that the API server finds with them
+// (EJ-025 (part)); defaults are added (EJ-026 (part)); metadata of what is stored wrong may change.
 func TestEphemeralJobs(t *testing.T) {
 	judge := &containersJudge{}
 	w := &ephemeralWebhook{templates{judge: unprivileged{judge}}}

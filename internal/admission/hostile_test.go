@@ -52,7 +52,8 @@ type besieged struct {
 	subjects map[string]subject
 
 	mu sync.Mutex
-	// writes are those to the API server that are no dry runs, booked what is noted of pods, announced rules, and asked the paths of what is read by path.
+	// writes are those to the API server that are no dry runs, booked what is noted of pods, announced rules,
+	// and asked the paths of what is read by path.
 	writes, booked, announced, asked []string
 	panics                           []string
 }
@@ -282,7 +283,8 @@ var badNames = map[string]string{
 	"other letters": "wéb", "30 KB": strings.Repeat("../", 10_000),
 }
 
-// claims are what is wrong with a review in itself: each is refused, whatever it is about. Names are put where names are.
+// claims are what is wrong with a review in itself: each is refused, whatever it is about. Names are put
+// where names are.
 func claims() map[string]func(request document) {
 	all := map[string]func(document){
 		"another kind":       func(r document) { r["kind"].(document)["kind"] = "Secret" },
@@ -329,7 +331,8 @@ var enormous = map[string]string{"3 MiB of text": `"` + strings.Repeat("x", 3<<2
 	"depth": strings.Repeat(`[`, 9000) + strings.Repeat(`]`, 9000), "long keys": `{"` + strings.Repeat("k", 50<<10) + `":{` + strings.Repeat(`"a":{},`, 10_000) + `"b":1}}`,
 	"9000 items": "[{}" + strings.Repeat(`,{}`, 9000) + "]", "120,000 items": "[{}" + strings.Repeat(`,{}`, 60_000) + "]"}
 
-// readPath is what the manager may read by path: pods, claims and objects of definitions whose names are names.
+// readPath is what the manager may read by path: pods, claims and objects of definitions whose names are
+// names.
 var readPath = regexp.MustCompile(`^(/api/v1/namespaces/[a-z0-9]([-a-z0-9]*[a-z0-9])?/(podtemplates|pods|persistentvolumeclaims)|/apis/[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[a-z0-9]+/[a-z]([-a-z0-9]*[a-z0-9])?)$`)
 
 // paths are those of all values in a document.
@@ -361,9 +364,9 @@ func put(into any, path []string, value any) {
 	}
 }
 
-// OPS-066 (part), OPS-068 (part): whatever is sent to whichever webhook, it answers, and does nothing else: it does not panic, writes nothing, reads nothing but what it is
-// for, and takes no more memory, garbage included, than
-// 8 MiB beyond twice what it has reserved. The webhooks are those of the registry.
+// OPS-066 (part), OPS-068 (part): whatever is sent to whichever webhook, it answers, and does nothing else:
+// it does not panic, writes nothing, reads nothing but what it is for, and takes no more memory, garbage
+// included, than 8 MiB beyond twice what it has reserved. The webhooks are those of the registry.
 func TestHostileReviews(t *testing.T) {
 	racetest.SkipAlone(t)
 	b := besiege(t)
@@ -403,7 +406,8 @@ func TestHostileReviews(t *testing.T) {
 				}
 			}
 		}
-		// Builtin kinds are asked about when they are deleted; of an update, what was there before is another object.
+		// Builtin kinds are asked about when they are deleted; of an update, what was there before is another
+		// object.
 		operations := map[string]string{"CREATE": "object", "UPDATE": "oldObject"}
 		if !strings.HasSuffix(b.subjects[path].group, ".kruise.io") && !strings.HasPrefix(path, "/mutate") {
 			operations = map[string]string{"DELETE": "oldObject"}

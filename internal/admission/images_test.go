@@ -210,7 +210,8 @@ func TestImageUpdatesAndGates(t *testing.T) {
 			t.Errorf("IMG-020, IMG-030 %s without ImagePullJobGate: %+v", path, r.Result)
 		}
 	}
-	// If a gate is off, no controller removes the finalizer of an object that is being deleted: users must be able to.
+	// If a gate is off, no controller removes the finalizer of an object that is being deleted: users must be
+	// able to.
 	leaving := of("v1beta1", "ImagePullJob",
 		`,"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["apps.kruise.io/deletion-protection"]`,
 		`{"image":"a","completionPolicy":{}}`)
@@ -227,7 +228,8 @@ func TestImageUpdatesAndGates(t *testing.T) {
 	}
 }
 
-// IMG-025, IMG-026: tags that are stored are not validated again, so that the other images of the node can change; new tags are validated.
+// IMG-025, IMG-026: tags that are stored are not validated again, so that the other images of the node can
+// change; new tags are validated.
 func TestStoredTagsAreNotJudgedAgain(t *testing.T) {
 	const policy = `"createdAt":"2025-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":5}`
 	stored := `{"images":{"Upper":{"tags":[{"tag":"1",` + policy + `}]},"app":{"tags":[{"tag":"1","imagePullPolicy":"ifnotpresent",` +

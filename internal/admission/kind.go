@@ -24,14 +24,15 @@ type Kind struct {
 	Group, Name, Plural string
 	// Cluster says that its objects are in no namespace.
 	Cluster bool
-	// Version is the one in which the manager reads its objects, and the API server stores them; empty stands for v1beta1. A kind that is
-	// stored as v1alpha1 has no other version.
+	// Version is the one in which the manager reads its objects, and the API server stores them; empty stands
+	// for v1beta1. A kind that is stored as v1alpha1 has no other version.
 	Version string
-	// Gates must be on. Otherwise the kind's controller does not run, and its objects are refused with OffCode; 0 stands for 403.
+	// Gates must be on. Otherwise the kind's controller does not run, and its objects are refused with
+	// OffCode; 0 stands for 403.
 	Gates   Gates
 	OffCode int32
-	// Conversion converts between v1alpha1 and v1beta1. It is nil if both have the same schema; the API server then converts by itself
-	// (OPS-070).
+	// Conversion converts between v1alpha1 and v1beta1. It is nil if both have the same schema; the API
+	// server then converts by itself (OPS-070).
 	Conversion Conversion
 	// Webhooks makes the webhooks for its objects.
 	Webhooks func(*Environment) Webhooks
@@ -71,11 +72,12 @@ func (g Gates) Off(gates *features.Gates) []featuregate.Feature {
 	return nil
 }
 
-// Webhooks of a kind: Mutate and Validate handle creation and update, Delete handles deletion. Nil means that there is none.
+// Webhooks of a kind: Mutate and Validate handle creation and update, Delete handles deletion. Nil means that
+// there is none.
 type Webhooks struct{ Mutate, Validate, Delete admission.HandlerFunc }
 
-// handlers returns the handlers of the kind, by path. If a gate is off that must be on, creation and update are refused, except for objects
-// that are being deleted.
+// handlers returns the handlers of the kind, by path. If a gate is off that must be on, creation and update
+// are refused, except for objects that are being deleted.
 func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
 	webhooks, off, handlers := k.Webhooks(e), k.Gates.Off(e.Gates), map[string]admission.Handler{}
 	for verb, handle := range map[string]admission.HandlerFunc{"mutate": webhooks.Mutate, "validate": webhooks.Validate} {

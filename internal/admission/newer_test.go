@@ -24,12 +24,13 @@ import (
 	"github.com/afloat-project/afloat/internal/racetest"
 )
 
-// OPS-072, OPS-112, WS-183: fields of a newer release, anywhere in an object, get the path in the other version at which that release reads
-// them, and return from there.
+// OPS-072, OPS-112, WS-183: fields of a newer release, anywhere in an object, get the path in the other
+// version at which that release reads them, and return from there.
 func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 	racetest.SkipAlone(t)
 	const rounds = 40
-	// Lists that the other version keeps in an annotation, or does not have, are not made for unknown fields of their items.
+	// Lists that the other version keeps in an annotation, or does not have, are not made for unknown fields
+	// of their items.
 	dropped := map[string]string{"ContainerRecreateRequest of v1beta1": "status.", "SidecarSet of v1alpha1": "spec.namespaceSelector.",
 		"StatefulSet of v1beta1": "status.volumeClaims.", "PodUnavailableBudget of v1beta1": "spec.ignoredPodSelector."}
 	scheme := runtime.NewScheme()
@@ -61,7 +62,8 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 					}
 					unknownFields(there, types[1-side], nil, 0, func(path []string, _ int, _ any) {
 						at := strings.Join(path, ".")
-						// of CloneSets, see MovedInCloneSets; of budgets, which have the rest in an annotation; of UnitedDeployments, see UD-151
+						// of CloneSets, see MovedInCloneSets; of budgets, which have the rest in an
+						// annotation; of UnitedDeployments, see UD-151
 						if !strings.HasPrefix(path[len(path)-1], "future") && at != "spec.updateStrategy.rollingUpdate" &&
 							at != "spec.ignoredPodSelector" && at != "status.updateStatus" {
 							t.Errorf("seed %d: there is %s", seed, at)
@@ -73,7 +75,8 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 	}
 }
 
-// newer is an object filled at random, with fields that its type does not have; these are returned by their paths.
+// newer is an object filled at random, with fields that its type does not have; these are returned by their
+// paths.
 func newer(t *testing.T, apiVersion, kind string, of reflect.Type, seed int64) (document, map[string]bool) {
 	t.Helper()
 	object := reflect.New(of.Elem()).Interface()

@@ -9,8 +9,9 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 )
 
-// patchedBy is how many steps the path of a change has at most; what lies deeper is replaced with what is around it. Users choose how deep an object is
-// and how long its keys are: a path for each of its values would take many times the memory of the object.
+// patchedBy is how many steps the path of a change has at most; what lies deeper is replaced with what is
+// around it. Users choose how deep an object is and how long its keys are: a path for each of its values
+// would take many times the memory of the object.
 const patchedBy = 4
 
 // patchOf returns the changes that make one document of another.

@@ -23,7 +23,8 @@ type podStateWebhook struct {
 	cached client.Reader
 	// listed are the kinds of workloads that an administrator lists for PersistentPodStates.
 	listed *workloadspreadcontroller.Listed
-	// announcer makes the API server send the first pods of a PersistentPodState; nil if pods are not sent at all.
+	// announcer makes the API server send the first pods of a PersistentPodState; nil if pods are not sent at
+	// all.
 	announcer announcer
 	// namespaces are those in which PersistentPodStates are announced.
 	namespaces *namespaces
@@ -81,8 +82,8 @@ func badRequest(response admission.Response) admission.Response {
 	return response
 }
 
-// RenamedInPersistentPodStates returns the path in one version of a PersistentPodState for a path in the other: lists of keys have other names
-// (PPS-090). Unknown fields with the other name swap places with them.
+// RenamedInPersistentPodStates returns the path in one version of a PersistentPodState for a path in the
+// other: lists of keys have other names (PPS-090). Unknown fields with the other name swap places with them.
 func RenamedInPersistentPodStates(path []string) []string {
 	var at int
 	switch {

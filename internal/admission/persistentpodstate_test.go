@@ -23,8 +23,9 @@ func podStateDocument(version, target, rest string) string {
 		`{"apiVersion":"apps/v1","kind":"StatefulSet","name":"` + target + `"},` + rest + `}}`
 }
 
-// PPS-025, PPS-026 (part), PPS-028, PPS-029: both versions are judged, by the names of v1beta1 and with code 400; faults that the stored object
-// has are not refused again, also those that only v1alpha1 takes; there is no webhook for deletions.
+// PPS-025, PPS-026 (part), PPS-028, PPS-029: both versions are judged, by the names of v1beta1 and with code
+// 400; faults that the stored object has are not refused again, also those that only v1alpha1 takes; there is
+// no webhook for deletions.
 func TestPersistentPodStatesAreJudged(t *testing.T) {
 	there := &appsv1beta1.PersistentPodState{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "first"}}
 	there.Spec.TargetRef = appsv1beta1.PersistentPodStateTarget{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "taken"}
@@ -71,7 +72,8 @@ func TestPersistentPodStatesAreJudged(t *testing.T) {
 	}
 }
 
-// PPS-090 (part): fields that nobody knows keep their place beside the lists of keys, and beside those that have the name of the other version.
+// PPS-090 (part): fields that nobody knows keep their place beside the lists of keys, and beside those that
+// have the name of the other version.
 func TestFieldsOfPersistentPodStatesAreRenamed(t *testing.T) {
 	for from, to := range map[string]string{
 		"spec/requiredPersistentTopology/keys":                           "spec/requiredPersistentTopology/nodeTopologyKeys",
@@ -89,7 +91,8 @@ func TestFieldsOfPersistentPodStatesAreRenamed(t *testing.T) {
 	}
 }
 
-// PPS-096 (part): without gate PodWebhook no pod is changed; what is recorded does not ask for the gate, see TestPersistentPodStatesNeedNoGate.
+// PPS-096 (part): without gate PodWebhook no pod is changed; what is recorded does not ask for the gate, see
+// TestPersistentPodStatesNeedNoGate.
 func TestWithoutPodWebhookNoPodIsBroughtBack(t *testing.T) {
 	options := Options{States: &persistentpodstatecontroller.Watch{}, Gates: gates(t, "PodWebhook=false")}
 	if chain, disruptions, err := options.podWebhooks(nil, nil); chain != nil || disruptions != nil || err != nil {

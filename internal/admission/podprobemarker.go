@@ -20,8 +20,8 @@ func PodProbeMarkers(*Environment) Webhooks {
 		Validate: validateMarker}
 }
 
-// NodePodProbes makes no webhooks: who may write NodePodProbes may run commands in every pod, and what is not to be carried out the node
-// daemon refuses.
+// NodePodProbes makes no webhooks: who may write NodePodProbes may run commands in every pod, and what is not
+// to be carried out the node daemon refuses.
 func NodePodProbes(*Environment) Webhooks { return Webhooks{} }
 
 func validateMarker(_ context.Context, request admission.Request) admission.Response {

@@ -11,8 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// PPM-020: without the gates PodProbeMarkers are refused with 403, which names the gate. PPM-021 (part), PPM-022 (part): faults are refused
-// with 400; a fault that is stored already refuses no update.
+// PPM-020: without the gates PodProbeMarkers are refused with 403, which names the gate. PPM-021 (part),
+// PPM-022 (part): faults are refused with 400; a fault that is stored already refuses no update.
 func TestPodProbeMarkers(t *testing.T) {
 	kind := &Kind{Group: "apps.kruise.io", Name: "PodProbeMarker", Plural: "podprobemarkers", Version: "v1alpha1", Webhooks: PodProbeMarkers,
 		Gates: Gates{{features.KruiseDaemon}, {features.PodProbeMarkerGate}}}

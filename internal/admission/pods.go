@@ -27,9 +27,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
-// Paths of the webhooks of pods, and names of the entries that the manager narrows (OPS-060). Two entries call the same handler: one sends
-// the pods that always need it, the other those that need it because of what is installed, see otherPods. The second does not send a pod
-// that the first has changed.
+// Paths of the webhooks of pods, and names of the entries that the manager narrows (OPS-060). Two entries
+// call the same handler: one sends the pods that always need it, the other those that need it because of what
+// is installed, see otherPods. The second does not send a pod that the first has changed.
 const (
 	mutatePodPath    = "/mutate-pod"
 	mutatePodName    = "mpod.kb.io"
@@ -45,9 +45,10 @@ const (
 // podPaths are all paths of pods.
 var podPaths = []string{mutatePodPath, mutatePodAllPath, mutatePodRecentPath, validatePodPath}
 
-// otherPods are the match conditions of mutatePodAllPath: pods without the readiness gate KruisePodReady if all pods get it (CRR-087), and
-// pods for which the expressions of SidecarSets (SS-080), WorkloadSpreads (WS-050), PersistentPodStates (PPS-030) or probes (PPM-110, PPM-120) are true; otherwise
-// none. A pod that is sent twice does not change the second time (SS-107), and is put into a subset only the first time.
+// otherPods are the match conditions of mutatePodAllPath: pods without the readiness gate KruisePodReady if
+// all pods get it (CRR-087), and pods for which the expressions of SidecarSets (SS-080), WorkloadSpreads
+// (WS-050), PersistentPodStates (PPS-030) or probes (PPM-110, PPM-120) are true; otherwise none. A pod that
+// is sent twice does not change the second time (SS-107), and is put into a subset only the first time.
 func otherPods(gateAll bool, sidecarSets, spreads, states, probes string) []admissionregistrationv1.MatchCondition {
 	const without = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	var names, expressions []string
@@ -70,8 +71,8 @@ func otherPods(gateAll bool, sidecarSets, spreads, states, probes string) []admi
 // podTime is how long the creation of a pod may wait for requests to the API server.
 const podTime = 5 * time.Second
 
-// mutatePod changes pods when they are created, and only then (SS-086). again: pods that are to be put into subsets are sent by the other
-// entry too.
+// mutatePod changes pods when they are created, and only then (SS-086). again: pods that are to be put into
+// subsets are sent by the other entry too.
 func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		if request.Operation != admissionv1.Create || request.SubResource != "" {
@@ -103,9 +104,10 @@ func triedOnly(request *admission.Request) bool {
 	return request.DryRun != nil && *request.DryRun || json.Unmarshal(request.Options.Raw, &options) == nil && len(options.DryRun) > 0
 }
 
-// validatePod handles what is done to pods: deletion, eviction, and changes (WS-100, PUB-080 to PUB-092). live reads a pod that is evicted, of
-// which the request has only the name, and one that a budget may protect: the cache of pods is slim and filled only on the leader. guarded tells
-// whether a namespace has budgets.
+// validatePod handles what is done to pods: deletion, eviction, and changes (WS-100, PUB-080 to PUB-092).
+// live reads a pod that is evicted, of which the request has only the name, and one that a budget may
+// protect: the cache of pods is slim and filled only on the leader. guarded tells whether a namespace has
+// budgets.
 func validatePod(chain *pod.Disruptions, live client.Reader, guarded func(namespace string) bool) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		ctx, cancel := context.WithTimeout(ctx, podTime)
@@ -176,8 +178,8 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 	if !guarded(request.Namespace) {
 		return d, admission.Response{}
 	}
-	// What is booked on a budget is a pod that exists, as it is: whoever reaches the port can make one up, and would keep others from being
-	// disrupted (PUB-080).
+	// What is booked on a budget is a pod that exists, as it is: whoever reaches the port can make one up,
+	// and would keep others from being disrupted (PUB-080).
 	given := d.Pod.UID
 	key := types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, d.Pod.Name)} // one of a collection has no name in the request
 	d.Pod = &corev1.Pod{}
@@ -190,10 +192,12 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 	return d, admission.Response{}
 }
 
-// pendingSeconds is when to evict again a pod whose budget is being counted; it is what the API server says of its own budgets.
+// pendingSeconds is when to evict again a pod whose budget is being counted; it is what the API server says
+// of its own budgets.
 const pendingSeconds = 10
 
-// notNow refuses an eviction as the API server does for its own budgets, so that who drains a node waits and tries again (PUB-092).
+// notNow refuses an eviction as the API server does for its own budgets, so that who drains a node waits and
+// tries again (PUB-092).
 func notNow(refusal *pod.Refused) admission.Response {
 	response := refused(http.StatusTooManyRequests, refusal.Message)
 	response.Result.Details = &metav1.StatusDetails{

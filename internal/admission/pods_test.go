@@ -29,7 +29,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
-// oneSidecar is chosen for every pod; with err every pod is refused. For a pod without labels it waits until the request is cancelled.
+// oneSidecar is chosen for every pod; with err every pod is refused. For a pod without labels it waits until
+// the request is cancelled.
 type oneSidecar struct{ err error }
 
 func (o oneSidecar) Choose(ctx context.Context, p *corev1.Pod, _ string) ([]*inject.Template, error) {
@@ -98,7 +99,8 @@ func TestWithoutSidecarSets(t *testing.T) {
 	}
 }
 
-// CRR-087, SS-080, WS-050, PUB-071 (part): the API server sends pods for the readiness gate, for SidecarSets, for WorkloadSpreads, or no pods.
+// CRR-087, SS-080, WS-050, PUB-071 (part): the API server sends pods for the readiness gate, for SidecarSets,
+// for WorkloadSpreads, or no pods.
 func TestOtherPods(t *testing.T) {
 	const gate = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	for name, test := range map[string]struct {
@@ -117,7 +119,8 @@ func TestOtherPods(t *testing.T) {
 	}
 }
 
-// SS-085, SS-020, WS-188, PUB-077: the shipped entries for pods leave out the namespaces of the system and of the installation, and no others.
+// SS-085, SS-020, WS-188, PUB-077: the shipped entries for pods leave out the namespaces of the system and of
+// the installation, and no others.
 func TestNamespacesThatAreNeverAsked(t *testing.T) {
 	var hooks []registrationv1.MutatingWebhook // both kinds are alike in what is compared
 	for _, file := range []string{"mutating", "validating"} {
@@ -179,8 +182,8 @@ func (r *podReader) Get(_ context.Context, key client.ObjectKey, object client.O
 	return r.err
 }
 
-// WS-100, WS-101, WS-104: only deletions and evictions of pods are checked; dry runs are marked as such. An eviction is for the pod with
-// its name, and for none if that is gone.
+// WS-100, WS-101, WS-104: only deletions and evictions of pods are checked; dry runs are marked as such. An
+// eviction is for the pod with its name, and for none if that is gone.
 func TestRemovalsOfPods(t *testing.T) {
 	const old, eviction = `{"metadata":{"name":"p","namespace":"d"}}`, `{"metadata":{"name":"p"}`
 	request := func(operation admissionapi.Operation, subResource, name, object, oldObject, options string, dry bool) admission.Request {

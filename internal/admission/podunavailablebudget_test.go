@@ -32,8 +32,9 @@ func budgetOf(version, metadata, spec string) string {
 
 const someBudget = `"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"},"maxUnavailable":1`
 
-// PUB-016 (part), PUB-020: with both gates off, as they are without PodWebhook, nothing is created or updated, in either version, and the
-// answer names both; one of them is enough. Budgets that are being deleted may be updated. PUB-015: nothing is defaulted.
+// PUB-016 (part), PUB-020: with both gates off, as they are without PodWebhook, nothing is created or
+// updated, in either version, and the answer names both; one of them is enough. Budgets that are being
+// deleted may be updated. PUB-015: nothing is defaulted.
 func TestBudgetsAreRefusedWithoutTheirGates(t *testing.T) {
 	for list, on := range map[string]bool{
 		"":                                     true,
@@ -66,7 +67,8 @@ func TestBudgetsAreRefusedWithoutTheirGates(t *testing.T) {
 	}
 }
 
-// PUB-030: all faults are told at once, with 422. A fault that the stored object has already does not refuse an update; a new one does.
+// PUB-030: all faults are told at once, with 422. A fault that the stored object has already does not refuse
+// an update; a new one does.
 func TestFaultsOfBudgets(t *testing.T) {
 	handler := handlersOf(t, "PodUnavailableBudget", "", budgets(t))[validateBudgetPath]
 	for name, test := range map[string]struct {
@@ -125,7 +127,8 @@ func TestBudgetsOfOtherNamespacesDoNotOverlap(t *testing.T) {
 	}
 }
 
-// PUB-142: a namespace has 1000 budgets at most: one more is refused with 403, in either version, and those that it has may be changed.
+// PUB-142: a namespace has 1000 budgets at most: one more is refused with 403, in either version, and those
+// that it has may be changed.
 func TestANamespaceHasSoManyBudgets(t *testing.T) {
 	for present, want := range map[int]bool{999: true, 1000: false, 1001: false} {
 		var stored []client.Object
@@ -152,7 +155,8 @@ func TestANamespaceHasSoManyBudgets(t *testing.T) {
 	}
 }
 
-// What a budget never allows, and which annotation decides, is told when it is written; in v1alpha1 annotations are the ordinary way.
+// What a budget never allows, and which annotation decides, is told when it is written; in v1alpha1
+// annotations are the ordinary way.
 func TestWarningsOfBudgets(t *testing.T) {
 	handler := handlersOf(t, "PodUnavailableBudget", "", budgets(t))[validateBudgetPath]
 	annotations := `,"annotations":{"kruise.io/pub-protect-operations":"EVICT"}`

@@ -32,7 +32,8 @@ func guarded(t *testing.T, list string) *Environment {
 	return &Environment{Options: Options{Gates: on, Kinds: Registered}, guard: protection.New(on, nil, teller)}
 }
 
-// DP-030: the shipped entries for built-in kinds: their names, paths, rules and selectors. They fail closed (DP-032 (part)).
+// DP-030: the shipped entries for built-in kinds: their names, paths, rules and selectors. They fail closed
+// (DP-032 (part)).
 func TestShippedEntriesForProtectedKinds(t *testing.T) {
 	var shipped admissionv1.ValidatingWebhookConfiguration
 	read(t, "../../config/webhook/validating.yaml", &shipped)

@@ -22,8 +22,8 @@ func (a answering) Judge(context.Context, string, document, []string) ([]metav1.
 	return nil, a.err
 }
 
-// ADS-061 (part): a quota or a policy for PodTemplates had every daemon pod made anew, since the template counted as complete as it was. Only what the API
-// server says about the template counts.
+// ADS-061 (part): a quota or a policy for PodTemplates had every daemon pod made anew, since the template
+// counted as complete as it was. Only what the API server says about the template counts.
 func TestAQuotaForPodTemplatesIsNoJudgement(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,

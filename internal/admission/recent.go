@@ -25,7 +25,8 @@ type learner interface {
 	Learn(ctx context.Context, namespace string) error
 }
 
-// announced accepts a rule once the API server sends its pods. If the API server does not, the rule is accepted too, with a warning.
+// announced accepts a rule once the API server sends its pods. If the API server does not, the rule is
+// accepted too, with a warning.
 func announced(ctx context.Context, by announcer, request *admission.Request, expression string,
 	response admission.Response) admission.Response {
 	if by == nil || triedOnly(request) {
@@ -37,8 +38,8 @@ func announced(ctx context.Context, by announcer, request *admission.Request, ex
 	return response
 }
 
-// mutateRecentPod changes pods of recent rules. The caches of this replica may not have these rules yet, so they are read first. It also
-// answers probes whether this entry is in force.
+// mutateRecentPod changes pods of recent rules. The caches of this replica may not have these rules yet, so
+// they are read first. It also answers probes whether this entry is in force.
 func mutateRecentPod(mutate admission.HandlerFunc, learners ...learner) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		var object metav1.PartialObjectMetadata
@@ -62,7 +63,8 @@ func mutateRecentPod(mutate admission.HandlerFunc, learners ...learner) admissio
 // inForce is the message with which a probing pod is refused.
 func inForce(token string) string { return "webhook rule " + token + " is in force" }
 
-// recentPods says how pods of recent rules are sent. The direct client probes with a pod that is never stored.
+// recentPods says how pods of recent rules are sent. The direct client probes with a pod that is never
+// stored.
 func recentPods(direct client.Client) *certificate.Recent {
 	return &certificate.Recent{Of: mutatePodAllName, Name: mutatePodRecentName, Path: mutatePodRecentPath,
 		Probe: func(ctx context.Context, token string) error {

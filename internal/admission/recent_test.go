@@ -38,8 +38,8 @@ func (l *learned) Learn(_ context.Context, namespace string) error {
 	return l.err
 }
 
-// A pod of a recent rule is changed after the rules were read from the API server, and refused if they cannot be read. A probing pod is
-// refused with its token, and only in a dry run.
+// A pod of a recent rule is changed after the rules were read from the API server, and refused if they cannot
+// be read. A probing pod is refused with its token, and only in a dry run.
 func TestRecentPods(t *testing.T) {
 	mutate := mutatePod(newPodChain(false, nil, nil, pod.NewSidecars(oneSidecar{}, false, time.Now)), false)
 	rules := &learned{}
@@ -73,7 +73,8 @@ func TestRecentPods(t *testing.T) {
 	}
 }
 
-// A rule is announced before it is accepted, unless the request is a dry run. If it cannot be announced, there is a warning and no refusal.
+// A rule is announced before it is accepted, unless the request is a dry run. If it cannot be announced,
+// there is a warning and no refusal.
 func TestRulesAreAnnounced(t *testing.T) {
 	allowed, trial := admission.Allowed(""), true
 	by := &announcements{}

@@ -19,7 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
 )
 
-// distributionWebhook admits ResourceDistributions of both versions, each in its v1beta1 form (RD-010, RD-111).
+// distributionWebhook admits ResourceDistributions of both versions, each in its v1beta1 form (RD-010,
+// RD-111).
 type distributionWebhook struct {
 	// namespace is where the API server judges resources; writer asks it.
 	namespace string
@@ -77,11 +78,12 @@ func nameInAlpha(request *admission.Request, causes []metav1.StatusCause) {
 	}
 }
 
-// unborn stands for the UID of an object that is being created, of which the copy that is tried must have an owner as all have.
+// unborn stands for the UID of an object that is being created, of which the copy that is tried must have an
+// owner as all have.
 const unborn = "00000000-0000-0000-0000-000000000000"
 
-// judge has the API server say whether it would take a copy, in the namespace of the manager; nothing is stored (RD-034). It returns nil if it
-// would.
+// judge has the API server say whether it would take a copy, in the namespace of the manager; nothing is
+// stored (RD-034). It returns nil if it would.
 func (w *distributionWebhook) judge(ctx context.Context, request *admission.Request, distribution *appsv1beta1.ResourceDistribution) *admission.Response {
 	resource, err := resourcedistribution.Read(distribution)
 	if err != nil {
@@ -106,8 +108,8 @@ func (w *distributionWebhook) judge(ctx context.Context, request *admission.Requ
 	return &response
 }
 
-// RenamedInResourceDistributions returns the path in one version of a ResourceDistribution for a path in the other (RD-012). Unknown fields with the
-// other name swap places with them.
+// RenamedInResourceDistributions returns the path in one version of a ResourceDistribution for a path in the
+// other (RD-012). Unknown fields with the other name swap places with them.
 func RenamedInResourceDistributions(path []string) []string {
 	renamed := func(at int, names [2]string) []string {
 		for i, name := range names {

@@ -55,8 +55,9 @@ func distributionRequest(operation admissionv1.Operation, object, old string) ad
 	return r
 }
 
-// RD-034, RD-039, RD-111: the API server is asked once for each resource, in the manager's namespace and without storing it; its answers, and what is found
-// before it is asked, become those of the webhook, in both versions.
+// RD-034, RD-039, RD-111: the API server is asked once for each resource, in the manager's namespace and
+// without storing it; its answers, and what is found before it is asked, become those of the webhook, in both
+// versions.
 func TestDistributionsAreJudged(t *testing.T) {
 	secrets := schema.GroupResource{Resource: "secrets"}
 	for name, c := range map[string]struct {
@@ -148,7 +149,8 @@ func TestDistributionsAreRefusedWithoutTheGate(t *testing.T) {
 	}
 }
 
-// RD-110: round trips lose nothing, fields that only one version knows included; renamed are the selector and the namespaces of conditions.
+// RD-110: round trips lose nothing, fields that only one version knows included; renamed are the selector and
+// the namespaces of conditions.
 func TestConversionOfDistributions(t *testing.T) {
 	conversion := Between((*appsv1alpha1.ResourceDistribution).ToV1beta1, appsv1alpha1.ResourceDistributionFromV1beta1, RenamedInResourceDistributions)
 	const rest = `"allNamespaces":true,"includedNamespaces":{"list":[{"name":"x","newer":1}]},"excludedNamespaces":{"list":[{"name":"y"}]}`

@@ -27,8 +27,9 @@ func causesOf(errs field.ErrorList) []metav1.StatusCause {
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// fresh returns the causes that an update adds: faults of the stored object are not refused again (CS-022, SS-034, WS-044). The index in a
-// list does not matter, since items may have been inserted before; the number of equal faults does.
+// fresh returns the causes that an update adds: faults of the stored object are not refused again (CS-022,
+// SS-034, WS-044). The index in a list does not matter, since items may have been inserted before; the number
+// of equal faults does.
 func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 	likeness := func(cause metav1.StatusCause) metav1.StatusCause {
 		cause.Field = indexes.ReplaceAllString(cause.Field, "[]")
@@ -47,8 +48,9 @@ func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 	return found
 }
 
-// introducedErrors returns the faults that the API server finds in an object and, on update, does not find in the stored one, which an older
-// server may have accepted. If no answer could be had, it returns a warning instead.
+// introducedErrors returns the faults that the API server finds in an object and, on update, does not find in
+// the stored one, which an older server may have accepted. If no answer could be had, it returns a warning
+// instead.
 func introducedErrors[T any](what string, object, old T, update bool,
 	judge func(T) ([]metav1.StatusCause, error)) ([]metav1.StatusCause, []string) {
 	causes, err := judge(object)
@@ -63,7 +65,8 @@ func introducedErrors[T any](what string, object, old T, update bool,
 	return causes, nil
 }
 
-// mostCauses and mostMessage bound a refusal: an object that has thousands of errors has the same error thousands of times, or nobody reads them.
+// mostCauses and mostMessage bound a refusal: an object that has thousands of errors has the same error
+// thousands of times, or nobody reads them.
 const mostCauses, mostMessage = 100, 32 << 10
 
 // told is a message, shortened if it is too long to be read.
@@ -74,9 +77,9 @@ func told(message string) string {
 	return strings.ToValidUTF8(message[:mostMessage], "") + "..."
 }
 
-// invalid refuses a request with its errors, as the API server refuses an invalid object of its own: 422, reason Invalid. A plain
-// denial would be 403 and look like missing rights. If the reason is that something could not be looked up, the code is 500, since trying
-// again may help.
+// invalid refuses a request with its errors, as the API server refuses an invalid object of its own: 422,
+// reason Invalid. A plain denial would be 403 and look like missing rights. If the reason is that something
+// could not be looked up, the code is 500, since trying again may help.
 func invalid(request *admission.Request, causes []metav1.StatusCause) admission.Response {
 	var messages []string
 	more := len(causes) - mostCauses
@@ -123,14 +126,16 @@ func refused(code int32, message string) admission.Response {
 	}}}
 }
 
-// leaving tells whether the request is for an object that is being deleted. If the gate of its kind is off, no controller removes its
-// finalizers. Users must be able to, or the object and its namespace could never be deleted (CRR-140).
+// leaving tells whether the request is for an object that is being deleted. If the gate of its kind is off,
+// no controller removes its finalizers. Users must be able to, or the object and its namespace could never be
+// deleted (CRR-140).
 func leaving(request *admission.Request) bool {
 	var old metav1.PartialObjectMetadata
 	return request.Operation == admissionv1.Update && json.Unmarshal(request.OldObject.Raw, &old) == nil && old.DeletionTimestamp != nil
 }
 
-// gateOff refuses a request because a feature gate is off, or each of several of which one would do (CRR-020, IMG-020, IMG-030, PUB-020).
+// gateOff refuses a request because a feature gate is off, or each of several of which one would do (CRR-020,
+// IMG-020, IMG-030, PUB-020).
 func gateOff(code int32, gates []featuregate.Feature) admission.Response {
 	off := fmt.Sprintf("feature gate %s is off: an administrator can switch it on", gates[0])
 	if len(gates) > 1 {

@@ -14,20 +14,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Users choose the sizes of their objects, and API servers send hundreds of requests at once. The memory of all requests that are handled
-// at the same time is bounded. Otherwise one user could kill every manager, and with them the creation of pods everywhere (OPS-066).
+// Users choose the sizes of their objects, and API servers send hundreds of requests at once. The memory of
+// all requests that are handled at the same time is bounded. Otherwise one user could kill every manager, and
+// with them the creation of pods everywhere (OPS-066).
 const (
 	// mostBody is more than an API server sends: two objects of at most 3 MiB.
 	mostBody = 7 << 20
-	// mostItems is how many items all lists of an object may have together. An item of three bytes can be a struct of kilobytes, so that
-	// the size of a document does not bound the memory that it takes.
+	// mostItems is how many items all lists of an object may have together. An item of three bytes can be a
+	// struct of kilobytes, so that the size of a document does not bound the memory that it takes.
 	mostItems = 20_000
 
 	// byByte and byItem are the memory that a request takes for each byte, and for each item of a list.
 	byByte, byItem = 16, 2600
-	// light is the most memory of a small request; nearly all requests need less. Small ones do not wait for large ones.
+	// light is the most memory of a small request; nearly all requests need less. Small ones do not wait for
+	// large ones.
 	light = 1 << 20
-	// largeRoom is the memory for all large requests together, smallRoom for all small ones, bodyRoom for what came of bodies that have not come whole.
+	// largeRoom is the memory for all large requests together, smallRoom for all small ones, bodyRoom for
+	// what came of bodies that have not come whole.
 	largeRoom, smallRoom, bodyRoom = 128 << 20, 64 << 20, 64 << 20
 	// roomTime is how long these wait for memory, and how long their bodies may take to arrive.
 	roomTime = 3 * time.Second
@@ -35,7 +38,8 @@ const (
 	step = 16 << 10
 )
 
-// room is the memory for requests of one sort. Requests that wait for requests of another sort have another room than those.
+// room is the memory for requests of one sort. Requests that wait for requests of another sort have another
+// room than those.
 type room struct {
 	large, small, bodies *semaphore.Weighted
 	time                 time.Duration
@@ -57,8 +61,8 @@ func (m *room) take(ctx context.Context, of *semaphore.Weighted, memory int64) (
 	return func() { of.Release(memory) }, nil
 }
 
-// read reads a body. It takes room for what has come, whatever length was announced: who sends nothing keeps nobody out. The room is given back
-// by release.
+// read reads a body. It takes room for what has come, whatever length was announced: who sends nothing keeps
+// nobody out. The room is given back by release.
 func (m *room) read(ctx context.Context, from io.Reader) (body []byte, release func(), err error) {
 	taken := int64(0)
 	release = func() { m.bodies.Release(taken) }
@@ -82,7 +86,8 @@ func (m *room) read(ctx context.Context, from io.Reader) (body []byte, release f
 	}
 }
 
-// bounded serves requests while there is room for them, and refuses others: API servers and their clients try again.
+// bounded serves requests while there is room for them, and refuses others: API servers and their clients try
+// again.
 func (m *room) bounded(handler http.Handler, most int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The writers of the server support deadlines; others may not.
@@ -152,8 +157,9 @@ func items(raw []byte) int {
 	return count
 }
 
-// sized refuses objects with more items than fit into memory, those that were there before included: anybody who reaches the port can send them. Such
-// a pod, which nobody was asked about when it was created, can be deleted.
+// sized refuses objects with more items than fit into memory, those that were there before included: anybody
+// who reaches the port can send them. Such a pod, which nobody was asked about when it was created, can be
+// deleted.
 func sized(handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		switch n := max(items(request.Object.Raw), items(request.OldObject.Raw)); {

@@ -94,7 +94,8 @@ func TestMemoryOfAConversionIsReckoned(t *testing.T) {
 	}
 }
 
-// Hundreds of large objects at once would take more memory than a manager has: some have to wait, and small ones do not wait with them.
+// Hundreds of large objects at once would take more memory than a manager has: some have to wait, and small
+// ones do not wait with them.
 func TestLargeRequestsWaitForRoom(t *testing.T) {
 	m := newRoom()
 	m.time = 3 * time.Second // a loaded machine needs some of it to read

@@ -17,7 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 )
 
-// server is the webhook server with the upkeep of its certificate. The upkeep must not wait for caches, which may need conversion.
+// server is the webhook server with the upkeep of its certificate. The upkeep must not wait for caches, which
+// may need conversion.
 type server struct {
 	webhook.Server
 	port    int
@@ -25,7 +26,8 @@ type server struct {
 	keeper  *certificate.Keeper
 	// timeout limits the first pass.
 	timeout time.Duration
-	// stopping is closed when the process is asked to end. The server goes on serving for a while, since callers learn of the end later.
+	// stopping is closed when the process is asked to end. The server goes on serving for a while, since
+	// callers learn of the end later.
 	stopping <-chan struct{}
 	// callers are those of admission webhooks; nil if anybody may call.
 	callers *callers
@@ -64,14 +66,15 @@ func (s *server) serve(ctx context.Context) error {
 	return errors.Join(<-over, <-watching)
 }
 
-// answers tells whether a request is answered. The API server shows a certificate to admission webhooks, but not to conversion webhooks,
-// which reveal nothing but what they are sent. Kubelet, which calls the health check, shows none either.
+// answers tells whether a request is answered. The API server shows a certificate to admission webhooks, but
+// not to conversion webhooks, which reveal nothing but what they are sent. Kubelet, which calls the health
+// check, shows none either.
 func (s *server) answers(path string, known bool) bool {
 	return s.callers == nil || path == convertPath || path == "/healthz" || known
 }
 
-// Register adds a handler. Its requests are answered also when the process is ending: otherwise objects would be stored without defaults
-// and validation, or be refused.
+// Register adds a handler. Its requests are answered also when the process is ending: otherwise objects would
+// be stored without defaults and validation, or be refused.
 func (s *server) Register(path string, handler http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		marked := s.callers.marked(r)
@@ -96,7 +99,8 @@ func (s *server) Register(path string, handler http.Handler) {
 	}))
 }
 
-// Start serves as soon as there is a certificate, until ctx ends. Then it accepts no new connections, and answers the requests that it has.
+// Start serves as soon as there is a certificate, until ctx ends. Then it accepts no new connections, and
+// answers the requests that it has.
 func (s *server) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

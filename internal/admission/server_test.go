@@ -59,7 +59,8 @@ func startReplica(t *testing.T, handlers map[string]http.Handler) *replica {
 	return startReplicaFor(t, "", nil, handlers)
 }
 
-// startReplicaFor starts one that answers callers of these names whom authorities of the file have signed for.
+// startReplicaFor starts one that answers callers of these names whom authorities of the file have signed
+// for.
 func startReplicaFor(t *testing.T, authorities string, names []string, handlers map[string]http.Handler) *replica {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -120,13 +121,15 @@ func (r *replica) get(t *testing.T, newest uint16) error {
 	return answer.Body.Close()
 }
 
-// insecure trusts every certificate, since the tests of the keeper check certificates. It uses HTTP/1.1, as API servers do for webhooks.
+// insecure trusts every certificate, since the tests of the keeper check certificates. It uses HTTP/1.1, as
+// API servers do for webhooks.
 func insecure() *http.Transport {
 	return &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true,
 		NextProtos: []string{"http/1.1"}}} //nolint:gosec // see above
 }
 
-// OPS-030, OPS-040: the server makes its certificate, answers /healthz, ends with its context, and speaks no TLS older than 1.2.
+// OPS-030, OPS-040: the server makes its certificate, answers /healthz, ends with its context, and speaks no
+// TLS older than 1.2.
 func TestServer(t *testing.T) {
 	r := startReplica(t, nil)
 	if err := r.get(t, tls.VersionTLS12); err != nil {
@@ -150,8 +153,9 @@ func TestServerEndsWithoutACertificate(t *testing.T) {
 	}
 }
 
-// ND-184, CRR-087, WS-186, WS-187: without PodWebhook pods are not changed at their creation, and the entries that would send them are
-// dropped; all pods are sent with KruisePodReadinessGate only, and removals only with WorkloadSpread.
+// ND-184, CRR-087, WS-186, WS-187: without PodWebhook pods are not changed at their creation, and the entries
+// that would send them are dropped; all pods are sent with KruisePodReadinessGate only, and removals only
+// with WorkloadSpread.
 func TestPodWebhookFollowsItsGates(t *testing.T) {
 	for name, test := range map[string]struct {
 		pods, all, want bool

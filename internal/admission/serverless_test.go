@@ -36,8 +36,9 @@ func markersOf(t *testing.T, err error, markers ...client.Object) client.Reader 
 		}}).Build()
 }
 
-// PPM-110, PPM-112: what a pod gets that is created, for whatever node: the probes of all PodProbeMarkers that select it, without their policies, and the
-// sorted names of these. Nothing else gets anything, nothing is too long to be stored, and no pod is refused because PodProbeMarkers cannot be read.
+// PPM-110, PPM-112: what a pod gets that is created, for whatever node: the probes of all PodProbeMarkers
+// that select it, without their policies, and the sorted names of these. Nothing else gets anything, nothing
+// is too long to be stored, and no pod is refused because PodProbeMarkers cannot be read.
 func TestServerlessPodsTakeProbesAlong(t *testing.T) {
 	const web = `{"metadata":{"name":"web-0","labels":{"app":"web"}},"spec":{"containers":[{"name":"app","image":"a"}]}}`
 	z := given.Marker("z", given.Probe("warm"), given.Probe("unnamed", func(p *appsv1alpha1.PodContainerProbe) { p.PodConditionType = "" }))

@@ -54,21 +54,25 @@ type Options struct {
 	Namespace, SecretName, ServiceName string
 	// DaemonNamespace is that of what node daemons read.
 	DaemonNamespace string
-	// Host, if not empty, is called instead of the Service (WEBHOOK_HOST); FilesOnly keeps the certificates in CertDir alone
-	// (WEBHOOK_CERT_WRITER=fs).
+	// Host, if not empty, is called instead of the Service (WEBHOOK_HOST); FilesOnly keeps the certificates
+	// in CertDir alone (WEBHOOK_CERT_WRITER=fs).
 	Host      string
 	FilesOnly bool
-	// External is gate EnableExternalCerts: another program makes the Secret and publishes the authorities (OPS-050).
+	// External is gate EnableExternalCerts: another program makes the Secret and publishes the authorities
+	// (OPS-050).
 	External bool
 	Port     int
 	CertDir  string
-	// ClientCAFile holds, in PEM, the authorities that sign the certificates of callers of admission webhooks; if it is empty, anybody may
-	// call. ClientNames are the common names that these may have; empty allows any (OPS-049).
+	// ClientCAFile holds, in PEM, the authorities that sign the certificates of callers of admission
+	// webhooks; if it is empty, anybody may call. ClientNames are the common names that these may have; empty
+	// allows any (OPS-049).
 	ClientCAFile string
 	ClientNames  []string
-	// Stopping is closed when the process is asked to end, some time before the context of the manager ends. Nil means never.
+	// Stopping is closed when the process is asked to end, some time before the context of the manager ends.
+	// Nil means never.
 	Stopping <-chan struct{}
-	// RenewBefore is how long before its end a certificate is replaced; zero means certificate.DefaultRenewBefore.
+	// RenewBefore is how long before its end a certificate is replaced; zero means
+	// certificate.DefaultRenewBefore.
 	RenewBefore time.Duration
 	// InitTimeout is how long the first pass may take; zero means 60 s (OPS-042).
 	InitTimeout time.Duration
@@ -86,7 +90,8 @@ type Options struct {
 	UnschedulableWindow time.Duration
 	// Sidecars chooses what SidecarSets inject into pods; nil without gate PodWebhook.
 	Sidecars *choose.Watch
-	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version (WS-184); nil without the gate.
+	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version
+	// (WS-184); nil without the gate.
 	Spreads   *workloadspreadcontroller.Watch
 	Versioned workloadspread.Versioned
 	// States follows PersistentPodStates.
@@ -106,9 +111,10 @@ type Options struct {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=mutatingwebhookconfigurations,resourceNames=kruise-mutating-webhook-configuration,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=validatingwebhookconfigurations,resourceNames=kruise-validating-webhook-configuration,verbs=get;list;watch;patch
 
-// Setup adds the webhook server with all webhooks, the upkeep of its certificate and of the configurations (OPS-030, OPS-042), and the
-// readiness check webhook-ready (OPS-090). It must be called before the manager starts. The manager serves probes and metrics while the
-// first pass is tried, and ends with an error that names the obstacle if that does not succeed in time.
+// Setup adds the webhook server with all webhooks, the upkeep of its certificate and of the configurations
+// (OPS-030, OPS-042), and the readiness check webhook-ready (OPS-090). It must be called before the manager
+// starts. The manager serves probes and metrics while the first pass is tried, and ends with an error that
+// names the obstacle if that does not succeed in time.
 func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	direct, err := client.NewWithWatch(mgr.GetConfig(),
 		client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
@@ -152,7 +158,8 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err := errors.Join(metrics.Registry.Register(keeper.Metric()), metrics.Registry.Register(keeper.Expiry())); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	// Usually this pass is enough, and the controllers start after it. If it fails, the server tries again and reports why.
+	// Usually this pass is enough, and the controllers start after it. If it fails, the server tries again
+	// and reports why.
 	attempt, cancel := context.WithTimeout(ctx, admissionTime)
 	_, _ = keeper.Pass(attempt)
 	cancel()
@@ -175,8 +182,9 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	return nil
 }
 
-// served is what answers the requests of callers, by path. The memory of each sort has a bound of its own: a request for an object may wait for a
-// probing pod, and a request for a pod may wait for the conversion of objects.
+// served is what answers the requests of callers, by path. The memory of each sort has a bound of its own: a
+// request for an object may wait for a probing pod, and a request for a pod may wait for the conversion of
+// objects.
 func served(handlers map[string]admission.Handler, conversion http.Handler) map[string]http.Handler {
 	objects, pods, conversions := newRoom(), newRoom(), newRoom()
 	all := map[string]http.Handler{convertPath: conversions.bounded(conversion, maxReview)}
@@ -190,12 +198,12 @@ func served(handlers map[string]admission.Handler, conversion http.Handler) map[
 	return all
 }
 
-// admissionTime is how long a handler may wait for other requests. It leaves time to answer before the API server gives up, after 10 s or
-// more (OPS-066). What is not known by then does not refuse the object.
+// admissionTime is how long a handler may wait for other requests. It leaves time to answer before the API
+// server gives up, after 10 s or more (OPS-066). What is not known by then does not refuse the object.
 const admissionTime = 7 * time.Second
 
-// admissionHandlers returns the admission webhooks by path. pods changes pods; nil without gate PodWebhook. disruptions checks what is done to
-// them; nil if there are no checks.
+// admissionHandlers returns the admission webhooks by path. pods changes pods; nil without gate PodWebhook.
+// disruptions checks what is done to them; nil if there are no checks.
 func admissionHandlers(e *Environment, pods *pod.Chain, disruptions *pod.Disruptions) map[string]admission.Handler {
 	handlers := map[string]admission.Handler{}
 	for i := range e.Kinds {
@@ -260,8 +268,9 @@ func (o Options) learners() []learner {
 	return all
 }
 
-// podWebhooks returns the chain that changes pods and the checks of what is done to them. Both are nil without gate PodWebhook; the checks
-// also if nothing puts pods into subsets (WS-186, WS-187), or protects them (PUB-016).
+// podWebhooks returns the chain that changes pods and the checks of what is done to them. Both are nil
+// without gate PodWebhook; the checks also if nothing puts pods into subsets (WS-186, WS-187), or protects
+// them (PUB-016).
 func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (chain *pod.Chain, disruptions *pod.Disruptions, err error) {
 	if !o.Pods {
 		return nil, nil, nil
@@ -296,8 +305,8 @@ func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (ch
 	return chain, disruptions, register(append(collectors, chain.Metric(), sidecars.Metric())...)
 }
 
-// newPodChain puts the steps into their order: SidecarSets and budgets select by the labels that subsets give, and steps that add containers
-// come before launch priority (SS-090, ND-125).
+// newPodChain puts the steps into their order: SidecarSets and budgets select by the labels that subsets
+// give, and steps that add containers come before launch priority (SS-090, ND-125).
 func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidecars *pod.Sidecars, last ...pod.Step) *pod.Chain {
 	steps := []pod.Step{pod.Gate(gateAll)}
 	if spreads != nil {
@@ -312,7 +321,8 @@ func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidec
 	return pod.NewChain(append(steps, last...)...) // of all containers, by all labels
 }
 
-// probes are the steps about probes that the node daemon or a provider carries out (PPM-110, PPM-120), and asksForProbes which pods they are for.
+// probes are the steps about probes that the node daemon or a provider carries out (PPM-110, PPM-120), and
+// asksForProbes which pods they are for.
 func (o Options) probes(cached client.Reader) (steps []pod.Step) {
 	if o.Gates.Enabled(features.EnhancedLivenessProbe) {
 		steps = append(steps, pod.Liveness())
@@ -342,7 +352,8 @@ func register(collectors ...prometheus.Collector) error {
 	return nil
 }
 
-// follow passes the scopes of SidecarSets, WorkloadSpreads and PersistentPodStates to the keeper, and makes it update them when they change.
+// follow passes the scopes of SidecarSets, WorkloadSpreads and PersistentPodStates to the keeper, and makes
+// it update them when they change.
 func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	if !o.Pods {
 		return

@@ -60,8 +60,9 @@ func completing(t *testing.T, let func()) http.Handler {
 	return &admission.Webhook{Handler: inTime(w.mutate)}
 }
 
-// OPS-101: the manager is updated while CloneSets are admitted all the time. The ending replica is called until all callers know that it
-// ends. No request fails, and none is accepted without defaults, which would roll pods.
+// OPS-101: the manager is updated while CloneSets are admitted all the time. The ending replica is called
+// until all callers know that it ends. No request fails, and none is accepted without defaults, which would
+// roll pods.
 func TestNoAdmissionFailsWhileAReplicaIsAskedToEnd(t *testing.T) {
 	var served atomic.Int64
 	goes := startReplica(t, map[string]http.Handler{mutateCloneSetPath: completing(t, func() { served.Add(1) })})

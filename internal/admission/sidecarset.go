@@ -34,7 +34,8 @@ type sidecarSetWebhooks struct {
 	namespace string
 	// cached reads SidecarSets; live reads revisions and the white list.
 	cached, live client.Reader
-	// native says that the API server supports native sidecars; nativeInPlace that they may be upgraded in place (SS-257, SS-W01).
+	// native says that the API server supports native sidecars; nativeInPlace that they may be upgraded in
+	// place (SS-257, SS-W01).
 	native, nativeInPlace bool
 	// announcer makes the API server send the first pods of a SidecarSet; nil if pods are not sent at all.
 	announcer announcer
@@ -132,7 +133,8 @@ func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.Side
 	return append(others, base), nil
 }
 
-// judgePod has the API server judge containers and volumes that are new (SS-034). Faults of the stored object are not refused.
+// judgePod has the API server judge containers and volumes that are new (SS-034). Faults of the stored object
+// are not refused.
 func (w *sidecarSetWebhooks) judgePod(ctx context.Context, set, old *appsv1beta1.SidecarSet) ([]metav1.StatusCause, []string) {
 	if old != nil && samePod(&set.Spec, &old.Spec) {
 		return nil, nil
@@ -248,7 +250,8 @@ func readSidecarSet(raw []byte, request *admission.Request) (*givenSidecarSet, e
 	return given, err
 }
 
-// mostSidecars is more than a pod can run. Each is compared, judged and hashed, which takes many times the memory of what it says (OPS-066).
+// mostSidecars is more than a pod can run. Each is compared, judged and hashed, which takes many times the
+// memory of what it says (OPS-066).
 const mostSidecars = 256
 
 func (g *givenSidecarSet) hub() *appsv1beta1.SidecarSet {

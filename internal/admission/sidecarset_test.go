@@ -99,7 +99,8 @@ func TestOddSidecarSets(t *testing.T) {
 	}
 }
 
-// SS-030: a refusal is 422 and lists all errors of all fields, like the API server's own, in the version of the request.
+// SS-030: a refusal is 422 and lists all errors of all fields, like the API server's own, in the version of
+// the request.
 func TestRefusedSidecarSetsListAllErrors(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		text := `{"apiVersion":"apps.kruise.io/` + version +
@@ -125,7 +126,8 @@ func TestRefusedSidecarSetsListAllErrors(t *testing.T) {
 	}
 }
 
-// SS-042: if the API server cannot look up a revision, the SidecarSet is not called invalid: the user may try again.
+// SS-042: if the API server cannot look up a revision, the SidecarSet is not called invalid: the user may try
+// again.
 func TestARevisionThatCannotBeLookedForIsNotInvalid(t *testing.T) {
 	const text = `{"apiVersion":"apps.kruise.io/v1beta1","kind":"SidecarSet","metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"updateStrategy":{"type":"NotUpdate"},"injectionStrategy":{"revision":{%s}},
 		"containers":[{"name":"c","image":"i","podInjectPolicy":"BeforeAppContainer","shareVolumePolicy":{"type":"disabled"},"upgradeStrategy":{"upgradeType":"ColdUpgrade"}}]}}`
@@ -180,8 +182,9 @@ func TestBaseThatTheCacheDoesNotShow(t *testing.T) {
 	}
 }
 
-// OPS-013 (part): what SidecarSets may set on pods is read from its key of ConfigMap kruise-configuration in the namespace of the manager;
-// other keys do not matter. Without the ConfigMap, or the key, nothing may be set.
+// OPS-013 (part): what SidecarSets may set on pods is read from its key of ConfigMap kruise-configuration in
+// the namespace of the manager; other keys do not matter. Without the ConfigMap, or the key, nothing may be
+// set.
 func TestTheConfigurationOfTheInstallation(t *testing.T) {
 	const rules = `{"rules":[{"allowedAnnotationKeyExprs":["^ours/"]}]}`
 	config := func(namespace, name string, data map[string]string) []client.Object {

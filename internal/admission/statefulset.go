@@ -40,7 +40,8 @@ func statefulSetsOf(e *Environment) *statefulSetWebhooks {
 		StartOrdinal:  e.Gates.Enabled(features.StatefulSetStartOrdinal), InPlace: e.InPlace}}
 }
 
-// mutate fills in what was left out (ASTS-014 to ASTS-021). The API server itself clears the status (ASTS-022).
+// mutate fills in what was left out (ASTS-014 to ASTS-021). The API server itself clears the status
+// (ASTS-022).
 func (w *statefulSetWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := documents(&request)
 	if err != nil {
@@ -59,7 +60,8 @@ func (w *statefulSetWebhooks) validate(ctx context.Context, request admission.Re
 		}, nil)
 }
 
-// classes returns what finds storage classes. They are listed once, and only if one is asked for, however many claim templates there are.
+// classes returns what finds storage classes. They are listed once, and only if one is asked for, however
+// many claim templates there are.
 func (w *statefulSetWebhooks) classes(ctx context.Context) statefulset.Classes {
 	list := sync.OnceValues(func() ([]storagev1.StorageClass, error) {
 		var all storagev1.StorageClassList

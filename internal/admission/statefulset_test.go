@@ -22,7 +22,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 )
 
-// statefulSets are the webhooks with all gates on, in a cluster with one storage class, and the number of times that classes were listed.
+// statefulSets are the webhooks with all gates on, in a cluster with one storage class, and the number of
+// times that classes were listed.
 func statefulSets(t *testing.T, server *apiServer, fails error) (w *statefulSetWebhooks, listed *int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -60,8 +61,8 @@ func annotated(fields string) string {
 	return `"annotations":{"` + pub.V1beta1OnlyFields + `":` + string(text) + `}`
 }
 
-// ASTS-019 (part): the template is completed on create, and on update only when it changed; a main container without policy is always pulled. Without
-// an answer of the API server there is a warning.
+// ASTS-019 (part): the template is completed on create, and on update only when it changed; a main container
+// without policy is always pulled. Without an answer of the API server there is a warning.
 func TestTemplatesOfStatefulSetsAreCompleted(t *testing.T) {
 	completes := func(template document) (int, any) {
 		template["spec"].(document)["restartPolicy"] = "Always"
@@ -117,7 +118,8 @@ func TestGatesOfStatefulSets(t *testing.T) {
 	}
 }
 
-// Whatever part finds a fault, the refusal has it, with 422, and the fields of the version that the user wrote.
+// Whatever part finds a fault, the refusal has it, with 422, and the fields of the version that the user
+// wrote.
 func TestARefusalOfAStatefulSetNamesAllFaults(t *testing.T) {
 	w, _ := statefulSets(t, &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}, nil)
@@ -155,8 +157,8 @@ func TestTheAnnotationIsJudgedLikeTheSpec(t *testing.T) {
 	}
 }
 
-// ASTS-054 (part): storage classes are listed only if the size of a claim changes, and once, however many claims there are. Where they cannot be
-// listed, the answer says that trying again may help.
+// ASTS-054 (part): storage classes are listed only if the size of a claim changes, and once, however many
+// claims there are. Where they cannot be listed, the answer says that trying again may help.
 func TestStorageClassesAreListedWhenSizesChange(t *testing.T) {
 	of := func(size string, class string) string {
 		var claims []string
@@ -190,7 +192,8 @@ func TestStorageClassesAreListedWhenSizesChange(t *testing.T) {
 	}
 }
 
-// ASTS-060: deletion of a protected set is refused with the gate, in words that name the set, unless it is being deleted already.
+// ASTS-060: deletion of a protected set is refused with the gate, in words that name the set, unless it is
+// being deleted already.
 func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
 	for _, on := range []bool{true, false} {
@@ -214,8 +217,8 @@ func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 	}
 }
 
-// OPS-112, ASTS-322 (part): fields of a newer release inside of those that only v1beta1 has are in the annotation too, where the API server does
-// not prune them, and return.
+// OPS-112, ASTS-322 (part): fields of a newer release inside of those that only v1beta1 has are in the
+// annotation too, where the API server does not prune them, and return.
 func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
 	beta := sts("v1beta1", "", `"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890},"future":true`)
 	alpha := convertOne(t, beta, "v1alpha1")

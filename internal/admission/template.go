@@ -23,18 +23,18 @@ type document = map[string]any
 
 // TemplateValidator has the API server validate and complete a pod template.
 type TemplateValidator interface {
-	// Complete returns the template of a workload with these claim templates with the API server's defaults, without fields that the API
-	// server does not know.
+	// Complete returns the template of a workload with these claim templates with the API server's defaults,
+	// without fields that the API server does not know.
 	Complete(ctx context.Context, namespace string, template document, claims []string) (document, error)
-	// Judge returns why the template is invalid in a workload with these claim templates, with fields below spec; none if it is valid. An
-	// error means that the API server did not decide.
+	// Judge returns why the template is invalid in a workload with these claim templates, with fields below
+	// spec; none if it is valid. An error means that the API server did not decide.
 	Judge(ctx context.Context, namespace string, template document, claims []string) ([]metav1.StatusCause, error)
 }
 
 // +kubebuilder:rbac:groups="",resources=podtemplates,verbs=create
 
-// dryRun creates a core/v1 PodTemplate in a dry run. So exactly the rules of the cluster's own version apply, without the policies for
-// pods. The template is sent as the document that it is.
+// dryRun creates a core/v1 PodTemplate in a dry run. So exactly the rules of the cluster's own version apply,
+// without the policies for pods. The template is sent as the document that it is.
 type dryRun struct {
 	core    rest.Interface
 	timeout time.Duration
@@ -45,7 +45,8 @@ func NewTemplateValidator(core rest.Interface) TemplateValidator {
 	return &dryRun{core: core, timeout: 5 * time.Second}
 }
 
-// CompleteTemplate returns what completes a pod template that stands alone. What the API server finds invalid comes back as it is.
+// CompleteTemplate returns what completes a pod template that stands alone. What the API server finds invalid
+// comes back as it is.
 func CompleteTemplate(judge TemplateValidator) func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
 	return func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
 		given, err := decodeDocument(template)
@@ -120,10 +121,10 @@ func (d *dryRun) Judge(ctx context.Context, namespace string, template document,
 	return templateCauses(answer, volumes), nil
 }
 
-// refusal tells whether the API server itself found the template invalid: it names fields, or says that the document does not fit its
-// types. Answers of policies, quotas and foreign webhooks about a PodTemplate do not count, since these see the pods themselves. A
-// ValidatingAdmissionPolicy answers Invalid too, but with a cause that names no field. Errors without an answer of the API server do not
-// count either.
+// refusal tells whether the API server itself found the template invalid: it names fields, or says that the
+// document does not fit its types. Answers of policies, quotas and foreign webhooks about a PodTemplate do
+// not count, since these see the pods themselves. A ValidatingAdmissionPolicy answers Invalid too, but with a
+// cause that names no field. Errors without an answer of the API server do not count either.
 func refusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || strings.HasPrefix(status.Status().Message, "admission webhook ") {
@@ -146,13 +147,14 @@ func refusal(err error) bool {
 
 // placedClaims says where withClaims put which placeholder.
 type placedClaims struct {
-	// first is the index of the first placeholder among the volumes; index maps placeholders to their claim templates.
+	// first is the index of the first placeholder among the volumes; index maps placeholders to their claim
+	// templates.
 	first int
 	index []int
 }
 
-// withClaims returns the template with a placeholder volume for each claim template (CS-022). Names that are volumes too, repeated or
-// missing are left out: they are errors of the claim templates, reported on these.
+// withClaims returns the template with a placeholder volume for each claim template (CS-022). Names that are
+// volumes too, repeated or missing are left out: they are errors of the claim templates, reported on these.
 func withClaims(template document, claims []string) (document, placedClaims) {
 	spec, ok := template["spec"].(document)
 	if !ok {

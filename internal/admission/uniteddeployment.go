@@ -16,7 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
 )
 
-// unitedDeploymentWebhooks admits UnitedDeployments of both versions (UD-010 to UD-055), each in its v1beta1 form.
+// unitedDeploymentWebhooks admits UnitedDeployments of both versions (UD-010 to UD-055), each in its v1beta1
+// form.
 type unitedDeploymentWebhooks struct {
 	templates
 	// sets judges templates of our StatefulSets.
@@ -99,8 +100,8 @@ func (w *unitedDeploymentWebhooks) validate(ctx context.Context, request admissi
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// judgeAll has the API server judge the pod template, node selectors and tolerations, and what patches make of the pod template (UD-028,
-// UD-030, UD-041). Warnings tell what it did not decide.
+// judgeAll has the API server judge the pod template, node selectors and tolerations, and what patches make
+// of the pod template (UD-028, UD-030, UD-041). Warnings tell what it did not decide.
 func (w *unitedDeploymentWebhooks) judgeAll(ctx context.Context, united *appsv1beta1.UnitedDeployment) (causes []metav1.StatusCause,
 	warnings []string) {
 	if uniteddeployment.TooLarge(united) {

@@ -32,9 +32,10 @@ func templateOf(key string) string {
 	return `"` + key + `":{"metadata":{"labels":{"app":"shop"}},"spec":{"template":` + goodTemplate + `}}`
 }
 
-// The API server judges pod templates (UD-028 (part)), node selectors and tolerations (UD-030) and what patches make of the template (UD-041: no object, what does not
-// apply, and what makes an invalid template are refused there; volumes of claim templates may be mounted), and its faults come with the others (UD-175 (part)),
-// in both versions, with 422.
+// The API server judges pod templates (UD-028 (part)), node selectors and tolerations (UD-030) and what
+// patches make of the template (UD-041: no object, what does not apply, and what makes an invalid template
+// are refused there; volumes of claim templates may be mounted), and its faults come with the others
+// (UD-175 (part)), in both versions, with 422.
 func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
 	server := &apiServer{answer: func(template document) (int, any) {
 		spec := template["spec"].(document)
@@ -159,7 +160,9 @@ func TestUnreadableUnitedDeployments(t *testing.T) {
 	}
 }
 
-// UD-055 (part): with the gate, which is on by default, label Always keeps an object, Cascading one that has replicas; the refusal is 403. Its metric is that of all protected kinds: see the tests of internal/admission/protection.
+// UD-055 (part): with the gate, which is on by default, label Always keeps an object, Cascading one that has
+// replicas; the refusal is 403. Its metric is that of all protected kinds: see the tests of
+// internal/admission/protection.
 func TestDeletionProtectionOfUnitedDeployments(t *testing.T) {
 	for list, gate := range map[string]bool{"": true, "ResourcesDeletionProtection=true": true, "ResourcesDeletionProtection=false": false} {
 		handlers := handlersOf(t, "UnitedDeployment", list, UnitedDeployments(guarded(t, list)))
@@ -183,8 +186,8 @@ func TestOldFormOfCloneSetsIsJudged(t *testing.T) {
 	}
 }
 
-// UD-156: TemplateNoDefaults is off by default, and without it the templates of StatefulSets are completed; ResourcesDeletionProtection is on by default, which
-// TestDeletionProtectionOfUnitedDeployments shows.
+// UD-156: TemplateNoDefaults is off by default, and without it the templates of StatefulSets are completed;
+// ResourcesDeletionProtection is on by default, which TestDeletionProtectionOfUnitedDeployments shows.
 func TestGatesOfUnitedDeployments(t *testing.T) {
 	for list, asks := range map[string]bool{"": true, "TemplateNoDefaults=false": true, "TemplateNoDefaults=true": false} {
 		e := guarded(t, list)

@@ -26,8 +26,9 @@ func DaemonSetConversion() Conversion {
 		Between((*appsv1alpha1.DaemonSet).ToV1beta1, appsv1alpha1.DaemonSetFromV1beta1, nil))
 }
 
-// withV1beta1Fields is the conversion of a kind of which v1beta1 has more fields in its spec, the Options. They stand in an annotation in
-// v1alpha1, and so do the fields in them that the types do not have: at their own path the API server would prune them.
+// withV1beta1Fields is the conversion of a kind of which v1beta1 has more fields in its spec, the Options.
+// They stand in an annotation in v1alpha1, and so do the fields in them that the types do not have: at their
+// own path the API server would prune them.
 func withV1beta1Fields[Options any](plain Conversion) Conversion {
 	up, down := [2]string{alpha, beta}, [2]string{beta, alpha}
 	return Conversion{

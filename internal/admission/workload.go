@@ -49,8 +49,8 @@ func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha fun
 	return w, fmt.Errorf("version %q of %T is not known", version, new(Beta))
 }
 
-// validateWorkload judges a workload in the version in which it was written: by the rules of its kind, and its pod template by the API
-// server's. warn, unless it is nil, is asked about what is admitted.
+// validateWorkload judges a workload in the version in which it was written: by the rules of its kind, and
+// its pod template by the API server's. warn, unless it is nil, is asked about what is admitted.
 func validateWorkload[Alpha, Beta, Written any](ctx context.Context, t templates, request *admission.Request,
 	alpha func(*Alpha) *Written, beta func(*Beta) *Written, judge func(updated, old *Written) field.ErrorList,
 	warn func(updated, old *Written) []string) admission.Response {
@@ -83,7 +83,8 @@ func validateWorkload[Alpha, Beta, Written any](ctx context.Context, t templates
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// completing says how the templates of a workload are completed: on create, and when the pod template changes (CS-014, ASTS-019).
+// completing says how the templates of a workload are completed: on create, and when the pod template changes
+// (CS-014, ASTS-019).
 func (t templates) completing(ctx context.Context, namespace string, updated, old document) podtemplate.Request {
 	request := podtemplate.Request{HostPorts: t.hostPorts}
 	if t.templateDefaults && (old == nil || !podtemplate.SameTemplate(updated, old)) {
@@ -94,7 +95,8 @@ func (t templates) completing(ctx context.Context, namespace string, updated, ol
 	return request
 }
 
-// completed answers with the patch that completes a workload. The error is that of completing its pod template.
+// completed answers with the patch that completes a workload. The error is that of completing its pod
+// template.
 func completed(operations []jsonpatch.Operation, err error, old document) admission.Response {
 	response := admission.Patched("", operations...)
 	if err != nil && !refusal(err) { // validation reports a refusal to the user
@@ -107,8 +109,8 @@ func completed(operations []jsonpatch.Operation, err error, old document) admiss
 	return response
 }
 
-// judgeTemplate has the API server judge a new or changed pod template (CS-022). Any answer other than "invalid" lets the object through;
-// problems will then show when pods are created.
+// judgeTemplate has the API server judge a new or changed pod template (CS-022). Any answer other than
+// "invalid" lets the object through; problems will then show when pods are created.
 func (t templates) judgeTemplate(ctx context.Context, namespace string, updated, old document) ([]metav1.StatusCause, []string) {
 	if old != nil && podtemplate.SameTemplate(updated, old) && sameJSON(claimNames(updated), claimNames(old)) {
 		return nil, nil
@@ -127,8 +129,9 @@ func (t templates) judgeOne(ctx context.Context, namespace string, object docume
 	return t.judge.Judge(ctx, namespace, template, claimNames(object))
 }
 
-// unprivileged is a judge that refuses privileged containers, for flag --allow-privileged=false. All that becomes part of a pod is judged by it:
-// templates, sidecars, ephemeral containers, and what patches of subsets make of templates.
+// unprivileged is a judge that refuses privileged containers, for flag --allow-privileged=false. All that
+// becomes part of a pod is judged by it: templates, sidecars, ephemeral containers, and what patches of
+// subsets make of templates.
 type unprivileged struct{ TemplateValidator }
 
 // Judge implements TemplateValidator.

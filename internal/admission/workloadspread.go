@@ -31,15 +31,17 @@ type workloadSpreadWebhook struct {
 	// cached reads WorkloadSpreads, live their targets.
 	cached, live client.Reader
 	mapper       meta.RESTMapper
-	// announcer makes the API server send the first pods of a WorkloadSpread; nil if pods are not sent at all.
+	// announcer makes the API server send the first pods of a WorkloadSpread; nil if pods are not sent at
+	// all.
 	announcer announcer
 	// namespaces are those in which WorkloadSpreads are announced.
 	namespaces *namespaces
 	// listed are the kinds of workloads that users list in the configuration.
 	listed *workloadspreadcontroller.Listed
 	window time.Duration
-	// turns bounds how many WorkloadSpreads are judged at once. Merging their patches takes time, and users of one namespace must not slow
-	// down the creation of pods in others, or the writes of theirs. Nil means no bound.
+	// turns bounds how many WorkloadSpreads are judged at once. Merging their patches takes time, and users
+	// of one namespace must not slow down the creation of pods in others, or the writes of theirs. Nil means
+	// no bound.
 	*turns
 }
 
@@ -50,10 +52,12 @@ func WorkloadSpreads(e *Environment) Webhooks {
 	return Webhooks{Validate: w.validate}
 }
 
-// judgedOfNamespace is how many objects with patches are judged at the same time of one namespace, judgedAtOnce of all.
+// judgedOfNamespace is how many objects with patches are judged at the same time of one namespace,
+// judgedAtOnce of all.
 const judgedOfNamespace, judgedAtOnce = 2, 8
 
-// turns bounds how many objects are judged at once, so that those of one namespace do not keep others waiting; nil means no bound.
+// turns bounds how many objects are judged at once, so that those of one namespace do not keep others
+// waiting; nil means no bound.
 type turns struct {
 	all chan struct{}
 	mu  sync.Mutex
@@ -71,7 +75,8 @@ func newTurns() *turns {
 	return &turns{all: make(chan struct{}, judgedAtOnce), namespaces: map[string]*turn{}}
 }
 
-// turn waits until an object of the namespace may be judged. came is false if that was not in time; over ends the turn.
+// turn waits until an object of the namespace may be judged. came is false if that was not in time; over ends
+// the turn.
 func (t *turns) turn(ctx context.Context, namespace string) (over func(), came bool) {
 	if t == nil {
 		return func() {}, true
@@ -148,8 +153,8 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	return announced(ctx, w.announcer, &request, workloadspreadcontroller.Asks(spread), response)
 }
 
-// judgeAll validates a WorkloadSpread, and has the API server judge node selectors, tolerations, and the target's template with the patches
-// (WS-035, WS-046).
+// judgeAll validates a WorkloadSpread, and has the API server judge node selectors, tolerations, and the
+// target's template with the patches (WS-035, WS-046).
 func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv1beta1.WorkloadSpread,
 	env workloadspread.Environment) (causes []metav1.StatusCause, warnings []string) {
 	causes = causesOf(workloadspread.Validate(spread, old, env))
@@ -279,8 +284,8 @@ func (w *workloadSpreadWebhook) target(ctx context.Context, spread *appsv1beta1.
 	return workload.Object, nil
 }
 
-// RenamedInWorkloadSpreads returns the path in one version of a WorkloadSpread for a path in the other: node selectors have other names
-// (WS-180). Unknown fields with the other name swap places with them.
+// RenamedInWorkloadSpreads returns the path in one version of a WorkloadSpread for a path in the other: node
+// selectors have other names (WS-180). Unknown fields with the other name swap places with them.
 func RenamedInWorkloadSpreads(path []string) []string {
 	if len(path) < 4 || path[0] != "spec" || path[1] != "subsets" {
 		return path

@@ -52,8 +52,8 @@ func picky(template document) (int, any) {
 	return accepts(template)
 }
 
-// WS-030: with the gate off nothing is created or updated, in either version, and the answer names the gate; objects that are being deleted
-// may be updated.
+// WS-030: with the gate off nothing is created or updated, in either version, and the answer names the gate;
+// objects that are being deleted may be updated.
 func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
 	good := spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a"}]}`)
 	for _, text := range []string{good, strings.Replace(good, "v1beta1", "v1alpha1", 1)} {
@@ -77,8 +77,9 @@ func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
 	}
 }
 
-// WS-046: the template judged is that of the target, by its group and kind, with the patch, for all kinds that have one; workloads of the
-// same name and of another group or kind do not count. The API server completes and judges it, and its faults are reported below the patch.
+// WS-046: the template judged is that of the target, by its group and kind, with the patch, for all kinds
+// that have one; workloads of the same name and of another group or kind do not count. The API server
+// completes and judges it, and its faults are reported below the patch.
 func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
 	kinds := []schema.GroupVersionKind{{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
 		{Group: "apps", Version: "v1", Kind: "ReplicaSet"},
@@ -198,8 +199,9 @@ func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 	}
 }
 
-// WorkloadSpreads are judged a few at a time, so that merging their patches does not slow down the creation of pods. A request that gets no
-// turn in time is refused with 429; those of other namespaces, also of UnitedDeployments, are not delayed.
+// WorkloadSpreads are judged a few at a time, so that merging their patches does not slow down the creation
+// of pods. A request that gets no turn in time is refused with 429; those of other namespaces, also of
+// UnitedDeployments, are not delayed.
 func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	const spec = `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a"}]}`
 	w := workloadSpreads(t, &apiServer{answer: accepts})

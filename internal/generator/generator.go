@@ -1,6 +1,6 @@
-// Package generator makes ResourceDistributions out of files and literals, as kustomize's own generators make Secrets and ConfigMaps
-// (OPS-170). What reads the sources and encodes the data is kustomize's code, so that a key, a quotation mark or a binary file means the
-// same here as there.
+// Package generator makes ResourceDistributions out of files and literals, as kustomize's own generators make
+// Secrets and ConfigMaps (OPS-170). What reads the sources and encodes the data is kustomize's code, so that
+// a key, a quotation mark or a binary file means the same here as there.
 package generator
 
 import (
@@ -32,7 +32,8 @@ const Kind = "ResourceDistributionGenerator"
 // config is the input.
 type config struct {
 	metav1.TypeMeta `json:",inline"`
-	// Metadata holds the name of the ResourceDistribution. Its annotations are for kustomize: they say how this program is run.
+	// Metadata holds the name of the ResourceDistribution. Its annotations are for kustomize: they say how
+	// this program is run.
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	// OutputVersion is v1beta1, the default, or v1alpha1.
 	OutputVersion string      `json:"outputVersion,omitempty"`
@@ -74,8 +75,9 @@ type targets struct {
 	NamespaceLabelSelector metav1.LabelSelector `json:"namespaceLabelSelector"`
 }
 
-// Run reads a list of resources in the form of kustomize's functions, whose configuration is a ResourceDistributionGenerator, adds what
-// that asks for, and writes the list. Files are read in the working directory and below, and nowhere else, as kustomize itself does.
+// Run reads a list of resources in the form of kustomize's functions, whose configuration is a
+// ResourceDistributionGenerator, adds what that asks for, and writes the list. Files are read in the working
+// directory and below, and nowhere else, as kustomize itself does.
 func Run(in io.Reader, out io.Writer) error {
 	return framework.Execute(framework.ResourceListProcessorFunc(func(list *framework.ResourceList) error {
 		made, err := generate(list.FunctionConfig)

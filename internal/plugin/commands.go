@@ -36,8 +36,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/set"
 )
 
-// commands are all commands, in the groups in which the help shows them. Those of kubectl itself are there because the reference's plugin
-// has them (OPS-130).
+// commands are all commands, in the groups in which the help shows them. Those of kubectl itself are there
+// because the reference's plugin has them (OPS-130).
 func commands(f cmdutil.Factory, flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) templates.CommandGroups {
 	return templates.CommandGroups{
 		{Message: "Understand rollouts:", Commands: []*cobra.Command{

@@ -10,8 +10,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// TestManualNamesCommands: each command of the plugin in the manual exists, with its flags. What they do is shown by the tests of the commands, and end
-// to end.
+// TestManualNamesCommands: each command of the plugin in the manual exists, with its flags. What they do is
+// shown by the tests of the commands, and end to end.
 func TestManualNamesCommands(t *testing.T) {
 	var pages []string
 	for _, folder := range []string{"kinds", "operate", "tasks"} {

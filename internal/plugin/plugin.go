@@ -1,6 +1,6 @@
-// Package plugin is kubectl afloat: it says why a rollout waits and what a change would do, with the manager's own planners, and has the
-// commands of the reference's plugin (OPS-130 to OPS-168). It needs no more than the user's own rights, and nothing in the cluster but what
-// the user looks at.
+// Package plugin is kubectl afloat: it says why a rollout waits and what a change would do, with the
+// manager's own planners, and has the commands of the reference's plugin (OPS-130 to OPS-168). It needs no
+// more than the user's own rights, and nothing in the cluster but what the user looks at.
 package plugin
 
 import (
@@ -24,7 +24,8 @@ import (
 // prefix is how kubectl finds plugins: the rest of the name is the command.
 const prefix = "kubectl-"
 
-// New returns the command. program is the name that it was started by, of which the command's own name is made.
+// New returns the command. program is the name that it was started by, of which the command's own name is
+// made.
 func New(program string, streams genericiooptions.IOStreams) *cobra.Command {
 	name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(program), prefix), ".exe")
 	root := &cobra.Command{

@@ -1,4 +1,5 @@
-// Package racetest leaves to runs without the race detector what takes it minutes and one goroutine: tests in which nothing can race.
+// Package racetest leaves to runs without the race detector what takes it minutes and one goroutine: tests in
+// which nothing can race.
 package racetest
 
 import "testing"

@@ -13,21 +13,23 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// Bounds of a Flow. A server that refuses for want of time gets at least flowLeast at a time. One that is slow gets flowFirst: it
-// may be this process that has no time, and API servers group the writes of a moment into one of their disk, so that few in flight
-// make them slower. Beyond flowMost they only wait there instead of here.
+// Bounds of a Flow. A server that refuses for want of time gets at least flowLeast at a time. One that is
+// slow gets flowFirst: it may be this process that has no time, and API servers group the writes of a moment
+// into one of their disk, so that few in flight make them slower. Beyond flowMost they only wait there
+// instead of here.
 const (
 	flowLeast, flowFirst, flowMost = 8, 40, 128
 	// flowWindow is how many answers are looked at together.
 	flowWindow = 64
-	// flowSlower and flowJitter are how much longer than at best answers may take: so many times as long, and so much more.
+	// flowSlower and flowJitter are how much longer than at best answers may take: so many times as long, and
+	// so much more.
 	flowSlower, flowJitter = 4, 5 * time.Millisecond
 )
 
-// Flow bounds how many tasks are carried out at the same time, for all owners together: more as long as the API server answers
-// quickly, fewer when it becomes slow or refuses for want of time. When a place becomes free, the owner that has the fewest of them
-// gets it, so that a large rollout does not hold up small ones. One Flow serves all controllers of a process. A nil one carries out
-// one task after the other.
+// Flow bounds how many tasks are carried out at the same time, for all owners together: more as long as the
+// API server answers quickly, fewer when it becomes slow or refuses for want of time. When a place becomes
+// free, the owner that has the fewest of them gets it, so that a large rollout does not hold up small ones.
+// One Flow serves all controllers of a process. A nil one carries out one task after the other.
 type Flow struct {
 	mu      sync.Mutex
 	limit   float64
@@ -35,13 +37,14 @@ type Flow struct {
 	busy    map[types.UID]int
 	waiting []*place
 
-	// Of the answers in the window: how many, how long they took, and to which owners, told of each whether it was asked to come
-	// back later. full: there was need for more places.
+	// Of the answers in the window: how many, how long they took, and to which owners, told of each whether
+	// it was asked to come back later. full: there was need for more places.
 	answers int
 	took    time.Duration
 	told    map[types.UID]bool
 	full    bool
-	// best is how long answers take at best, as far as that is known: it follows slowly when they take longer.
+	// best is how long answers take at best, as far as that is known: it follows slowly when they take
+	// longer.
 	best time.Duration
 }
 
@@ -59,8 +62,9 @@ func NewFlow(places int) *Flow {
 	return &Flow{limit: float64(places), busy: map[types.UID]int{}, told: map[types.UID]bool{}}
 }
 
-// Each runs do for 0 to n-1 for an owner, as many at a time as there are places, waits for all, and returns their errors by index.
-// It takes up the next one when a place is free, and none after the context has ended. A panic is an error.
+// Each runs do for 0 to n-1 for an owner, as many at a time as there are places, waits for all, and returns
+// their errors by index. It takes up the next one when a place is free, and none after the context has ended.
+// A panic is an error.
 func (f *Flow) Each(ctx context.Context, owner types.UID, n int, do func(i int) error) []error {
 	var all sync.WaitGroup
 	errs := make([]error, n)
@@ -125,7 +129,8 @@ func (f *Flow) take(ctx context.Context, owner types.UID) error {
 	return nil // it became free at this moment, and is given back as any other
 }
 
-// Collectors are the metrics of the Flow: the bound, the tasks under way, and the owners that wait for a place.
+// Collectors are the metrics of the Flow: the bound, the tasks under way, and the owners that wait for a
+// place.
 func (f *Flow) Collectors() []prometheus.Collector {
 	gauge := func(name, help string, value func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
@@ -148,8 +153,8 @@ func (f *Flow) start(owner types.UID) {
 	f.busy[owner]++
 }
 
-// free tells whether there is a place for the owner. A quarter is for others: the requests of one may take long, such as those that a slow
-// webhook of its namespace is asked about.
+// free tells whether there is a place for the owner. A quarter is for others: the requests of one may take
+// long, such as those that a slow webhook of its namespace is asked about.
 func (f *Flow) free(owner types.UID) bool {
 	return f.running < int(f.limit) && f.busy[owner] < max(int(f.limit*3/4), 1)
 }
@@ -216,8 +221,8 @@ func (f *Flow) saw(owner types.UID, took time.Duration, err error) {
 	f.fill()
 }
 
-// overloaded tells whether the API server has no time: it told most owners so. A webhook, a quota or a budget that refuses the
-// requests of one owner in the same words does not slow down the others.
+// overloaded tells whether the API server has no time: it told most owners so. A webhook, a quota or a budget
+// that refuses the requests of one owner in the same words does not slow down the others.
 func (f *Flow) overloaded() bool {
 	told := 0
 	for _, later := range f.told {

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What a Flow does when a server answers: after so many windows of answers that take so long, with tasks waiting or not.
+// What a Flow does when a server answers: after so many windows of answers that take so long, with tasks
+// waiting or not.
 func TestFlowAdapts(t *testing.T) {
 	busy := apierrors.NewTooManyRequests("busy", 1)
 	type answers struct {
@@ -107,7 +108,8 @@ func TestFlowIsFair(t *testing.T) {
 	})
 }
 
-// Nobody waits when the context has ended, a panic is an error, and without a Flow one task follows the other.
+// Nobody waits when the context has ended, a panic is an error, and without a Flow one task follows the
+// other.
 func TestFlowEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFlow(0)

@@ -8,12 +8,13 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 )
 
-// Guard knows the budgets that limit how many pods all controllers and users together take out of service (PUB-100, PUB-101). A controller
-// plans by its Limits, and asks it before it touches a pod.
+// Guard knows the budgets that limit how many pods all controllers and users together take out of service
+// (PUB-100, PUB-101). A controller plans by its Limits, and asks it before it touches a pod.
 type Guard interface {
 	// Limits are what the budgets of pods allow now, for one plan; nil if they have none.
 	Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error)
-	// Ask books that the pod is taken out of service. The error is ErrStalePlan if its budget does not allow that: the next plan says why.
+	// Ask books that the pod is taken out of service. The error is ErrStalePlan if its budget does not allow
+	// that: the next plan says why.
 	Ask(ctx context.Context, pod *corev1.Pod, by disruption.Operation) error
 	// Tell has do called with the namespace of each budget that may allow more than before.
 	Tell(do func(namespace string))

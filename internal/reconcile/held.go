@@ -37,7 +37,8 @@ func (h *held) is(name types.NamespacedName, held bool) {
 	}
 }
 
-// in are the objects that a budget of that namespace may hold. Those without a namespace may have pods anywhere.
+// in are the objects that a budget of that namespace may hold. Those without a namespace may have pods
+// anywhere.
 func (h *held) in(namespace string) []types.NamespacedName {
 	h.mu.Lock()
 	defer h.mu.Unlock()

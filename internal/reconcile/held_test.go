@@ -33,8 +33,8 @@ func (g *telling) Ask(_ context.Context, pod *corev1.Pod, by disruption.Operatio
 
 func (g *telling) Tell(do func(string)) { g.told = append(g.told, do) }
 
-// TestWhoComesBackWhenABudgetAllowsMore wakes those of which budgets of the namespace hold pods, and those of no namespace that any budget
-// holds, and nobody else (PUB-100 (part), PUB-101 (part)).
+// TestWhoComesBackWhenABudgetAllowsMore wakes those of which budgets of the namespace hold pods, and those of
+// no namespace that any budget holds, and nobody else (PUB-100 (part), PUB-101 (part)).
 func TestWhoComesBackWhenABudgetAllowsMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h, guard := &held{}, &telling{}
@@ -79,8 +79,8 @@ func TestWhoComesBackWhenABudgetAllowsMore(t *testing.T) {
 	})
 }
 
-// TestWithoutAGuardNobodyIsAsked shows that a cluster without budgets works as before, and that what takes no pod out of service is not asked
-// about.
+// TestWithoutAGuardNobodyIsAsked shows that a cluster without budgets works as before, and that what takes no
+// pod out of service is not asked about.
 func TestWithoutAGuardNobodyIsAsked(t *testing.T) {
 	api := &API{}
 	if limits, err := api.Limits(context.Background(), nil); limits != nil || err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/tracing"
 )
 
-// Loop is the reconciler of a kind: it calls the kind's pass, spaces out the passes of large objects, logs plans that are news, and
-// comes back when the pass asks for that, whatever the back-off says.
+// Loop is the reconciler of a kind: it calls the kind's pass, spaces out the passes of large objects, logs
+// plans that are news, and comes back when the pass asks for that, whatever the back-off says.
 type Loop struct {
 	// Now tells the time.
 	Now func() time.Time
@@ -34,22 +34,23 @@ type Loop struct {
 type Done struct {
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
-	// Planning is how long it took to read what the plan is made from, and to make it: the next one waits for a multiple of that,
-	// so that more events come together. More: there is more to do at once.
+	// Planning is how long it took to read what the plan is made from, and to make it: the next one waits for
+	// a multiple of that, so that more events come together. More: there is more to do at once.
 	Planning time.Duration
 	More     bool
 	// Progress: something was done, so that a pass that follows at once finds other facts.
 	Progress bool
-	// Held: a budget of pods holds some of the object's, and it comes back once budgets of its namespace allow more; those of any namespace
-	// if it has none.
+	// Held: a budget of pods holds some of the object's, and it comes back once budgets of its namespace
+	// allow more; those of any namespace if it has none.
 	Held bool
-	// Headline is the plan in words, empty if there was none; it is logged when it changes (OPS-096). Record is the plan as keys
-	// and values.
+	// Headline is the plan in words, empty if there was none; it is logged when it changes (OPS-096). Record
+	// is the plan as keys and values.
 	Headline string
 	Record   func() []any
 }
 
-// NewLoop completes a Loop. No object waits for longer than atMost; limiter is the back-off of objects that fail, nil means the library's.
+// NewLoop completes a Loop. No object waits for longer than atMost; limiter is the back-off of objects that
+// fail, nil means the library's.
 func NewLoop(loop Loop, atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request]) *Loop {
 	loop.memory, loop.backOff, loop.held = pacing.NewMemory(atMost, loop.Forget), pacing.NewBackOff(limiter), &held{}
 	return &loop

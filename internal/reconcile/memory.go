@@ -9,8 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/again"
 )
 
-// Memory is what a controller keeps of each owner between passes. An owner is worked on by one worker at a time, so that what is
-// kept of it needs no lock of its own. The zero value is empty.
+// Memory is what a controller keeps of each owner between passes. An owner is worked on by one worker at a
+// time, so that what is kept of it needs no lock of its own. The zero value is empty.
 type Memory[M any] struct {
 	mu sync.Mutex
 	of map[types.UID]*M
@@ -41,8 +41,8 @@ func (m *Memory[M]) Forget(owner types.UID) {
 // News is what events that repeat were last about, by reason. The zero value has told nothing.
 type News struct{ last map[string]string }
 
-// Is tells whether an event is news: it is about something else than the last one of its reason. About nothing is none, and forgets
-// the last.
+// Is tells whether an event is news: it is about something else than the last one of its reason. About
+// nothing is none, and forgets the last.
 func (n *News) Is(reason, about string) bool {
 	if n.last[reason] == about {
 		return false

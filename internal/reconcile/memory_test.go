@@ -37,8 +37,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// An event is news when it is about something else than the last one of its reason; that there is nothing to tell is no event
-// (CS-237 (part)).
+// An event is news when it is about something else than the last one of its reason; that there is nothing to
+// tell is no event (CS-237 (part)).
 func TestNews(t *testing.T) {
 	var n News
 	var told []bool
@@ -79,7 +79,8 @@ type statusOf struct {
 	Message  string `json:"message,omitempty"`
 }
 
-// The first status is written whole, later ones by what differs; removed members are null, and nothing is written that is so already.
+// The first status is written whole, later ones by what differs; removed members are null, and nothing is
+// written that is so already.
 func TestStatusPatch(t *testing.T) {
 	tests := map[string]struct {
 		old, new statusOf
@@ -103,8 +104,8 @@ func TestStatusPatch(t *testing.T) {
 	}
 }
 
-// A loop spaces out the passes of large objects, comes back when a pass asks for it whatever the back-off says, and forgets what is gone
-// (CS-076 (part), OPS-096 (part)).
+// A loop spaces out the passes of large objects, comes back when a pass asks for it whatever the back-off
+// says, and forgets what is gone (CS-076 (part), OPS-096 (part)).
 func TestLoop(t *testing.T) {
 	now, owner, passes := noon, types.UID("u"), 0
 	var forgotten []types.UID

@@ -27,7 +27,8 @@ const (
 	unsure                   // it may have happened: a live read tells which of the above it was
 )
 
-// id identifies an object: objects of one Go type are of one kind, but for those of which there is metadata alone, which say what they are.
+// id identifies an object: objects of one Go type are of one kind, but for those of which there is metadata
+// alone, which say what they are.
 type id struct {
 	of   reflect.Type
 	kind string
@@ -45,16 +46,16 @@ func idOf(object client.Object) id {
 // write is one own write. It is not changed once it is remembered.
 type write struct {
 	operation operation
-	// object is the version that the write left, as the caches would keep it. Of a write that is gone or in doubt no more than type
-	// and name counts.
+	// object is the version that the write left, as the caches would keep it. Of a write that is gone or in
+	// doubt no more than type and name counts.
 	object client.Object
 	at     time.Time
 	// unseen: what was deleted had just been created, and the cache may not show it at all yet.
 	unseen bool
 }
 
-// Own are the writes of a controller that its caches may not show yet, by owner. Its methods may be called concurrently, those
-// about one owner's reading by one worker at a time.
+// Own are the writes of a controller that its caches may not show yet, by owner. Its methods may be called
+// concurrently, those about one owner's reading by one worker at a time.
 type Own struct {
 	// Cache and Live read objects from the caches and from the API server.
 	Cache, Live client.Reader
@@ -110,7 +111,8 @@ func (o *Own) Deleted(owner types.UID, object client.Object, at time.Time) {
 	o.remember(owner, &write{operation: deleted, object: going, at: at})
 }
 
-// graceOf is how long a pod has to end: the caches do not keep more than the default of it. The true time comes with the next event.
+// graceOf is how long a pod has to end: the caches do not keep more than the default of it. The true time
+// comes with the next event.
 func graceOf(object client.Object) time.Duration {
 	if _, pod := object.(*corev1.Pod); pod {
 		return corev1.DefaultTerminationGracePeriodSeconds * time.Second
@@ -168,8 +170,8 @@ func (o *Own) drop(owner types.UID, w *write) {
 	}
 }
 
-// Settle forgets what the caches show, and finds out what became of writes that are in doubt. A live read that fails is an error:
-// no plan may be made then.
+// Settle forgets what the caches show, and finds out what became of writes that are in doubt. A live read
+// that fails is an error: no plan may be made then.
 func (o *Own) Settle(ctx context.Context, owner types.UID, now time.Time) error {
 	for _, w := range o.open(owner) {
 		if w.operation == unsure {
@@ -190,7 +192,8 @@ func (o *Own) Settle(ctx context.Context, owner types.UID, now time.Time) error 
 	return nil
 }
 
-// Again is when to come back although nothing happens, because the caches may never show what they lack; 0 is not at all.
+// Again is when to come back although nothing happens, because the caches may never show what they lack; 0 is
+// not at all.
 func (o *Own) Again(owner types.UID) time.Duration {
 	for _, w := range o.open(owner) {
 		if w.operation == created || w.operation == gone || w.operation == unsure || w.unseen {
@@ -212,8 +215,8 @@ func (o *Own) ascertained(ctx context.Context, w *write, now time.Time) (*write,
 	return o.found(ctx, actual, now)
 }
 
-// found is what a live read showed, as if it had been written: the cache may have an older version of it, none, or another of its
-// name from before.
+// found is what a live read showed, as if it had been written: the cache may have an older version of it,
+// none, or another of its name from before.
 func (o *Own) found(ctx context.Context, actual client.Object, now time.Time) (*write, error) {
 	seen, err := o.cached(ctx, actual)
 	if err != nil {
@@ -308,7 +311,8 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 	return true, nil
 }
 
-// arrived tells whether a cache that shows this of an object's name shows the object itself, or one that came after it.
+// arrived tells whether a cache that shows this of an object's name shows the object itself, or one that came
+// after it.
 func arrived(seen, object client.Object) bool {
 	return seen != nil && (seen.GetUID() == object.GetUID() || !Older(seen, object))
 }
@@ -325,8 +329,9 @@ func read(ctx context.Context, reader client.Reader, like client.Object, options
 	return found, nil
 }
 
-// Overlay merges this controller's own recent writes into a list that was read from the cache. mine reports whether a version of an object belongs to the
-// owner: a write may add an object to the list, or take it out. The list is changed; the objects are not.
+// Overlay merges this controller's own recent writes into a list that was read from the cache. mine reports
+// whether a version of an object belongs to the owner: a write may add an object to the list, or take it out.
+// The list is changed; the objects are not.
 func Overlay[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) bool) []T {
 	written := map[types.NamespacedName]*write{}
 	for _, w := range o.open(owner) {
@@ -358,7 +363,8 @@ func Overlay[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) 
 	return kept
 }
 
-// elsewhere is what was deleted, as the cache has it though a list of the owner's objects has not: as nobody's, if it was adopted before.
+// elsewhere is what was deleted, as the cache has it though a list of the owner's objects has not: as
+// nobody's, if it was adopted before.
 func (o *Own) elsewhere(w *write) client.Object {
 	if w.operation != deleted {
 		return nil
@@ -386,7 +392,8 @@ func Newest[T client.Object](o *Own, owner types.UID, cached T, exists bool) (T,
 	return cached, false
 }
 
-// over returns what is there of an object after the write, given what the cache has, which is nil for nothing.
+// over returns what is there of an object after the write, given what the cache has, which is nil for
+// nothing.
 func (w *write) over(cached client.Object) (client.Object, bool) {
 	switch w.operation {
 	case gone:

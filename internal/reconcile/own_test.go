@@ -65,7 +65,8 @@ func seen(o *Own, cached *corev1.Pod) string {
 	return text
 }
 
-// CS-073, CS-074, CS-334: what a plan sees after each write, what a live read finds out, and that nothing is remembered for ever.
+// CS-073, CS-074, CS-334: what a plan sees after each write, what a live read finds out, and that nothing is
+// remembered for ever.
 func TestOwn(t *testing.T) {
 	created := func(o *Own) { o.Created("owner", podOf("u", "10"), noon) }
 	changed := func(o *Own) { o.Changed("owner", podOf("u", "10"), noon) }
@@ -179,8 +180,8 @@ func TestALostAnswerIsLookedUpOnce(t *testing.T) {
 	}
 }
 
-// SS-193 (part): an object that was gone when a lost answer was looked up may come back under its name, as a pod of a StatefulSet
-// does at once.
+// SS-193 (part): an object that was gone when a lost answer was looked up may come back under its name, as a
+// pod of a StatefulSet does at once.
 func TestAnObjectThatCameBack(t *testing.T) {
 	cache, live := &shows{pod: podOf("u", "9")}, &shows{}
 	o := &Own{Cache: cache, Live: live}
@@ -207,7 +208,8 @@ func TestAnObjectThatCameBack(t *testing.T) {
 	}
 }
 
-// A read that fails lets no plan be made, and settles nothing; without a callback a leak is settled all the same.
+// A read that fails lets no plan be made, and settles nothing; without a callback a leak is settled all the
+// same.
 func TestFailedReads(t *testing.T) {
 	broken, late := &shows{err: errors.New("no route")}, noon.Add(DoubtAfter)
 	o := &Own{}

@@ -33,8 +33,8 @@ func UIDs[T any, P pointer[T]](a *API) func(context.Context, types.NamespacedNam
 	}
 }
 
-// Find returns an object that is the owner of own writes, from the cache, over which they are laid; nil if there is none. It must
-// not be changed.
+// Find returns an object that is the owner of own writes, from the cache, over which they are laid; nil if
+// there is none. It must not be changed.
 func Find[T any, P pointer[T]](ctx context.Context, a *API, name types.NamespacedName) (P, error) {
 	found, err := cached[T, P](ctx, a, name)
 	if err != nil || found == nil {
@@ -46,9 +46,9 @@ func Find[T any, P pointer[T]](ctx context.Context, a *API, name types.Namespace
 	return nil, nil
 }
 
-// Begin begins a pass over an owner: it finds out what became of own writes, and returns the owner as [Find] does; nil if it is
-// gone, or another of its name has come. What was read before the writes were found settled may be older than they are, and is not
-// to be used.
+// Begin begins a pass over an owner: it finds out what became of own writes, and returns the owner as [Find]
+// does; nil if it is gone, or another of its name has come. What was read before the writes were found
+// settled may be older than they are, and is not to be used.
 func Begin[T any, P pointer[T]](ctx context.Context, a *API, name types.NamespacedName, owner types.UID) (P, error) {
 	if err := a.Own.Settle(ctx, owner, a.Now()); err != nil {
 		return nil, err

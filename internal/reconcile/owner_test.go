@@ -16,7 +16,8 @@ import (
 
 var noonish = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// A pass begins with the newest version of its owner, and with none if that is gone, or another of its name has come.
+// A pass begins with the newest version of its owner, and with none if that is gone, or another of its name
+// has come.
 func TestBegin(t *testing.T) {
 	name := types.NamespacedName{Namespace: "ns", Name: "owner"}
 	object := func(uid types.UID) *corev1.ConfigMap {
@@ -56,7 +57,8 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// A status is written at the end of a pass if it changed and is not to wait; who wrote in between calls for another pass.
+// A status is written at the end of a pass if it changed and is not to wait; who wrote in between calls for
+// another pass.
 func TestAStatusAtTheEndOfAPass(t *testing.T) {
 	var answer error
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}

@@ -26,8 +26,9 @@ const (
 	pulsePriority = 1000
 )
 
-// Pulse knows which controllers of a replica work: each one that was started answers a request through its own queue and workers, again and
-// again. One whose caches are not filled, or whose workers all hang, does not answer. It may be used by many at once.
+// Pulse knows which controllers of a replica work: each one that was started answers a request through its
+// own queue and workers, again and again. One whose caches are not filled, or whose workers all hang, does
+// not answer. It may be used by many at once.
 type Pulse struct {
 	clock clock.PassiveClock
 	// within is how long a controller may take to answer.
@@ -44,7 +45,8 @@ func NewPulse(c clock.PassiveClock, within time.Duration) *Pulse {
 	return &Pulse{clock: c, within: within + pulseEvery, beats: map[string]time.Time{}, everywhere: map[string]bool{}}
 }
 
-// Everywhere notes that a controller works on every replica: that it does says nothing of those of the leader.
+// Everywhere notes that a controller works on every replica: that it does says nothing of those of the
+// leader.
 func (p *Pulse) Everywhere(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// A controller that was started and whose workers never come to work is named, and one that works is not, although nothing happens to its
-// objects; its pass is never called for the request by which it shows that.
+// A controller that was started and whose workers never come to work is named, and one that works is not,
+// although nothing happens to its objects; its pass is never called for the request by which it shows that.
 func TestControllersThatDoNotWorkAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pulse := NewPulse(clock.RealClock{}, 2*time.Minute)

@@ -19,8 +19,9 @@ func Request(namespace, name string) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// OwnedBy returns a function that finds the workload of ours of that kind which controls an object, whatever the version (CS-043, ASTS-072,
-// ADS-040). The library's handler asks the REST mapper and the cluster for every event; this asks nobody.
+// OwnedBy returns a function that finds the workload of ours of that kind which controls an object, whatever
+// the version (CS-043, ASTS-072, ADS-040). The library's handler asks the REST mapper and the cluster for
+// every event; this asks nobody.
 func OwnedBy(kind string) func(context.Context, client.Object) []ctrl.Request {
 	return func(_ context.Context, object client.Object) []ctrl.Request {
 		owner := metav1.GetControllerOfNoCopy(object)

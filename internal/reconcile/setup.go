@@ -53,7 +53,8 @@ func (o Options) Limiter() workqueue.TypedRateLimiter[ctrl.Request] {
 	return o.RateLimiter()
 }
 
-// Complete builds a controller of that name, which the API server sees, too (OPS-022). A reconciler with a back-off of its own keeps it.
+// Complete builds a controller of that name, which the API server sees, too (OPS-022). A reconciler with a
+// back-off of its own keeps it.
 func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builder) error {
 	settings := controller.Options{MaxConcurrentReconciles: o.Workers}
 	if own, ok := r.(interface {

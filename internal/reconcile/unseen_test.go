@@ -8,8 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// CS-073 (part): a pod is created and deleted again before the cache shows it at all. That the cache shows none is not its end: the
-// cache shows it alive next, and a plan that took it for one more pod would delete another.
+// CS-073 (part): a pod is created and deleted again before the cache shows it at all. That the cache shows
+// none is not its end: the cache shows it alive next, and a plan that took it for one more pod would delete
+// another.
 func TestDeletedBeforeItWasShown(t *testing.T) {
 	for name, former := range map[string]*corev1.Pod{"none of its name is shown": nil,
 		"one of the name from before is shown": podOf("t", "5")} {
@@ -49,7 +50,8 @@ func TestDeletedBeforeItWasShown(t *testing.T) {
 	}
 }
 
-// CS-074 (part): a pod that was created and deleted between two events of the cache is forgotten. That it went is no leak: we deleted it.
+// CS-074 (part): a pod that was created and deleted between two events of the cache is forgotten. That it
+// went is no leak: we deleted it.
 func TestDeletedAndGoneBeforeItWasShown(t *testing.T) {
 	leaks := 0
 	o := &Own{Cache: &shows{}, Live: &shows{}, Leaked: func(types.UID) { leaks++ }}
@@ -61,7 +63,8 @@ func TestDeletedAndGoneBeforeItWasShown(t *testing.T) {
 	}
 }
 
-// SS-193 (part): what a live read shows is known to the next plan also where the cache still has one of the same name from before.
+// SS-193 (part): what a live read shows is known to the next plan also where the cache still has one of the
+// same name from before.
 func TestReadBehindAnotherOfTheName(t *testing.T) {
 	api := NewAPI(&server{}, &shows{pod: podOf("u", "11")}, withoutManagers, func() time.Time { return noon })
 	former := podOf("t", "5")
@@ -74,7 +77,8 @@ func TestReadBehindAnotherOfTheName(t *testing.T) {
 	}
 }
 
-// CS-074 (part): as long as the cache shows what is gone, it is looked up every two seconds, not at every pass.
+// CS-074 (part): as long as the cache shows what is gone, it is looked up every two seconds, not at every
+// pass.
 func TestGoneIsNotLookedUpAtEveryPass(t *testing.T) {
 	live := &shows{}
 	o := &Own{Cache: &shows{pod: podOf("u", "9")}, Live: live}

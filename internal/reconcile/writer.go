@@ -56,13 +56,16 @@ func (s slimmed) Get(ctx context.Context, name client.ObjectKey, into client.Obj
 	return err
 }
 
-// ErrStalePlan ends a task whose plan was made from a state that is not true any more. It is nobody's fault: the next pass plans anew.
+// ErrStalePlan ends a task whose plan was made from a state that is not true any more. It is nobody's fault:
+// the next pass plans anew.
 var ErrStalePlan = errors.New("the world changed meanwhile")
 
-// IsStalePlan reports whether an error says no more than that the plan is stale: the object has changed, or a task returned [ErrStalePlan].
+// IsStalePlan reports whether an error says no more than that the plan is stale: the object has changed, or a
+// task returned [ErrStalePlan].
 func IsStalePlan(err error) bool { return errors.Is(err, ErrStalePlan) || apierrors.IsConflict(err) }
 
-// StaleIfNotFound returns [ErrStalePlan] if the API server says that the object to be changed does not exist any more, and err otherwise.
+// StaleIfNotFound returns [ErrStalePlan] if the API server says that the object to be changed does not exist
+// any more, and err otherwise.
 func StaleIfNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return ErrStalePlan
@@ -70,8 +73,8 @@ func StaleIfNotFound(err error) error {
 	return err
 }
 
-// IsNotServed reports whether the API server does not serve the kind, the version or the subresource that was asked for. Such an answer is a 404, too, but
-// it names no object.
+// IsNotServed reports whether the API server does not serve the kind, the version or the subresource that was
+// asked for. Such an answer is a 404, too, but it names no object.
 func IsNotServed(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
@@ -81,26 +84,31 @@ func IsNotServed(err error) bool {
 	return details == nil || details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// IsRejected reports whether the API server refused the request with a code from 400 to 499, so that nothing was written.
+// IsRejected reports whether the API server refused the request with a code from 400 to 499, so that nothing
+// was written.
 func IsRejected(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError
 }
 
-// Refused reports whether the API server refused what was asked of this very object, and will probably refuse it again.
+// Refused reports whether the API server refused what was asked of this very object, and will probably refuse
+// it again.
 func Refused(err error) bool {
 	return IsRejected(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
 }
 
-// IsNamespaceTerminating reports whether an object was not created because its namespace is being deleted. Nobody needs to be told.
+// IsNamespaceTerminating reports whether an object was not created because its namespace is being deleted.
+// Nobody needs to be told.
 func IsNamespaceTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // Writer writes for one owner. This is the policy for every write of every kind:
 //
-//   - A patch or a deletion is of exactly the version that it was decided for: UID and resourceVersion guard it.
-//   - The answer is the newest version of its object. It is returned as the caches would keep it, and laid over them from now on.
+//   - A patch or a deletion is of exactly the version that it was decided for: UID and resourceVersion guard
+//     it.
+//   - The answer is the newest version of its object. It is returned as the caches would keep it, and laid
+//     over them from now on.
 //   - An answer of 400 to 499 is a clear refusal: nothing was done, and nothing is remembered.
 //   - Any other error leaves it open whether the write happened. It is looked up once, before the next plan.
 //   - Errors are returned as they came; [IsStalePlan], [StaleIfNotFound] and [Refused] tell what they mean.
@@ -112,7 +120,8 @@ type Writer struct {
 // For returns the Writer for an owner.
 func (a *API) For(owner types.UID) *Writer { return &Writer{a, owner} }
 
-// Each runs do for 0 to n-1, as many at a time as the Flow lets the owner, waits for all, and returns their errors by index.
+// Each runs do for 0 to n-1, as many at a time as the Flow lets the owner, waits for all, and returns their
+// errors by index.
 func (w *Writer) Each(ctx context.Context, n int, do func(i int) error) []error {
 	return w.Flow.Each(ctx, w.owner, n, do)
 }
@@ -123,8 +132,8 @@ func (w *Writer) answered(since time.Time, err error) error {
 	return err
 }
 
-// Failed remembers a write that may have happened although its answer was an error, such as one that another part of the process
-// has sent. What the API server was to name cannot be looked up.
+// Failed remembers a write that may have happened although its answer was an error, such as one that another
+// part of the process has sent. What the API server was to name cannot be looked up.
 func (w *Writer) Failed(object client.Object, err error) {
 	if !IsRejected(err) && object.GetName() != "" {
 		w.Own.Unsure(w.owner, object, w.Now())
@@ -142,8 +151,8 @@ func (w *Writer) slim(object client.Object) error {
 	return nil
 }
 
-// Create creates an object from a document, which is sent as it is, fields that our types do not know included. The answer is read
-// into the object, whose type and name must be those of the document.
+// Create creates an object from a document, which is sent as it is, fields that our types do not know
+// included. The answer is read into the object, whose type and name must be those of the document.
 func (w *Writer) Create(ctx context.Context, document map[string]any, into client.Object) error {
 	sent := &unstructured.Unstructured{Object: document}
 	into.SetNamespace(sent.GetNamespace())
@@ -188,9 +197,9 @@ func (w *Writer) Delete(ctx context.Context, object client.Object, options ...cl
 	return nil
 }
 
-// Patch sends a patch to the object, or to its subresource of that name, and returns the version that it left. The body must carry
-// the guards: [MergePatch] and podpatch make such bodies. Pods take strategic merge patches, all others merge patches; a list of
-// operations is a JSON patch.
+// Patch sends a patch to the object, or to its subresource of that name, and returns the version that it
+// left. The body must carry the guards: [MergePatch] and podpatch make such bodies. Pods take strategic merge
+// patches, all others merge patches; a list of operations is a JSON patch.
 func Patch[T client.Object](ctx context.Context, w *Writer, object T, body []byte, subresource string) (T, error) {
 	patched := reflect.New(reflect.TypeOf(object).Elem()).Interface().(T) // what the answer leaves out must not stay
 	patched.SetNamespace(object.GetNamespace())
@@ -214,12 +223,14 @@ func Patch[T client.Object](ctx context.Context, w *Writer, object T, body []byt
 	return patched, nil
 }
 
-// behind is how long a patch waits for the caches, from one look at them to the next: a quarter of a second in all.
+// behind is how long a patch waits for the caches, from one look at them to the next: a quarter of a second
+// in all.
 var behind = wait.Backoff{Duration: time.Millisecond, Factor: 2, Steps: 9}
 
-// follow waits a moment until the caches show the version that is to be patched, if that is what the last own write left. An API server
-// applies a patch to what its own cache shows, and does so once more if that was old, which is most of what a patch costs it: half of
-// all updates in place were computed twice. When our caches show a version, so does the API server's.
+// follow waits a moment until the caches show the version that is to be patched, if that is what the last own
+// write left. An API server applies a patch to what its own cache shows, and does so once more if that was
+// old, which is most of what a patch costs it: half of all updates in place were computed twice. When our
+// caches show a version, so does the API server's.
 func (w *Writer) follow(ctx context.Context, object client.Object) {
 	own := w.Own.about(w.owner, object)
 	if w.Flow == nil || own == nil || own.object.GetResourceVersion() != object.GetResourceVersion() {
@@ -247,7 +258,8 @@ func (w *Writer) send(ctx context.Context, object client.Object, patch client.Pa
 	return w.answered(w.Now(), w.Client.Patch(ctx, object, patch))
 }
 
-// Read reads an object from the API server; the next plan knows what this one shows, whatever the caches have.
+// Read reads an object from the API server; the next plan knows what this one shows, whatever the caches
+// have.
 func (w *Writer) Read(ctx context.Context, name types.NamespacedName, into client.Object) error {
 	if err := w.Own.Live.Get(ctx, name, into); err != nil {
 		return err
@@ -260,7 +272,8 @@ func (w *Writer) Read(ctx context.Context, name types.NamespacedName, into clien
 	return nil
 }
 
-// MergePatch encodes a JSON merge patch of an object, guarded by its UID and version; metadata and rest may be nil.
+// MergePatch encodes a JSON merge patch of an object, guarded by its UID and version; metadata and rest may
+// be nil.
 func MergePatch(object metav1.Object, metadata, rest map[string]any) ([]byte, error) {
 	guarded := map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion()}
 	for key, value := range metadata {

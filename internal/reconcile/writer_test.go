@@ -69,8 +69,8 @@ func withoutManagers(object any) (any, error) {
 	return object, nil
 }
 
-// What a write leaves for the next plan: its answer as the caches would keep it; nothing after a clear refusal; a doubt after
-// anything else (CS-074).
+// What a write leaves for the next plan: its answer as the caches would keep it; nothing after a clear
+// refusal; a doubt after anything else (CS-074).
 func TestWriter(t *testing.T) {
 	answer := podOf("u", "10")
 	answer.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
@@ -131,7 +131,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// What is gone already is deleted as wanted; what is read live is known to the next plan, whether the cache has it or not.
+// What is gone already is deleted as wanted; what is read live is known to the next plan, whether the cache
+// has it or not.
 func TestDeletedAlreadyAndReadLive(t *testing.T) {
 	api := NewAPI(&server{err: apierrors.NewNotFound(corev1.Resource("pods"), "a")}, &shows{pod: podOf("u", "11")}, withoutManagers,
 		func() time.Time { return noon })
@@ -202,8 +203,8 @@ func (f *follows) Get(ctx context.Context, name client.ObjectKey, into client.Ob
 	return f.shows.Get(ctx, name, into, options...)
 }
 
-// A second write of a pod waits until the cache shows the first one, since API servers are slow where it overtakes; but not for ever,
-// and no other write waits.
+// A second write of a pod waits until the cache shows the first one, since API servers are slow where it
+// overtakes; but not for ever, and no other write waits.
 func TestAPatchDoesNotOvertake(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cache   *follows

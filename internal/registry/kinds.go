@@ -1,5 +1,5 @@
-// Package registry lists the kinds that are built. What runs them, admits them, converts them and caches for them goes through this list
-// (docs/develop/adding-a-kind.md).
+// Package registry lists the kinds that are built. What runs them, admits them, converts them and caches for
+// them goes through this list (docs/develop/adding-a-kind.md).
 package registry
 
 import (
@@ -22,19 +22,23 @@ import (
 // Kind is one kind, with all that drives it.
 type Kind struct {
 	admission.Kind
-	// Controller names its controller in the flag --<controller>-workers; Workers is the default. Empty if another kind's works for it.
+	// Controller names its controller in the flag --<controller>-workers; Workers is the default. Empty if
+	// another kind's works for it.
 	Controller string
 	Workers    int
-	// Setup adds its controller, as soon as the kind, and those of its group that are named in With, are served; nil if another kind's does.
+	// Setup adds its controller, as soon as the kind, and those of its group that are named in With, are
+	// served; nil if another kind's does.
 	Setup func(context.Context, *Environment) error
 	With  []string
 	// Absent, unless nil, is called if they are not served at the start.
 	Absent func(*Environment)
-	// Rehearse plays its passes without a cluster, for those who ask what they would do; nil if it plans nothing about pods of others.
+	// Rehearse plays its passes without a cluster, for those who ask what they would do; nil if it plans
+	// nothing about pods of others.
 	Rehearse Rehearsal
 	// Workload says that it owns pods: nothing is uninstalled while there are objects of it (OPS-116).
 	Workload bool
-	// Beside are kinds of which it reads objects in the install namespace, even where --namespace restricts the caches.
+	// Beside are kinds of which it reads objects in the install namespace, even where --namespace restricts
+	// the caches.
 	Beside []client.Object
 }
 
@@ -98,7 +102,8 @@ var Kinds = []Kind{
 		Kind: admission.Kind{Group: apps, Name: "CloneSet", Plural: "clonesets", Webhooks: admission.CloneSets,
 			Conversion: admission.Between((*appsv1alpha1.CloneSet).ToV1beta1, appsv1alpha1.CloneSetFromV1beta1,
 				admission.MovedInCloneSets)},
-		// A worker waits while requests of its set are on the way; the server's priority and fairness bounds them.
+		// A worker waits while requests of its set are on the way; the server's priority and fairness bounds
+		// them.
 		Controller: "cloneset", Workers: 20, Setup: cloneSets, Rehearse: rehearseCloneSets, Workload: true,
 	},
 	{

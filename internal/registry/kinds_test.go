@@ -70,7 +70,8 @@ func TestEveryTypeIsRegistered(t *testing.T) {
 	}
 }
 
-// The files that docs/develop/adding-a-kind.md names are there, for every kind where they are named after one, and users find its page.
+// The files that docs/develop/adding-a-kind.md names are there, for every kind where they are named after
+// one, and users find its page.
 func TestWhatAKindConsistsOf(t *testing.T) {
 	var pages string
 	files, err := filepath.Glob("../../docs/kinds/*.md")

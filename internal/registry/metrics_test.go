@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// TestMetricsAreDocumented: each metric that the programs make is on the page, and each on the page is made (OPS-092 (part)).
+// TestMetricsAreDocumented: each metric that the programs make is on the page, and each on the page is made
+// (OPS-092 (part)).
 func TestMetricsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operate/metrics.md")
 	if err != nil {
@@ -57,8 +58,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// metricsOf finds the names of metrics in a file: the member Name of options, and names that are handed to what makes them. Parts that are
-// not constant match anything.
+// metricsOf finds the names of metrics in a file: the member Name of options, and names that are handed to
+// what makes them. Parts that are not constant match anything.
 func metricsOf(path string, made map[string]*regexp.Regexp) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 	if err != nil {

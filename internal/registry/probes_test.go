@@ -7,8 +7,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// PPM-032, PPM-147: the manual says that who creates a PodProbeMarker runs commands as with exec, and that its probes and those of kubelet are
-// independent.
+// PPM-032, PPM-147: the manual says that who creates a PodProbeMarker runs commands as with exec, and that
+// its probes and those of kubelet are independent.
 func TestTheManualTellsWhatProbesGive(t *testing.T) {
 	page, rights := text(t, "docs/kinds/podprobemarker.md"), text(t, "docs/operate/rights.md")
 	if !strings.Contains(page, "runs commands in every pod of the namespace, as with `pods/exec`") || !strings.Contains(rights, "| PodProbeMarkers | run commands in every pod") {

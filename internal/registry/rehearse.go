@@ -188,8 +188,8 @@ func ofSidecars(outcome sidecarsetcontroller.Outcome, failed error) *rehearsal.P
 // revisionLabel names the revision of a pod.
 const revisionLabel = pub.ControllerRevisionHash
 
-// Rehearse returns what makes passes over objects of a kind on a stage, on which everything is that they read. With more it says how many pods
-// more a workload is to have than the budgets know of.
+// Rehearse returns what makes passes over objects of a kind on a stage, on which everything is that they
+// read. With more it says how many pods more a workload is to have than the budgets know of.
 func (e *Environment) Rehearse(ctx context.Context, kind *Kind, s *rehearsal.Stage, more map[types.UID]int32) (rehearsal.Player, error) {
 	if kind.Rehearse == nil {
 		return nil, fmt.Errorf("no plans are made for a %s", kind.Name)

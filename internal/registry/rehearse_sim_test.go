@@ -274,8 +274,8 @@ func (w *world) copied(more map[types.UID]int32) (*rehearsal.Stage, rehearsal.Pl
 	return s, player
 }
 
-// decided are the verdicts of a pass about pods that are there, in words. A manager believes for two seconds that a pod may be there which it
-// created and deleted before the caches showed it.
+// decided are the verdicts of a pass about pods that are there, in words. A manager believes for two seconds
+// that a pod may be there which it created and deleted before the caches showed it.
 func (w *world) decided(pass *rehearsal.Pass) string {
 	if pass == nil {
 		return "nothing"
@@ -290,8 +290,8 @@ func (w *world) decided(pass *rehearsal.Pass) string {
 	return text.String()
 }
 
-// TestSimulatedWhy (OPS-190): what the plugin says of each pod is what the manager decides next, in whatever state the world is: after lag, deaths of the
-// manager, changes of mind, crashes, under budgets.
+// TestSimulatedWhy (OPS-190): what the plugin says of each pod is what the manager decides next, in whatever
+// state the world is: after lag, deaths of the manager, changes of mind, crashes, under budgets.
 func TestSimulatedWhy(t *testing.T) {
 	simulationtest.Some(t, 300, 4, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed, []string{"CloneSet", "StatefulSet", "DaemonSet", "SidecarSet"}[seed%4])
@@ -332,8 +332,9 @@ func fates(before, after []client.Object) string {
 	return text.String()
 }
 
-// TestSimulatedPlan (OPS-191): what the plugin foresees of each pod is what becomes of it when the manifest is applied, the pods that are touched come in
-// waves in the foreseen order, and those that are not foreseen are left alone.
+// TestSimulatedPlan (OPS-191): what the plugin foresees of each pod is what becomes of it when the manifest
+// is applied, the pods that are touched come in waves in the foreseen order, and those that are not foreseen
+// are left alone.
 func TestSimulatedPlan(t *testing.T) {
 	simulationtest.Some(t, 200, 4, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed, []string{"CloneSet", "StatefulSet", "DaemonSet", "SidecarSet"}[seed%4])
@@ -368,7 +369,8 @@ func TestSimulatedPlan(t *testing.T) {
 			if diff := cmp.Diff(fates(before, w.List("Pod", false)), fates(before, s.List("Pod", false))); diff != "" {
 				t.Fatalf("the world (-) and the forecast (+), %+v:\n%s", wanted, diff)
 			}
-			// Waves of the same moment may change places: a pass of the manager may wait for the pace of its status.
+			// Waves of the same moment may change places: a pass of the manager may wait for the pace of its
+			// status.
 			first, last, seen, at := 0, 0, map[string]bool{}, time.Duration(0)
 			for _, wave := range forecast.Waves {
 				if wave.After-at >= time.Second {
@@ -411,7 +413,8 @@ func (w *world) unready() string {
 	return ""
 }
 
-// settle lets everything come to rest: the manager, kubelets, whoever answers hooks, and time. Nothing is left that is not ready.
+// settle lets everything come to rest: the manager, kubelets, whoever answers hooks, and time. Nothing is
+// left that is not ready.
 func (w *world) settle() {
 	for range 3 {
 		f, err := w.Play(w.t.Context(), w.player, w.key)

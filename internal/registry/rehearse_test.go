@@ -80,8 +80,8 @@ spec:
     spec: {containers: [{name: app, image: "nginx:1"}]}
 `
 
-// A forecast has waves by the budget, with the time between them, and says who is left and why. What others say of a pod that is not ready is
-// not foreseen: it stays so until it is touched.
+// A forecast has waves by the budget, with the time between them, and says who is left and why. What others
+// say of a pod that is not ready is not foreseen: it stays so until it is touched.
 func TestForecast(t *testing.T) {
 	e, s := environment(t), rehearsal.New(start)
 	set := parse[appsv1beta1.CloneSet](t, web)

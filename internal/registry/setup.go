@@ -80,7 +80,8 @@ func (e *Environment) guard() reconcile.Guard {
 	return e.Budgets.Guard
 }
 
-// containerRecreateRequests adds the controller of requests, and that of sidecars, which makes some (JST-020).
+// containerRecreateRequests adds the controller of requests, and that of sidecars, which makes some
+// (JST-020).
 func containerRecreateRequests(ctx context.Context, e *Environment) error {
 	if err := containerrecreatecontroller.Setup(ctx, e.Manager, e.controller("crr")); err != nil {
 		return err
@@ -234,8 +235,8 @@ func broadcastJobs(ctx context.Context, e *Environment) error {
 		Binds: !e.Flags.AssignJobsByScheduler})
 }
 
-// FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every replica; nothing of it without
-// the gate (WS-186, WS-187).
+// FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every
+// replica; nothing of it without the gate (WS-186, WS-187).
 func (e *Environment) FollowSpreads(ctx context.Context) error {
 	e.Versioned = workloadspread.ParseVersioned(e.Flags.VersionedStatus)
 	if !e.Gates.Enabled(features.WorkloadSpread) {
@@ -248,7 +249,8 @@ func (e *Environment) FollowSpreads(ctx context.Context) error {
 	return nil
 }
 
-// FollowStates fills in what the webhooks and the controller of PersistentPodStates have in common, on every replica. It comes after FollowSpreads.
+// FollowStates fills in what the webhooks and the controller of PersistentPodStates have in common, on every
+// replica. It comes after FollowSpreads.
 func (e *Environment) FollowStates(ctx context.Context) error {
 	e.ListedForStates = workloadspreadcontroller.NewListed(persistentpodstate.AllowListKey, e.Manager.GetLogger().WithName("persistentpodstate"))
 	e.States = persistentpodstatecontroller.NewWatch(e.Manager, e.ListedForStates.Kinds, e.ListedForStates.Ready)
@@ -262,8 +264,8 @@ func (e *Environment) FollowStates(ctx context.Context) error {
 	return workloadspreadcontroller.FollowLists(ctx, e.Manager, e.Namespace, e.Watches.Following(nil), lists...)
 }
 
-// FollowBudgets fills in what the webhooks and all controllers that take pods out of service have in common, on every replica; nothing of it
-// without the gates (PUB-016).
+// FollowBudgets fills in what the webhooks and all controllers that take pods out of service have in common,
+// on every replica; nothing of it without the gates (PUB-016).
 func (e *Environment) FollowBudgets() error {
 	options, err := e.budgetOptions()
 	if options.Deletes || options.Updates {

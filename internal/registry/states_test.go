@@ -8,8 +8,9 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// PPS-095, PPS-017: PersistentPodStates have no gate, and three workers; the gate of their upkeep is there and off. The three rights on listed kinds that
-// the manager needs are granted by who lists them, as the manual says.
+// PPS-095, PPS-017: PersistentPodStates have no gate, and three workers; the gate of their upkeep is there
+// and off. The three rights on listed kinds that the manager needs are granted by who lists them, as the
+// manual says.
 func TestPersistentPodStatesNeedNoGate(t *testing.T) {
 	kind := kindNamed(t, "PersistentPodState")
 	if kind.Gates != nil || kind.Workers != 3 || kind.Controller != "persistentpodstate" || kind.Setup == nil || kind.Workload {
@@ -24,7 +25,8 @@ func TestPersistentPodStatesNeedNoGate(t *testing.T) {
 	}
 }
 
-// PPS-002, PPS-106, PPS-109: what users expected elsewhere stands in the manual, and no example has two keys in one.
+// PPS-002, PPS-106, PPS-109: what users expected elsewhere stands in the manual, and no example has two keys
+// in one.
 func TestTheManualOfPersistentPodStatesSaysWhatTheyDoNot(t *testing.T) {
 	page := text(t, "docs/kinds/persistentpodstate.md")
 	for _, said := range []string{"It assigns no addresses and moves no data.", "A fixed IP needs a network plugin", "one key an item",

@@ -66,7 +66,8 @@ type play struct {
 	freed []string
 	// still is how often time alone has passed since anything moved.
 	still int
-	// stirred are the pods that changed since kubelets had nothing to do with them; gone: an object went since garbage was collected.
+	// stirred are the pods that changed since kubelets had nothing to do with them; gone: an object went
+	// since garbage was collected.
 	stirred map[string]bool
 	gone    bool
 	// count is when budgets are to be counted again although nothing happens; zero for never.
@@ -149,7 +150,8 @@ func (p *play) recount(ctx context.Context) error {
 	return nil
 }
 
-// moves lets go on what waits for time or for hooks, and tells whether anything did. after is when the next pass is due.
+// moves lets go on what waits for time or for hooks, and tells whether anything did. after is when the next
+// pass is due.
 func (p *play) moves(ctx context.Context, after time.Duration) (bool, error) {
 	if p.answerHooks() {
 		return true, nil
@@ -261,7 +263,8 @@ func (p *play) gates(names []string) {
 	}
 }
 
-// answerHooks lets go the pods that hooks hold, as whoever hooked them does in a cluster, and tells whether there were any.
+// answerHooks lets go the pods that hooks hold, as whoever hooked them does in a cluster, and tells whether
+// there were any.
 func (p *play) answerHooks() bool {
 	names := map[string]bool{}
 	if p.hooks == nil {
@@ -283,7 +286,8 @@ func (p *play) answerHooks() bool {
 	return len(names) > 0
 }
 
-// awaited is the hook that a pod in that state waits for, and whether it waits for what the hook names to be there, or not to be there.
+// awaited is the hook that a pod in that state waits for, and whether it waits for what the hook names to be
+// there, or not to be there.
 func (p *play) awaited(state pub.LifecycleStateType) (name string, hook *pub.LifecycleHook, on bool) {
 	switch state {
 	case pub.LifecycleStatePreparingDelete:

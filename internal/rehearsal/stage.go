@@ -23,8 +23,8 @@ type Stage struct {
 	*simulation.Cluster
 	// Kubelet is scheduler and kubelets.
 	Kubelet *simulation.Node
-	// Guard knows the budgets; nil for none. Recount counts them anew, and tells after which time they have to be counted again although nothing
-	// happens, 0 for not at all; nil if there is nothing to count.
+	// Guard knows the budgets; nil for none. Recount counts them anew, and tells after which time they have
+	// to be counted again although nothing happens, 0 for not at all; nil if there is nothing to count.
 	Guard   reconcile.Guard
 	Recount func(ctx context.Context) (again time.Duration, err error)
 	// Complete completes a pod template as the API server does.
@@ -58,8 +58,8 @@ func (s *Stage) Add(kind string, object client.Object) {
 	}
 }
 
-// found takes a pod up as it runs. One that is being updated in place runs the former content as yet, and one that is not ready, or whose
-// update is stuck, stays so until somebody touches it.
+// found takes a pod up as it runs. One that is being updated in place runs the former content as yet, and one
+// that is not ready, or whose update is stuck, stays so until somebody touches it.
 func (s *Stage) found(name string, pod *corev1.Pod) {
 	if pod.Annotations[pub.RuntimeContainersMeta] != "" {
 		s.Kubelet.Daemon = true
@@ -129,14 +129,15 @@ type Pass struct {
 	Done []Step
 	// Unfinished: there is more to be done at once.
 	Unfinished bool
-	// Waiting is what holds the rollout or the scaling, and nobody asked for; empty if nothing does. Failed is what could not be done.
+	// Waiting is what holds the rollout or the scaling, and nobody asked for; empty if nothing does. Failed
+	// is what could not be done.
 	Waiting, Failed string
 	// After is when the next pass is due although nothing happens; 0 for not at all.
 	After time.Duration
 }
 
-// Ask makes one pass over an object on the stage, and returns what it decided; nil if there is no such object, or nothing is decided about
-// it as long as it is deleted.
+// Ask makes one pass over an object on the stage, and returns what it decided; nil if there is no such
+// object, or nothing is decided about it as long as it is deleted.
 func (s *Stage) Ask(ctx context.Context, player Player, key simulation.Key) (*Pass, error) {
 	s.Deliver(everything)
 	object := s.Get(key)

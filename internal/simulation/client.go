@@ -39,7 +39,8 @@ func init() {
 	}
 }
 
-// Client returns the client of the manager, which reads from its caches and writes to the API server. What it does not simulate panics.
+// Client returns the client of the manager, which reads from its caches and writes to the API server. What it
+// does not simulate panics.
 func (c *Cluster) Client() client.Client {
 	return &simulatedClient{reader: reader{cluster: c, cached: true}}
 }
@@ -67,7 +68,8 @@ func (c *Cluster) IndexField(_ context.Context, object client.Object, field stri
 	return nil
 }
 
-// Pods finds pods in the manager's caches, in the order of their names: all that is random comes from the seed.
+// Pods finds pods in the manager's caches, in the order of their names: all that is random comes from the
+// seed.
 func (c *Cluster) Pods() *podindex.Index {
 	index := &podindex.Index{}
 	index.Add(podSource{c})
@@ -261,7 +263,8 @@ func (c *simulatedClient) List(ctx context.Context, into client.ObjectList, opti
 // Scheme implements client.Client.
 func (c *simulatedClient) Scheme() *runtime.Scheme { return scheme }
 
-// Create implements client.Writer. The object is stored as one of the type that the scheme knows, if it knows one.
+// Create implements client.Writer. The object is stored as one of the type that the scheme knows, if it knows
+// one.
 func (c *simulatedClient) Create(_ context.Context, object client.Object, options ...client.CreateOption) error {
 	request := &Request{Verb: "create", Key: c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName()), Object: object}
 	done, err := c.cluster.ask(request)

@@ -2,7 +2,8 @@ package simulation
 
 import corev1 "k8s.io/api/core/v1"
 
-// defaults gives a new pod its phase, and containers with a limit alone a request of the same size, as the API server does.
+// defaults gives a new pod its phase, and containers with a limit alone a request of the same size, as the
+// API server does.
 func defaults(pod *corev1.Pod) {
 	pod.Status.Phase = corev1.PodPending
 	for i := range pod.Spec.Containers {

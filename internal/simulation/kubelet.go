@@ -19,14 +19,16 @@ import (
 // Node is the behaviour of scheduler and kubelets.
 type Node struct {
 	Cluster *Cluster
-	// Digests maps images to digests; an image that is missing is its own digest, one that maps to "" cannot be pulled.
+	// Digests maps images to digests; an image that is missing is its own digest, one that maps to "" cannot
+	// be pulled.
 	Digests map[string]string
 	// Observes lets kubelet report the generation that it has taken up, as newer ones do.
 	Observes bool
 
 	// Schedule finds a node for a pod, empty for none as yet; nil means that all run on one.
 	Schedule func(*corev1.Pod) string
-	// Daemon: a node daemon reports what containers run with, and restarts those whose environment changed or that it is asked to.
+	// Daemon: a node daemon reports what containers run with, and restarts those whose environment changed or
+	// that it is asked to.
 	Daemon bool
 	// Frozen holds the names of pods that nothing happens to, as on a node that is dead.
 	Frozen map[string]bool
@@ -45,8 +47,8 @@ type Running struct {
 	Image, Env, Restart string
 }
 
-// Environment is what a kubelet would start a container with: a line for each variable, with its value or that of the label or
-// annotation that it names.
+// Environment is what a kubelet would start a container with: a line for each variable, with its value or
+// that of the label or annotation that it names.
 func Environment(pod *corev1.Pod, container *corev1.Container) string {
 	var text strings.Builder
 	for _, env := range container.Env {
@@ -192,8 +194,8 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	return true
 }
 
-// stops tells whether the daemon stops the container: the update says that its environment changed, and it has the old one, or that it
-// shall be restarted, and it is the one that ran then.
+// stops tells whether the daemon stops the container: the update says that its environment changed, and it
+// has the old one, or that it shall be restarted, and it is the one that ran then.
 func (n *Node) stops(pod *corev1.Pod, spec *corev1.Container, status *corev1.ContainerStatus, runs Running) bool {
 	state, err := inplace.StateOf(pod)
 	if err != nil || state == nil || runs.Image != spec.Image {

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Patch is a patch by the manager; it carries UID and version as guards. Pods take strategic merge patches, others merge patches, and
-// all of them JSON patches.
+// Patch is a patch by the manager; it carries UID and version as guards. Pods take strategic merge patches,
+// others merge patches, and all of them JSON patches.
 func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object, error) {
 	if c.dead {
 		return nil, ErrDead

@@ -29,7 +29,8 @@ func (p *Play) Manage() bool {
 	return true
 }
 
-// Events brings up to n events to the caches, which calls the manager if there were any, or if [Cluster.Delivered] does.
+// Events brings up to n events to the caches, which calls the manager if there were any, or if
+// [Cluster.Delivered] does.
 func (p *Play) Events(n int) {
 	if p.Deliver(n) && p.Delivered == nil {
 		p.Queue.Add()

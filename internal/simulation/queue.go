@@ -11,16 +11,17 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
-// Queue is a manager's work queue for one object, with the clock of the simulation and the back-off that the queues of the manager have by
-// default: a pass that fails is repeated later each time, unless an event comes.
+// Queue is a manager's work queue for one object, with the clock of the simulation and the back-off that the
+// queues of the manager have by default: a pass that fails is repeated later each time, unless an event
+// comes.
 type Queue struct {
 	cluster *Cluster
 	request reconcile.Request
 	backOff *pacing.BackOff
 	added   bool
 	due     time.Time
-	// idle is how many passes in a row nothing had called for but the pass before, and nothing had happened since; began is when the last one
-	// did, and known what there was then.
+	// idle is how many passes in a row nothing had called for but the pass before, and nothing had happened
+	// since; began is when the last one did, and known what there was then.
 	idle  int
 	began time.Time
 	known facts
@@ -32,7 +33,8 @@ type facts struct {
 	undelivered int
 }
 
-// mostIdle is how many passes in a row may find nothing new, each within hurry of the one before. A back-off makes five.
+// mostIdle is how many passes in a row may find nothing new, each within hurry of the one before. A back-off
+// makes five.
 const mostIdle, hurry = 20, 100 * time.Millisecond
 
 // NewQueue returns the queue of a manager that starts: its object is in it.
@@ -70,7 +72,8 @@ func (q *Queue) Take() bool {
 	return true
 }
 
-// watch ends the simulation if the manager spins: passes follow each other without any news, as fast as they can (OPS-106).
+// watch ends the simulation if the manager spins: passes follow each other without any news, as fast as they
+// can (OPS-106).
 func (q *Queue) watch() {
 	known := facts{q.cluster.version, q.cluster.Undelivered()}
 	if q.added || known != q.known || q.cluster.Now().Sub(q.began) >= hurry {
@@ -82,7 +85,8 @@ func (q *Queue) watch() {
 	}
 }
 
-// Done ends the work on the object, which wants to be worked on again after that time, 0 for not at all, or has failed.
+// Done ends the work on the object, which wants to be worked on again after that time, 0 for not at all, or
+// has failed.
 func (q *Queue) Done(after time.Duration, err error) {
 	q.backOff.Progressed(q.request) // one that spins is found here, not slowed down
 	result, err := q.backOff.Answer(q.request, after, err)

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A simulation fails if the manager makes the same pass again and again without pause (OPS-107), but not if it waits longer each time,
-// is called by events, or writes.
+// A simulation fails if the manager makes the same pass again and again without pause (OPS-107), but not if
+// it waits longer each time, is called by events, or writes.
 func TestAManagerThatSpinsIsFound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		after time.Duration

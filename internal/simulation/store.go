@@ -46,17 +46,20 @@ type Cluster struct {
 	BeforeWrite func(w Write, before, after client.Object)
 	// Refused tells which writes the server always refuses; nil refuses none.
 	Refused func(w Write) bool
-	// Apart: the caches of different kinds lag apart, as those of a manager do, each of which has a watch of its own. Else events
-	// come in the order in which they happened.
+	// Apart: the caches of different kinds lag apart, as those of a manager do, each of which has a watch of
+	// its own. Else events come in the order in which they happened.
 	Apart bool
 	// Answer is called before each request of the manager, and may fail or change it; nil does not.
 	Answer func(*Request) error
-	// Slim makes of an object what the caches keep of it, as the transforms of a manager's caches do; nil keeps all.
+	// Slim makes of an object what the caches keep of it, as the transforms of a manager's caches do; nil
+	// keeps all.
 	Slim func(any) (any, error)
-	// Delivered is called for each event that comes to the manager's caches, with the object as they had it and as they have it now,
-	// each nil if there is none; it is for those whose events call the manager by rules of their own.
+	// Delivered is called for each event that comes to the manager's caches, with the object as they had it
+	// and as they have it now, each nil if there is none; it is for those whose events call the manager by
+	// rules of their own.
 	Delivered func(before, after client.Object)
-	// Namespaces: there are many, so that the name in the key of an object that is in one is "namespace/name".
+	// Namespaces: there are many, so that the name in the key of an object that is in one is
+	// "namespace/name".
 	Namespaces bool
 	// UIDs is what the UIDs of new objects begin with; empty is "uid".
 	UIDs string
@@ -174,7 +177,8 @@ func (c *Cluster) happens(e event) {
 	}
 }
 
-// Fork returns the view of a second manager, which has seen what the present one has, and goes its own way from now on.
+// Fork returns the view of a second manager, which has seen what the present one has, and goes its own way
+// from now on.
 func (c *Cluster) Fork() *View {
 	view := &View{cache: maps.Clone(c.view.cache), feed: slices.Clone(c.view.feed)}
 	c.views = append(c.views, view)
@@ -212,7 +216,8 @@ func (c *Cluster) Remove(key Key) {
 	}
 }
 
-// CollectGarbage removes objects that have owners of which none exists, and references to owners that do not where others do.
+// CollectGarbage removes objects that have owners of which none exists, and references to owners that do not
+// where others do.
 func (c *Cluster) CollectGarbage() {
 	alive := map[types.UID]bool{}
 	for _, object := range c.truth {

@@ -1,5 +1,6 @@
-// Command certmanager runs the controllers of cert-manager that issue certificates by authorities in the cluster, and those that inject authorities. It is for tests
-// alone, which start it in place of cert-manager's own programs, since these are not to be had from the module proxy.
+// Command certmanager runs the controllers of cert-manager that issue certificates by authorities in the
+// cluster, and those that inject authorities. It is for tests alone, which start it in place of
+// cert-manager's own programs, since these are not to be had from the module proxy.
 //
 // It is a module of its own, so that the product does not depend on cert-manager.
 package main
@@ -95,7 +96,8 @@ func newInjector(ctx context.Context, kubeconfig string) (ctrl.Manager, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("setting up the injector: %w", err)
 	}
-	// Secrets are watched as metadata and read live: a cache of them would lag behind the event that they are there, and nothing would try again.
+	// Secrets are watched as metadata and read live: a cache of them would lag behind the event that they are
+	// there, and nothing would try again.
 	injector, err := ctrl.NewManager(access, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// The templates understand every list of feature gates as the manager does, and refuse what it refuses, with the name: rights and objects
-// would otherwise not be those that it needs.
+// The templates understand every list of feature gates as the manager does, and refuse what it refuses, with
+// the name: rights and objects would otherwise not be those that it needs.
 func TestGatesAreThoseOfTheManager(t *testing.T) {
 	c := load(t)
 	c.Templates = append(slices.DeleteFunc(slices.Clone(c.Templates), func(file *common.File) bool { return !strings.Contains(file.Name, "/_") }),

@@ -31,7 +31,8 @@ func manifests(t *testing.T, path string, edit func(string) string) objects {
 	return all
 }
 
-// unbound is a role that config/default has, and does not bind; the chart has it with its gate alone (RD-021).
+// unbound is a role that config/default has, and does not bind; the chart has it with its gate alone
+// (RD-021).
 const unbound = "- ClusterRole kruise-manager-resourcedistribution-role"
 
 func unchanged(text string) string { return text }
@@ -44,9 +45,9 @@ crds: {keep: false}
 helmHooks: {enabled: false}
 `
 
-// OPS-122 (TestOlderHelm has the rest), OPS-104 (part), OPS-103 (TestHelmOnRealKubelets applies it again): the chart installs what
-// config/default does, object by object, without asking a cluster. Besides it has the Secret, without data, so that applying it again does
-// not take the certificates away.
+// OPS-122 (TestOlderHelm has the rest), OPS-104 (part), OPS-103 (TestHelmOnRealKubelets applies it again):
+// the chart installs what config/default does, object by object, without asking a cluster. Besides it has the
+// Secret, without data, so that applying it again does not take the certificates away.
 func TestTheChartIsTheManifests(t *testing.T) {
 	c := load(t)
 	rendered := mustRender(t, c, plain)
@@ -78,9 +79,9 @@ func TestTheChartIsTheManifests(t *testing.T) {
 	}
 }
 
-// OPS-051, OPS-052: with external certificates, in either spelling, the chart installs what config/external-certs does; without
-// cert-manager's objects there are the annotations of the user, on both configurations and on all definitions that are converted, and no
-// Secret.
+// OPS-051, OPS-052: with external certificates, in either spelling, the chart installs what
+// config/external-certs does; without cert-manager's objects there are the annotations of the user, on both
+// configurations and on all definitions that are converted, and no Secret.
 func TestExternalCertificates(t *testing.T) {
 	c := load(t)
 	want := manifests(t, "../../config/external-certs", unchanged)
@@ -124,8 +125,8 @@ func TestExternalCertificates(t *testing.T) {
 	}
 }
 
-// OPS-010 (part), OPS-011, OPS-012: any namespaces work, everywhere where objects name them, and pods of the install namespace are excluded
-// by its name. The namespace may be somebody else's.
+// OPS-010 (part), OPS-011, OPS-012: any namespaces work, everywhere where objects name them, and pods of the
+// install namespace are excluded by its name. The namespace may be somebody else's.
 func TestAnyNamespace(t *testing.T) {
 	c := load(t)
 	want := manifests(t, "../../config/default", func(text string) string {
@@ -159,7 +160,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// What Helm stores for each revision, the chart with what it renders, stays far below the 1 MiB that a Secret may have.
+// What Helm stores for each revision, the chart with what it renders, stays far below the 1 MiB that a Secret
+// may have.
 func TestReleaseRecordIsSmall(t *testing.T) {
 	c := load(t)
 	manifest, err := json.Marshal(mustRender(t, c, ""))

@@ -27,8 +27,9 @@ func into(t *testing.T, object map[string]any, typed any) {
 	}
 }
 
-// OPS-116 (part): the job is that of the release, with an account and rights of its own that are there before it, and tries once. What went
-// wrong can be read. OPS-119: it runs where the manager may, also on tainted nodes, and passes Pod Security level restricted.
+// OPS-116 (part): the job is that of the release, with an account and rights of its own that are there before
+// it, and tries once. What went wrong can be read. OPS-119: it runs where the manager may, also on tainted
+// nodes, and passes Pod Security level restricted.
 func TestUninstallJob(t *testing.T) {
 	hooks := mustRender(t, few(load(t)), "manager: {tolerations: [{operator: Exists}], nodeSelector: {pool: system}}")
 	for key, weight := range map[string]string{"ServiceAccount kruise-system kruise-helm-hook": "1", "ClusterRole kruise-helm-hook": "2",
@@ -64,7 +65,8 @@ func TestUninstallJob(t *testing.T) {
 	}
 }
 
-// OPS-117 (part): the job may take off each finalizer that it takes off, else it fails after it has ended the managers.
+// OPS-117 (part): the job may take off each finalizer that it takes off, else it fails after it has ended the
+// managers.
 func TestUninstallJobMayUnhold(t *testing.T) {
 	var role rbacv1.ClusterRole
 	into(t, mustRender(t, few(load(t)), "")["ClusterRole kruise-helm-hook"], &role)
@@ -79,8 +81,8 @@ func TestUninstallJobMayUnhold(t *testing.T) {
 	}
 }
 
-// OPS-074: without the chart's definitions the manager may still publish its authority in those that there are; with certificates of
-// somebody else it only looks.
+// OPS-074: without the chart's definitions the manager may still publish its authority in those that there
+// are; with certificates of somebody else it only looks.
 func TestDefinitionsOfTheUser(t *testing.T) {
 	c := few(load(t))
 	rules := func(values string) string {
@@ -94,7 +96,8 @@ func TestDefinitionsOfTheUser(t *testing.T) {
 	}
 }
 
-// OPS-094 (part): what the folder monitoring has is installed if it is asked for, with the labels that are asked for.
+// OPS-094 (part): what the folder monitoring has is installed if it is asked for, with the labels that are
+// asked for.
 func TestMonitoring(t *testing.T) {
 	c := few(load(t))
 	c.Files = slices.DeleteFunc(c.Files, func(file *common.File) bool { return strings.HasPrefix(file.Name, "files/monitoring/") })
@@ -122,7 +125,8 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// ND-012 (part): where the sockets of runtimes are named, their folders are all that the node daemon sees of the node, and it tries these sockets alone.
+// ND-012 (part): where the sockets of runtimes are named, their folders are all that the node daemon sees of
+// the node, and it tries these sockets alone.
 func TestFoldersOfNamedSockets(t *testing.T) {
 	c := few(load(t))
 	for values, want := range map[string][3]string{

@@ -1,4 +1,5 @@
-// Package chart_test renders the Helm chart and compares it with the manifests. Its module is the one that knows Helm.
+// Package chart_test renders the Helm chart and compares it with the manifests. Its module is the one that
+// knows Helm.
 package chart_test
 
 import (
@@ -103,8 +104,8 @@ func (o objects) add(text []byte) error {
 	return nil
 }
 
-// difference lists what is other than before, a line for each field: "Deployment kruise-system x spec.replicas: 2 -> 3", "+ Secret a b" for an
-// object that is new.
+// difference lists what is other than before, a line for each field: "Deployment kruise-system x
+// spec.replicas: 2 -> 3", "+ Secret a b" for an object that is new.
 func difference(before, after objects) []string {
 	var lines []string
 	for key, object := range after {

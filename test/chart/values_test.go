@@ -34,7 +34,8 @@ func daemonArgs(more string) string {
 	return daemonC + "args: [--v=4," + gate + ",--addr=:10221] -> [--v=4," + gate + ",--addr=:10221," + more + "]"
 }
 
-// changesOfValues are what values change, a line for each field of an object. A line that ends with ... stands for all that begin so.
+// changesOfValues are what values change, a line for each field of an object. A line that ends with ...
+// stands for all that begin so.
 var changesOfValues = map[string]string{
 	"manager: {replicas: 3}": deployment + "spec.replicas: 2 -> 3",
 	"manager: {image: {repository: example.com/m}}": container + "image: afloat/manager:dev -> example.com/m:dev\n" +
@@ -160,8 +161,8 @@ var changesOfValues = map[string]string{
 	"helmHooks: {podSpec: {priorityClassName: p}}": job + "priorityClassName: none -> p",
 }
 
-// OPS-100 (TestMonitoring and TestAnyNamespace have the rest), OPS-090 (part), OPS-093 (part), ND-014, ND-015, ND-199: each value changes
-// what it says, and nothing else.
+// OPS-100 (TestMonitoring and TestAnyNamespace have the rest), OPS-090 (part), OPS-093 (part), ND-014,
+// ND-015, ND-199: each value changes what it says, and nothing else.
 func TestValuesChangeWhatTheySay(t *testing.T) {
 	c := few(load(t))
 	before := mustRender(t, c, "")
@@ -245,8 +246,8 @@ func leaves(t *testing.T, text []byte) []string {
 	return paths
 }
 
-// OPS-060 (part), OPS-063 (part): entries that wait long wait as long as the value says, those of pods leave out the namespaces of users, and on
-// Azure all leave out what it manages.
+// OPS-060 (part), OPS-063 (part): entries that wait long wait as long as the value says, those of pods leave
+// out the namespaces of users, and on Azure all leave out what it manages.
 func TestWebhookEntries(t *testing.T) {
 	c := few(load(t))
 	pods := map[string]bool{"mpod.kb.io": true, "vpod.kb.io": true, "vpodeviction.kb.io": true}
@@ -463,7 +464,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// OPS-094 (part): what scrapes metrics that are served securely shows its token, and trusts the authority of the webhooks.
+// OPS-094 (part): what scrapes metrics that are served securely shows its token, and trusts the authority of
+// the webhooks.
 func TestSecureMetricsAreScraped(t *testing.T) {
 	for gates, key := range map[string]string{"": "ca-cert.pem", "EnableExternalCerts=true": "ca.crt"} {
 		objects := mustRender(t, load(t), "installation: {namespace: ours}\nfeatureGates: '"+gates+"'\nmanager: {metrics: {secure: true}}\nmonitoring: {serviceMonitor: {enabled: true}}")

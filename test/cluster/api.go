@@ -36,7 +36,8 @@ func (c *cluster) api() (*api, error) {
 	return &api{server: c.server(), http: &http.Client{Transport: transport, Timeout: 10 * time.Second}}, nil
 }
 
-// do sends a request and decodes the answer into out, if that is not nil. An answer other than 2xx is an error.
+// do sends a request and decodes the answer into out, if that is not nil. An answer other than 2xx is an
+// error.
 func (a *api) do(ctx context.Context, method, path, contentType string, body, out any) error {
 	var r io.Reader
 	if body != nil {
@@ -112,7 +113,8 @@ func (a *api) nodes(ctx context.Context) ([]node, error) {
 	return list.Items, err
 }
 
-// waitFor calls check until it returns nil. It gives up with the last error when ctx ends or alive returns an error.
+// waitFor calls check until it returns nil. It gives up with the last error when ctx ends or alive returns an
+// error.
 func waitFor(ctx context.Context, alive func() error, check func(context.Context) error) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

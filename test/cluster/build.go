@@ -139,7 +139,8 @@ func (c component) recipe(module string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// cEnvironment is what the build needs for C: nothing, or a compiler and the library, which is fetched but not installed.
+// cEnvironment is what the build needs for C: nothing, or a compiler and the library, which is fetched but
+// not installed.
 func (c component) cEnvironment(out *progress) ([]string, error) {
 	if !c.cgo {
 		return []string{"CGO_ENABLED=0"}, nil
@@ -191,7 +192,8 @@ func (c component) build(module, dir string, env []string, s *step) error {
 	return nil
 }
 
-// readBuild counts the package names that `go build -v` writes, and keeps the last lines that are something else.
+// readBuild counts the package names that `go build -v` writes, and keeps the last lines that are something
+// else.
 func readBuild(r io.Reader, compiled func()) string {
 	var other bytes.Buffer
 	lines := bufio.NewScanner(r)
@@ -222,7 +224,8 @@ func replaceDir(tmp, dir string) error {
 	return os.RemoveAll(old)
 }
 
-// ensureBinaries builds what is missing of the named components (all if none is named) and returns program -> path.
+// ensureBinaries builds what is missing of the named components (all if none is named) and returns program ->
+// path.
 func ensureBinaries(version string, only []string, out *progress) (map[string]string, error) {
 	paths := map[string]string{}
 	for _, comp := range components(version) {

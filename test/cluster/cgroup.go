@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// cgroup is the control group that holds everything a cluster runs: its programs below "system", the pods of every node below that node's
-// name. Every process in it belongs to the cluster, also one that outlived its parent.
+// cgroup is the control group that holds everything a cluster runs: its programs below "system", the pods of
+// every node below that node's name. Every process in it belongs to the cluster, also one that outlived its
+// parent.
 type cgroup struct {
 	name        string
 	hierarchies []string // mount points of the hierarchies in use
@@ -32,7 +33,8 @@ func (c *cluster) cgroup() cgroup {
 	return g
 }
 
-// parseHierarchies finds the mount points of the v1 hierarchies, or of the v2 hierarchy if there are none of v1.
+// parseHierarchies finds the mount points of the v1 hierarchies, or of the v2 hierarchy if there are none of
+// v1.
 func parseHierarchies(mounts string) cgroup {
 	var v1, v2 []string
 	for line := range strings.Lines(mounts) {
@@ -89,7 +91,8 @@ func under(base string, names []string) []string {
 	return dirs
 }
 
-// inheritCPUs copies the CPUs and memory nodes of the parent to a new v1 cpuset group: without them no process can enter it.
+// inheritCPUs copies the CPUs and memory nodes of the parent to a new v1 cpuset group: without them no
+// process can enter it.
 func inheritCPUs(dir string) error {
 	for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, err := os.ReadFile(filepath.Join(dir, f))

@@ -26,7 +26,8 @@ type spec struct {
 	Made      []string `json:"made,omitempty"` // folders of the machine that were missing and had to be made
 }
 
-// ports are fixed in a cluster with a network of its own, and free ones of loopback in a cluster without root.
+// ports are fixed in a cluster with a network of its own, and free ones of loopback in a cluster without
+// root.
 type ports struct {
 	API, Registry, Etcd, EtcdPeer, ControllerManager, Scheduler, Kwok int
 }

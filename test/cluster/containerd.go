@@ -13,15 +13,17 @@ func (c *cluster) nodeDir(node string, path ...string) string {
 	return filepath.Join(append([]string{c.dir, "nodes", node}, path...)...)
 }
 
-// nodeSocket is the runtime's socket, in a folder with nothing else in it: pods that mount the folder of the node would mount what kubelet
-// mounts there, with their own mount among it, and none of these could be taken down any more.
+// nodeSocket is the runtime's socket, in a folder with nothing else in it: pods that mount the folder of the
+// node would mount what kubelet mounts there, with their own mount among it, and none of these could be taken
+// down any more.
 func (c *cluster) nodeSocket(node string) string {
 	return filepath.Join(c.dir, "sockets", node, "containerd.sock")
 }
 
 func (c *cluster) pauseImage() string { return c.registry() + "/pause:1" }
 
-// containerd returns the container runtime of the node with that number, from 1, after writing its configuration.
+// containerd returns the container runtime of the node with that number, from 1, after writing its
+// configuration.
 func (c *cluster) containerd(i int) (program, error) {
 	node := c.nodeNames()[i-1]
 	config := fmt.Sprintf(`version = 3
@@ -76,8 +78,8 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt",
 		args: []string{"--config=" + c.nodeDir(node, "containerd.toml"), "--log-level=warn"}}, nil
 }
 
-// cniConfig gives every pod a cable to the cluster's network, with routes only: so all traffic passes the rules of kube-proxy, which
-// traffic within a bridge would not.
+// cniConfig gives every pod a cable to the cluster's network, with routes only: so all traffic passes the
+// rules of kube-proxy, which traffic within a bridge would not.
 func (c *cluster) cniConfig(i int) string {
 	return fmt.Sprintf(`{
   "cniVersion": "1.0.0", "name": "afloat",

@@ -12,7 +12,8 @@ var auditPolicy []byte
 func (c *cluster) auditLog() string { return filepath.Join(c.dir, "logs", "audit.log") }
 
 func (c *cluster) apiServer() program {
-	// Loopback cannot be advertised. Without root nothing runs that would follow the advertised address, so any will do.
+	// Loopback cannot be advertised. Without root nothing runs that would follow the advertised address, so
+	// any will do.
 	advertise := c.address()
 	if !c.spec.Root {
 		advertise = "192.0.2.1"
@@ -67,7 +68,8 @@ func (c *cluster) scheduler() program {
 	}}
 }
 
-// proxy serves all nodes of the cluster, because they share its network. It leaves the settings of the whole machine alone.
+// proxy serves all nodes of the cluster, because they share its network. It leaves the settings of the whole
+// machine alone.
 func (c *cluster) proxy() program {
 	return program{name: "kube-proxy", path: c.bin["kube-proxy"], args: []string{
 		"--kubeconfig=" + c.pki("kube-proxy.kubeconfig"), "--hostname-override=node1", "--proxy-mode=iptables",

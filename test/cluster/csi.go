@@ -15,7 +15,8 @@ func (c *cluster) csiDir() string { return filepath.Join(c.dir, "csi") }
 // volumes has a folder for each volume, which volumes.go of the driver describes.
 func (c *cluster) volumes() string { return filepath.Join(c.csiDir(), "volumes") }
 
-// csiPrograms are the driver and the controllers that call it. These try again soon, so that tests need not wait long.
+// csiPrograms are the driver and the controllers that call it. These try again soon, so that tests need not
+// wait long.
 func (c *cluster) csiPrograms() []program {
 	driver := program{name: "csi-driver", path: c.bin["csi-driver"], args: []string{"--dir=" + c.csiDir()}}
 	for _, node := range c.nodeNames() {
@@ -31,8 +32,8 @@ func (c *cluster) csiPrograms() []program {
 	return programs
 }
 
-// csiRules are what the controllers may do: as their projects ship them, without what only snapshots, topology, volumes that are attached,
-// and leader election need.
+// csiRules are what the controllers may do: as their projects ship them, without what only snapshots,
+// topology, volumes that are attached, and leader election need.
 var csiRules = map[string][]object{
 	"csi-provisioner": {
 		rule("", "persistentvolumes", "get", "list", "watch", "create", "patch", "delete"),

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// down ends the cluster and removes all that it made. It works from what is on record, so also after an `up` that failed half-way and
-// after its programs were killed.
+// down ends the cluster and removes all that it made. It works from what is on record, so also after an `up`
+// that failed half-way and after its programs were killed.
 func (c *cluster) down() error {
 	root := os.Geteuid() == 0
 	if _, err := os.Stat(c.dir); errors.Is(err, fs.ErrNotExist) && (!root || len(c.cgroup().pids()) == 0) {
@@ -79,8 +79,8 @@ func removeAll(dir string) error {
 	}
 }
 
-// unmountBelow detaches every mount of the machine below dir. A cluster mounts only in its own namespace, so this finds nothing unless
-// someone else mounted there; but a folder is never removed through a mount.
+// unmountBelow detaches every mount of the machine below dir. A cluster mounts only in its own namespace, so
+// this finds nothing unless someone else mounted there; but a folder is never removed through a mount.
 func unmountBelow(dir string) error {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -136,8 +136,8 @@ func (r buildRequest) image() (v1.Image, error) {
 	return image(v1.Config{Entrypoint: []string{r.entrypoint}, Cmd: r.args, User: r.user, Env: []string{imagePath}}, l)
 }
 
-// checkStatic returns an error if a binary needs libraries, which the image does not have. Files that are not ELF binaries, such as
-// scripts, pass.
+// checkStatic returns an error if a binary needs libraries, which the image does not have. Files that are not
+// ELF binaries, such as scripts, pass.
 func checkStatic(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -182,7 +182,8 @@ func writeArchive(path string, img v1.Image, names ...string) error {
 	return nil
 }
 
-// reference returns where an image of that name lies in the cluster's registry, whatever registry the name says.
+// reference returns where an image of that name lies in the cluster's registry, whatever registry the name
+// says.
 func (c *cluster) reference(image string) (name.Reference, error) {
 	ref, err := name.ParseReference(image)
 	if err != nil {

@@ -13,12 +13,14 @@ import (
 //go:embed kwok-stages.yaml
 var kwokStages []byte
 
-// manySimulated is the number of simulated nodes above which they have no leases, and stay Ready all the same.
+// manySimulated is the number of simulated nodes above which they have no leases, and stay Ready all the
+// same.
 const manySimulated = 500
 
 const simulatedKey = "afloat.dev/simulated"
 
-// kwok returns the program that plays the kubelet of the simulated nodes, and of no other, after writing its configuration.
+// kwok returns the program that plays the kubelet of the simulated nodes, and of no other, after writing its
+// configuration.
 func (c *cluster) kwok() (program, error) {
 	config := filepath.Join(c.dir, "kwok.yaml")
 	stages := kwokStages
@@ -37,8 +39,8 @@ func (c *cluster) kwok() (program, error) {
 
 func simulatedName(i int) string { return fmt.Sprintf("sim%d", i) }
 
-// applySimulatedNodes makes the Node objects; kwok keeps them Ready. Beside real nodes they bear a taint, so that only pods that ask for
-// them get there.
+// applySimulatedNodes makes the Node objects; kwok keeps them Ready. Beside real nodes they bear a taint, so
+// that only pods that ask for them get there.
 func (c *cluster) applySimulatedNodes(ctx context.Context, a *api) error {
 	var all errgroup.Group
 	all.SetLimit(16)

@@ -15,15 +15,16 @@ import (
 	"time"
 )
 
-// With root every cluster lives in a network and a mount namespace of its own. Its iptables rules, bridges, mounts and the fixed folders
-// that Kubernetes writes to are therefore out of the way of the machine and of other clusters, and end with its last process.
+// With root every cluster lives in a network and a mount namespace of its own. Its iptables rules, bridges,
+// mounts and the fixed folders that Kubernetes writes to are therefore out of the way of the machine and of
+// other clusters, and end with its last process.
 
 // namespaceHolder keeps the namespaces open while nothing else runs in them.
 const namespaceHolder = "namespaces"
 
-// privateDirs are the folders of the machine that the programs of a cluster see as a folder of their own (below the cluster's folder),
-// because their place cannot be configured: shim sockets and locks, the results of CNI calls, the socket for device plugins, dynamic
-// volumes, links to logs.
+// privateDirs are the folders of the machine that the programs of a cluster see as a folder of their own
+// (below the cluster's folder), because their place cannot be configured: shim sockets and locks, the results
+// of CNI calls, the socket for device plugins, dynamic volumes, links to logs.
 var privateDirs = map[string]string{
 	"/run":             "run",
 	"/var/log":         "var-log",
@@ -32,7 +33,8 @@ var privateDirs = map[string]string{
 	"/tmp/hostpath_pv": "volumes",
 }
 
-// privateSysctls are the settings of the whole machine that a kubelet insists on. Kubelet sees files that have these values already.
+// privateSysctls are the settings of the whole machine that a kubelet insists on. Kubelet sees files that
+// have these values already.
 var privateSysctls = map[string]string{
 	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
 	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
@@ -154,8 +156,8 @@ func (c *cluster) makeMountPoint(path string) error {
 	return c.save()
 }
 
-// removeMountPoints removes what makeMountPoint made. While another cluster runs, that one inherits the duty: removing a folder would
-// take the mount on it away from that cluster.
+// removeMountPoints removes what makeMountPoint made. While another cluster runs, that one inherits the duty:
+// removing a folder would take the mount on it away from that cluster.
 func (c *cluster) removeMountPoints() error {
 	if len(c.spec.Made) == 0 {
 		return nil
@@ -185,7 +187,8 @@ func (c *cluster) removeMountPoints() error {
 // linkName is this machine's end of the cable to the cluster.
 func (c *cluster) linkName() string { return fmt.Sprintf("afloat%d", c.spec.Index) }
 
-// setUpNetwork lays a cable from this machine into the cluster's network and routes pods and services through it.
+// setUpNetwork lays a cable from this machine into the cluster's network and routes pods and services through
+// it.
 func (c *cluster) setUpNetwork(pid int) error {
 	link := c.linkName()
 	steps := [][]string{

@@ -59,7 +59,8 @@ func aptGet(dir string, args ...string) error {
 	return nil
 }
 
-// debianPackage returns a folder with the unpacked package, which is fetched into the cache once and not installed.
+// debianPackage returns a folder with the unpacked package, which is fetched into the cache once and not
+// installed.
 func debianPackage(pkg string, out *progress) (string, error) {
 	cache, err := cacheRoot()
 	if err != nil {

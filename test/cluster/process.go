@@ -37,7 +37,8 @@ func bootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// startTime returns when the process started, in clock ticks after boot; false if there is none, or only a zombie.
+// startTime returns when the process started, in clock ticks after boot; false if there is none, or only a
+// zombie.
 func startTime(pid int) (uint64, bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -100,8 +101,8 @@ func (c *cluster) processes() []record {
 	return all
 }
 
-// start runs the program in the background, in the cluster's namespaces if it has any, unless it runs already. It returns whether it
-// was started now. The program outlives the caller.
+// start runs the program in the background, in the cluster's namespaces if it has any, unless it runs
+// already. It returns whether it was started now. The program outlives the caller.
 func (c *cluster) start(p program) (bool, error) {
 	if _, ok := c.process(p.name); ok {
 		return false, nil

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// progress tells a person what happens. On a terminal the current step is one line that moves; elsewhere every step is a plain line.
+// progress tells a person what happens. On a terminal the current step is one line that moves; elsewhere
+// every step is a plain line.
 type progress struct {
 	w        io.Writer
 	terminal bool

@@ -56,8 +56,8 @@ func newRegistry(dir string) (http.Handler, error) {
 	return r, r.replay()
 }
 
-// persistentRegistry adds to the in-memory registry of the library that manifests survive its end, and that docker.io/library/nginx and
-// nginx are the same.
+// persistentRegistry adds to the in-memory registry of the library that manifests survive its end, and that
+// docker.io/library/nginx and nginx are the same.
 type persistentRegistry struct {
 	inner http.Handler
 	dir   string
@@ -75,7 +75,8 @@ const (
 )
 
 func (p *persistentRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Runtimes pass the name of the registry; programs that push images do not, and check whether images exist.
+	// Runtimes pass the name of the registry; programs that push images do not, and check whether images
+	// exist.
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead && r.URL.Query().Has("ns")
 	if reads && strings.HasPrefix(r.URL.Path, privateRepositories) {
 		if user, password, _ := r.BasicAuth(); user != privateUser || password != privatePassword {

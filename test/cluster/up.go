@@ -407,7 +407,8 @@ func (c *cluster) readyNodes(ctx context.Context, a *api) (int, []string, error)
 				RenewTime time.Time `json:"renewTime"`
 			} `json:"spec"`
 		}
-		// A node stays Ready for a while after its kubelet ended: what counts is that the new one has reported.
+		// A node stays Ready for a while after its kubelet ended: what counts is that the new one has
+		// reported.
 		err := a.get(ctx, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"+name, &lease)
 		if err != nil || lease.Spec.RenewTime.Before(begin) {
 			have[name] = false

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// kubernetesVersions is the version matrix of the project, oldest first. Each has a nested module kubernetes/v1.N.
+// kubernetesVersions is the version matrix of the project, oldest first. Each has a nested module
+// kubernetes/v1.N.
 var kubernetesVersions = []string{"v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3"}
 
 const (

@@ -25,7 +25,8 @@ func TestNestedModulesRequireTheVersionsOfTheTable(t *testing.T) {
 	}
 }
 
-// The programs of all versions are made from one source; the folder of that source is no package of this module.
+// The programs of all versions are made from one source; the folder of that source is no package of this
+// module.
 func TestKubernetesVersionsShareOneSource(t *testing.T) {
 	for _, v := range kubernetesVersions {
 		c := kubernetesComponent(v)

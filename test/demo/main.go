@@ -1,5 +1,5 @@
-// Command demo plays the story on the cluster that KUBECONFIG names and shows it to a person. It ends with 0 only if every pod was
-// updated in place.
+// Command demo plays the story on the cluster that KUBECONFIG names and shows it to a person. It ends with 0
+// only if every pod was updated in place.
 package main
 
 import (

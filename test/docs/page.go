@@ -1,4 +1,5 @@
-// Package docs runs the manual: each page is played from top to bottom on a cluster, as a reader would who pastes its blocks.
+// Package docs runs the manual: each page is played from top to bottom on a cluster, as a reader would who
+// pastes its blocks.
 //
 // What becomes of a block is told by the words after its fence:
 //
@@ -9,9 +10,9 @@
 //	sh fails              a script that must fail
 //	text matches          what the block before must have printed; "..." stands for anything
 //
-// Other blocks are for the reader alone. A line <!-- not run: REASON --> before a block leaves it out. Front matter is "alone: true" for a
-// page that changes the installation, "folder: repository" for one whose commands run there, and "cluster: none" with a "reason" for one that is
-// not played.
+// Other blocks are for the reader alone. A line <!-- not run: REASON --> before a block leaves it out. Front
+// matter is "alone: true" for a page that changes the installation, "folder: repository" for one whose
+// commands run there, and "cluster: none" with a "reason" for one that is not played.
 package docs
 
 import (
@@ -39,7 +40,8 @@ type Page struct {
 type Matter struct {
 	// Alone: no other page is played at the same time.
 	Alone bool `json:"alone"`
-	// Folder is "repository" for a page whose commands run in the root of the repository, instead of an empty folder.
+	// Folder is "repository" for a page whose commands run in the root of the repository, instead of an empty
+	// folder.
 	Folder string `json:"folder"`
 	// Cluster is "none" for a page that is not played.
 	Cluster string `json:"cluster"`
@@ -87,7 +89,8 @@ func Pages(folders ...string) ([]Page, error) {
 	return pages, errors.Join(errs...)
 }
 
-// Parse reads a page. Words that nobody knows are errors, since a block with a misspelt one would not be played.
+// Parse reads a page. Words that nobody knows are errors, since a block with a misspelt one would not be
+// played.
 func Parse(file, text string) (Page, error) {
 	page := Page{File: file, Name: strings.TrimSuffix(filepath.Base(file), ".md")}
 	lines := strings.Split(text, "\n")

@@ -12,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// phrases are parts of messages that scripts and other tools look for, and the package in internal that makes each. "…" stands for what differs.
+// phrases are parts of messages that scripts and other tools look for, and the package in internal that makes
+// each. "…" stands for what differs.
 var phrases = map[string]string{
 	"(forbidden by ResourcesProtectionDeletion)":            "admission/protection",
 	"PodUnavailableBudget prevents pod deletion":            "admission/protection",
@@ -45,8 +46,8 @@ var phrases = map[string]string{
 	"target has an object of the same namespace, group, version": "kinds/resourcedistribution",
 }
 
-// CRR-059 to CRR-061 (part), IMG-058 (part), IMG-094 (part), RD-033 (part), DP-018 (part): the texts that others match stay as they are, each where it is made, and the
-// manual has them all.
+// CRR-059 to CRR-061 (part), IMG-058 (part), IMG-094 (part), RD-033 (part), DP-018 (part): the texts that
+// others match stay as they are, each where it is made, and the manual has them all.
 func TestTextsThatScriptsMatchStay(t *testing.T) {
 	for phrase, folder := range phrases {
 		files, err := filepath.Glob(filepath.Join("../../internal", folder, "*.go"))

@@ -18,8 +18,9 @@ import (
 // patience is how long a block may take.
 const patience = 5 * time.Minute
 
-// TestManual plays the pages of the manual on the cluster of KUBECONFIG, in which the product is installed. Pages that change the installation are
-// played one after the other, then the others side by side. KUBECTL, HELM and PLUGIN name kubectl, helm and the folder of the plugin.
+// TestManual plays the pages of the manual on the cluster of KUBECONFIG, in which the product is installed.
+// Pages that change the installation are played one after the other, then the others side by side. KUBECTL,
+// HELM and PLUGIN name kubectl, helm and the folder of the plugin.
 //
 // IMG-159, IMG-219: the API server, with all webhooks, accepts every example of the manual.
 func TestManual(t *testing.T) {

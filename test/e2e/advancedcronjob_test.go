@@ -50,7 +50,8 @@ func scheduled(t *testing.T, spec string) (look func(ctx context.Context) (*apps
 	}
 }
 
-// thrice waits until three runs have succeeded one after the other, each of them once and at its time, and history keeps the last of them.
+// thrice waits until three runs have succeeded one after the other, each of them once and at its time, and
+// history keeps the last of them.
 func thrice(t *testing.T, every time.Duration, look func(context.Context) (*appsv1beta1.AdvancedCronJob, []advancedcronjob.Child)) {
 	t.Helper()
 	seen := map[string]time.Time{}
@@ -80,7 +81,8 @@ func thrice(t *testing.T, every time.Duration, look func(context.Context) (*apps
 	})
 }
 
-// Jobs are created by a schedule, end, and go but for the last; a pause begins no more of them (ACJ-001 (part), ACJ-060 (part), ACJ-080 (part), ACJ-090 (part)).
+// Jobs are created by a schedule, end, and go but for the last; a pause begins no more of them
+// (ACJ-001 (part), ACJ-060 (part), ACJ-080 (part), ACJ-090 (part)).
 func TestScheduledJobs(t *testing.T) {
 	t.Parallel()
 	look := scheduled(t, `schedule: "@every 2s", concurrencyPolicy: Forbid, successfulJobsHistoryLimit: 1, template: {jobTemplate: {spec: {template: {spec: {restartPolicy: Never,

@@ -92,8 +92,9 @@ func (b *broadcast) patch(body string) {
 	}
 }
 
-// TestBroadcastJobCompletes: each node gets one pod, which the scheduler binds, one after the other; the job completes, and goes with its pods when its time is
-// over (BJ-001 (part), BJ-041 (part), BJ-070 (part), BJ-110 (part), BJ-112 (part), BJ-120 (part)).
+// TestBroadcastJobCompletes: each node gets one pod, which the scheduler binds, one after the other; the job
+// completes, and goes with its pods when its time is over (BJ-001 (part), BJ-041 (part), BJ-070 (part),
+// BJ-110 (part), BJ-112 (part), BJ-120 (part)).
 func TestBroadcastJobCompletes(t *testing.T) {
 	t.Parallel()
 	b := broadcasting(t, "sleep 1", "parallelism: 1\ncompletionPolicy: {ttlSecondsAfterFinished: 5}")
@@ -156,8 +157,9 @@ func (b *broadcast) end(pod string) {
 	})
 }
 
-// TestBroadcastJobPauses: a failed pod pauses the job until its user has paused it and let it go on; then the other nodes are served, and a cordoned one when that
-// is over (BJ-080 (part), BJ-092 (part), BJ-094 (part), BJ-131 (part)).
+// TestBroadcastJobPauses: a failed pod pauses the job until its user has paused it and let it go on; then the
+// other nodes are served, and a cordoned one when that is over (BJ-080 (part), BJ-092 (part), BJ-094 (part),
+// BJ-131 (part)).
 func TestBroadcastJobPauses(t *testing.T) {
 	t.Parallel()
 	b := broadcasting(t, "exit 3", "parallelism: 1\nfailurePolicy: {type: Pause}")

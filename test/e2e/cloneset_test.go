@@ -30,8 +30,8 @@ replicas: 3
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1}}
 `
 
-// TestDemoStory plays the demo (IPU-001 (part), IPU-080 (part), IPU-210 (part)) and counts the writes that it takes: at most three for a
-// pod.
+// TestDemoStory plays the demo (IPU-001 (part), IPU-080 (part), IPU-210 (part)) and counts the writes that it
+// takes: at most three for a pod.
 func TestDemoStory(t *testing.T) {
 	t.Parallel()
 	var updated time.Time
@@ -85,7 +85,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestRecreateFallback: a change that cannot be applied in place replaces the pods (CS-127 (part), IPU-213 (part)).
+// TestRecreateFallback: a change that cannot be applied in place replaces the pods (CS-127 (part),
+// IPU-213 (part)).
 func TestRecreateFallback(t *testing.T) {
 	t.Parallel()
 	w := create(t, "fallback", inPlaceIfPossible)
@@ -98,8 +99,8 @@ func TestRecreateFallback(t *testing.T) {
 	}
 }
 
-// TestInPlaceOnlyRefuses: the webhook refuses a change that does not qualify (CS-033 (part)). If the webhook is missing, the pods stay as
-// they are, and the condition says why (IPU-173 (part), CS-225 (part)).
+// TestInPlaceOnlyRefuses: the webhook refuses a change that does not qualify (CS-033 (part)). If the webhook
+// is missing, the pods stay as they are, and the condition says why (IPU-173 (part), CS-225 (part)).
 func TestInPlaceOnlyRefuses(t *testing.T) {
 	t.Parallel()
 	w := create(t, "only", strings.ReplaceAll(inPlaceIfPossible, "InPlaceIfPossible", "InPlaceOnly"))
@@ -128,8 +129,8 @@ func TestInPlaceOnlyRefuses(t *testing.T) {
 	}
 }
 
-// TestGracePeriod: the pod is not ready first, its image changes when the grace period is over (IPU-106 (part), IPU-107 (part), IPU-210
-// (part)).
+// TestGracePeriod: the pod is not ready first, its image changes when the grace period is over
+// (IPU-106 (part), IPU-107 (part), IPU-210 (part)).
 func TestGracePeriod(t *testing.T) {
 	t.Parallel()
 	const grace = 5 * time.Second
@@ -215,8 +216,8 @@ func TestSameDigest(t *testing.T) {
 	w.inPlace("nginx:1.27-same", 2)
 }
 
-// TestClaims: PVCs stay with an update in place, and are replaced with their pod when the pod is recreated (CS-045 (part), CS-061 (part),
-// CS-062 (part), IPU-215 (part)).
+// TestClaims: PVCs stay with an update in place, and are replaced with their pod when the pod is recreated
+// (CS-045 (part), CS-061 (part), CS-062 (part), IPU-215 (part)).
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	w := create(t, "claims", `
@@ -281,8 +282,8 @@ func claimUIDs(t *testing.T, namespace string) map[string]types.UID {
 	return uids
 }
 
-// TestManagerKilled: all managers are killed in the middle of a rollout; the rollout goes on where it stopped, no pod is touched
-// twice, and no more pods are down than may be (IPU-003 (part)).
+// TestManagerKilled: all managers are killed in the middle of a rollout; the rollout goes on where it
+// stopped, no pod is touched twice, and no more pods are down than may be (IPU-003 (part)).
 func TestManagerKilled(t *testing.T) {
 	w := create(t, "killed", `
 replicas: 6
@@ -317,7 +318,8 @@ func killManagers(t *testing.T) {
 	}
 }
 
-// managersBack waits until the managers that replace the killed ones serve, since the next test needs their webhooks.
+// managersBack waits until the managers that replace the killed ones serve, since the next test needs their
+// webhooks.
 func managersBack(t *testing.T) {
 	t.Helper()
 	eventually(t, "managers", func(ctx context.Context) string {
@@ -333,8 +335,8 @@ func managersBack(t *testing.T) {
 	})
 }
 
-// TestManagerKilledInGrace: all managers are killed while a grace period runs; the next one waits for its end and goes on (IPU-003 (part),
-// IPU-106 (part), IPU-107 (part)).
+// TestManagerKilledInGrace: all managers are killed while a grace period runs; the next one waits for its end
+// and goes on (IPU-003 (part), IPU-106 (part), IPU-107 (part)).
 func TestManagerKilledInGrace(t *testing.T) {
 	w := create(t, "killed-grace", `
 replicas: 1

@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package e2e tests the installed product on a cluster with real kubelets and containers. KUBECONFIG names the cluster, AUDIT_LOG
-// the file to which its API server writes every write.
+// Package e2e tests the installed product on a cluster with real kubelets and containers. KUBECONFIG names
+// the cluster, AUDIT_LOG the file to which its API server writes every write.
 package e2e
 
 import (
@@ -92,7 +92,8 @@ type workload struct {
 	seen   map[string]corev1.Pod
 }
 
-// create makes a CloneSet of nginx pods from a v1beta1 spec, with the usual selector and template where it has none.
+// create makes a CloneSet of nginx pods from a v1beta1 spec, with the usual selector and template where it
+// has none.
 func create(t *testing.T, name, spec string) *workload {
 	t.Helper()
 	set := &appsv1beta1.CloneSet{}
@@ -230,7 +231,8 @@ func (w *workload) settled() {
 	})
 }
 
-// inPlace checks that the pods are those seen first, with the image and one restart each since the counts given.
+// inPlace checks that the pods are those seen first, with the image and one restart each since the counts
+// given.
 func (w *workload) inPlace(image string, restarts int32) {
 	w.t.Helper()
 	pods := w.pods()
@@ -255,7 +257,8 @@ func (w *workload) inPlace(image string, restarts int32) {
 	}
 }
 
-// podWrites counts the manager's successful writes of pods since a moment, by pod name, from the API server's audit log.
+// podWrites counts the manager's successful writes of pods since a moment, by pod name, from the API server's
+// audit log.
 func podWrites(t *testing.T, since time.Time) map[string]int {
 	t.Helper()
 	path := os.Getenv("AUDIT_LOG")
@@ -289,7 +292,8 @@ func podWrites(t *testing.T, since time.Time) map[string]int {
 	return writes
 }
 
-// kubelets are the nodes that run pods, in the order of their names. Tests that run beside make others, which only exist.
+// kubelets are the nodes that run pods, in the order of their names. Tests that run beside make others, which
+// only exist.
 func kubelets(t *testing.T) []corev1.Node {
 	t.Helper()
 	var list corev1.NodeList

@@ -129,9 +129,10 @@ const two = `
 - {name: second, image: "app:v1", imagePullPolicy: IfNotPresent, ` + runForever + `}
 `
 
-// TestRecreate: one container restarts, its neighbour, the pod and its address stay; a request with force restarts what has already
-// restarted, one without does not (CRR-001 (part), CRR-003 (part), CRR-004 (part), CRR-113 (part), CRR-114 (part), CRR-128 (part)). Labels,
-// the frozen facts and the clean-up after the end: CRR-035 (part), CRR-037 (part), CRR-057 (part), CRR-058 (part).
+// TestRecreate: one container restarts, its neighbour, the pod and its address stay; a request with force
+// restarts what has already restarted, one without does not (CRR-001 (part), CRR-003 (part), CRR-004 (part),
+// CRR-113 (part), CRR-114 (part), CRR-128 (part)). Labels, the frozen facts and the clean-up after the end:
+// CRR-035 (part), CRR-037 (part), CRR-057 (part), CRR-058 (part).
 func TestRecreate(t *testing.T) {
 	t.Parallel()
 	p := pod(t, namespace(t), two)
@@ -160,7 +161,8 @@ ttlSecondsAfterFinished: 8
 	})
 }
 
-// TestRecreateOrdered: the second container is stopped when the first is back and has run for a while (CRR-117 to CRR-122).
+// TestRecreateOrdered: the second container is stopped when the first is back and has run for a while
+// (CRR-117 to CRR-122).
 func TestRecreateOrdered(t *testing.T) {
 	t.Parallel()
 	p := pod(t, namespace(t), two)
@@ -176,9 +178,9 @@ strategy: {orderedRecreate: true, minStartedSeconds: 2}
 	}
 }
 
-// TestRecreateQueue: requests for one pod are carried out one after the other; those without force are satisfied by any restart after their
-// creation (CRR-091 to CRR-095, CRR-128 (part), CRR-160 (part)). Kubelet's own back-off makes each further restart wait longer (CRR-107
-// (part)).
+// TestRecreateQueue: requests for one pod are carried out one after the other; those without force are
+// satisfied by any restart after their creation (CRR-091 to CRR-095, CRR-128 (part), CRR-160 (part)).
+// Kubelet's own back-off makes each further restart wait longer (CRR-107 (part)).
 func TestRecreateQueue(t *testing.T) {
 	t.Parallel()
 	p := pod(t, namespace(t), two)
@@ -197,7 +199,8 @@ func TestRecreateQueue(t *testing.T) {
 	restarted(t, p, map[string]int32{"first": 2})
 }
 
-// TestRecreateHook: a preStop hook that fails is reported and does not prevent the restart (CRR-103 (part), CRR-105 (part)).
+// TestRecreateHook: a preStop hook that fails is reported and does not prevent the restart (CRR-103 (part),
+// CRR-105 (part)).
 func TestRecreateHook(t *testing.T) {
 	t.Parallel()
 	p := pod(t, namespace(t), `
@@ -227,8 +230,8 @@ func TestRecreateHook(t *testing.T) {
 	})
 }
 
-// TestRecreateCrashLoop: a container that does not come back ends at the deadline, with that reason (CRR-061 (part), CRR-066 (part),
-// CRR-118 (part), CRR-162 (part)).
+// TestRecreateCrashLoop: a container that does not come back ends at the deadline, with that reason
+// (CRR-061 (part), CRR-066 (part), CRR-118 (part), CRR-162 (part)).
 func TestRecreateCrashLoop(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -249,7 +252,8 @@ spec: {terminationGracePeriodSeconds: 1, containers: [{name: first, image: "app:
 	}
 }
 
-// TestRecreateUnready: the pod of a workload is out of service for the grace time before its container stops (CRR-080 to CRR-086).
+// TestRecreateUnready: the pod of a workload is out of service for the grace time before its container stops
+// (CRR-080 to CRR-086).
 func TestRecreateUnready(t *testing.T) {
 	t.Parallel()
 	w := create(t, "drained", "replicas: 1")
@@ -282,8 +286,8 @@ func TestRecreateUnready(t *testing.T) {
 	w.inPlace("nginx:1.26", 1)
 }
 
-// TestRecreateDaemonKilled: a daemon that dies while a hook runs is followed by one that finishes the request, with one restart
-// (CRR-130 (part), ND-003 (part)).
+// TestRecreateDaemonKilled: a daemon that dies while a hook runs is followed by one that finishes the
+// request, with one restart (CRR-130 (part), ND-003 (part)).
 func TestRecreateDaemonKilled(t *testing.T) {
 	p := pod(t, namespace(t), `
 - name: first
@@ -334,8 +338,9 @@ template:
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1%s}}
 `
 
-// TestEnvironmentInPlace: a changed annotation that the environment reads restarts the container once, pod after pod as the strategy says;
-// together with a new image there is one restart too (ND-110 (part), ND-116 (part), ND-194 (part), IPU-023 (part), IPU-312 (part)).
+// TestEnvironmentInPlace: a changed annotation that the environment reads restarts the container once, pod
+// after pod as the strategy says; together with a new image there is one restart too (ND-110 (part),
+// ND-116 (part), ND-194 (part), IPU-023 (part), IPU-312 (part)).
 func TestEnvironmentInPlace(t *testing.T) {
 	t.Parallel()
 	w := create(t, "environment", fmt.Sprintf(config, "a", "nginx:1.26", ""))
@@ -391,8 +396,9 @@ func pulled(t *testing.T, namespace, text string) *appsv1beta1.ImagePullJob {
 	return job
 }
 
-// TestImagePullJob: an image of a private repository is pulled on every node with the secret of the job's namespace. Without the secret,
-// and for an image that does not exist, every node counts as failed (IMG-002 (part), IMG-110 (part), IMG-137 (part), IMG-141 (part)).
+// TestImagePullJob: an image of a private repository is pulled on every node with the secret of the job's
+// namespace. Without the secret, and for an image that does not exist, every node counts as failed
+// (IMG-002 (part), IMG-110 (part), IMG-137 (part), IMG-141 (part)).
 func TestImagePullJob(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -434,8 +440,8 @@ spec: {image: "%s", parallelism: 10, imagePullPolicy: Always, pullPolicy: {backo
 	})
 }
 
-// TestPreDownload: before an update in place goes on, its image is pulled by a job on the nodes of the pods (CS-200 (part), CS-205 (part),
-// IMG-190 (part), IMG-191 (part)).
+// TestPreDownload: before an update in place goes on, its image is pulled by a job on the nodes of the pods
+// (CS-200 (part), CS-205 (part), IMG-190 (part), IMG-191 (part)).
 func TestPreDownload(t *testing.T) {
 	t.Parallel()
 	w := create(t, "ahead", `
@@ -474,8 +480,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	})
 }
 
-// TestLaunchPriority: containers start when those of higher priority are ready, and equal priorities need no barrier (ND-120 to ND-122,
-// ND-129 (part), ND-136 to ND-138).
+// TestLaunchPriority: containers start when those of higher priority are ready, and equal priorities need no
+// barrier (ND-120 to ND-122, ND-129 (part), ND-136 to ND-138).
 func TestLaunchPriority(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

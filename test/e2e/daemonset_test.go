@@ -28,7 +28,8 @@ const realNodes = 3
 // onNodes is a DaemonSet under test.
 type onNodes struct{ *workload }
 
-// placed makes a DaemonSet of nginx pods from a v1beta1 spec, and waits until so many nodes have an available pod.
+// placed makes a DaemonSet of nginx pods from a v1beta1 spec, and waits until so many nodes have an available
+// pod.
 func placed(t *testing.T, name, spec string, pods int) *onNodes {
 	t.Helper()
 	set := &appsv1beta1.DaemonSet{}
@@ -52,7 +53,8 @@ func (d *onNodes) get() *appsv1beta1.DaemonSet {
 	return set
 }
 
-// settled waits until so many nodes should have a pod, and have an available one of the present template, and no pod is left beside them.
+// settled waits until so many nodes should have a pod, and have an available one of the present template, and
+// no pod is left beside them.
 func (d *onNodes) settled(pods int) {
 	d.t.Helper()
 	eventually(d.t, "the DaemonSet", func(context.Context) string {
@@ -95,8 +97,9 @@ func (d *onNodes) onEach(image string, count int) {
 	}
 }
 
-// TestDaemonSetInPlace: each node gets one pod, which the scheduler binds, and an update in place takes one after the other (ADS-001 (part),
-// ADS-002 (part), ADS-081 (part), ADS-114 (part), ADS-130 (part), ADS-140 (part)).
+// TestDaemonSetInPlace: each node gets one pod, which the scheduler binds, and an update in place takes one
+// after the other (ADS-001 (part), ADS-002 (part), ADS-081 (part), ADS-114 (part), ADS-130 (part),
+// ADS-140 (part)).
 func TestDaemonSetInPlace(t *testing.T) {
 	t.Parallel()
 	d := placed(t, "agent", "updateStrategy: {rollingUpdate: {rollingUpdateType: InPlaceIfPossible}}", realNodes)
@@ -114,7 +117,8 @@ func TestDaemonSetInPlace(t *testing.T) {
 	notBelow(t, events, realNodes, realNodes-1)
 }
 
-// TestDaemonSetSurge: with a surge a node gets its new pod before it loses the old one (ADS-095 (part), ADS-160 (part), ADS-161 (part)).
+// TestDaemonSetSurge: with a surge a node gets its new pod before it loses the old one (ADS-095 (part),
+// ADS-160 (part), ADS-161 (part)).
 func TestDaemonSetSurge(t *testing.T) {
 	t.Parallel()
 	d := placed(t, "surge", "minReadySeconds: 1\nupdateStrategy: {rollingUpdate: {maxSurge: 1}}", realNodes)
@@ -130,9 +134,9 @@ func TestDaemonSetSurge(t *testing.T) {
 	notBelow(t, events, realNodes, realNodes)
 }
 
-// TestDaemonSetFollowsNodes: pods come and go with the label that the template asks for; a node that comes in the middle of a rollout and
-// never runs anything does not hold it up where the set says so, and its pod goes with it (ADS-083 to 086 (part), ADS-090 (part), ADS-136
-// (part)).
+// TestDaemonSetFollowsNodes: pods come and go with the label that the template asks for; a node that comes in
+// the middle of a rollout and never runs anything does not hold it up where the set says so, and its pod goes
+// with it (ADS-083 to 086 (part), ADS-090 (part), ADS-136 (part)).
 func TestDaemonSetFollowsNodes(t *testing.T) {
 	t.Parallel()
 	const label, taint = "afloat.dev/e2e-daemonset", "afloat.dev/e2e-no-kubelet"
@@ -208,9 +212,9 @@ template: {spec: {nodeSelector: {`+label+`: "on"}, tolerations: [{key: `+taint+`
 	d.onEach("nginx:1.27", 2)
 }
 
-// TestDaemonSetTakesOverANativeOne: pods of a DaemonSet of Kubernetes that was deleted without them become those of one of ours with the
-// manifest as its author wrote it: they get another owner and nothing else. They are updated, and can be given back in the same way
-// (ADS-002 (part), ADS-046 (part), ADS-061 (part)).
+// TestDaemonSetTakesOverANativeOne: pods of a DaemonSet of Kubernetes that was deleted without them become
+// those of one of ours with the manifest as its author wrote it: they get another owner and nothing else.
+// They are updated, and can be given back in the same way (ADS-002 (part), ADS-046 (part), ADS-061 (part)).
 func TestDaemonSetTakesOverANativeOne(t *testing.T) {
 	t.Parallel()
 	native := &appsv1.DaemonSet{}
@@ -287,8 +291,8 @@ func nativeDaemons(t *testing.T, set *appsv1.DaemonSet) {
 	})
 }
 
-// TestDaemonSetDrain: a node is drained in the middle of a rollout: its pod is evicted, the next one comes to the same node although it is
-// cordoned, and the rollout ends (ADS-081 (part), ADS-097 (part)).
+// TestDaemonSetDrain: a node is drained in the middle of a rollout: its pod is evicted, the next one comes to
+// the same node although it is cordoned, and the rollout ends (ADS-081 (part), ADS-097 (part)).
 func TestDaemonSetDrain(t *testing.T) {
 	d := placed(t, "drained", "updateStrategy: {rollingUpdate: {rollingUpdateType: InPlaceIfPossible}}", realNodes)
 	node := ""

@@ -22,7 +22,8 @@ func ejob(t *testing.T, namespace, name, spec, container string) *appsv1alpha1.E
 		"\n  template:\n    ephemeralContainers:\n    - {image: \"app:v1\", imagePullPolicy: IfNotPresent, "+container+"}\n", &appsv1alpha1.EphemeralJob{})
 }
 
-// becomes waits until the status of the job is that: phase, and the numbers of pods that match, succeeded, failed and run.
+// becomes waits until the status of the job is that: phase, and the numbers of pods that match, succeeded,
+// failed and run.
 func becomes(t *testing.T, job *appsv1alpha1.EphemeralJob, want string) {
 	t.Helper()
 	eventually(t, "job "+job.Name, func(context.Context) string {
@@ -34,9 +35,10 @@ func becomes(t *testing.T, job *appsv1alpha1.EphemeralJob, want string) {
 	})
 }
 
-// TestEphemeralJob: real kubelets run the containers, a few at a time; a mixture of results ends the job; results of pods that are gone stay; a job
-// of names that are taken finds no pods; deletion leaves the containers in the pods, ended and running ones (EJ-001, EJ-003; EJ-002 (part), EJ-018 (part), EJ-036 (part),
-// EJ-038 (part), EJ-044 (part), EJ-045 (part), EJ-055 (part), EJ-058 (part), EJ-080 (part)).
+// TestEphemeralJob: real kubelets run the containers, a few at a time; a mixture of results ends the job;
+// results of pods that are gone stay; a job of names that are taken finds no pods; deletion leaves the
+// containers in the pods, ended and running ones (EJ-001, EJ-003; EJ-002 (part), EJ-018 (part),
+// EJ-036 (part), EJ-038 (part), EJ-044 (part), EJ-045 (part), EJ-055 (part), EJ-058 (part), EJ-080 (part)).
 func TestEphemeralJob(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

@@ -28,12 +28,13 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// TestHelmOnRealKubelets: the chart takes the place of the manifests, is upgraded in the middle of a rollout and rolled back, and pods are
-// only updated in place, also by an upgrade that fails (OPS-114). It is not removed while there is a CloneSet, and is afterwards, leaving
-// definitions that can be read and namespaces that can be deleted (OPS-116 (part), OPS-117 (part), OPS-118 (part)).
+// TestHelmOnRealKubelets: the chart takes the place of the manifests, is upgraded in the middle of a rollout
+// and rolled back, and pods are only updated in place, also by an upgrade that fails (OPS-114). It is not
+// removed while there is a CloneSet, and is afterwards, leaving definitions that can be read and namespaces
+// that can be deleted (OPS-116 (part), OPS-117 (part), OPS-118 (part)).
 //
-// It replaces the manager of the cluster, so it is not parallel. MANIFESTS names the manifests with which the cluster was set up; beside
-// them are the values that make the chart fit this cluster.
+// It replaces the manager of the cluster, so it is not parallel. MANIFESTS names the manifests with which the
+// cluster was set up; beside them are the values that make the chart fit this cluster.
 func TestHelmOnRealKubelets(t *testing.T) {
 	manifests := os.Getenv("MANIFESTS")
 	if manifests == "" {

@@ -37,8 +37,8 @@ func anybody(t *testing.T) ([]corev1.Pod, *everyReplica) {
 	return managers, e
 }
 
-// TestAForgedReviewStopsNoPods: whoever can reach the port of a manager sends a review whose namespace is an expression. It does not get into the
-// webhook configuration of the cluster, and pods can be created.
+// TestAForgedReviewStopsNoPods: whoever can reach the port of a manager sends a review whose namespace is an
+// expression. It does not get into the webhook configuration of the cluster, and pods can be created.
 func TestAForgedReviewStopsNoPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -74,8 +74,8 @@ func TestAForgedReviewStopsNoPods(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatSendNothingRefuseNobody: whoever can reach the ports of the managers opens connections, announces large bodies and sends
-// nothing. Large objects of others are admitted nevertheless.
+// TestConnectionsThatSendNothingRefuseNobody: whoever can reach the ports of the managers opens connections,
+// announces large bodies and sends nothing. Large objects of others are admitted nevertheless.
 func TestConnectionsThatSendNothingRefuseNobody(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/afloat-project/afloat/test/story"
 )
 
-// TestVerticalScaling: cpu and memory change without a restart, and the pod stays ready throughout (IPU-035 (part), IPU-112 (part), IPU-116
-// (part), IPU-136 (part), IPU-219 (part)).
+// TestVerticalScaling: cpu and memory change without a restart, and the pod stays ready throughout
+// (IPU-035 (part), IPU-112 (part), IPU-116 (part), IPU-136 (part), IPU-219 (part)).
 func TestVerticalScaling(t *testing.T) {
 	t.Parallel()
 	if !served(t, "pods/resize") {
@@ -57,8 +57,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestResizeThatNeverFits: a resize that no node can carry out replaces the pod by one that says why it does not start (IPU-184 (part),
-// IPU-315 (part)).
+// TestResizeThatNeverFits: a resize that no node can carry out replaces the pod by one that says why it does
+// not start (IPU-184 (part), IPU-315 (part)).
 func TestResizeThatNeverFits(t *testing.T) {
 	t.Parallel()
 	if !served(t, "pods/resize") {
@@ -87,7 +87,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestNativeSidecar: the image of a restartable init container changes in place; the application goes on running (IPU-318 (part)).
+// TestNativeSidecar: the image of a restartable init container changes in place; the application goes on
+// running (IPU-318 (part)).
 func TestNativeSidecar(t *testing.T) {
 	t.Parallel()
 	const sidecar = `
@@ -115,8 +116,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestEnvironmentWithoutDaemon: if the environment from metadata changes and no daemon could restart the container, the pod is replaced
-// (IPU-312 (part)).
+// TestEnvironmentWithoutDaemon: if the environment from metadata changes and no daemon could restart the
+// container, the pod is replaced (IPU-312 (part)).
 func TestEnvironmentWithoutDaemon(t *testing.T) {
 	const config = `
 replicas: 1
@@ -145,7 +146,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestHookByLabel: a pod waits for the operator before its update, and again after it (IPU-150 to 152, IPU-155 (part), IPU-218 (part)).
+// TestHookByLabel: a pod waits for the operator before its update, and again after it (IPU-150 to 152,
+// IPU-155 (part), IPU-218 (part)).
 func TestHookByLabel(t *testing.T) {
 	t.Parallel()
 	w := create(t, "hook", `

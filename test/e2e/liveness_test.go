@@ -18,8 +18,9 @@ import (
 	"github.com/afloat-project/afloat/test/story"
 )
 
-// TestEnhancedLiveness: the liveness probes of a CloneSet's pods move from kubelet to the node daemon. A container that fails is restarted in its pod, once,
-// and not while a budget has nothing left (PPM-120 (part), PPM-121 (part)).
+// TestEnhancedLiveness: the liveness probes of a CloneSet's pods move from kubelet to the node daemon. A
+// container that fails is restarted in its pod, once, and not while a budget has nothing left
+// (PPM-120 (part), PPM-121 (part)).
 func TestEnhancedLiveness(t *testing.T) {
 	w := create(t, "alive", `
 replicas: 2

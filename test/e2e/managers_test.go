@@ -19,8 +19,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// TestRollingUpdatesOfTheManagerRefuseNothing: while the managers are replaced three times, fifty objects per second are created, CloneSets
-// and pods in turn, and none is refused (OPS-101 (part)).
+// TestRollingUpdatesOfTheManagerRefuseNothing: while the managers are replaced three times, fifty objects per
+// second are created, CloneSets and pods in turn, and none is refused (OPS-101 (part)).
 func TestRollingUpdatesOfTheManagerRefuseNothing(t *testing.T) {
 	ns := namespace(t)
 	set := &appsv1beta1.CloneSet{}

@@ -80,8 +80,10 @@ func (p *returning) again(pod *corev1.Pod) *corev1.Pod {
 	return p.ready(pod.Name, pod.UID)
 }
 
-// PPS-001 (part), PPS-003 (part), PPS-012 (part), PPS-032 (part), PPS-033 (part), PPS-037 (part), PPS-060 (part), PPS-063 (part), PPS-070 (part): pods of either StatefulSet come back to their
-// nodes although the scheduler would prefer another, wait for a place that no node has, and are free after a scale-in.
+// PPS-001 (part), PPS-003 (part), PPS-012 (part), PPS-032 (part), PPS-033 (part), PPS-037 (part),
+// PPS-060 (part), PPS-063 (part), PPS-070 (part): pods of either StatefulSet come back to their nodes
+// although the scheduler would prefer another, wait for a place that no node has, and are free after a
+// scale-in.
 func TestPodsComeBack(t *testing.T) {
 	t.Parallel()
 	for _, api := range []string{"apps/v1", "apps.kruise.io/v1beta1"} {

@@ -64,8 +64,9 @@ func says(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// TestPlugin plays a day with kubectl afloat: a plan, the rollout that it foresaw, followed to its end; why; going back; a restart in place;
-// pods that are chosen to go. The pods stay the same throughout. OPS-130 (part), OPS-140 (part), OPS-145 (part), OPS-146 (part), OPS-150 (part).
+// TestPlugin plays a day with kubectl afloat: a plan, the rollout that it foresaw, followed to its end; why;
+// going back; a restart in place; pods that are chosen to go. The pods stay the same throughout.
+// OPS-130 (part), OPS-140 (part), OPS-145 (part), OPS-146 (part), OPS-150 (part).
 func TestPlugin(t *testing.T) {
 	t.Parallel()
 	w := create(t, "plugin", `
@@ -126,8 +127,9 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	w.inPlace("nginx:1.27", 3)
 }
 
-// TestPluginByHand does what one does by hand: containers restart in place, one pod after the other; a command runs in a pod; certain pods go; all
-// kinds are listed and described (OPS-161 (part), OPS-163 (part), OPS-164 (part), OPS-165 (part), OPS-166 (part)).
+// TestPluginByHand does what one does by hand: containers restart in place, one pod after the other; a
+// command runs in a pod; certain pods go; all kinds are listed and described (OPS-161 (part), OPS-163 (part),
+// OPS-164 (part), OPS-165 (part), OPS-166 (part)).
 func TestPluginByHand(t *testing.T) {
 	t.Parallel()
 	w := create(t, "byhand", "replicas: 3\nupdateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible}}\n")
@@ -162,8 +164,9 @@ func TestPluginByHand(t *testing.T) {
 	says(t, must(t, ns, "describe", "clone/byhand"), "byhand", names[0])
 }
 
-// TestPluginMigrates: a Deployment becomes a CloneSet, replica by replica, with all its availability; a StatefulSet of Kubernetes becomes ours with its
-// pods, and goes back, and none of them restarts (OPS-167 (part)).
+// TestPluginMigrates: a Deployment becomes a CloneSet, replica by replica, with all its availability; a
+// StatefulSet of Kubernetes becomes ours with its pods, and goes back, and none of them restarts
+// (OPS-167 (part)).
 func TestPluginMigrates(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -219,7 +222,8 @@ func ordinals(t *testing.T, ns string) map[string]string {
 	return found
 }
 
-// TestPluginWithFewRights: a developer who may edit one namespace asks why and plans in it, and is told what is not known to him.
+// TestPluginWithFewRights: a developer who may edit one namespace asks why and plans in it, and is told what
+// is not known to him.
 func TestPluginWithFewRights(t *testing.T) {
 	t.Parallel()
 	w := create(t, "developer", `

@@ -17,9 +17,10 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 )
 
-// TestPodProbeMarker: probes on real kubelets, by a command with a relative path in the working directory of a container with a user of its own and a
-// read-only root, and by a connection: results become condition, label and annotation within seconds, also those that turn while the daemon is killed;
-// a container that is replaced is not taken for the one before; probes that are not asked for any more leave the node
+// TestPodProbeMarker: probes on real kubelets, by a command with a relative path in the working directory of
+// a container with a user of its own and a read-only root, and by a connection: results become condition,
+// label and annotation within seconds, also those that turn while the daemon is killed; a container that is
+// replaced is not taken for the one before; probes that are not asked for any more leave the node
 // (PPM-001 (part), PPM-003, PPM-057 (part), PPM-067 (part), PPM-071 (part), PPM-088 (part), PPM-089 (part)).
 func TestPodProbeMarker(t *testing.T) {
 	ns := namespace(t)

@@ -46,8 +46,8 @@ func drain(ctx context.Context, node, app string) ([]byte, error) {
 		"--timeout=150s").CombinedOutput()
 }
 
-// PUB-001, PUB-100 (part): an update in place, a drain and a scale-in at the same time never take more pods out of service than the budget
-// allows, beside a PodDisruptionBudget; and each of them ends.
+// PUB-001, PUB-100 (part): an update in place, a drain and a scale-in at the same time never take more pods
+// out of service than the budget allows, beside a PodDisruptionBudget; and each of them ends.
 func TestRolloutDrainAndScaleInTogether(t *testing.T) {
 	w := create(t, "together", `
 replicas: 9
@@ -119,8 +119,8 @@ func (w *workload) budget(spec string) {
 	}
 }
 
-// PUB-101 (part), ASTS-363: a budget protects the pods of a StatefulSet from deletion, and from its own updates in place; they have the readiness
-// gate KruisePodReady.
+// PUB-101 (part), ASTS-363: a budget protects the pods of a StatefulSet from deletion, and from its own
+// updates in place; they have the readiness gate KruisePodReady.
 func TestBudgetsHoldOtherKinds(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

@@ -18,8 +18,9 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 )
 
-// TestAThousandProbes measures what 1,000 probes of ten seconds cost the node daemon: its CPU over two minutes, and its memory. `make perf-probes` runs
-// it; it is no part of the tests, and nothing but that all probes have results is asserted.
+// TestAThousandProbes measures what 1,000 probes of ten seconds cost the node daemon: its CPU over two
+// minutes, and its memory. `make perf-probes` runs it; it is no part of the tests, and nothing but that all
+// probes have results is asserted.
 func TestAThousandProbes(t *testing.T) {
 	if os.Getenv("MEASURE") == "" {
 		t.Skip("this measures, for five minutes: make perf-probes")

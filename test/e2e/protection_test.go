@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// DP-012 (part), DP-019 (part): a protected namespace with a running pod stays. One that is not protected itself is held in Terminating by
-// a protected Deployment in it, and says so, until that is scaled to 0.
+// DP-012 (part), DP-019 (part): a protected namespace with a running pod stays. One that is not protected
+// itself is held in Terminating by a protected Deployment in it, and says so, until that is scaled to 0.
 func TestProtectedFromDeletion(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}
 	if err := kube.Create(t.Context(), ns); err != nil {

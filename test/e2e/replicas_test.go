@@ -30,8 +30,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// everyReplica is the client of the tests. What is created is sent, as a dry run, to each replica of the manager once more: the API server may have
-// asked the leader alone, and webhooks must work on all.
+// everyReplica is the client of the tests. What is created is sent, as a dry run, to each replica of the
+// manager once more: the API server may have asked the leader alone, and webhooks must work on all.
 type everyReplica struct {
 	client.Client
 	http *http.Client

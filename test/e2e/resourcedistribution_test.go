@@ -16,8 +16,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// RD-002 (part), RD-003 (part), RD-021 (part), RD-070 (part), RD-D3 (part): with the shipped rights and their policy, a namespace that comes gets its copy, an object of somebody else
-// is a conflict until it goes, a changed copy is restored, and it goes with the label.
+// RD-002 (part), RD-003 (part), RD-021 (part), RD-070 (part), RD-D3 (part): with the shipped rights and their
+// policy, a namespace that comes gets its copy, an object of somebody else is a conflict until it goes, a
+// changed copy is restored, and it goes with the label.
 func TestDistributions(t *testing.T) {
 	t.Parallel()
 	name := namespace(t)

@@ -98,8 +98,8 @@ func (w *workload) patchPods(metadata map[string]any) {
 	}
 }
 
-// TestHookByFinalizer: scale-in waits until the operator removes its finalizer (IPU-151 (part), IPU-154 (part), CS-136 (part), CS-190
-// (part), CS-191 (part)).
+// TestHookByFinalizer: scale-in waits until the operator removes its finalizer (IPU-151 (part),
+// IPU-154 (part), CS-136 (part), CS-190 (part), CS-191 (part)).
 func TestHookByFinalizer(t *testing.T) {
 	t.Parallel()
 	const drain = "example.com/drain"
@@ -127,8 +127,8 @@ template: {metadata: {finalizers: [`+drain+`]}}
 	w.settled()
 }
 
-// TestSurge: if no pod may be unavailable, an additional pod is made first (CS-100 (part), CS-128 (part)), also for an update in place,
-// which keeps the original pods (CS-102 (part), CS-103 (part)).
+// TestSurge: if no pod may be unavailable, an additional pod is made first (CS-100 (part), CS-128 (part)),
+// also for an update in place, which keeps the original pods (CS-102 (part), CS-103 (part)).
 func TestSurge(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"ReCreate", "InPlaceIfPossible"} {
@@ -148,8 +148,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: `+policy+
 	}
 }
 
-// TestClaimReuse: the pod that replaces one that was deleted by hand has its name and its PVC (CS-060 (part), CS-061 (part), CS-272
-// (part)).
+// TestClaimReuse: the pod that replaces one that was deleted by hand has its name and its PVC (CS-060 (part),
+// CS-061 (part), CS-272 (part)).
 func TestClaimReuse(t *testing.T) {
 	t.Parallel()
 	w := create(t, "reuse", `
@@ -193,8 +193,8 @@ volumeClaimTemplates:
 	})
 }
 
-// TestReadyPodsAreReplacedOneByOne: six pods that are ready, but not for minReadySeconds yet, are all to be deleted; with maxUnavailable 1
-// one is deleted at a time (CS-132 (part)).
+// TestReadyPodsAreReplacedOneByOne: six pods that are ready, but not for minReadySeconds yet, are all to be
+// deleted; with maxUnavailable 1 one is deleted at a time (CS-132 (part)).
 func TestReadyPodsAreReplacedOneByOne(t *testing.T) {
 	t.Parallel()
 	w := create(t, "fresh", `
@@ -224,8 +224,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	notBelow(t, events, 6, 5)
 }
 
-// TestAutoscaler: a HorizontalPodAutoscaler scales in the middle of a partitioned rollout through the scale subresource (CS-017 (part),
-// CS-128 (part)).
+// TestAutoscaler: a HorizontalPodAutoscaler scales in the middle of a partitioned rollout through the scale
+// subresource (CS-017 (part), CS-128 (part)).
 func TestAutoscaler(t *testing.T) {
 	t.Parallel()
 	w := create(t, "hpa", `
@@ -255,7 +255,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestDisruptionBudget: a PodDisruptionBudget counts the pods by the scale subresource and refuses an eviction (CS-017 (part)).
+// TestDisruptionBudget: a PodDisruptionBudget counts the pods by the scale subresource and refuses an
+// eviction (CS-017 (part)).
 func TestDisruptionBudget(t *testing.T) {
 	t.Parallel()
 	w := create(t, "pdb", `replicas: 2`)

@@ -140,8 +140,9 @@ func (w *workload) restarted(container, image string, restarts int32) {
 	}
 }
 
-// TestSidecarInPlace: images of sidecars change one pod at a time; pods, addresses and application containers stay, and a pod takes at most
-// two writes (SS-002 (part), SS-003 (part), SS-219 (part), SS-225 (part), SS-228 (part), SS-260 (part)).
+// TestSidecarInPlace: images of sidecars change one pod at a time; pods, addresses and application containers
+// stay, and a pod takes at most two writes (SS-002 (part), SS-003 (part), SS-219 (part), SS-225 (part),
+// SS-228 (part), SS-260 (part)).
 func TestSidecarInPlace(t *testing.T) {
 	t.Parallel()
 	s := createSidecars(t, "cold", `
@@ -187,8 +188,8 @@ initContainers: [{name: net, image: "app:v1", restartPolicy: Always, imagePullPo
 	w.restarted("net", "app:v2", 1)
 }
 
-// Each version of a hot-upgrade pair serves on its own port, and the new one writes in its hook that it is the active one. The application
-// sends requests all the time.
+// Each version of a hot-upgrade pair serves on its own port, and the new one writes in its hook that it is
+// the active one. The application sends requests all the time.
 const hotPair = `
 containers:
 - name: proxy
@@ -201,7 +202,8 @@ containers:
 volumes: [{name: handover, emptyDir: {}}]
 `
 
-// asking calls its sidecar by address, because kubelet rewrites /etc/hosts whenever it starts a container of the pod.
+// asking calls its sidecar by address, because kubelet rewrites /etc/hosts whenever it starts a container of
+// the pod.
 const asking = `
 replicas: 2
 template:
@@ -212,8 +214,8 @@ template:
        args: [sh, -c, 'until [ -f /handover/active ]; do sleep 0.1; done; while true; do p=$(cat /handover/active); wget -q -O - 127.0.0.1:$p || echo FAILED $p; sleep 0.05; done']}
 `
 
-// TestHotUpgradeKeepsAnswering: while the image of a hot-upgrade sidecar changes twice, from one of its containers to the other and back,
-// no request fails (SS-125 (part), SS-240 (part) to SS-244 (part)).
+// TestHotUpgradeKeepsAnswering: while the image of a hot-upgrade sidecar changes twice, from one of its
+// containers to the other and back, no request fails (SS-125 (part), SS-240 (part) to SS-244 (part)).
 func TestHotUpgradeKeepsAnswering(t *testing.T) {
 	t.Parallel()
 	s := createSidecars(t, "hotset", hotPair)
@@ -262,7 +264,8 @@ func logOf(ctx context.Context, t *testing.T, namespace, pod, container string) 
 	return string(log)
 }
 
-// TestSharedVolumes: a sidecar sees what the application writes to its volumes, before and after its upgrade (SS-116 (part)).
+// TestSharedVolumes: a sidecar sees what the application writes to its volumes, before and after its upgrade
+// (SS-116 (part)).
 func TestSharedVolumes(t *testing.T) {
 	t.Parallel()
 	s := createSidecars(t, "sharing", `
@@ -294,8 +297,9 @@ template:
 	w.untouched()
 }
 
-// TestSidecarsBesideCloneSet: a CloneSet and a SidecarSet update the same pods in place, one after the other in either order, and at the
-// same time, resources included; neither changes what belongs to the other (SS-229 (part), SS-250 (part), SS-255 (part), SS-D01 (part)).
+// TestSidecarsBesideCloneSet: a CloneSet and a SidecarSet update the same pods in place, one after the other
+// in either order, and at the same time, resources included; neither changes what belongs to the other
+// (SS-229 (part), SS-250 (part), SS-255 (part), SS-D01 (part)).
 func TestSidecarsBesideCloneSet(t *testing.T) {
 	t.Parallel()
 	resize := served(t, "pods/resize")
@@ -339,7 +343,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestInjectionOrder: containers are placed before or after those of the application, init containers by name (SS-100 to SS-102).
+// TestInjectionOrder: containers are placed before or after those of the application, init containers by name
+// (SS-100 to SS-102).
 func TestInjectionOrder(t *testing.T) {
 	t.Parallel()
 	createSidecars(t, "ordered", `
@@ -364,8 +369,9 @@ initContainers:
 	}
 }
 
-// TestWebhookDown: without the manager, pods that a SidecarSet selects are refused or created without sidecars, as the shipped
-// configuration says, and no pod gets only some of its sidecars (SS-020 (part), SS-094 (part)).
+// TestWebhookDown: without the manager, pods that a SidecarSet selects are refused or created without
+// sidecars, as the shipped configuration says, and no pod gets only some of its sidecars (SS-020 (part),
+// SS-094 (part)).
 func TestWebhookDown(t *testing.T) {
 	createSidecars(t, "down", `
 containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent}]

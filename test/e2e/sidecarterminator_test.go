@@ -17,7 +17,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// markedSidecar is a container that runs until SIGTERM, then prints what its hook wrote and ends with the code; variables mark it.
+// markedSidecar is a container that runs until SIGTERM, then prints what its hook wrote and ends with the
+// code; variables mark it.
 func markedSidecar(name, code, variables string) string {
 	return `
 - name: ` + name + `
@@ -105,8 +106,8 @@ func toldOf(t *testing.T, namespace, reason, words string) {
 	eventually(t, "event "+reason, func(ctx context.Context) string { return eventWith(ctx, namespace, reason, words) })
 }
 
-// TestSidecarsOfJobs: marked sidecars end with their main containers, hooks included, and their exit codes count as they say
-// (JST-001 (part), JST-030 (part), JST-040 (part), JST-070 (part)).
+// TestSidecarsOfJobs: marked sidecars end with their main containers, hooks included, and their exit codes
+// count as they say (JST-001 (part), JST-030 (part), JST-040 (part), JST-070 (part)).
 func TestSidecarsOfJobs(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -165,7 +166,8 @@ func TestSidecarsOfJobs(t *testing.T) {
 	}
 }
 
-// TestSidecarsOfFailedPods: a code that counts fails the pod, and so does a main container, whatever its sidecars say (JST-043 (part), JST-044 (part)).
+// TestSidecarsOfFailedPods: a code that counts fails the pod, and so does a main container, whatever its
+// sidecars say (JST-043 (part), JST-044 (part)).
 func TestSidecarsOfFailedPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -218,8 +220,8 @@ containers:
 	}
 }
 
-// TestSidecarOnAVirtualNode: where the label says that there is no daemon, the image that ends takes the place of the sidecar's
-// (JST-012 (part), JST-025 (part), JST-036 (part)). The node is a real one.
+// TestSidecarOnAVirtualNode: where the label says that there is no daemon, the image that ends takes the
+// place of the sidecar's (JST-012 (part), JST-025 (part), JST-036 (part)). The node is a real one.
 func TestSidecarOnAVirtualNode(t *testing.T) {
 	nodes := kubelets(t)
 	node := &nodes[len(nodes)-1]

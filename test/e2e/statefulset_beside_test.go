@@ -17,8 +17,8 @@ import (
 // named is the name of the pod of an ordinal.
 func (s *stateful) named(ordinal int) string { return fmt.Sprintf("%s-%d", s.key.Name, ordinal) }
 
-// TestStatefulSetOnDelete: under OnDelete a new template touches no pod; one that somebody deletes comes back with it, and
-// RolloutWaiting is not told of the others (ASTS-107 (part), ASTS-145 (part)).
+// TestStatefulSetOnDelete: under OnDelete a new template touches no pod; one that somebody deletes comes back
+// with it, and RolloutWaiting is not told of the others (ASTS-107 (part), ASTS-145 (part)).
 func TestStatefulSetOnDelete(t *testing.T) {
 	t.Parallel()
 	s := settle(t, "ondelete", "replicas: 3\nupdateStrategy: {type: OnDelete}")
@@ -43,8 +43,8 @@ func TestStatefulSetOnDelete(t *testing.T) {
 	}
 }
 
-// TestStatefulSetHookInOrder: an update in place in order waits for its hook without holding up itself when the hook lets go (ASTS-125
-// (part), ASTS-220 (part)): defect D1 of the reference.
+// TestStatefulSetHookInOrder: an update in place in order waits for its hook without holding up itself when
+// the hook lets go (ASTS-125 (part), ASTS-220 (part)): defect D1 of the reference.
 func TestStatefulSetHookInOrder(t *testing.T) {
 	t.Parallel()
 	const hook = "traffic"
@@ -87,8 +87,9 @@ func TestStatefulSetHookInOrder(t *testing.T) {
 	}
 }
 
-// TestStatefulSetBesideOthers: the ordinals of a StatefulSet are spread by a WorkloadSpread, its pods have a sidecar that is upgraded
-// without them, and one of their containers is restarted by a request; the StatefulSet then updates them in place (ASTS-361 (part)).
+// TestStatefulSetBesideOthers: the ordinals of a StatefulSet are spread by a WorkloadSpread, its pods have a
+// sidecar that is upgraded without them, and one of their containers is restarted by a request; the
+// StatefulSet then updates them in place (ASTS-361 (part)).
 func TestStatefulSetBesideOthers(t *testing.T) {
 	t.Parallel()
 	of := zones(t)

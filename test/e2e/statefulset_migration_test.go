@@ -20,9 +20,10 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// TestStatefulSetTakesOverANativeOne: pods of a StatefulSet of Kubernetes that was deleted without them become those of one of ours with the
-// same spec: they get another owner and nothing else, and are updated in place from then on. They can be given back in the same way
-// (ASTS-001 (part), ASTS-070 (part), ASTS-071 (part), ASTS-072 (part), ASTS-083 (part)).
+// TestStatefulSetTakesOverANativeOne: pods of a StatefulSet of Kubernetes that was deleted without them
+// become those of one of ours with the same spec: they get another owner and nothing else, and are updated in
+// place from then on. They can be given back in the same way (ASTS-001 (part), ASTS-070 (part),
+// ASTS-071 (part), ASTS-072 (part), ASTS-083 (part)).
 func TestStatefulSetTakesOverANativeOne(t *testing.T) {
 	t.Parallel()
 	for name, policy := range map[string]string{"in-order": "OrderedReady", "together": "Parallel"} {
@@ -125,8 +126,9 @@ volumeClaimTemplates:
 	}
 }
 
-// TestStatefulSetWaitsForTheNativeOne: whoever makes ours while the native one of the same name still has its pods is told so, and gets the
-// pods as they are when the native one gives them up (ASTS-083 (part), ASTS-106 (part), ASTS-307 (part)).
+// TestStatefulSetWaitsForTheNativeOne: whoever makes ours while the native one of the same name still has its
+// pods is told so, and gets the pods as they are when the native one gives them up (ASTS-083 (part),
+// ASTS-106 (part), ASTS-307 (part)).
 func TestStatefulSetWaitsForTheNativeOne(t *testing.T) {
 	t.Parallel()
 	native := &appsv1.StatefulSet{}
@@ -174,7 +176,8 @@ func nativeServes(t *testing.T, set *appsv1.StatefulSet) {
 	})
 }
 
-// orphan deletes a StatefulSet without its pods, and returns it as somebody would apply it who read it before.
+// orphan deletes a StatefulSet without its pods, and returns it as somebody would apply it who read it
+// before.
 func orphan(t *testing.T, set client.Object) *unstructured.Unstructured {
 	t.Helper()
 	gvk, err := kube.GroupVersionKindFor(set)

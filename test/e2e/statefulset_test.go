@@ -33,7 +33,8 @@ type stateful struct {
 	known  map[string]*corev1.Pod
 }
 
-// declare makes a StatefulSet of nginx pods from a v1beta1 spec, with the usual selector and template where it has none.
+// declare makes a StatefulSet of nginx pods from a v1beta1 spec, with the usual selector and template where
+// it has none.
 func declare(t *testing.T, name, spec string) *stateful {
 	t.Helper()
 	set := &appsv1beta1.StatefulSet{}
@@ -112,8 +113,8 @@ func (s *stateful) pass() {
 	})
 }
 
-// told returns what happened to pods since it was last asked, each named by its ordinal, in the order in which it happened; lowest is
-// how many of them were ready, at the least.
+// told returns what happened to pods since it was last asked, each named by its ordinal, in the order in
+// which it happened; lowest is how many of them were ready, at the least.
 func (s *stateful) told() (happened []string, lowest int) {
 	s.t.Helper()
 	lowest = s.ready()
@@ -146,7 +147,8 @@ func (s *stateful) told() (happened []string, lowest int) {
 	}
 }
 
-// serves tells whether a pod is ready. A kubelet that has not seen yet that the gate of an update is closed may write Ready once more.
+// serves tells whether a pod is ready. A kubelet that has not seen yet that the gate of an update is closed
+// may write Ready once more.
 func serves(pod *corev1.Pod) bool { return story.Ready(pod) && !conditionFalse(pod) }
 
 func (s *stateful) ready() int {
@@ -225,9 +227,9 @@ template:
 
 const inPlaceInOrder = "\nupdateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible}}\n"
 
-// TestStatefulSetInOrder: pods come, are updated, rolled back and taken away one after the other, each with a name and a host name of its
-// own (ASTS-082 (part), ASTS-087 (part), ASTS-093 (part), ASTS-097 (part), ASTS-098 (part), ASTS-121 (part), ASTS-126 (part), ASTS-127, ASTS-148
-// (part), ASTS-161 (part)).
+// TestStatefulSetInOrder: pods come, are updated, rolled back and taken away one after the other, each with a
+// name and a host name of its own (ASTS-082 (part), ASTS-087 (part), ASTS-093 (part), ASTS-097 (part),
+// ASTS-098 (part), ASTS-121 (part), ASTS-126 (part), ASTS-127, ASTS-148 (part), ASTS-161 (part)).
 func TestStatefulSetInOrder(t *testing.T) {
 	t.Parallel()
 	s := declare(t, "ordered", "replicas: 3\nserviceName: ordered"+inPlaceInOrder+speaking("hostname; hostname -i", ""))
@@ -274,8 +276,8 @@ func TestStatefulSetInOrder(t *testing.T) {
 	s.happened("3 goes", "3 gone", "2 goes", "2 gone")
 }
 
-// TestStatefulSetRecreates: by default pods are replaced, the highest first, each when the one before is ready (ASTS-148 (part), ASTS-161
-// (part), ASTS-162 (part)).
+// TestStatefulSetRecreates: by default pods are replaced, the highest first, each when the one before is
+// ready (ASTS-148 (part), ASTS-161 (part), ASTS-162 (part)).
 func TestStatefulSetRecreates(t *testing.T) {
 	t.Parallel()
 	s := settle(t, "anew", "replicas: 2")
@@ -286,9 +288,10 @@ func TestStatefulSetRecreates(t *testing.T) {
 
 const inPlaceTwo = "\npodManagementPolicy: Parallel\nupdateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 2}}\n"
 
-// TestStatefulSetInParallel: with maxUnavailable 2 two pods are updated at a time, as many as partition leaves, and none while the update
-// is paused; a pod that is specified for deletion is made anew at the revision of its rank (ASTS-108 (part), ASTS-145 (part), ASTS-147
-// (part), ASTS-155 (part), ASTS-235 (part), ASTS-238 (part)).
+// TestStatefulSetInParallel: with maxUnavailable 2 two pods are updated at a time, as many as partition
+// leaves, and none while the update is paused; a pod that is specified for deletion is made anew at the
+// revision of its rank (ASTS-108 (part), ASTS-145 (part), ASTS-147 (part), ASTS-155 (part), ASTS-235 (part),
+// ASTS-238 (part)).
 func TestStatefulSetInParallel(t *testing.T) {
 	t.Parallel()
 	s := settle(t, "parallel", "replicas: 5"+inPlaceTwo)
@@ -351,7 +354,8 @@ func TestStatefulSetInParallel(t *testing.T) {
 	}
 }
 
-// TestStatefulSetIsScaledByItsSubresource: whoever knows only the scale subresource scales it (ASTS-011 (part), ASTS-135 (part)).
+// TestStatefulSetIsScaledByItsSubresource: whoever knows only the scale subresource scales it
+// (ASTS-011 (part), ASTS-135 (part)).
 func TestStatefulSetIsScaledByItsSubresource(t *testing.T) {
 	t.Parallel()
 	s := settle(t, "scaled", "replicas: 1\npodManagementPolicy: Parallel")
@@ -374,8 +378,9 @@ func TestStatefulSetIsScaledByItsSubresource(t *testing.T) {
 	}
 }
 
-// TestStatefulSetRecoversFromABrokenRevision: under OrderedReady a revision that cannot start stops at its first pod, and the corrected one
-// replaces it; nobody deletes a pod by hand (ASTS-123 (part), ASTS-164 (part), ASTS-182 (part)).
+// TestStatefulSetRecoversFromABrokenRevision: under OrderedReady a revision that cannot start stops at its
+// first pod, and the corrected one replaces it; nobody deletes a pod by hand (ASTS-123 (part),
+// ASTS-164 (part), ASTS-182 (part)).
 func TestStatefulSetRecoversFromABrokenRevision(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"ReCreate", "InPlaceIfPossible"} {
@@ -402,7 +407,8 @@ func TestStatefulSetRecoversFromABrokenRevision(t *testing.T) {
 	}
 }
 
-// TestStatefulSetThatNeverCameUpRecovers: the first pod of a new StatefulSet cannot start; a corrected template mends it (ASTS-121 (part)).
+// TestStatefulSetThatNeverCameUpRecovers: the first pod of a new StatefulSet cannot start; a corrected
+// template mends it (ASTS-121 (part)).
 func TestStatefulSetThatNeverCameUpRecovers(t *testing.T) {
 	t.Parallel()
 	s := declare(t, "wrong", "replicas: 2"+inPlaceInOrder+
@@ -429,8 +435,8 @@ func (s *stateful) waiting(name, reason string) {
 	})
 }
 
-// TestStatefulSetManagerKilled: all managers are killed in the middle of a rollout; the rollout goes on where it stopped, no pod is touched
-// twice, and no more pods are down than may be.
+// TestStatefulSetManagerKilled: all managers are killed in the middle of a rollout; the rollout goes on where
+// it stopped, no pod is touched twice, and no more pods are down than may be.
 func TestStatefulSetManagerKilled(t *testing.T) {
 	s := settle(t, "killed", "replicas: 6"+inPlaceTwo)
 	s.image("nginx:1.27")
@@ -449,8 +455,9 @@ func TestStatefulSetManagerKilled(t *testing.T) {
 	managersBack(t)
 }
 
-// TestStatefulSetClaims: a pod that comes back has its claim. Claims stay when it is scaled in, unless the policy says Delete; then they go
-// with pods that are no more wanted, and with the set (ASTS-096 (part), ASTS-103 (part), ASTS-261 (part), ASTS-263 (part), ASTS-264 (part)).
+// TestStatefulSetClaims: a pod that comes back has its claim. Claims stay when it is scaled in, unless the
+// policy says Delete; then they go with pods that are no more wanted, and with the set (ASTS-096 (part),
+// ASTS-103 (part), ASTS-261 (part), ASTS-263 (part), ASTS-264 (part)).
 func TestStatefulSetClaims(t *testing.T) {
 	t.Parallel()
 	s := settle(t, "claims", `

@@ -24,9 +24,11 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// The volumes here are those of the local cluster's CSI driver (test/cluster/csi). VOLUMES names the folder with its records.
+// The volumes here are those of the local cluster's CSI driver (test/cluster/csi). VOLUMES names the folder
+// with its records.
 
-// withVolumes is a spec whose pods have a volume of 8Mi, and write its size in KiB again and again; claims follow their template.
+// withVolumes is a spec whose pods have a volume of 8Mi, and write its size in KiB again and again; claims
+// follow their template.
 func withVolumes(class, more string) string {
 	return more + `
 volumeClaimUpdateStrategy: {type: OnPodRollingUpdate}
@@ -86,8 +88,9 @@ func (s *stateful) sizes(ctx context.Context) (sizes []string, err error) {
 	return sizes, nil
 }
 
-// grow lets the claims of both pods grow from 8Mi to a size, and checks that none asks for it before that of the higher ordinal has it. A
-// kubelet looks at volumes when something of a pod changes, else only about once in a minute: a pod whose turn it is gets a label.
+// grow lets the claims of both pods grow from 8Mi to a size, and checks that none asks for it before that of
+// the higher ordinal has it. A kubelet looks at volumes when something of a pod changes, else only about once
+// in a minute: a pod whose turn it is gets a label.
 func (s *stateful) grow(to string) {
 	s.t.Helper()
 	const from = "8Mi"
@@ -205,8 +208,9 @@ func (s *stateful) volume(ordinal int) string {
 
 const twoInPlace = "replicas: 2" + inPlaceInOrder
 
-// TestStatefulSetVolumesGrowOnline: a larger size in the claim template alone makes volumes grow one after the other, while their pods go
-// on untouched (ASTS-272 (part), ASTS-273 (part), ASTS-277 (part), ASTS-279 (part)).
+// TestStatefulSetVolumesGrowOnline: a larger size in the claim template alone makes volumes grow one after
+// the other, while their pods go on untouched (ASTS-272 (part), ASTS-273 (part), ASTS-277 (part),
+// ASTS-279 (part)).
 func TestStatefulSetVolumesGrowOnline(t *testing.T) {
 	t.Parallel()
 	s := settle(t, "online", withVolumes("afloat-grow", twoInPlace))
@@ -231,8 +235,8 @@ func TestStatefulSetVolumesGrowOnline(t *testing.T) {
 	}
 }
 
-// TestStatefulSetVolumesGrowWithTheRollout: with a new image and a larger size, each pod gets both before the next one is taken, in place
-// or anew (ASTS-272 (part), ASTS-274 (part)).
+// TestStatefulSetVolumesGrowWithTheRollout: with a new image and a larger size, each pod gets both before the
+// next one is taken, in place or anew (ASTS-272 (part), ASTS-274 (part)).
 func TestStatefulSetVolumesGrowWithTheRollout(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ spec, went, came string }{
@@ -264,8 +268,8 @@ func TestStatefulSetVolumesGrowWithTheRollout(t *testing.T) {
 	}
 }
 
-// TestStatefulSetVolumesThatMayNotGrow: a storage class without expansion refuses the template; one that loses it later stops the rollout,
-// which goes on when it allows it again (ASTS-054 (part), ASTS-275 (part)).
+// TestStatefulSetVolumesThatMayNotGrow: a storage class without expansion refuses the template; one that
+// loses it later stops the rollout, which goes on when it allows it again (ASTS-054 (part), ASTS-275 (part)).
 func TestStatefulSetVolumesThatMayNotGrow(t *testing.T) {
 	t.Parallel()
 	fixed := settle(t, "fixed", withVolumes("afloat-fixed", "replicas: 1"))
@@ -310,8 +314,8 @@ func TestStatefulSetVolumesThatMayNotGrow(t *testing.T) {
 	s.inPlace("app:v2", 1)
 }
 
-// TestStatefulSetVolumeThatFailsToGrow: what the storage says of a failed expansion is on the set, and holds up the others; it goes on by
-// itself when the storage works again (ASTS-277 (part)).
+// TestStatefulSetVolumeThatFailsToGrow: what the storage says of a failed expansion is on the set, and holds
+// up the others; it goes on by itself when the storage works again (ASTS-277 (part)).
 func TestStatefulSetVolumeThatFailsToGrow(t *testing.T) {
 	t.Parallel()
 	s := settle(t, "failing", withVolumes("afloat-grow", twoInPlace))
@@ -334,8 +338,8 @@ func TestStatefulSetVolumeThatFailsToGrow(t *testing.T) {
 	s.inPlace("app:v2", 1)
 }
 
-// TestStatefulSetSizeThatIsTakenBack: the way out of a size that the storage never grants is a smaller one, in the template and in the
-// claim, which the set itself never shrinks (ASTS-276 (part), ASTS-277 (part)).
+// TestStatefulSetSizeThatIsTakenBack: the way out of a size that the storage never grants is a smaller one,
+// in the template and in the claim, which the set itself never shrinks (ASTS-276 (part), ASTS-277 (part)).
 func TestStatefulSetSizeThatIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := settle(t, "back", withVolumes("afloat-grow", twoInPlace))
@@ -359,7 +363,8 @@ func TestStatefulSetSizeThatIsTakenBack(t *testing.T) {
 	s.happened()
 }
 
-// TestStatefulSetVolumeThatGrowsBetweenPods: a driver that grows no volume in use gets its pod made anew after a while (ASTS-278 (part)).
+// TestStatefulSetVolumeThatGrowsBetweenPods: a driver that grows no volume in use gets its pod made anew
+// after a while (ASTS-278 (part)).
 func TestStatefulSetVolumeThatGrowsBetweenPods(t *testing.T) {
 	t.Parallel()
 	s := settle(t, "offline", withVolumes("afloat-grow-offline", "replicas: 1"+inPlaceInOrder))
@@ -383,8 +388,8 @@ func TestStatefulSetVolumeThatGrowsBetweenPods(t *testing.T) {
 	})
 }
 
-// TestStatefulSetVolumesGo: under whenScaled and whenDeleted Delete, volumes end with the pods and the set that they belong to, and not
-// before (ASTS-261 (part), ASTS-263 (part)).
+// TestStatefulSetVolumesGo: under whenScaled and whenDeleted Delete, volumes end with the pods and the set
+// that they belong to, and not before (ASTS-261 (part), ASTS-263 (part)).
 func TestStatefulSetVolumesGo(t *testing.T) {
 	t.Parallel()
 	s := settle(t, "leaving", withVolumes("afloat-grow", twoInPlace+`

@@ -26,11 +26,12 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// TestTakeoverOnRealKubelets: the installation that runs is taken for that of somebody else, taken over, and put back, while pods of a
-// CloneSet run. Nobody writes them or touches their containers, and afterwards they are updated in place (OPS-110 (part)).
+// TestTakeoverOnRealKubelets: the installation that runs is taken for that of somebody else, taken over, and
+// put back, while pods of a CloneSet run. Nobody writes them or touches their containers, and afterwards they
+// are updated in place (OPS-110 (part)).
 //
-// It replaces the manager of the cluster, so it is not parallel: tests that are wait until it has ended. MANIFESTS names the manifests
-// with which the cluster was set up.
+// It replaces the manager of the cluster, so it is not parallel: tests that are wait until it has ended.
+// MANIFESTS names the manifests with which the cluster was set up.
 func TestTakeoverOnRealKubelets(t *testing.T) {
 	manifests := os.Getenv("MANIFESTS")
 	if manifests == "" {
@@ -112,7 +113,8 @@ func measured(t *testing.T) int {
 	return n
 }
 
-// formerTestsGone waits until the namespaces of earlier tests are gone, because their pods would be missed after the takeover.
+// formerTestsGone waits until the namespaces of earlier tests are gone, because their pods would be missed
+// after the takeover.
 func formerTestsGone(t *testing.T) {
 	t.Helper()
 	eventually(t, "the end of namespaces of earlier tests", func(ctx context.Context) string {
@@ -129,7 +131,8 @@ func formerTestsGone(t *testing.T) {
 	})
 }
 
-// reported waits until the node daemons have reported what runs in the pods, which is no consequence of what comes next.
+// reported waits until the node daemons have reported what runs in the pods, which is no consequence of what
+// comes next.
 func reported(t *testing.T, w *workload) {
 	t.Helper()
 	eventually(t, "reports of node daemons", func(context.Context) string {

@@ -63,7 +63,8 @@ func held(pod *corev1.Pod) string {
 	return "no launch barrier"
 }
 
-// TestSidecarSetAndPodsTogether: somebody applies a SidecarSet and a Deployment in one file: no pod is without its sidecar (SS-006 (part)).
+// TestSidecarSetAndPodsTogether: somebody applies a SidecarSet and a Deployment in one file: no pod is
+// without its sidecar (SS-006 (part)).
 func TestSidecarSetAndPodsTogether(t *testing.T) {
 	t.Parallel()
 	for i := range tries(t) {
@@ -90,8 +91,8 @@ func TestSidecarSetAndPodsTogether(t *testing.T) {
 	}
 }
 
-// TestChangedSidecarSetAndPodsTogether: somebody applies a changed SidecarSet and a Deployment in one file: each pod has the changed
-// sidecar.
+// TestChangedSidecarSetAndPodsTogether: somebody applies a changed SidecarSet and a Deployment in one file:
+// each pod has the changed sidecar.
 func TestChangedSidecarSetAndPodsTogether(t *testing.T) {
 	t.Parallel()
 	sidecar := func(name, image string) string {
@@ -127,8 +128,8 @@ func TestChangedSidecarSetAndPodsTogether(t *testing.T) {
 	}
 }
 
-// TestWorkloadSpreadAndPodsTogether: somebody applies a WorkloadSpread and its CloneSet in one file: every pod is in a subset (WS-050
-// (part)).
+// TestWorkloadSpreadAndPodsTogether: somebody applies a WorkloadSpread and its CloneSet in one file: every
+// pod is in a subset (WS-050 (part)).
 func TestWorkloadSpreadAndPodsTogether(t *testing.T) {
 	t.Parallel()
 	for i := range tries(t) {

@@ -91,8 +91,8 @@ func (u *united) settled(want string) []corev1.Pod {
 	return pods.Items
 }
 
-// UD-001, UD-100 (part), UD-065 (part): CloneSets in two zones take a new image in place, one subset under its partition; a subset that is removed goes, and the
-// others get its pods.
+// UD-001, UD-100 (part), UD-065 (part): CloneSets in two zones take a new image in place, one subset under
+// its partition; a subset that is removed goes, and the others get its pods.
 func TestUnitedCloneSets(t *testing.T) {
 	t.Parallel()
 	zone := hosts(t)
@@ -139,8 +139,8 @@ func jsonTerm(t *testing.T, name string) string {
 		kubelets(t)[int(name[0]-'a')].Labels[corev1.LabelHostname])
 }
 
-// UD-095 (part), UD-096 (part), UD-018 (part), UD-066 (part): pods of Deployments that find no node go to another zone; an autoscaler's scaling reaches the subsets; and
-// Deployments are exchanged for CloneSets.
+// UD-095 (part), UD-096 (part), UD-018 (part), UD-066 (part): pods of Deployments that find no node go to
+// another zone; an autoscaler's scaling reaches the subsets; and Deployments are exchanged for CloneSets.
 func TestUnitedDeploymentsAdapt(t *testing.T) {
 	t.Parallel()
 	zone := hosts(t)
@@ -169,7 +169,8 @@ func TestUnitedDeploymentsAdapt(t *testing.T) {
 const unitedJSON = `{"metadata":{"labels":{"app":"web"}},"spec":{"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},
 	"spec":{"terminationGracePeriodSeconds":1,"containers":[{"name":"nginx","image":"nginx:1.26","imagePullPolicy":"IfNotPresent"}]}}}}`
 
-// UD-110 (part), UD-123 (part), UD-125 (part): pods that find no node have substitutes, which do not count twice.
+// UD-110 (part), UD-123 (part), UD-125 (part): pods that find no node have substitutes, which do not count
+// twice.
 func TestUnitedReservations(t *testing.T) {
 	t.Parallel()
 	zone := hosts(t)

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestRolloutThatStandsStill: with defaults, a rollout to an image that does not exist is reported by an event of the CloneSet, with the
-// pod and its reason (OPS-099 (part)).
+// TestRolloutThatStandsStill: with defaults, a rollout to an image that does not exist is reported by an
+// event of the CloneSet, with the pod and its reason (OPS-099 (part)).
 func TestRolloutThatStandsStill(t *testing.T) {
 	t.Parallel()
 	const template = `

@@ -105,7 +105,8 @@ func spreads(t *testing.T, namespace string, of map[string]string, want map[stri
 	})
 }
 
-// counted waits until the overall status has these replicas and missing replicas by subset, and nothing is booked any more.
+// counted waits until the overall status has these replicas and missing replicas by subset, and nothing is
+// booked any more.
 func counted(t *testing.T, s *appsv1beta1.WorkloadSpread, want map[string][2]int32) {
 	t.Helper()
 	eventually(t, "the status", func(ctx context.Context) string {
@@ -132,9 +133,10 @@ func counted(t *testing.T, s *appsv1beta1.WorkloadSpread, want map[string][2]int
 
 const nap = `terminationGracePeriodSeconds: 1, containers: [{name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent MOUNTS}]`
 
-// WS-001 (part), WS-002 (part), WS-047 (part), WS-050 (part), WS-074 to WS-076, WS-092 (part), WS-094 (part), WS-142 (part), WS-144 (part),
-// WS-150 (part), WS-160 to WS-165, WS-190 (part): a CloneSet with claims is spread over three zones, with a patch; pods that existed before
-// are adopted, and those above the number of their subset are deleted first.
+// WS-001 (part), WS-002 (part), WS-047 (part), WS-050 (part), WS-074 to WS-076, WS-092 (part), WS-094 (part),
+// WS-142 (part), WS-144 (part), WS-150 (part), WS-160 to WS-165, WS-190 (part): a CloneSet with claims is
+// spread over three zones, with a patch; pods that existed before are adopted, and those above the number of
+// their subset are deleted first.
 func TestSpreadOfCloneSet(t *testing.T) {
 	t.Parallel()
 	of := zones(t)
@@ -173,8 +175,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	counted(t, s, map[string][2]int32{"zone-a": {1, 0}, "zone-b": {1, 1}, "zone-c": {0, -1}})
 }
 
-// WS-012 (part), WS-080 to WS-085, WS-163 (part), WS-196 (part), WS-198 (part): percentages of a Deployment; a rolling update fills the
-// subsets again.
+// WS-012 (part), WS-080 to WS-085, WS-163 (part), WS-196 (part), WS-198 (part): percentages of a Deployment;
+// a rolling update fills the subsets again.
 func TestSpreadOfDeployment(t *testing.T) {
 	t.Parallel()
 	of := zones(t)
@@ -212,7 +214,8 @@ func TestSpreadOfDeployment(t *testing.T) {
 	counted(t, s, map[string][2]int32{"zone-a": {0, 0}, "zone-b": {0, 0}, "zone-c": {0, 0}})
 }
 
-// WS-020 (part), WS-107 (part), WS-168 (part): the pods of a Job are spread, and give their places back when they end.
+// WS-020 (part), WS-107 (part), WS-168 (part): the pods of a Job are spread, and give their places back when
+// they end.
 func TestSpreadOfJob(t *testing.T) {
 	t.Parallel()
 	of := zones(t)
@@ -247,7 +250,8 @@ func TestSpreadOfStatefulSet(t *testing.T) {
 	}
 }
 
-// WS-120 (part), WS-130 (part), WS-170 to WS-176: pods that cannot be scheduled are replaced by pods of another subset.
+// WS-120 (part), WS-130 (part), WS-170 to WS-176: pods that cannot be scheduled are replaced by pods of
+// another subset.
 func TestSpreadAdapts(t *testing.T) {
 	of := zones(t)
 	space := namespace(t)

@@ -32,7 +32,8 @@ const (
 	scheduledPull = `template: {imageListPullJobTemplate: {metadata: {labels: {a: b}, annotations: {c: d}}, spec: {images: ["a:1"], completionPolicy: {}, selector: {names: [nowhere]}}}}`
 )
 
-// ACJ-014, ACJ-016, ACJ-017, ACJ-011 (part), ACJ-012 (part): what the API server and the webhooks make of what users write.
+// ACJ-014, ACJ-016, ACJ-017, ACJ-011 (part), ACJ-012 (part): what the API server and the webhooks make of
+// what users write.
 func TestAdvancedCronJobsAreStored(t *testing.T) {
 	for name, test := range map[string]struct{ spec, kept string }{
 		"job":       {`template: {jobTemplate: {metadata: {labels: {a: b}}, spec: {future: {x: [1]}, ` + scheduledPods + `}}}`, "future"},
@@ -70,7 +71,8 @@ func TestAdvancedCronJobsAreStored(t *testing.T) {
 	}
 }
 
-// ACJ-111, ACJ-112, ACJ-113 (part): an object with a template that v1alpha1 lacks is read, listed and written in v1alpha1, and keeps it.
+// ACJ-111, ACJ-112, ACJ-113 (part): an object with a template that v1alpha1 lacks is read, listed and written
+// in v1alpha1, and keeps it.
 func TestAdvancedCronJobsInV1alpha1(t *testing.T) {
 	object := schedule(t, "both-versions", scheduledPull)
 	if err := kube.Create(t.Context(), object); err != nil {
@@ -108,8 +110,9 @@ func TestAdvancedCronJobsInV1alpha1(t *testing.T) {
 	}
 }
 
-// ACJ-040, ACJ-030 (part), ACJ-090 (part), ACJ-103 (part): creation, end and deletion of a child of each kind are seen at once, from a schedule that would look again much
-// later; a child that names an old version is one too.
+// ACJ-040, ACJ-030 (part), ACJ-090 (part), ACJ-103 (part): creation, end and deletion of a child of each kind
+// are seen at once, from a schedule that would look again much later; a child that names an old version is
+// one too.
 func TestChildrenOfAdvancedCronJobs(t *testing.T) {
 	for kind, template := range map[string]string{"Job": `template: {jobTemplate: {spec: {` + scheduledPods + `}}}`,
 		"BroadcastJob": `template: {broadcastJobTemplate: {spec: {` + scheduledPods + `}}}`, "ImageListPullJob": scheduledPull} {

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestManifestsAreAppliedAgain: the manager owns no field that the manifests set. Applying them a second time causes no conflict, and
-// changes nothing that the manager has written (OPS-062, OPS-064, OPS-071 (part)).
+// TestManifestsAreAppliedAgain: the manager owns no field that the manifests set. Applying them a second time
+// causes no conflict, and changes nothing that the manager has written (OPS-062, OPS-064, OPS-071 (part)).
 func TestManifestsAreAppliedAgain(t *testing.T) {
 	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
 	if err != nil {

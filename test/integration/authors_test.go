@@ -16,8 +16,8 @@ import (
 	"github.com/afloat-project/afloat/test/story"
 )
 
-// OPS-085: a user who may create CloneSets gets their pods without any right on pods; the cluster's policies for pods apply to these pods
-// too.
+// OPS-085: a user who may create CloneSets gets their pods without any right on pods; the cluster's policies
+// for pods apply to these pods too.
 func TestAuthorsNeedNoRightsOnPods(t *testing.T) {
 	config := rest.CopyConfig(apiServer)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "author"}

@@ -154,8 +154,9 @@ func spreadIn(t *testing.T, namespace, target, subsets string) *appsv1beta1.Work
 	return spread
 }
 
-// WS-053, WS-076, WS-103, WS-112, WS-114: two managers handle the creation of 200 pods at once, then the removal of some, then others in
-// their place. Each pod gets a subset, and no subset gets more than it may have.
+// WS-053, WS-076, WS-103, WS-112, WS-114: two managers handle the creation of 200 pods at once, then the
+// removal of some, then others in their place. Each pod gets a subset, and no subset gets more than it may
+// have.
 func TestTwoManagersBookAtOnce(t *testing.T) {
 	// The webhooks exclude the namespace, so that only this test handles the pods.
 	ctx, cancel := context.WithCancel(t.Context())
@@ -345,8 +346,8 @@ func booked(t *testing.T, namespace, version, subset string) (creating, deleting
 	return creating, deleting
 }
 
-// WS-050, WS-090 to WS-096, WS-100, WS-101: through the API server a pod of a Job gets its subset once, although two entries may send it, a
-// dry run gets none, and deletions and evictions are booked.
+// WS-050, WS-090 to WS-096, WS-100, WS-101: through the API server a pod of a Job gets its subset once,
+// although two entries may send it, a dry run gets none, and deletions and evictions are booked.
 func TestPodsAreSpread(t *testing.T) {
 	const namespace = "spread"
 	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
@@ -494,8 +495,8 @@ func TestSpreadTakeover(t *testing.T) {
 	}
 }
 
-// WS-012, WS-053, WS-070, WS-114: the pods of a CloneSet that its controller makes at once get their subsets, by percentages of a number of
-// replicas that caches may not have yet.
+// WS-012, WS-053, WS-070, WS-114: the pods of a CloneSet that its controller makes at once get their subsets,
+// by percentages of a number of replicas that caches may not have yet.
 func TestCloneSetIsSpread(t *testing.T) {
 	const namespace = "spread-cloneset"
 	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {

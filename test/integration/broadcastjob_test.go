@@ -22,7 +22,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/nodes"
 )
 
-// broadcastJob returns a BroadcastJob in the version, merged with a manifest in YAML. No node is eligible for it.
+// broadcastJob returns a BroadcastJob in the version, merged with a manifest in YAML. No node is eligible for
+// it.
 func broadcastJob(t *testing.T, version, name, over string) *unstructured.Unstructured {
 	t.Helper()
 	object, extra := document(t, fmt.Sprintf(`
@@ -58,8 +59,9 @@ func TestNamesOfBroadcastJobs(t *testing.T) {
 	}
 }
 
-// TestDefaultsOfBroadcastJobs shows BJ-016, BJ-019 and BJ-150: what users leave out is filled in on create and update (BJ-010 (part)), a status is not taken from users, fields of the template that
-// nobody knows stay, and what is written in one version is there in the other, whole.
+// TestDefaultsOfBroadcastJobs shows BJ-016, BJ-019 and BJ-150: what users leave out is filled in on create
+// and update (BJ-010 (part)), a status is not taken from users, fields of the template that nobody knows
+// stay, and what is written in one version is there in the other, whole.
 func TestDefaultsOfBroadcastJobs(t *testing.T) {
 	const given = `{metadata: {labels: {l: "1"}, annotations: {a: "1"}, finalizers: [example.org/f]}, spec: {failurePolicy: {restartLimit: 3}, template: {future: {a: [1]}}},
 		status: {active: 7, succeeded: 7, failed: 7, desired: 7, phase: completed}}`
@@ -104,7 +106,8 @@ func TestDefaultsOfBroadcastJobs(t *testing.T) {
 	}
 }
 
-// TestBadManifestsOfBroadcastJobs: invalid manifests are refused with 422, naming the field that the user wrote (BJ-024, and parts of the chapter).
+// TestBadManifestsOfBroadcastJobs: invalid manifests are refused with 422, naming the field that the user
+// wrote (BJ-024, and parts of the chapter).
 func TestBadManifestsOfBroadcastJobs(t *testing.T) {
 	template := func(more string) string { return `{spec: {template: ` + more + `}}` }
 	for name, test := range map[string]struct{ name, over, field string }{
@@ -135,8 +138,9 @@ func TestBadManifestsOfBroadcastJobs(t *testing.T) {
 	}
 }
 
-// TestLifeOfABroadcastJob: pods are created for the nodes that the template selects, with what the API server makes of them; the job completes when they have ended, and goes
-// when its time is over (BJ-040 (part), BJ-041 (part), BJ-110 (part), BJ-112 (part), BJ-120 (part), BJ-131 (part)).
+// TestLifeOfABroadcastJob: pods are created for the nodes that the template selects, with what the API server
+// makes of them; the job completes when they have ended, and goes when its time is over (BJ-040 (part),
+// BJ-041 (part), BJ-110 (part), BJ-112 (part), BJ-120 (part), BJ-131 (part)).
 func TestLifeOfABroadcastJob(t *testing.T) {
 	node := func(name string) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"bcj": "life"}}}

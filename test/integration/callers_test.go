@@ -28,11 +28,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// managerAddress is where the manager's webhooks answer; callerFiles is the folder with the certificate that the API server shows them.
+// managerAddress is where the manager's webhooks answer; callerFiles is the folder with the certificate that
+// the API server shows them.
 var managerAddress, callerFiles string
 
-// showCertificate makes the API server show a certificate to webhooks, as described in docs/operate/webhook-callers.md, and returns the file of the
-// authority that signed it.
+// showCertificate makes the API server show a certificate to webhooks, as described in
+// docs/operate/webhook-callers.md, and returns the file of the authority that signed it.
 func showCertificate(env *envtest.Environment, dir string) (authority string, err error) {
 	if callerFiles == "" {
 		callerFiles = dir
@@ -90,8 +91,8 @@ plugins:
 	return filepath.Join(dir, "ca.pem"), nil
 }
 
-// TestWebhooksAnswerNobodyElse: with --webhook-client-ca-file only the API server gets answers. Callers without a certificate, or with one
-// of another authority, get none (OPS-049 (part)).
+// TestWebhooksAnswerNobodyElse: with --webhook-client-ca-file only the API server gets answers. Callers
+// without a certificate, or with one of another authority, get none (OPS-049 (part)).
 func TestWebhooksAnswerNobodyElse(t *testing.T) {
 	foreign, err := tls.LoadX509KeyPair(showForeign(t))
 	if err != nil {
@@ -128,8 +129,9 @@ func TestWebhooksAnswerNobodyElse(t *testing.T) {
 	}
 }
 
-// TestAForgedReviewDoesNotStopPods: whoever reaches the port sent a review of a WorkloadSpread whose namespace was an expression. It was written
-// into the configuration, and no pod could be created anywhere (OPS-068).
+// TestAForgedReviewDoesNotStopPods: whoever reaches the port sent a review of a WorkloadSpread whose
+// namespace was an expression. It was written into the configuration, and no pod could be created anywhere
+// (OPS-068).
 func TestAForgedReviewDoesNotStopPods(t *testing.T) {
 	own, err := tls.LoadX509KeyPair(filepath.Join(callerFiles, "client.pem"), filepath.Join(callerFiles, "client-key.pem"))
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestBadManifests: invalid manifests are refused with 422, naming the field in the version that the user wrote (CS-020 to 035).
+// TestBadManifests: invalid manifests are refused with 422, naming the field in the version that the user
+// wrote (CS-020 to 035).
 func TestBadManifests(t *testing.T) {
 	both := []string{"v1alpha1", "v1beta1"}
 	tests := map[string]struct {
@@ -180,7 +181,8 @@ func TestAcceptedManifests(t *testing.T) {
 	}
 }
 
-// TestUpdatesThatAreRefused: the selector is immutable (CS-032), InPlaceOnly accepts only changes that qualify (CS-033).
+// TestUpdatesThatAreRefused: the selector is immutable (CS-032), InPlaceOnly accepts only changes that
+// qualify (CS-033).
 func TestUpdatesThatAreRefused(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		t.Run(version, func(t *testing.T) {
@@ -239,8 +241,9 @@ spec: {replicas: 0, scaleStrategy: {disablePVCReuse: true}, updateStrategy: {typ
 	}
 }
 
-// TestUnknownFieldOfTheTemplate: a field that our types do not know reaches the body of the request that creates the pod, is kept
-// in the revision and in the object, and survives an unrelated update (CS-016, CS-359).
+// TestUnknownFieldOfTheTemplate: a field that our types do not know reaches the body of the request that
+// creates the pod, is kept in the revision and in the object, and survives an unrelated update (CS-016,
+// CS-359).
 func TestUnknownFieldOfTheTemplate(t *testing.T) {
 	set := cloneSet("v1alpha1", "unknown", "")
 	set.Object["spec"].(map[string]any)["template"] = map[string]any{

@@ -46,8 +46,8 @@ func specOf(t *testing.T, set *unstructured.Unstructured) string {
 	return asYAML(t, in(t, "v1beta1", set).Object["spec"])
 }
 
-// ADS-002 (part): a manifest of the native kind is valid with another apiVersion, and nothing in it is unknown. Applied again, by the server or as
-// kubectl does it, it changes nothing.
+// ADS-002 (part): a manifest of the native kind is valid with another apiVersion, and nothing in it is
+// unknown. Applied again, by the server or as kubectl does it, it changes nothing.
 func TestANativeManifestOfADaemonSetIsApplied(t *testing.T) {
 	native := document(t, `
 apiVersion: apps/v1
@@ -115,8 +115,9 @@ func TestNamesOfDaemonSets(t *testing.T) {
 	}
 }
 
-// ADS-011 (part), ADS-012, ADS-013, ADS-014: what users leave out is filled in on create and update, in either version. ADS-015, ADS-016: the template is stored as it
-// was written, with fields that nobody knows, on create and when it changes. A status is not taken from users.
+// ADS-011 (part), ADS-012, ADS-013, ADS-014: what users leave out is filled in on create and update, in
+// either version. ADS-015, ADS-016: the template is stored as it was written, with fields that nobody knows,
+// on create and when it changes. A status is not taken from users.
 func TestDefaultsOfDaemonSets(t *testing.T) {
 	const template = `{metadata: {labels: {app: agent}, future: {a: 1}}, future: x, spec: {nodeSelector: {nowhere: "1"}, hostNetwork: true, future: [1, {b: 2}],
 		containers: [{name: main, image: "nginx:1.26", ports: [{containerPort: 80}], livenessProbe: {httpGet: {port: 80}}, future: {a: [1]}}]}}`
@@ -221,7 +222,8 @@ func TestBadManifestsOfDaemonSets(t *testing.T) {
 	}
 }
 
-// ADS-031 (part): a set that is admitted with a port of the node and a surge comes with a warning, which users read.
+// ADS-031 (part): a set that is admitted with a port of the node and a surge comes with a warning, which
+// users read.
 func TestAWarningAboutPortsOfNodes(t *testing.T) {
 	warnings := &warned{}
 	config := rest.CopyConfig(apiServer)
@@ -258,8 +260,9 @@ func TestUpdatesOfDaemonSets(t *testing.T) {
 	}
 }
 
-// ADS-210 (part), ADS-213 (part), ADS-214 (part), ADS-215 (part): through the API server, v1alpha1 shows partitionedScaling as its annotation; who changes it there, or
-// in v1beta1, changes it for both, and a change of something else keeps it, and all fields of the template that nobody knows.
+// ADS-210 (part), ADS-213 (part), ADS-214 (part), ADS-215 (part): through the API server, v1alpha1 shows
+// partitionedScaling as its annotation; who changes it there, or in v1beta1, changes it for both, and a
+// change of something else keeps it, and all fields of the template that nobody knows.
 func TestVersionsOfDaemonSets(t *testing.T) {
 	set := daemonSet(t, "v1alpha1", "versions", `{metadata: {annotations: {`+progressive+`: "true", note: "1"}}}`)
 	if err := unstructured.SetNestedField(set.Object, int64(9007199254740993), "spec", "template", "future", "a"); err != nil {
@@ -301,7 +304,8 @@ func TestVersionsOfDaemonSets(t *testing.T) {
 	shows(nil, "")
 }
 
-// ADS-033 (part), ADS-212 (part): deletion of a protected set is refused while a node has a pod of it; the hash is told in both versions.
+// ADS-033 (part), ADS-212 (part): deletion of a protected set is refused while a node has a pod of it; the
+// hash is told in both versions.
 func TestProtectedDaemonSets(t *testing.T) {
 	set := daemonSet(t, "v1beta1", "protected", `{metadata: {labels: {`+protection+`: Cascading}}}`)
 	makes(t, set)

@@ -140,8 +140,8 @@ func evict(ctx context.Context, namespace, name string, options ...client.SubRes
 		options...)
 }
 
-// PUB-087 (part), PUB-089 (part), PUB-090 (part), PUB-092 (part): 200 evictions at once of pods of which five may go take five, and the others
-// are told to come later, as by the API server's own budgets.
+// PUB-087 (part), PUB-089 (part), PUB-090 (part), PUB-092 (part): 200 evictions at once of pods of which five
+// may go take five, and the others are told to come later, as by the API server's own budgets.
 func TestManyEvictionsAtOnce(t *testing.T) {
 	const pods, may = 200, 5
 	namespace := protectedPods(t, pods, func(s *policyv1beta1.PodUnavailableBudgetSpec) {
@@ -214,7 +214,8 @@ func TestDisruptionsOfProtectedPods(t *testing.T) {
 	// PUB-080: of a collection each pod is judged; TestRemovalsOfPods shows that the request itself is not.
 	refused("PUB-080: all at once", http.StatusForbidden, kube.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace),
 		client.MatchingFields{"metadata.name": "web-1"}))
-	// PUB-084, PUB-085, PUB-D5: a resize is free unless it is listed, where it is expected to restart nothing.
+	// PUB-084, PUB-085, PUB-D5: a resize is free unless it is listed, where it is expected to restart
+	// nothing.
 	resize := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}`))
 	refused("PUB-085: a resize", http.StatusForbidden, kube.SubResource("resize").Patch(t.Context(), at(1), resize))
 	if err := kube.Patch(t.Context(), at(0), client.RawPatch(types.StrategicMergePatchType,
@@ -253,8 +254,8 @@ func TestDisruptionsOfProtectedPods(t *testing.T) {
 	}
 }
 
-// PUB-077: what is done to pods of namespaces that are left out is not judged, whatever their budgets say. PUB-071 (part): pods that no webhook is
-// asked about are told of their budget all the same.
+// PUB-077: what is done to pods of namespaces that are left out is not judged, whatever their budgets say.
+// PUB-071 (part): pods that no webhook is asked about are told of their budget all the same.
 func TestDisruptionsInNamespacesThatAreLeftOut(t *testing.T) {
 	const name = "left-out"
 	label := map[string]string{"left": "out"}
@@ -303,8 +304,9 @@ func TestDisruptionsInNamespacesThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// PUB-080 (part): while no manager answers, pods in service that a budget may protect are not deleted, evicted or changed. All others are:
-// those that are not ready, those that somebody freed, and those of other namespaces; and what changes no spec passes.
+// PUB-080 (part): while no manager answers, pods in service that a budget may protect are not deleted,
+// evicted or changed. All others are: those that are not ready, those that somebody freed, and those of other
+// namespaces; and what changes no spec passes.
 func TestDisruptionsWhileNoManagerAnswers(t *testing.T) {
 	namespace := protectedPods(t, 4, func(s *policyv1beta1.PodUnavailableBudgetSpec) {
 		many := intstr.FromInt32(3)

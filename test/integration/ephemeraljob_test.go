@@ -32,7 +32,8 @@ func ephemeralJob(t *testing.T, name, spec string) (*unstructured.Unstructured, 
 	return job, err
 }
 
-// EJ-025, EJ-031 (part): what a real API server finds wrong with containers refuses the job, with 400 and all else that is wrong. EJ-010: fields that nobody knows come to the webhook.
+// EJ-025, EJ-031 (part): what a real API server finds wrong with containers refuses the job, with 400 and all
+// else that is wrong. EJ-010: fields that nobody knows come to the webhook.
 func TestEphemeralJobsAreJudged(t *testing.T) {
 	_, err := ephemeralJob(t, "wrong", `{selector: {matchLabels: {app: ejob}}, template: {ephemeralContainers: [
 {name: Big, image: " a", env: [{name: "", value: x}], envFrom: [{configMapRef: {}}], securityContext: {runAsUser: -5}, ofTheFuture: 1}, {name: b, image: a, ports: [{containerPort: 80}]}, {name: b, image: a}]}}`)
@@ -56,8 +57,9 @@ func TestEphemeralJobsAreJudged(t *testing.T) {
 	}
 }
 
-// A real API server takes the patch: behind the container of somebody else, which stays as it is; the result is counted, and the job is gone when it is deleted (EJ-018 (part), EJ-041 (part),
-// EJ-045 (part), EJ-055 (part), EJ-058 (part)). A pod that lacks the volume counts as failed (EJ-048 (part)).
+// A real API server takes the patch: behind the container of somebody else, which stays as it is; the result
+// is counted, and the job is gone when it is deleted (EJ-018 (part), EJ-041 (part), EJ-045 (part),
+// EJ-055 (part), EJ-058 (part)). A pod that lacks the volume counts as failed (EJ-048 (part)).
 func TestEphemeralJobOnAServer(t *testing.T) {
 	ctx := t.Context()
 	pods := map[string]*corev1.Pod{}

@@ -17,8 +17,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// A job of the old version, with a secret, on a node: its tag, its secret's copy, its result, and nothing is left after its deletion
-// (IMG-080, IMG-086, IMG-096, IMG-110, IMG-120 (part), IMG-196).
+// A job of the old version, with a secret, on a node: its tag, its secret's copy, its result, and nothing is
+// left after its deletion (IMG-080, IMG-086, IMG-096, IMG-110, IMG-120 (part), IMG-196).
 func TestImagePullJobOnANode(t *testing.T) {
 	ctx := t.Context()
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
@@ -130,8 +130,9 @@ func TestImageListPullJob(t *testing.T) {
 	}
 }
 
-// CRR-087, OPS-067: a pod of a workload of ours gets the readiness gate, and no other pod is sent to the webhook. The pod is of a kind whose
-// controller is not served: those that are open the gate themselves, of pods that they know.
+// CRR-087, OPS-067: a pod of a workload of ours gets the readiness gate, and no other pod is sent to the
+// webhook. The pod is of a kind whose controller is not served: those that are open the gate themselves, of
+// pods that they know.
 func TestPodsGetTheirGate(t *testing.T) {
 	for name, want := range map[string]bool{"apps.kruise.io/v1beta1": true, "apps/v1": false} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: strings.NewReplacer("/", "-", ".", "-").Replace(name),

@@ -72,8 +72,9 @@ func namesOf(containers []corev1.Container) string {
 	return strings.Join(names, " ")
 }
 
-// SS-003, SS-005, SS-006, SS-086, SS-102, SS-115, SS-180, SS-290 to SS-295: a pod gets its sidecars and the API server's defaults. Earlier
-// pods get none, pods that do not match are not sent to the webhook, and injected containers outlive their SidecarSet.
+// SS-003, SS-005, SS-006, SS-086, SS-102, SS-115, SS-180, SS-290 to SS-295: a pod gets its sidecars and the
+// API server's defaults. Earlier pods get none, pods that do not match are not sent to the webhook, and
+// injected containers outlive their SidecarSet.
 func TestPodsGetSidecars(t *testing.T) {
 	labels := map[string]string{"ship-logs": "yes"}
 	early := sidecarPod("default", "early", labels)
@@ -171,7 +172,8 @@ func TestPodsOfNewNamespaces(t *testing.T) {
 	}
 }
 
-// SS-094, SS-131, SS-134, SS-D18: refusals name the SidecarSet and the field, and the client that creates the pod gets the warnings.
+// SS-094, SS-131, SS-134, SS-D18: refusals name the SidecarSet and the field, and the client that creates the
+// pod gets the warnings.
 func TestInjectionIsRefused(t *testing.T) {
 	labels := map[string]string{"refuse": "yes"}
 	injecting(t, "refusing", "default", `{spec: {selector: {matchLabels: {refuse: "yes"}}, initContainers: [{name: boot, image: i}],
@@ -191,8 +193,8 @@ func TestInjectionIsRefused(t *testing.T) {
 	}
 }
 
-// SS-171, SS-172: the revision that is named is found in the install namespace, also right after it was made; if it is missing, pods are
-// refused.
+// SS-171, SS-172: the revision that is named is found in the install namespace, also right after it was made;
+// if it is missing, pods are refused.
 func TestNamedRevisions(t *testing.T) {
 	labels := map[string]string{"revised": "yes"}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kruise-system"}}
@@ -234,10 +236,11 @@ func TestNamedRevisions(t *testing.T) {
 	}
 }
 
-// SS-090, SS-254, SS-D24: changes of an earlier webhook count and stay, and a launch priority that the SidecarSet sets applies to the
-// sidecars.
+// SS-090, SS-254, SS-D24: changes of an earlier webhook count and stay, and a launch priority that the
+// SidecarSet sets applies to the sidecars.
 func TestInjectionAfterOtherWebhooks(t *testing.T) {
-	// The other webhook adds a label that the SidecarSet selects by, a container, and something to the pod's container.
+	// The other webhook adds a label that the SidecarSet selects by, a container, and something to the pod's
+	// container.
 	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
 		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {

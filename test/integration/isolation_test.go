@@ -25,7 +25,8 @@ import (
 	"github.com/afloat-project/afloat/test/story"
 )
 
-// ND-068, ND-069, ND-070: with its token a node daemon can write only the objects of its node, and only their status.
+// ND-068, ND-069, ND-070: with its token a node daemon can write only the objects of its node, and only their
+// status.
 func TestNodeDaemonsAreIsolated(t *testing.T) {
 	data, err := os.ReadFile("../../config/rbac/isolation.yaml")
 	if err != nil {

@@ -80,7 +80,8 @@ func state(t *testing.T, pod *corev1.Pod, ready string) {
 	}
 }
 
-// ND-123, ND-125 to ND-133, ND-196, OPS-067: pods are changed at creation, and those without launch priority are not.
+// ND-123, ND-125 to ND-133, ND-196, OPS-067: pods are changed at creation, and those without launch priority
+// are not.
 func TestLaunchPriorityAtCreation(t *testing.T) {
 	references := func(pod *corev1.Pod) (all []string) {
 		for _, container := range pod.Spec.Containers {
@@ -188,7 +189,8 @@ func TestLaunchPriorityAfterAFormerPod(t *testing.T) {
 	}
 }
 
-// ND-144: a foreign ConfigMap is not changed, which an event of the pod reports; after its deletion the pod's own is made.
+// ND-144: a foreign ConfigMap is not changed, which an event of the pod reports; after its deletion the pod's
+// own is made.
 func TestLaunchPriorityWithAForeignConfigMap(t *testing.T) {
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "launch-foreign-barrier",
 		Labels: map[string]string{pub.LaunchBarrier: "true"}}, Data: map[string]string{"own": "x"}}

@@ -1,7 +1,7 @@
 //go:build integration
 
-// Package integration tests the manager against a real API server: webhooks, conversion, and the requests that create pods. There is no
-// kubelet. KUBEBUILDER_ASSETS names the folder with etcd and kube-apiserver.
+// Package integration tests the manager against a real API server: webhooks, conversion, and the requests
+// that create pods. There is no kubelet. KUBEBUILDER_ASSETS names the folder with etcd and kube-apiserver.
 package integration
 
 import (
@@ -120,8 +120,8 @@ func run(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
-// startManager runs the real binary outside the cluster, with its certificates in files (OPS-021, OPS-048), behind a proxy that
-// records what it sends.
+// startManager runs the real binary outside the cluster, with its certificates in files (OPS-021, OPS-048),
+// behind a proxy that records what it sends.
 func startManager(config *rest.Config, callers string) (stop func(), err error) {
 	dir, err := os.MkdirTemp("", "manager")
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// A running manager serves the metrics of its libraries that alerts and dashboards use, and all of its own that it serves are on the page of metrics,
-// with their type and exactly their labels (OPS-092 (part), OPS-126 (part), OPS-129 (part)).
+// A running manager serves the metrics of its libraries that alerts and dashboards use, and all of its own
+// that it serves are on the page of metrics, with their type and exactly their labels (OPS-092 (part),
+// OPS-126 (part), OPS-129 (part)).
 func TestMetricsOfARunningManager(t *testing.T) {
 	set := cloneSet("v1beta1", "metered", "")
 	if err := kube.Create(t.Context(), set); err != nil {

@@ -57,7 +57,8 @@ func untouched(t *testing.T, objects ...client.Object) error {
 	return nil
 }
 
-// A user gives pods in one namespace the UID of a CloneSet in another one: the CloneSet does not delete its own pods because of them.
+// A user gives pods in one namespace the UID of a CloneSet in another one: the CloneSet does not delete its
+// own pods because of them.
 func TestPodsOfAnotherNamespace(t *testing.T) {
 	neighbour := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "neighbour"}}
 	set := cloneSet("v1beta1", "neighboured", `{"spec": {"replicas": 2}}`)
@@ -116,9 +117,9 @@ func TestPodsOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// In a namespace that a SidecarSet does not select, a user writes pods and ControllerRevisions that look injected and broken. They are
-// neither counted nor upgraded, and do not use maxUnavailable; the pods of the selected namespaces are upgraded nevertheless (SS-200
-// (part)).
+// In a namespace that a SidecarSet does not select, a user writes pods and ControllerRevisions that look
+// injected and broken. They are neither counted nor upgraded, and do not use maxUnavailable; the pods of the
+// selected namespaces are upgraded nevertheless (SS-200 (part)).
 func TestForgedSidecarsOfAnotherNamespace(t *testing.T) {
 	const name = "neighboured-sidecars"
 	mine, theirs := neighbours(t, name)
@@ -160,8 +161,8 @@ func TestForgedSidecarsOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// A user's pods in another namespace name a WorkloadSpread and the UID of its workload: the WorkloadSpread counts, ranks and books only its
-// own pods (WS-150 (part)).
+// A user's pods in another namespace name a WorkloadSpread and the UID of its workload: the WorkloadSpread
+// counts, ranks and books only its own pods (WS-150 (part)).
 func TestForgedPodsOfAWorkloadSpread(t *testing.T) {
 	const name = "neighboured-spread"
 	_, theirs := neighbours(t, name)
@@ -206,8 +207,9 @@ func TestForgedPodsOfAWorkloadSpread(t *testing.T) {
 	countsBecome(t, name, map[string]string{"": "a 2 0, b 2 -1", "v1": "a 2 0, b 2 -1"})
 }
 
-// A user's ContainerRecreateRequests in another namespace restart nothing here, and take no pod out of service: neither by the name of a
-// pod, nor by an own pod of the same name with forged labels (CRR-035 (part), CRR-046 (part)).
+// A user's ContainerRecreateRequests in another namespace restart nothing here, and take no pod out of
+// service: neither by the name of a pod, nor by an own pod of the same name with forged labels
+// (CRR-035 (part), CRR-046 (part)).
 func TestRecreateRequestsOfAnotherNamespace(t *testing.T) {
 	const name = "neighboured-restart"
 	mine, theirs := neighbours(t, name)
@@ -282,8 +284,8 @@ func TestRecreateRequestsOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// A user's jobs in another namespace get no credentials of this one by the name of a secret, and do not count as jobs of a list here,
-// whatever their owner references say (IMG-110 (part), IMG-150 (part)).
+// A user's jobs in another namespace get no credentials of this one by the name of a secret, and do not count
+// as jobs of a list here, whatever their owner references say (IMG-110 (part), IMG-150 (part)).
 func TestImagePullJobsOfAnotherNamespace(t *testing.T) {
 	const name = "neighboured-pulls"
 	mine, theirs := neighbours(t, name)

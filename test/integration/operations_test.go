@@ -47,7 +47,8 @@ func operation(version, kind, name, over string) *unstructured.Unstructured {
 	return u
 }
 
-// filled waits until the manager has written the facts about the pod into a request; other kinds are complete when they are created.
+// filled waits until the manager has written the facts about the pod into a request; other kinds are complete
+// when they are created.
 func filled(t *testing.T, u *unstructured.Unstructured) {
 	t.Helper()
 	if u.GetKind() != "ContainerRecreateRequest" {
@@ -66,8 +67,8 @@ func filled(t *testing.T, u *unstructured.Unstructured) {
 	}
 }
 
-// recreatable makes the pod of the manifests, with a container that runs, one that does not yet, and an init container, on a virtual node
-// of a serverless provider.
+// recreatable makes the pod of the manifests, with a container that runs, one that does not yet, and an init
+// container, on a virtual node of a serverless provider.
 func recreatable(t *testing.T) *corev1.Pod {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "recreated", Labels: map[string]string{"type": "virtual-kubelet"}}}
@@ -93,8 +94,8 @@ func recreatable(t *testing.T) *corev1.Pod {
 	return pod
 }
 
-// TestBadOperations: invalid objects are refused, in both versions unless one is named, with the field or the rule: by the webhooks with
-// 400, by the schema with 422 (CRR-022 to 034, IMG-023 to 026, IMG-033 to 046).
+// TestBadOperations: invalid objects are refused, in both versions unless one is named, with the field or the
+// rule: by the webhooks with 400, by the schema with 422 (CRR-022 to 034, IMG-023 to 026, IMG-033 to 046).
 func TestBadOperations(t *testing.T) {
 	recreatable(t)
 	const crr, job, list, node = "ContainerRecreateRequest", "ImagePullJob", "ImageListPullJob", "NodeImage"
@@ -224,8 +225,8 @@ func TestBadOperations(t *testing.T) {
 	}
 }
 
-// TestOperationsAreCompleted: what the system writes is the same for both versions, written or read (CRR-011, CRR-012, CRR-035 to 038,
-// CRR-145, IMG-021, IMG-022, IMG-031, IMG-032, IMG-045, IMG-195).
+// TestOperationsAreCompleted: what the system writes is the same for both versions, written or read (CRR-011,
+// CRR-012, CRR-035 to 038, CRR-145, IMG-021, IMG-022, IMG-031, IMG-032, IMG-045, IMG-195).
 func TestOperationsAreCompleted(t *testing.T) {
 	pod := recreatable(t)
 	const limits = `pullPolicy: {backoffLimit: 3, timeoutSeconds: 600}, completionPolicy: {type: Always}`
@@ -309,7 +310,8 @@ func fromYAML(t *testing.T, text string) any {
 	return value
 }
 
-// plain returns a part of an object as a YAML decoder does, with the word now for all times that are not those of the manifests.
+// plain returns a part of an object as a YAML decoder does, with the word now for all times that are not
+// those of the manifests.
 func plain(t *testing.T, part any) any {
 	t.Helper()
 	data, err := yaml.Marshal(part)
@@ -343,8 +345,8 @@ func written(t *testing.T, object *unstructured.Unstructured) any {
 	return plain(t, metadata)
 }
 
-// TestOperationsThatMayNotChange: specs of requests, labels that say which pod, secrets of jobs; in both versions (CRR-045, CRR-046,
-// CRR-048, IMG-033).
+// TestOperationsThatMayNotChange: specs of requests, labels that say which pod, secrets of jobs; in both
+// versions (CRR-045, CRR-046, CRR-048, IMG-033).
 func TestOperationsThatMayNotChange(t *testing.T) {
 	recreatable(t)
 	tests := map[string]struct {
@@ -391,8 +393,9 @@ func TestOperationsThatMayNotChange(t *testing.T) {
 	}
 }
 
-// TestRequestsBetweenReleases: a manager or daemon of the release before uses v1alpha1, with annotations, and one of this release v1beta1,
-// with the status. Each reads what the other wrote, and neither removes it (CRR-017, CRR-145 to 150, CRR-152).
+// TestRequestsBetweenReleases: a manager or daemon of the release before uses v1alpha1, with annotations, and
+// one of this release v1beta1, with the status. Each reads what the other wrote, and neither removes it
+// (CRR-017, CRR-145 to 150, CRR-152).
 func TestRequestsBetweenReleases(t *testing.T) {
 	recreatable(t)
 	const acquired, snapshot = "crr.apps.kruise.io/unready-acquired", "crr.apps.kruise.io/sync-container-statuses"
@@ -490,7 +493,8 @@ type warned struct{ texts []string }
 
 func (w *warned) HandleWarningHeader(_ int, _ string, text string) { w.texts = append(w.texts, text) }
 
-// TestSecondRequestIsWarned: the second request for a pod is accepted, with a warning that another one comes first (CRR-164).
+// TestSecondRequestIsWarned: the second request for a pod is accepted, with a warning that another one comes
+// first (CRR-164).
 func TestSecondRequestIsWarned(t *testing.T) {
 	recreatable(t)
 	first := operation("v1beta1", "ContainerRecreateRequest", "first", "")

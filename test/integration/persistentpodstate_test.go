@@ -23,7 +23,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// owned creates a pod that a workload controls; there is no controller of StatefulSets here. On a node it is ready.
+// owned creates a pod that a workload controls; there is no controller of StatefulSets here. On a node it is
+// ready.
 func owned(t *testing.T, by client.Object, apiVersion, kind, name, node string) *corev1.Pod {
 	t.Helper()
 	no := false
@@ -83,8 +84,10 @@ func nativeSet(t *testing.T, name string, replicas int32, annotations map[string
 	return set
 }
 
-// PPS-030 (part), PPS-031 (part), PPS-032 (part), PPS-033 (part), PPS-034 (part), PPS-035 (part), PPS-036 (part), PPS-050 (part), PPS-051, PPS-060 (part), PPS-104 (part): a pod of a StatefulSet of Kubernetes that is deleted at once after its place is
-// recorded gets that place, also while the PersistentPodState is new; scaling in forgets it.
+// PPS-030 (part), PPS-031 (part), PPS-032 (part), PPS-033 (part), PPS-034 (part), PPS-035 (part),
+// PPS-036 (part), PPS-050 (part), PPS-051, PPS-060 (part), PPS-104 (part): a pod of a StatefulSet of
+// Kubernetes that is deleted at once after its place is recorded gets that place, also while the
+// PersistentPodState is new; scaling in forgets it.
 func TestPlacesOfPods(t *testing.T) {
 	makes(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "places-a", Labels: map[string]string{"topology.kubernetes.io/zone": "z1", "kubernetes.io/hostname": "places-a"}}})
 	set := nativeSet(t, "places", 2, nil)
@@ -119,7 +122,9 @@ preferredPersistentTopology: [{weight: 40, preference: {nodeTopologyKeys: [kuber
 	recordedOn(t, "places", "places-1", "")
 }
 
-// PPS-004 (part), PPS-070 (part), PPS-071 (part), PPS-072 (part), PPS-073 (part), PPS-074 (part), PPS-075 (part), PPS-076 (part), PPS-077 (part), PPS-078 (part), PPS-082 (part): one is generated for an Advanced StatefulSet, follows its annotations, is made anew, and goes; one that a user wrote stays, and an
+// PPS-004 (part), PPS-070 (part), PPS-071 (part), PPS-072 (part), PPS-073 (part), PPS-074 (part),
+// PPS-075 (part), PPS-076 (part), PPS-077 (part), PPS-078 (part), PPS-082 (part): one is generated for an
+// Advanced StatefulSet, follows its annotations, is made anew, and goes; one that a user wrote stays, and an
 // event tells.
 func TestGeneratedPersistentPodStates(t *testing.T) {
 	const annotated = `kruise.io/auto-generate-persistent-pod-state: "true", kruise.io/preferred-persistent-topology: "kubernetes.io/hostname, zone"`
@@ -180,7 +185,8 @@ spec: {targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: other}, require
 	})
 }
 
-// PPS-013, PPS-014, PPS-016, PPS-021 (part): a kind that an administrator lists counts without a restart, by its scale; its pods come back.
+// PPS-013, PPS-014, PPS-016, PPS-021 (part): a kind that an administrator lists counts without a restart, by
+// its scale; its pods come back.
 func TestPlacesOfAListedKind(t *testing.T) {
 	const number = `{type: object, properties: {replicas: {type: integer}, size: {type: integer}}}`
 	made(t, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: arenas.integration.example.com},

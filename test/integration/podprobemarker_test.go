@@ -19,10 +19,11 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// A PodProbeMarker on a real API server, whose daemon is the test: the node is told what to probe, with the number of a named port; the pod gets
-// condition, label and annotation of the result, and nothing else of it changes; what is not asked for any more goes from the node; a deleted
-// PodProbeMarker goes after its probes, and what it wrote stays (PPM-003 (part), PPM-016, PPM-050, PPM-051, PPM-053 (part), PPM-054, PPM-057, PPM-058, PPM-059, PPM-065, PPM-066,
-// PPM-067, PPM-071, PPM-074, PPM-142).
+// A PodProbeMarker on a real API server, whose daemon is the test: the node is told what to probe, with the
+// number of a named port; the pod gets condition, label and annotation of the result, and nothing else of it
+// changes; what is not asked for any more goes from the node; a deleted PodProbeMarker goes after its probes,
+// and what it wrote stays (PPM-003 (part), PPM-016, PPM-050, PPM-051, PPM-053 (part), PPM-054, PPM-057,
+// PPM-058, PPM-059, PPM-065, PPM-066, PPM-067, PPM-071, PPM-074, PPM-142).
 func TestPodProbeMarkerOnANode(t *testing.T) {
 	ctx := t.Context()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "probed"}}

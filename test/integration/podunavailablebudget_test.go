@@ -52,8 +52,8 @@ func as(t *testing.T, version string, budget *unstructured.Unstructured) *unstru
 	return got
 }
 
-// PUB-021 to PUB-027, PUB-030 (part): what is wrong with a budget is refused with 422 and all its fields, in both versions unless the field
-// is one of v1beta1.
+// PUB-021 to PUB-027, PUB-030 (part): what is wrong with a budget is refused with 422 and all its fields, in
+// both versions unless the field is one of v1beta1.
 func TestBadBudgets(t *testing.T) {
 	for name, test := range map[string]struct {
 		over   string
@@ -129,7 +129,8 @@ func TestCoveredPodsDoNotChange(t *testing.T) {
 	}
 }
 
-// PUB-029: a second budget of a workload or of overlapping labels is refused, in either version, and names the first one.
+// PUB-029: a second budget of a workload or of overlapping labels is refused, in either version, and names
+// the first one.
 func TestBudgetsDoNotOverlap(t *testing.T) {
 	stored(t, podBudget("v1beta1", "taken", ""))
 	stored(t, podBudget("v1alpha1", "labelled", `{spec: {targetRef: null, selector: {matchLabels: {budget: taken}}}}`))
@@ -162,8 +163,9 @@ func TestBudgetsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// PUB-120 (part), PUB-121 (part), PUB-122, PUB-123 (part), PUB-124: both versions show the same budget, whichever was written, and a write
-// of v1alpha1 loses nothing of v1beta1. TestConvertedKindsNameTheService shows the strategy.
+// PUB-120 (part), PUB-121 (part), PUB-122, PUB-123 (part), PUB-124: both versions show the same budget,
+// whichever was written, and a write of v1alpha1 loses nothing of v1beta1. TestConvertedKindsNameTheService
+// shows the strategy.
 func TestBudgetVersions(t *testing.T) {
 	const (
 		fields = `{spec: {protectOperations: [RESIZE, EVICT], protectTotalReplicas: 15,
@@ -206,7 +208,8 @@ func TestBudgetVersions(t *testing.T) {
 	}
 }
 
-// PUB-110 (part): the status is a subresource that both versions show, and what somebody writes into it is counted anew.
+// PUB-110 (part): the status is a subresource that both versions show, and what somebody writes into it is
+// counted anew.
 func TestStatusOfBudgets(t *testing.T) {
 	budget := stored(t, podBudget("v1beta1", "counted", `{spec: {protectTotalReplicas: 7}, status: {unavailableAllowed: 9}}`))
 	typed := &policyv1beta1.PodUnavailableBudget{}

@@ -16,8 +16,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Images of a rollout are pulled ahead by jobs (CS-200, CS-201, CS-206, IMG-190). These are deleted when they are not needed any more
-// (CS-207, IMG-191), also if they have a finalizer (IMG-080).
+// Images of a rollout are pulled ahead by jobs (CS-200, CS-201, CS-206, IMG-190). These are deleted when they
+// are not needed any more (CS-207, IMG-191), also if they have a finalizer (IMG-080).
 func TestImagesArePulledAhead(t *testing.T) {
 	ctx := context.Background()
 	set := cloneSet("v1beta1", "ahead",

@@ -32,8 +32,8 @@ import (
 
 const protection = "policy.kruise.io/delete-protection"
 
-// protectable returns an object of each kind, by kind, in a namespace that is made for it. Workloads want two replicas, the
-// StatefulSet those that it has by default.
+// protectable returns an object of each kind, by kind, in a namespace that is made for it. Workloads want two
+// replicas, the StatefulSet those that it has by default.
 func protectable(t *testing.T, name string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	made(t, `{apiVersion: v1, kind: Namespace, metadata: {name: `+name+`}}`)
@@ -95,8 +95,8 @@ func goes(t *testing.T, object client.Object, options ...client.DeleteOption) {
 	}
 }
 
-// DP-001 (part), DP-011, DP-020 (part): objects of all kinds are kept by Always, in dry runs too, until the label goes or has another
-// value; the protection log and events tell who was refused.
+// DP-001 (part), DP-011, DP-020 (part): objects of all kinds are kept by Always, in dry runs too, until the
+// label goes or has another value; the protection log and events tell who was refused.
 func TestProtectedKinds(t *testing.T) {
 	for kind, object := range protectable(t, "protected-kinds") {
 		object.SetLabels(map[string]string{protection: "Always"})
@@ -162,8 +162,9 @@ func logged(t *testing.T, kind, name string) (lines []map[string]string) {
 	return lines
 }
 
-// DP-012: Cascading keeps workloads with replicas, namespaces with active pods or bound claims, and definitions with objects; Services and
-// Ingresses it does not keep. DP-013: claims count. DP-016 (part): replicas that are left out are one, since the API server says so.
+// DP-012: Cascading keeps workloads with replicas, namespaces with active pods or bound claims, and
+// definitions with objects; Services and Ingresses it does not keep. DP-013: claims count. DP-016 (part):
+// replicas that are left out are one, since the API server says so.
 func TestCascadingKinds(t *testing.T) {
 	all := protectable(t, "cascading")
 	for _, object := range all {
@@ -264,8 +265,8 @@ func TestCollectionsOfProtected(t *testing.T) {
 	}
 }
 
-// DP-030, DP-031: while no manager answers, everything can be deleted that is not protected, or that terminates; what is protected
-// cannot, until the label goes. In kube-system nothing is protected.
+// DP-030, DP-031: while no manager answers, everything can be deleted that is not protected, or that
+// terminates; what is protected cannot, until the label goes. In kube-system nothing is protected.
 func TestProtectionWhileNoManagerAnswers(t *testing.T) {
 	data, err := os.ReadFile("../../config/webhook/validating.yaml")
 	if err != nil {
@@ -333,7 +334,8 @@ func TestProtectionWhileNoManagerAnswers(t *testing.T) {
 	}
 }
 
-// DP-021: our own definitions can be protected as well; nobody needs them to go for an uninstallation, which leaves them.
+// DP-021: our own definitions can be protected as well; nobody needs them to go for an uninstallation, which
+// leaves them.
 func TestProtectedDefinitionsOfOurs(t *testing.T) {
 	ours := &unstructured.Unstructured{}
 	ours.SetAPIVersion("apiextensions.k8s.io/v1")
@@ -397,8 +399,9 @@ func TestWarningsOfProtection(t *testing.T) {
 	}
 }
 
-// OPS-082 (part), DP-032: the manual's examples of protection: a namespace, the right to list objects of definitions, which the shipped
-// roles do not have, and another failurePolicy than Fail, with the reason for both, which the manager leaves as it is.
+// OPS-082 (part), DP-032: the manual's examples of protection: a namespace, the right to list objects of
+// definitions, which the shipped roles do not have, and another failurePolicy than Fail, with the reason for
+// both, which the manager leaves as it is.
 func TestManualOfProtection(t *testing.T) {
 	page, err := os.ReadFile("../../docs/kinds/deletion-protection.md")
 	if err != nil {

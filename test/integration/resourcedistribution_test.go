@@ -22,8 +22,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// RD-012 (part), RD-034 (part), RD-058 (part), RD-111 (part): on a real API server, a Secret and a ConfigMap come to the namespaces, are restored, are made
-// anew where they are immutable, and go; the webhook refuses what the API server would, in both versions, and leaves nothing behind.
+// RD-012 (part), RD-034 (part), RD-058 (part), RD-111 (part): on a real API server, a Secret and a ConfigMap
+// come to the namespaces, are restored, are made anew where they are immutable, and go; the webhook refuses
+// what the API server would, in both versions, and leaves nothing behind.
 func TestDistributions(t *testing.T) {
 	for _, name := range []string{"rd-one", "rd-two"} {
 		if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"rd": "yes"}}}); err != nil {
@@ -112,7 +113,8 @@ targets: {includedNamespaces: {list: [{name: rd-one}, {name: rd-missing}]}}}}`)
 	}
 }
 
-// A role that is narrowed by resourceNames lets the manager's requests through: lists and watches of all namespaces with a field selector of one name.
+// A role that is narrowed by resourceNames lets the manager's requests through: lists and watches of all
+// namespaces with a field selector of one name.
 func TestNarrowedRightsLetWatchesThrough(t *testing.T) {
 	made(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: rd-narrow}, rules: [{apiGroups: [""], resources: [secrets], resourceNames: [rd-allowed], verbs: [list, watch]}]}`)
 	made(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: rd-narrow}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rd-narrow},

@@ -73,8 +73,8 @@ func running(ctx context.Context, pod *corev1.Pod, restarts int32) error {
 	return kube.Status().Update(ctx, pod)
 }
 
-// createSidecarLegacy makes the objects of a SidecarSet as the reference wrote them: the SidecarSet, its revision, an injected pod, and one
-// that was upgraded in place.
+// createSidecarLegacy makes the objects of a SidecarSet as the reference wrote them: the SidecarSet, its
+// revision, an injected pod, and one that was upgraded in place.
 func createSidecarLegacy(ctx context.Context) error {
 	for _, name := range []string{managerNamespace, sidecarNamespace} {
 		if err := kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil &&
@@ -181,8 +181,8 @@ func hasEvent(t *testing.T, object client.Object, reason, words string) {
 	}
 }
 
-// TestSidecarSetTakeover: a starting manager does not write the objects of the reference, and the next upgrade continues from them (SS-183,
-// SS-184, SS-204 (part), SS-276, SS-292, SS-295).
+// TestSidecarSetTakeover: a starting manager does not write the objects of the reference, and the next
+// upgrade continues from them (SS-183, SS-184, SS-204 (part), SS-276, SS-292, SS-295).
 func TestSidecarSetTakeover(t *testing.T) {
 	rolled(t, "newcomer") // when this one has been reconciled, the other has been too
 	rollsTo(t, "newcomer", 0, 0, 0, 0)
@@ -209,7 +209,8 @@ func TestSidecarSetTakeover(t *testing.T) {
 	}
 }
 
-// follow plays the kubelet: it restarts the sidecar of every pod whose image was changed, and returns when n pods have the image.
+// follow plays the kubelet: it restarts the sidecar of every pod whose image was changed, and returns when n
+// pods have the image.
 func follow(t *testing.T, namespace, container, image string, n int) {
 	t.Helper()
 	if err := wait(func() error {
@@ -244,9 +245,10 @@ func follow(t *testing.T, namespace, container, image string, n int) {
 	}
 }
 
-// TestSidecarSetRollout: images change one pod at a time and nothing else does. If pods cannot be upgraded, conditions of the pods and an
-// event of the SidecarSet say so until it is possible again (SS-190 (part), SS-204 (part), SS-211 (part), SS-219 (part), SS-225 (part),
-// SS-226 (part), SS-260 to SS-262, SS-D20, SS-D23).
+// TestSidecarSetRollout: images change one pod at a time and nothing else does. If pods cannot be upgraded,
+// conditions of the pods and an event of the SidecarSet say so until it is possible again (SS-190 (part),
+// SS-204 (part), SS-211 (part), SS-219 (part), SS-225 (part), SS-226 (part), SS-260 to SS-262, SS-D20,
+// SS-D23).
 func TestSidecarSetRollout(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rolled"}}
 	if err := kube.Create(t.Context(), namespace); err != nil {

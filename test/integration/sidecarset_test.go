@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// SS-030 to SS-070: invalid objects are refused with the field, in both versions; containers and volumes by the rules of this API server.
+// SS-030 to SS-070: invalid objects are refused with the field, in both versions; containers and volumes by
+// the rules of this API server.
 func TestBadSidecarSets(t *testing.T) {
 	other := operation("v1beta1", "SidecarSet", "taken",
 		`{spec: {selector: {matchLabels: {pool: x}}, containers: [{name: taken, image: i}], volumes: [{name: shared, emptyDir: {}}]}}`)
@@ -121,8 +122,9 @@ func TestBadSidecarSets(t *testing.T) {
 	}
 }
 
-// SS-001, SS-013, SS-016, SS-018, SS-270 to SS-274, SS-290, SS-291, SS-D24: for both written versions the hashes are the golden ones, also
-// if the user wrote others; both versions show the same, and unknown fields stay.
+// SS-001, SS-013, SS-016, SS-018, SS-270 to SS-274, SS-290, SS-291, SS-D24: for both written versions the
+// hashes are the golden ones, also if the user wrote others; both versions show the same, and unknown fields
+// stay.
 func TestSidecarSetVersions(t *testing.T) {
 	const spec = `spec: {selector: {matchLabels: {ship-logs: "yes"}}, containers: [{name: shipper, image: "example.com/shipper:1.0", volumeMounts: [{name: spool, mountPath: /spool}]}], volumes: [{name: spool, emptyDir: {}}]`
 	for _, version := range served {

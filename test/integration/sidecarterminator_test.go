@@ -18,7 +18,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// jobPod makes a pod on a node of its own, whose main container has ended with 0 and whose sidecar, with these variables, still runs.
+// jobPod makes a pod on a node of its own, whose main container has ended with 0 and whose sidecar, with
+// these variables, still runs.
 func jobPod(t *testing.T, name, nodeType string, change func(*corev1.Pod), variables ...corev1.EnvVar) *corev1.Pod {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + name, Labels: map[string]string{"type": nodeType}}}
@@ -64,8 +65,8 @@ func termination(t *testing.T, pod *corev1.Pod, name string) *appsv1beta1.Contai
 
 var stops = corev1.EnvVar{Name: pub.TerminateSidecarEnv, Value: "true"}
 
-// TestSidecarTermination: the requests, phases and images that the manager writes are what an API server and admission take
-// (JST-032, JST-033 (part), JST-035, JST-040 (part), JST-036 (part), JST-061 (part)).
+// TestSidecarTermination: the requests, phases and images that the manager writes are what an API server and
+// admission take (JST-032, JST-033 (part), JST-035, JST-040 (part), JST-036 (part), JST-061 (part)).
 func TestSidecarTermination(t *testing.T) {
 	pod := jobPod(t, "counts", "", nil, stops)
 	request := termination(t, pod, "sidecar-termination-"+string(pod.UID))
@@ -92,7 +93,8 @@ func TestSidecarTermination(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// JST-035: admission takes a request for a pod that has ended, because of the condition, and only because of it.
+	// JST-035: admission takes a request for a pod that has ended, because of the condition, and only because
+	// of it.
 	late := jobPod(t, "late", "", func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodSucceeded
 		p.Status.Conditions = []corev1.PodCondition{{Type: pub.SidecarTerminated, Status: "True", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))}}

@@ -104,8 +104,8 @@ spec:
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `
 
-// ASTS-001 (part): a manifest of the native kind is valid with another apiVersion, and nothing in it is unknown. Applied again, by the server or
-// as kubectl does it, it changes nothing.
+// ASTS-001 (part): a manifest of the native kind is valid with another apiVersion, and nothing in it is
+// unknown. Applied again, by the server or as kubectl does it, it changes nothing.
 func TestANativeManifestIsApplied(t *testing.T) {
 	native, advanced := &unstructured.Unstructured{}, &unstructured.Unstructured{}
 	if err := errors.Join(yaml.Unmarshal([]byte(nativeManifest), &native.Object), yaml.Unmarshal([]byte(nativeManifest), &advanced.Object)); err != nil {
@@ -146,8 +146,9 @@ func renamed(object *unstructured.Unstructured, name string) *unstructured.Unstr
 	return object
 }
 
-// ASTS-014 (part), ASTS-015 (part), ASTS-016 (part), ASTS-017 (part), ASTS-018 (part), ASTS-023 (part): what users leave out is filled in, in either version.
-// ASTS-019, ASTS-020: pod template and claim templates get the defaults of this API server, on create and if the pod template changes; unit tests have the gates.
+// ASTS-014 (part), ASTS-015 (part), ASTS-016 (part), ASTS-017 (part), ASTS-018 (part), ASTS-023 (part): what
+// users leave out is filled in, in either version. ASTS-019, ASTS-020: pod template and claim templates get
+// the defaults of this API server, on create and if the pod template changes; unit tests have the gates.
 // ASTS-022: a status is not taken from users.
 func TestDefaultsOfStatefulSets(t *testing.T) {
 	const over = `
@@ -314,8 +315,8 @@ func TestBadManifestsOfStatefulSets(t *testing.T) {
 	}
 }
 
-// What helps users is accepted: ranges of any length (ASTS-033), rollingUpdate beside OnDelete (ASTS-036), updates in place without a readiness gate in the
-// template (ASTS-039), and a claim in the place of a volume.
+// What helps users is accepted: ranges of any length (ASTS-033), rollingUpdate beside OnDelete (ASTS-036),
+// updates in place without a readiness gate in the template (ASTS-039), and a claim in the place of a volume.
 func TestGoodManifestsOfStatefulSets(t *testing.T) {
 	for name, spec := range map[string]string{
 		"ranges":           `{reserveOrdinals: ["1-2000000000", 5]}`,
@@ -379,8 +380,9 @@ func TestUpdatesOfStatefulSets(t *testing.T) {
 	}
 }
 
-// ASTS-024, ASTS-320 (part), ASTS-321 (part), ASTS-322 (part), ASTS-324: through the API server, v1alpha1 shows what only v1beta1 has in an annotation; a change made
-// in v1alpha1 keeps it, and all fields that nobody knows.
+// ASTS-024, ASTS-320 (part), ASTS-321 (part), ASTS-322 (part), ASTS-324: through the API server, v1alpha1
+// shows what only v1beta1 has in an annotation; a change made in v1alpha1 keeps it, and all fields that
+// nobody knows.
 func TestVersionsOfStatefulSets(t *testing.T) {
 	const only = `{"reserveOrdinals":[1,"4-5"],"ordinals":{"start":2},"lifecycle":{"preDelete":{"finalizersHandler":["a/b"]}},"scaleStrategy":{"maxUnavailable":1},` +
 		`"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete","whenScaled":"Retain"},"volumeClaimUpdateStrategy":{"type":"OnPodRollingUpdate"}}`
@@ -436,8 +438,8 @@ func TestVersionsOfStatefulSets(t *testing.T) {
 	}
 }
 
-// ASTS-011: the scale subresource is that of the fields, and has the selector that the controller fills in. ASTS-012: a status without
-// one of its numbers is refused, and the controller writes all of them, also as 0.
+// ASTS-011: the scale subresource is that of the fields, and has the selector that the controller fills in.
+// ASTS-012: a status without one of its numbers is refused, and the controller writes all of them, also as 0.
 func TestSubresourcesOfStatefulSets(t *testing.T) {
 	set := created(t, "v1beta1", "subresources", `
 spec:

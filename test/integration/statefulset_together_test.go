@@ -32,8 +32,9 @@ func memberOf(t *testing.T, namespace string, ordinal int) *corev1.Pod {
 	return pod
 }
 
-// ASTS-361, ASTS-364: pods of a StatefulSet of either version come into the subsets of a WorkloadSpread by their ordinals, which it may
-// name in either version; they get sidecars and their readiness gate, and their containers are restarted on request.
+// ASTS-361, ASTS-364: pods of a StatefulSet of either version come into the subsets of a WorkloadSpread by
+// their ordinals, which it may name in either version; they get sidecars and their readiness gate, and their
+// containers are restarted on request.
 func TestStatefulSetsTogetherWithOtherKinds(t *testing.T) {
 	injecting(t, "together", "default", `{spec: {selector: {matchLabels: {together: "yes"}}, containers: [{name: beside, image: "s:1"}]}}`,
 		map[string]string{"together": "yes"})
@@ -177,8 +178,9 @@ func TestEventsOfAStatefulSet(t *testing.T) {
 	eventsOf(t, namespace, "Normal", "SuccessfulDelete", "web-0")
 }
 
-// ASTS-273 (part), ASTS-275 (part), ASTS-277 (part), ASTS-279 (part): through the API server, a claim with a volume grows where its
-// storage class allows that; where it does not, the refusal of the API server is told, and an error.
+// ASTS-273 (part), ASTS-275 (part), ASTS-277 (part), ASTS-279 (part): through the API server, a claim with a
+// volume grows where its storage class allows that; where it does not, the refusal of the API server is told,
+// and an error.
 func TestClaimsOfStatefulSetsGrow(t *testing.T) {
 	const namespace = "set-claims"
 	makes(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})

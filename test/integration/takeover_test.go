@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// legacy is a CloneSet as the reference wrote it, with its revision and pods, made by hand from the values in the specification (CS-081,
-// IPU-051, IPU-052), before the manager starts.
+// legacy is a CloneSet as the reference wrote it, with its revision and pods, made by hand from the values in
+// the specification (CS-081, IPU-051, IPU-052), before the manager starts.
 type legacy struct {
 	name, data   string
 	claims       string // claim templates
@@ -111,7 +111,8 @@ func (l legacy) create(ctx context.Context) error {
 	return kube.Status().Update(ctx, set)
 }
 
-// createPod makes a pod that the reference has created (0), updated in place (1), or created before it had the second readiness gate (2).
+// createPod makes a pod that the reference has created (0), updated in place (1), or created before it had
+// the second readiness gate (2).
 func (l legacy) createPod(ctx context.Context, kind int, id string, owner []metav1.OwnerReference) error {
 	label := "shop-" + shopHash
 	if l.shortHash {
@@ -161,8 +162,9 @@ func (l legacy) createPod(ctx context.Context, kind int, id string, owner []meta
 	return kube.Status().Update(ctx, pod)
 }
 
-// TestTakeover: a starting manager does not write pods, PVCs or revisions of the reference; when the CloneSet is then scaled, one pod of
-// the same revision is created (CS-043, CS-051, CS-057, CS-075, CS-081, CS-085, CS-359, IPU-051, IPU-052).
+// TestTakeover: a starting manager does not write pods, PVCs or revisions of the reference; when the CloneSet
+// is then scaled, one pod of the same revision is created (CS-043, CS-051, CS-057, CS-075, CS-081, CS-085,
+// CS-359, IPU-051, IPU-052).
 func TestTakeover(t *testing.T) {
 	for _, l := range legacies {
 		t.Run(l.name, func(t *testing.T) {

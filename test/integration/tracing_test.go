@@ -15,7 +15,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// collector receives spans as collectors of OpenTelemetry do, and keeps those of passes over CloneSets and what belongs to them.
+// collector receives spans as collectors of OpenTelemetry do, and keeps those of passes over CloneSets and
+// what belongs to them.
 type collector struct {
 	collectorv1.UnimplementedTraceServiceServer
 	url    string
@@ -59,8 +60,8 @@ func (c *collector) Export(_ context.Context, request *collectorv1.ExportTraceSe
 	return &collectorv1.ExportTraceServiceResponse{}, nil
 }
 
-// TestPassesAreTraced: the manager sends a span for each pass, with its plan, and for each request in it. Replicas of
-// cmd/manager's tests have a collector that does not answer (OPS-123 (part)).
+// TestPassesAreTraced: the manager sends a span for each pass, with its plan, and for each request in it.
+// Replicas of cmd/manager's tests have a collector that does not answer (OPS-123 (part)).
 func TestPassesAreTraced(t *testing.T) {
 	set := cloneSet("v1beta1", "traced", "")
 	if err := kube.Create(t.Context(), set); err != nil {

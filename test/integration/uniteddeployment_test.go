@@ -58,8 +58,9 @@ func united(t *testing.T, name string, fits func(*appsv1beta1.UnitedDeployment) 
 	return u
 }
 
-// UD-002, UD-018, UD-069 (part), UD-071 (part), UD-163: workloads of all kinds are created from one template, scaled, and updated; what the API
-// server completes or rewrites of them is no difference, so that nothing is written at rest.
+// UD-002, UD-018, UD-069 (part), UD-071 (part), UD-163: workloads of all kinds are created from one template,
+// scaled, and updated; what the API server completes or rewrites of them is no difference, so that nothing is
+// written at rest.
 func TestWorkloadsOfUnitedDeployments(t *testing.T) {
 	for kind, extra := range map[uniteddeployment.Kind]string{
 		uniteddeployment.StatefulSet: `serviceName: s, persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete},

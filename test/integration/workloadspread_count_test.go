@@ -69,7 +69,8 @@ func counted(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// countsBecome waits until the lists of a status are as given, by version; the list of all pods has version "".
+// countsBecome waits until the lists of a status are as given, by version; the list of all pods has version
+// "".
 func countsBecome(t *testing.T, name string, want map[string]string) {
 	t.Helper()
 	spread := &appsv1beta1.WorkloadSpread{}
@@ -112,8 +113,8 @@ func ranked(t *testing.T, app string, want map[string]string) {
 	}
 }
 
-// WS-003, WS-085, WS-120, WS-121, WS-141 to WS-145, WS-154, WS-161 to WS-164, WS-178: pods that existed before are found and ranked, a
-// rollout is counted by version, and nothing is written twice.
+// WS-003, WS-085, WS-120, WS-121, WS-141 to WS-145, WS-154, WS-161 to WS-164, WS-178: pods that existed
+// before are found and ranked, a rollout is counted by version, and nothing is written twice.
 func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 	const name = "spread-before"
 	for _, zone := range []string{"a", "b", "c"} {
@@ -155,7 +156,8 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 		t.Errorf("%d writes of pods at rest", n)
 	}
 
-	// In the next version the ReplicaSet of the Deployment's template is the latest one, and its pods fill the subsets again.
+	// In the next version the ReplicaSet of the Deployment's template is the latest one, and its pods fill
+	// the subsets again.
 	second := replicaSet(t, deployment, "v2")
 	if err := kube.Patch(t.Context(), deployment,
 		client.RawPatch(types.MergePatchType,

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// WS-016, WS-020, WS-024, WS-026: a kind that a user lists is spread by its scale. When it is removed from the list, the status stays, and
-// an event says so.
+// WS-016, WS-020, WS-024, WS-026: a kind that a user lists is spread by its scale. When it is removed from
+// the list, the status stays, and an event says so.
 func TestWorkloadSpreadOfAListedKind(t *testing.T) {
 	const number = `{type: object, properties: {replicas: {type: integer}}}`
 	made(t, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: games.integration.example.com},

@@ -47,8 +47,8 @@ func refusedFields(t *testing.T, err error, code int32) []string {
 	return fields
 }
 
-// WS-030 to WS-045: invalid objects are refused with the field, in both versions; node selectors and tolerations by the rules of this API
-// server.
+// WS-030 to WS-045: invalid objects are refused with the field, in both versions; node selectors and
+// tolerations by the rules of this API server.
 func TestBadWorkloadSpreads(t *testing.T) {
 	for name, test := range map[string]struct{ beta, field, text string }{
 		"a kind that nobody listed (WS-032)": {`{spec: {targetRef: {apiVersion: x/v1, kind: Thing}}}`, "spec.targetRef", "not listed"},
@@ -110,8 +110,8 @@ func TestBadWorkloadSpreads(t *testing.T) {
 	})
 }
 
-// WS-045 to WS-048, WS-190, WS-191, WS-193: patches are judged on the template of the target, by its group and kind, with its claims as
-// volumes, which may be block devices.
+// WS-045 to WS-048, WS-190, WS-191, WS-193: patches are judged on the template of the target, by its group
+// and kind, with its claims as volumes, which may be block devices.
 func TestWorkloadSpreadPatches(t *testing.T) {
 	const template = `template: {metadata: {labels: {app: patched}}, spec: {RESTART containers: [{name: app, image: "i:1", volumeMounts: [{name: data, mountPath: /data}], volumeDevices: [{name: disk, devicePath: /dev/x}]}],
 		initContainers: [{name: init, image: "i:1", volumeMounts: [{name: data, mountPath: /data}]}], volumes: VOLUMES}}`

@@ -42,7 +42,8 @@ type scenario struct {
 
 const healthyFor = 3 * time.Hour
 
-// play evaluates all rules every minute, on series in the notation of promtool, and calls look with the alerts that fire.
+// play evaluates all rules every minute, on series in the notation of promtool, and calls look with the
+// alerts that fire.
 func play(t *testing.T, file string, series map[string]string, until time.Duration, look func(at time.Duration, firing []*rules.Alert)) {
 	t.Helper()
 	load := "load 1m\n"
@@ -104,7 +105,8 @@ func names(alerts []*rules.Alert) []string {
 	return slices.Compact(found)
 }
 
-// OPS-128: all alerts are silent while all is well; each fires when its trouble has lasted for long enough, and not before, and no other does.
+// OPS-128: all alerts are silent while all is well; each fires when its trouble has lasted for long enough,
+// and not before, and no other does.
 func TestAlerts(t *testing.T) {
 	file := ruleFile(t)
 	all := decode[scenarios](t, read(t, "testdata/alerts.yaml"))

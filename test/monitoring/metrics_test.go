@@ -101,7 +101,8 @@ func (c catalogue) check(expression string) error {
 	return c.walk(parsed)
 }
 
-// walk checks a part of an expression by the metrics in that part, so that a label is not taken for one of a metric beside it.
+// walk checks a part of an expression by the metrics in that part, so that a label is not taken for one of a
+// metric beside it.
 func (c catalogue) walk(node parser.Node) error {
 	var wanted []string
 	switch n := node.(type) {

@@ -14,7 +14,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// ruleFile is what stands below spec in the PrometheusRule, as the manual cuts it out for a Prometheus without the operator.
+// ruleFile is what stands below spec in the PrometheusRule, as the manual cuts it out for a Prometheus
+// without the operator.
 func ruleFile(t *testing.T) string {
 	t.Helper()
 	_, spec, found := strings.Cut(read(t, config+"rules.yaml"), "\nspec:\n")
@@ -145,7 +146,8 @@ func alertNames(t *testing.T) []string {
 	return names
 }
 
-// The alerts about webhooks are about all entries that we have, shipped or made by the manager, and about no others.
+// The alerts about webhooks are about all entries that we have, shipped or made by the manager, and about no
+// others.
 func TestWebhookAlertsKnowAllEntries(t *testing.T) {
 	entry := regexp.MustCompile(`"?([a-z0-9-]+[.]kb[.]io)"?`)
 	names := map[string]bool{}

@@ -18,7 +18,8 @@ import (
 // kindsOfPods are the pods whose admission is measured.
 var kindsOfPods = []string{"pod of a CloneSet", "pod of others"}
 
-// situation is a state of the cluster in which the admission of pods is measured. Kinds that change pods at admission add situations here.
+// situation is a state of the cluster in which the admission of pods is measured. Kinds that change pods at
+// admission add situations here.
 type situation struct {
 	name    string
 	prepare func(context.Context, *bench) error
@@ -28,7 +29,8 @@ func situations() []situation {
 	return []situation{{name: "no rules for pods", prepare: func(context.Context, *bench) error { return nil }}}
 }
 
-// admission measures dry-run creations, which go through all webhooks and store nothing: first without our webhooks, then with them.
+// admission measures dry-run creations, which go through all webhooks and store nothing: first without our
+// webhooks, then with them.
 func admission(ctx context.Context, b *bench) error {
 	if err := b.startManager(ctx); err != nil {
 		return err
@@ -152,8 +154,8 @@ func (b *bench) webhookCalls(ctx context.Context) (float64, error) {
 
 var webhookKinds = []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 
-// withoutWebhooks removes all webhook configurations, and stops the manager, which would restore them, until the returned function is
-// called.
+// withoutWebhooks removes all webhook configurations, and stops the manager, which would restore them, until
+// the returned function is called.
 func (b *bench) withoutWebhooks(ctx context.Context) (func(context.Context) error, error) {
 	if err := b.manager.stop(ctx); err != nil {
 		return nil, err

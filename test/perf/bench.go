@@ -22,7 +22,8 @@ import (
 const (
 	// ours is the namespace of objects that the manager manages, others that of all other objects.
 	ours, others = "perf", "perf-bare"
-	// bareAgent is the user agent of the bare client; everything else that the harness does has another one, which it begins with.
+	// bareAgent is the user agent of the bare client; everything else that the harness does has another one,
+	// which it begins with.
 	bareAgent, harnessAgent = "afloat-perf-bare", "afloat-perf"
 )
 
@@ -239,8 +240,8 @@ func (b *bench) quiet(ctx context.Context, log writeLog) (writes, error) {
 	return w, err
 }
 
-// lostPods counts the pods that the cluster itself took out of service, because it had not heard of their nodes for too long. If there are
-// any, the figures are not those of the manager alone.
+// lostPods counts the pods that the cluster itself took out of service, because it had not heard of their
+// nodes for too long. If there are any, the figures are not those of the manager alone.
 func lostPods(log writeLog) (int, error) {
 	var w writes
 	err := log.read(&w, "kube-controller-manager/")

@@ -14,8 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/nodes"
 )
 
-// broadcastJobOn5000 measures how quickly a BroadcastJob brings a pod to each node of a large cluster, and what events of its nodes cost. Containers of
-// simulated nodes do not end: what is measured is the creation.
+// broadcastJobOn5000 measures how quickly a BroadcastJob brings a pod to each node of a large cluster, and
+// what events of its nodes cost. Containers of simulated nodes do not end: what is measured is the creation.
 func broadcastJobOn5000(ctx context.Context, b *bench) error {
 	const n = 5000
 	if err := barePinned(ctx, b, n); err != nil {
@@ -76,8 +76,8 @@ func jobSpec() *corev1.PodSpec {
 	return &spec
 }
 
-// barePinned measures the bare client with pods such as a job's: one for each node, which the scheduler binds, and the gate that pods of all
-// our workloads have (CRR-087 (part)).
+// barePinned measures the bare client with pods such as a job's: one for each node, which the scheduler
+// binds, and the gate that pods of all our workloads have (CRR-087 (part)).
 func barePinned(ctx context.Context, b *bench, n int) error {
 	c, end, err := b.startBare(ctx)
 	if err != nil {

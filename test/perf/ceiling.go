@@ -21,9 +21,9 @@ const bareParallel = 32
 // gates are the readiness gates of pods that are updated in place: the first one is closed meanwhile.
 var gates = []corev1.PodConditionType{"InPlaceUpdateReady", "KruisePodReady"}
 
-// bareClient sends only the writes that no manager can avoid: it decides nothing, and reads nothing but a watch of its pods. These are
-// such as a CloneSet's, since what a write costs the API server depends on what a pod has: an owner, the labels and the annotations of the
-// wire, two gates.
+// bareClient sends only the writes that no manager can avoid: it decides nothing, and reads nothing but a
+// watch of its pods. These are such as a CloneSet's, since what a write costs the API server depends on what
+// a pod has: an owner, the labels and the annotations of the wire, two gates.
 type bareClient struct {
 	kube      kubernetes.Interface
 	namespace string
@@ -37,8 +37,8 @@ func newBareClient(kube kubernetes.Interface, namespace string, pods *observer) 
 	return &bareClient{kube: kube, namespace: namespace, pods: pods, slots: make(chan struct{}, bareParallel)}
 }
 
-// startBare starts a bare client, which has a watch of its own as any manager does; the harness has one too, as beside the manager. end
-// ends both.
+// startBare starts a bare client, which has a watch of its own as any manager does; the harness has one too,
+// as beside the manager. end ends both.
 func (b *bench) startBare(ctx context.Context) (c *bareClient, end func(), err error) {
 	harness, err := observe(ctx, b.kube, others)
 	if err != nil {
@@ -81,7 +81,8 @@ func (c *bareClient) request(send func() error) error {
 
 func bareName(i int) string { return fmt.Sprintf("bare-%05d", i) }
 
-// pod is what a pod is created as; owner is an object that exists, or the garbage collector would delete the pod.
+// pod is what a pod is created as; owner is an object that exists, or the garbage collector would delete the
+// pod.
 func (c *bareClient) pod(i int, image string, owner *corev1.ConfigMap) *corev1.Pod {
 	yes, name := true, bareName(i)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, GenerateName: "bare-", Annotations: maps.Clone(c.annotations),
@@ -140,8 +141,8 @@ func (c *bareClient) createAs(ctx context.Context, n int, image string, adjust f
 	return begin, end, err
 }
 
-// update moves n pods to the image by three writes each: out of service, image, into service. At most limit pods are out of service at a
-// time; each counts until the watch shows it ready again.
+// update moves n pods to the image by three writes each: out of service, image, into service. At most limit
+// pods are out of service at a time; each counts until the watch shows it ready again.
 func (c *bareClient) update(ctx context.Context, n, limit int, image string) (begin, end time.Time, err error) {
 	all := c.pods.expect("", func() bool { return c.pods.serving[image] == n })
 	budget := make(chan struct{}, limit)
@@ -191,7 +192,8 @@ func (c *bareClient) remove(ctx context.Context, n int) (begin, end time.Time, e
 	return begin, end, err
 }
 
-// fill makes n pods without a controller, which are bound to a node at once, so that they cost the cluster as little as possible.
+// fill makes n pods without a controller, which are bound to a node at once, so that they cost the cluster as
+// little as possible.
 func (c *bareClient) fill(ctx context.Context, n, nodes int) error {
 	ready := c.pods.expect("", func() bool { return c.pods.ready == n })
 	err := each(n, func(i int) error {
@@ -215,7 +217,8 @@ func (c *bareClient) patch(ctx context.Context, name, body string, subresource .
 	return err
 }
 
-// bareRevision is the hash of the revision that pods are created at, newRevision that of the one that they are moved to.
+// bareRevision is the hash of the revision that pods are created at, newRevision that of the one that they
+// are moved to.
 const bareRevision, newRevision = "7bd9dcf6c9", "6d4cf56db6"
 
 // newImage is a patch that brings an image to a pod, with what has to be remembered of the update.

@@ -19,7 +19,8 @@ import (
 // images are what pods are moved to, one after the other.
 var images = []string{"nginx:1.26", "nginx:1.27", "nginx:1.28"}
 
-// podSpec is the spec of the pods whose speed is measured: a small one, since what the API server does for a pod grows with it.
+// podSpec is the spec of the pods whose speed is measured: a small one, since what the API server does for a
+// pod grows with it.
 func podSpec(image string) corev1.PodSpec {
 	return corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "app", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
@@ -63,7 +64,8 @@ var cloneSets = kind{"CloneSet", "clonesets", 95, func(version, unavailable stri
 	return map[string]any{"updateStrategy": strategy}
 }}
 
-// sets speaks with the API server about workloads of a kind, in the version that is stored, so that no conversion disturbs the measurement.
+// sets speaks with the API server about workloads of a kind, in the version that is stored, so that no
+// conversion disturbs the measurement.
 type sets struct {
 	client  dynamic.Interface
 	kind    kind

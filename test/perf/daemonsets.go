@@ -62,7 +62,8 @@ func judgeDaemons(r *report, percent int) {
 	r.figure("update, time of a pod out of service to that of the bare client", updated.Budget.Down/bare.Budget.Down, "times")
 }
 
-// nodeEvents lets a thousand nodes report that they are ready still, and changes a label of theirs that the set does not look at.
+// nodeEvents lets a thousand nodes report that they are ready still, and changes a label of theirs that the
+// set does not look at.
 func nodeEvents(ctx context.Context, b *bench) error {
 	nodes, err := b.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

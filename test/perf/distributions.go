@@ -32,8 +32,8 @@ func settings(colour string) map[string]string {
 	return map[string]string{"colour": colour, "more": strings.Repeat("x", 300)}
 }
 
-// distributeTo10000 measures how quickly a changed ConfigMap reaches 10,000 namespaces, and what events of single namespaces cost when there
-// are 20 distributions to all of them.
+// distributeTo10000 measures how quickly a changed ConfigMap reaches 10,000 namespaces, and what events of
+// single namespaces cost when there are 20 distributions to all of them.
 func distributeTo10000(ctx context.Context, b *bench) error {
 	const n, count = 10000, 20
 	d := &distributions{b, b.sets.client.Resource(schema.GroupVersionResource{Group: "apps.kruise.io", Version: "v1beta1",
@@ -119,7 +119,8 @@ func (d *distributions) namespaces(ctx context.Context, n int) error {
 	})
 }
 
-// bareCopies measures the bare client: creation, change and deletion of copies. They have the owner and the annotations of the wire.
+// bareCopies measures the bare client: creation, change and deletion of copies. They have the owner and the
+// annotations of the wire.
 func (d *distributions) bareCopies(ctx context.Context, n int) error {
 	yes := true
 	copyOf := func(colour string) *corev1.ConfigMap {
@@ -169,7 +170,8 @@ func (d *distributions) bareCopies(ctx context.Context, n int) error {
 	return nil
 }
 
-// uid is that of a namespace that lives on, or the garbage collector would delete the copies of the bare client.
+// uid is that of a namespace that lives on, or the garbage collector would delete the copies of the bare
+// client.
 func (d *distributions) uid(ctx context.Context) types.UID {
 	namespace, err := d.kube.CoreV1().Namespaces().Get(ctx, ours, metav1.GetOptions{})
 	if err != nil {
@@ -238,7 +240,8 @@ func (d *distributions) change(ctx context.Context, n int) (begin, end time.Time
 	return begin, time.Now(), err
 }
 
-// events changes a label of a thousand namespaces that no distribution looks at, and adds a hundred namespaces.
+// events changes a label of a thousand namespaces that no distribution looks at, and adds a hundred
+// namespaces.
 func (d *distributions) events(ctx context.Context, n, count int) error {
 	const labelled, added = 1000, 100
 	p, err := d.managerStep(ctx, "one label of 1,000 namespaces", labelled, func(ctx context.Context) (time.Time, time.Time, error) {

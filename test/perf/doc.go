@@ -1,9 +1,10 @@
-// Command perf measures a manager on a real control plane with simulated nodes: how fast it brings pods where they should be, what
-// it writes for that, and what it costs in CPU and memory. Beside every measurement it measures the ceiling: a client that does
-// nothing but the writes that cannot be avoided, on the same cluster.
+// Command perf measures a manager on a real control plane with simulated nodes: how fast it brings pods where
+// they should be, what it writes for that, and what it costs in CPU and memory. Beside every measurement it
+// measures the ceiling: a client that does nothing but the writes that cannot be avoided, on the same
+// cluster.
 //
-// Nothing here is a test of time. A scenario that misses a target says so in its report; a scenario that breaks (pods not updated,
-// pods replaced instead of updated in place, budget violated) ends with an error.
+// Nothing here is a test of time. A scenario that misses a target says so in its report; a scenario that
+// breaks (pods not updated, pods replaced instead of updated in place, budget violated) ends with an error.
 //
 // `make perf` runs it by perf.sh, which makes the cluster. What it needs is in the environment:
 //

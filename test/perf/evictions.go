@@ -17,8 +17,8 @@ const (
 	evictionPace = 100
 )
 
-// evictions measures evictions of pods of nobody, which are gone at once: those of pods that budgets protect, all of which may go, and those of
-// pods in a namespace without budgets, about which nobody is asked.
+// evictions measures evictions of pods of nobody, which are gone at once: those of pods that budgets protect,
+// all of which may go, and those of pods in a namespace without budgets, about which nobody is asked.
 func evictions(ctx context.Context, b *bench) error {
 	if err := b.startManager(ctx); err != nil {
 		return err

@@ -60,8 +60,8 @@ func (s *servedWrites) read(counts *writes, agent string) error {
 // again begins the names of the steps of the bare client after the manager's.
 const again = "again: "
 
-// fast measures the manager on an API server that costs nothing. The bare client is measured before and after it, because other load on a
-// shared machine matters more than with a slow server.
+// fast measures the manager on an API server that costs nothing. The bare client is measured before and after
+// it, because other load on a shared machine matters more than with a slow server.
 func fast(ctx context.Context, b *bench) (err error) {
 	debug.SetGCPercent(400) // the server must not take time from the manager
 	dir, err := os.MkdirTemp("", "afloat-perf-")

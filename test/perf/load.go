@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// load measures how busy the machine is, and how much of that is other work: figures that are taken beside other work are unreliable.
+// load measures how busy the machine is, and how much of that is other work: figures that are taken beside
+// other work are unreliable.
 type load struct {
-	// busy and all are the used and the available CPU seconds of the machine; measured are those of the cluster, the manager and the
-	// harness.
+	// busy and all are the used and the available CPU seconds of the machine; measured are those of the
+	// cluster, the manager and the harness.
 	busy, all, measured float64
 	// programs are the measured CPU seconds by the name of the program.
 	programs map[string]float64
@@ -46,8 +47,8 @@ func readLoad(cluster string, manager int) load {
 	return l
 }
 
-// processesOf returns the processes of the cluster, this one and the manager, which scenario fast runs outside a cluster; 0 means no
-// manager.
+// processesOf returns the processes of the cluster, this one and the manager, which scenario fast runs
+// outside a cluster; 0 means no manager.
 func processesOf(cluster string, manager int) []int {
 	pids := []int{os.Getpid()}
 	if cluster == "" && manager != 0 {
@@ -87,7 +88,8 @@ func (l load) perPod(before load, pods int) map[string]float64 {
 	return all
 }
 
-// disturbed notes in the report that other programs used the CPU during a step, or that the cluster itself disturbed it.
+// disturbed notes in the report that other programs used the CPU during a step, or that the cluster itself
+// disturbed it.
 func (r *report) disturbed(p *phase) {
 	if p.Lost > 0 {
 		r.note("During %q the cluster took pods out of service %d times because simulated nodes were late: repeat the measurement.", p.Name,

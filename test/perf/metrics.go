@@ -96,7 +96,8 @@ func (m *metrics) minus(before *metrics) map[string]float64 {
 	return since
 }
 
-// heapAfterGC makes the manager collect its garbage and returns what is left, in MiB; 0 if that cannot be known.
+// heapAfterGC makes the manager collect its garbage and returns what is left, in MiB; 0 if that cannot be
+// known.
 func (m *manager) heapAfterGC(ctx context.Context) (float64, error) {
 	if m.pprof == "" || m.metric == "" {
 		return 0, nil
@@ -111,8 +112,9 @@ func (m *manager) heapAfterGC(ctx context.Context) (float64, error) {
 	return now.heap, nil
 }
 
-// profile stores profiles of what follows until the returned function is called: CPU in slices of some seconds, which pprof adds up,
-// and what had been allocated before and after. Nothing happens unless PERF_PROFILES names a folder.
+// profile stores profiles of what follows until the returned function is called: CPU in slices of some
+// seconds, which pprof adds up, and what had been allocated before and after. Nothing happens unless
+// PERF_PROFILES names a folder.
 func (m *manager) profile(ctx context.Context, name string) (func() error, error) {
 	const slice = 5 // seconds
 	dir := os.Getenv("PERF_PROFILES")

@@ -144,7 +144,8 @@ func (o *observer) count(s podState, by int) {
 	}
 }
 
-// expect returns a channel that gets the time when holds first returned true; holds is called under the lock at every event.
+// expect returns a channel that gets the time when holds first returned true; holds is called under the lock
+// at every event.
 func (o *observer) expect(pod string, holds func() bool) <-chan time.Time {
 	g := &goal{pod: pod, holds: holds, reached: make(chan time.Time, 1)}
 	o.mu.Lock()
@@ -205,7 +206,8 @@ type budgetWatch struct {
 	image        string
 	since        time.Time
 	most         int
-	// used is the sum of the pods' unready seconds, and all what the budget allows, until every pod has begun to move.
+	// used is the sum of the pods' unready seconds, and all what the budget allows, until every pod has begun
+	// to move.
 	used, all, full float64
 	down            float64 // pods' seconds not ready until the end
 	over            bool    // every pod has begun

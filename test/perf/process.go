@@ -21,7 +21,8 @@ const ticks = 100
 // process is a running program of which only the id is known.
 type process struct{ pid int }
 
-// fields returns the fields of /proc/PID/stat after the command's name; the state is the first. None if the process is gone.
+// fields returns the fields of /proc/PID/stat after the command's name; the state is the first. None if the
+// process is gone.
 func (p process) fields() []string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
 	if err != nil {
@@ -46,7 +47,8 @@ func (p process) cpu() (float64, error) {
 	return (user + system) / ticks, errors.Join(err1, err2)
 }
 
-// memory in MiB: resident now, its peak since resetPeak, and proportional, in which shared memory counts only once.
+// memory in MiB: resident now, its peak since resetPeak, and proportional, in which shared memory counts only
+// once.
 type memory struct {
 	RSS  float64 `json:"rssMiB"`
 	Peak float64 `json:"peakMiB"`
@@ -89,7 +91,8 @@ type manager struct {
 	ready, metric string
 	pprof         string
 	dir           string
-	// log, if not empty, is the file for the manager's output; the manager then runs as a child of this process.
+	// log, if not empty, is the file for the manager's output; the manager then runs as a child of this
+	// process.
 	log string
 }
 

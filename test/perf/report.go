@@ -46,7 +46,8 @@ type phase struct {
 	Pods          int     `json:"pods"`
 	Seconds       float64 `json:"seconds"`
 	PodsPerSecond float64 `json:"podsPerSecond"`
-	// PodWrites are the successful writes of pods, per pod; Writes all successful ones by verb and resource, Refused the others.
+	// PodWrites are the successful writes of pods, per pod; Writes all successful ones by verb and resource,
+	// Refused the others.
 	PodWrites float64        `json:"podWritesPerPod"`
 	Writes    map[string]int `json:"writes,omitempty"`
 	Refused   map[string]int `json:"refused,omitempty"`
@@ -61,7 +62,8 @@ type phase struct {
 	Lost int `json:"lost,omitempty"`
 	// Others is the part of the machine that others used meanwhile, from 0 to 1.
 	Others float64 `json:"others"`
-	// Programs is the CPU time of what was measured, in milliseconds per pod, by program: what a step costs the cluster.
+	// Programs is the CPU time of what was measured, in milliseconds per pod, by program: what a step costs
+	// the cluster.
 	Programs map[string]float64 `json:"programs,omitempty"`
 }
 
@@ -135,7 +137,8 @@ func (r *report) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// byFar is how many times worse than promised a figure may be before the run fails: other machines, and other guests of this one, explain less.
+// byFar is how many times worse than promised a figure may be before the run fails: other machines, and other
+// guests of this one, explain less.
 const byFar = 1.5
 
 // atMost and atLeast compare a figure with a promise.

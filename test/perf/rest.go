@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// atRest measures what the manager does while there is nothing to do, and what an event of a single pod causes.
+// atRest measures what the manager does while there is nothing to do, and what an event of a single pod
+// causes.
 func atRest(ctx context.Context, b *bench) error {
 	const count, size = 50, 100
 	if err := b.startManager(ctx); err != nil {
@@ -41,7 +42,8 @@ func atRest(ctx context.Context, b *bench) error {
 	return podEvents(ctx, b, pods, names)
 }
 
-// podEvents touches one pod of every set, one after the other, and counts how often sets are reconciled because of that.
+// podEvents touches one pod of every set, one after the other, and counts how often sets are reconciled
+// because of that.
 func podEvents(ctx context.Context, b *bench, pods *observer, names []string) error {
 	one := map[string]string{}
 	for pod := range pods.snapshot() {

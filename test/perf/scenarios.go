@@ -65,7 +65,8 @@ func scenarios() []scenario {
 	)
 }
 
-// ceiling measures the bare client with n pods: creation, update with at most percent of the pods out of service, deletion.
+// ceiling measures the bare client with n pods: creation, update with at most percent of the pods out of
+// service, deletion.
 func ceiling(ctx context.Context, b *bench, n, percent int) error {
 	return ceilingOf(ctx, b, "", n, percent)
 }
@@ -140,7 +141,8 @@ func ceilingAlone(ctx context.Context, b *bench, n int, percents ...int) error {
 	return err
 }
 
-// judgeBare compares the bare client with 5,000 pods with the stored report of 1,000: if it is slower, the reason is the cluster.
+// judgeBare compares the bare client with 5,000 pods with the stored report of 1,000: if it is slower, the
+// reason is the cluster.
 func judgeBare(r *report, n int, percents []int) {
 	small := readReport(os.Getenv("PERF_REPORTS"), "ceiling")
 	if n != 5000 || small == nil {
@@ -227,8 +229,8 @@ func paced(ctx context.Context, b *bench) error {
 	return oneSet(ctx, b, 1000, 10)
 }
 
-// measureUpdate moves all pods of the sets in place to an image; it is an error if a pod is replaced, or if more pods than the budget are
-// out of service.
+// measureUpdate moves all pods of the sets in place to an image; it is an error if a pod is replaced, or if
+// more pods than the budget are out of service.
 func measureUpdate(ctx context.Context, b *bench, pods *observer, names []string, n, percent int, image string) error {
 	return updateSets(ctx, b, pods, updateStep(percent), b.report.Scenario, names, n, percent, image)
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// areas are what the manager spends CPU time on. A stack counts for the first area of which a part occurs in the name of one of its
-// functions.
+// areas are what the manager spends CPU time on. A stack counts for the first area of which a part occurs in
+// the name of one of its functions.
 var areas = []struct {
 	name  string
 	parts []string
@@ -31,7 +31,8 @@ var areas = []struct {
 	{"the scheduler of Go", []string{"runtime.schedule", "runtime.mcall", "runtime.park_m", "runtime.findRunnable"}},
 }
 
-// shares adds up the CPU time of the stacks that `go tool pprof -traces` prints, by area; what belongs to none is "other".
+// shares adds up the CPU time of the stacks that `go tool pprof -traces` prints, by area; what belongs to
+// none is "other".
 func shares(traces string) (map[string]time.Duration, error) {
 	all := map[string]time.Duration{}
 	_, stacks, _ := strings.Cut(traces, "-----------+")

@@ -14,14 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// pace is how many pods per second are created with SidecarSets, no matter how long answers take, so that a slow answer does not delay the
-// next request.
+// pace is how many pods per second are created with SidecarSets, no matter how long answers take, so that a
+// slow answer does not delay the next request.
 const pace = 100 // a second
 
-// sidecarSetCounts are the numbers of SidecarSets that creation is measured with. One of them selects the pods that get a sidecar.
+// sidecarSetCounts are the numbers of SidecarSets that creation is measured with. One of them selects the
+// pods that get a sidecar.
 var sidecarSetCounts = []int{0, 10, 200}
 
-// withSidecarSets measures the creation of pods at a pace, with more and more SidecarSets, and at last without any webhook.
+// withSidecarSets measures the creation of pods at a pace, with more and more SidecarSets, and at last
+// without any webhook.
 func withSidecarSets(ctx context.Context, b *bench) error {
 	made := 0
 	for _, n := range sidecarSetCounts {
@@ -87,7 +89,8 @@ func (b *bench) createPaced(ctx context.Context, i int, sidecar string) (*corev1
 	return b.kube.CoreV1().Pods(others).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// measurePaced creates pods by dry runs, half of them with the label that a SidecarSet selects, and reports how long each took.
+// measurePaced creates pods by dry runs, half of them with the label that a SidecarSet selects, and reports
+// how long each took.
 func (b *bench) measurePaced(ctx context.Context, situation string) error {
 	kinds := map[string]string{"pod that SidecarSets select": "0", "pod of others": ""}
 	return b.paced(ctx, situation, "creations", pace, slices.Sorted(maps.Keys(kinds)), func(ctx context.Context, kind string, i int) error {

@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// startUp measures how the manager starts in a large cluster, and how much memory its caches take beside one that keeps every pod whole.
+// startUp measures how the manager starts in a large cluster, and how much memory its caches take beside one
+// that keeps every pod whole.
 func startUp(ctx context.Context, b *bench) error {
 	const count, size, foreign = 8, 250, 8000
 	b.sets.spec = usualPodSpec
@@ -101,7 +102,8 @@ func startUp(ctx context.Context, b *bench) error {
 
 type restingMemory struct{ rss, heap float64 }
 
-// memoryAtRest waits until the manager writes nothing any more and reports its memory, before and after a garbage collection.
+// memoryAtRest waits until the manager writes nothing any more and reports its memory, before and after a
+// garbage collection.
 func (b *bench) memoryAtRest(ctx context.Context, when string) (restingMemory, error) {
 	log := &auditLog{path: b.audit}
 	if err := log.skip(); err != nil {

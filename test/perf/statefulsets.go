@@ -15,7 +15,8 @@ func statefulSet(policy string, unavailable any) map[string]any {
 		"rollingUpdate": map[string]any{"podUpdatePolicy": "InPlaceOnly", "maxUnavailable": unavailable}}}
 }
 
-// statefulSets measures a large StatefulSet whose pods are moved together, and a small one whose pods are moved one by one.
+// statefulSets measures a large StatefulSet whose pods are moved together, and a small one whose pods are
+// moved one by one.
 func statefulSets(ctx context.Context, b *bench) error {
 	var err error
 	if b.sets, err = findSets(ctx, b.sets.client, parallelSets); err != nil {
@@ -24,7 +25,8 @@ func statefulSets(ctx context.Context, b *bench) error {
 	if err := oneSet(ctx, b, 1000, 100); err != nil {
 		return err
 	}
-	// The containers take a second to restart, so that the time of a pod is what its kubelet needs, and what is lost between pods.
+	// The containers take a second to restart, so that the time of a pod is what its kubelet needs, and what
+	// is lost between pods.
 	const what, n, percent = "one by one: ", 50, 2
 	b.sets.kind, b.sets.annotations = orderedSets, map[string]string{"afloat.dev/simulated-restart": "1s"}
 	if err := ceilingOf(ctx, b, what, n, percent); err != nil {

@@ -17,12 +17,13 @@ import (
 // spreads is how many WorkloadSpreads there are; each has one workload, whose pods are created in turn.
 const spreads = 20
 
-// realPace is how many pods per second are created without dry runs: about half of what the API server can handle on two cores, with the
-// writes of scheduler and simulated kubelet.
+// realPace is how many pods per second are created without dry runs: about half of what the API server can
+// handle on two cores, with the writes of scheduler and simulated kubelet.
 const realPace = 25
 
-// withWorkloadSpreads measures the creation of pods that are spread, beside that of other pods in the same namespace. There are no dry
-// runs, since these are not booked. The workloads are of a kind without a controller, so that nothing else creates or deletes their pods.
+// withWorkloadSpreads measures the creation of pods that are spread, beside that of other pods in the same
+// namespace. There are no dry runs, since these are not booked. The workloads are of a kind without a
+// controller, so that nothing else creates or deletes their pods.
 func withWorkloadSpreads(ctx context.Context, b *bench) error {
 	var owners []metav1.OwnerReference
 	if err := b.apply(ctx, "apiextensions.k8s.io/v1", "customresourcedefinitions", "",
@@ -100,8 +101,8 @@ func withWorkloadSpreads(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// apply creates an object from YAML, in a namespace if one is given; it is no error if the object exists. into gets the API server's
-// answer.
+// apply creates an object from YAML, in a namespace if one is given; it is no error if the object exists.
+// into gets the API server's answer.
 func (b *bench) apply(ctx context.Context, version, plural, namespace, manifest string, into *unstructured.Unstructured) error {
 	object := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {

@@ -1,5 +1,6 @@
-// Package story plays the demo on a cluster: a CloneSet is created, then scaled in and given a new image, and every pod is
-// watched while it is updated in place. `make demo` shows it to a person, the end-to-end tests check what it reports.
+// Package story plays the demo on a cluster: a CloneSet is created, then scaled in and given a new image, and
+// every pod is watched while it is updated in place. `make demo` shows it to a person, the end-to-end tests
+// check what it reports.
 package story
 
 import (
@@ -37,7 +38,8 @@ var (
 const (
 	name      = "nginxweb1"
 	namespace = "default"
-	// pollEvery is how often the pods are looked at; changes shorter than that are timed by the pods' own conditions.
+	// pollEvery is how often the pods are looked at; changes shorter than that are timed by the pods' own
+	// conditions.
 	pollEvery = 200 * time.Millisecond
 )
 

@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// off returns a replica whose clock is wrong by the duration. The test has to step its clock together with that of the world.
+// off returns a replica whose clock is wrong by the duration. The test has to step its clock together with
+// that of the world.
 func (w *world) off(t *testing.T, by time.Duration) (*Keeper, *testclock.FakeClock) {
 	t.Helper()
 	clock := testclock.NewFakeClock(w.clock.Now().Add(by))
@@ -36,8 +37,9 @@ func (w *world) put(t *testing.T, data map[string][]byte) {
 	}
 }
 
-// OPS-042, OPS-046: a staged authority that somebody damaged can never take over. It neither stops the upkeep nor takes replicas out of
-// service; another one is staged if one is needed, and is trusted before anything that it signed is served.
+// OPS-042, OPS-046: a staged authority that somebody damaged can never take over. It neither stops the upkeep
+// nor takes replicas out of service; another one is staged if one is needed, and is trusted before anything
+// that it signed is served.
 func TestADamagedStagedAuthorityIsStagedAnew(t *testing.T) {
 	w := newWorld(t)
 	good, goodKey, err := lasting.newAuthority(w.clock.Now())
@@ -105,7 +107,8 @@ func TestADamagedPreviousAuthorityIsNotPublished(t *testing.T) {
 	w.assertTrusted(t, k)
 }
 
-// OPS-098: a replica whose clock is behind that of the one which made the certificate does not make another one on every pass.
+// OPS-098: a replica whose clock is behind that of the one which made the certificate does not make another
+// one on every pass.
 func TestAReplicaWhoseClockIsBehindDoesNotRewriteTheSecret(t *testing.T) {
 	for name, test := range map[string]struct {
 		behind time.Duration
@@ -135,8 +138,9 @@ func TestAReplicaWhoseClockIsBehindDoesNotRewriteTheSecret(t *testing.T) {
 	}
 }
 
-// OPS-046: the times of a change of the authority are those of the replica that looks at it. One whose clock is behind stages, and another
-// promotes; neither happens too early, nor is the previous authority dropped while it is in use.
+// OPS-046: the times of a change of the authority are those of the replica that looks at it. One whose clock
+// is behind stages, and another promotes; neither happens too early, nor is the previous authority dropped
+// while it is in use.
 func TestAWrongClockDoesNotShortenAChangeOfTheAuthority(t *testing.T) {
 	for _, by := range []time.Duration{-2 * time.Hour, 2 * time.Hour} {
 		w := newWorld(t)
@@ -188,8 +192,8 @@ func (w *world) stubborn(kind string) (allow func()) {
 	return func() { refused = false }
 }
 
-// OPS-042: if one object cannot be updated, the others are updated nevertheless and the replica stays ready, since all others trust what it
-// serves. The failure is reported until the update succeeds.
+// OPS-042: if one object cannot be updated, the others are updated nevertheless and the replica stays ready,
+// since all others trust what it serves. The failure is reported until the update succeeds.
 func TestAnObjectThatCannotBeBroughtInLineTakesNobodyOutOfService(t *testing.T) {
 	w := newWorld(t)
 	pass(t, w.keeper(t))
@@ -221,7 +225,8 @@ func TestAnObjectThatCannotBeBroughtInLineTakesNobodyOutOfService(t *testing.T) 
 	w.assertTrusted(t, k)
 }
 
-// OPS-046: if an authority could not be published for a long time, its settling time counts from the moment when it was published.
+// OPS-046: if an authority could not be published for a long time, its settling time counts from the moment
+// when it was published.
 func TestAnAuthorityThatIsPublishedLateDoesNotTakeOverAtOnce(t *testing.T) {
 	w := newWorld(t)
 	k := w.keeper(t)
@@ -251,8 +256,8 @@ func TestAnAuthorityThatIsPublishedLateDoesNotTakeOverAtOnce(t *testing.T) {
 	w.assertTrusted(t, k)
 }
 
-// OPS-064: somebody applies a configuration without entries. The empty list is not remembered as the original one, also if an older release
-// did so; the right list is remembered as soon as it is applied.
+// OPS-064: somebody applies a configuration without entries. The empty list is not remembered as the original
+// one, also if an older release did so; the right list is remembered as soon as it is applied.
 func TestAnEmptyListOfEntriesIsNotRemembered(t *testing.T) {
 	for _, remembered := range []string{"", "null", "[]"} {
 		w := newWorld(t)
@@ -285,8 +290,9 @@ func TestAnEmptyListOfEntriesIsNotRemembered(t *testing.T) {
 	}
 }
 
-// OPS-046: other good certificates that somebody puts into the Secret, as from a backup, are not served before everybody trusts them: calls to replicas that
-// have not seen the change, and from API servers that have not, would fail.
+// OPS-046: other good certificates that somebody puts into the Secret, as from a backup, are not served
+// before everybody trusts them: calls to replicas that have not seen the change, and from API servers that
+// have not, would fail.
 func TestCertificatesThatSomebodyPutsInTakeOverLikeNewOnes(t *testing.T) {
 	w := newWorld(t)
 	k, other := w.keeper(t), w.keeper(t)
@@ -335,7 +341,8 @@ func TestCertificatesThatSomebodyPutsInTakeOverLikeNewOnes(t *testing.T) {
 	}
 }
 
-// A replica that was not running for long, as on a machine that was put to sleep, does not put its old certificates in place of those that others have changed to.
+// A replica that was not running for long, as on a machine that was put to sleep, does not put its old
+// certificates in place of those that others have changed to.
 func TestAReplicaThatSleptTakesWhatThereIs(t *testing.T) {
 	w := newWorld(t)
 	k, slept := w.keeper(t), w.keeper(t)

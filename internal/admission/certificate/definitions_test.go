@@ -37,9 +37,9 @@ func shipped(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 	return all
 }
 
-// OPS-075, OPS-073 (part): in the shipped definitions the manager changes the bundle of conversion and nothing else, so GitOps tools need
-// to ignore only this field. With external certificates it changes nothing. The manual says both. The list of stored versions is never
-// changed.
+// OPS-075, OPS-073 (part): in the shipped definitions the manager changes the bundle of conversion and
+// nothing else, so GitOps tools need to ignore only this field. With external certificates it changes
+// nothing. The manual says both. The list of stored versions is never changed.
 func TestOnlyTheBundleOfDefinitionsIsWritten(t *testing.T) {
 	manual, err := os.ReadFile("../../../docs/operate/certificates.md")
 	if err != nil {

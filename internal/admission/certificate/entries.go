@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/json" // its numbers are like those of what is live
 )
 
-// Derived is an entry that the leader makes: it is like the entry From and stands right before it, with a name, a path and a scope of its
-// own. The manifests do not have it, so that applying them again neither removes its conditions nor causes a conflict (OPS-062).
+// Derived is an entry that the leader makes: it is like the entry From and stands right before it, with a
+// name, a path and a scope of its own. The manifests do not have it, so that applying them again neither
+// removes its conditions nor causes a conflict (OPS-062).
 type Derived struct {
 	// Kind is that of the configuration, MutatingWebhookConfiguration or ValidatingWebhookConfiguration.
 	Kind             string
@@ -21,8 +22,8 @@ type Derived struct {
 	Fields map[string]any
 }
 
-// derive makes the derived entries of a configuration anew. As long as the scope of one is not known, a present entry stays as it is and a
-// missing one is not made.
+// derive makes the derived entries of a configuration anew. As long as the scope of one is not known, a
+// present entry stays as it is and a missing one is not made.
 func (p *publisher) derive(kind string, entries []any, found *report) []any {
 	if p.readOnly {
 		return entries
@@ -56,8 +57,9 @@ func (p *publisher) derives(name any) bool {
 	return slices.ContainsFunc(p.derived, func(d Derived) bool { return name == d.Name })
 }
 
-// template returns the entries that the annotation keeps (OPS-064), and updates the annotation if they change: a new or changed entry comes
-// from manifests that were applied since. Only the leader changes the annotation.
+// template returns the entries that the annotation keeps (OPS-064), and updates the annotation if they
+// change: a new or changed entry comes from manifests that were applied since. Only the leader changes the
+// annotation.
 func (p *publisher) template(object *unstructured.Unstructured, present []any, fields map[string]any) ([]any, error) {
 	annotations := object.GetAnnotations()
 	var kept []any

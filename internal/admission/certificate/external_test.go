@@ -59,7 +59,8 @@ func (w *world) inject(t *testing.T, authority []byte, into ...string) {
 	}
 }
 
-// OPS-050: external certificates are served, nothing is written, and readiness names the objects that do not have their authority.
+// OPS-050: external certificates are served, nothing is written, and readiness names the objects that do not
+// have their authority.
 func TestExternalCertificates(t *testing.T) {
 	w := newWorld(t)
 	secret := w.issued(t, "hook.sys.svc")
@@ -109,8 +110,8 @@ func TestExternalCertificates(t *testing.T) {
 	}
 }
 
-// OPS-050: without the Secret the process runs, says what it waits for, and goes on when the Secret is created, even after the time for the
-// first pass.
+// OPS-050: without the Secret the process runs, says what it waits for, and goes on when the Secret is
+// created, even after the time for the first pass.
 func TestExternalCertificatesAreWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	k := w.with(t, func(o *Options) { o.External = true })

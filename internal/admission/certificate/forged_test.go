@@ -10,8 +10,9 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// Anybody can announce rules by reviews of objects that do not exist. However many and however long they are, they cost a few writes, what they
-// leave in the configuration is small, a real rule is served before it is accepted, and pods of rules that are stored are sent as before.
+// Anybody can announce rules by reviews of objects that do not exist. However many and however long they are,
+// they cost a few writes, what they leave in the configuration is small, a real rule is served before it is
+// accepted, and pods of rules that are stored are sent as before.
 func TestMadeUpAnnouncementsDoNotCrowdOutRealOnes(t *testing.T) {
 	s := newSender(t)
 	k := s.replica(t, nil)
@@ -55,7 +56,8 @@ func TestMadeUpAnnouncementsDoNotCrowdOutRealOnes(t *testing.T) {
 	}
 }
 
-// What API servers could not evaluate is written neither for a rule that is announced nor for those that are known: they would refuse pods.
+// What API servers could not evaluate is written neither for a rule that is announced nor for those that are
+// known: they would refuse pods.
 func TestWhatCannotBeEvaluatedIsNotWritten(t *testing.T) {
 	s := newSender(t)
 	k := s.replica(t, nil)

@@ -28,7 +28,8 @@ import (
 
 // Options say which certificates and objects are kept, and where.
 type Options struct {
-	// Secret holds the material; Directory the files that the server loads. FilesOnly keeps everything in Directory (OPS-048).
+	// Secret holds the material; Directory the files that the server loads. FilesOnly keeps everything in
+	// Directory (OPS-048).
 	Secret    types.NamespacedName
 	Directory string
 	FilesOnly bool
@@ -36,22 +37,24 @@ type Options struct {
 	Target Target
 	// RenewBefore is how long before its end a certificate is replaced (OPS-044).
 	RenewBefore time.Duration
-	// External says that another program makes the Secret and publishes the authority. The Secret is only read, and only files are written
-	// (OPS-050).
+	// External says that another program makes the Secret and publishes the authority. The Secret is only
+	// read, and only files are written (OPS-050).
 	External bool
-	// Mutating and Validating name the webhook configurations. Paths are those that this manager knows; false means that the feature
-	// is off, so that the leader drops the entry (OPS-064).
+	// Mutating and Validating name the webhook configurations. Paths are those that this manager knows; false
+	// means that the feature is off, so that the leader drops the entry (OPS-064).
 	Mutating, Validating string
 	Paths                map[string]bool
-	// Scopes has, by the name of an entry, which requests are sent. It is for entries that are shipped without match conditions, or
-	// derived: the leader writes their conditions. Rescope has a value when these may have changed; they are then updated at once.
+	// Scopes has, by the name of an entry, which requests are sent. It is for entries that are shipped
+	// without match conditions, or derived: the leader writes their conditions. Rescope has a value when
+	// these may have changed; they are then updated at once.
 	Scopes  map[string]Scope
 	Rescope <-chan struct{}
 	// Derived are entries that the leader makes. A replica that starts is not ready before they are there.
 	Derived []Derived
 	// Check tells why a match condition must not be written; nil finds nothing.
 	Check func(expression string) error
-	// Recent says how the pods of recent rules are sent, which are rules that were accepted a moment ago; nil if there are no such rules.
+	// Recent says how the pods of recent rules are sent, which are rules that were accepted a moment ago; nil
+	// if there are no such rules.
 	Recent *Recent
 	// CRDs are the definitions converted here.
 	CRDs []string
@@ -63,7 +66,8 @@ type Options struct {
 
 // Scope is what the leader writes into an entry.
 type Scope struct {
-	// Conditions returns the match conditions of the requests that are sent. As long as they are not known, the entry stays as it is.
+	// Conditions returns the match conditions of the requests that are sent. As long as they are not known,
+	// the entry stays as it is.
 	Conditions func() (conditions []admissionv1.MatchCondition, known bool)
 	// Policy is the failurePolicy of the entry with them.
 	Policy admissionv1.FailurePolicyType
@@ -83,8 +87,8 @@ type Keeper struct {
 
 	// announcing is held while a recent rule is written.
 	announcing sync.Mutex
-	// announcements are those whose rules are written one by one. What comes above that is announced together, as one rule of all pods, which
-	// is known to be served since wideSince.
+	// announcements are those whose rules are written one by one. What comes above that is announced
+	// together, as one rule of all pods, which is known to be served since wideSince.
 	announcements *rate.Limiter
 	together      matchconditions.Together[string, struct{}]
 	wideSince     time.Time
@@ -103,8 +107,8 @@ type Keeper struct {
 	said      map[string]bool
 }
 
-// New returns a Keeper. The client must read from the API server, not from a cache: it is used before caches run, and needs no more
-// rights than to the objects named in the options.
+// New returns a Keeper. The client must read from the API server, not from a cache: it is used before caches
+// run, and needs no more rights than to the objects named in the options.
 func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Options) *Keeper {
 	k := &Keeper{
 		options:   options,
@@ -137,22 +141,25 @@ const (
 	maxRaces = 10
 	// spacing is how long changes are collected before a pass.
 	spacing = time.Second
-	// staleTime is how old the last good pass of a replica that is called may be. A previous authority is only dropped from the bundles
-	// after twice that time, so every replica that is called serves a certificate of the new one by then (OPS-046).
+	// staleTime is how old the last good pass of a replica that is called may be. A previous authority is
+	// only dropped from the bundles after twice that time, so every replica that is called serves a
+	// certificate of the new one by then (OPS-046).
 	staleTime = overlapTime / 2
-	// unservedGrace is how long a replica that was ready stays so when entries appear that it does not serve (OPS-065): during an
-	// upgrade the configurations are newer than the old replicas. A replica that starts gets no grace: it must not replace one that
-	// does serve them.
+	// unservedGrace is how long a replica that was ready stays so when entries appear that it does not serve
+	// (OPS-065): during an upgrade the configurations are newer than the old replicas. A replica that starts
+	// gets no grace: it must not replace one that does serve them.
 	unservedGrace = 2 * time.Minute
 )
 
 // Metric returns the gauge afloat_webhook_unserved, for the registry (OPS-065).
 func (k *Keeper) Metric() prometheus.Collector { return k.unserved }
 
-// Expiry returns the gauge afloat_webhook_certificate_expiry_timestamp_seconds, which has no value before a certificate is served.
+// Expiry returns the gauge afloat_webhook_certificate_expiry_timestamp_seconds, which has no value before a
+// certificate is served.
 func (k *Keeper) Expiry() prometheus.Collector { return k.expires }
 
-// Pass does all that is to be done now (OPS-042). It returns when to look again at the latest, zero if nothing is scheduled.
+// Pass does all that is to be done now (OPS-042). It returns when to look again at the latest, zero if
+// nothing is scheduled.
 func (k *Keeper) Pass(ctx context.Context) (again time.Time, err error) {
 	k.passing.Lock()
 	defer k.passing.Unlock()
@@ -209,8 +216,9 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 	return again, errors.Join(k.serve(wanted), published)
 }
 
-// keep returns what the Secret should hold instead of what somebody made of it; nil if it is good as it is. What replicas serve and API servers trust goes on
-// being served and trusted, as long as it is good and this replica is up to date.
+// keep returns what the Secret should hold instead of what somebody made of it; nil if it is good as it is.
+// What replicas serve and API servers trust goes on being served and trusted, as long as it is good and this
+// replica is up to date.
 func (k *Keeper) keep(stored material, now time.Time) material {
 	k.state.Lock()
 	last, fresh := k.last, now.Sub(k.lastPass) < staleTime
@@ -223,7 +231,8 @@ func (k *Keeper) keep(stored material, now time.Time) material {
 	case !fresh || bytes.Contains(stored.bundle(), bytes.TrimSpace(last[keyCACert])):
 		return nil
 	}
-	// Other good material, as from a backup: nobody trusts its authority yet, so it takes over like any new one (OPS-046).
+	// Other good material, as from a backup: nobody trusts its authority yet, so it takes over like any new
+	// one (OPS-046).
 	kept := maps.Clone(last)
 	kept.unstage()
 	if authority, _, err := parseAuthority(stored[keyCACert], stored[keyCAKey]); err != nil || !k.policy.reuses(authority, now) {
@@ -330,8 +339,8 @@ func (k *Keeper) lastMaterial() material {
 	return k.last
 }
 
-// First passes until a pass succeeds or timeout is over; the error names the obstacle (OPS-042). For external certificates it waits without
-// limit: the process keeps running and says what it waits for (OPS-050).
+// First passes until a pass succeeds or timeout is over; the error names the obstacle (OPS-042). For external
+// certificates it waits without limit: the process keeps running and says what it waits for (OPS-050).
 func (k *Keeper) First(ctx context.Context, timeout time.Duration) error {
 	deadline := k.clock.Now().Add(timeout)
 	for {
@@ -352,7 +361,8 @@ func (k *Keeper) First(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// Start passes whenever one of the objects changes, at scheduled times, and once a minute (OPS-042). It runs on every replica.
+// Start passes whenever one of the objects changes, at scheduled times, and once a minute (OPS-042). It runs
+// on every replica.
 func (k *Keeper) Start(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
 	var watches sync.WaitGroup
@@ -381,7 +391,8 @@ func (k *Keeper) Start(ctx context.Context) error {
 			case <-k.options.Rescope:
 				waiting = k.rescope(ctx) // if that fails, a whole pass follows and reports why
 			case <-changed:
-				// Changes, also our own, come in bursts, and managers that disagree must not write without pause (OPS-112).
+				// Changes, also our own, come in bursts, and managers that disagree must not write without
+				// pause (OPS-112).
 				waiting = !k.settle(ctx)
 			case <-timer.C():
 			}
@@ -390,7 +401,8 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// settle waits until a burst of changes is over. Scopes are updated meanwhile, since pods that are created do not wait.
+// settle waits until a burst of changes is over. Scopes are updated meanwhile, since pods that are created do
+// not wait.
 func (k *Keeper) settle(ctx context.Context) bool {
 	over := k.clock.After(spacing)
 	for {
@@ -407,7 +419,8 @@ func (k *Keeper) settle(ctx context.Context) bool {
 	}
 }
 
-// rescope updates the scopes of entries and nothing else that could take time. It returns false if that failed.
+// rescope updates the scopes of entries and nothing else that could take time. It returns false if that
+// failed.
 func (k *Keeper) rescope(ctx context.Context) bool {
 	k.passing.Lock()
 	defer k.passing.Unlock()
@@ -439,7 +452,8 @@ func (k *Keeper) watched() []watchedObject {
 	return objects
 }
 
-// watch sends a value for every change of one object. It watches by name, so that no rights to other objects are needed (OPS-082).
+// watch sends a value for every change of one object. It watches by name, so that no rights to other objects
+// are needed (OPS-082).
 func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<- struct{}) {
 	said := ""
 	for ctx.Err() == nil {

@@ -29,7 +29,8 @@ import (
 
 const day = 24 * time.Hour
 
-// lasting makes certificates and authorities that both live for ten years, as OpenKruise and earlier builds do, so that both are due after eight.
+// lasting makes certificates and authorities that both live for ten years, as OpenKruise and earlier builds
+// do, so that both are due after eight.
 var lasting = policy{host: "hook.sys.svc", renewBefore: 2 * 365 * day, authority: 10 * 365 * day, certificate: 10 * 365 * day}
 
 // world is an API server with the shipped objects, and a count of writes.
@@ -298,8 +299,9 @@ func TestEmptiedSecretIsRestored(t *testing.T) {
 	}
 }
 
-// OPS-044: a certificate near its end is replaced under the same authority; one nearer than a year makes the authority change, too,
-// in the order of OPS-046, in which every call by old or new bundle meets a trusted certificate.
+// OPS-044: a certificate near its end is replaced under the same authority; one nearer than a year makes the
+// authority change, too, in the order of OPS-046, in which every call by old or new bundle meets a trusted
+// certificate.
 func TestRotation(t *testing.T) {
 	w := newWorld(t)
 	k, other := w.keeper(t), w.keeper(t)
@@ -386,8 +388,9 @@ func certificateOf(t *testing.T, secret *corev1.Secret, cert, key string) *x509.
 	return pair.Leaf
 }
 
-// OPS-043, OPS-044 (part): what is made is good for a year, and its authority for five; a time to renew that is longer than that does not make it due at
-// once. Over the years some certificates are made, under few authorities, and what is served is good at any time.
+// OPS-043, OPS-044 (part): what is made is good for a year, and its authority for five; a time to renew that
+// is longer than that does not make it due at once. Over the years some certificates are made, under few
+// authorities, and what is served is good at any time.
 func TestCertificatesLiveForAYear(t *testing.T) {
 	for _, before := range []time.Duration{day, 180 * day, 9 * 365 * day} {
 		w := newWorld(t)
@@ -425,8 +428,8 @@ func TestCertificatesLiveForAYear(t *testing.T) {
 	}
 }
 
-// OPS-043, OPS-110 (part): certificates that live for ten years, by RSA or not, are served until they are due; what follows them lives for a year, under the
-// authority that is there.
+// OPS-043, OPS-110 (part): certificates that live for ten years, by RSA or not, are served until they are
+// due; what follows them lives for a year, under the authority that is there.
 func TestCertificatesThatLiveLongerAreServedToTheirEnd(t *testing.T) {
 	w := newWorld(t)
 	old := w.keeper(t)
@@ -450,7 +453,8 @@ func TestCertificatesThatLiveLongerAreServedToTheirEnd(t *testing.T) {
 	}
 }
 
-// OPS-053: who takes the key of the authority out of the Secret gets another authority and another certificate, without a call that fails.
+// OPS-053: who takes the key of the authority out of the Secret gets another authority and another
+// certificate, without a call that fails.
 func TestARemovedKeyOfTheAuthorityMakesEverythingNew(t *testing.T) {
 	w := newWorld(t)
 	k, other := w.keeper(t), w.keeper(t)
@@ -608,7 +612,8 @@ func TestChangeStartsAPass(t *testing.T) {
 			config.Labels, config.Webhooks[0].ClientConfig.CABundle = map[string]string{"edited": "yes"}, []byte("x")
 			_ = w.Update(ctx, config) // a conflict is tried again
 		} else {
-			// The fake watch does not send earlier changes, and the first edit may have come before it: edit again.
+			// The fake watch does not send earlier changes, and the first edit may have come before it: edit
+			// again.
 			config.Labels["edited"] += "s"
 			_ = w.Update(ctx, config)
 		}

@@ -33,18 +33,20 @@ const (
 )
 
 const (
-	// authorityLife and certificateLife are how long new ones are valid (OPS-043). Whoever reads a key once can use it no longer than that.
+	// authorityLife and certificateLife are how long new ones are valid (OPS-043). Whoever reads a key once
+	// can use it no longer than that.
 	authorityLife   = 5 * 365 * 24 * time.Hour
 	certificateLife = 365 * 24 * time.Hour
 	// reuseAuthority is how long an authority must still be valid to sign a new certificate (OPS-044).
 	reuseAuthority = 365 * 24 * time.Hour
-	// settleTime is how long a staged authority is published before a certificate that it signed is served: the API servers must have seen
-	// it.
+	// settleTime is how long a staged authority is published before a certificate that it signed is served:
+	// the API servers must have seen it.
 	settleTime = 30 * time.Second
-	// backdated is how long before its creation a certificate begins to be valid, because the clocks of other machines may be behind.
+	// backdated is how long before its creation a certificate begins to be valid, because the clocks of other
+	// machines may be behind.
 	backdated = 24 * time.Hour
-	// overlapTime is how long the previous authority stays published. A replica makes a pass at least once a minute. One that did not for
-	// half this time is not ready, so that nobody calls it (OPS-046).
+	// overlapTime is how long the previous authority stays published. A replica makes a pass at least once a
+	// minute. One that did not for half this time is not ready, so that nobody calls it (OPS-046).
 	overlapTime = 10 * time.Minute
 )
 
@@ -64,18 +66,20 @@ func newPolicy(host string, renewBefore time.Duration) policy {
 	return policy{host: host, renewBefore: renewBefore, authority: authorityLife, certificate: certificateLife}
 }
 
-// before is how long before its end a certificate that is valid for life is renewed (OPS-044): CERTS_RENEW_BEFORE may be longer than that, and a
-// certificate must not be due as soon as it is made.
+// before is how long before its end a certificate that is valid for life is renewed (OPS-044):
+// CERTS_RENEW_BEFORE may be longer than that, and a certificate must not be due as soon as it is made.
 func (p policy) before(life time.Duration) time.Duration { return min(p.renewBefore, life*2/3) }
 
-// reuses says whether an authority may sign another certificate (OPS-044); it must outlive the time at which that is renewed.
+// reuses says whether an authority may sign another certificate (OPS-044); it must outlive the time at which
+// that is renewed.
 func (p policy) reuses(authority *x509.Certificate, now time.Time) bool {
 	return !now.Before(authority.NotBefore) && now.Add(max(reuseAuthority, p.before(p.certificate)+24*time.Hour)).Before(authority.NotAfter)
 }
 
-// seen is when this replica first saw the staged authority published, and the previous one, by its own clock. The clock of the replica that
-// wrote the timestamps may be wrong: an authority would take over before API servers know it, or be dropped while it is in use. A replica
-// that starts counts from its start. The timestamps are for people and for older releases.
+// seen is when this replica first saw the staged authority published, and the previous one, by its own clock.
+// The clock of the replica that wrote the timestamps may be wrong: an authority would take over before API
+// servers know it, or be dropped while it is in use. A replica that starts counts from its start. The
+// timestamps are for people and for older releases.
 type seen struct{ next, previous sighting }
 
 type sighting struct {
@@ -90,7 +94,8 @@ func (s *sighting) look(authority []byte, now time.Time) time.Time {
 	return s.since
 }
 
-// bundle returns the authorities to be trusted, newest first. A damaged one is left out: an API server would refuse the whole bundle.
+// bundle returns the authorities to be trusted, newest first. A damaged one is left out: an API server would
+// refuse the whole bundle.
 func (m material) bundle() []byte {
 	var bundle []byte
 	for _, key := range []string{keyNextCA, keyCACert, keyPreviousCA} {
@@ -102,8 +107,8 @@ func (m material) bundle() []byte {
 	return bundle
 }
 
-// expected returns the authorities that may have signed what a server serves. The previous one is left out once the server has had enough
-// time to load the new certificate.
+// expected returns the authorities that may have signed what a server serves. The previous one is left out
+// once the server has had enough time to load the new certificate.
 func (m material) expected(now, previousSince time.Time) []byte {
 	if now.Sub(previousSince) > staleTime {
 		m = maps.Clone(m)
@@ -118,8 +123,9 @@ func (m material) external() material {
 		keyTLSKey: m[keyTLSKey]}
 }
 
-// next returns the material as it should be now; the same if nothing has to be done. published says that the present bundle is known to be
-// published everywhere. again is when the next pass is due at the latest; zero if nothing is scheduled.
+// next returns the material as it should be now; the same if nothing has to be done. published says that the
+// present bundle is known to be published everywhere. again is when the next pass is due at the latest; zero
+// if nothing is scheduled.
 func (m material) next(p policy, now time.Time, seen *seen, published bool) (result material, again time.Time, err error) {
 	result = maps.Clone(m)
 	if result == nil {
@@ -130,7 +136,8 @@ func (m material) next(p policy, now time.Time, seen *seen, published bool) (res
 			result.unstage() // a damaged authority could never take over; another one is staged if needed
 		}
 	}
-	// An authority without its key is how somebody asks for a new one: the key may be known to others (OPS-053).
+	// An authority without its key is how somebody asks for a new one: the key may be known to others
+	// (OPS-053).
 	usable := m.check(p, now) == nil && len(m[keyCAKey]) > 0
 	switch {
 	case !usable && m.checkExpired(p, now):
@@ -208,7 +215,8 @@ func (m material) checkFor(p policy, now time.Time, ahead func(life time.Duratio
 	return nil
 }
 
-// renew makes a new certificate by the present authority if that is good for a year, else it stages a new authority.
+// renew makes a new certificate by the present authority if that is good for a year, else it stages a new
+// authority.
 func (m material) renew(p policy, now time.Time) error {
 	cert, key, err := parseAuthority(m[keyCACert], m[keyCAKey])
 	if err == nil && p.reuses(cert, now) {

@@ -37,12 +37,12 @@ var (
 	crdKind        = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 )
 
-// publisher brings webhook configurations and CRDs in line (OPS-042, OPS-064, OPS-071). Objects are read and patched as documents,
-// so that fields of other versions stay as they are.
+// publisher brings webhook configurations and CRDs in line (OPS-042, OPS-064, OPS-071). Objects are read and
+// patched as documents, so that fields of other versions stay as they are.
 //
-// Several managers may share the objects: replicas, an older and a newer release during an upgrade, the reference (OPS-110, OPS-112). So
-// that none undoes what another did, each changes only entries that it serves itself, never changes unknown ones, and only the leader adds
-// and drops entries.
+// Several managers may share the objects: replicas, an older and a newer release during an upgrade, the
+// reference (OPS-110, OPS-112). So that none undoes what another did, each changes only entries that it
+// serves itself, never changes unknown ones, and only the leader adds and drops entries.
 type publisher struct {
 	client client.Client
 	target Target
@@ -111,7 +111,8 @@ func (t Target) fill(config map[string]any, path string, bundle []byte) {
 	config["service"] = map[string]any{"namespace": t.Namespace, "name": t.Service, "path": path, "port": int64(443)}
 }
 
-// published is one object that carries the bundle. build returns its fields as they should be, by JSON pointer.
+// published is one object that carries the bundle. build returns its fields as they should be, by JSON
+// pointer.
 type published struct {
 	kind  schema.GroupVersionKind
 	name  string
@@ -131,7 +132,8 @@ func newPublisher(c client.Client, o Options) *publisher {
 	return p
 }
 
-// publish patches the objects that differ. It skips objects that do not exist, and goes on after one that cannot be patched.
+// publish patches the objects that differ. It skips objects that do not exist, and goes on after one that
+// cannot be patched.
 func (p *publisher) publish(ctx context.Context, bundle []byte) (report, error) {
 	var found report
 	var errs []error
@@ -193,8 +195,8 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 	return nil
 }
 
-// carries tells whether a bundle has all authorities. It may have more: cert-manager's injector keeps the one before, so that calls succeed while an authority
-// changes.
+// carries tells whether a bundle has all authorities. It may have more: cert-manager's injector keeps the one
+// before, so that calls succeed while an authority changes.
 func carries(bundle, authorities []byte) bool {
 	present, err := certutil.ParseCertsPEM(bundle)
 	if err != nil {
@@ -226,8 +228,9 @@ func (p *publisher) leads() bool {
 	}
 }
 
-// webhooks builds the list of entries: those present, then those of the template that are gone from it (OPS-064). An entry for an
-// unknown path stays as it is and is reported: another manager may serve it, and without it requests would pass unseen (OPS-065).
+// webhooks builds the list of entries: those present, then those of the template that are gone from it
+// (OPS-064). An entry for an unknown path stays as it is and is reported: another manager may serve it, and
+// without it requests would pass unseen (OPS-065).
 func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, found *report) (map[string]any, error) {
 	present, _, err := unstructured.NestedSlice(object.Object, "webhooks")
 	if err != nil {
@@ -281,8 +284,9 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 	return fields, nil
 }
 
-// narrow limits an entry to the requests for which all conditions are true, and sets its failurePolicy. A condition that API servers could not
-// evaluate would refuse these requests. It is left out: the handlers know what to do with requests that need not have been sent.
+// narrow limits an entry to the requests for which all conditions are true, and sets its failurePolicy. A
+// condition that API servers could not evaluate would refuse these requests. It is left out: the handlers
+// know what to do with requests that need not have been sent.
 func (p *publisher) narrow(entry map[string]any, conditions []admissionv1.MatchCondition, policy admissionv1.FailurePolicyType, found *report) {
 	list := make([]any, 0, len(conditions))
 	for _, c := range conditions {
@@ -307,7 +311,8 @@ func pathOf(entry map[string]any) string {
 	return ""
 }
 
-// conversion builds the conversion settings of a CRD that declares the strategy Webhook, and nothing for others (OPS-071).
+// conversion builds the conversion settings of a CRD that declares the strategy Webhook, and nothing for
+// others (OPS-071).
 func (p *publisher) conversion(object *unstructured.Unstructured, bundle []byte, found *report) (map[string]any, error) {
 	config, ok, err := conversionConfig(object)
 	if !ok || err != nil {
@@ -320,7 +325,8 @@ func (p *publisher) conversion(object *unstructured.Unstructured, bundle []byte,
 	}}, nil
 }
 
-// conversionConfig returns the client configuration of a CRD; ok says whether it declares the strategy Webhook.
+// conversionConfig returns the client configuration of a CRD; ok says whether it declares the strategy
+// Webhook.
 func conversionConfig(object *unstructured.Unstructured) (config map[string]any, ok bool, err error) {
 	if strategy, _, _ := unstructured.NestedString(object.Object, "spec", "conversion", "strategy"); strategy != "Webhook" {
 		return nil, false, nil

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Ready is the check webhook-ready (OPS-090): the last pass succeeded, and our own server answers with a certificate that callers
-// trust. The error names the failing step (D12).
+// Ready is the check webhook-ready (OPS-090): the last pass succeeded, and our own server answers with a
+// certificate that callers trust. The error names the failing step (D12).
 func (k *Keeper) Ready(request *http.Request) error {
 	if err := k.inLine(); err != nil {
 		return err

@@ -20,14 +20,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Recent says how the pods of recent rules are sent. A rule is the selection of pods by a SidecarSet or WorkloadSpread, and it is recent if
-// it was accepted a moment ago. Its pods have an entry of their own, next to the one for all known rules. The webhook announces a rule
-// before it is stored, so that the API server sends its first pod too. The path tells the called replica that its cache may not have the
-// rule yet (docs/decisions/0017-pods-of-sidecarsets.md).
+// Recent says how the pods of recent rules are sent. A rule is the selection of pods by a SidecarSet or
+// WorkloadSpread, and it is recent if it was accepted a moment ago. Its pods have an entry of their own, next
+// to the one for all known rules. The webhook announces a rule before it is stored, so that the API server
+// sends its first pod too. The path tells the called replica that its cache may not have the rule yet
+// (docs/decisions/0017-pods-of-sidecarsets.md).
 type Recent struct {
-	// Of is the entry for known rules. While there are recent rules, a copy of it exists with this name and path.
+	// Of is the entry for known rules. While there are recent rules, a copy of it exists with this name and
+	// path.
 	Of, Name, Path string
-	// Probe makes a request whose answer shows whether the new entry is in force; Found tells whether an error is that answer.
+	// Probe makes a request whose answer shows whether the new entry is in force; Found tells whether an
+	// error is that answer.
 	Probe func(ctx context.Context, token string) error
 	Found func(err error, token string) bool
 }
@@ -44,13 +47,15 @@ const (
 const (
 	// recentTime is how long a rule is recent. By then every replica has it in its cache.
 	recentTime = 30 * time.Second
-	// maxRecentLength and maxRecentRules bound the recent rules. Above them all pods are sent by this entry for a while.
+	// maxRecentLength and maxRecentRules bound the recent rules. Above them all pods are sent by this entry
+	// for a while.
 	maxRecentLength, maxRecentRules = 4000, 100
-	// servedTime is how long the API server may take to serve a changed entry. It is probed again after servedSoon; the pause doubles each
-	// time, up to servedLate.
+	// servedTime is how long the API server may take to serve a changed entry. It is probed again after
+	// servedSoon; the pause doubles each time, up to servedLate.
 	servedTime, servedSoon, servedLate = 3 * time.Second, 20 * time.Millisecond, 500 * time.Millisecond
-	// announcementsASecond and announcementsAtOnce are the announcements whose rules are written one by one. Above that all pods are sent by
-	// this entry for a while: nobody's announcement is lost by those of others, whoever made these up.
+	// announcementsASecond and announcementsAtOnce are the announcements whose rules are written one by one.
+	// Above that all pods are sent by this entry for a while: nobody's announcement is lost by those of
+	// others, whoever made these up.
 	announcementsASecond, announcementsAtOnce = 2, 20
 	// everyPod is the rule of all pods.
 	everyPod = "true"
@@ -61,16 +66,16 @@ const (
 // recentRules is what the annotation holds.
 type recentRules []recentRule
 
-// recentRule is one rule: which pods it selects, and when it was announced, by the clock of the announcing replica, in RFC 3339. A probe
-// with its token shows whether it is served.
+// recentRule is one rule: which pods it selects, and when it was announced, by the clock of the announcing
+// replica, in RFC 3339. A probe with its token shows whether it is served.
 type recentRule struct {
 	Expression string `json:"expression"`
 	At         string `json:"at"`
 	Token      string `json:"token"`
 }
 
-// add adds a rule and returns its token, and nil rules if it was already announced a moment ago. Too many rules become one for all pods,
-// which stays as long as they would have.
+// add adds a rule and returns its token, and nil rules if it was already announced a moment ago. Too many
+// rules become one for all pods, which stays as long as they would have.
 func (r recentRules) add(expression string, now time.Time) (recentRules, string) {
 	for _, rule := range r {
 		announced, err := time.Parse(time.RFC3339, rule.At)
@@ -102,7 +107,8 @@ func recentOf(object *unstructured.Unstructured) recentRules {
 	return rules
 }
 
-// ProbeAnnotation is on pods that are created by a dry run, to see whether the rule whose token is its value is served.
+// ProbeAnnotation is on pods that are created by a dry run, to see whether the rule whose token is its value
+// is served.
 const ProbeAnnotation = "apps.kruise.io/probe-of-webhook"
 
 // expression is the match condition of the pods of recent rules, and of probing pods.
@@ -126,8 +132,8 @@ func (r recentRules) probing() string {
 		ProbeAnnotation, ProbeAnnotation, strings.Join(tokens, "', '"))
 }
 
-// weave puts the entry of recent rules before that of known rules, with conditions by which only one of them sends a pod. Without recent
-// rules there is no such entry.
+// weave puts the entry of recent rules before that of known rules, with conditions by which only one of them
+// sends a pod. Without recent rules there is no such entry.
 func (r Recent) weave(entries []any, rules recentRules) []any {
 	entries = slices.DeleteFunc(slices.Clone(entries), named(r.Name))
 	at := slices.IndexFunc(entries, named(r.Of))
@@ -147,8 +153,8 @@ func (r Recent) weave(entries []any, rules recentRules) []any {
 	}
 	recent, expression, policy := runtime.DeepCopyJSON(known), rules.expression(), admissionv1.Fail
 	if rules.wide() {
-		// Anybody can have made up the rules, see Announce, and while no manager answers that must not refuse the pods of all. Those of known
-		// rules are sent as before.
+		// Anybody can have made up the rules, see Announce, and while no manager answers that must not refuse
+		// the pods of all. Those of known rules are sent as before.
 		var asked []string
 		for _, item := range conditions {
 			condition, _ := item.(map[string]any)
@@ -176,7 +182,8 @@ func named(name string) func(any) bool {
 	}
 }
 
-// recall drops rules that are not recent any more. The time counts from when this process first saw them, since clocks of replicas differ.
+// recall drops rules that are not recent any more. The time counts from when this process first saw them,
+// since clocks of replicas differ.
 func (p *publisher) recall(rules recentRules) recentRules {
 	now := p.now()
 	seen := map[recentRule]time.Time{}
@@ -216,11 +223,12 @@ func (r recentRules) remember(object *unstructured.Unstructured, fields map[stri
 	return nil
 }
 
-// Announce makes the API server send the pods of a rule that is about to be stored, and returns when it does. The expression selects the
-// pods of the rule. The probed API server then uses the entry; others do so within moments. An error says why the first pods may be missed.
+// Announce makes the API server send the pods of a rule that is about to be stored, and returns when it does.
+// The expression selects the pods of the rule. The probed API server then uses the entry; others do so within
+// moments. An error says why the first pods may be missed.
 //
-// The object with the rule may not exist: anybody who reaches the port can send a review. So announcements are bounded, and an expression that
-// API servers could not evaluate is not written.
+// The object with the rule may not exist: anybody who reaches the port can send a review. So announcements
+// are bounded, and an expression that API servers could not evaluate is not written.
 func (k *Keeper) Announce(ctx context.Context, expression string) error {
 	if k.options.Recent == nil || k.options.External || expression == "false" {
 		return nil

@@ -19,7 +19,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// sender is a world whose mutating configuration has entries for pods, and whose API server uses a changed entry only after some probes.
+// sender is a world whose mutating configuration has entries for pods, and whose API server uses a changed
+// entry only after some probes.
 type sender struct {
 	*world
 	mu     sync.Mutex
@@ -81,7 +82,8 @@ func (s *sender) replica(t *testing.T, elected chan struct{}) *Keeper {
 	return k
 }
 
-// recent is the condition of the entry of recent rules, empty if there is none; known is that of the other entry.
+// recent is the condition of the entry of recent rules, empty if there is none; known is that of the other
+// entry.
 func (s *sender) recent(t *testing.T) string {
 	t.Helper()
 	for _, entry := range s.mutating(t).Webhooks {
@@ -109,9 +111,9 @@ func (s *sender) known(t *testing.T) []admissionv1.MatchCondition {
 	return nil
 }
 
-// TestAnnouncedRuleIsServedBeforeItIsStored: before a rule is accepted the API server sends its pods, also if the replica does not lead.
-// These pods are sent by an entry of their own and no other; the leader keeps the entry, and drops it when every replica has the rule
-// (SS-006 (part)).
+// TestAnnouncedRuleIsServedBeforeItIsStored: before a rule is accepted the API server sends its pods, also if
+// the replica does not lead. These pods are sent by an entry of their own and no other; the leader keeps the
+// entry, and drops it when every replica has the rule (SS-006 (part)).
 func TestAnnouncedRuleIsServedBeforeItIsStored(t *testing.T) {
 	s := newSender(t)
 	leader, other := s.replica(t, nil), s.replica(t, make(chan struct{}))
@@ -199,7 +201,8 @@ func TestAnnouncementsRace(t *testing.T) {
 	}
 }
 
-// TestAnnouncementsAreBounded: a rule that users write again and again costs one write in a while, and many rules become one for all pods.
+// TestAnnouncementsAreBounded: a rule that users write again and again costs one write in a while, and many
+// rules become one for all pods.
 func TestAnnouncementsAreBounded(t *testing.T) {
 	s := newSender(t)
 	k := s.replica(t, nil)
@@ -228,8 +231,9 @@ func TestAnnouncementsAreBounded(t *testing.T) {
 	}
 }
 
-// TestThePodsOfManyRulesAreAllSent: a hundred rules were announced at once, so that all pods are sent. A rule that is announced some
-// seconds later does not end this: the others are still recent, and a replica may not have them in its cache (SS-006).
+// TestThePodsOfManyRulesAreAllSent: a hundred rules were announced at once, so that all pods are sent. A rule
+// that is announced some seconds later does not end this: the others are still recent, and a replica may not
+// have them in its cache (SS-006).
 func TestThePodsOfManyRulesAreAllSent(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	var rules recentRules
@@ -255,8 +259,8 @@ func TestThePodsOfManyRulesAreAllSent(t *testing.T) {
 	}
 }
 
-// TestAnEntryThatIsNeverServedIsProbedSeldom: a foreign webhook refuses the probing pods, or the entry does not send them. Each
-// rule then costs only a few requests, not as many as fit into the time.
+// TestAnEntryThatIsNeverServedIsProbedSeldom: a foreign webhook refuses the probing pods, or the entry does
+// not send them. Each rule then costs only a few requests, not as many as fit into the time.
 func TestAnEntryThatIsNeverServedIsProbedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSender(t)
@@ -273,8 +277,8 @@ func TestAnEntryThatIsNeverServedIsProbedSeldom(t *testing.T) {
 	})
 }
 
-// TestAnnouncementsThatComeToNothing: nothing is announced if there is no entry for pods, or if the configurations are external. If the API
-// server does not use the entry, the user gets a warning.
+// TestAnnouncementsThatComeToNothing: nothing is announced if there is no entry for pods, or if the
+// configurations are external. If the API server does not use the entry, the user gets a warning.
 func TestAnnouncementsThatComeToNothing(t *testing.T) {
 	s := newSender(t)
 	k := s.replica(t, nil)

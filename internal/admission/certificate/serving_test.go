@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// OPS-046, OPS-047: callers that trust the published bundle reach the server at every moment of a change of the authority, over real TLS
-// and with the manager's own server, which is never restarted.
+// OPS-046, OPS-047: callers that trust the published bundle reach the server at every moment of a change of
+// the authority, over real TLS and with the manager's own server, which is never restarted.
 func TestNoCallFailsWhileTheAuthorityChanges(t *testing.T) {
 	w := newWorld(t)
 	k := w.keeper(t)
@@ -38,7 +38,8 @@ func TestNoCallFailsWhileTheAuthorityChanges(t *testing.T) {
 	})
 	defer running.Wait()
 	defer cancel()
-	// The clock stands still during a call: none takes as long as an authority is published before it is used.
+	// The clock stands still during a call: none takes as long as an authority is published before it is
+	// used.
 	var calling sync.RWMutex
 	step := func(by time.Duration) {
 		calling.Lock()

@@ -58,8 +58,9 @@ func (w *world) entries(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-// OPS-065: an entry without a handler stays as it is and makes a replica not ready: at once if the replica starts, so that it does not
-// replace one that has the handler, and after two minutes if the replica was ready before the entry came.
+// OPS-065: an entry without a handler stays as it is and makes a replica not ready: at once if the replica
+// starts, so that it does not replace one that has the handler, and after two minutes if the replica was
+// ready before the entry came.
 func TestUnknownEntriesAreKeptAndReported(t *testing.T) {
 	w := newWorld(t)
 	old := w.keeper(t)
@@ -101,8 +102,8 @@ func TestUnknownEntriesAreKeptAndReported(t *testing.T) {
 	}
 }
 
-// OPS-110, OPS-112: managers of different releases, or with different gates, come to rest after a few writes, no matter which of them
-// leads. Entries are added and dropped by the leader alone.
+// OPS-110, OPS-112: managers of different releases, or with different gates, come to rest after a few writes,
+// no matter which of them leads. Entries are added and dropped by the leader alone.
 func TestManagersThatDifferComeToRest(t *testing.T) {
 	leads, follows := make(chan struct{}), make(chan struct{})
 	close(leads)
@@ -159,8 +160,8 @@ func TestManagersThatDifferComeToRest(t *testing.T) {
 	}
 }
 
-// OPS-064: an entry of the template that was dropped or deleted comes back when its feature is on, by the leader; an unreadable template
-// counts as none, and does not stop the upkeep.
+// OPS-064: an entry of the template that was dropped or deleted comes back when its feature is on, by the
+// leader; an unreadable template counts as none, and does not stop the upkeep.
 func TestTemplateOfEntries(t *testing.T) {
 	w := newWorld(t)
 	pass(t, w.keeper(t))
@@ -188,8 +189,8 @@ func TestTemplateOfEntries(t *testing.T) {
 	}
 }
 
-// OPS-064: manifests that are applied again bring new and changed entries. The template follows them and does not restore former entries.
-// It does not contain what the manager itself writes into entries.
+// OPS-064: manifests that are applied again bring new and changed entries. The template follows them and does
+// not restore former entries. It does not contain what the manager itself writes into entries.
 func TestTheTemplateFollowsTheManifests(t *testing.T) {
 	w := newWorld(t)
 	pass(t, w.keeper(t))
@@ -229,7 +230,8 @@ func TestTheTemplateFollowsTheManifests(t *testing.T) {
 	}
 }
 
-// OPS-045: a configuration that changes under a pass starts the pass again; nothing is overwritten or reported as an error.
+// OPS-045: a configuration that changes under a pass starts the pass again; nothing is overwritten or
+// reported as an error.
 func TestConfigurationsRaceSafely(t *testing.T) {
 	w := newWorld(t)
 	k := w.keeper(t)
@@ -253,8 +255,9 @@ func TestConfigurationsRaceSafely(t *testing.T) {
 	}
 }
 
-// OPS-046: the previous authority is dropped after ten minutes; by then a replica that could not pass is not ready, so nobody calls
-// one that serves a certificate of it, and readiness demands a certificate of the new one.
+// OPS-046: the previous authority is dropped after ten minutes; by then a replica that could not pass is not
+// ready, so nobody calls one that serves a certificate of it, and readiness demands a certificate of the new
+// one.
 func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 	w := newWorld(t)
 	k := w.keeper(t)
@@ -282,7 +285,8 @@ func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 	}
 }
 
-// CRR-087: only the leader writes the match conditions and the failurePolicy of an entry whose requests depend on what is installed.
+// CRR-087: only the leader writes the match conditions and the failurePolicy of an entry whose requests
+// depend on what is installed.
 func TestScopes(t *testing.T) {
 	w := newWorld(t)
 	w.add(t, "all", "/validate-all")
@@ -328,8 +332,9 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// OPS-062: the leader makes a derived entry, a copy of another one, as soon as its scope is known. The copy follows changes of the other,
-// and a starting replica is not ready before the copy exists: otherwise it would accept rules whose pods are not sent.
+// OPS-062: the leader makes a derived entry, a copy of another one, as soon as its scope is known. The copy
+// follows changes of the other, and a starting replica is not ready before the copy exists: otherwise it
+// would accept rules whose pods are not sent.
 func TestDerivedEntry(t *testing.T) {
 	s := newSender(t)
 	known := false

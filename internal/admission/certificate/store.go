@@ -94,14 +94,15 @@ func (s *directoryStore) save(_ context.Context, m material, _ *corev1.Secret) e
 	return writeFiles(s.dir, m)
 }
 
-// servedFiles returns the files that a replica has in its directory. The private keys of the authorities are not among them.
+// servedFiles returns the files that a replica has in its directory. The private keys of the authorities are
+// not among them.
 func servedFiles(m material) map[string][]byte {
 	return map[string][]byte{keyCACert: m[keyCACert], keyKey: m[keyKey], keyCert: m[keyCert], keyTLSKey: m[keyTLSKey],
 		keyTLSCert: m[keyTLSCert]}
 }
 
-// writeFiles writes the files that differ, each atomically and readable by its owner alone (OPS-047). Keys come before their certificates:
-// the server looks for a change of both.
+// writeFiles writes the files that differ, each atomically and readable by its owner alone (OPS-047). Keys
+// come before their certificates: the server looks for a change of both.
 func writeFiles(dir string, files map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the certificate directory: %w", err)

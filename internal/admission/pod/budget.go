@@ -30,18 +30,22 @@ type Budgets struct {
 	}
 	// Cached lists PodDisruptionBudgets.
 	Cached client.Reader
-	// Tell is called with what is refused, and Passed with what a budget would refuse and the cluster itself does.
+	// Tell is called with what is refused, and Passed with what a budget would refuse and the cluster itself
+	// does.
 	Tell, Passed func(disruption *Disruption, why string)
 }
 
-// ofCluster are the users whose deletions no budget holds (PUB-094): the scheduler, which deletes pods for others of a higher priority, and the
-// controllers of Kubernetes that delete pods which a taint drives away, or whose node is gone. Who may write budgets in one namespace must not
-// decide about these. A review that somebody forges with such a name changes nothing: the API server asks for itself before it deletes anything.
+// ofCluster are the users whose deletions no budget holds (PUB-094): the scheduler, which deletes pods for
+// others of a higher priority, and the controllers of Kubernetes that delete pods which a taint drives away,
+// or whose node is gone. Who may write budgets in one namespace must not decide about these. A review that
+// somebody forges with such a name changes nothing: the API server asks for itself before it deletes
+// anything.
 var ofCluster = []string{"system:kube-scheduler", "system:serviceaccount:kube-system:taint-eviction-controller",
 	"system:serviceaccount:kube-system:node-controller", "system:serviceaccount:kube-system:pod-garbage-collector"}
 
-// controllerManager is the user of all controllers of Kubernetes where they have no service accounts of their own. What a deletion is for is in
-// the condition that they write before, which only those can who may write the status of pods.
+// controllerManager is the user of all controllers of Kubernetes where they have no service accounts of their
+// own. What a deletion is for is in the condition that they write before, which only those can who may write
+// the status of pods.
 const controllerManager = "system:kube-controller-manager"
 
 // byCluster tells whether it is a deletion that no budget holds.
@@ -99,7 +103,8 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 	return &Refused{answer.Reason, answer.Pending}
 }
 
-// disruptionBudget says which PodDisruptionBudget is about to refuse the eviction of a pod in service; empty if none is.
+// disruptionBudget says which PodDisruptionBudget is about to refuse the eviction of a pod in service; empty
+// if none is.
 func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod) (string, error) {
 	var budgets policyv1.PodDisruptionBudgetList
 	if err := b.Cached.List(ctx, &budgets, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -119,8 +124,8 @@ func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod) (string
 	return "", nil
 }
 
-// Step returns the step that tells a new pod which budget covers it (PUB-071). What cannot be found out blocks no pod, and the controller
-// looks at it later (PUB-074).
+// Step returns the step that tells a new pod which budget covers it (PUB-071). What cannot be found out
+// blocks no pod, and the controller looks at it later (PUB-074).
 func (b *Budgets) Step() Step {
 	return Step{Name: "podunavailablebudget", Apply: func(ctx context.Context, request *Request) ([]operations.Operation, error) {
 		pod := request.Pod.DeepCopy()

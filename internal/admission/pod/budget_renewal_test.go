@@ -33,8 +33,9 @@ func (a *answers) Covering(context.Context, *corev1.Pod) (*policyv1beta1.PodUnav
 	return nil, nil
 }
 
-// PUB-001 (part), PUB-089 (part): an eviction that a PodDisruptionBudget is about to refuse neither books the pod nor keeps its booking alive.
-// A drain that waited for such a budget once held the place of all other pods for ever, because each attempt renewed the booking.
+// PUB-001 (part), PUB-089 (part): an eviction that a PodDisruptionBudget is about to refuse neither books the
+// pod nor keeps its booking alive. A drain that waited for such a budget once held the place of all other
+// pods for ever, because each attempt renewed the booking.
 func TestAnEvictionThatIsRefusedElsewhereBooksNothing(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: map[string]string{"app": "web"}}}
 	closed := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},

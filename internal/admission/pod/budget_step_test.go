@@ -26,9 +26,10 @@ import (
 	build "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 )
 
-// PUB-071, PUB-074: a new pod is told by both annotations of the budget of its namespace that covers it, by its labels or by what controls it,
-// whatever the version of that. What cannot be found out blocks no pod; TestWhatPodsSayOfTheirBudgets shows that the controller tells it later,
-// as it tells pods that no webhook sees. TestOtherPods shows that none is sent because of a budget.
+// PUB-071, PUB-074: a new pod is told by both annotations of the budget of its namespace that covers it, by
+// its labels or by what controls it, whatever the version of that. What cannot be found out blocks no pod;
+// TestWhatPodsSayOfTheirBudgets shows that the controller tells it later, as it tells pods that no webhook
+// sees. TestOtherPods shows that none is sent because of a budget.
 func TestNewPodsAreToldOfTheirBudget(t *testing.T) {
 	yes := true
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "rs", OwnerReferences: []metav1.OwnerReference{

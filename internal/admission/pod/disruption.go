@@ -45,7 +45,8 @@ type Check struct {
 	Apply func(ctx context.Context, disruption *Disruption) error
 }
 
-// Disruptions holds all checks in their order. The first refusal ends them, so a check that counts comes last (WS-104).
+// Disruptions holds all checks in their order. The first refusal ends them, so a check that counts comes last
+// (WS-104).
 type Disruptions struct {
 	checks  []Check
 	latency *prometheus.HistogramVec

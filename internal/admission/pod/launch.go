@@ -15,9 +15,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Launch returns the step that holds containers back until those of higher launch priority have started: each reads a key of the pod's
-// barrier ConfigMap into its environment, and kubelet starts no container whose keys are missing (ND-120, ND-121, ND-130). It comes after
-// all steps that add containers (ND-125).
+// Launch returns the step that holds containers back until those of higher launch priority have started: each
+// reads a key of the pod's barrier ConfigMap into its environment, and kubelet starts no container whose keys
+// are missing (ND-120, ND-121, ND-130). It comes after all steps that add containers (ND-125).
 func Launch() Step { return simple("launch", launch) }
 
 func launch(pod *corev1.Pod) ([]operations.Operation, error) {
@@ -130,7 +130,8 @@ func hold(path string, env []corev1.EnvVar, name, key string) []operations.Opera
 	return changes
 }
 
-// generated returns a name that starts with the prefix, in the form in which the API server generates names (ND-131). A long prefix is cut.
+// generated returns a name that starts with the prefix, in the form in which the API server generates names
+// (ND-131). A long prefix is cut.
 func generated(prefix string) string {
 	const suffix, most = 5, validation.DNS1123LabelMaxLength
 	return prefix[:min(len(prefix), most-suffix)] + rand.String(suffix)

@@ -119,7 +119,8 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
-// ND-131: the name is made here, because the ConfigMap's depends on it, and a long prefix is cut as the API server does.
+// ND-131: the name is made here, because the ConfigMap's depends on it, and a long prefix is cut as the API
+// server does.
 func TestNameIsGenerated(t *testing.T) {
 	const rest = `, annotations: {apps.kruise.io/container-launch-priority: Ordered, apps.kruise.io/container-launch-priority-completed: "true", own: x}}, spec: {containers: [{name: a}, {name: b}]}}`
 	long := strings.Repeat("l", 80)

@@ -1,5 +1,6 @@
-// Package pod changes pods when they are created. Each concern is a Step, a function from the pod to the operations of a JSON patch, so
-// that unknown fields stay as they are. Steps run in order, and each sees the changes of those before it.
+// Package pod changes pods when they are created. Each concern is a Step, a function from the pod to the
+// operations of a JSON patch, so that unknown fields stay as they are. Steps run in order, and each sees the
+// changes of those before it.
 package pod
 
 import (
@@ -38,8 +39,8 @@ type Request struct {
 	ends     []func(admitted bool)
 }
 
-// AtEnd registers a function that is called when all steps have accepted the pod, or one has refused it. Webhooks and checks that follow
-// are not known here.
+// AtEnd registers a function that is called when all steps have accepted the pod, or one has refused it.
+// Webhooks and checks that follow are not known here.
 func (r *Request) AtEnd(do func(admitted bool)) { r.ends = append(r.ends, do) }
 
 // Warn adds warnings for the client that creates the pod.
@@ -49,8 +50,8 @@ func (r *Request) Warn(warnings ...string) { r.warnings = append(r.warnings, war
 type Step struct {
 	// Name is the step's name in metrics.
 	Name string
-	// Apply returns the changes of the pod, or why it is refused: a list of field errors, an InternalError, or any other error, which means
-	// a bad request.
+	// Apply returns the changes of the pod, or why it is refused: a list of field errors, an InternalError,
+	// or any other error, which means a bad request.
 	Apply func(ctx context.Context, request *Request) ([]operations.Operation, error)
 }
 
@@ -84,8 +85,8 @@ var latencyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05
 // Metric returns the histogram afloat_pod_admission_step_seconds, for the registry.
 func (c *Chain) Metric() prometheus.Collector { return c.latency }
 
-// Mutate applies the steps. It returns the patch of all steps and the warnings, or all field errors, or the first other error. Pod of the
-// request need not be set.
+// Mutate applies the steps. It returns the patch of all steps and the warnings, or all field errors, or the
+// first other error. Pod of the request need not be set.
 func (c *Chain) Mutate(ctx context.Context, request Request) ([]operations.Operation, []string, error) {
 	admitted := false
 	defer func() {
@@ -145,7 +146,8 @@ func simple(name string, change func(pod *corev1.Pod) ([]operations.Operation, e
 	return Step{Name: name, Apply: func(_ context.Context, request *Request) ([]operations.Operation, error) { return change(request.Pod) }}
 }
 
-// Gate returns the step that gives pods the readiness gate KruisePodReady: those of workloads of apps.kruise.io, or all (CRR-087).
+// Gate returns the step that gives pods the readiness gate KruisePodReady: those of workloads of
+// apps.kruise.io, or all (CRR-087).
 func Gate(all bool) Step {
 	return simple("gate", func(pod *corev1.Pod) ([]operations.Operation, error) {
 		owner := metav1.GetControllerOfNoCopy(pod)

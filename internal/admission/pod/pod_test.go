@@ -11,7 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// CRR-087: the gate is given once, to pods of workloads of ours, or with feature gate KruisePodReadinessGate to all.
+// CRR-087: the gate is given once, to pods of workloads of ours, or with feature gate KruisePodReadinessGate
+// to all.
 func TestGate(t *testing.T) {
 	owned := func(version, controller string) string {
 		return `{"metadata":{"ownerReferences":[{"apiVersion":"` + version + `","kind":"X","controller":` + controller +

@@ -14,8 +14,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podprobemarker"
 )
 
-// Travelling returns the step that has pods take along the probes of the PodProbeMarkers that select them, for providers of nodes without our
-// daemon (PPM-110). Where PodProbeMarkers cannot be read, the pod is created without, and who creates it is warned.
+// Travelling returns the step that has pods take along the probes of the PodProbeMarkers that select them,
+// for providers of nodes without our daemon (PPM-110). Where PodProbeMarkers cannot be read, the pod is
+// created without, and who creates it is warned.
 func Travelling(cached client.Reader) Step {
 	return Step{Name: "probes", Apply: func(ctx context.Context, request *Request) ([]operations.Operation, error) {
 		var list appsv1alpha1.PodProbeMarkerList
@@ -37,8 +38,8 @@ func Travelling(cached client.Reader) Step {
 	}}
 }
 
-// Liveness returns the step that moves the liveness probes of pods that ask for it into an annotation (PPM-120), from where the manager has the
-// node daemon carry them out (PPM-121).
+// Liveness returns the step that moves the liveness probes of pods that ask for it into an annotation
+// (PPM-120), from where the manager has the node daemon carry them out (PPM-121).
 func Liveness() Step {
 	return simple("liveness", func(pod *corev1.Pod) ([]operations.Operation, error) {
 		context, moved := podprobemarker.Moved(pod)

@@ -29,8 +29,8 @@ type Sidecars struct {
 	pods       *prometheus.CounterVec
 }
 
-// NewSidecars returns the injection of sidecars; sortByName is gate EnableSortSidecarContainerByName (SS-100), and now returns the time for
-// records.
+// NewSidecars returns the injection of sidecars; sortByName is gate EnableSortSidecarContainerByName
+// (SS-100), and now returns the time for records.
 func NewSidecars(chooser Chooser, sortByName bool, now func() time.Time) *Sidecars {
 	return &Sidecars{chooser: chooser, sortByName: sortByName, now: now, pods: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "afloat_sidecarset_pods_total", Help: "Pods that a SidecarSet injected its containers into, or refused."},
@@ -40,7 +40,8 @@ func NewSidecars(chooser Chooser, sortByName bool, now func() time.Time) *Sideca
 // Metric returns the counter afloat_sidecarset_pods_total, for the registry.
 func (s *Sidecars) Metric() prometheus.Collector { return s.pods }
 
-// Step returns the step. It comes after the step Gate and before launch priority, which counts the injected containers (SS-090).
+// Step returns the step. It comes after the step Gate and before launch priority, which counts the injected
+// containers (SS-090).
 func (s *Sidecars) Step() Step { return Step{Name: "sidecarset", Apply: s.apply} }
 
 func (s *Sidecars) apply(ctx context.Context, request *Request) ([]operations.Operation, error) {
@@ -63,8 +64,8 @@ func (s *Sidecars) apply(ctx context.Context, request *Request) ([]operations.Op
 	return result.Operations, nil
 }
 
-// count counts the pod for the SidecarSets that inject into it, once all steps have accepted it. A pod that the other entry has sent before
-// already lists those that did.
+// count counts the pod for the SidecarSets that inject into it, once all steps have accepted it. A pod that
+// the other entry has sent before already lists those that did.
 func (s *Sidecars) count(request *Request, templates []*inject.Template) {
 	var before []string
 	if request.Again {
@@ -79,8 +80,8 @@ func (s *Sidecars) count(request *Request, templates []*inject.Template) {
 	})
 }
 
-// refused counts a refusal for its SidecarSet. Faults of the pod are returned as they are (SS-D18), anything else as an InternalError
-// (SS-094).
+// refused counts a refusal for its SidecarSet. Faults of the pod are returned as they are (SS-D18), anything
+// else as an InternalError (SS-094).
 func (s *Sidecars) refused(request *Request, err error) error {
 	var of *inject.Error
 	if errors.As(err, &of) && !request.DryRun {

@@ -44,8 +44,8 @@ func template(t *testing.T, name string, containers ...corev1.Container) *inject
 	return out
 }
 
-// SS-080, SS-090, SS-094, SS-103: the namespace is that of the request, launch priority counts the injected containers, warnings are
-// returned, and pods are counted by SidecarSet, except those of dry runs.
+// SS-080, SS-090, SS-094, SS-103: the namespace is that of the request, launch priority counts the injected
+// containers, warnings are returned, and pods are counted by SidecarSet, except those of dry runs.
 func TestSidecars(t *testing.T) {
 	chooser := &choice{templates: []*inject.Template{template(t, "first", corev1.Container{Name: "side", Image: "i"}),
 		template(t, "second", corev1.Container{Name: "b", Image: "i"})}}
@@ -105,8 +105,9 @@ func TestNoPartOfAPatch(t *testing.T) {
 	}
 }
 
-// TestPodsAreCountedOnce: a pod with launch priority is sent by two entries, one after the other, and counts once. A pod that only the
-// second entry sends counts too, and one that a later step refuses does not (SS-264).
+// TestPodsAreCountedOnce: a pod with launch priority is sent by two entries, one after the other, and counts
+// once. A pod that only the second entry sends counts too, and one that a later step refuses does not
+// (SS-264).
 func TestPodsAreCountedOnce(t *testing.T) {
 	const ordered = `{"metadata":{"name":"p","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`
 	const odd = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"},{"name":"b","env":[{"name":"KRUISE_CONTAINER_PRIORITY","value":"high"}]}]}}`

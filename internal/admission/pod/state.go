@@ -16,8 +16,9 @@ type StateFinder interface {
 	Of(ctx context.Context, pod *corev1.Pod, namespace string) (*appsv1beta1.PersistentPodState, error)
 }
 
-// States returns the step that brings pods back to where they were (PPS-030). It comes after the steps that select by the pod, and changes nothing
-// that these read. What it does has no effect but its answer, which is the same for a dry run.
+// States returns the step that brings pods back to where they were (PPS-030). It comes after the steps that
+// select by the pod, and changes nothing that these read. What it does has no effect but its answer, which is
+// the same for a dry run.
 func States(finder StateFinder) Step {
 	return Step{Name: "persistentpodstate", Apply: func(ctx context.Context, request *Request) ([]operations.Operation, error) {
 		if request.Again { // the steps before this one come once more

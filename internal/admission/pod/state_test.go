@@ -24,7 +24,8 @@ func (f found) Of(_ context.Context, _ *corev1.Pod, namespace string) (*appsv1be
 	return f.state, f.err
 }
 
-// PPS-030 (part), PPS-039 (part): the step binds a pod, in a dry run too, once; an error refuses it as one of the server's.
+// PPS-030 (part), PPS-039 (part): the step binds a pod, in a dry run too, once; an error refuses it as one of
+// the server's.
 func TestTheStepOfPersistentPodStates(t *testing.T) {
 	state := &appsv1beta1.PersistentPodState{}
 	state.Name = "places"

@@ -70,7 +70,8 @@ type left struct {
 	reported time.Time
 }
 
-// reportEvery is the time between two events about pods of one WorkloadSpread that got no subset: pods come in bursts.
+// reportEvery is the time between two events about pods of one WorkloadSpread that got no subset: pods come
+// in bursts.
 const reportEvery = time.Minute
 
 // NewSpreads returns the step and the check that put pods into subsets.
@@ -172,7 +173,8 @@ func (s *Spreads) release(ctx context.Context, spread *appsv1beta1.WorkloadSprea
 	}
 }
 
-// report records events for pods that got no subset: the first at once, later ones together once in a while (WS-077).
+// report records events for pods that got no subset: the first at once, later ones together once in a while
+// (WS-077).
 func (s *Spreads) report(spread *appsv1beta1.WorkloadSpread, reason string) {
 	s.mu.Lock()
 	l, now := s.left[spread.UID], s.Now()

@@ -305,8 +305,8 @@ func TestRefusedRemovalsAreNotBooked(t *testing.T) {
 	}
 }
 
-// What the API server refuses after the webhooks is not written into the status: a name or a label of a megabyte would fill the status
-// (WS-076, WS-082).
+// What the API server refuses after the webhooks is not written into the status: a name or a label of a
+// megabyte would fill the status (WS-076, WS-082).
 func TestNamesThatAreNoneAreNotBooked(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for name, test := range map[string]struct {
@@ -327,7 +327,8 @@ func TestNamesThatAreNoneAreNotBooked(t *testing.T) {
 	}
 }
 
-// WS-152: if a later step refuses a pod, its booking is released at once, unless an earlier request made it; and the pod does not count.
+// WS-152: if a later step refuses a pod, its booking is released at once, unless an earlier request made it;
+// and the pod does not count.
 func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
 	spread := shopSpread(t)
 	for name, test := range map[string]struct {
@@ -381,7 +382,8 @@ func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
 	}
 }
 
-// WS-077: a pod that gets no subset has no annotation of one, also if its manifest was copied from a pod that had.
+// WS-077: a pod that gets no subset has no annotation of one, also if its manifest was copied from a pod that
+// had.
 func TestPodsWithoutASubsetHaveNoAnnotation(t *testing.T) {
 	world := &spreadWorld{spread: shopSpread(t),
 		decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{Reason: "full"} }}

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// pageSize is how many objects are asked for at once. Counting ends with the first page that has an object that counts (DP-017).
+	// pageSize is how many objects are asked for at once. Counting ends with the first page that has an
+	// object that counts (DP-017).
 	pageSize = 100
 	// countTime is how long the pages of one list may take. The deletion is refused if that is not enough.
 	countTime = 6 * time.Second
@@ -23,15 +24,17 @@ const (
 	bareList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// list says which objects are counted: those that are not being deleted and, unless it is empty, are in the phase.
+// list says which objects are counted: those that are not being deleted and, unless it is empty, are in the
+// phase.
 type list struct {
 	path, fields, phase string
 	// bare asks for metadata alone, without phase.
 	bare bool
 }
 
-// counter counts objects by live lists. Its memory is bounded: it keeps one object of a page at a time, and requests that ask at once for
-// the same list share an answer, so that a user who deletes one namespace many times causes one list at a time.
+// counter counts objects by live lists. Its memory is bounded: it keeps one object of a page at a time, and
+// requests that ask at once for the same list share an answer, so that a user who deletes one namespace many
+// times causes one list at a time.
 type counter struct {
 	rest   rest.Interface
 	shared matchconditions.Together[list, int64]

@@ -25,13 +25,15 @@ type Guard struct {
 	teller          *Teller
 }
 
-// New returns a guard that lists with a client, which may be one for any group. It tells the teller what it refuses.
+// New returns a guard that lists with a client, which may be one for any group. It tells the teller what it
+// refuses.
 func New(gates *features.Gates, client rest.Interface, teller *Teller) *Guard {
 	return &Guard{on: gates.Enabled(features.ResourcesDeletionProtection),
 		definitions: gates.Enabled(features.DeletionProtectionForCRDCascadingGate), counter: newCounter(client), teller: teller}
 }
 
-// Handler returns what refuses the deletion of protected objects of the kind, whoever asks for it (DP-010, DP-019).
+// Handler returns what refuses the deletion of protected objects of the kind, whoever asks for it (DP-010,
+// DP-019).
 func (g *Guard) Handler(kind Kind) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		var o object
@@ -58,7 +60,8 @@ func (g *Guard) Handler(kind Kind) admission.HandlerFunc {
 // phrase is what scripts look for in refusals of the reference (DP-018).
 const phrase = " (forbidden by ResourcesProtectionDeletion)"
 
-// name is that of an object, with its namespace if it has one. The request for a deletion of a collection has none.
+// name is that of an object, with its namespace if it has one. The request for a deletion of a collection has
+// none.
 func name(o *object) string { return strings.TrimPrefix(o.Metadata.Namespace+"/"+o.Metadata.Name, "/") }
 
 // judge returns why the object may not be deleted, and how to proceed; empty if it may (DP-011 to DP-018).

@@ -1,4 +1,5 @@
-// Package protection refuses the deletion of objects with label policy.kruise.io/delete-protection (docs/spec/protection.md).
+// Package protection refuses the deletion of objects with label policy.kruise.io/delete-protection
+// (docs/spec/protection.md).
 package protection
 
 import (
@@ -15,16 +16,19 @@ import (
 // Kind is a kind of objects that can be protected.
 type Kind struct {
 	Name string
-	// Group, Resource and Cluster, which is for objects in no namespace, are those of kinds with a webhook of their own.
+	// Group, Resource and Cluster, which is for objects in no namespace, are those of kinds with a webhook of
+	// their own.
 	Group, Resource string
 	Cluster         bool
-	// Path is that of its webhook. It is empty for our own kinds, whose validating webhooks judge deletions too.
+	// Path is that of its webhook. It is empty for our own kinds, whose validating webhooks judge deletions
+	// too.
 	Path string
 	// Contents says what keeps an object with the value Cascading. If it is nil, the value has no effect.
 	Contents contents
 }
 
-// Kinds are the protected kinds of others. A kind is added by a line here and an entry in config/webhook/validating.yaml (DP-012, DP-D4).
+// Kinds are the protected kinds of others. A kind is added by a line here and an entry in
+// config/webhook/validating.yaml (DP-012, DP-D4).
 var Kinds = []Kind{
 	{"Deployment", "apps", "deployments", false, "/validate-apps-deployment", replicas},
 	{"ReplicaSet", "apps", "replicasets", false, "/validate-apps-replicaset", replicas},
@@ -85,11 +89,12 @@ func scheduled(_ context.Context, _ *Guard, o *object) (content, error) {
 
 const empty = "delete them"
 
-// errNoName is what comes of names that would lead elsewhere as parts of a path: anybody who reaches the port can send them.
+// errNoName is what comes of names that would lead elsewhere as parts of a path: anybody who reaches the port
+// can send them.
 var errNoName = errors.New("it has names that are none")
 
-// podsAndClaims counts active pods of a namespace, and if there are none, its bound claims (DP-013). Of pods the metadata are enough, since
-// the API server selects by their phase; it does not for claims.
+// podsAndClaims counts active pods of a namespace, and if there are none, its bound claims (DP-013). Of pods
+// the metadata are enough, since the API server selects by their phase; it does not for claims.
 func podsAndClaims(ctx context.Context, g *Guard, o *object) (content, error) {
 	if len(validation.IsDNS1123Label(o.Metadata.Name)) > 0 {
 		return content{}, errNoName
@@ -103,7 +108,8 @@ func podsAndClaims(ctx context.Context, g *Guard, o *object) (content, error) {
 	return content{"Bound pvc", claims, empty}, err
 }
 
-// customResources counts the objects of a definition in its storage version, or, if that is not served, in another one.
+// customResources counts the objects of a definition in its storage version, or, if that is not served, in
+// another one.
 func customResources(ctx context.Context, g *Guard, o *object) (content, error) {
 	served := slices.DeleteFunc(slices.Clone(o.Spec.Versions), func(v version) bool { return !v.Served })
 	if len(served) == 0 {

@@ -156,8 +156,9 @@ const (
 func phase(of string) string { return `{"metadata":{},"status":{"phase":"` + of + `"}}` }
 
 // TestRules has the decisions by kind and label (DP-001, DP-011, DP-012, DP-013, DP-018, DP-D3).
-// DP-016: replicas that are left out or null in the object as it is stored are none; that the API server stores 1 shows TestCascadingKinds.
-// DP-003, DP-014: definitions with Cascading need a gate of their own, which is off by default, and without it they are refused.
+// DP-016: replicas that are left out or null in the object as it is stored are none; that the API server
+// stores 1 shows TestCascadingKinds. DP-003, DP-014: definitions with Cascading need a gate of their own,
+// which is off by default, and without it they are refused.
 func TestRules(t *testing.T) {
 	const (
 		definition = `"group":"example.com","names":{"plural":"games"},"versions":[{"name":"v1","served":true},{"name":"v2","served":true,"storage":true}]`
@@ -230,7 +231,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// DP-010: only deletions of the object itself, which has not begun, are judged, whatever the request calls it.
+// DP-010: only deletions of the object itself, which has not begun, are judged, whatever the request calls
+// it.
 func TestWhatIsJudged(t *testing.T) {
 	for name, test := range map[string]struct {
 		meta    string
@@ -328,8 +330,8 @@ func TestWhatCannotBeListed(t *testing.T) {
 	}
 }
 
-// DP-017: pages of metadata are read only until one has a live object, and one object of a page at a time is in memory. The server of the
-// test refuses lists without limit.
+// DP-017: pages of metadata are read only until one has a live object, and one object of a page at a time is
+// in memory. The server of the test refuses lists without limit.
 func TestListsAreBounded(t *testing.T) {
 	w := newWorld(t, allGates)
 	w.server.pages["/x"] = []string{going, live + "," + live, live}
@@ -377,7 +379,8 @@ func TestListsAreShared(t *testing.T) {
 	}
 }
 
-// DP-040, DP-041: refusals are counted by object and user, and written to the protection log. What is allowed is not.
+// DP-040, DP-041: refusals are counted by object and user, and written to the protection log. What is allowed
+// is not.
 func TestRefusalsAreTold(t *testing.T) {
 	w := newWorld(t, allGates)
 	for range 2 {
@@ -410,7 +413,8 @@ func TestRefusalsAreTold(t *testing.T) {
 	}
 }
 
-// PUB-112: refused disruptions are counted by what controls the pod, or else by the pod, and by who was refused.
+// PUB-112: refused disruptions are counted by what controls the pod, or else by the pod, and by who was
+// refused.
 func TestRefusedDisruptionsAreCounted(t *testing.T) {
 	w, yes := newWorld(t, allGates), true
 	of := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1-x", OwnerReferences: []metav1.OwnerReference{
@@ -454,7 +458,8 @@ func counts(t *testing.T, teller *Teller) map[string]float64 {
 	return got
 }
 
-// An object in a namespace gets an event that says who was refused and why; not in a dry run, and not more than users may cause.
+// An object in a namespace gets an event that says who was refused and why; not in a dry run, and not more
+// than users may cause.
 func TestEvents(t *testing.T) {
 	w := newWorld(t, allGates)
 	dry := true
@@ -510,7 +515,8 @@ func TestCountersAreBounded(t *testing.T) {
 	}
 }
 
-// DP-040 (part), PUB-112 (part): whoever reads metrics, which by default is everybody in the cluster, read the names of users, often their mail addresses.
+// DP-040 (part), PUB-112 (part): whoever reads metrics, which by default is everybody in the cluster, read
+// the names of users, often their mail addresses.
 func TestMetricsNameNoUsers(t *testing.T) {
 	for user, want := range map[string]string{"alice@example.com": "user", "": "user", "system:serviceaccount:shop:deployer": "serviceaccount",
 		"system:node:n1": "node", "system:kube-scheduler": "system", "kubernetes-admin": "user", "system:serviceaccountant": "system"} {

@@ -18,14 +18,16 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Bounds of what users can cause by deleting many protected objects: events a second and at once, and label values of a counter.
+// Bounds of what users can cause by deleting many protected objects: events a second and at once, and label
+// values of a counter.
 const (
 	eventsASecond = 1
 	eventsAtOnce  = 20
 	mostSeries    = 1000
 )
 
-// Teller tells what was refused: by counters (DP-040, PUB-112), the protection log (DP-041, PUB-093), and an event on objects in namespaces.
+// Teller tells what was refused: by counters (DP-040, PUB-112), the protection log (DP-041, PUB-093), and an
+// event on objects in namespaces.
 type Teller struct {
 	recorder                          reconcile.Recorder
 	lines                             *protectionlog.Log
@@ -105,7 +107,8 @@ func (t *Teller) write(line protectionlog.Line) {
 	}
 }
 
-// sort is what metrics tell of a user: names are private, often mail addresses, and everybody in the cluster may read metrics (DP-040).
+// sort is what metrics tell of a user: names are private, often mail addresses, and everybody in the cluster
+// may read metrics (DP-040).
 func sort(user string) string {
 	for prefix, sort := range map[string]string{"system:serviceaccount:": "serviceaccount", "system:node:": "node"} {
 		if strings.HasPrefix(user, prefix) {
@@ -118,7 +121,8 @@ func sort(user string) string {
 	return "user"
 }
 
-// counters are a counter for each object and sort of user. It forgets the oldest when there are too many, since users choose the names.
+// counters are a counter for each object and sort of user. It forgets the oldest when there are too many,
+// since users choose the names.
 type counters struct {
 	*prometheus.CounterVec
 	mu    sync.Mutex

@@ -7,7 +7,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/again"
 )
 
-// A plan is made again at the earliest time that is still to come; times that have passed, and such as were not set, do not count.
+// A plan is made again at the earliest time that is still to come; times that have passed, and such as were
+// not set, do not count.
 func TestTheNextTimeIsOneToCome(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {

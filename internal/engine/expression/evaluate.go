@@ -16,8 +16,8 @@ var ErrNegative = errors.New("calculation result is negative")
 // ErrTooLarge is the error of a result that no quantity of Kubernetes can hold.
 var ErrTooLarge = errors.New("calculation result is too large")
 
-// Evaluate computes the expression for a value of the variable: exactly, and cut to thousandths of a core or whole bytes at the end
-// (SS-141). The errors are ErrNegative and ErrTooLarge.
+// Evaluate computes the expression for a value of the variable: exactly, and cut to thousandths of a core or
+// whole bytes at the end (SS-141). The errors are ErrNegative and ErrTooLarge.
 func (e *Expression) Evaluate(variable resource.Quantity) (resource.Quantity, error) {
 	result := e.root.evaluate(exact(variable))
 	if result.Sign() < 0 {

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The vectors of the specification, and what follows from its sentences (SS-138, SS-139, SS-141, SS-143, SS-D13).
+// The vectors of the specification, and what follows from its sentences (SS-138, SS-139, SS-141, SS-143,
+// SS-D13).
 func TestValues(t *testing.T) {
 	cases := map[string]struct {
 		variable    Variable
@@ -76,7 +77,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// SS-137, SS-139, SS-140, SS-142: a text that is not an expression is refused when it is parsed, whatever the variable is.
+// SS-137, SS-139, SS-140, SS-142: a text that is not an expression is refused when it is parsed, whatever the
+// variable is.
 func TestMistakes(t *testing.T) {
 	cases := map[string]string{
 		"cpu*cpu": "multiplication of two quantities", "100m*(1+cpu)": "multiplication of two quantities",

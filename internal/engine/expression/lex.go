@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Longer texts and numbers with larger exponents are refused: no resource needs them, and they would take long to compute.
+// Longer texts and numbers with larger exponents are refused: no resource needs them, and they would take
+// long to compute.
 const (
 	maxLength   = 10000
 	maxExponent = 100
@@ -89,15 +90,15 @@ func lex(text string) ([]token, error) {
 	return append(tokens, token{kind: tokenEnd, at: len(text)}), nil
 }
 
-// sign tells whether the character is the sign of an exponent, not an operator: an e that follows a digit or a dot is before it, and a
-// digit is after it.
+// sign tells whether the character is the sign of an exponent, not an operator: an e that follows a digit or
+// a dot is before it, and a digit is after it.
 func sign(text string, at int) bool {
 	return (text[at] == '+' || text[at] == '-') && at >= 2 && at+1 < len(text) && (text[at-1] == 'e' || text[at-1] == 'E') &&
 		(isDigit(text[at-2]) || text[at-2] == '.') && isDigit(text[at+1])
 }
 
-// literal reads a number, percentage or quantity; text holds all characters that could belong to it, so that nothing is cut off silently
-// (SS-142).
+// literal reads a number, percentage or quantity; text holds all characters that could belong to it, so that
+// nothing is cut off silently (SS-142).
 func literal(text string, at int) (token, error) {
 	out := token{kind: tokenNumber, text: text, at: at}
 	malformed := fmt.Errorf("malformed number %s", out)

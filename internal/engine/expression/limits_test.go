@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// An expression that is as long, as large or as deep as the bounds allow is parsed; one that exceeds a bound by one is refused.
+// An expression that is as long, as large or as deep as the bounds allow is parsed; one that exceeds a bound
+// by one is refused.
 func TestTheBoundsThemselvesAreAllowed(t *testing.T) {
 	for name, text := range map[string]string{
 		"length":                  "1" + strings.Repeat(" ", maxLength-1),
@@ -61,7 +62,8 @@ func TestAMistakeIsReportedWithItsPlace(t *testing.T) {
 	}
 }
 
-// SS-141 (part): the largest result that a quantity can hold is valid, also in an expression without the variable.
+// SS-141 (part): the largest result that a quantity can hold is valid, also in an expression without the
+// variable.
 func TestTheLargestResult(t *testing.T) {
 	e, err := Parse("memory", Memory)
 	if err != nil {
@@ -86,7 +88,8 @@ func TestTheLargestResult(t *testing.T) {
 	}
 }
 
-// SS-141 (part): a number of bytes that is as short in thousands as in powers of 1024 is written in thousands.
+// SS-141 (part): a number of bytes that is as short in thousands as in powers of 1024 is written in
+// thousands.
 func TestBytesInThousandsIfThatIsNoLonger(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 1023: "1023", 1024: "1Ki", 5000: "5k", 1024000: "1024k", 10112000: "10112k"} {
 		got := bytes(n)

@@ -21,8 +21,8 @@ type Expression struct {
 	variable Variable
 }
 
-// Parse reads an expression and checks its types, with the variable as a quantity. It does not judge the sign of the result, which
-// depends on the variable (SS-140).
+// Parse reads an expression and checks its types, with the variable as a quantity. It does not judge the sign
+// of the result, which depends on the variable (SS-140).
 func Parse(text string, variable Variable) (*Expression, error) {
 	tokens, err := lex(text)
 	if err != nil {
@@ -62,7 +62,8 @@ func (n *node) evaluate(variable *big.Rat) *big.Rat {
 	return out
 }
 
-// combine makes the node of an operation. The operation is computed at once if the variable does not occur in it.
+// combine makes the node of an operation. The operation is computed at once if the variable does not occur in
+// it.
 func combine(quantity bool, operation operation, left, right *node) *node {
 	n := &node{quantity: quantity, operation: operation, left: left, right: right}
 	if left.constant != nil && right.constant != nil {

@@ -55,7 +55,8 @@ func Priority(priority *pub.UpdatePriorityStrategy, path *field.Path) field.Erro
 	return errs
 }
 
-// mostTerms is how many terms an order of update may have: each is applied to all pods in each pass, while other workloads wait.
+// mostTerms is how many terms an order of update may have: each is applied to all pods in each pass, while
+// other workloads wait.
 const mostTerms = 200
 
 // FewTerms checks the number of terms of an order.

@@ -1,4 +1,5 @@
-// Package fieldcheck has the rules that all workloads with a pod template share. The errors of each name the field and say what to do.
+// Package fieldcheck has the rules that all workloads with a pod template share. The errors of each name the
+// field and say what to do.
 package fieldcheck
 
 import (
@@ -18,8 +19,8 @@ import (
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// Fresh are the errors that were none before. Where in a list an item is does not matter, since others may have come before it;
-// how often it is wrong does.
+// Fresh are the errors that were none before. Where in a list an item is does not matter, since others may
+// have come before it; how often it is wrong does.
 func Fresh(errs, before field.ErrorList) field.ErrorList {
 	likeness := func(err *field.Error) string {
 		return indexes.ReplaceAllString(err.Field, "[]") + ": " + err.ErrorBody()
@@ -37,8 +38,8 @@ func Fresh(errs, before field.ErrorList) field.ErrorList {
 	return fresh
 }
 
-// Template checks the selector of a workload of the kind, and what it demands of its template beyond a valid pod template (CS-021, CS-023).
-// The path is that of the spec.
+// Template checks the selector of a workload of the kind, and what it demands of its template beyond a valid
+// pod template (CS-021, CS-023). The path is that of the spec.
 func Template(kind string, template *template.PodTemplate, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	at := path.Child("template")
@@ -91,8 +92,8 @@ func Images(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return append(images(spec.InitContainers, path.Child("initContainers")), images(spec.Containers, path.Child("containers"))...)
 }
 
-// images checks that kubelet can read the images' names; the API server lets any text through, and the pods would never
-// start. A missing one is the API server's to refuse.
+// images checks that kubelet can read the images' names; the API server lets any text through, and the pods
+// would never start. A missing one is the API server's to refuse.
 func images(containers []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range containers {
@@ -107,8 +108,8 @@ func images(containers []corev1.Container, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// Claims checks the names of claim templates (CS-022, CS-035): they are not taken by volumes, and leave room for the rest of the names of
-// claims. The API server checks that they are valid names of volumes.
+// Claims checks the names of claim templates (CS-022, CS-035): they are not taken by volumes, and leave room
+// for the rest of the names of claims. The API server checks that they are valid names of volumes.
 func Claims(claims template.VolumeClaimTemplates, taken []string, longest int, path *field.Path) field.ErrorList {
 	if err := claims.DecodeError(); err != nil {
 		return field.ErrorList{field.Invalid(path, "(not shown)", err.Error())}
@@ -134,8 +135,8 @@ func Claims(claims template.VolumeClaimTemplates, taken []string, longest int, p
 	return errs
 }
 
-// InPlaceOnly checks that a changed template can be applied in place: exactly what the engine would refuse later (IPU-030 ff). The path is
-// that of the spec.
+// InPlaceOnly checks that a changed template can be applied in place: exactly what the engine would refuse
+// later (IPU-030 ff). The path is that of the spec.
 func InPlaceOnly(updated, old *template.PodTemplate, qualifies inplace.Options, path *field.Path) field.ErrorList {
 	if updated.DecodeError() != nil || updated.Equal(*old) {
 		return nil

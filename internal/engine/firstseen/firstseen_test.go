@@ -7,7 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// An entry counts from when it was seen, whatever its date says. What is gone is forgotten, and one that is dated anew is another one.
+// An entry counts from when it was seen, whatever its date says. What is gone is forgotten, and one that is
+// dated anew is another one.
 func TestSince(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	behind, ahead := metav1.NewTime(noon.Add(-time.Minute)), metav1.NewTime(noon.Add(time.Hour))

@@ -21,8 +21,8 @@ func barrier(key string) corev1.EnvVar {
 		LocalObjectReference: corev1.LocalObjectReference{Name: "p-barrier"}, Key: key}}}
 }
 
-// IPU-100: the priority is the integer behind p_ in the key that the barrier's variable reads; a container without that variable has none.
-// TestLaunch in internal/admission/pod shows which pods get the variable.
+// IPU-100: the priority is the integer behind p_ in the key that the barrier's variable reads; a container
+// without that variable has none. TestLaunch in internal/admission/pod shows which pods get the variable.
 func TestLaunchPriority(t *testing.T) {
 	other := barrier("p_7")
 	other.Name = "MINE"
@@ -50,9 +50,9 @@ func TestLaunchPriority(t *testing.T) {
 	}
 }
 
-// IPU-065, IPU-101, IPU-104, IPU-303: whatever a container has to change, those without priority and those of the highest one go first,
-// together, and what is left is in the members of the state for later batches; each of these is chosen from what is left in the same way,
-// until all is written.
+// IPU-065, IPU-101, IPU-104, IPU-303: whatever a container has to change, those without priority and those of
+// the highest one go first, together, and what is left is in the members of the state for later batches; each
+// of these is chosen from what is left in the same way, until all is written.
 func TestBatchesOfAllKindsOfChange(t *testing.T) {
 	keys := map[string]string{"free": "", "bare": "", "top": "p_10", "peak": "p_10", "mid": "p_5", "centre": "p_5", "low": "p_-1"}
 	value := "2"
@@ -127,7 +127,8 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 					state.PreCheckBeforeNext != nil && !slices.Equal(state.PreCheckBeforeNext.ContainersRequiredReady, batch) {
 					t.Errorf("%s of %v, batch %d: check %+v", name, test.changed, round, state.PreCheckBeforeNext)
 				}
-				// What later batches have to write stands under the member of its kind and is not written yet; the rest is written.
+				// What later batches have to write stands under the member of its kind and is not written
+				// yet; the rest is written.
 				kept := parts.only(func(container string) bool { return slices.Contains(left, container) })
 				var members map[string]json.RawMessage
 				if err := json.Unmarshal([]byte(pod.Annotations[pub.InPlaceUpdateState]), &members); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// RefMetadata are the labels and annotations that a container reads through its environment and that change; nil removes the key
-// (IPU-091, IPU-309).
+// RefMetadata are the labels and annotations that a container reads through its environment and that change;
+// nil removes the key (IPU-091, IPU-309).
 type RefMetadata struct {
 	Labels      map[string]*string `json:"labels,omitempty"`
 	Annotations map[string]*string `json:"annotations,omitempty"`
@@ -73,8 +73,8 @@ func filter[V any](m map[string]V, keep func(name string) bool) map[string]V {
 	return out
 }
 
-// over returns these parts together with earlier ones that were not written: for the same container and kind, the newer part wins
-// (IPU-327).
+// over returns these parts together with earlier ones that were not written: for the same container and kind,
+// the newer part wins (IPU-327).
 func (p *Parts) over(earlier Parts) Parts {
 	merged := Parts{Images: merge(earlier.Images, p.Images), Resources: maps.Clone(earlier.Resources), Refs: maps.Clone(earlier.Refs)}
 	for name, resources := range p.Resources {
@@ -126,25 +126,26 @@ type Change struct {
 	AddFinalizers, RemoveFinalizers []string
 	// Stops names the containers that the change stops, sorted.
 	Stops []string
-	// Mends and MendsResources name the containers whose image, or quantities, are written again because they are those of another revision
-	// (IPU-326).
+	// Mends and MendsResources name the containers whose image, or quantities, are written again because they
+	// are those of another revision (IPU-326).
 	Mends, MendsResources []string
 	// KeepReady names containers whose restart leaves the pod ready (IPU-308).
 	KeepReady []string
 }
 
-// Quiet tells whether the change touches neither containers nor labels. It needs neither budget nor grace nor a lifecycle state (IPU-308).
-// A changed label may take the pod out of Services or policies that select by it, so such a change keeps the pace of the rollout (IPU-080).
+// Quiet tells whether the change touches neither containers nor labels. It needs neither budget nor grace nor
+// a lifecycle state (IPU-308). A changed label may take the pod out of Services or policies that select by
+// it, so such a change keeps the pace of the rollout (IPU-080).
 func (c *Change) Quiet() bool { return c.Empty() && len(c.Labels) == 0 }
 
-// Holds tells whether the pod is taken out of service for the change: it stops a container that is not listed in KeepReady (IPU-136,
-// IPU-308).
+// Holds tells whether the pod is taken out of service for the change: it stops a container that is not listed
+// in KeepReady (IPU-136, IPU-308).
 func (c *Change) Holds() bool {
 	return slices.ContainsFunc(c.Stops, func(name string) bool { return !slices.Contains(c.KeepReady, name) })
 }
 
-// NeedsDaemon names the containers that only a node daemon can restart: those whose image stays, while their environment changes or a
-// restart is asked for (IPU-130, IPU-312, IPU-322).
+// NeedsDaemon names the containers that only a node daemon can restart: those whose image stays, while their
+// environment changes or a restart is asked for (IPU-130, IPU-312, IPU-322).
 func (c *Change) NeedsDaemon() []string {
 	return slices.DeleteFunc(c.Names(), func(name string) bool {
 		_, image := c.Images[name]
@@ -156,8 +157,9 @@ func (c *Change) NeedsDaemon() []string {
 // DaemonPatience is how long a node daemon may take until its first report of a pod.
 const DaemonPatience = 30 * time.Second
 
-// Unrestartable names the containers that only a node daemon could restart, if no daemon has reported the pod although it has run for
-// DaemonPatience (IPU-312). A younger pod may still be reported; see Status.NoDaemonSince.
+// Unrestartable names the containers that only a node daemon could restart, if no daemon has reported the pod
+// although it has run for DaemonPatience (IPU-312). A younger pod may still be reported; see
+// Status.NoDaemonSince.
 func (c *Change) Unrestartable(pod *corev1.Pod, now time.Time) []string {
 	if Reported(pod) {
 		return nil

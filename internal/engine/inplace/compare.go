@@ -27,16 +27,17 @@ func (b Blocker) String() string { return b.Path + ": " + b.Rule }
 
 // Options say which changes qualify besides images and metadata.
 type Options struct {
-	// EnvFromMetadata ties metadata that containers read through their environment to these containers, which are restarted for it
-	// (gate InPlaceUpdateEnvFromMetadata, IPU-091, IPU-094).
+	// EnvFromMetadata ties metadata that containers read through their environment to these containers, which
+	// are restarted for it (gate InPlaceUpdateEnvFromMetadata, IPU-091, IPU-094).
 	EnvFromMetadata bool
-	// Resize lets quantities of cpu and memory change (gate InPlaceWorkloadVerticalScaling, and a server with pods/resize; IPU-035,
-	// IPU-040, IPU-113).
+	// Resize lets quantities of cpu and memory change (gate InPlaceWorkloadVerticalScaling, and a server with
+	// pods/resize; IPU-035, IPU-040, IPU-113).
 	Resize bool
 }
 
-// Compare compares two revisions' templates as documents and classifies every difference (IPU-031 to 042). The change may be applied in
-// place if there is no blocker. It returns an error if either document is not a pod template.
+// Compare compares two revisions' templates as documents and classifies every difference (IPU-031 to 042).
+// The change may be applied in place if there is no blocker. It returns an error if either document is not a
+// pod template.
 func Compare(oldTemplate, newTemplate []byte, options Options) (*Change, []Blocker, error) {
 	oldDoc, err := revision.Canonical(oldTemplate)
 	if err != nil {
@@ -123,8 +124,8 @@ func (c *comparison) leaf(path []string, old, new any) {
 	}
 }
 
-// container returns the container that the path leads to, as the new template has it. An old one at the same place has another
-// name only if that is blocked (IPU-033, IPU-038).
+// container returns the container that the path leads to, as the new template has it. An old one at the same
+// place has another name only if that is blocked (IPU-033, IPU-038).
 func (c *comparison) container(path []string) revision.Document {
 	index, _ := strconv.Atoi(path[2])
 	containers, _ := object(c.new["spec"])[path[1]].([]any)
@@ -147,7 +148,8 @@ func (c *comparison) image(path []string, old, new any) {
 	}
 }
 
-// restartable tells whether the init container runs as long as the pod, that is, whether it is a native sidecar.
+// restartable tells whether the init container runs as long as the pod, that is, whether it is a native
+// sidecar.
 func restartable(container revision.Document) bool { return container["restartPolicy"] == "Always" }
 
 func (c *comparison) metadata(old, new revision.Document) {
@@ -176,12 +178,13 @@ var own = map[string]bool{
 	pub.SidecarSetInPlaceUpdateState: true, pub.SidecarSetWorkingHotUpgradeContainer: true,
 }
 
-// Own tells whether a label or an annotation belongs to the controllers. A template may have it because it was copied from a running pod;
-// it is then set neither in new pods nor in present ones (IPU-082, CS-041, CS-050).
+// Own tells whether a label or an annotation belongs to the controllers. A template may have it because it
+// was copied from a running pod; it is then set neither in new pods nor in present ones (IPU-082, CS-041,
+// CS-050).
 func Own(key string) bool { return own[key] }
 
-// Selects names a label of the controllers that the selector asks for, empty if there is none. As they set and change it, the pods that are
-// made would not be found, or be lost in the midst of a rollout.
+// Selects names a label of the controllers that the selector asks for, empty if there is none. As they set
+// and change it, the pods that are made would not be found, or be lost in the midst of a rollout.
 func Selects(selector labels.Selector) string {
 	requirements, _ := selector.Requirements()
 	for i := range requirements {

@@ -91,7 +91,8 @@ func TestCompareQualifies(t *testing.T) {
 	}
 }
 
-// IPU-032: every difference is classified, and one that does not qualify blocks the change. IPU-031: only the two templates decide.
+// IPU-032: every difference is classified, and one that does not qualify blocks the change. IPU-031: only the
+// two templates decide.
 func TestCompareDoesNotQualify(t *testing.T) {
 	containers := func(text string) string { return `{"spec":{"containers":[` + text + `]}}` }
 	const (

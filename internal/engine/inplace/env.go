@@ -11,8 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// EnvReference returns the label or annotation key that an environment variable reads (IPU-092). References to whole maps, literal values
-// and the two variables that tell sidecars their version do not count.
+// EnvReference returns the label or annotation key that an environment variable reads (IPU-092). References
+// to whole maps, literal values and the two variables that tell sidecars their version do not count.
 func EnvReference(env *corev1.EnvVar) (key string, label, ok bool) {
 	if env.Value != "" || env.ValueFrom == nil || env.ValueFrom.FieldRef == nil || env.Name == pub.SidecarSetVersionEnv ||
 		env.Name == pub.SidecarSetVersionAltEnv {
@@ -29,8 +29,9 @@ func EnvReference(env *corev1.EnvVar) (key string, label, ok bool) {
 	return "", false, false
 }
 
-// references moves the metadata that containers read through their environment from the general change to the parts of these containers.
-// Removed and new keys count, since they change the environment too (IPU-091 to 093, IPU-309).
+// references moves the metadata that containers read through their environment from the general change to the
+// parts of these containers. Removed and new keys count, since they change the environment too (IPU-091 to
+// 093, IPU-309).
 func (c *comparison) references() {
 	var labels, annotations []string
 	for _, container := range c.running() {
@@ -87,8 +88,9 @@ func keysRead(container revision.Document, labels bool) []string {
 	return keys
 }
 
-// restarts asks for a restart of every container if the template's restart annotation has a new value (IPU-322). This includes containers
-// whose image changes: if the image is changed back before kubelet acts, nothing else would restart them.
+// restarts asks for a restart of every container if the template's restart annotation has a new value
+// (IPU-322). This includes containers whose image changes: if the image is changed back before kubelet acts,
+// nothing else would restart them.
 func (c *comparison) restarts() {
 	asked := c.change.Annotations[pub.RestartedAt]
 	if !c.options.EnvFromMetadata || asked == nil || *asked == "" {
@@ -101,7 +103,8 @@ func (c *comparison) restarts() {
 	slices.Sort(c.change.Restarts)
 }
 
-// stops lists the containers that the change stops, and reads from the template for which of them the pod stays ready.
+// stops lists the containers that the change stops, and reads from the template for which of them the pod
+// stays ready.
 func (c *comparison) stops() {
 	stops := map[string]bool{}
 	spec := object(c.new["spec"])

@@ -25,8 +25,9 @@ func begin(t *testing.T, pod *corev1.Pod, u *Update) *corev1.Pod {
 	return pod
 }
 
-// TestImageInTheMiddleIsNotTheLast: three images are asked for while the first is pulled. When the first or the second comes up, the update
-// to the third is not complete, whether or not kubelet reports which generation of the pod it has seen (IPU-300 (part)).
+// TestImageInTheMiddleIsNotTheLast: three images are asked for while the first is pulled. When the first or
+// the second comes up, the update to the third is not complete, whether or not kubelet reports which
+// generation of the pod it has seen (IPU-300 (part)).
 func TestImageInTheMiddleIsNotTheLast(t *testing.T) {
 	tests := map[string]struct {
 		runs     string
@@ -58,8 +59,9 @@ func TestImageInTheMiddleIsNotTheLast(t *testing.T) {
 	}
 }
 
-// TestImageTakenBackToOneThatNeverRan: the spec went from 1 to 2 to 3, image 2 came up, and now 3 becomes 4 and 3 again. The container of
-// image 2 is not mistaken for one of image 3, although the spec had 3 when the container was recorded (IPU-300 (part)).
+// TestImageTakenBackToOneThatNeverRan: the spec went from 1 to 2 to 3, image 2 came up, and now 3 becomes 4
+// and 3 again. The container of image 2 is not mistaken for one of image 3, although the spec had 3 when the
+// container was recorded (IPU-300 (part)).
 func TestImageTakenBackToOneThatNeverRan(t *testing.T) {
 	pod := webPod()
 	for _, tag := range []string{"2", "3"} {
@@ -85,8 +87,8 @@ func TestOvertakenImagesAreBounded(t *testing.T) {
 	}
 }
 
-// TestFurtherRevisionKeepsTheOrder: a further revision comes while agent, which has to be up before main, is being replaced. Nothing of
-// main is written before agent is up (IPU-103 (part), IPU-327 (part)).
+// TestFurtherRevisionKeepsTheOrder: a further revision comes while agent, which has to be up before main, is
+// being replaced. Nothing of main is written before agent is up (IPU-103 (part), IPU-327 (part)).
 func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 	value := "x"
 	cpu := map[string]corev1.ResourceRequirements{"main": {Limits: quantities("cpu", "2")}}
@@ -158,8 +160,9 @@ func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestUnreadableEnvironment: the daemon reports a container whose environment it cannot read (ND-106). The update is complete as soon as
-// the container that had the old environment is replaced by another one, and not before (IPU-126 (part)).
+// TestUnreadableEnvironment: the daemon reports a container whose environment it cannot read (ND-106). The
+// update is complete as soon as the container that had the old environment is replaced by another one, and
+// not before (IPU-126 (part)).
 func TestUnreadableEnvironment(t *testing.T) {
 	const recorded = `"lastContainerStatuses":null,"envContainers":{"nginx":"c-1"},"updateEnvFromMetadata":true`
 	const byReference = `"lastContainerStatuses":null,"updateEnvFromMetadata":true`
@@ -189,8 +192,9 @@ func TestUnreadableEnvironment(t *testing.T) {
 	}
 }
 
-// TestLimitsAlone: for a template that has only limits, the API server sets equal requests in the pod. A changed limit changes its request
-// too, so that the pod keeps its QoS class. Requests that the template has, and those of unchanged limits, stay (IPU-035, IPU-037).
+// TestLimitsAlone: for a template that has only limits, the API server sets equal requests in the pod. A
+// changed limit changes its request too, so that the pod keeps its QoS class. Requests that the template has,
+// and those of unchanged limits, stay (IPU-035, IPU-037).
 func TestLimitsAlone(t *testing.T) {
 	template := func(resources string) []byte {
 		return []byte(`{"spec":{"containers":[{"name":"nginx","image":"nginx:1","resources":` + resources + `}]}}`)
@@ -242,8 +246,9 @@ func TestLimitsAlone(t *testing.T) {
 	}
 }
 
-// TestOrdinaryInitContainersAreNotWaitedFor: the new image of an init container that has ended is for the next start of the pod. The next
-// batch does not wait for the container, since it does not run, and caches do not keep its status (IPU-103 (part), IPU-318 (part)).
+// TestOrdinaryInitContainersAreNotWaitedFor: the new image of an init container that has ended is for the
+// next start of the pod. The next batch does not wait for the container, since it does not run, and caches do
+// not keep its status (IPU-103 (part), IPU-318 (part)).
 func TestOrdinaryInitContainersAreNotWaitedFor(t *testing.T) {
 	pod := prioritized()
 	pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "setup:1"}}
@@ -272,8 +277,9 @@ func TestOrdinaryInitContainersAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestConditionOfAnEarlierSize: a size that did not fit was corrected. What kubelet reported about the former size does not count for the
-// new one. If kubelet does not say which size it means, its report counts after it had time to look again (IPU-315 (part)).
+// TestConditionOfAnEarlierSize: a size that did not fit was corrected. What kubelet reported about the former
+// size does not count for the new one. If kubelet does not say which size it means, its report counts after
+// it had time to look again (IPU-315 (part)).
 func TestConditionOfAnEarlierSize(t *testing.T) {
 	pending := func(generation, observed int64) *corev1.Pod {
 		pod := webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"`+noonText+

@@ -45,8 +45,8 @@ func TestAGracePeriodKeepsEveryKindOfMetadata(t *testing.T) {
 	}
 }
 
-// IPU-322 (part), IPU-312 (part): a restart is asked for only if the container runs: one that does not run yet will start with the new
-// content anyway. The same holds for a container that reads metadata.
+// IPU-322 (part), IPU-312 (part): a restart is asked for only if the container runs: one that does not run
+// yet will start with the new content anyway. The same holds for a container that reads metadata.
 func TestOnlyWhatRunsIsRestarted(t *testing.T) {
 	value := "2"
 	refs := map[string]RefMetadata{"nginx": {Labels: map[string]*string{"app": &value}}}
@@ -86,7 +86,8 @@ func TestOnlyWhatRunsIsRestarted(t *testing.T) {
 	}
 }
 
-// IPU-328 (part): the record of what a container ran when its image is replaced again, before and after the former replacement has come up.
+// IPU-328 (part): the record of what a container ran when its image is replaced again, before and after the
+// former replacement has come up.
 func TestWhatRanWhenAnImageIsReplacedAgain(t *testing.T) {
 	former := ContainerRecord{ContainerID: "c-1", ImageID: "sha-1", Image: "nginx:1", RunningImage: "nginx:1"}
 	record := func(asked string, runs corev1.ContainerStatus, former ContainerRecord) ContainerRecord {
@@ -112,7 +113,8 @@ func TestWhatRanWhenAnImageIsReplacedAgain(t *testing.T) {
 	}
 }
 
-// ND-101 (part), ND-103 (part): of two entries with the same name only the later counts; all other entries count.
+// ND-101 (part), ND-103 (part): of two entries with the same name only the later counts; all other entries
+// count.
 func TestAnOverriddenEntryIsNotHashed(t *testing.T) {
 	entry := func(name, key string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name,
@@ -133,8 +135,8 @@ func TestAnOverriddenEntryIsNotHashed(t *testing.T) {
 	}
 }
 
-// IPU-103 (part): the next quantities are written when the grace period is over, or if there is none. Those of a grace period that began at
-// another revision are not written.
+// IPU-103 (part): the next quantities are written when the grace period is over, or if there is none. Those
+// of a grace period that began at another revision are not written.
 func TestTheNextQuantities(t *testing.T) {
 	const next = `{"nginx":{"limits":{"cpu":"2"}}}`
 	for name, tt := range map[string]struct {
@@ -160,7 +162,8 @@ func TestTheNextQuantities(t *testing.T) {
 	}
 }
 
-// IPU-326 (part): the record of mended containers counts for the revision at which they were mended, and for no other.
+// IPU-326 (part): the record of mended containers counts for the revision at which they were mended, and for
+// no other.
 func TestWhatWasMended(t *testing.T) {
 	const state = `{"revision":"web-1","updateTimestamp":"` + noonText +
 		`","lastContainerStatuses":{},"mended":["nginx"],"mendedResources":["injected"]}`
@@ -187,7 +190,8 @@ func TestWhatWasMended(t *testing.T) {
 	}
 }
 
-// IPU-312 (part): containers count as unrestartable once the pod has run for 30 seconds and no daemon has reported it.
+// IPU-312 (part): containers count as unrestartable once the pod has run for 30 seconds and no daemon has
+// reported it.
 func TestWhoCannotBeRestarted(t *testing.T) {
 	change := &Change{Parts: Parts{Restarts: []string{"nginx"}}}
 	started := func(age time.Duration) *corev1.Pod {
@@ -222,8 +226,8 @@ func TestWhoCannotBeRestarted(t *testing.T) {
 	}
 }
 
-// IPU-308 (part), IPU-080 (part): a change of annotations alone is quiet, one of labels or containers is not. IPU-326 (part): With leaves a
-// change as it is if there is nothing to mend.
+// IPU-308 (part), IPU-080 (part): a change of annotations alone is quiet, one of labels or containers is not.
+// IPU-326 (part): With leaves a change as it is if there is nothing to mend.
 func TestAQuietChange(t *testing.T) {
 	value := "2"
 	for name, tt := range map[string]struct {

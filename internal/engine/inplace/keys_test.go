@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// TestKeysOfTheRecord shows ASTS-176: what managers of the reference wrote is read whole and written in the same words; the keys without
-// prefix are read, and that of the state goes when it is written.
+// TestKeysOfTheRecord shows ASTS-176: what managers of the reference wrote is read whole and written in the
+// same words; the keys without prefix are read, and that of the state goes when it is written.
 func TestKeysOfTheRecord(t *testing.T) {
 	const state = `{"revision":"web-2","updateTimestamp":"2026-01-01T11:00:00Z","lastContainerStatuses":{"nginx":{"imageID":"sha-1"}},` +
 		`"updateEnvFromMetadata":true,"updateResources":true,"updateImages":true,"nextContainerImages":{"nginx":"nginx:2"},` +

@@ -8,8 +8,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// IPU-300 (part): if kubelet reports no generation, another image under a name that cannot be compared completes the update. If kubelet
-// reports an older generation, it does not.
+// IPU-300 (part): if kubelet reports no generation, another image under a name that cannot be compared
+// completes the update. If kubelet reports an older generation, it does not.
 func TestKubeletsThatReportNoGeneration(t *testing.T) {
 	before := ContainerRecord{Image: "nginx:0", ImageID: "sha-0", ContainerID: "c-0"}
 	for observed, done := range map[int64]bool{0: true, 1: false, 2: true} {

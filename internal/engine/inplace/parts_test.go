@@ -189,7 +189,8 @@ func TestQualityOfService(t *testing.T) {
 	}
 }
 
-// prioritized is a pod of three containers: main without launch priority, agent and proxy with 10 and 5, each reading annotations.
+// prioritized is a pod of three containers: main without launch priority, agent and proxy with 10 and 5, each
+// reading annotations.
 func prioritized() *corev1.Pod {
 	env := func(priority string, keys ...string) []corev1.EnvVar {
 		var envs []corev1.EnvVar
@@ -230,8 +231,8 @@ func kubelet(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// TestBatches plays an update in batches by launch priority (IPU-060, IPU-065 (part), IPU-066, IPU-067, IPU-103 (part),
-// IPU-104, IPU-217 (part), IPU-302 (part)).
+// TestBatches plays an update in batches by launch priority (IPU-060, IPU-065 (part), IPU-066, IPU-067,
+// IPU-103 (part), IPU-104, IPU-217 (part), IPU-302 (part)).
 func TestBatches(t *testing.T) {
 	change := &Change{Parts: Parts{Images: map[string]string{"main": "main:2", "agent": "agent:2", "proxy": "proxy:2"}},
 		Stops: []string{"agent", "main", "proxy"}}
@@ -294,7 +295,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestFurtherRevisionKeepsBatches: what an interrupted update had not written yet, the next update writes (IPU-327).
+// TestFurtherRevisionKeepsBatches: what an interrupted update had not written yet, the next update writes
+// (IPU-327).
 func TestFurtherRevisionKeepsBatches(t *testing.T) {
 	pod := prioritized()
 	apply := func(u *Update) {
@@ -329,7 +331,8 @@ func TestFurtherRevisionKeepsBatches(t *testing.T) {
 	}
 }
 
-// TestSplitSharedMetadata: a container that reads the same metadata as one of the batch joins the batch (IPU-102).
+// TestSplitSharedMetadata: a container that reads the same metadata as one of the batch joins the batch
+// (IPU-102).
 func TestSplitSharedMetadata(t *testing.T) {
 	value := "v"
 	reads := func(keys ...string) RefMetadata {
@@ -387,8 +390,9 @@ func reporting(containerID, plain, env string) func(*corev1.Pod) {
 			containerID+`","restartCount":1,"hashes":{"plainHash":`+plain+`,"extractedEnvFromMetadataHash":`+env+`}}],"future":1}`)
 }
 
-// TestProgressOfParts: completion of environment, restarts, resizes, and by the daemon's hashes. Its report is read in the form in which it
-// is written (IPU-123, ND-093), by the names of containers, in any order (IPU-311).
+// TestProgressOfParts: completion of environment, restarts, resizes, and by the daemon's hashes. Its report
+// is read in the form in which it is written (IPU-123, ND-093), by the names of containers, in any order
+// (IPU-311).
 func TestProgressOfParts(t *testing.T) {
 	since := noon.Add(time.Minute)
 	readsA := func(pod *corev1.Pod) {
@@ -496,7 +500,8 @@ func TestProgressOfParts(t *testing.T) {
 	}
 }
 
-// TestResize: only the quantities of the first batch that differ are sent, and none while a grace period runs (IPU-080, IPU-112, IPU-114).
+// TestResize: only the quantities of the first batch that differ are sent, and none while a grace period runs
+// (IPU-080, IPU-112, IPU-114).
 func TestResize(t *testing.T) {
 	want := map[string]corev1.ResourceRequirements{"nginx": {Limits: quantities("cpu", "2", "memory", "1Gi")}}
 	u := to("web-2", &Change{Parts: Parts{Resources: want}}, 30)
@@ -557,7 +562,8 @@ func TestRestartsAreCounted(t *testing.T) {
 	}
 }
 
-// TestInitContainerImages: the patch names the list that the container stands in; an ordinary one is not waited for (IPU-318).
+// TestInitContainerImages: the patch names the list that the container stands in; an ordinary one is not
+// waited for (IPU-318).
 func TestInitContainerImages(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	pod := webPod(func(pod *corev1.Pod) {

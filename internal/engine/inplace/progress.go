@@ -30,15 +30,17 @@ type Status struct {
 	Remaining bool
 	// Next: what was written is complete, and the next batch may follow (IPU-103).
 	Next bool
-	// Resize is what kubelet reports about a resize that it has not carried out, nil if it reports nothing (IPU-315).
+	// Resize is what kubelet reports about a resize that it has not carried out, nil if it reports nothing
+	// (IPU-315).
 	Resize *PendingResize
-	// NoDaemonSince is the start of an update that waits for a node daemon, if no daemon has ever reported the pod; zero otherwise
-	// (IPU-312).
+	// NoDaemonSince is the start of an update that waits for a node daemon, if no daemon has ever reported
+	// the pod; zero otherwise (IPU-312).
 	NoDaemonSince time.Time
-	// SilentFrom is when the node daemon that has reported the pod counts as gone, if the update waits for it to restart a container that goes
-	// on running; zero otherwise.
+	// SilentFrom is when the node daemon that has reported the pod counts as gone, if the update waits for it
+	// to restart a container that goes on running; zero otherwise.
 	SilentFrom time.Time
-	// Relabelled is the start of an update that changed labels and stopped nothing, until the update is found complete; zero otherwise.
+	// Relabelled is the start of an update that changed labels and stopped nothing, until the update is found
+	// complete; zero otherwise.
 	Relabelled time.Time
 	// Waiting says in words what is missing.
 	Waiting string
@@ -51,8 +53,9 @@ type PendingResize struct {
 	Message    string
 	// Since is when kubelet began to report this; zero if it reports no time.
 	Since time.Time
-	// NotBefore is the time from which on the report counts, if kubelet does not say which size it means: before, kubelet may not have
-	// looked at the last size yet. It is zero if kubelet says which size it means.
+	// NotBefore is the time from which on the report counts, if kubelet does not say which size it means:
+	// before, kubelet may not have looked at the last size yet. It is zero if kubelet says which size it
+	// means.
 	NotBefore time.Time
 }
 
@@ -116,19 +119,20 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	return status, nil
 }
 
-// ready tells whether the container is up for the next batch. Ordinary init containers have done their work: what is written to them is for
-// the next start of the pod (IPU-318).
+// ready tells whether the container is up for the next batch. Ordinary init containers have done their work:
+// what is written to them is for the next start of the pod (IPU-318).
 func ready(pod *corev1.Pod, name string) bool {
 	status := statusOf(pod, name)
 	return !runsOn(pod, name) || status != nil && status.Ready
 }
 
-// finished tells whether a controller has found the pod's last update complete: the pod is in lifecycle state Normal. A record
-// that does not fit any more, for instance because a container restarted and no daemon reported it, must not hold or replace a serving pod.
+// finished tells whether a controller has found the pod's last update complete: the pod is in lifecycle state
+// Normal. A record that does not fit any more, for instance because a container restarted and no daemon
+// reported it, must not hold or replace a serving pod.
 func finished(pod *corev1.Pod) bool { return lifecycle.State(pod) == pub.LifecycleStateNormal }
 
-// daemonSilence is how long a node daemon that has reported the pod may take to restart a container, beside the time that the container may
-// take to end.
+// daemonSilence is how long a node daemon that has reported the pod may take to restart a container, beside
+// the time that the container may take to end.
 const daemonSilence = 5 * time.Minute
 
 func endsWithin(pod *corev1.Pod) time.Duration {
@@ -138,9 +142,9 @@ func endsWithin(pod *corev1.Pod) time.Duration {
 	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 }
 
-// waiting returns in words what is missing until all containers run what was written so far, or nothing (IPU-122). restart names the container
-// that only a node daemon can restart, if that is missing. A container that a later batch replaces anyway is not waited for: it may never
-// come up.
+// waiting returns in words what is missing until all containers run what was written so far, or nothing
+// (IPU-122). restart names the container that only a node daemon can restart, if that is missing. A container
+// that a later batch replaces anyway is not waited for: it may never come up.
 func waiting(pod *corev1.Pod, state *State) (words, restart string) {
 	for _, name := range state.written(pod) {
 		if _, again := state.NextContainerImages[name]; again {
@@ -174,7 +178,8 @@ func (s *State) written(pod *corev1.Pod) []string {
 	return names
 }
 
-// changesEnv tells whether the environment of the container changed. The reference does not record which containers: then all count.
+// changesEnv tells whether the environment of the container changed. The reference does not record which
+// containers: then all count.
 func (s *State) changesEnv(pod *corev1.Pod, name string) bool {
 	if !s.UpdateEnvFromMetadata || s.EnvContainers != nil {
 		_, ok := s.EnvContainers[name]
@@ -183,8 +188,8 @@ func (s *State) changesEnv(pod *corev1.Pod, name string) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 }
 
-// lacks returns what is missing until the container runs what was written into it, or nothing; daemon says that only a node daemon can
-// bring that about.
+// lacks returns what is missing until the container runs what was written into it, or nothing; daemon says
+// that only a node daemon can bring that about.
 func (s *State) lacks(pod *corev1.Pod, name string) (words string, daemon bool) {
 	if record, ok := s.LastContainerStatuses[name]; ok {
 		if words := replaced(pod, name, record, s); words != "" {
@@ -202,8 +207,9 @@ func (s *State) lacks(pod *corev1.Pod, name string) (words string, daemon bool) 
 	return resized(pod, name, s), false
 }
 
-// environment returns what is missing until the container has the environment that the pod's metadata gives it now: the daemon's hash
-// decides if there is one. Otherwise a container that was started since the change counts as having it (IPU-126, IPU-312).
+// environment returns what is missing until the container has the environment that the pod's metadata gives
+// it now: the daemon's hash decides if there is one. Otherwise a container that was started since the change
+// counts as having it (IPU-126, IPU-312).
 func environment(pod *corev1.Pod, name string, state *State) string {
 	container, status := containerOf(pod, name), statusOf(pod, name)
 	if container == nil || status == nil || status.ContainerID == "" || !ReadsMetadata(container) {
@@ -233,7 +239,8 @@ func restarted(pod *corev1.Pod, name string, state *State) string {
 	return ""
 }
 
-// resized returns what is missing until the container has the quantities; those of other containers and kinds do not matter (IPU-128).
+// resized returns what is missing until the container has the quantities; those of other containers and kinds
+// do not matter (IPU-128).
 func resized(pod *corev1.Pod, name string, state *State) string {
 	want := state.ResizedContainers[name]
 	container, status := containerOf(pod, name), statusOf(pod, name)
@@ -256,8 +263,8 @@ func resized(pod *corev1.Pod, name string, state *State) string {
 	return ""
 }
 
-// pendingResize reads the pod's condition, or the status member of servers before 1.33 (IPU-315). What kubelet reported about an earlier
-// size of the pod does not count.
+// pendingResize reads the pod's condition, or the status member of servers before 1.33 (IPU-315). What
+// kubelet reported about an earlier size of the pod does not count.
 func pendingResize(pod *corev1.Pod, state *State) *PendingResize {
 	notBefore := state.lastWrite().Add(resizePatience)
 	if condition := readiness.Condition(pod, corev1.PodResizePending); condition != nil && condition.Status == corev1.ConditionTrue {
@@ -291,13 +298,14 @@ func (s *State) lastWrite() time.Time {
 	return s.UpdateTimestamp.Time
 }
 
-// Replaced returns what is missing until the container runs the image that was written into the pod's spec at the time changed, or nothing.
-// before is what the container ran then (SS-215, SS-D03).
+// Replaced returns what is missing until the container runs the image that was written into the pod's spec at
+// the time changed, or nothing. before is what the container ran then (SS-215, SS-D03).
 func Replaced(pod *corev1.Pod, name string, before ContainerRecord, changed time.Time) string {
 	return replaced(pod, name, before, &State{UpdateTimestamp: metav1.NewTime(changed)})
 }
 
-// replaced returns what is missing until the container runs its new image (IPU-127, IPU-300, IPU-328), or nothing.
+// replaced returns what is missing until the container runs its new image (IPU-127, IPU-300, IPU-328), or
+// nothing.
 func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State) string {
 	container, status := containerOf(pod, name), statusOf(pod, name)
 	if container == nil {
@@ -317,13 +325,15 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 		return "" // kubelet started it from this very image (IPU-122, IPU-124)
 	}
 	imageMatches := SameImage(status.Image, container.Image)
-	// Newer kubelets report which generation of the spec they have observed. This decides where image names cannot be compared.
+	// Newer kubelets report which generation of the spec they have observed. This decides where image names
+	// cannot be compared.
 	tells := pod.Status.ObservedGeneration > 0
 	observed := tells && pod.Status.ObservedGeneration >= pod.Generation
 	switch {
 	case status.ImageID != "" && status.ImageID != before.ImageID:
-		// Another image runs. It may be that of an earlier update, or one that was already being started when this update began; then the
-		// right one is still to come. A name that is neither of these says nothing.
+		// Another image runs. It may be that of an earlier update, or one that was already being started when
+		// this update began; then the right one is still to come. A name that is neither of these says
+		// nothing.
 		stale := slices.ContainsFunc(append(before.Overtaken[:len(before.Overtaken):len(before.Overtaken)], before.Image),
 			func(image string) bool {
 				return image != "" && SameImage(status.Image, image)
@@ -332,13 +342,15 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 			return ""
 		}
 	case before.ContainerID != "" && status.ContainerID != before.ContainerID:
-		// The same digest under another name: the container is a new one. Runtimes report any name of the digest, so a different name says
-		// nothing. A container that crashed meanwhile runs the right digest, too.
+		// The same digest under another name: the container is a new one. Runtimes report any name of the
+		// digest, so a different name says nothing. A container that crashed meanwhile runs the right digest,
+		// too.
 		if imageMatches || observed || !tells {
 			return ""
 		}
 	case before.ContainerID != "" && before.RunningImage == container.Image:
-		// The image was changed back before kubelet acted, or a webhook wrote the former image again: the same container goes on running.
+		// The image was changed back before kubelet acted, or a webhook wrote the former image again: the
+		// same container goes on running.
 		if observed || !tells {
 			return ""
 		}
@@ -366,7 +378,8 @@ func why(status *corev1.ContainerStatus) string {
 	return ""
 }
 
-// SameImage tells whether two image references mean the same: registry, library prefix and tag are filled in as runtimes do (IPU-301).
+// SameImage tells whether two image references mean the same: registry, library prefix and tag are filled in
+// as runtimes do (IPU-301).
 func SameImage(a, b string) bool {
 	if a == b {
 		return true

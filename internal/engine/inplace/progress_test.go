@@ -10,7 +10,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// updating is a pod whose container nginx was updated to the image at noon; status is that container's status, if any.
+// updating is a pod whose container nginx was updated to the image at noon; status is that container's
+// status, if any.
 func updating(to, record string, status *corev1.ContainerStatus, options ...func(*corev1.Pod)) *corev1.Pod {
 	pod := webPod(labelled(pub.ControllerRevisionHash, "web-2"),
 		annotated(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"`+noonText+`","lastContainerStatuses":{"nginx":`+record+

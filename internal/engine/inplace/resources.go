@@ -77,8 +77,8 @@ func qualityOf(template revision.Document) (corev1.PodQOSClass, error) {
 	return QualityOfService(&spec), nil
 }
 
-// QualityOfService computes the QoS class that the API server gives a pod: from its own resources if it has any, else from those of
-// all containers.
+// QualityOfService computes the QoS class that the API server gives a pod: from its own resources if it has
+// any, else from those of all containers.
 func QualityOfService(spec *corev1.PodSpec) corev1.PodQOSClass {
 	all := []corev1.ResourceRequirements{}
 	if r := spec.Resources; r != nil && len(r.Limits)+len(r.Requests) > 0 {
@@ -110,7 +110,8 @@ func QualityOfService(spec *corev1.PodSpec) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// restartsForResize tells whether the container's resizePolicy restarts it for the resources that change (IPU-136).
+// restartsForResize tells whether the container's resizePolicy restarts it for the resources that change
+// (IPU-136).
 func restartsForResize(container revision.Document, change corev1.ResourceRequirements) bool {
 	policies, _ := container["resizePolicy"].([]any)
 	for _, entry := range policies {
@@ -142,7 +143,8 @@ func resourceWords(change corev1.ResourceRequirements) string {
 	return strings.Join(words, ", ")
 }
 
-// Lacking returns the wanted quantities that have another value at present; absent and zero are the same (IPU-112, IPU-128).
+// Lacking returns the wanted quantities that have another value at present; absent and zero are the same
+// (IPU-112, IPU-128).
 func Lacking(want, have corev1.ResourceRequirements) corev1.ResourceRequirements {
 	missing := func(want, have corev1.ResourceList) corev1.ResourceList {
 		var out corev1.ResourceList
@@ -156,8 +158,8 @@ func Lacking(want, have corev1.ResourceRequirements) corev1.ResourceRequirements
 	return corev1.ResourceRequirements{Limits: missing(want.Limits, have.Limits), Requests: missing(want.Requests, have.Requests)}
 }
 
-// Quantities returns the cpu and memory of a pod whose template has these requirements; only these can be resized. If the template has only
-// a limit, the API server gives the pod an equal request.
+// Quantities returns the cpu and memory of a pod whose template has these requirements; only these can be
+// resized. If the template has only a limit, the API server gives the pod an equal request.
 func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	resizable := func(name corev1.ResourceName) bool {
 		return name == corev1.ResourceCPU || name == corev1.ResourceMemory
@@ -175,8 +177,8 @@ func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: limits, Requests: merge(limits, only(r.Requests))}
 }
 
-// Explains tells whether the container has, for each missing quantity, that of the other template instead. Quantities that only the
-// container has were defaulted.
+// Explains tells whether the container has, for each missing quantity, that of the other template instead.
+// Quantities that only the container has were defaulted.
 func Explains(other, missing, have corev1.ResourceRequirements) bool {
 	if none(missing) {
 		return false

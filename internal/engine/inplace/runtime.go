@@ -11,8 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// RuntimeMeta is what the node daemon reports of a pod's containers, in the annotation apps.kruise.io/runtime-containers-meta
-// (IPU-123).
+// RuntimeMeta is what the node daemon reports of a pod's containers, in the annotation
+// apps.kruise.io/runtime-containers-meta (IPU-123).
 type RuntimeMeta struct {
 	Containers []RuntimeContainer `json:"containers"`
 }
@@ -25,8 +25,8 @@ type RuntimeContainer struct {
 	Hashes       RuntimeHashes `json:"hashes"`
 }
 
-// RuntimeHashes are unsigned decimals: the hash of the container as kubelet started it, and that of the environment from metadata that it
-// has.
+// RuntimeHashes are unsigned decimals: the hash of the container as kubelet started it, and that of the
+// environment from metadata that it has.
 type RuntimeHashes struct {
 	PlainHash                    uint64 `json:"plainHash"`
 	ExtractedEnvFromMetadataHash uint64 `json:"extractedEnvFromMetadataHash,omitempty"`
@@ -38,8 +38,9 @@ func Reported(pod *corev1.Pod) bool {
 	return ok
 }
 
-// reported returns what the daemon reports about the container with the ID in the status; nil if it reports nothing about it (IPU-124). An
-// unreadable report counts as none. The report is parsed once for all containers.
+// reported returns what the daemon reports about the container with the ID in the status; nil if it reports
+// nothing about it (IPU-124). An unreadable report counts as none. The report is parsed once for all
+// containers.
 func (s *State) reported(pod *corev1.Pod, status *corev1.ContainerStatus) *RuntimeContainer {
 	text := pod.Annotations[pub.RuntimeContainersMeta]
 	if text == "" || status == nil || status.ContainerID == "" {
@@ -59,7 +60,8 @@ func (s *State) reported(pod *corev1.Pod, status *corev1.ContainerStatus) *Runti
 	return nil
 }
 
-// PlainHash is what kubelet, from 1.31 on, stores with a container to find out whether its image changed (IPU-125).
+// PlainHash is what kubelet, from 1.31 on, stores with a container to find out whether its image changed
+// (IPU-125).
 func PlainHash(name, image string) string {
 	// Encoding strings cannot fail; the member order is that of the hash.
 	encoded, _ := json.Marshal(struct {
@@ -75,7 +77,8 @@ type envValue struct {
 	Value string `json:"value,omitempty"`
 }
 
-// EnvHash hashes the environment that a container has from metadata, with the values it would have if it started now (IPU-126, ND-102).
+// EnvHash hashes the environment that a container has from metadata, with the values it would have if it
+// started now (IPU-126, ND-102).
 func EnvHash(pod *corev1.Pod, container *corev1.Container) string {
 	return envHash(container, func(_, key string, label bool) string {
 		if label {
@@ -85,7 +88,8 @@ func EnvHash(pod *corev1.Pod, container *corev1.Container) string {
 	})
 }
 
-// ActualEnvHash hashes the environment that a container has from metadata, with the values that it was started with (ND-102).
+// ActualEnvHash hashes the environment that a container has from metadata, with the values that it was
+// started with (ND-102).
 func ActualEnvHash(container *corev1.Container, environment map[string]string) string {
 	return envHash(container, func(name, _ string, _ bool) string { return environment[name] })
 }
@@ -98,8 +102,8 @@ func ReadsMetadata(container *corev1.Container) bool {
 	})
 }
 
-// envHash hashes the entries that refer to metadata, sorted by name (ND-101, ND-103). One that a later entry of the same name overrides
-// does not count: the container does not have its value.
+// envHash hashes the entries that refer to metadata, sorted by name (ND-101, ND-103). One that a later entry
+// of the same name overrides does not count: the container does not have its value.
 func envHash(container *corev1.Container, value func(name, key string, label bool) string) string {
 	var values []envValue
 	for i := range container.Env {

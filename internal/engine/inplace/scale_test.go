@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// CS-033 (part): a template of a megabyte is compared quickly by the webhook, also if every container changes.
+// CS-033 (part): a template of a megabyte is compared quickly by the webhook, also if every container
+// changes.
 func TestManyChangedContainersAreComparedInLinearTime(t *testing.T) {
 	const count = 15000
 	template := func(image string) []byte {

@@ -29,11 +29,13 @@ type Update struct {
 	GraceSeconds int32
 }
 
-// Graceful tells whether the update waits before it changes the pod: only one that takes it out of service does (IPU-308).
+// Graceful tells whether the update waits before it changes the pod: only one that takes it out of service
+// does (IPU-308).
 func (u *Update) Graceful() bool { return u.GraceSeconds > 0 && u.Change.Holds() }
 
-// Hold returns the patch of the status that takes the pod out of service first; it is empty if nothing is stopped that matters, if
-// the pod has no gate, or if it is held already (IPU-080, IPU-134, IPU-136, IPU-137, IPU-308).
+// Hold returns the patch of the status that takes the pod out of service first; it is empty if nothing is
+// stopped that matters, if the pod has no gate, or if it is held already (IPU-080, IPU-134, IPU-136, IPU-137,
+// IPU-308).
 func (u *Update) Hold(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	patch := &podpatch.Patch{}
 	if u.Change.Holds() {
@@ -42,8 +44,8 @@ func (u *Update) Hold(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	return patch, nil
 }
 
-// Resize returns the patch of the resize subresource for the first batch. It is empty if no quantity differs, and while a grace period
-// holds the content back (IPU-112, IPU-114).
+// Resize returns the patch of the resize subresource for the first batch. It is empty if no quantity differs,
+// and while a grace period holds the content back (IPU-112, IPU-114).
 func (u *Update) Resize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
 	if u.Graceful() {
 		return &podpatch.Patch{}, nil
@@ -53,8 +55,9 @@ func (u *Update) Resize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
 	return resize(pod, now), nil
 }
 
-// parts are what the update changes in containers: its own change, and what an earlier update of the pod did not write (IPU-327). Nothing
-// comes from an unreadable record of an earlier update: comparing images finds what is missing (IPU-305).
+// parts are what the update changes in containers: its own change, and what an earlier update of the pod did
+// not write (IPU-327). Nothing comes from an unreadable record of an earlier update: comparing images finds
+// what is missing (IPU-305).
 func (u *Update) parts(previous *State) Parts { return u.Change.over(previous.remaining()) }
 
 func resize(pod *corev1.Pod, parts Parts) *podpatch.Patch {
@@ -69,8 +72,8 @@ func resize(pod *corev1.Pod, parts Parts) *podpatch.Patch {
 	return patch
 }
 
-// Start returns the patch of the pod that begins the update. It must be computed from the very version of the pod that it is
-// applied to, since it records what runs at that moment (IPU-105).
+// Start returns the patch of the pod that begins the update. It must be computed from the very version of the
+// pod that it is applied to, since it records what runs at that moment (IPU-105).
 func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	patch := &podpatch.Patch{}
 	for key, value := range u.RevisionLabels {
@@ -78,8 +81,9 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 	}
 	previous, _ := StateOf(pod) // one that cannot be read is replaced (IPU-305)
 	parts := u.parts(previous)
-	// A pod in service whose containers stay as they are stays in service, and this is the only write (IPU-308). A new pod goes on waiting
-	// for its preNormal hook (IPU-152). A change of labels enters the state Updating, although the pod stays ready.
+	// A pod in service whose containers stay as they are stays in service, and this is the only write
+	// (IPU-308). A new pod goes on waiting for its preNormal hook (IPU-152). A change of labels enters the
+	// state Updating, although the pod stays ready.
 	if !parts.Empty() || (len(u.Change.Labels) > 0 || !readiness.Settled(pod)) &&
 		lifecycle.State(pod) != pub.LifecycleStatePreparingNormal {
 		lifecycle.Enter(patch, pub.LifecycleStateUpdating, now)
@@ -115,8 +119,9 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 	return patch, state.annotate(patch, pod)
 }
 
-// ContinueResize returns the patch of the resize subresource that must come before Continue; it may be empty. Both must be computed,
-// like those of Update, from the version of the pod that they are applied to (IPU-105).
+// ContinueResize returns the patch of the resize subresource that must come before Continue; it may be empty.
+// Both must be computed, like those of Update, from the version of the pod that they are applied to
+// (IPU-105).
 func ContinueResize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
 	state, grace, parts, err := due(pod)
 	if err != nil || grace != nil && !carries(pod, grace.Revision) {
@@ -140,8 +145,9 @@ func due(pod *corev1.Pod) (*State, *Grace, Parts, error) {
 		Restarts: grace.ContainerRestarts}, nil
 }
 
-// Continue returns the next patch of an update whose grace period is over, or whose next batch may be written. The content of a grace
-// period is dropped if the pod has another revision by now (IPU-103, IPU-107).
+// Continue returns the next patch of an update whose grace period is over, or whose next batch may be
+// written. The content of a grace period is dropped if the pod has another revision by now (IPU-103,
+// IPU-107).
 func Continue(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	state, grace, parts, err := due(pod)
 	if err != nil || grace == nil && parts.Empty() {
@@ -186,8 +192,8 @@ func (s *State) annotate(patch *podpatch.Patch, pod *corev1.Pod) error {
 	return annotate(patch, pub.InPlaceUpdateState, s)
 }
 
-// carryOver copies from an earlier update the records of containers that do not run yet what that update wrote: the new update must go on
-// waiting for them (IPU-325, IPU-327).
+// carryOver copies from an earlier update the records of containers that do not run yet what that update
+// wrote: the new update must go on waiting for them (IPU-325, IPU-327).
 func (s *State) carryOver(pod *corev1.Pod, earlier *State) {
 	if earlier == nil || finished(pod) {
 		return
@@ -204,9 +210,9 @@ func (s *State) carryOver(pod *corev1.Pod, earlier *State) {
 	s.UpdateResources = s.UpdateResources || len(s.ResizedContainers) > 0
 }
 
-// write adds the next batch of the parts to the patch, records what runs now in its containers, and leaves the rest for later batches
-// (IPU-063 to 067, IPU-087, IPU-101 to 104, IPU-304). The containers ahead are those of earlier batches that are not up yet. Resources
-// were written before, through their subresource.
+// write adds the next batch of the parts to the patch, records what runs now in its containers, and leaves
+// the rest for later batches (IPU-063 to 067, IPU-087, IPU-101 to 104, IPU-304). The containers ahead are
+// those of earlier batches that are not up yet. Resources were written before, through their subresource.
 func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, ahead []string, now time.Time) error {
 	batch, later := split(pod, parts, ahead)
 	written, stopped := map[string]bool{}, map[string]bool{}
@@ -253,11 +259,13 @@ func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, ahead
 	return countRestarts(patch, pod, stopped)
 }
 
-// maxOvertaken bounds how many overtaken images a record keeps. Annotations must stay small. If an image changes more often than this
-// before the first one is pulled, only names of the same digest can no longer be distinguished.
+// maxOvertaken bounds how many overtaken images a record keeps. Annotations must stay small. If an image
+// changes more often than this before the first one is pulled, only names of the same digest can no longer be
+// distinguished.
 const maxOvertaken = 8
 
-// Record returns what a container runs at the moment its image is replaced; former is its last record, if any.
+// Record returns what a container runs at the moment its image is replaced; former is its last record, if
+// any.
 func Record(container *corev1.Container, status *corev1.ContainerStatus, former ContainerRecord) ContainerRecord {
 	record := ContainerRecord{ImageID: status.ImageID, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
 		Image: container.Image, RunningImage: container.Image}
@@ -289,7 +297,8 @@ func (s *State) record(name string, container *corev1.Container, status *corev1.
 	s.LastContainerStatuses[name] = record
 }
 
-// countRestarts adds one to the number of restarts that updates in place caused in each of the containers (IPU-320).
+// countRestarts adds one to the number of restarts that updates in place caused in each of the containers
+// (IPU-320).
 func countRestarts(patch *podpatch.Patch, pod *corev1.Pod, stopped map[string]bool) error {
 	if len(stopped) == 0 {
 		return nil

@@ -114,7 +114,8 @@ func inService(revision string, more ...string) map[string]string {
 	return labels
 }
 
-// IPU-152 (part), IPU-308, CS-190 (part): a pod that waits for its preNormal hook goes on waiting when nothing but metadata changes.
+// IPU-152 (part), IPU-308, CS-190 (part): a pod that waits for its preNormal hook goes on waiting when
+// nothing but metadata changes.
 func TestStartLeavesNewPodsToTheirHook(t *testing.T) {
 	value := "2"
 	patch, err := to("web-2", &Change{Annotations: map[string]*string{"theirs": &value}}, 0).
@@ -254,7 +255,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// IPU-080, IPU-134, IPU-137, IPU-308: a pod is taken out of service first if the update restarts a container, and only then.
+// IPU-080, IPU-134, IPU-137, IPU-308: a pod is taken out of service first if the update restarts a container,
+// and only then.
 func TestHoldBeforeStart(t *testing.T) {
 	metadata := &Change{Labels: map[string]*string{"a": nil}}
 	tests := map[string]struct {
@@ -381,7 +383,8 @@ func TestGraceKeepsTheWholeChange(t *testing.T) {
 	}
 }
 
-// IPU-070: an unreadable annotation is an error, never a silent success. IPU-305 (part): the next update replaces it.
+// IPU-070: an unreadable annotation is an error, never a silent success. IPU-305 (part): the next update
+// replaces it.
 func TestUnreadableAnnotations(t *testing.T) {
 	const good = `{"revision":"web-1","graceSeconds":3}`
 	tests := map[string]struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// State is the record of the last in-place update of a pod, kept in the annotation apps.kruise.io/inplace-update-state (IPU-060 to
-// 067). Unknown members are tolerated (IPU-070).
+// State is the record of the last in-place update of a pod, kept in the annotation
+// apps.kruise.io/inplace-update-state (IPU-060 to 067). Unknown members are tolerated (IPU-070).
 type State struct {
 	// Revision is the target: the revision label's value.
 	Revision string `json:"revision"`
@@ -26,7 +26,8 @@ type State struct {
 	UpdateEnvFromMetadata bool `json:"updateEnvFromMetadata,omitempty"`
 	UpdateResources       bool `json:"updateResources,omitempty"`
 	UpdateImages          bool `json:"updateImages,omitempty"`
-	// NextContainerImages, NextContainerRefMetadata and NextContainerResources are what later batches have to write.
+	// NextContainerImages, NextContainerRefMetadata and NextContainerResources are what later batches have to
+	// write.
 	NextContainerImages      map[string]string                      `json:"nextContainerImages,omitempty"`
 	NextContainerRefMetadata map[string]RefMetadata                 `json:"nextContainerRefMetadata,omitempty"`
 	NextContainerResources   map[string]corev1.ResourceRequirements `json:"nextContainerResources,omitempty"`
@@ -39,14 +40,14 @@ type State struct {
 
 	// NextContainerRestarts are the restarts that later batches ask for.
 	NextContainerRestarts []string `json:"nextContainerRestarts,omitempty"`
-	// EnvContainers and RestartContainers map the containers whose environment changed, or that the node daemon shall restart, to the
-	// container ID at that moment (IPU-312, IPU-322).
+	// EnvContainers and RestartContainers map the containers whose environment changed, or that the node
+	// daemon shall restart, to the container ID at that moment (IPU-312, IPU-322).
 	EnvContainers     map[string]string `json:"envContainers,omitempty"`
 	RestartContainers map[string]string `json:"restartContainers,omitempty"`
 	// ResizedContainers holds the quantities that were changed (IPU-128).
 	ResizedContainers map[string]corev1.ResourceRequirements `json:"resizedContainers,omitempty"`
-	// Mended and MendedResources name the containers whose image, or quantities, were written again because they were those of another
-	// revision (IPU-326).
+	// Mended and MendedResources name the containers whose image, or quantities, were written again because
+	// they were those of another revision (IPU-326).
 	Mended          []string `json:"mended,omitempty"`
 	MendedResources []string `json:"mendedResources,omitempty"`
 	// UpdateLabels: the update changed labels and stopped nothing.
@@ -56,8 +57,8 @@ type State struct {
 	report *RuntimeMeta
 }
 
-// Mended names the containers whose image was mended at this revision already, and those whose quantities were. If they differ again,
-// somebody else, such as a webhook or an autoscaler, writes them.
+// Mended names the containers whose image was mended at this revision already, and those whose quantities
+// were. If they differ again, somebody else, such as a webhook or an autoscaler, writes them.
 func Mended(pod *corev1.Pod, revisionName string) (images, resources sets.Set[string]) {
 	state, err := StateOf(pod)
 	if err != nil || state == nil || !revision.SameLabel(state.Revision, revisionName) {
@@ -82,7 +83,8 @@ func (s *State) require(names []string) {
 	}
 }
 
-// ahead returns the containers of the last batch that the next one still waits for: they do not run yet what was written, or are not ready.
+// ahead returns the containers of the last batch that the next one still waits for: they do not run yet what
+// was written, or are not ready.
 func (s *State) ahead(pod *corev1.Pod) []string {
 	if s == nil || s.PreCheckBeforeNext == nil || finished(pod) {
 		return nil
@@ -98,19 +100,20 @@ func (s *State) up(pod *corev1.Pod, name string) bool {
 	return words == ""
 }
 
-// ContainerRecord is what was seen of a container when its image was replaced. The reference writes imageID alone. The other members are
-// additions: with them a new tag of the same digest differs from no change (IPU-300).
+// ContainerRecord is what was seen of a container when its image was replaced. The reference writes imageID
+// alone. The other members are additions: with them a new tag of the same digest differs from no change
+// (IPU-300).
 type ContainerRecord struct {
 	ImageID      string `json:"imageID,omitempty"`
 	ContainerID  string `json:"containerID,omitempty"`
 	RestartCount int32  `json:"restartCount,omitempty"`
 	// Image is the image in the pod's spec that was replaced.
 	Image string `json:"image,omitempty"`
-	// RunningImage is the image that the recorded container was started with; it differs from Image if a further update came before kubelet
-	// acted on the former one.
+	// RunningImage is the image that the recorded container was started with; it differs from Image if a
+	// further update came before kubelet acted on the former one.
 	RunningImage string `json:"runningImage,omitempty"`
-	// Overtaken are other images that the pod's spec had since the recorded container was started. Kubelet may still start them for a
-	// moment.
+	// Overtaken are other images that the pod's spec had since the recorded container was started. Kubelet
+	// may still start them for a moment.
 	Overtaken []string `json:"overtaken,omitempty"`
 }
 

@@ -5,8 +5,9 @@ import (
 	"reflect"
 )
 
-// Absent tells whether a decoded JSON value says nothing: null, an empty object or list, or an object that has only such members. Typed clients
-// send these where they have nothing to say, so that they count as the field that is not there wherever its presence is judged.
+// Absent tells whether a decoded JSON value says nothing: null, an empty object or list, or an object that
+// has only such members. Typed clients send these where they have nothing to say, so that they count as the
+// field that is not there wherever its presence is judged.
 func Absent(value any) bool {
 	switch value := value.(type) {
 	case nil:
@@ -24,7 +25,8 @@ func Absent(value any) bool {
 	return false
 }
 
-// Same tells whether two values say the same in JSON: whether one has a field that says nothing makes no difference.
+// Same tells whether two values say the same in JSON: whether one has a field that says nothing makes no
+// difference.
 func Same(a, b any) bool {
 	left, err := said(a)
 	if err != nil {

@@ -50,7 +50,8 @@ var (
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// Encodes tells whether values of the type write their JSON themselves, so that its fields say nothing about it.
+// Encodes tells whether values of the type write their JSON themselves, so that its fields say nothing about
+// it.
 func Encodes(t reflect.Type) bool {
 	return t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler)
 }

@@ -29,8 +29,8 @@ type outer struct {
 	secret int
 }
 
-// The fields of a struct are those that encoding/json writes: those of inlined structs are included, and of two with the same name the
-// outer one.
+// The fields of a struct are those that encoding/json writes: those of inlined structs are included, and of
+// two with the same name the outer one.
 func TestFields(t *testing.T) {
 	_ = outer{secret: 1}
 	got := Of(reflect.TypeFor[outer]())

@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// IPU-151 (part): a hook with very many finalizers is read quickly. A CloneSet of 1 MiB with as many finalizers on its pods once kept a
-// worker busy for minutes for each pod.
+// IPU-151 (part): a hook with very many finalizers is read quickly. A CloneSet of 1 MiB with as many
+// finalizers on its pods once kept a worker busy for minutes for each pod.
 func TestAHookWithManyFinalizersIsRead(t *testing.T) {
 	const many = 100_000
 	hook, pod, other := &pub.LifecycleHook{}, &corev1.Pod{}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{}}

@@ -1,5 +1,5 @@
-// Package lifecycle holds the states that a pod passes through between its creation, its in-place updates and its deletion, and
-// the hooks by which users delay them (IPU-150 ff).
+// Package lifecycle holds the states that a pod passes through between its creation, its in-place updates and
+// its deletion, and the hooks by which users delay them (IPU-150 ff).
 package lifecycle
 
 import (
@@ -24,7 +24,8 @@ func Enter(patch *podpatch.Patch, state pub.LifecycleStateType, now time.Time) {
 	patch.Annotation(pub.LifecycleTimestamp, now.UTC().Format(time.RFC3339))
 }
 
-// Hooked tells whether any finalizer or label of the hook is on the pod. It is false for an absent hook (IPU-151).
+// Hooked tells whether any finalizer or label of the hook is on the pod. It is false for an absent hook
+// (IPU-151).
 func Hooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 	if hook == nil {
 		return false
@@ -48,8 +49,8 @@ func Hook(patch *podpatch.Patch, hook *pub.LifecycleHook, pod *corev1.Pod) {
 	}
 }
 
-// FullyHooked tells whether all finalizers and labels of the hook are on the pod. It is true for a hook that has none, and false for an
-// absent hook (IPU-151).
+// FullyHooked tells whether all finalizers and labels of the hook are on the pod. It is true for a hook that
+// has none, and false for an absent hook (IPU-151).
 func FullyHooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 	if hook == nil {
 		return false
@@ -65,8 +66,8 @@ func FullyHooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 	return true
 }
 
-// lacking returns the finalizers of the hook that the pod does not have. Users can make both lists long, so the time grows with their sum,
-// not with their product.
+// lacking returns the finalizers of the hook that the pod does not have. Users can make both lists long, so
+// the time grows with their sum, not with their product.
 func lacking(hook *pub.LifecycleHook, pod *corev1.Pod) []string {
 	if len(hook.FinalizersHandler) == 0 {
 		return nil

@@ -1,6 +1,7 @@
-// Package nodes tells on which nodes a pod of a template may run, for workloads that choose the nodes themselves: those with one pod
-// per node (ADS-080 to 083, BJ-030 to 036). It decides by the template and the node alone, as the scheduler would by its rules about
-// nodes; how full a node is, and what else runs there, does not count.
+// Package nodes tells on which nodes a pod of a template may run, for workloads that choose the nodes
+// themselves: those with one pod per node (ADS-080 to 083, BJ-030 to 036). It decides by the template and the
+// node alone, as the scheduler would by its rules about nodes; how full a node is, and what else runs there,
+// does not count.
 package nodes
 
 import (
@@ -24,20 +25,20 @@ type Rules struct {
 	requests corev1.ResourceList
 }
 
-// ForDaemon returns the rules for pods that belong to a node, such as those of a DaemonSet: they tolerate what a node suffers from
-// passingly, and the size of a node does not count (ADS-080, ADS-082).
+// ForDaemon returns the rules for pods that belong to a node, such as those of a DaemonSet: they tolerate
+// what a node suffers from passingly, and the size of a node does not count (ADS-080, ADS-082).
 func ForDaemon(spec *corev1.PodSpec) *Rules {
 	return rules(spec, DaemonTolerations(spec), nil)
 }
 
-// ForJob returns the rules for pods that do work on a node and end: they tolerate only what their template tolerates, and have to fit
-// into an empty node (BJ-030 to BJ-036).
+// ForJob returns the rules for pods that do work on a node and end: they tolerate only what their template
+// tolerates, and have to fit into an empty node (BJ-030 to BJ-036).
 func ForJob(spec *corev1.PodSpec) *Rules {
 	return rules(spec, spec.Tolerations, requestsOf(spec))
 }
 
-// requestsOf is what a pod of the template asks for. A limit without a request is the request: the API server says so when the pod is
-// created, and not before.
+// requestsOf is what a pod of the template asks for. A limit without a request is the request: the API server
+// says so when the pod is created, and not before.
 func requestsOf(spec *corev1.PodSpec) corev1.ResourceList {
 	asking := corev1.PodSpec{InitContainers: completed(spec.InitContainers), Containers: completed(spec.Containers), Overhead: spec.Overhead,
 		Resources: spec.Resources}
@@ -73,8 +74,9 @@ func rules(spec *corev1.PodSpec, tolerations []corev1.Toleration, requests corev
 		tolerations: tolerations, requests: requests}
 }
 
-// Verdict is what a node is to a pod. Eligible: a new one should run there. Tolerable: one that is there may stay. Every eligible node
-// is tolerable. Why says what keeps the node from being eligible; it is empty if it is.
+// Verdict is what a node is to a pod. Eligible: a new one should run there. Tolerable: one that is there may
+// stay. Every eligible node is tolerable. Why says what keeps the node from being eligible; it is empty if it
+// is.
 type Verdict struct {
 	Eligible, Tolerable bool
 	Why                 string
@@ -129,8 +131,8 @@ func (r *Rules) tooSmall(node *corev1.Node) string {
 	return ""
 }
 
-// DaemonTolerations returns the tolerations of a template's pods that belong to a node: its own, and those for what a node suffers from
-// passingly, as the DaemonSet of Kubernetes adds them (ADS-081).
+// DaemonTolerations returns the tolerations of a template's pods that belong to a node: its own, and those
+// for what a node suffers from passingly, as the DaemonSet of Kubernetes adds them (ADS-081).
 func DaemonTolerations(spec *corev1.PodSpec) []corev1.Toleration {
 	added := []corev1.Toleration{
 		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},

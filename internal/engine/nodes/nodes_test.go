@@ -64,8 +64,8 @@ func limits(name corev1.ResourceName, amount string) func(*corev1.PodSpec) {
 	}
 }
 
-// TestALimitIsARequest shows BJ-034 (part): a node that lacks what a container has as a limit alone, such as a GPU, gets no pod that stays
-// pending for ever.
+// TestALimitIsARequest shows BJ-034 (part): a node that lacks what a container has as a limit alone, such as
+// a GPU, gets no pod that stays pending for ever.
 func TestALimitIsARequest(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spec *corev1.PodSpec
@@ -94,9 +94,9 @@ func TestALimitIsARequest(t *testing.T) {
 	}
 }
 
-// TestJudge shows what a node is to a pod of a DaemonSet (ADS-080 (part), ADS-082 (part), ADS-083 (part)) and of a BroadcastJob
-// (BJ-031 (part), BJ-032 (part), BJ-033 (part), BJ-034 (part), BJ-035 (part), BJ-036 (part)): e may run there, t may stay there, neither
-// is empty.
+// TestJudge shows what a node is to a pod of a DaemonSet (ADS-080 (part), ADS-082 (part), ADS-083 (part)) and
+// of a BroadcastJob (BJ-031 (part), BJ-032 (part), BJ-033 (part), BJ-034 (part), BJ-035 (part),
+// BJ-036 (part)): e may run there, t may stay there, neither is empty.
 func TestJudge(t *testing.T) {
 	for name, tt := range map[string]struct {
 		node        *corev1.Node
@@ -156,8 +156,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestDaemonTolerations shows ADS-081 (part): what pods of a node tolerate, for however long; nothing twice, and the template stays
-// as it is.
+// TestDaemonTolerations shows ADS-081 (part): what pods of a node tolerate, for however long; nothing twice,
+// and the template stays as it is.
 func TestDaemonTolerations(t *testing.T) {
 	spec := template(tolerates("mine", corev1.TaintEffectNoSchedule), tolerates(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute))
 	minute := int64(60)

@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// suffix says how the end of a pod's name looks: so long that among ten thousand nodes hardly two have the same, of letters and digits that
-// make no words.
+// suffix says how the end of a pod's name looks: so long that among ten thousand nodes hardly two have the
+// same, of letters and digits that make no words.
 const suffixLength, suffixLetters = 8, "bcdfghjklmnpqrstvwxz2456789"
 
-// PodName is the name of the nth pod of an owner for a node. Long names of owners are cut, so that the name can be a host name. It is made
-// of the node's name, so that two managers that both find the node empty create the same pod.
+// PodName is the name of the nth pod of an owner for a node. Long names of owners are cut, so that the name
+// can be a host name. It is made of the node's name, so that two managers that both find the node empty
+// create the same pod.
 func PodName(owner, uid, node string, n int) string {
 	sum, suffix := Hash(uid+"/"+node+"/"+strconv.Itoa(n)), make([]byte, suffixLength)
 	for i := range suffix {
@@ -31,7 +32,8 @@ func Hash(text string) uint64 {
 	return h.Sum64()
 }
 
-// Pin makes the required node affinity of a pod, whose spec is a document, that for one node; what else it has stays (ADS-114, BJ-041).
+// Pin makes the required node affinity of a pod, whose spec is a document, that for one node; what else it
+// has stays (ADS-114, BJ-041).
 func Pin(spec map[string]any, node string) {
 	affinity, _ := spec["affinity"].(map[string]any)
 	affinity = clone(affinity)

@@ -7,8 +7,8 @@ import (
 // nameField is the only field of a node that an affinity may match.
 const nameField = "metadata.name"
 
-// Target is the node for which a pod of a DaemonSet is meant: the one it is on, or else the only one that its required node affinity
-// names. It is empty for a pod that is meant for none.
+// Target is the node for which a pod of a DaemonSet is meant: the one it is on, or else the only one that its
+// required node affinity names. It is empty for a pod that is meant for none.
 func Target(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName

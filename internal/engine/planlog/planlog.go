@@ -1,5 +1,5 @@
-// Package planlog is the form in which plans are printed and logged: sentences about the whole, and a line for each object, or group of
-// objects, that something is decided about.
+// Package planlog is the form in which plans are printed and logged: sentences about the whole, and a line
+// for each object, or group of objects, that something is decided about.
 package planlog
 
 import (
@@ -17,7 +17,8 @@ type Plan struct {
 	Lines []Line
 }
 
-// Line is one decision. It is about an object, such as "pod web-1", or about all pods with one verdict, such as "wait: Paused".
+// Line is one decision. It is about an object, such as "pod web-1", or about all pods with one verdict, such
+// as "wait: Paused".
 type Line struct{ About, Words string }
 
 // Add adds a decision.
@@ -53,8 +54,8 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// Record are keys and values for a structured log: the sentences, and an object with a member for each line, so that
-// `.decisions["pod web-1"]` of a log in JSON is what is decided about that pod.
+// Record are keys and values for a structured log: the sentences, and an object with a member for each line,
+// so that `.decisions["pod web-1"]` of a log in JSON is what is decided about that pod.
 func (p *Plan) Record() []any {
 	decisions := make(map[string]string, len(p.Lines))
 	for _, line := range p.Lines {

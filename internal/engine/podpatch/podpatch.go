@@ -1,6 +1,6 @@
-// Package podpatch builds the minimal strategic merge patches by which pods are changed: they contain only the fields to change and are
-// guarded by UID and resourceVersion. So fields that another writer added, or that only a newer Kubernetes knows, are kept (IPU-084,
-// docs/architecture.md).
+// Package podpatch builds the minimal strategic merge patches by which pods are changed: they contain only
+// the fields to change and are guarded by UID and resourceVersion. So fields that another writer added, or
+// that only a newer Kubernetes knows, are kept (IPU-084, docs/architecture.md).
 package podpatch
 
 import (
@@ -66,7 +66,8 @@ func (p *Patch) Image(container, image string) {
 	p.images[container] = image
 }
 
-// Resources sets the given quantities of a container; such a patch goes to the resize subresource and may hold nothing else (IPU-112).
+// Resources sets the given quantities of a container; such a patch goes to the resize subresource and may
+// hold nothing else (IPU-112).
 func (p *Patch) Resources(container string, quantities corev1.ResourceRequirements) {
 	if p.resources == nil {
 		p.resources = map[string]corev1.ResourceRequirements{}
@@ -74,7 +75,8 @@ func (p *Patch) Resources(container string, quantities corev1.ResourceRequiremen
 	p.resources[container] = quantities
 }
 
-// Condition sets a condition, reason and message included; only a patch of the status subresource may have conditions.
+// Condition sets a condition, reason and message included; only a patch of the status subresource may have
+// conditions.
 func (p *Patch) Condition(c corev1.PodCondition) { p.conditions = append(p.conditions, c) }
 
 // Phase sets the phase; only a patch of the status subresource may have one.
@@ -156,8 +158,8 @@ func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 	return body, nil
 }
 
-// spec holds the images and resources, under the list that each container stands in. The entries have the order of the pod's containers:
-// another order would reorder these, which the API server forbids.
+// spec holds the images and resources, under the list that each container stands in. The entries have the
+// order of the pod's containers: another order would reorder these, which the API server forbids.
 func (p *Patch) spec(pod *corev1.Pod) map[string]any {
 	spec := map[string]any{}
 	add := func(list string, containers []corev1.Container) {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// livePod has fields that our types do not know and what other writers added: an injected sidecar with a defaulted field, a condition of
-// another controller, and a foreign finalizer and owner.
+// livePod has fields that our types do not know and what other writers added: an injected sidecar with a
+// defaulted field, a condition of another controller, and a foreign finalizer and owner.
 const livePod = `{
   "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7", "future": {"a": 1},
     "labels": {"app": "web", "theirs": "x"}, "annotations": {"theirs": "y"}, "finalizers": ["theirs/one", "ours/two"],
@@ -64,7 +64,8 @@ func at(doc map[string]any, path ...string) map[string]any {
 	return doc
 }
 
-// IPU-084, IPU-183, IPU-313: a patch changes what it names and nothing else, also where the pod has fields that our types do not know.
+// IPU-084, IPU-183, IPU-313: a patch changes what it names and nothing else, also where the pod has fields
+// that our types do not know.
 func TestAPatchChangesWhatItNamesAlone(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 5, time.FixedZone("x", 7200))
 	tests := map[string]struct {
@@ -152,8 +153,8 @@ func tidy(list any, key string) {
 	}
 }
 
-// IPU-084: a patch is made for one version of one pod; the API server refuses it for any other. Its containers stand in the pod's
-// order, because another order in the patch would reorder the pod's.
+// IPU-084: a patch is made for one version of one pod; the API server refuses it for any other. Its
+// containers stand in the pod's order, because another order in the patch would reorder the pod's.
 func TestAPatchIsGuarded(t *testing.T) {
 	patch := &Patch{}
 	patch.Image("b", "2")

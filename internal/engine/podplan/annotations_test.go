@@ -13,7 +13,8 @@ import (
 	"github.com/afloat-project/afloat/api/template"
 )
 
-// CS-082 (part): claim templates are remembered by a revision as far as its annotations have room for them, what they replace there aside.
+// CS-082 (part): claim templates are remembered by a revision as far as its annotations have room for them,
+// what they replace there aside.
 func TestAnnotationsHaveRoom(t *testing.T) {
 	workload := &Workload{}
 	if err := workload.Claims.UnmarshalJSON([]byte(`[{"metadata":{"name":"data"}}]`)); err != nil {

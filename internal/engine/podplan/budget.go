@@ -11,10 +11,11 @@ import (
 
 // Budget bounds how many pods may be moved at a time (CS-121, CS-124).
 type Budget struct {
-	// spare is how many available pods may still be taken; charged is how many of them count as taken already.
+	// spare is how many available pods may still be taken; charged is how many of them count as taken
+	// already.
 	spare, charged int
-	// moving is how many pods are of the target revision and unavailable, or on their way there; total is how many may be. leaving
-	// is how many of them wait to be deleted.
+	// moving is how many pods are of the target revision and unavailable, or on their way there; total is how
+	// many may be. leaving is how many of them wait to be deleted.
 	moving, leaving, total int
 	// exhausted and spent are the words of refusals, which most pods of a large set share.
 	exhausted, spent string
@@ -37,14 +38,14 @@ func (p *Planner) NewBudget(toNew bool) *Budget {
 	return b
 }
 
-// NewSpare returns a budget of so many available pods. Those that are not available cost nothing, however many they are (ASTS-158).
-// charged of those that are count already.
+// NewSpare returns a budget of so many available pods. Those that are not available cost nothing, however
+// many they are (ASTS-158). charged of those that are count already.
 func NewSpare(spare, charged int) *Budget {
 	return &Budget{spare: spare, charged: charged, total: math.MaxInt}
 }
 
-// With lets something be decided about a pod. charged: the pod counts already although it serves, so that it may be taken in its own
-// place, as long as those that do not serve leave room for it.
+// With lets something be decided about a pod. charged: the pod counts already although it serves, so that it
+// may be taken in its own place, as long as those that do not serve leave room for it.
 func (b *Budget) With(charged bool, decide func()) {
 	if !charged {
 		decide()

@@ -6,7 +6,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// CS-121 (part), CS-124 (part), CS-125 (part), OPS-099 (part): what a budget refuses, and in which words with which numbers.
+// CS-121 (part), CS-124 (part), CS-125 (part), OPS-099 (part): what a budget refuses, and in which words with
+// which numbers.
 func TestWhatABudgetRefuses(t *testing.T) {
 	limits := rollout.Limits{Replicas: 5, MaxUnavailable: 2}
 	up, down := &Pod{}, &Pod{}
@@ -64,8 +65,8 @@ func TestWhatABudgetRefuses(t *testing.T) {
 	}
 }
 
-// CS-121 (part): who counts for the budget: pods on their way to the target, and those that leave; the place of an available one
-// that is specified for deletion is reserved.
+// CS-121 (part): who counts for the budget: pods on their way to the target, and those that leave; the place
+// of an available one that is specified for deletion is reserved.
 func TestWhoCountsForTheBudget(t *testing.T) {
 	pod := func(specified, preparing, available, updated bool) *Pod {
 		info := &Pod{Specified: specified, New: updated}

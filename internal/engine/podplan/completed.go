@@ -19,12 +19,13 @@ import (
 // errIncomplete ends the search for the update revision when templates have to be completed first.
 var errIncomplete = errors.New("templates are to be completed by the API server first")
 
-// Incomplete tells whether the plan cannot be made as yet: its templates have to be completed by the API server, and made known by
-// [Knowledge.Completed]. Nothing else of the plan holds then.
+// Incomplete tells whether the plan cannot be made as yet: its templates have to be completed by the API
+// server, and made known by [Knowledge.Completed]. Nothing else of the plan holds then.
 func (p *Plan) Incomplete() bool { return len(p.Templates) > 0 }
 
-// completion is a template that the API server completed: what a revision of it holds in the form in which revisions are compared, and in
-// that of the API server's own answer, in which the DaemonSet of Kubernetes writes it.
+// completion is a template that the API server completed: what a revision of it holds in the form in which
+// revisions are compared, and in that of the API server's own answer, in which the DaemonSet of Kubernetes
+// writes it.
 type completion struct{ canonical, answered []byte }
 
 // Completed makes known how the API server completes a template. One that it does not take is as it is.
@@ -84,9 +85,10 @@ func (p *Planner) keepCompletions() {
 	}
 }
 
-// meant finds the newest revision that means the same as the template after both are completed: the DaemonSet of Kubernetes stores
-// templates with all defaults. It also returns what a new revision is to hold: templates are stored as the newest revision before them
-// is, completed or not, so that whoever wrote that one knows it again (ADS-060, ADS-061).
+// meant finds the newest revision that means the same as the template after both are completed: the DaemonSet
+// of Kubernetes stores templates with all defaults. It also returns what a new revision is to hold: templates
+// are stored as the newest revision before them is, completed or not, so that whoever wrote that one knows it
+// again (ADS-060, ADS-061).
 func (p *Planner) meant(history *revision.History, data []byte) (*appsv1.ControllerRevision, []byte, error) {
 	if !p.Workload.Completes || len(history.Stored) == 0 {
 		return nil, data, nil
@@ -118,8 +120,9 @@ func (p *Planner) meant(history *revision.History, data []byte) (*appsv1.Control
 	return found, data, nil
 }
 
-// sameCompleted tells whether a stored revision means the same as the template, which another revision holds as it is, once the API server has
-// completed both. It completes no images, so that most revisions need not be asked about; ask lets the others be.
+// sameCompleted tells whether a stored revision means the same as the template, which another revision holds
+// as it is, once the API server has completed both. It completes no images, so that most revisions need not
+// be asked about; ask lets the others be.
 func (p *Planner) sameCompleted(stored, exact *appsv1.ControllerRevision, ask bool) bool {
 	if !p.Workload.Completes || !maps.EqualFunc(p.read(stored).containers, p.read(exact).containers,
 		func(a, b *corev1.Container) bool { return a.Image == b.Image }) {
@@ -149,7 +152,8 @@ func (p *Planner) newest(history *revision.History, exact *appsv1.ControllerRevi
 	return exact, p.Lacks()
 }
 
-// comparedCompleted compares two templates as the API server completes them; nil if that is not known, or shows blockers, too.
+// comparedCompleted compares two templates as the API server completes them; nil if that is not known, or
+// shows blockers, too.
 func (p *Planner) comparedCompleted(from, target []byte) *inplace.Change {
 	a, b := p.completed(from), p.completed(target)
 	if a == nil || b == nil {

@@ -17,8 +17,8 @@ type Growth struct {
 	Storage resource.Quantity
 }
 
-// MayCreate tells how many of the missing pods may be created now: no more than there is room for. After a failure none are for a while;
-// then one shows whether creation is possible again (CS-047, CS-072).
+// MayCreate tells how many of the missing pods may be created now: no more than there is room for. After a
+// failure none are for a while; then one shows whether creation is possible again (CS-047, CS-072).
 func (p *Planner) MayCreate(missing int) int {
 	if missing == 0 {
 		return 0
@@ -41,8 +41,8 @@ func (p *Planner) MayTry(missing, room int) int {
 	return 1
 }
 
-// roomForDocuments is of how many bytes of templates one plan makes documents, which take up to thirty times as much memory: a user may
-// write both large templates and a wrong number of replicas.
+// roomForDocuments is of how many bytes of templates one plan makes documents, which take up to thirty times
+// as much memory: a user may write both large templates and a wrong number of replicas.
 const roomForDocuments = 8 << 20
 
 // atOnce is for how many pods one plan has room, at least one.

@@ -7,8 +7,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 )
 
-// Disruption is by which operation the verdict takes its pod out of service, or changes what budgets protect; empty if it does not. A pod
-// that is marked for recreation serves on until it is deleted.
+// Disruption is by which operation the verdict takes its pod out of service, or changes what budgets protect;
+// empty if it does not. A pod that is marked for recreation serves on until it is deleted.
 func (v *Verdict) Disruption() disruption.Operation {
 	switch {
 	case v.Action == Delete:
@@ -25,11 +25,13 @@ func (v *Verdict) Disruption() disruption.Operation {
 	return ""
 }
 
-// askAgain is when a pod is looked at again that a budget holds, if nothing is told of the budget before (PUB-100).
+// askAgain is when a pod is looked at again that a budget holds, if nothing is told of the budget before
+// (PUB-100).
 const askAgain = time.Second
 
-// HeedBudgets lets pods wait that were to be taken out of service, and that budgets do not allow to go now, in the order in which they were
-// decided about. It tells whether budgets hold pods, and let none go. Refresh heeds them too, for what is decided later.
+// HeedBudgets lets pods wait that were to be taken out of service, and that budgets do not allow to go now,
+// in the order in which they were decided about. It tells whether budgets hold pods, and let none go. Refresh
+// heeds them too, for what is decided later.
 func (p *Planner) HeedBudgets() (stuck bool) {
 	held, goes := false, false
 	for _, v := range p.decided {

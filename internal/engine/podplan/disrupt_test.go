@@ -13,7 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
-// TestWhichVerdictsDisrupt shows by which operation budgets are asked about what is decided (PUB-100 (part), PUB-101 (part)).
+// TestWhichVerdictsDisrupt shows by which operation budgets are asked about what is decided (PUB-100 (part),
+// PUB-101 (part)).
 func TestWhichVerdictsDisrupt(t *testing.T) {
 	updates := func(change inplace.Change) Verdict {
 		return Verdict{Action: UpdateInPlace, Update: &inplace.Update{Change: &change}}
@@ -61,8 +62,8 @@ func (f *few) Take(pod *corev1.Pod, by disruption.Operation) string {
 	return ""
 }
 
-// TestHeedBudgets asks once about each decision that stands, in the order in which they were made, and lets pods wait with the words of the
-// budget (PUB-100 (part), PUB-101 (part)).
+// TestHeedBudgets asks once about each decision that stands, in the order in which they were made, and lets
+// pods wait with the words of the budget (PUB-100 (part), PUB-101 (part)).
 func TestHeedBudgets(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	pods := map[string]*corev1.Pod{}

@@ -17,11 +17,12 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// Knowledge is what plans for a workload have found out about its template and its revisions. What did not change since is not read
-// again: revisions may be many and large, and events are frequent. It changes no decision, and holds only what the last plan
-// needed. The zero value knows nothing.
+// Knowledge is what plans for a workload have found out about its template and its revisions. What did not
+// change since is not read again: revisions may be many and large, and events are frequent. It changes no
+// decision, and holds only what the last plan needed. The zero value knows nothing.
 type Knowledge struct {
-	// text is the hash of a template, and data what a revision of it holds: the bytes of the stored revision, if there is one.
+	// text is the hash of a template, and data what a revision of it holds: the bytes of the stored revision,
+	// if there is one.
 	text     [sha256.Size]byte
 	data     []byte
 	contents map[version]*contents
@@ -142,7 +143,8 @@ func contentsOf(object *appsv1.ControllerRevision) *contents {
 	return c
 }
 
-// HasVolume tells whether the template of the revision that a label names has a volume of that name itself, and whether that is known.
+// HasVolume tells whether the template of the revision that a label names has a volume of that name itself,
+// and whether that is known.
 func (p *Planner) HasVolume(label, name string) (has, known bool) {
 	of := p.Find(label)
 	if of == nil {
@@ -151,8 +153,8 @@ func (p *Planner) HasVolume(label, name string) (has, known bool) {
 	return p.read(of.object).volumes[name], true
 }
 
-// FormerClaims are the names of claim templates that the workload has no more, in order: a template mounts them, and has no volume of its own
-// for them.
+// FormerClaims are the names of claim templates that the workload has no more, in order: a template mounts
+// them, and has no volume of its own for them.
 func FormerClaims(object *appsv1.ControllerRevision, present template.VolumeClaimTemplates) []string {
 	return contentsOf(object).former(present)
 }
@@ -167,8 +169,8 @@ func (c *contents) former(present template.VolumeClaimTemplates) (names []string
 	return names
 }
 
-// holds tells whether a stored revision holds the data, which are canonical: by their bytes, or by what it would hold if we had
-// written it (CS-085).
+// holds tells whether a stored revision holds the data, which are canonical: by their bytes, or by what it
+// would hold if we had written it (CS-085).
 func (p *Planner) holds(object *appsv1.ControllerRevision, data []byte) bool {
 	if bytes.Equal(object.Data.Raw, data) {
 		return true

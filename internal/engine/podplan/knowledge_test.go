@@ -10,8 +10,8 @@ import (
 	"github.com/afloat-project/afloat/api/template"
 )
 
-// TestKnowledgeIsSmall: what is known of a workload holds no second copy of its template, which may be large, and nothing of
-// revisions that are not stored.
+// TestKnowledgeIsSmall: what is known of a workload holds no second copy of its template, which may be large,
+// and nothing of revisions that are not stored.
 func TestKnowledgeIsSmall(t *testing.T) {
 	text := []byte(`{"metadata":{},"spec":{"containers":[{"name":"main","image":"nginx:1"}]}}`)
 	of := &template.PodTemplate{}

@@ -26,14 +26,15 @@ type Mode struct {
 	refusal string
 	// why says why it is recreated.
 	why string
-	// unstored is the revision that the pod carries and that is not in the cache, which may be why it is recreated.
+	// unstored is the revision that the pod carries and that is not in the cache, which may be why it is
+	// recreated.
 	unstored string
 }
 
 type modeKey struct{ label, target string }
 
-// DecideModes finds out for every old pod whether it can reach the update revision in place, before anything is counted (CS-102,
-// CS-127).
+// DecideModes finds out for every old pod whether it can reach the update revision in place, before anything
+// is counted (CS-102, CS-127).
 func (p *Planner) DecideModes() {
 	for _, info := range p.Members {
 		if !info.New {
@@ -42,8 +43,9 @@ func (p *Planner) DecideModes() {
 	}
 }
 
-// modeOf is how the pod can reach the target. Between two revisions the answer is always the same, and is found once (IPU-031); what a
-// pod adds to it is that it needs a node daemon and has none (IPU-312), and what its present content lacks (IPU-305, IPU-326).
+// modeOf is how the pod can reach the target. Between two revisions the answer is always the same, and is
+// found once (IPU-031); what a pod adds to it is that it needs a node daemon and has none (IPU-312), and what
+// its present content lacks (IPU-305, IPU-326).
 func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 	key := modeKey{info.Label, target.Name}
 	m, ok := p.modes[key]
@@ -109,8 +111,8 @@ func (p *Planner) unstored(label string) string {
 	return label
 }
 
-// sameTemplate tells whether a pod of another revision has the template of the update revision all the same, as pods have that another
-// controller gave up: they only get the label (ASTS-083).
+// sameTemplate tells whether a pod of another revision has the template of the update revision all the same,
+// as pods have that another controller gave up: they only get the label (ASTS-083).
 func (p *Planner) sameTemplate(label string, target *Revision) bool {
 	from := p.Find(label)
 	return from != nil && target == p.Update && (p.holds(from.object, p.kept.data) || p.sameCompleted(from.object, target.object, true))
@@ -125,13 +127,15 @@ func (p *Planner) ImagesOf(r *Revision) map[string]string {
 	return images
 }
 
-// Duplicate tells whether a revision is known to hold the template of the update revision. The API server is not asked to find out.
+// Duplicate tells whether a revision is known to hold the template of the update revision. The API server is
+// not asked to find out.
 func (p *Planner) Duplicate(name string) bool {
 	of := p.Find(name)
 	return of != nil && (p.holds(of.object, p.kept.data) || p.sameCompleted(of.object, p.Update.object, false))
 }
 
-// SameTemplate tells whether a pod with that label has the template of the update revision, although it carries another one.
+// SameTemplate tells whether a pod with that label has the template of the update revision, although it
+// carries another one.
 func (p *Planner) SameTemplate(label string) bool {
 	same, known := p.same[label]
 	if !known {
@@ -152,7 +156,8 @@ func (p *Planner) impossible(why string) Mode {
 	return Mode{Recreate: true, why: why}
 }
 
-// compare returns the change from the revision named by the label to the target, or why it cannot be applied in place.
+// compare returns the change from the revision named by the label to the target, or why it cannot be applied
+// in place.
 func (p *Planner) compare(label string, target *Revision, policy Policy) (*inplace.Change, string) {
 	from := p.Find(label)
 	if from == nil {

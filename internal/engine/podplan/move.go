@@ -11,7 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// MoveTo moves one pod towards the target if it may be moved now. It tells whether the pod uses up one of the pods to be moved.
+// MoveTo moves one pod towards the target if it may be moved now. It tells whether the pod uses up one of the
+// pods to be moved.
 func (p *Planner) MoveTo(info *Pod, target *Revision, toNew bool, b *Budget) bool {
 	m := info.Mode
 	if !toNew {
@@ -57,8 +58,9 @@ func (p *Planner) MoveTo(info *Pod, target *Revision, toNew bool, b *Budget) boo
 	return true
 }
 
-// holdUpdate leaves pods in service for a while after the API server refused an update: a policy or a quota refuses the others too,
-// and each attempt takes its pod out of service first. Then one pod tries again (IPU-184).
+// holdUpdate leaves pods in service for a while after the API server refused an update: a policy or a quota
+// refuses the others too, and each attempt takes its pod out of service first. Then one pod tries again
+// (IPU-184).
 func (p *Planner) holdUpdate(info *Pod) bool {
 	if p.in.UpdateRefused == "" {
 		return false
@@ -90,8 +92,8 @@ func (p *Planner) prepare(info *Pod) {
 	v.Patch, v.Prepares = patch, policyv1beta1.Update
 }
 
-// rehook tells whether the pod waits, updated, for its hook to be restored, so that a further update has to give the user's operator
-// something to remove again (table after IPU-152).
+// rehook tells whether the pod waits, updated, for its hook to be restored, so that a further update has to
+// give the user's operator something to remove again (table after IPU-152).
 func (p *Planner) rehook(info *Pod) bool {
 	hook := p.Hooks().InPlaceUpdate
 	return hook != nil && info.State == pub.LifecycleStateUpdated && !lifecycle.FullyHooked(hook, info.Pod)
@@ -108,7 +110,8 @@ func (p *Planner) labelOf(info *Pod) string {
 	return "from no revision"
 }
 
-// Free tells whether the pod serves throughout its update: neither a container nor a label changes, and no hook comes first (IPU-308).
+// Free tells whether the pod serves throughout its update: neither a container nor a label changes, and no
+// hook comes first (IPU-308).
 func (p *Planner) Free(info *Pod, m Mode) bool {
 	return !m.Recreate && m.Change.Quiet() && !p.hookedForUpdate(info)
 }

@@ -27,13 +27,15 @@ type Identity struct {
 	// ClaimLabels are the claims' own, and ClaimOwners their owners.
 	ClaimLabels map[string]string
 	ClaimOwners []metav1.OwnerReference
-	// Former: the pod also takes over claims of templates that its workload has no more, if its revision mounts them (ASTS-110).
+	// Former: the pod also takes over claims of templates that its workload has no more, if its revision
+	// mounts them (ASTS-110).
 	Former bool
 	// LookAtClaims: claims that the pod takes over may be about to go, which the API server is asked before.
 	LookAtClaims bool
 }
 
-// NewPod plans a pod of the revision, with the claims that it lacks: has tells which are there (CS-040 to 046).
+// NewPod plans a pod of the revision, with the claims that it lacks: has tells which are there (CS-040 to
+// 046).
 func (p *Planner) NewPod(identity Identity, from *Revision, has func(claim string) bool) error {
 	creation := Creation{Name: identity.Name, Revision: from.Name}
 	pod, err := p.podDocument(identity, from, has)
@@ -58,7 +60,8 @@ func (p *Planner) NewPod(identity Identity, from *Revision, has func(claim strin
 	return nil
 }
 
-// podDocument makes the body of the request from the stored document, so that fields our types do not know reach the pod.
+// podDocument makes the body of the request from the stored document, so that fields our types do not know
+// reach the pod.
 func (p *Planner) podDocument(identity Identity, from *Revision, has func(claim string) bool) (map[string]any, error) {
 	source, err := p.source(from)
 	if err != nil {
@@ -108,7 +111,8 @@ type Body struct {
 	Labels, Annotations, Spec map[string]any
 }
 
-// Body makes the body of a pod of the workload from the document of a template, which stays as it is (CS-040, BJ-040).
+// Body makes the body of a pod of the workload from the document of a template, which stays as it is (CS-040,
+// BJ-040).
 func (p *Planner) Body(name string, source map[string]any) Body {
 	meta := object(source, "metadata")
 	b := Body{Labels: copied(meta, "labels"), Annotations: copied(meta, "annotations"), Spec: copied(source, "spec")}
@@ -163,7 +167,8 @@ func withGates(gates any, add []corev1.PodConditionType) []any {
 	return list
 }
 
-// claimVolumes puts the volumes of the claim templates before the template's own, in place of those of the same name (CS-045).
+// claimVolumes puts the volumes of the claim templates before the template's own, in place of those of the
+// same name (CS-045).
 func (p *Planner) claimVolumes(id string, templates []string, own any) []any {
 	var volumes []any
 	ofClaims := map[string]bool{}

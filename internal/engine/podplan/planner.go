@@ -51,7 +51,8 @@ type Workload struct {
 	HistoryLimit *int32
 	// Lifecycle are the hooks of the pods; nil means none.
 	Lifecycle *pub.Lifecycle
-	// Rolling: pods are updated by themselves, and the numbers below hold. OnDelete: others alone replace pods for an update.
+	// Rolling: pods are updated by themselves, and the numbers below hold. OnDelete: others alone replace
+	// pods for an update.
 	Rolling, OnDelete bool
 	// Policy is how pods get another revision.
 	Policy Policy
@@ -67,20 +68,23 @@ type Workload struct {
 
 	// ShortHash labels pods with the short hash of their revision (CS-050).
 	ShortHash bool
-	// HashLabel is the label that names a revision's hash on the revision itself; empty means that of CloneSets (CS-082, ADS-060).
+	// HashLabel is the label that names a revision's hash on the revision itself; empty means that of
+	// CloneSets (CS-082, ADS-060).
 	HashLabel string
 	// TemplateHash gives pods the label pod-template-hash too (CS-053).
 	TemplateHash bool
 	// Gates are the readiness gates that new pods get beside those of the template.
 	Gates []corev1.PodConditionType
-	// Gated: only pods with readiness gate InPlaceUpdateReady are taken out of service to be updated in place; others are recreated once
-	// (ADS-140).
+	// Gated: only pods with readiness gate InPlaceUpdateReady are taken out of service to be updated in
+	// place; others are recreated once (ADS-140).
 	Gated bool
 	// Stateless: new pods begin without a lifecycle state (ADS-112).
 	Stateless bool
-	// Completes: templates are stored as users write them, so that two are compared as the API server completes them (ADS-061).
+	// Completes: templates are stored as users write them, so that two are compared as the API server
+	// completes them (ADS-061).
 	Completes bool
-	// BornNormal: new pods whose preNormal hook does not hold them begin in state Normal, not PreparingNormal (ASTS-221).
+	// BornNormal: new pods whose preNormal hook does not hold them begin in state Normal, not PreparingNormal
+	// (ASTS-221).
 	BornNormal bool
 	// SameClaims: pods of all revisions have claims of the present templates (ASTS-080).
 	SameClaims bool
@@ -88,7 +92,8 @@ type Workload struct {
 	RecreateOnClaimChange bool
 	// InPlace is what qualifies beside images and metadata.
 	InPlace inplace.Options
-	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever (IPU-315).
+	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever
+	// (IPU-315).
 	DeferredResize time.Duration
 	// PreDownload pulls new images ahead (CS-200).
 	PreDownload bool
@@ -98,25 +103,29 @@ type Workload struct {
 type Snapshot struct {
 	// Pods are all pods controlled by the workload, inactive ones included (CS-055).
 	Pods []*corev1.Pod
-	// Revisions are its stored revisions (CS-057). Foreign are those of others that its pods carry: pods that change hands may come
-	// before their revision.
+	// Revisions are its stored revisions (CS-057). Foreign are those of others that its pods carry: pods that
+	// change hands may come before their revision.
 	Revisions, Foreign []*appsv1.ControllerRevision
-	// PullJobs are the ImagePullJobs that it controls; PullJobsServed tells whether they can be known at all (CS-200).
+	// PullJobs are the ImagePullJobs that it controls; PullJobsServed tells whether they can be known at all
+	// (CS-200).
 	PullJobs       []*metav1.PartialObjectMetadata
 	PullJobsServed bool
 	// PullJobsHeldUntil is when jobs may be written again after that failed; zero if it did not.
 	PullJobsHeldUntil time.Time
-	// UpdateRefused is how the API server refused the last update of a pod in place, empty if it did not; UpdateHeldUntil is when another
-	// one may be tried.
+	// UpdateRefused is how the API server refused the last update of a pod in place, empty if it did not;
+	// UpdateHeldUntil is when another one may be tried.
 	UpdateRefused   string
 	UpdateHeldUntil time.Time
-	// CreationHeldUntil is when pods may be created again after that failed, zero if it did not; CreationError is how it failed.
+	// CreationHeldUntil is when pods may be created again after that failed, zero if it did not;
+	// CreationError is how it failed.
 	CreationHeldUntil time.Time
 	CreationError     string
-	// GrowthHeldUntil is when claims may be grown again after that failed, zero if it did not; GrowthError is how it failed.
+	// GrowthHeldUntil is when claims may be grown again after that failed, zero if it did not; GrowthError is
+	// how it failed.
 	GrowthHeldUntil time.Time
 	GrowthError     string
-	// Refused are the objects about which the API server refused the last request, and when, by UID. Others come before them.
+	// Refused are the objects about which the API server refused the last request, and when, by UID. Others
+	// come before them.
 	Refused map[types.UID]time.Time
 	// Disruptions are what budgets allow of what takes pods out of service; nil if there are none (PUB-100).
 	Disruptions disruption.Limits
@@ -136,11 +145,13 @@ type Plan struct {
 	NewRevision *appsv1.ControllerRevision
 	// Templates are those that have to be completed before the plan can be made (ADS-061).
 	Templates [][]byte
-	// Renumber is a stored revision that becomes the update revision again, under the number in NewNumber (CS-083).
+	// Renumber is a stored revision that becomes the update revision again, under the number in NewNumber
+	// (CS-083).
 	Renumber         *appsv1.ControllerRevision
 	NewNumber        int64
 	ClaimFingerprint string
-	// Remembered are the annotations by which the raised revision remembers the claim templates (CS-336); nil if it does not (ASTS-081).
+	// Remembered are the annotations by which the raised revision remembers the claim templates (CS-336); nil
+	// if it does not (ASTS-081).
 	Remembered map[string]any
 	// UpdateRevision and CurrentRevision are names (CS-086).
 	UpdateRevision, CurrentRevision string
@@ -159,7 +170,8 @@ type Plan struct {
 	// Pulls are the ImagePullJobs to create, EndedPulls those to delete (CS-201, CS-207).
 	Pulls      []PullJob
 	EndedPulls []*metav1.PartialObjectMetadata
-	// RevisionLabels change on MarkedRevision, the update revision, once the jobs exist; nil removes one (CS-206).
+	// RevisionLabels change on MarkedRevision, the update revision, once the jobs exist; nil removes one
+	// (CS-206).
 	RevisionLabels map[string]any
 	MarkedRevision *appsv1.ControllerRevision
 	// ForeignImages are images that others wrote into pods, and that stay (IPU-326).
@@ -180,8 +192,8 @@ type Plan struct {
 	After time.Duration
 }
 
-// Planner decides what is common to all kinds, into a plan. A kind's planner embeds it, and decides itself who its pods are, how
-// many there shall be, and in which order they are updated.
+// Planner decides what is common to all kinds, into a plan. A kind's planner embeds it, and decides itself
+// who its pods are, how many there shall be, and in which order they are updated.
 type Planner struct {
 	Workload *Workload
 	in       *Snapshot
@@ -191,10 +203,11 @@ type Planner struct {
 	Members []*Pod
 	// Update and Current are the revisions that the plan leads to, and that pods came from.
 	Update, Current *Revision
-	// Replace decides about a pod that is to be made anew at the update revision; unstored is as in [Verdict]. If it is nil the pod is
-	// marked for deletion, so that a new one can come first (CS-126).
+	// Replace decides about a pod that is to be made anew at the update revision; unstored is as in
+	// [Verdict]. If it is nil the pod is marked for deletion, so that a new one can come first (CS-126).
 	Replace func(info *Pod, reason Reason, unstored, why string)
-	// Images returns the images that are pulled ahead, by container, or why none are. If it is nil they are those of updates in place.
+	// Images returns the images that are pulled ahead, by container, or why none are. If it is nil they are
+	// those of updates in place.
 	Images func() (images map[string]string, skip string)
 	// Scaling: the plan creates or deletes pods, so that no update starts.
 	Scaling bool
@@ -214,8 +227,8 @@ type Planner struct {
 	verdicts           map[*corev1.Pod]*Verdict
 	modes              map[modeKey]Mode
 	same               map[string]bool // by label: see SameTemplate
-	// decided are the verdicts that change pods, and of which budgets have not been asked, in the order in which they were made; only
-	// where there are budgets.
+	// decided are the verdicts that change pods, and of which budgets have not been asked, in the order in
+	// which they were made; only where there are budgets.
 	decided []*Verdict
 	// probing: one pod tries whether updates in place are refused still.
 	probing bool

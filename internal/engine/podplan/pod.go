@@ -25,9 +25,11 @@ type Pod struct {
 	State pub.LifecycleStateType
 	// New: the pod carries the update revision.
 	New bool
-	// Serving: it is ready and its lifecycle state lets it serve, whether or not it has been ready for long enough to count as available.
+	// Serving: it is ready and its lifecycle state lets it serve, whether or not it has been ready for long
+	// enough to count as available.
 	Serving bool
-	// Preparing: it waits for its preDelete hook (pd). Specified: it is specified for deletion and not preparing it yet (sd).
+	// Preparing: it waits for its preDelete hook (pd). Specified: it is specified for deletion and not
+	// preparing it yet (sd).
 	Preparing, Specified bool
 	// Progress of its last in-place update; Err if that cannot be read.
 	Progress inplace.Status
@@ -38,16 +40,16 @@ type Pod struct {
 	AvailableIn time.Duration
 	// Mode is how it reaches the update revision; set for old pods only.
 	Mode Mode
-	// StaleImages and StaleResources name containers that have the image, or the quantities, of another revision than the one that
-	// the pod carries (IPU-326).
+	// StaleImages and StaleResources name containers that have the image, or the quantities, of another
+	// revision than the one that the pod carries (IPU-326).
 	StaleImages    map[string]string
 	StaleResources map[string]corev1.ResourceRequirements
 	// Stay: it is of no use to the rollout any more, because others took its place (CS-361).
 	Stay bool
 }
 
-// Observe finds out what the plan needs to know of an active pod, and makes it one of the members. specified: somebody asked for
-// its deletion.
+// Observe finds out what the plan needs to know of an active pod, and makes it one of the members. specified:
+// somebody asked for its deletion.
 func (p *Planner) Observe(pod *corev1.Pod, specified bool) {
 	if p.Members == nil { // one allocation for all
 		p.Members, p.observed = make([]*Pod, 0, len(p.in.Pods)), make([]Pod, len(p.in.Pods))
@@ -74,8 +76,9 @@ func (p *Planner) Observe(pod *corev1.Pod, specified bool) {
 	p.Members = append(p.Members, info)
 }
 
-// watchRelabelled keeps a pod whose labels changed from counting as available for minReadySeconds: only then does the rollout go on to the
-// next one. Nothing else would tell that the pod does not serve with its new labels.
+// watchRelabelled keeps a pod whose labels changed from counting as available for minReadySeconds: only then
+// does the rollout go on to the next one. Nothing else would tell that the pod does not serve with its new
+// labels.
 func (p *Planner) watchRelabelled(info *Pod) {
 	until := info.Progress.Relabelled.Add(time.Duration(p.Workload.MinReadySeconds) * time.Second)
 	if info.Progress.Relabelled.IsZero() || !info.Progress.Complete || !p.in.Now.Before(until) {
@@ -86,23 +89,25 @@ func (p *Planner) watchRelabelled(info *Pod) {
 		until.UTC().Format(time.RFC3339), p.Workload.MinReadySeconds)
 }
 
-// inService tells whether the last update of the pod was found complete, or there was none: then its record need not be read, which
-// is most of the work at rest.
+// inService tells whether the last update of the pod was found complete, or there was none: then its record
+// need not be read, which is most of the work at rest.
 func inService(info *Pod) bool {
 	pod := info.Pod
 	held := readiness.Condition(pod, pub.InPlaceUpdateReady)
 	return info.State == pub.LifecycleStateNormal && (held == nil || held.Status == corev1.ConditionTrue) && !inplace.InGrace(pod)
 }
 
-// findStale finds containers of the pod that have, instead of what the revision says that the pod carries, the image or a quantity of
-// another stored one: somebody changed the label, a grace annotation was lost, or a manager died between a resize and the record of
-// it. What no revision knows, and an image that comes back after it was mended, is the business of whoever wrote it, and told (IPU-326).
+// findStale finds containers of the pod that have, instead of what the revision says that the pod carries,
+// the image or a quantity of another stored one: somebody changed the label, a grace annotation was lost, or
+// a manager died between a resize and the record of it. What no revision knows, and an image that comes back
+// after it was mended, is the business of whoever wrote it, and told (IPU-326).
 func (p *Planner) findStale(info *Pod) {
 	carried := p.Find(info.Label)
 	if carried == nil || info.Progress.InGrace || info.Progress.Remaining {
 		return
 	}
-	// Under ReCreate a webhook that gives new pods another revision's content would have them replaced for ever.
+	// Under ReCreate a webhook that gives new pods another revision's content would have them replaced for
+	// ever.
 	mends := p.Workload.Policy != ReCreate
 	var images, resources sets.Set[string]
 	mended := func(container string) (image, quantities bool) {
@@ -154,15 +159,17 @@ func (p *Planner) findStale(info *Pod) {
 	}
 }
 
-// ForeignImage is an image in a pod that is not the one of the revision that the pod carries, and that this manager leaves alone: a user or
-// a webhook wrote it (IPU-326).
+// ForeignImage is an image in a pod that is not the one of the revision that the pod carries, and that this
+// manager leaves alone: a user or a webhook wrote it (IPU-326).
 type ForeignImage struct {
-	// UID and Pod say which pod it is, Container and Image where it stands, Want is the image of the revision.
+	// UID and Pod say which pod it is, Container and Image where it stands, Want is the image of the
+	// revision.
 	UID                         types.UID
 	Pod, Container, Image, Want string
 }
 
-// Mends is the revision that a pod carries and stays at, if another one has left something in it; nil if not, or if it is not known (IPU-326).
+// Mends is the revision that a pod carries and stays at, if another one has left something in it; nil if not,
+// or if it is not known (IPU-326).
 func (p *Planner) Mends(info *Pod) *Revision {
 	if len(info.StaleImages)+len(info.StaleResources) == 0 {
 		return nil
@@ -170,7 +177,8 @@ func (p *Planner) Mends(info *Pod) *Revision {
 	return p.Find(info.Label)
 }
 
-// MendsInPlace is Mends, but nil if the pod would have to be made anew for it: the new one might be of the update revision.
+// MendsInPlace is Mends, but nil if the pod would have to be made anew for it: the new one might be of the
+// update revision.
 func (p *Planner) MendsInPlace(info *Pod) *Revision {
 	if own := p.Mends(info); own != nil && !p.modeOf(info, own).Recreate {
 		return own
@@ -178,7 +186,8 @@ func (p *Planner) MendsInPlace(info *Pod) *Revision {
 	return nil
 }
 
-// MendInPlace gives a pod back what [Planner.MendsInPlace] found, as far as the budget goes. It is not made anew either where that is refused.
+// MendInPlace gives a pod back what [Planner.MendsInPlace] found, as far as the budget goes. It is not made
+// anew either where that is refused.
 func (p *Planner) MendInPlace(info *Pod, own *Revision, b *Budget) *Verdict {
 	p.MoveTo(info, own, false, b)
 	v := p.Verdict(info.Pod)
@@ -186,8 +195,8 @@ func (p *Planner) MendInPlace(info *Pod, own *Revision, b *Budget) *Verdict {
 	return v
 }
 
-// OutOfServiceToMend tells whether a pod that stays at an old revision is taken out of service to get back what another one has
-// left in it (IPU-326).
+// OutOfServiceToMend tells whether a pod that stays at an old revision is taken out of service to get back
+// what another one has left in it (IPU-326).
 func (p *Planner) OutOfServiceToMend(info *Pod) bool {
 	own := p.Mends(info)
 	if info.New || info.Preparing || info.Specified || own == nil || own == p.Update {

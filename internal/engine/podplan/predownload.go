@@ -37,11 +37,12 @@ type PullJob struct {
 	Document               map[string]any
 }
 
-// PreDownload plans the jobs that pull new images to the nodes of old pods while these wait for their turn. Nothing waits for a job.
-// unusable: the user's numbers cannot be used.
+// PreDownload plans the jobs that pull new images to the nodes of old pods while these wait for their turn.
+// Nothing waits for a job. unusable: the user's numbers cannot be used.
 //
-// Whether pulling ahead is skipped is found anew in every plan, from the numbers of that moment: that a revision was ignored once
-// holds only as long as the reason does (CS-208). That jobs were created holds until the revision's number is raised (CS-206).
+// Whether pulling ahead is skipped is found anew in every plan, from the numbers of that moment: that a
+// revision was ignored once holds only as long as the reason does (CS-208). That jobs were created holds
+// until the revision's number is raised (CS-206).
 func (p *Planner) PreDownload(unusable bool) {
 	if !p.Workload.PreDownload || !p.in.PullJobsServed {
 		return // CS-200
@@ -100,8 +101,8 @@ func (p *Planner) mark(labels map[string]any) {
 	p.out.RevisionLabels, p.out.MarkedRevision = labels, p.Update.object
 }
 
-// preDownloadMarks are the labels of CS-206 that the update revision has. A new one has none, and one whose number is raised loses
-// them with that.
+// preDownloadMarks are the labels of CS-206 that the update revision has. A new one has none, and one whose
+// number is raised loses them with that.
 func (p *Planner) preDownloadMarks() map[string]bool {
 	marks := map[string]bool{}
 	if p.out.NewRevision != nil || p.out.Renumber != nil {
@@ -113,8 +114,8 @@ func (p *Planner) preDownloadMarks() map[string]bool {
 	return marks
 }
 
-// endPullJobs lists the jobs that are not wanted any more: all when the revisions are equal (CS-207), otherwise those of other
-// revisions than the one that is being rolled out (IMG-191).
+// endPullJobs lists the jobs that are not wanted any more: all when the revisions are equal (CS-207),
+// otherwise those of other revisions than the one that is being rolled out (IMG-191).
 func (p *Planner) endPullJobs() {
 	for _, job := range p.in.PullJobs {
 		hash, ofRevision := job.Labels[pub.RevisionHash]
@@ -126,8 +127,9 @@ func (p *Planner) endPullJobs() {
 	slices.SortFunc(p.out.EndedPulls, func(a, b *metav1.PartialObjectMetadata) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// imagesToPull returns the images that pods get in place on their way from the current to the update revision, by container, or why
-// none are pulled ahead (CS-201, CS-205). A container that is new has none, because a change that adds it does not qualify.
+// imagesToPull returns the images that pods get in place on their way from the current to the update
+// revision, by container, or why none are pulled ahead (CS-201, CS-205). A container that is new has none,
+// because a change that adds it does not qualify.
 func (p *Planner) imagesToPull() (images map[string]string, skip string) {
 	switch unavailable := p.unavailableRoundedDown(); {
 	case !p.Workload.Rolling:
@@ -156,9 +158,9 @@ func (p *Planner) updatedReady() int {
 	return n
 }
 
-// MinUpdatedReady is how many pods of the update revision have to be ready before anything is pulled ahead (CS-204). A percentage
-// has no place in the field: conversion leaves it in the annotation, and nothing else of that annotation counts (CS-259, CS-345).
-// It is one of replicas, rounded up as the others are.
+// MinUpdatedReady is how many pods of the update revision have to be ready before anything is pulled ahead
+// (CS-204). A percentage has no place in the field: conversion leaves it in the annotation, and nothing else
+// of that annotation counts (CS-259, CS-345). It is one of replicas, rounded up as the others are.
 func (p *Planner) MinUpdatedReady() int {
 	if strategy := p.Workload.Strategy; strategy != nil && strategy.ImagePreDownloadMinUpdatedReadyPods != nil {
 		return int(*strategy.ImagePreDownloadMinUpdatedReadyPods)
@@ -183,7 +185,8 @@ func (p *Planner) pullJob(name string) *metav1.PartialObjectMetadata {
 	return nil
 }
 
-// pullJobName is the name of the job for a container (CS-201). Where that would be too long, a hash takes the place of its end.
+// pullJobName is the name of the job for a container (CS-201). Where that would be too long, a hash takes the
+// place of its end.
 func pullJobName(updateRevision, container string) string {
 	name := updateRevision + "-" + container
 	if len(name) <= maxObjectName {
@@ -211,8 +214,8 @@ func bytesOf(pairs map[string]string) int {
 	return size
 }
 
-// pullJobDocument is the body of the request for a job (CS-202, CS-203). What a job may not have is left out: pulls hardly need any
-// of it, and the pods themselves have it.
+// pullJobDocument is the body of the request for a job (CS-202, CS-203). What a job may not have is left out:
+// pulls hardly need any of it, and the pods themselves have it.
 func (p *Planner) pullJobDocument(name, image string) map[string]any {
 	template := p.Workload.Template
 	labels := stringMap(template.Labels)
@@ -262,8 +265,8 @@ func (p *Planner) pullJobDocument(name, image string) map[string]any {
 	}
 }
 
-// oldPods selects the pods of the set that do not carry the update revision, in either style of its label. A name too long for a
-// label value is on no pod, and would make the selector invalid (CS-052).
+// oldPods selects the pods of the set that do not carry the update revision, in either style of its label. A
+// name too long for a label value is on no pod, and would make the selector invalid (CS-052).
 func (p *Planner) oldPods() map[string]any {
 	selector := p.Workload.Selector.DeepCopy()
 	values := []string{p.out.UpdateRevision, revision.ShortHash(p.out.UpdateRevision)}
@@ -311,7 +314,8 @@ func (p *Plan) pullSentences() []string {
 	return sentences
 }
 
-// unavailableRoundedDown is maxUnavailable for CS-205, where a percentage that is just short of all pods must not count as all.
+// unavailableRoundedDown is maxUnavailable for CS-205, where a percentage that is just short of all pods must
+// not count as all.
 func (p *Planner) unavailableRoundedDown() int {
 	value := rollout.DefaultMaxUnavailable
 	if p.Workload.MaxUnavailable != nil {
@@ -324,5 +328,6 @@ func (p *Planner) unavailableRoundedDown() int {
 	return n
 }
 
-// PullJobKind is the kind of the jobs that pull images (CS-200). It is written as documents: the manager may run where it is not served.
+// PullJobKind is the kind of the jobs that pull images (CS-200). It is written as documents: the manager may
+// run where it is not served.
 var PullJobKind = appsv1beta1.GroupVersion.WithKind("ImagePullJob")

@@ -9,8 +9,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// Prepare lets the preDelete hook of a pod come first that is to be deleted: the pod enters the state in which it prepares its deletion, or
-// waits there. It returns nil if no hook holds the pod (CS-136, ASTS-226, ADS-150).
+// Prepare lets the preDelete hook of a pod come first that is to be deleted: the pod enters the state in
+// which it prepares its deletion, or waits there. It returns nil if no hook holds the pod (CS-136, ASTS-226,
+// ADS-150).
 func (p *Planner) Prepare(pod *corev1.Pod, why string) *Verdict {
 	switch {
 	case !lifecycle.Hooked(p.Hooks().PreDelete, pod):

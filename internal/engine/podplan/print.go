@@ -26,8 +26,8 @@ func (p *Plan) told(verdicts []*Verdict) *planlog.Plan {
 // digestAbove is the number of pods above which a plan is printed by groups of pods.
 const digestAbove = 20
 
-// Headline is the plan without the pods that only wait for time or for kubelet, so that it changes only when a decision does. Of a large
-// set, pods with the same verdict are one line.
+// Headline is the plan without the pods that only wait for time or for kubelet, so that it changes only when
+// a decision does. Of a large set, pods with the same verdict are one line.
 func (p *Plan) Headline() string { return p.headline().String() }
 
 // Record is the plan for the log, to be written when the headline changes.

@@ -9,8 +9,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// WithAnnotations returns options of updates in place in which annotations of the workload say how images are pulled ahead where the fields do
-// not (ASTS-286, ASTS-289, ASTS-290, ADS-184, ADS-185). What is no number is not read; a percentage of pods is left to the plan.
+// WithAnnotations returns options of updates in place in which annotations of the workload say how images are
+// pulled ahead where the fields do not (ASTS-286, ASTS-289, ASTS-290, ADS-184, ADS-185). What is no number is
+// not read; a percentage of pods is left to the plan.
 func WithAnnotations(strategy *pub.InPlaceUpdateStrategy, annotations map[string]string) *pub.InPlaceUpdateStrategy {
 	number := func(key string) *int32 {
 		n, err := strconv.ParseInt(annotations[key], 10, 32)

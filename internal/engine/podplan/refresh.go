@@ -15,9 +15,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// Refresh looks after every active pod: what is complete is admitted, what waited long enough goes on, and what does neither
-// has its reason. It goes on when updates are paused or OnDelete (IPU-012, IPU-120). A pod that waits for its turn may be refreshed
-// too: its readiness does not depend on the next update.
+// Refresh looks after every active pod: what is complete is admitted, what waited long enough goes on, and
+// what does neither has its reason. It goes on when updates are paused or OnDelete (IPU-012, IPU-120). A pod
+// that waits for its turn may be refreshed too: its readiness does not depend on the next update.
 func (p *Planner) Refresh() {
 	p.HeedBudgets()
 	for _, info := range p.Members {
@@ -81,9 +81,9 @@ func (p *Planner) refreshPod(info *Pod, held *Verdict) {
 	}
 }
 
-// admission returns one patch of the status subresource, or of the pod where no condition changes, that lets a pod into service
-// after its creation or its update: the condition, the lifecycle state and a missing label go together, so that a whole update
-// takes three writes (IPU-132, IPU-150, CS-053).
+// admission returns one patch of the status subresource, or of the pod where no condition changes, that lets
+// a pod into service after its creation or its update: the condition, the lifecycle state and a missing label
+// go together, so that a whole update takes three writes (IPU-132, IPU-150, CS-053).
 func (p *Planner) admission(info *Pod) (patch *podpatch.Patch, reason Reason, why string) {
 	pod := info.Pod
 	patch = p.emptyPatch()
@@ -125,8 +125,9 @@ func (p *Planner) admission(info *Pod) (patch *podpatch.Patch, reason Reason, wh
 // reportTime is how long a node may take for its first report of a pod.
 const reportTime = 2 * time.Second
 
-// unreportedUntil is for how long a new pod on a node is left alone, zero if it is not: its node reports of it within moments, and what is
-// written by what was known before that is refused as a conflict. A node that does not report is not waited for.
+// unreportedUntil is for how long a new pod on a node is left alone, zero if it is not: its node reports of
+// it within moments, and what is written by what was known before that is refused as a conflict. A node that
+// does not report is not waited for.
 func (p *Planner) unreportedUntil(pod *corev1.Pod) time.Time {
 	if pod.Spec.NodeName == "" || readiness.Condition(pod, pub.InPlaceUpdateReady) != nil ||
 		readiness.Condition(pod, corev1.ContainersReady) != nil {
@@ -166,7 +167,8 @@ func (p *Planner) nextState(info *Pod) pub.LifecycleStateType {
 			return pub.LifecycleStateUpdated
 		}
 	case pub.LifecycleStatePreparingUpdate:
-		// The template was rolled back before the hook let go, or others took the pod's place (IPU-325, CS-361).
+		// The template was rolled back before the hook let go, or others took the pod's place (IPU-325,
+		// CS-361).
 		if info.Stay || revision.SameLabel(info.Label, p.out.UpdateRevision) {
 			if hooks.InPlaceUpdate == nil || lifecycle.FullyHooked(hooks.InPlaceUpdate, pod) {
 				return pub.LifecycleStateNormal
@@ -177,8 +179,9 @@ func (p *Planner) nextState(info *Pod) pub.LifecycleStateType {
 	return ""
 }
 
-// Share adds what a pod in the state shows on KruisePodReady for its hooks with markPodNotReady: held while it prepares its deletion
-// or its update, and through the update that follows (IPU-141, IPU-155, IPU-156, IPU-316).
+// Share adds what a pod in the state shows on KruisePodReady for its hooks with markPodNotReady: held while
+// it prepares its deletion or its update, and through the update that follows (IPU-141, IPU-155, IPU-156,
+// IPU-316).
 func (p *Planner) Share(patch *podpatch.Patch, pod *corev1.Pod, state pub.LifecycleStateType) {
 	marks := func(hook *pub.LifecycleHook) bool { return hook != nil && hook.MarkPodNotReady }
 	var hold []readiness.Holder
@@ -202,8 +205,9 @@ func (p *Planner) Hooks() *pub.Lifecycle {
 	return p.Workload.Lifecycle
 }
 
-// resizePending deals with a resize that the node will not carry out: where the policy allows it the pod is recreated, at once if the
-// resize never fits, after a time if it is deferred (IPU-315). It tells whether it decided.
+// resizePending deals with a resize that the node will not carry out: where the policy allows it the pod is
+// recreated, at once if the resize never fits, after a time if it is deferred (IPU-315). It tells whether it
+// decided.
 func (p *Planner) resizePending(info *Pod) bool {
 	pending := info.Progress.Resize
 	var until time.Time
@@ -220,8 +224,8 @@ func (p *Planner) resizePending(info *Pod) bool {
 	return p.stuck(info, ReasonResizePending, due, until, "its node does not resize it: "+pending.Message)
 }
 
-// daemonMissing deals with an update that only a node daemon can complete, on a node that turned out to have none, or none any more
-// (IPU-312). It tells whether it decided.
+// daemonMissing deals with an update that only a node daemon can complete, on a node that turned out to have
+// none, or none any more (IPU-312). It tells whether it decided.
 func (p *Planner) daemonMissing(info *Pod) bool {
 	since, silent := info.Progress.NoDaemonSince, info.Progress.SilentFrom
 	switch {
@@ -240,7 +244,8 @@ func (p *Planner) daemonMissing(info *Pod) bool {
 	return p.stuck(info, ReasonNoDaemon, true, silent, "the node daemon of its node does not restart containers, or is gone: "+info.Progress.Waiting)
 }
 
-// stuck replaces a pod whose update cannot be completed once that is due and where the policy allows it, and says so where it does not.
+// stuck replaces a pod whose update cannot be completed once that is due and where the policy allows it, and
+// says so where it does not.
 func (p *Planner) stuck(info *Pod, reason Reason, due bool, until time.Time, why string) bool {
 	switch {
 	case due && p.mayRecreate() && !p.Workload.Paused:

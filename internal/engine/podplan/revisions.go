@@ -18,7 +18,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// maxLabelValue is what a label value may hold; longer revision names are labelled by their short hash (CS-052).
+// maxLabelValue is what a label value may hold; longer revision names are labelled by their short hash
+// (CS-052).
 const maxLabelValue = 63
 
 // Revision is a stored revision, or the one about to be.
@@ -35,8 +36,8 @@ func infoOf(object *appsv1.ControllerRevision) Revision {
 	return info
 }
 
-// claimTemplatesOf returns the claim templates for pods of the revision: the set's own, but for older revisions those that were
-// remembered with them, because their pods mount these (CS-089, CS-336).
+// claimTemplatesOf returns the claim templates for pods of the revision: the set's own, but for older
+// revisions those that were remembered with them, because their pods mount these (CS-089, CS-336).
 func (p *Planner) claimTemplatesOf(info *Revision) template.VolumeClaimTemplates {
 	if claims := p.read(info.object).claims; info.Name != p.out.UpdateRevision && claims != nil && !p.Workload.SameClaims {
 		return claims
@@ -44,7 +45,8 @@ func (p *Planner) claimTemplatesOf(info *Revision) template.VolumeClaimTemplates
 	return p.Workload.Claims
 }
 
-// raisedClaims is what a revision that has those annotations is to remember of the claim templates: nothing if there is no room for them.
+// raisedClaims is what a revision that has those annotations is to remember of the claim templates: nothing
+// if there is no room for them.
 func (p *Planner) raisedClaims(present map[string]string) string {
 	text := p.rememberedClaims()
 	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.out.ClaimFingerprint) - len(pub.ClaimTemplates) - len(text)
@@ -59,7 +61,8 @@ func (p *Planner) raisedClaims(present map[string]string) string {
 	return text
 }
 
-// rememberedClaims encodes the set's claim templates for a revision's annotation; an empty list is remembered too.
+// rememberedClaims encodes the set's claim templates for a revision's annotation; an empty list is remembered
+// too.
 func (p *Planner) rememberedClaims() string {
 	documents := []json.RawMessage{}
 	for i := range p.Workload.Claims {
@@ -164,9 +167,10 @@ func (p *Planner) DetermineRevisions() error {
 	return nil
 }
 
-// carried is the current revision where the status names none that is stored: the status of a workload that was just taken over, or came
-// back from a backup, knows nothing. It is the newest revision but the update's that a pod carries, so that a pod that is lost in the
-// middle of a rollout comes back as it was; without such a pod the update revision (CS-086, ASTS-085).
+// carried is the current revision where the status names none that is stored: the status of a workload that
+// was just taken over, or came back from a backup, knows nothing. It is the newest revision but the update's
+// that a pod carries, so that a pod that is lost in the middle of a rollout comes back as it was; without
+// such a pod the update revision (CS-086, ASTS-085).
 func (p *Planner) carried(update []byte) *Revision {
 	for i := range slices.Backward(p.revisions) {
 		r := &p.revisions[i]
@@ -205,8 +209,8 @@ func (p *Planner) hashLabel() string { return cmp.Or(p.Workload.HashLabel, pub.R
 // annotationRoom is how many bytes of annotations the API server takes.
 const annotationRoom = 256 << 10
 
-// revisionAnnotations are what a revision is to have beside its template: the fingerprint of the claim templates, these themselves,
-// and others, as far as there is room for them in this order.
+// revisionAnnotations are what a revision is to have beside its template: the fingerprint of the claim
+// templates, these themselves, and others, as far as there is room for them in this order.
 func (p *Planner) revisionAnnotations(others map[string]string) map[string]string {
 	annotations, room := map[string]string{}, annotationRoom
 	add := func(key, value string) {
@@ -244,8 +248,8 @@ func (p *Planner) claimTemplates() []corev1.PersistentVolumeClaim {
 	return claims
 }
 
-// PruneHistory lists the revisions that nothing carries any more, beyond the history limit, oldest first (CS-088). settled is the
-// current revision that the status is to name.
+// PruneHistory lists the revisions that nothing carries any more, beyond the history limit, oldest first
+// (CS-088). settled is the current revision that the status is to name.
 func (p *Planner) PruneHistory(settled string) {
 	limit := 10
 	if p.Workload.HistoryLimit != nil {

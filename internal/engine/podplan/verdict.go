@@ -27,13 +27,16 @@ const (
 	Recreate Action = "recreate"
 	// UpdateInPlace takes the pod out of service and begins its update.
 	UpdateInPlace Action = "update in place"
-	// Continue writes the content of an update whose grace period is over, or its next batch (IPU-103, IPU-107).
+	// Continue writes the content of an update whose grace period is over, or its next batch (IPU-103,
+	// IPU-107).
 	Continue Action = "continue update"
-	// Patch changes labels or conditions of the pod: admission after creation or update, lifecycle states, missing labels.
+	// Patch changes labels or conditions of the pod: admission after creation or update, lifecycle states,
+	// missing labels.
 	Patch Action = "patch"
 	// Release gives up a pod that the selector does not match any more (CS-056).
 	Release Action = "release"
-	// Adopt makes the workload the controller of a pod that has none, after a live look at the workload (ASTS-070).
+	// Adopt makes the workload the controller of a pod that has none, after a live look at the workload
+	// (ASTS-070).
 	Adopt Action = "adopt"
 )
 
@@ -93,16 +96,18 @@ type Verdict struct {
 	Update *inplace.Update
 	// MayRecreate: the pod is recreated if the API server refuses its update (IPU-184).
 	MayRecreate bool
-	// Unstored is the revision that the pod carries and the cache lacks, if that is why it is recreated: it is looked for in the
-	// API server before.
+	// Unstored is the revision that the pod carries and the cache lacks, if that is why it is recreated: it
+	// is looked for in the API server before.
 	Unstored string
 	// Patch is set for Patch and Recreate and Release, made for exactly this version of the pod.
 	Patch *podpatch.Patch
 	// Claims are made the pod's own before it is deleted, so that they go with it whatever happens (CS-061).
 	Claims []*corev1.PersistentVolumeClaim
-	// Prepares is what a patch prepares the pod for that only enters a lifecycle state: its hook may take the pod out of service.
+	// Prepares is what a patch prepares the pod for that only enters a lifecycle state: its hook may take the
+	// pod out of service.
 	Prepares disruption.Operation
-	// Kept are the names of claims that must not go with the pod: the API server is asked before it is deleted.
+	// Kept are the names of claims that must not go with the pod: the API server is asked before it is
+	// deleted.
 	Kept []string
 }
 
@@ -154,13 +159,15 @@ func (p *Planner) HoldAll(reason Reason, message string) {
 	}
 }
 
-// HoldDeleted lets all pods wait because their workload is being deleted. The reason names its kind, as "CloneSetDeleted".
+// HoldDeleted lets all pods wait because their workload is being deleted. The reason names its kind, as
+// "CloneSetDeleted".
 func (p *Planner) HoldDeleted() {
 	kind := p.Workload.Owner.Kind
 	p.HoldAll(Reason(kind+"Deleted"), "the "+kind+" is being deleted")
 }
 
-// LookAgain has the plan made anew at that time; the earliest one counts, and one that has passed asks for nothing.
+// LookAgain has the plan made anew at that time; the earliest one counts, and one that has passed asks for
+// nothing.
 func (p *Planner) LookAgain(at time.Time) { again.At(&p.out.After, p.in.Now, at) }
 
 // Say adds a sentence about the workload as a whole.

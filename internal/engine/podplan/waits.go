@@ -9,8 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
-// waits says what holds the rollout or the scaling, with the pods that are waited for; nil if nothing does, or only what the user asked for
-// (OPS-099).
+// waits says what holds the rollout or the scaling, with the pods that are waited for; nil if nothing does,
+// or only what the user asked for (OPS-099).
 func (p *Planner) waits() *waiting.Wait {
 	wait := &waiting.Wait{}
 	switch {
@@ -80,7 +80,8 @@ func (p *Planner) waits() *waiting.Wait {
 	return wait
 }
 
-// Lingering are pods that are there when their grace period is over, as on a node that is dead: nothing comes in their place.
+// Lingering are pods that are there when their grace period is over, as on a node that is dead: nothing comes
+// in their place.
 func (p *Planner) Lingering() *waiting.Wait {
 	n, wait := 0, &waiting.Wait{Reason: "PodsTerminating"}
 	for _, pod := range p.in.Pods {

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// OPS-099 (part): what holds a workload, from the verdicts about its pods: the rule that the rollout waits for, and the pods that it waits
-// for; nothing where it waits only for what the user asked for.
+// OPS-099 (part): what holds a workload, from the verdicts about its pods: the rule that the rollout waits
+// for, and the pods that it waits for; nothing where it waits only for what the user asked for.
 func TestWaits(t *testing.T) {
 	type pod struct {
 		action    Action

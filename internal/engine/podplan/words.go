@@ -8,8 +8,8 @@ import (
 // maxConditionMessage bounds what a condition says: thousands of pods may fail at once.
 const maxConditionMessage = 2048
 
-// FailureWords words a failure, or gives the text if there is none. Errors of several pods come in any order, which must not make
-// another message.
+// FailureWords words a failure, or gives the text if there is none. Errors of several pods come in any order,
+// which must not make another message.
 func FailureWords(err error, text string) string {
 	if err != nil {
 		lines := strings.Split(err.Error(), "\n")

@@ -1,5 +1,6 @@
-// Package podtemplate completes what a user left out of a workload with a pod template: the patch that a mutating webhook answers with. It
-// only ever adds what is missing, so fields that nobody here knows stay as they are.
+// Package podtemplate completes what a user left out of a workload with a pod template: the patch that a
+// mutating webhook answers with. It only ever adds what is missing, so fields that nobody here knows stay as
+// they are.
 package podtemplate
 
 import (
@@ -11,13 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Document is a JSON object as an admission request holds it; numbers are json.Number or float64, they are only carried around.
+// Document is a JSON object as an admission request holds it; numbers are json.Number or float64, they are
+// only carried around.
 type Document = map[string]any
 
 // Defaults collects the JSON patch that completes an object.
 type Defaults struct{ Operations []jsonpatch.Operation }
 
-// Add adds a value unless there is one; null and the empty text are none. It returns the value that then holds.
+// Add adds a value unless there is one; null and the empty text are none. It returns the value that then
+// holds.
 func (d *Defaults) Add(object Document, pointer, key string, value any) any {
 	if present, ok := object[key]; ok && present != nil && present != "" {
 		return present
@@ -26,8 +29,8 @@ func (d *Defaults) Add(object Document, pointer, key string, value any) any {
 	return value
 }
 
-// Object has fill complete the object at key in place. If there is none it is put into the patch, complete with everything
-// that fill adds to it.
+// Object has fill complete the object at key in place. If there is none it is put into the patch, complete
+// with everything that fill adds to it.
 func (d *Defaults) Object(parent Document, pointer, key string, fill func(d *Defaults, object Document, pointer string)) {
 	switch present := parent[key].(type) {
 	case Document:
@@ -45,8 +48,8 @@ func (d *Defaults) Object(parent Document, pointer, key string, fill func(d *Def
 
 // Request says how templates are completed.
 type Request struct {
-	// Complete, if not nil, returns the pod template as the API server would complete it. Nil with gate TemplateNoDefaults, and on
-	// updates that leave the template alone (CS-014).
+	// Complete, if not nil, returns the pod template as the API server would complete it. Nil with gate
+	// TemplateNoDefaults, and on updates that leave the template alone (CS-014).
 	Complete func(template Document) (Document, error)
 	// HostPorts is gate DefaultHostNetworkHostPortsInPodTemplates.
 	HostPorts bool
@@ -54,8 +57,9 @@ type Request struct {
 	Plain bool
 }
 
-// Templates completes the pod template and the claim templates of a spec; old is the spec that is stored, nil on create. Where the API
-// server cannot be asked about an update, the template keeps the defaults that are stored; the error comes with them.
+// Templates completes the pod template and the claim templates of a spec; old is the spec that is stored, nil
+// on create. Where the API server cannot be asked about an update, the template keeps the defaults that are
+// stored; the error comes with them.
 func (d *Defaults) Templates(spec, old Document, r Request) error {
 	if r.Complete == nil {
 		return nil
@@ -70,8 +74,8 @@ func (d *Defaults) Templates(spec, old Document, r Request) error {
 	complete, err := r.Complete(ours)
 	if err == nil {
 		for _, m := range missingValues(ours, complete, stored, "") {
-			// No defaults: the server repeats serviceAccountName under its old name, and which ports are host ports is said by a
-			// gate of ours.
+			// No defaults: the server repeats serviceAccountName under its old name, and which ports are host
+			// ports is said by a gate of ours.
 			if m.pointer != "/spec/serviceAccount" && !strings.HasSuffix(m.pointer, "/hostPort") {
 				found = append(found, m)
 			}
@@ -86,7 +90,8 @@ func (d *Defaults) Templates(spec, old Document, r Request) error {
 	return err
 }
 
-// withOurs returns a copy of a pod template with the defaults that the API server does not know or sees differently.
+// withOurs returns a copy of a pod template with the defaults that the API server does not know or sees
+// differently.
 func (r Request) withOurs(template Document) Document {
 	template = runtime.DeepCopyJSON(template)
 	if r.Plain {

@@ -19,7 +19,8 @@ func document(t *testing.T, text string) Document {
 	return doc
 }
 
-// completed applies the patch that Templates makes, as the API server would. It checks that the given document stays as it was.
+// completed applies the patch that Templates makes, as the API server would. It checks that the given
+// document stays as it was.
 func completed(t *testing.T, given, old Document, r Request) (Document, error) {
 	t.Helper()
 	before := mustJSON(t, given)

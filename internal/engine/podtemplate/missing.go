@@ -20,9 +20,9 @@ type missingValue struct {
 	value   any
 }
 
-// missingValues lists what complete adds to given, without what the stored template lacks too: that would make a difference between
-// revisions where the user made none, and recreate pods that could be updated in place. Lists are completed item by item; the API server
-// keeps their order.
+// missingValues lists what complete adds to given, without what the stored template lacks too: that would
+// make a difference between revisions where the user made none, and recreate pods that could be updated in
+// place. Lists are completed item by item; the API server keeps their order.
 func missingValues(given, complete, stored any, pointer string) []missingValue {
 	var found []missingValue
 	switch complete := complete.(type) {
@@ -55,14 +55,15 @@ func missingValues(given, complete, stored any, pointer string) []missingValue {
 	return found
 }
 
-// keptValues lists what the stored template has and the given one leaves out, as far as the API server would fill it in again. Whoever
-// applies a manifest leaves out all defaults in lists, since these are replaced as a whole. What a user took away stays away: a value
-// that is no default, or another one than the default.
+// keptValues lists what the stored template has and the given one leaves out, as far as the API server would
+// fill it in again. Whoever applies a manifest leaves out all defaults in lists, since these are replaced as
+// a whole. What a user took away stays away: a value that is no default, or another one than the default.
 func keptValues(given, stored any) []missingValue {
 	return kept(given, stored, reflect.TypeFor[corev1.PodTemplateSpec](), "")
 }
 
-// kept is keptValues for a value of type t; nil is a type that our libraries do not know, in which every field may be a default.
+// kept is keptValues for a value of type t; nil is a type that our libraries do not know, in which every
+// field may be a default.
 func kept(given, stored any, t reflect.Type, pointer string) []missingValue {
 	if t != nil {
 		t = jsonfields.Elem(t)
@@ -104,9 +105,9 @@ func kept(given, stored any, t reflect.Type, pointer string) []missingValue {
 	return found
 }
 
-// serverDefaults are the values that API servers give to fields of pod templates, and the empty objects that they write, as JSON.
-// Kubernetes adds none to what exists: every template would get another hash. What is new has fields that our libraries do not
-// know.
+// serverDefaults are the values that API servers give to fields of pod templates, and the empty objects that
+// they write, as JSON. Kubernetes adds none to what exists: every template would get another hash. What is
+// new has fields that our libraries do not know.
 var serverDefaults = map[reflect.Type]map[string][]string{
 	reflect.TypeFor[corev1.PodTemplateSpec](): {"metadata": {`{}`}},
 	reflect.TypeFor[corev1.PodSpec](): {"dnsPolicy": {`"ClusterFirst"`}, "restartPolicy": {`"Always"`},
@@ -165,12 +166,14 @@ func pullPolicy(image any) string {
 	return string(corev1.PullIfNotPresent)
 }
 
-// itemKeys are the fields by which Kubernetes tells the items of a list apart where it is not the name. Other items have their place alone.
+// itemKeys are the fields by which Kubernetes tells the items of a list apart where it is not the name. Other
+// items have their place alone.
 var itemKeys = map[string][]string{"ports": {"containerPort", "protocol"}, "volumeMounts": {"mountPath"}, "volumeDevices": {"devicePath"},
 	"items": {"path"}}
 
-// counterparts returns for each item of a list the one that it is in the stored list, nil if it is new. Of several with one identity, such
-// as a variable that is named twice, the first is the first, the second the second.
+// counterparts returns for each item of a list the one that it is in the stored list, nil if it is new. Of
+// several with one identity, such as a variable that is named twice, the first is the first, the second the
+// second.
 func counterparts(given []any, stored any, pointer string) []any {
 	found, items := make([]any, len(given)), map[string]any{}
 	if list, ok := stored.([]any); ok {
@@ -208,7 +211,8 @@ func identities(items []any, pointer string) []string {
 	return ids
 }
 
-// withoutNulls removes the members without a value, such as the creation time of a template, from a value just decoded.
+// withoutNulls removes the members without a value, such as the creation time of a template, from a value
+// just decoded.
 func withoutNulls(value any) any {
 	if object, ok := value.(Document); ok {
 		for key, member := range object {

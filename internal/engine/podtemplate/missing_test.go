@@ -46,9 +46,10 @@ func sameRevision(t *testing.T, a, b string) bool {
 	return revision.Equal(before, after)
 }
 
-// CS-014: whoever applies a manifest again sends lists without the defaults in them. With every default that Kubernetes 1.36 gives to a pod
-// template, the one that is stored stays what it was when the API server completes nothing. The file was made by that version's own
-// defaulting; images of regular containers are always pulled (IPU-015).
+// CS-014: whoever applies a manifest again sends lists without the defaults in them. With every default that
+// Kubernetes 1.36 gives to a pod template, the one that is stored stays what it was when the API server
+// completes nothing. The file was made by that version's own defaulting; images of regular containers are
+// always pulled (IPU-015).
 func TestAnUnchangedApplyKeepsAllDefaultsOfKubernetesWithoutAnAnswer(t *testing.T) {
 	text, err := os.ReadFile("testdata/kubernetes-1.36-defaults.json")
 	if err != nil {
@@ -67,7 +68,8 @@ func TestAnUnchangedApplyKeepsAllDefaultsOfKubernetesWithoutAnAnswer(t *testing.
 	}
 }
 
-// CS-014: what a template leaves out is taken from the stored one where the API server would fill it in again, and from nowhere else.
+// CS-014: what a template leaves out is taken from the stored one where the API server would fill it in
+// again, and from nowhere else.
 func TestWhatAnUpdateTakesFromTheStoredTemplateWithoutAnAnswer(t *testing.T) {
 	const app = `"name":"app","image":"app:1","imagePullPolicy":"Always"`
 	const defaults = `"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"`
@@ -118,8 +120,9 @@ func TestWhatAnUpdateTakesFromTheStoredTemplateWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// CS-014: an object that was created while the API server completed nothing is stored with what we know ourselves. The same
-// manifest applied later makes no revision, and another image is no difference beside the image.
+// CS-014: an object that was created while the API server completed nothing is stored with what we know
+// ourselves. The same manifest applied later makes no revision, and another image is no difference beside the
+// image.
 func TestATemplateStoredWithoutDefaultsDoesNotGainThemLater(t *testing.T) {
 	const manifest = `{"spec":{"containers":[{"name":"app","image":"app:1","ports":[{"containerPort":80}]},{"name":"b","image":"b:1"}]}}`
 	stored := templateAfter(t, "", manifest, noAnswer)

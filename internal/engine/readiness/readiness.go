@@ -1,4 +1,5 @@
-// Package readiness says when a pod is active, ready and available, and computes the conditions by which a workload holds it not ready.
+// Package readiness says when a pod is active, ready and available, and computes the conditions by which a
+// workload holds it not ready.
 package readiness
 
 import (
@@ -22,7 +23,8 @@ const (
 	ReasonReadinessGatesNotReady = "ReadinessGatesNotReady"
 )
 
-// Active tells whether a pod counts at all: it is neither being deleted nor at its end (CS-048, SS-083, PUB-035).
+// Active tells whether a pod counts at all: it is neither being deleted nor at its end (CS-048, SS-083,
+// PUB-035).
 func Active(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
@@ -56,7 +58,8 @@ func Ready(pod *corev1.Pod) bool {
 	return inPlace == nil || inPlace.Status == corev1.ConditionTrue
 }
 
-// Stuck reports whether a container of the pod waits for something else than to be created, such as an image that cannot be pulled.
+// Stuck reports whether a container of the pod waits for something else than to be created, such as an image
+// that cannot be pulled.
 func Stuck(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
 		waits := s.State.Waiting
@@ -70,8 +73,8 @@ func Settled(pod *corev1.Pod) bool {
 	return state == "" || state == pub.LifecycleStateNormal
 }
 
-// Available tells whether the pod has been ready for longer than minReadySeconds and is settled (CS-170). If only time is
-// missing, it also returns how long to wait.
+// Available tells whether the pod has been ready for longer than minReadySeconds and is settled (CS-170). If
+// only time is missing, it also returns how long to wait.
 func Available(pod *corev1.Pod, minReadySeconds int32, now time.Time) (bool, time.Duration) {
 	if !Ready(pod) || !Settled(pod) {
 		return false, 0
@@ -87,8 +90,9 @@ func Available(pod *corev1.Pod, minReadySeconds int32, now time.Time) (bool, tim
 	return false, due.Sub(now) + time.Millisecond
 }
 
-// Hold adds to the patch the conditions that take the pod out of service before an in-place update: InPlaceUpdateReady False and, as
-// kubelet would soon set it too, Ready False (IPU-134, IPU-135). It adds nothing if the pod has no gate or is held already.
+// Hold adds to the patch the conditions that take the pod out of service before an in-place update:
+// InPlaceUpdateReady False and, as kubelet would soon set it too, Ready False (IPU-134, IPU-135). It adds
+// nothing if the pod has no gate or is held already.
 func Hold(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
 	if !HasGate(pod) {
 		return
@@ -100,7 +104,8 @@ func Hold(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
 	notReady(patch, pod, pub.InPlaceUpdateReady, now)
 }
 
-// notReady adds the condition Ready False that kubelet would set too, since a readiness gate is False (IPU-135).
+// notReady adds the condition Ready False that kubelet would set too, since a readiness gate is False
+// (IPU-135).
 func notReady(patch *podpatch.Patch, pod *corev1.Pod, closed corev1.PodConditionType, now time.Time) {
 	ready, containers := Condition(pod, corev1.PodReady), Condition(pod, corev1.ContainersReady)
 	if ready != nil && ready.Status == corev1.ConditionTrue && containers != nil && containers.Status == corev1.ConditionTrue {
@@ -109,7 +114,8 @@ func notReady(patch *podpatch.Patch, pod *corev1.Pod, closed corev1.PodCondition
 	}
 }
 
-// gatesMessage words the message about readiness gates as kubelet does, so that kubelet has nothing to correct.
+// gatesMessage words the message about readiness gates as kubelet does, so that kubelet has nothing to
+// correct.
 func gatesMessage(pod *corev1.Pod, closed corev1.PodConditionType) string {
 	var open []string
 	for _, gate := range pod.Spec.ReadinessGates {
@@ -128,8 +134,8 @@ func gatesMessage(pod *corev1.Pod, closed corev1.PodConditionType) string {
 	return strings.Join(open, ", ")
 }
 
-// Release ends what Hold began: it adds InPlaceUpdateReady True, without reason or message, to the patch if the pod has the gate and
-// another condition (IPU-132).
+// Release ends what Hold began: it adds InPlaceUpdateReady True, without reason or message, to the patch if
+// the pod has the gate and another condition (IPU-132).
 func Release(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
 	if !HasGate(pod) {
 		return

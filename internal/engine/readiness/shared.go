@@ -25,9 +25,9 @@ var (
 	PreUpdateHook = Holder{"Lifecycle", "preUpdateHook"}
 )
 
-// Share adds to the patch the condition KruisePodReady that holds the pod for the writers in hold and not for those in release; other
-// writers keep their entries. A pod with the gate and without the condition gets it (IPU-141, IPU-142). Nothing is added for pods without
-// the gate, or if nothing would change.
+// Share adds to the patch the condition KruisePodReady that holds the pod for the writers in hold and not for
+// those in release; other writers keep their entries. A pod with the gate and without the condition gets it
+// (IPU-141, IPU-142). Nothing is added for pods without the gate, or if nothing would change.
 func Share(patch *podpatch.Patch, pod *corev1.Pod, hold, release []Holder, now time.Time) {
 	if !hasGate(pod, pub.KruisePodReady) {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// TestShare: several writers hold a pod through one condition (IPU-017, IPU-141 (part), IPU-142, IPU-143 (part), IPU-191, IPU-316,
-// IPU-317).
+// TestShare: several writers hold a pod through one condition (IPU-017, IPU-141 (part), IPU-142,
+// IPU-143 (part), IPU-191, IPU-316, IPU-317).
 func TestShare(t *testing.T) {
 	const recreate, hook = `{"userAgent":"ContainerRecreateRequest","key":"a/b"}`, `{"userAgent":"Lifecycle","key":"preUpdateHook"}`
 	yes, no := corev1.ConditionTrue, corev1.ConditionFalse

@@ -14,8 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// IPU-143: each request has its own entry, which stays when another request or a hook ends. TestWhatHooksHoldUp of CloneSets covers the
-// entries of hooks.
+// IPU-143: each request has its own entry, which stays when another request or a hook ends.
+// TestWhatHooksHoldUp of CloneSets covers the entries of hooks.
 func TestRequestsHaveTheirOwnEntries(t *testing.T) {
 	request := func(name string) readiness.Holder {
 		return Holder(&appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}})

@@ -39,8 +39,8 @@ func Holder(request *appsv1beta1.ContainerRecreateRequest) readiness.Holder {
 	return readiness.Holder{UserAgent: pub.RecreateUserAgent, Key: request.Namespace + "/" + request.Name}
 }
 
-// Abandon returns the states of all containers when the request ends early, such as at its deadline: those that did not succeed have
-// failed, and why is the reason (CRR-066).
+// Abandon returns the states of all containers when the request ends early, such as at its deadline: those
+// that did not succeed have failed, and why is the reason (CRR-066).
 func Abandon(request *appsv1beta1.ContainerRecreateRequest, why string) []appsv1beta1.ContainerRecreateRequestContainerRecreateState {
 	known := map[string]appsv1beta1.ContainerRecreateRequestContainerRecreateState{}
 	for _, state := range request.Status.ContainerRecreateStates {
@@ -71,14 +71,14 @@ func Failed(request *appsv1beta1.ContainerRecreateRequest) []string {
 	return failed
 }
 
-// Recreated tells whether the container is another one than the request was made for. Its ID and restart count decide, not the time
-// (CRR-072, CRR-114, CRR-161, CRR-165).
+// Recreated tells whether the container is another one than the request was made for. Its ID and restart
+// count decide, not the time (CRR-072, CRR-114, CRR-161, CRR-165).
 func Recreated(before *appsv1beta1.ContainerRecreateRequestContainerContext, containerID string, restartCount int32) bool {
 	return before != nil && containerID != "" && (containerID != before.ContainerID || restartCount > before.RestartCount)
 }
 
-// Snapshot returns what kubelet reports about the new containers, in the order of the request (CRR-070 to CRR-075). If none of them runs
-// yet the former snapshot stays (CRR-073).
+// Snapshot returns what kubelet reports about the new containers, in the order of the request (CRR-070 to
+// CRR-075). If none of them runs yet the former snapshot stays (CRR-073).
 func Snapshot(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod) []appsv1beta1.ContainerRecreateRequestContainerStatus {
 	var snapshot []appsv1beta1.ContainerRecreateRequestContainerStatus
 	for i := range request.Spec.Containers {

@@ -38,8 +38,8 @@ func running(name, id string, restarts int32, since time.Time) corev1.ContainerS
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}}}
 }
 
-// CRR-003 (part), CRR-110 (part), CRR-081 (part): what is read from a request: whether it is completed, which phases are final, its pod and
-// its entry.
+// CRR-003 (part), CRR-110 (part), CRR-081 (part): what is read from a request: whether it is completed, which
+// phases are final, its pod and its entry.
 func TestWhatARequestIs(t *testing.T) {
 	r := request("a")
 	if Completed(r) {
@@ -58,7 +58,8 @@ func TestWhatARequestIs(t *testing.T) {
 	}
 }
 
-// CRR-066 (part): a container that did not succeed when a request ends has failed for the reason of the request, unless it has its own.
+// CRR-066 (part): a container that did not succeed when a request ends has failed for the reason of the
+// request, unless it has its own.
 func TestAbandon(t *testing.T) {
 	r := request("new", "pending", "failed", "why", "done")
 	r.Status.ContainerRecreateStates = []state{
@@ -86,7 +87,8 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// CRR-114 (part), CRR-165 (part): another ID or a higher restart count means another container; an empty status does not.
+// CRR-114 (part), CRR-165 (part): another ID or a higher restart count means another container; an empty
+// status does not.
 func TestRecreated(t *testing.T) {
 	was := &before{ContainerID: "c", RestartCount: 2}
 	for name, tt := range map[string]struct {
@@ -110,7 +112,8 @@ func TestRecreated(t *testing.T) {
 	}
 }
 
-// CRR-070 to 075 (part): the snapshot has the new containers that run, in the order of the request, init containers among them.
+// CRR-070 to 075 (part): the snapshot has the new containers that run, in the order of the request, init
+// containers among them.
 func TestSnapshot(t *testing.T) {
 	r := request("b", "a", "side", "waits", "none", "timed")
 	r.Spec.Containers[5].StatusContext = nil

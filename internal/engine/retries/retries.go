@@ -7,11 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A failed attempt is repeated after one second. The pause doubles with every further failure, up to a minute.
+// A failed attempt is repeated after one second. The pause doubles with every further failure, up to a
+// minute.
 const firstRetry, lastRetry = time.Second, time.Minute
 
-// Retry says when a failed attempt may be repeated. The back-off of the work queue is not enough: every event starts a pass, so that a pod
-// whose write was refused would be tried again at every event of a busy object. The zero value holds nothing back.
+// Retry says when a failed attempt may be repeated. The back-off of the work queue is not enough: every event
+// starts a pass, so that a pod whose write was refused would be tried again at every event of a busy object.
+// The zero value holds nothing back.
 type Retry struct {
 	about, why string
 	wait       time.Duration
@@ -27,8 +29,8 @@ func (r *Retry) Failed(about string, err error, now time.Time) {
 	*r = Retry{about, err.Error(), wait, now.Add(wait)}
 }
 
-// Last returns how the last attempt failed, and until when the next one is held back. It returns zero values if the last attempt did not
-// fail, or was about something else.
+// Last returns how the last attempt failed, and until when the next one is held back. It returns zero values
+// if the last attempt did not fail, or was about something else.
 func (r *Retry) Last(about string) (until time.Time, why string) {
 	if r.about != about {
 		return time.Time{}, ""
@@ -41,7 +43,8 @@ type Retries struct {
 	failed map[types.UID]Retry
 }
 
-// Failed notes that an object could not be written. about is what was tried: something else may be tried at once.
+// Failed notes that an object could not be written. about is what was tried: something else may be tried at
+// once.
 func (r *Retries) Failed(uid types.UID, about string, err error, now time.Time) {
 	if r.failed == nil {
 		r.failed = map[types.UID]Retry{}
@@ -60,7 +63,8 @@ func (r *Retries) Has(uid types.UID, about string) bool {
 	return ok && last.about == about
 }
 
-// Held returns until when an object is held back, and why. It returns the zero time if the object is not held back.
+// Held returns until when an object is held back, and why. It returns the zero time if the object is not held
+// back.
 func (r *Retries) Held(uid types.UID, about string, now time.Time) (until time.Time, why string) {
 	if last := r.failed[uid]; last.about == about && now.Before(last.until) {
 		return last.until, last.why

@@ -10,8 +10,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// What fails again and again waits longer each time, up to a minute. Another attempt is made at once, and objects that succeed, or are
-// gone, are forgotten.
+// What fails again and again waits longer each time, up to a minute. Another attempt is made at once, and
+// objects that succeed, or are gone, are forgotten.
 func TestRetries(t *testing.T) {
 	var r Retries
 	now, refused := noon, errors.New("no")

@@ -26,7 +26,8 @@ func Parse(raw []byte) (Document, error) {
 	return doc, nil
 }
 
-// Canonical returns a pod template in the one form in which templates are stored, hashed and compared, see CanonicalAs.
+// Canonical returns a pod template in the one form in which templates are stored, hashed and compared, see
+// CanonicalAs.
 func Canonical(template []byte) (Document, error) {
 	canonical, err := CanonicalAs[corev1.PodTemplateSpec](template)
 	if err != nil {
@@ -40,8 +41,9 @@ func Canonical(template []byte) (Document, error) {
 	return doc, nil
 }
 
-// CanonicalAs returns a JSON value of type T in the form in which revisions hold it. Fields that the type knows are written as it encodes
-// them; others are kept as they are. It fails if the value does not fit the type.
+// CanonicalAs returns a JSON value of type T in the form in which revisions hold it. Fields that the type
+// knows are written as it encodes them; others are kept as they are. It fails if the value does not fit the
+// type.
 func CanonicalAs[T any](text []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -67,8 +69,8 @@ func CanonicalAs[T any](text []byte) (any, error) {
 
 var objectMeta = reflect.TypeOf(metav1.ObjectMeta{})
 
-// complete adds to known, the encoding of a value of type t, the fields of raw that t does not know, and what Kubernetes 1.32
-// wrote and newer libraries leave out.
+// complete adds to known, the encoding of a value of type t, the fields of raw that t does not know, and what
+// Kubernetes 1.32 wrote and newer libraries leave out.
 func complete(known, raw any, t reflect.Type) any {
 	t = jsonfields.Elem(t)
 	switch t.Kind() {

@@ -11,7 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// fingerprintClaim has the members and the order in which Kubernetes 1.32 encodes a claim with nothing but name and spec.
+// fingerprintClaim has the members and the order in which Kubernetes 1.32 encodes a claim with nothing but
+// name and spec.
 type fingerprintClaim struct {
 	Metadata struct {
 		Name              string  `json:"name,omitempty"`
@@ -21,8 +22,8 @@ type fingerprintClaim struct {
 	Status struct{}                         `json:"status"`
 }
 
-// Fingerprint returns the decimal fingerprint of claim templates, empty for none, as the reference computes it (IPU-045, IPU-051).
-// Their order does not matter; only name and spec count.
+// Fingerprint returns the decimal fingerprint of claim templates, empty for none, as the reference computes
+// it (IPU-045, IPU-051). Their order does not matter; only name and spec count.
 func Fingerprint(claims []corev1.PersistentVolumeClaim) (string, error) {
 	if len(claims) == 0 {
 		return "", nil
@@ -40,7 +41,8 @@ func Fingerprint(claims []corev1.PersistentVolumeClaim) (string, error) {
 	return HashBytes(encoded), nil
 }
 
-// HashBytes hashes bytes the way the reference and the node daemon do: FNV-1a 32 bit over their textual rendering, decimal (IPU-051).
+// HashBytes hashes bytes the way the reference and the node daemon do: FNV-1a 32 bit over their textual
+// rendering, decimal (IPU-051).
 func HashBytes(encoded []byte) string {
 	sum := fnv.New32a()
 	sum.Write([]byte("([]uint8)["))

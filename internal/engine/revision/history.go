@@ -15,8 +15,8 @@ type History struct {
 	same   func(stored *appsv1.ControllerRevision, data []byte) bool
 }
 
-// NewHistory orders revisions by number, and where that is the same by age and name. same tells whether a revision holds
-// what the data mean, whoever wrote it.
+// NewHistory orders revisions by number, and where that is the same by age and name. same tells whether a
+// revision holds what the data mean, whoever wrote it.
 func NewHistory(revisions []*appsv1.ControllerRevision, same func(stored *appsv1.ControllerRevision, data []byte) bool) *History {
 	return &History{same: same, Stored: slices.SortedFunc(slices.Values(revisions), func(a, b *appsv1.ControllerRevision) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
@@ -24,8 +24,8 @@ func NewHistory(revisions []*appsv1.ControllerRevision, same func(stored *appsv1
 	})}
 }
 
-// Find returns the newest revision that holds the data, nil if none does (CS-082, SS-184). Usually the last one has the same bytes, which
-// is checked first because comparing the meaning costs more.
+// Find returns the newest revision that holds the data, nil if none does (CS-082, SS-184). Usually the last
+// one has the same bytes, which is checked first because comparing the meaning costs more.
 func (h *History) Find(data []byte) *appsv1.ControllerRevision {
 	for _, r := range slices.Backward(h.Stored) {
 		if h.same(r, data) {
@@ -51,8 +51,9 @@ func (h *History) Next() int64 {
 	return 1
 }
 
-// Name returns the name and the hash of a new revision, which no revision with other data has, and the collision count that leads to it:
-// the given one, or a higher one (CS-084, SS-185). taken are all revisions whose names count, those of other owners too.
+// Name returns the name and the hash of a new revision, which no revision with other data has, and the
+// collision count that leads to it: the given one, or a higher one (CS-084, SS-185). taken are all revisions
+// whose names count, those of other owners too.
 func (h *History) Name(owner string, data []byte, collisions *int32, taken []*appsv1.ControllerRevision) (name, hash string, count *int32) {
 	n := int32(0)
 	if collisions != nil {

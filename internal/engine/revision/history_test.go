@@ -17,7 +17,8 @@ func numbered(name string, number int64, age int, data string) *appsv1.Controlle
 		Revision: number, Data: runtime.RawExtension{Raw: []byte(data)}}
 }
 
-// Revisions are ordered by number, then age, then name; the newest that holds the data is found, and the next number is above all.
+// Revisions are ordered by number, then age, then name; the newest that holds the data is found, and the next
+// number is above all.
 func TestHistory(t *testing.T) {
 	h := NewHistory([]*appsv1.ControllerRevision{numbered("c", 3, 0, "x"), numbered("b", 2, 5, "y"), numbered("a", 2, 5, "x"),
 		numbered("d", 2, 9, "z")}, sameBytes)
@@ -39,8 +40,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// A name that a revision with other data has is skipped, and the collision is counted. The name of one with the same data is used again
-// (CS-084, SS-185).
+// A name that a revision with other data has is skipped, and the collision is counted. The name of one with
+// the same data is used again (CS-084, SS-185).
 func TestNamesOfNewRevisions(t *testing.T) {
 	data, two := []byte("x"), int32(2)
 	first, second := Name("web", Hash(data, 0)), Name("web", Hash(data, 1))

@@ -15,7 +15,8 @@ import (
 // maxNamePrefix is how much of the owner's name a revision name keeps (CS-081).
 const maxNamePrefix = 223
 
-// Data returns the data of the revision that stores the template, byte for byte as the reference writes it (CS-080).
+// Data returns the data of the revision that stores the template, byte for byte as the reference writes it
+// (CS-080).
 func Data(template []byte) ([]byte, error) {
 	canonical, err := Canonical(template)
 	if err != nil {
@@ -63,8 +64,8 @@ func beside(data []byte) (Document, error) {
 	return doc, nil
 }
 
-// Equal tells whether two revision data hold the same template: by their bytes, or else by their canonical forms, so that
-// data written by another release or by the reference are recognised (CS-085).
+// Equal tells whether two revision data hold the same template: by their bytes, or else by their canonical
+// forms, so that data written by another release or by the reference are recognised (CS-085).
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -98,12 +99,14 @@ func Name(owner, hash string) string {
 	return owner + "-" + hash
 }
 
-// ShortHash returns what follows the last dash of a revision name, or the whole of a name without dash (CS-050).
+// ShortHash returns what follows the last dash of a revision name, or the whole of a name without dash
+// (CS-050).
 func ShortHash(name string) string {
 	return name[strings.LastIndexByte(name, '-')+1:]
 }
 
-// SameLabel tells whether two values of the revision label name the same revision, in whichever of the two styles (CS-051).
+// SameLabel tells whether two values of the revision label name the same revision, in whichever of the two
+// styles (CS-051).
 func SameLabel(a, b string) bool {
 	short := ShortHash(a)
 	return a == b || (short != "" && short == ShortHash(b))

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// CS-095 (part): a percentage that gives a whole number of pods gives exactly this number, whether it is rounded up or down: errors of
-// floating point do not show.
+// CS-095 (part): a percentage that gives a whole number of pods gives exactly this number, whether it is
+// rounded up or down: errors of floating point do not show.
 func TestAPercentageOfAWholeNumberOfPods(t *testing.T) {
 	for _, tt := range []struct {
 		percent     string
@@ -22,8 +22,8 @@ func TestAPercentageOfAWholeNumberOfPods(t *testing.T) {
 	}
 }
 
-// CS-102 (part), CS-103 (part): with U >= 1 only pods that have to be recreated get a surge, with U = 0 also those that are updated in
-// place.
+// CS-102 (part), CS-103 (part): with U >= 1 only pods that have to be recreated get a surge, with U = 0 also
+// those that are updated in place.
 func TestSurgeForUpdatesInPlace(t *testing.T) {
 	census := Census{Old: Group{Total: 5}, Recreate: 1, InPlace: 3}
 	for unavailable, want := range map[int]int{0: 4, 1: 1, 2: 1} {
@@ -43,7 +43,8 @@ func TestTheStandInOfAPodThatStaysOldIsNew(t *testing.T) {
 	}
 }
 
-// CS-114 (part): an old pod that is specified for deletion does not count again as one to be removed; a new pod is removed instead of it.
+// CS-114 (part): an old pod that is specified for deletion does not count again as one to be removed; a new
+// pod is removed instead of it.
 func TestASpecifiedOldPodIsNoneToRemove(t *testing.T) {
 	got := ComputeScale(Census{Old: Group{Total: 2, Specified: 1}, New: Group{Total: 6}},
 		Limits{Replicas: 5, Partition: 1, ScaleMaxUnavailable: Unlimited})
@@ -52,7 +53,8 @@ func TestASpecifiedOldPodIsNoneToRemove(t *testing.T) {
 	}
 }
 
-// CS-098 (part): new pods that wait for their hook are left out as well as old ones, also when it is asked in which direction pods move.
+// CS-098 (part): new pods that wait for their hook are left out as well as old ones, also when it is asked in
+// which direction pods move.
 func TestNewPodsInPreparingDeleteAreLeftOut(t *testing.T) {
 	if got := ToMove(Census{Old: Group{Total: 2}, New: Group{Total: 3, PreparingDelete: 1}}, Limits{Replicas: 5, Partition: 1}); got != 1 {
 		t.Errorf("%d to move to the new revision, want 1", got)

@@ -66,8 +66,8 @@ func Scaled(value intstr.IntOrString, total int, roundUp bool) (int, error) {
 	return int(min(rounded, Unlimited)), nil
 }
 
-// Partition resolves the number of pods that stay old: percentages are rounded up, but leave at least one pod to move unless
-// 100% is asked for; the result is within 0 and replicas (CS-090).
+// Partition resolves the number of pods that stay old: percentages are rounded up, but leave at least one pod
+// to move unless 100% is asked for; the result is within 0 and replicas (CS-090).
 func Partition(value *intstr.IntOrString, replicas int) (int, error) {
 	if value == nil {
 		return 0, nil

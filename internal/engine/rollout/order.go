@@ -28,21 +28,22 @@ func ByRemoval(a, b Candidate) int {
 	return byRemoval(&x, &y)
 }
 
-// ByUpdate compares two pods in the base order of update: the one to be updated first is less (CS-180). [SortForUpdate] has the rules that
-// come before it.
+// ByUpdate compares two pods in the base order of update: the one to be updated first is less (CS-180).
+// [SortForUpdate] has the rules that come before it.
 func ByUpdate(a, b Candidate) int {
 	x, y := standingOf(0, a), standingOf(0, b)
 	return byUpdate(&x, &y)
 }
 
-// SortForUpdate returns the candidates in the order of their update, without changing the given slice. Pods that a lifecycle hook has
-// already let into the update come first (CS-187). Then scatter, priority and the base order count, in this order (CS-180, CS-188). all are
-// the pods of the workload, updated or not.
+// SortForUpdate returns the candidates in the order of their update, without changing the given slice. Pods
+// that a lifecycle hook has already let into the update come first (CS-187). Then scatter, priority and the
+// base order count, in this order (CS-180, CS-188). all are the pods of the workload, updated or not.
 func SortForUpdate(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []Candidate {
 	return pick(candidates, UpdateOrder(candidates, all, priority, scatter))
 }
 
-// UpdateOrder is like SortForUpdate, but returns the indices of the candidates. all may be nil if there is no scatter.
+// UpdateOrder is like SortForUpdate, but returns the indices of the candidates. all may be nil if there is no
+// scatter.
 func UpdateOrder(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []int {
 	order := ordered(candidates, all, priority, scatter)
 	admitted, others := part(order, which(candidates, preparingUpdate))
@@ -52,8 +53,8 @@ func UpdateOrder(candidates, all []Candidate, priority *pub.UpdatePriorityStrate
 	return append(admitted, others...)
 }
 
-// SortForSidecars is SortForUpdate without lifecycle hooks, for pods of any owner (SS-213, SS-214). A term of value "*" stands for one term
-// for each value of that label among all pods.
+// SortForSidecars is SortForUpdate without lifecycle hooks, for pods of any owner (SS-213, SS-214). A term of
+// value "*" stands for one term for each value of that label among all pods.
 func SortForSidecars(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []Candidate {
 	return pick(candidates, ordered(candidates, all, priority, expand(scatter, all)))
 }
@@ -111,7 +112,8 @@ func part(order []int, in []bool) (belonging, others []int) {
 	return belonging, others
 }
 
-// standing holds what the orders compare. It is read from each pod once, because sorting compares a pod many times.
+// standing holds what the orders compare. It is read from each pod once, because sorting compares a pod many
+// times.
 type standing struct {
 	// index among the candidates.
 	index int

@@ -104,7 +104,8 @@ func check(t *testing.T, compare func(a, b Candidate) int, tests map[string]orde
 	}
 }
 
-// The rows are in the order of the criteria. In each row the pod that goes first would lose by the next criterion.
+// The rows are in the order of the criteria. In each row the pod that goes first would lose by the next
+// criterion.
 func TestByRemoval(t *testing.T) {
 	check(t, ByRemoval, map[string]orderCase{
 		"CS-141 not assigned to a node": {unassigned, inPhase(corev1.PodPending)},
@@ -189,7 +190,8 @@ func TestSortForUpdate(t *testing.T) {
 
 func both(a, b func(*Candidate)) func(*Candidate) { return func(c *Candidate) { a(c); b(c) } }
 
-// CS-152, CS-365: equal pods are ordered by their names, so that the result does not depend on the order of the input.
+// CS-152, CS-365: equal pods are ordered by their names, so that the result does not depend on the order of
+// the input.
 func TestEqualPodsAreOrderedByName(t *testing.T) {
 	want := []string{"a", "b", "c", "d", "e", "f"}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -223,8 +225,8 @@ func TestDeletionCost(t *testing.T) {
 	}
 }
 
-// SS-213: sidecars are upgraded in the base order, over it the priority: the sum of the weights that match, or none of the keys, then the
-// first key that a pod has, then the number at the end of its value.
+// SS-213: sidecars are upgraded in the base order, over it the priority: the sum of the weights that match,
+// or none of the keys, then the first key that a pod has, then the number at the end of its value.
 func TestOrderOfSidecarUpgrades(t *testing.T) {
 	check(t, func(a, b Candidate) int {
 		pair := []Candidate{a, b}

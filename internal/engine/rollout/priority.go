@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Prioritize puts pods of higher priority first; pods of the same priority keep their order (CS-181, CS-182). The webhook refuses weight
-// and order together (CS-183); if both are set nevertheless, weight applies.
+// Prioritize puts pods of higher priority first; pods of the same priority keep their order (CS-181, CS-182).
+// The webhook refuses weight and order together (CS-183); if both are set nevertheless, weight applies.
 func Prioritize(candidates []Candidate, strategy *pub.UpdatePriorityStrategy) {
 	copy(candidates, pick(candidates, prioritized(asGiven(candidates), candidates, strategy)))
 }
@@ -29,8 +29,8 @@ func prioritized(order []int, candidates []Candidate, strategy *pub.UpdatePriori
 	return order
 }
 
-// weigh returns a function for the weight of a pod: the sum of the weights of the terms that select it. An invalid selector selects
-// nothing.
+// weigh returns a function for the weight of a pod: the sum of the weights of the terms that select it. An
+// invalid selector selects nothing.
 func weigh(terms []pub.UpdatePriorityWeightTerm) func(*corev1.Pod) int64 {
 	selectors := make([]labels.Selector, len(terms))
 	for i := range terms {
@@ -55,7 +55,8 @@ func weigh(terms []pub.UpdatePriorityWeightTerm) func(*corev1.Pod) int64 {
 type placing struct {
 	// position of the term in the list, from 1; 0 for a pod with none of the keys, which comes first.
 	position int
-	// number at the end of the label value, without leading zeros. A label value holds more digits than an integer.
+	// number at the end of the label value, without leading zeros. A label value holds more digits than an
+	// integer.
 	number string
 }
 

@@ -79,7 +79,8 @@ func TestAnyUpdateOrderIsAPermutationAndDeterministic(t *testing.T) {
 	})
 }
 
-// CS-187, CS-181, CS-182, CS-180: without scatter, each pod comes before the next by the first rule in which the two differ.
+// CS-187, CS-181, CS-182, CS-180: without scatter, each pod comes before the next by the first rule in which
+// the two differ.
 func TestAnyUpdateOrderWithoutScatterHoldsThePriority(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := workload(t)
@@ -134,7 +135,8 @@ func comparePriority(priority *pub.UpdatePriorityStrategy, a, b *corev1.Pod) int
 	return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(positionA, positionB), cmp.Compare(numberB, numberA))
 }
 
-// CS-184, CS-185: one term moves matching pods between the others, keeps the order of both, and puts a matching pod at the very end.
+// CS-184, CS-185: one term moves matching pods between the others, keeps the order of both, and puts a
+// matching pod at the very end.
 func TestAnyScatterKeepsTheOrderOfEither(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := workload(t)
@@ -173,7 +175,8 @@ func TestAnyScatterIsEven(t *testing.T) {
 	})
 }
 
-// CS-150, CS-151, CS-152: the ranks do not depend on the order of the input; those of a node with k pods are k-1 to 0.
+// CS-150, CS-151, CS-152: the ranks do not depend on the order of the input; those of a node with k pods are
+// k-1 to 0.
 func TestAnyRank(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods := workload(t)

@@ -1,6 +1,7 @@
 package rollout
 
-// Census counts the active pods of a workload by what matters to scaling. New are those of the update revision, Old all others.
+// Census counts the active pods of a workload by what matters to scaling. New are those of the update
+// revision, Old all others.
 type Census struct {
 	Old, New Group
 	// OneRevision: the current and the update revision are the same.
@@ -11,10 +12,11 @@ type Census struct {
 	ExcludePreparingDelete bool
 	// Recreate counts the old pods that can reach the update revision only by being replaced (CS-102).
 	Recreate int
-	// InPlace counts the old pods that are unavailable for a while when they are updated in place, and are not on their way out.
+	// InPlace counts the old pods that are unavailable for a while when they are updated in place, and are
+	// not on their way out.
 	InPlace int
-	// Stale counts the old pods that are unavailable for a while when they are mended, because they have images or quantities of another
-	// revision (IPU-326).
+	// Stale counts the old pods that are unavailable for a while when they are mended, because they have
+	// images or quantities of another revision (IPU-326).
 	Stale int
 }
 
@@ -34,7 +36,8 @@ type Group struct {
 type Scale struct {
 	// Surge is the number of pods wanted above the replicas; SurgeOld of them at the old revision.
 	Surge, SurgeOld int
-	// Missing is how many pods are missing; Create how many of them may be created now, CreateOld of those at the old revision.
+	// Missing is how many pods are missing; Create how many of them may be created now, CreateOld of those at
+	// the old revision.
 	Missing, Create, CreateOld int
 	// Remove is how many pods, none of them specified, are too many; RemoveOld of them at the old revision.
 	Remove, RemoveOld int
@@ -42,8 +45,8 @@ type Scale struct {
 	Unavailable int
 }
 
-// difference returns how many old and new pods are too many (positive) or too few (negative), if more is added to the wanted number of new
-// pods (CS-098).
+// difference returns how many old and new pods are too many (positive) or too few (negative), if more is
+// added to the wanted number of new pods (CS-098).
 func difference(c Census, l Limits, more int) (old, new int) {
 	old = c.Old.Total - c.Old.PreparingDelete - l.Partition
 	new = c.New.Total - c.New.PreparingDelete - (l.Replicas - l.Partition) - more
@@ -53,9 +56,10 @@ func difference(c Census, l Limits, more int) (old, new int) {
 	return old, new
 }
 
-// ToMove returns how many pods have to change revision: positive from old to new, negative back (CS-120). A pod that is specified for
-// deletion does not count as moved already, because another pod replaces it. Otherwise a replacement of the other revision that is not
-// ready would never be updated, and the two would wait for each other for ever.
+// ToMove returns how many pods have to change revision: positive from old to new, negative back (CS-120). A
+// pod that is specified for deletion does not count as moved already, because another pod replaces it.
+// Otherwise a replacement of the other revision that is not ready would never be updated, and the two would
+// wait for each other for ever.
 func ToMove(c Census, l Limits) int {
 	if toNew := c.Old.Total-c.Old.PreparingDelete > l.Partition; toNew {
 		c.New.Total -= c.New.Specified
@@ -98,8 +102,9 @@ func ComputeScale(c Census, l Limits) Scale {
 	return s
 }
 
-// inPlaceSurge is how many surge pods updates in place should have. If no pod may be unavailable, it is one for each pod that is still to
-// be updated or mended, so that these need not be deleted; otherwise none (CS-102, CS-103).
+// inPlaceSurge is how many surge pods updates in place should have. If no pod may be unavailable, it is one
+// for each pod that is still to be updated or mended, so that these need not be deleted; otherwise none
+// (CS-102, CS-103).
 func inPlaceSurge(c Census, l Limits, old int) int {
 	if l.MaxUnavailable > 0 || l.MaxSurge == 0 {
 		return 0

@@ -6,7 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// CS-128: the table of the specification, each row followed to its end. A step has the pods that are found and what has to be done.
+// CS-128: the table of the specification, each row followed to its end. A step has the pods that are found
+// and what has to be done.
 func TestNumbersTable(t *testing.T) {
 	type step struct {
 		census Census

@@ -10,8 +10,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Scatter returns the candidates with the pods of each term spread among the others, the term with the most candidates first (CS-184 to
-// 186), without changing the given slice. all are the pods of the workload, updated or not.
+// Scatter returns the candidates with the pods of each term spread among the others, the term with the most
+// candidates first (CS-184 to 186), without changing the given slice. all are the pods of the workload,
+// updated or not.
 func Scatter(candidates, all []Candidate, terms ...pub.UpdateScatterTerm) []Candidate {
 	return pick(candidates, scattered(asGiven(candidates), candidates, all, terms))
 }
@@ -80,7 +81,8 @@ type spread struct {
 	matching, allMatching int
 }
 
-// apply spreads the matching candidates. The last of them goes to the very end and is not counted in the groups.
+// apply spreads the matching candidates. The last of them goes to the very end and is not counted in the
+// groups.
 func (s spread) apply(order []int, all int) []int {
 	matching, others := part(order, s.matches)
 	matching, last := matching[:len(matching)-1], matching[len(matching)-1]
@@ -107,9 +109,9 @@ type layout struct {
 	ahead int
 }
 
-// layoutOf lays out the candidates by the share of matching pods among them (CS-184). If the others have a larger share among the
-// candidates than among all pods, it takes the share among all pods: then the pods that were updated before ended within a group of others
-// (CS-185).
+// layoutOf lays out the candidates by the share of matching pods among them (CS-184). If the others have a
+// larger share among the candidates than among all pods, it takes the share among all pods: then the pods
+// that were updated before ended within a group of others (CS-185).
 func layoutOf(matching, others, allMatching, allOthers int) layout {
 	allMatching, allOthers = max(allMatching, matching), max(allOthers, others) // all pods include the candidates
 	if allOthers*matching >= others*allMatching {

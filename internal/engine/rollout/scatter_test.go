@@ -116,7 +116,8 @@ func TestScatterKeepsTheOrderOfEither(t *testing.T) {
 	}
 }
 
-// CS-185: a rollout in several passes, each of which sees only what is left, ends up spread like one in a single pass.
+// CS-185: a rollout in several passes, each of which sees only what is left, ends up spread like one in a
+// single pass.
 func TestScatterOverSeveralPasses(t *testing.T) {
 	tests := map[string]struct {
 		pods    string
@@ -151,8 +152,9 @@ func TestScatterOverSeveralPasses(t *testing.T) {
 	}
 }
 
-// SS-214 (with TestScatter, whose terms are the same): a star stands for one term for each value among all pods, updated ones included. A
-// value that another term names too counts once, and pods without the label match none.
+// SS-214 (with TestScatter, whose terms are the same): a star stands for one term for each value among all
+// pods, updated ones included. A value that another term names too counts once, and pods without the label
+// match none.
 func TestAStarStandsForEveryValue(t *testing.T) {
 	for _, row2 := range []struct{ candidates, updated string }{{"aabbb....", ""}, {"aabbccc.....", "ab"}, {"aab....", "bbb"},
 		{"....", "aa"}, {"aa..", "ccc"}} {

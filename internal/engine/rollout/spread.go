@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Rank sets the spread rank of the pods: the higher it is, the more of them are in the same place as the pod (CS-145). Without topology
-// keys the place is the node (CS-150); otherwise it is the domains of the keys, one key for each spread constraint (CS-151). nodeLabel
-// returns a label of a node, false if the node or the label is not there; it is called once for each node and key. A pod without a place
-// has rank 0.
+// Rank sets the spread rank of the pods: the higher it is, the more of them are in the same place as the pod
+// (CS-145). Without topology keys the place is the node (CS-150); otherwise it is the domains of the keys,
+// one key for each spread constraint (CS-151). nodeLabel returns a label of a node, false if the node or the
+// label is not there; it is called once for each node and key. A pod without a place has rank 0.
 func Rank(pods []Candidate, topologyKeys []string, nodeLabel func(node, key string) (string, bool)) {
 	for i := range pods {
 		pods[i].Rank = 0

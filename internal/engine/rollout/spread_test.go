@@ -99,7 +99,8 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// CS-151: the domain of hostname is the label's value, not the node's name, which would give the opposite order here.
+// CS-151: the domain of hostname is the label's value, not the node's name, which would give the opposite
+// order here.
 func TestRankByHostname(t *testing.T) {
 	pods := []Candidate{candidate("a", on("n1"), readySinceMinutes(1)), candidate("b", on("n2")), candidate("c", on("n2"))}
 	sameHost := func(string, string) (string, bool) { return "h", true }
@@ -127,7 +128,8 @@ func TestRankAsksOncePerNode(t *testing.T) {
 	}
 }
 
-// CS-280: with constraints on zone and hostname the zone with most pods shrinks first, and within it stacked nodes.
+// CS-280: with constraints on zone and hostname the zone with most pods shrinks first, and within it stacked
+// nodes.
 func TestScaleInWithSpreadConstraints(t *testing.T) {
 	tests := map[string]struct {
 		pods   map[string]string // by node

@@ -1,8 +1,10 @@
-// Package schedule knows the times of cron expressions (ACJ-021, ACJ-050 to ACJ-057). What an expression means is read by robfig/cron, as
-// core CronJob does, so that the two agree; it also looks for the next time, but only in days without changes of the clock: beside them it
-// passes over days, or runs on days that are not meant. Here a time zone is a row of spans of constant offset instead, each of which is such.
+// Package schedule knows the times of cron expressions (ACJ-021, ACJ-050 to ACJ-057). What an expression
+// means is read by robfig/cron, as core CronJob does, so that the two agree; it also looks for the next time,
+// but only in days without changes of the clock: beside them it passes over days, or runs on days that are
+// not meant. Here a time zone is a row of spans of constant offset instead, each of which is such.
 //
-// All answers cost a bounded effort, however long the time is that is asked about and whatever the expression.
+// All answers cost a bounded effort, however long the time is that is asked about and whatever the
+// expression.
 package schedule
 
 import (
@@ -16,9 +18,11 @@ import (
 )
 
 const (
-	// MaxLength is how long an expression may be. All minutes, hours, days and months, listed one by one, have less.
+	// MaxLength is how long an expression may be. All minutes, hours, days and months, listed one by one,
+	// have less.
 	MaxLength = 1024
-	// horizon is how far ahead a time is looked for. Nothing that ever comes is rarer than a 29 February around 2100, which is 8 years.
+	// horizon is how far ahead a time is looked for. Nothing that ever comes is rarer than a 29 February
+	// around 2100, which is 8 years.
 	horizon = 10
 	// shortest is the shortest interval of @every; what is shorter counts as this.
 	shortest = time.Second
@@ -34,8 +38,8 @@ type Schedule struct {
 	hourly bool
 }
 
-// Parse reads an expression; times are in UTC before [Schedule.In] names a zone. prefix is the zone that stands before it, as in
-// "CRON_TZ=Europe/Paris 0 3 * * *"; empty if none does.
+// Parse reads an expression; times are in UTC before [Schedule.In] names a zone. prefix is the zone that
+// stands before it, as in "CRON_TZ=Europe/Paris 0 3 * * *"; empty if none does.
 func Parse(text string) (s Schedule, prefix string, err error) {
 	defer func() {
 		if cause := recover(); cause != nil { // in the library
@@ -86,7 +90,8 @@ func Parse(text string) (s Schedule, prefix string, err error) {
 	return Schedule{times: times, zone: time.UTC, hourly: times.Hour&hours == hours}, prefix, nil
 }
 
-// Zone finds a time zone of the IANA database. "Local", in any case, is none: what it means would depend on the manager.
+// Zone finds a time zone of the IANA database. "Local", in any case, is none: what it means would depend on
+// the manager.
 func Zone(name string) (*time.Location, error) {
 	if name == "" || strings.EqualFold(name, "local") {
 		return nil, fmt.Errorf("%q is no name of the IANA time zone database, such as Europe/Paris", name)

@@ -99,8 +99,9 @@ func TestZone(t *testing.T) {
 	}
 }
 
-// ACJ-057 (part): wall-clock times that a change of the clock leaves out do not run; those that occur twice run once where hours are chosen, and
-// each time where every hour is meant. Days around a change are neither passed over nor mistaken.
+// ACJ-057 (part): wall-clock times that a change of the clock leaves out do not run; those that occur twice
+// run once where hours are chosen, and each time where every hour is meant. Days around a change are neither
+// passed over nor mistaken.
 func TestChangesOfTheClock(t *testing.T) {
 	for name, test := range map[string]struct {
 		text, zone, after string
@@ -164,7 +165,8 @@ func TestEvery(t *testing.T) {
 	}
 }
 
-// ACJ-054 (part), ACJ-056 (part): ten years of minutes, times that are rare, and those that never come cost little; no pass over the whole gap.
+// ACJ-054 (part), ACJ-056 (part): ten years of minutes, times that are rare, and those that never come cost
+// little; no pass over the whole gap.
 func TestLongGaps(t *testing.T) {
 	from, until := at(t, "2014-06-01T00:00:30Z"), at(t, "2024-06-01T00:00:30Z")
 	for text, want := range map[string]string{

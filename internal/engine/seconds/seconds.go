@@ -1,5 +1,5 @@
-// Package seconds turns the seconds of API fields into durations. Users write numbers such as 9999999999 for never. A duration cannot hold
-// them: the product overflows and becomes a time in the past.
+// Package seconds turns the seconds of API fields into durations. Users write numbers such as 9999999999 for
+// never. A duration cannot hold them: the product overflows and becomes a time in the past.
 package seconds
 
 import "time"

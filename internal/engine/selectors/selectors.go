@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Overlap tells whether some object could match both selectors; nil selects everything (SS-060 to SS-062). Keys are judged one by one, and
-// each has as many values as one likes, so that two selectors are disjoint exactly if a key cannot satisfy what both ask of it. An error
-// says which selector cannot be read.
+// Overlap tells whether some object could match both selectors; nil selects everything (SS-060 to SS-062).
+// Keys are judged one by one, and each has as many values as one likes, so that two selectors are disjoint
+// exactly if a key cannot satisfy what both ask of it. An error says which selector cannot be read.
 func Overlap(a, b *metav1.LabelSelector) (bool, error) {
 	asked := map[string]*demand{}
 	for _, selector := range []*metav1.LabelSelector{a, b} {
@@ -74,7 +74,8 @@ func (d *demand) possible() bool {
 	return d.among == nil || d.among.Difference(d.out).Len() > 0
 }
 
-// MostTerms is how many labels and values a selector may have that is read at each event of a pod: all others' events wait for that.
+// MostTerms is how many labels and values a selector may have that is read at each event of a pod: all
+// others' events wait for that.
 const MostTerms = 200
 
 // Terms is the number of labels and values in a selector.

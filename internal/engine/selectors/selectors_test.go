@@ -60,7 +60,8 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// SS-060 to SS-062: the same as trying all labels of a small world in which each key has a value more than the selectors name.
+// SS-060 to SS-062: the same as trying all labels of a small world in which each key has a value more than
+// the selectors name.
 func TestOverlapIsExact(t *testing.T) {
 	keys, named, values := []string{"a", "b"}, []string{"x", "y"}, []string{"x", "y", "z"}
 	requirement := rapid.Custom(func(t *rapid.T) metav1.LabelSelectorRequirement {

@@ -10,8 +10,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Require lets a pod spec run only on nodes of the term, beside what it requires itself. A term without requirements, which would match no
-// node, changes nothing (WS-092, UD-070).
+// Require lets a pod spec run only on nodes of the term, beside what it requires itself. A term without
+// requirements, which would match no node, changes nothing (WS-092, UD-070).
 func Require(spec map[string]any, required *corev1.NodeSelectorTerm) error {
 	if required == nil || len(required.MatchExpressions)+len(required.MatchFields) == 0 {
 		return nil

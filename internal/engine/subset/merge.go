@@ -1,5 +1,6 @@
-// Package subset is what a subset of a workload does to the documents of its pods, or of their templates: it binds them to nodes, tolerates
-// taints, and applies a strategic merge patch. Kinds that have subsets share it.
+// Package subset is what a subset of a workload does to the documents of its pods, or of their templates: it
+// binds them to nodes, tolerates taints, and applies a strategic merge patch. Kinds that have subsets share
+// it.
 package subset
 
 import (
@@ -10,10 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// mostMerged bounds the effort of merging lists of one name: the library compares each item with each of the list that comes of it.
+// mostMerged bounds the effort of merging lists of one name: the library compares each item with each of the
+// list that comes of it.
 const mostMerged = 1000 * 1000
 
-// Merge applies a strategic merge patch to a document, which may be changed by that; like is of its type (WS-094, UD-016).
+// Merge applies a strategic merge patch to a document, which may be changed by that; like is of its type
+// (WS-094, UD-016).
 func Merge(document, patch map[string]any, like any) (result map[string]any, err error) {
 	if err := mergeable([]any{document}, []any{patch}, ""); err != nil {
 		return nil, err
@@ -38,7 +41,8 @@ func Patch(document map[string]any, text []byte, like any) (map[string]any, erro
 	return Merge(document, patch, like)
 }
 
-// mergeable tells where merging takes too long. Items of lists are taken together, so that all is looked at once.
+// mergeable tells where merging takes too long. Items of lists are taken together, so that all is looked at
+// once.
 func mergeable(pods, patches []any, path string) error {
 	list, touched, effort := 0, 0, 0
 	inside := map[string][2][]any{}

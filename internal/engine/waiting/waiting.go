@@ -1,5 +1,5 @@
-// Package waiting decides when an event reports that a rollout, or a scaling, stands still for a reason that nobody asked for: after some
-// time, once for each reason, and rarely again (OPS-099).
+// Package waiting decides when an event reports that a rollout, or a scaling, stands still for a reason that
+// nobody asked for: after some time, once for each reason, and rarely again (OPS-099).
 package waiting
 
 import (
@@ -69,7 +69,8 @@ type Progress struct {
 	Wait *Wait
 }
 
-// Tracker knows since when one workload stands still, and what was reported about it. The zero value is ready to use.
+// Tracker knows since when one workload stands still, and what was reported about it. The zero value is ready
+// to use.
 type Tracker struct {
 	begun      bool
 	generation int64
@@ -81,13 +82,14 @@ type Tracker struct {
 	reported   map[string]time.Time
 }
 
-// Passed notes what a pass found. It returns the message to report now, if any, and after which time the next pass is due to report; 0 if
-// none is.
+// Passed notes what a pass found. It returns the message to report now, if any, and after which time the next
+// pass is due to report; 0 if none is.
 func (w *Tracker) Passed(p Progress, now time.Time) (report string, after time.Duration) {
 	if !w.begun {
 		*w = Tracker{begun: true, since: now, reported: map[string]time.Time{}}
 	}
-	// This is another rollout, but the time of standing still goes on: autoscalers write the spec again and again.
+	// This is another rollout, but the time of standing still goes on: autoscalers write the spec again and
+	// again.
 	if w.generation != p.Generation {
 		w.generation, w.arrived, w.complete, w.another = p.Generation, p.Arrived, false, true
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// OPS-099: what holds a rollout is reported after 30 s in which nothing moved, again when the reason changes, and otherwise at most every
-// ten minutes.
+// OPS-099: what holds a rollout is reported after 30 s in which nothing moved, again when the reason changes,
+// and otherwise at most every ten minutes.
 func TestARolloutThatStandsStillIsReported(t *testing.T) {
 	wait := func(reason string) *Wait {
 		w := &Wait{Reason: reason, Message: "2 of 5 pods"}

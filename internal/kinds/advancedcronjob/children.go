@@ -140,7 +140,8 @@ func (c Child) Same(other Child) bool {
 		c.going() == other.going() && c.Object.GetUID() == other.Object.GetUID() && OwnerOf(c.Object) == OwnerOf(other.Object)
 }
 
-// OwnerOf is the UID of the AdvancedCronJob that controls an object, whatever version it names (ACJ-030); empty if none does.
+// OwnerOf is the UID of the AdvancedCronJob that controls an object, whatever version it names (ACJ-030);
+// empty if none does.
 func OwnerOf(object metav1.Object) types.UID {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil || owner.Kind != Name || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
@@ -164,7 +165,8 @@ func NameOf(cronJob string, at time.Time) string {
 	return cronJob[:maxName-len(suffix)] + suffix
 }
 
-// NewChild is the document of the child of a run (ACJ-070). The template is taken as it was written, fields that our types do not know included.
+// NewChild is the document of the child of a run (ACJ-070). The template is taken as it was written, fields
+// that our types do not know included.
 func NewChild(cronJob *appsv1beta1.AdvancedCronJob, kind Kind, run *Run) (map[string]any, error) {
 	var raw []byte
 	var err error

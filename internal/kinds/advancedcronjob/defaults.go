@@ -15,9 +15,9 @@ type Document = podtemplate.Document
 // History limits where none is given (ACJ-011).
 const successfulLimit, failedLimit = 3, 1
 
-// Default returns the JSON patch that completes an AdvancedCronJob of v1beta1 (ACJ-011 to ACJ-013). It only ever adds what is missing. old is the
-// stored object, nil on create; pods says how pod templates are completed, for the template at that key. An error of the API server comes
-// with the other defaults.
+// Default returns the JSON patch that completes an AdvancedCronJob of v1beta1 (ACJ-011 to ACJ-013). It only
+// ever adds what is missing. old is the stored object, nil on create; pods says how pod templates are
+// completed, for the template at that key. An error of the API server comes with the other defaults.
 func Default(object, old Document, pods func(key string) podtemplate.Request) ([]jsonpatch.Operation, error) {
 	var d podtemplate.Defaults
 	metadata, _ := object["metadata"].(Document)

@@ -76,7 +76,8 @@ type Plan struct {
 	Delete []Child
 	// Notes are to be told.
 	Notes []Note
-	// Dropped is how many times were left out since they were counted last, and Counted until when they are counted now.
+	// Dropped is how many times were left out since they were counted last, and Counted until when they are
+	// counted now.
 	Dropped int
 	Counted time.Time
 	// Replace are active children that end before the run begins, Run is the one that begins, if any.
@@ -92,8 +93,8 @@ type Plan struct {
 	After time.Duration
 }
 
-// Bounds: more missed times than these are told of (ACJ-054); of more left out times it is not counted how many there are; the status lists no
-// more children than these, since an object has a size.
+// Bounds: more missed times than these are told of (ACJ-054); of more left out times it is not counted how
+// many there are; the status lists no more children than these, since an object has a size.
 const (
 	manyMissed  = 100
 	mostDropped = 1000
@@ -207,8 +208,9 @@ func (p *planner) status() {
 // farAhead is a nominal time that no manager gave a child, however its clock goes.
 const farAhead = time.Hour
 
-// nobodyAsks tells of a child whose run is not recorded that it need not be: no run begins any more, or somebody else made it up. Else who
-// deletes it, or its AdvancedCronJob in the foreground, waits until the time has come.
+// nobodyAsks tells of a child whose run is not recorded that it need not be: no run begins any more, or
+// somebody else made it up. Else who deletes it, or its AdvancedCronJob in the foreground, waits until the
+// time has come.
 func (p *planner) nobodyAsks(child Child) bool {
 	return p.CronJob.DeletionTimestamp != nil || child.Object.GetDeletionTimestamp() != nil && child.Nominal.After(p.Now.Add(farAhead))
 }
@@ -233,8 +235,8 @@ func referenceTo(child Child) corev1.ObjectReference {
 		Name: child.Object.GetName(), UID: child.Object.GetUID(), ResourceVersion: child.Object.GetResourceVersion()}
 }
 
-// Started is the status once the child of the run is there (ACJ-073). Without a child, another object has its name, and the run counts as
-// handled (ACJ-072).
+// Started is the status once the child of the run is there (ACJ-073). Without a child, another object has its
+// name, and the run counts as handled (ACJ-072).
 func (p *Plan) Started(child *Child) appsv1beta1.AdvancedCronJobStatus {
 	status := *p.Status.DeepCopy()
 	handled(&status, p.Run.Time)

@@ -53,7 +53,8 @@ func begins(p *Plan) string {
 
 const minute = time.Minute
 
-// ACJ-002 (part), ACJ-051 to ACJ-056, ACJ-059: which run is due, what is told of those that are not, and when is the next.
+// ACJ-002 (part), ACJ-051 to ACJ-056, ACJ-059: which run is due, what is told of those that are not, and when
+// is the next.
 func TestDue(t *testing.T) {
 	hour := time.Hour
 	type cron = appsv1beta1.AdvancedCronJob
@@ -131,7 +132,8 @@ func TestDroppedTimesAreCountedOnce(t *testing.T) {
 	}
 }
 
-// ACJ-050: without another one the zone is that of the manager; one that cannot be loaded stops scheduling with an event.
+// ACJ-050: without another one the zone is that of the manager; one that cannot be loaded stops scheduling
+// with an event.
 func TestZones(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -156,7 +158,8 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// ACJ-058: a schedule that cannot be read stops the object with an event; it is not looked at again until something changes.
+// ACJ-058: a schedule that cannot be read stops the object with an event; it is not looked at again until
+// something changes.
 func TestUnparseableSchedule(t *testing.T) {
 	for _, schedule := range []string{"", "TZ=0", "every day", "61 * * * *", strings.Repeat("*", 5000)} {
 		plan := Make(snapshot(CronJob("Job", schedule), 9*time.Hour))
@@ -167,7 +170,8 @@ func TestUnparseableSchedule(t *testing.T) {
 	}
 }
 
-// ACJ-031, ACJ-032, ACJ-100: what children say of their runs, of each kind; the status lists the active ones by their times, in any phase of deletion.
+// ACJ-031, ACJ-032, ACJ-100: what children say of their runs, of each kind; the status lists the active ones
+// by their times, in any phase of deletion.
 func TestChildren(t *testing.T) {
 	for _, kind := range Kinds {
 		cronJob := CronJob(string(kind), "@every 1h")
@@ -247,7 +251,8 @@ func TestConcurrency(t *testing.T) {
 			}
 		}
 	}
-	// ACJ-061: it begins as soon as the other one has ended, unless its deadline has passed, or a newer time has come.
+	// ACJ-061: it begins as soon as the other one has ended, unless its deadline has passed, or a newer time
+	// has come.
 	forbid := CronJob("Job", "0 * * * *", Policy("Forbid"), Last(time.Hour))
 	waiting := Make(snapshot(forbid, 2*time.Hour, Made("Job", forbid, time.Hour)))
 	if waiting.Reason != AlreadyActive || !strings.Contains(waiting.Message, "Job nightly-1893502800") || waiting.Notes[0].Type != "Normal" ||
@@ -265,7 +270,8 @@ func TestConcurrency(t *testing.T) {
 	if plan := Make(snapshot(forbid, 2*time.Hour+2*minute, ended)); plan.Run != nil {
 		t.Errorf("after its deadline: %s", begins(plan))
 	}
-	// D10: children made by hand have no time; they count for Forbid and history, and say nothing of what was handled.
+	// D10: children made by hand have no time; they count for Forbid and history, and say nothing of what was
+	// handled.
 	byHand := Made("Job", forbid, 0, func(o client.Object) { o.SetAnnotations(nil) })
 	if plan := Make(snapshot(forbid, 2*time.Hour, byHand)); plan.Reason != AlreadyActive || !plan.Status.LastScheduleTime.Equal(At(time.Hour)) {
 		t.Errorf("%+v", plan)
@@ -277,7 +283,8 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// ACJ-042, ACJ-080, ACJ-081: nothing begins while it is paused or being deleted; status, and history while it is paused, are maintained.
+// ACJ-042, ACJ-080, ACJ-081: nothing begins while it is paused or being deleted; status, and history while it
+// is paused, are maintained.
 func TestNothingBegins(t *testing.T) {
 	cronJob := CronJob("Job", "0 * * * *", Policy("Replace"))
 	cronJob.Spec.FailedJobsHistoryLimit = new(int32(0))
@@ -388,7 +395,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// ACJ-073 (part), ACJ-072 (part): the status after a run began, and after one that another object's name kept from beginning.
+// ACJ-073 (part), ACJ-072 (part): the status after a run began, and after one that another object's name kept
+// from beginning.
 func TestStarted(t *testing.T) {
 	cronJob := CronJob("Job", "0 * * * *", Policy("Replace"))
 	old := Made("Job", cronJob, minute)
@@ -441,7 +449,8 @@ func TestNewChild(t *testing.T) {
 	}
 }
 
-// ACJ-071: names are those of the reference where they fit, at most 63 characters, different for different runs and objects, and end as the time does.
+// ACJ-071: names are those of the reference where they fit, at most 63 characters, different for different
+// runs and objects, and end as the time does.
 func TestNames(t *testing.T) {
 	at := Noon
 	if got := NameOf("nightly", at); got != "nightly-1893499200" {

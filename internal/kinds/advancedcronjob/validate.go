@@ -24,11 +24,12 @@ var names = regexp.MustCompile(`^[a-zA-Z0-9\-]+$`)
 // longestPull is how long an ImageListPullJob of a schedule may last, in seconds (ACJ-027).
 const longestPull = 86400
 
-// CheckBroadcastJob judges a BroadcastJob without a name by the rules of that kind; its pod template is judged apart.
+// CheckBroadcastJob judges a BroadcastJob without a name by the rules of that kind; its pod template is
+// judged apart.
 type CheckBroadcastJob func(job *appsv1beta1.BroadcastJob) field.ErrorList
 
-// Validate judges an AdvancedCronJob and tells all that is wrong with it (ACJ-020 to ACJ-028), but for its pod template. old is nil on create;
-// what was wrong with it is not refused again.
+// Validate judges an AdvancedCronJob and tells all that is wrong with it (ACJ-020 to ACJ-028), but for its
+// pod template. old is nil on create; what was wrong with it is not refused again.
 func Validate(updated, old *appsv1beta1.AdvancedCronJob, broadcast CheckBroadcastJob) field.ErrorList {
 	errs := check(updated, broadcast)
 	if old == nil {
@@ -195,8 +196,8 @@ func checkUpdate(updated, old *appsv1beta1.AdvancedCronJob) field.ErrorList {
 		"successfulJobsHistoryLimit, failedJobsHistoryLimit and template.imageListPullJobTemplate alone: create another AdvancedCronJob instead")}
 }
 
-// Warnings are what users should know about an AdvancedCronJob that is admitted (ACJ-033, ACJ-121). off names gates without which no
-// ImageListPullJob is carried out.
+// Warnings are what users should know about an AdvancedCronJob that is admitted (ACJ-033, ACJ-121). off names
+// gates without which no ImageListPullJob is carried out.
 func Warnings(updated, old *appsv1beta1.AdvancedCronJob, off []string) (warnings []string) {
 	spec := &updated.Spec
 	if template := spec.Template.BroadcastJobTemplate; template != nil && spec.ConcurrencyPolicy == appsv1beta1.ConcurrencyForbid &&

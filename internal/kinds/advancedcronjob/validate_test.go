@@ -41,7 +41,8 @@ func pulls(change func(*appsv1beta1.ImageListPullJobSpec)) func(*cron) {
 	return func(c *cron) { change(&c.Spec.Template.ImageListPullJobTemplate.Spec) }
 }
 
-// ACJ-020, ACJ-021, ACJ-022, ACJ-023 (part), ACJ-024, ACJ-025, ACJ-017, ACJ-027: what is refused, and at which field.
+// ACJ-020, ACJ-021, ACJ-022, ACJ-023 (part), ACJ-024, ACJ-025, ACJ-017, ACJ-027: what is refused, and at
+// which field.
 func TestValidate(t *testing.T) {
 	policy := func(p appsv1beta1.ConcurrencyPolicy) func(*cron) { return Policy(p) }
 	named := func(name string) func(*cron) { return func(c *cron) { c.Name = name } }
@@ -278,7 +279,8 @@ func object(t *testing.T, text string) Document {
 	return o
 }
 
-// ACJ-011, ACJ-013: the defaults; only what is missing is added. ACJ-012 (part): pod templates are completed, and nothing else of embedded jobs.
+// ACJ-011, ACJ-013: the defaults; only what is missing is added. ACJ-012 (part): pod templates are completed,
+// and nothing else of embedded jobs.
 func TestDefaults(t *testing.T) {
 	nothing := func(string) podtemplate.Request { return podtemplate.Request{} }
 	completes := func(string) podtemplate.Request {
@@ -324,7 +326,8 @@ func TestDefaults(t *testing.T) {
 	if operations, err := Default(object(t, "{spec: {template: {jobTemplate: {spec: {template: {spec: {}}}}}}}"), nil, failing); err == nil || len(operations) != 4 {
 		t.Errorf("an error comes with the other defaults: %v %v", operations, err)
 	}
-	// The job that is created has the defaults of its own kind: nothing differs from an ImageListPullJob of the user.
+	// The job that is created has the defaults of its own kind: nothing differs from an ImageListPullJob of
+	// the user.
 	if got := imagepull.DefaultJob(object(t, "{spec: {images: [a], completionPolicy: {type: Always}, pullPolicy: {timeoutSeconds: 600, backoffLimit: 3}}}"), true, true); len(got) != 0 {
 		t.Errorf("%v", got)
 	}

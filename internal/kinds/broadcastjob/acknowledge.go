@@ -16,8 +16,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
-// The annotation with the acknowledged pods is a row of hashes of their UIDs, of six characters each. There is room for so many that it
-// stays far below what annotations may hold; a job with more failed pods stays paused until some are deleted (BJ-094).
+// The annotation with the acknowledged pods is a row of hashes of their UIDs, of six characters each. There
+// is room for so many that it stays far below what annotations may hold; a job with more failed pods stays
+// paused until some are deleted (BJ-094).
 const hashLength, mostAcknowledged = 6, 8000
 
 // mark is the hash of a pod in the annotation.
@@ -58,8 +59,8 @@ func (p *planner) eachFailed(do func(*corev1.Pod)) {
 	}
 }
 
-// acknowledge notes which pods had failed when the user let the job go on (BJ-094). The webhook has written when that was, so that nobody
-// need have seen the job paused.
+// acknowledge notes which pods had failed when the user let the job go on (BJ-094). The webhook has written
+// when that was, so that nobody need have seen the job paused.
 func (p *planner) acknowledge() {
 	text, resumed := p.Job.Annotations[pub.BroadcastJobResumed]
 	if !resumed || p.Job.Spec.Paused {
@@ -81,8 +82,9 @@ func (p *planner) acknowledge() {
 	p.Say("the user let the job go on: %s acknowledged", plural.Of(len(marks), "failed pod"))
 }
 
-// failedBetween tells whether a container of a pod ended after the user let the job go on, and before this plan, so that nobody knew of it
-// then. The time is of the node's clock: one that has not come yet says that this clock is ahead, and is none after anything.
+// failedBetween tells whether a container of a pod ended after the user let the job go on, and before this
+// plan, so that nobody knew of it then. The time is of the node's clock: one that has not come yet says that
+// this clock is ahead, and is none after anything.
 func failedBetween(pod *corev1.Pod, at, now time.Time) bool {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range list {

@@ -16,11 +16,12 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// mostAtOnce is how many pods one plan makes documents of, and roomForDocuments how many bytes of templates: the pass has no time for more.
+// mostAtOnce is how many pods one plan makes documents of, and roomForDocuments how many bytes of templates:
+// the pass has no time for more.
 const mostAtOnce, roomForDocuments = 1000, 8 << 20
 
-// create plans pods for nodes that have none, in the order of their names, as far as parallelism goes (BJ-070 to 075). Nodes for which that
-// failed a moment ago come last.
+// create plans pods for nodes that have none, in the order of their names, as far as parallelism goes (BJ-070
+// to 075). Nodes for which that failed a moment ago come last.
 func (p *planner) create() {
 	active := p.by[Active]
 	switch spare := p.limit - active; {
@@ -67,7 +68,8 @@ func rank(last bool) int {
 	return 0
 }
 
-// newPod plans a pod for a node (BJ-040, BJ-041). It is made from the document, so that fields that our types do not know reach the pod.
+// newPod plans a pod for a node (BJ-040, BJ-041). It is made from the document, so that fields that our types
+// do not know reach the pod.
 func (p *planner) newPod(node string) (err error) {
 	if p.document == nil {
 		if p.document, err = revision.Parse(p.raw); err != nil {
@@ -87,7 +89,8 @@ func (p *planner) newPod(node string) (err error) {
 	return nil
 }
 
-// nameFor is the name of the pod of a node. A name that a pod of somebody else has is not taken; then comes the next.
+// nameFor is the name of the pod of a node. A name that a pod of somebody else has is not taken; then comes
+// the next.
 func (p *planner) nameFor(node string) string {
 	for n := 0; ; n++ {
 		if name := nodes.PodName(p.Job.Name, string(p.Job.UID), node, n); p.Taken == nil || !p.Taken(name) {

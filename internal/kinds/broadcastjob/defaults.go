@@ -23,10 +23,12 @@ type DefaultRequest struct {
 	Now time.Time
 }
 
-// Default returns the JSON patch that completes a BroadcastJob (BJ-011 to BJ-015). It only ever adds what is missing, so fields that nobody
-// here knows stay as they are. An error of the API server comes with the other defaults.
+// Default returns the JSON patch that completes a BroadcastJob (BJ-011 to BJ-015). It only ever adds what is
+// missing, so fields that nobody here knows stay as they are. An error of the API server comes with the other
+// defaults.
 //
-// It also notes when a user lets a job go on that pauses for failed pods (BJ-094): the controller may not see each version of a job.
+// It also notes when a user lets a job go on that pauses for failed pods (BJ-094): the controller may not see
+// each version of a job.
 func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	spec, ok := r.New["spec"].(Document)
 	if !ok {

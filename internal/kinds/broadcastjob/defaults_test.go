@@ -49,7 +49,8 @@ func defaulted(t *testing.T, given, old string, r podtemplate.Request) Document 
 	return parsed(t, string(after))
 }
 
-// TestDefaults shows BJ-011, BJ-012 and BJ-013; BJ-014: restartLimit gets none. What the user wrote stays, unknown fields included.
+// TestDefaults shows BJ-011, BJ-012 and BJ-013; BJ-014: restartLimit gets none. What the user wrote stays,
+// unknown fields included.
 func TestDefaults(t *testing.T) {
 	const all = `"parallelism":2147483647,"completionPolicy":{"type":"Always"},"failurePolicy":{"type":"FailFast"}`
 	for name, test := range map[string]struct{ given, want string }{
@@ -71,7 +72,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestTemplatesAreCompleted shows what is asked for templates (BJ-015 (part)): Always for images without a policy, host ports with the gate alone.
+// TestTemplatesAreCompleted shows what is asked for templates (BJ-015 (part)): Always for images without a
+// policy, host ports with the gate alone.
 func TestTemplatesAreCompleted(t *testing.T) {
 	const given = `{"spec":{"template":{"spec":{"hostNetwork":true,"containers":[{"name":"a","image":"a:1","ports":[{"containerPort":80}]}]}}}}`
 	for _, ports := range []bool{true, false} {
@@ -95,7 +97,8 @@ func TestTemplatesAreCompleted(t *testing.T) {
 	}
 }
 
-// TestResumedIsNoted shows BJ-094 (part): when spec.paused is unset, the object says when, whatever else it says.
+// TestResumedIsNoted shows BJ-094 (part): when spec.paused is unset, the object says when, whatever else it
+// says.
 func TestResumedIsNoted(t *testing.T) {
 	job := func(paused, policy, annotations string) string {
 		return fmt.Sprintf(`{"metadata":{"name":"a"%s},"spec":{"paused":%s,"failurePolicy":{"type":%q}}}`, annotations, paused, policy)

@@ -45,7 +45,8 @@ func (p *planner) failsFast() bool {
 // mostUnfinished is how many nodes the end of a job names.
 const mostUnfinished = 10
 
-// fail ends the job, and says on which nodes it failed, and which did not finish (BJ-100). What still runs of it is deleted when that is written.
+// fail ends the job, and says on which nodes it failed, and which did not finish (BJ-100). What still runs of
+// it is deleted when that is written.
 func (p *planner) fail(message string) string {
 	failed, open := p.withoutSuccess()
 	for _, of := range []struct {
@@ -62,7 +63,8 @@ func (p *planner) fail(message string) string {
 	return message
 }
 
-// withoutSuccess returns the nodes that count and whose pod failed, and those that are not done with, each in the order of their names.
+// withoutSuccess returns the nodes that count and whose pod failed, and those that are not done with, each in
+// the order of their names.
 func (p *planner) withoutSuccess() (failed, open []string) {
 	open = slices.Clone(p.Missing)
 	for i := range p.sites {
@@ -102,8 +104,8 @@ func (p *planner) complete() {
 	p.cleanUp((*member).runs)
 }
 
-// afterEnd looks after a job that has ended: pods that were to go with its end and are still there are deleted (BJ-104, BJ-114, BJ-172), and
-// so is the job when its time is over (BJ-120).
+// afterEnd looks after a job that has ended: pods that were to go with its end and are still there are
+// deleted (BJ-104, BJ-114, BJ-172), and so is the job when its time is over (BJ-120).
 func (p *planner) afterEnd() {
 	p.cleanUp((*member).runs)
 	p.Status.Active = min(p.Status.Active, int32(p.by[Active]))

@@ -12,7 +12,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// When a job has failed nothing of it runs any more, not the pod either whose restarts made it fail (BJ-100, BJ-104).
+// When a job has failed nothing of it runs any more, not the pod either whose restarts made it fail (BJ-100,
+// BJ-104).
 func TestNothingOfAFailedJobRuns(t *testing.T) {
 	for name, more := range map[string][]option{
 		"FailFast":           {onFailure},
@@ -47,8 +48,8 @@ func TestAFailedJobNamesItsNodes(t *testing.T) {
 	}
 }
 
-// A job completes when all nodes that live are done, although a node died with its pod (BJ-110): the pod stays terminating for as long as
-// the node is there. For a minute it may be that kubelet is only late.
+// A job completes when all nodes that live are done, although a node died with its pod (BJ-110): the pod
+// stays terminating for as long as the node is there. For a minute it may be that kubelet is only late.
 func TestADeadNodeDoesNotHoldAJob(t *testing.T) {
 	unreachable := []func(*corev1.Node){tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute),
 		tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)}

@@ -72,7 +72,8 @@ func TestPaused(t *testing.T) {
 	w.expect("resumed in time", "n1 n2", "", running, "2 active, 0 succeeded, 0 failed of 2")
 }
 
-// TestFailFast shows BJ-090, BJ-100 and BJ-101: the job fails with the first failed pod, with either completion policy.
+// TestFailFast shows BJ-090, BJ-100 and BJ-101: the job fails with the first failed pod, with either
+// completion policy.
 func TestFailFast(t *testing.T) {
 	const foundWords = "failurePolicy is FailFast, and a failed pod was found; failed on 1 node: n2; not finished on 3 nodes: n3, n4, n5"
 	for _, more := range []option{func(*appsv1beta1.BroadcastJob) {}, forever, policy("")} {
@@ -123,7 +124,8 @@ func TestContinue(t *testing.T) {
 	w.expect("the end", "", "", completed, "0 active, 1 succeeded, 1 failed of 2")
 }
 
-// TestPauseByFailure shows BJ-092, BJ-093 and BJ-094: a failed pod pauses the job, once, until it is acknowledged, deleted, or the policy changes.
+// TestPauseByFailure shows BJ-092, BJ-093 and BJ-094: a failed pod pauses the job, once, until it is
+// acknowledged, deleted, or the policy changes.
 func TestPauseByFailure(t *testing.T) {
 	w := newWorld(t, 4, policy(appsv1beta1.FailurePolicyPause))
 	w.pod("n1", corev1.PodFailed)
@@ -191,7 +193,8 @@ func TestPauseByFailure(t *testing.T) {
 	}
 }
 
-// TestAcknowledgedIsBounded shows that the annotation stays small, whatever fails and whatever users write into it (BJ-094 (part)).
+// TestAcknowledgedIsBounded shows that the annotation stays small, whatever fails and whatever users write
+// into it (BJ-094 (part)).
 func TestAcknowledgedIsBounded(t *testing.T) {
 	w := newWorld(t, 0, policy(appsv1beta1.FailurePolicyPause))
 	for i := range mostAcknowledged + 10 {
@@ -210,7 +213,8 @@ func TestAcknowledgedIsBounded(t *testing.T) {
 	}
 }
 
-// TestDeadline shows BJ-102 and BJ-103: the deadline counts from the start, and calls for a plan by itself, whoever makes it.
+// TestDeadline shows BJ-102 and BJ-103: the deadline counts from the start, and calls for a plan by itself,
+// whoever makes it.
 func TestDeadline(t *testing.T) {
 	w := newWorld(t, 2, deadline(90))
 	w.pod("n1", corev1.PodSucceeded)
@@ -235,7 +239,8 @@ func TestDeadline(t *testing.T) {
 	w.expect("a deadline beyond all times", "n1", "", running, "1 active, 0 succeeded, 0 failed of 1")
 }
 
-// TestCompletion shows BJ-110, BJ-112 and BJ-113: a job of type Always is complete when each node is done with.
+// TestCompletion shows BJ-110, BJ-112 and BJ-113: a job of type Always is complete when each node is done
+// with.
 func TestCompletion(t *testing.T) {
 	done := func(w *world) { w.pod("n1", corev1.PodSucceeded); w.pod("n2", corev1.PodSucceeded) }
 	for name, test := range map[string]struct {
@@ -298,7 +303,8 @@ func TestConditionsStandOnce(t *testing.T) {
 	}
 }
 
-// TestRestartingPodsEnd shows BJ-114: a pod over its limit counts as finished, and is deleted when the job is complete.
+// TestRestartingPodsEnd shows BJ-114: a pod over its limit counts as finished, and is deleted when the job is
+// complete.
 func TestRestartingPodsEnd(t *testing.T) {
 	w := newWorld(t, 2, onFailure, policy(appsv1beta1.FailurePolicyContinue))
 	w.pod("n1", corev1.PodRunning, restarted(1))
@@ -481,7 +487,8 @@ type held struct{}
 
 func (held) Take(*corev1.Pod, disruption.Operation) string { return "budget b allows 0" }
 
-// TestBudgets shows BJ-172: what a budget holds, of a job that fails and of a node that does not fit, is tried again, and the phase does not wait for it.
+// TestBudgets shows BJ-172: what a budget holds, of a job that fails and of a node that does not fit, is
+// tried again, and the phase does not wait for it.
 func TestBudgets(t *testing.T) {
 	w := newWorld(t, 2)
 	w.Disruptions = held{}
@@ -527,8 +534,8 @@ func TestFinalStatus(t *testing.T) {
 	}
 }
 
-// TestChangesAreForLaterPods shows BJ-025: updates are judged as creations are, and no field is immutable; what changed is for pods that are created later, and a job that
-// has ended does not start again.
+// TestChangesAreForLaterPods shows BJ-025: updates are judged as creations are, and no field is immutable;
+// what changed is for pods that are created later, and a job that has ended does not start again.
 func TestChangesAreForLaterPods(t *testing.T) {
 	w := newWorld(t, 4, parallelism(1), policy(appsv1beta1.FailurePolicyContinue))
 	placed := Make(w.Snapshot).Create[0].Pod["metadata"].(map[string]any)["annotations"].(map[string]any)[pub.BroadcastJobPlacement].(string)

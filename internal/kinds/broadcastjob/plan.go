@@ -49,8 +49,8 @@ type Plan struct {
 	More bool
 	// Tell are the events that the plan calls for, by reason.
 	Tell map[string]Event
-	// Missing are the nodes that are to have a pod and have none, in the order of their names, and Hold says why they get none now; it is
-	// empty if all get one.
+	// Missing are the nodes that are to have a pod and have none, in the order of their names, and Hold says
+	// why they get none now; it is empty if all get one.
 	Missing []string
 	Hold    string
 	// Counted are the nodes that are not eligible and count nevertheless, because they hold a pod.
@@ -106,7 +106,8 @@ type planner struct {
 	// placement is what the template asks of nodes, as a hash.
 	placement string
 	members   []member
-	// sites are those of nodes that exist; homeless are the pods that are meant for none of them, by the node for which they are meant.
+	// sites are those of nodes that exist; homeless are the pods that are meant for none of them, by the node
+	// for which they are meant.
 	sites    []site
 	homeless map[string][]*member
 	limit    int
@@ -238,7 +239,8 @@ func (p *planner) sayUnfit(unfit map[string][]string) {
 	}
 }
 
-// before orders the pods of a node: those that are done first, and those that are being deleted last, and then the older ones (BJ-044).
+// before orders the pods of a node: those that are done first, and those that are being deleted last, and
+// then the older ones (BJ-044).
 func before(a, b *member) int {
 	rank := func(m *member) int {
 		switch m.state {
@@ -253,15 +255,16 @@ func before(a, b *member) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.Name, b.pod.Name))
 }
 
-// Taints by which nodes suffer passingly. The cluster itself evicts the pods there, when the time is over that they tolerate: a pod that runs
-// through a flap of its node goes on (BJ-133).
+// Taints by which nodes suffer passingly. The cluster itself evicts the pods there, when the time is over
+// that they tolerate: a pod that runs through a flap of its node goes on (BJ-133).
 var passing = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 
-// goneAfter is how long after its time a pod that is being deleted still counts on a node that suffers: a node that died does not let it go,
-// and would keep the job running for ever (BJ-110).
+// goneAfter is how long after its time a pod that is being deleted still counts on a node that suffers: a
+// node that died does not let it go, and would keep the job running for ever (BJ-110).
 const goneAfter = time.Minute
 
-// leaves tells whether the pod that has the place has to go, or is going, because the node does not fit it (BJ-132, BJ-133).
+// leaves tells whether the pod that has the place has to go, or is going, because the node does not fit it
+// (BJ-132, BJ-133).
 func (s *site) leaves(p *planner) bool {
 	m := s.pods[0]
 	switch {
@@ -334,8 +337,8 @@ func (p *planner) count() {
 	}
 }
 
-// failedPods counts the pods that failed. The garbage collector lets pods of nodes that are gone fail before it deletes them: that is no
-// failure of the job (BJ-135).
+// failedPods counts the pods that failed. The garbage collector lets pods of nodes that are gone fail before
+// it deletes them: that is no failure of the job (BJ-135).
 func (p *planner) failedPods() int {
 	n := p.by[Failed] + p.by[Restarting]
 	for target, members := range p.homeless {
@@ -374,8 +377,9 @@ func (p *planner) paused() bool {
 	return false
 }
 
-// remove deletes pods that do not fit their node, or of which there is another one (BJ-044, BJ-133, BJ-134). What others deleted already is
-// left to them; pods that were bound to a node that is gone are the garbage collector's (BJ-135).
+// remove deletes pods that do not fit their node, or of which there is another one (BJ-044, BJ-133, BJ-134).
+// What others deleted already is left to them; pods that were bound to a node that is gone are the garbage
+// collector's (BJ-135).
 func (p *planner) remove() {
 	var duplicates []string
 	for i := range p.sites {

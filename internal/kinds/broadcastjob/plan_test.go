@@ -249,7 +249,8 @@ func TestStates(t *testing.T) {
 	w.expect("two pods below the limit", "", "", running, "2 active, 0 succeeded, 0 failed of 2")
 }
 
-// TestEligibleNodes shows BJ-030, BJ-031, BJ-032, BJ-033, BJ-034, BJ-035, BJ-036 and BJ-037: which nodes get a pod.
+// TestEligibleNodes shows BJ-030, BJ-031, BJ-032, BJ-033, BJ-034, BJ-035, BJ-036 and BJ-037: which nodes get
+// a pod.
 func TestEligibleNodes(t *testing.T) {
 	spec := func(more string) option {
 		return template(`{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"a"}]` + more + `}}`)
@@ -335,7 +336,8 @@ func TestMine(t *testing.T) {
 	}
 }
 
-// TestNewPods shows BJ-040, BJ-041 and BJ-042: what a pod looks like, fields that nobody here knows included, and that its node is found.
+// TestNewPods shows BJ-040, BJ-041 and BJ-042: what a pod looks like, fields that nobody here knows included,
+// and that its node is found.
 func TestNewPods(t *testing.T) {
 	w := newWorld(t, 1, template(`{"metadata":{"labels":{"app":"check","broadcastjob-name":""},"annotations":{"note":"n"},"finalizers":["example.org/f"],"name":"x"},
 		"spec":{"restartPolicy":"Never","future":{"field":1},"containers":[{"name":"main","image":"a:1"}],
@@ -449,7 +451,8 @@ func TestParallelism(t *testing.T) {
 	w.expect("one tries", "n2", "", running, "1 active, 0 succeeded, 0 failed of 5")
 }
 
-// TestLargePlans shows that a plan makes no more documents than there is room for, and goes on with the next one.
+// TestLargePlans shows that a plan makes no more documents than there is room for, and goes on with the next
+// one.
 func TestLargePlans(t *testing.T) {
 	w := newWorld(t, mostAtOnce+5)
 	if plan := Make(w.Snapshot); len(plan.Create) != mostAtOnce || !plan.More || plan.Status.Desired != mostAtOnce+5 {
@@ -461,8 +464,9 @@ func TestLargePlans(t *testing.T) {
 	}
 }
 
-// TestServedOnce shows BJ-003 (part), BJ-053 and BJ-063: a node whose pod is done is not served again while that is there, and counts; once the pod is deleted
-// the node is served again. What is desired is counted from the nodes that there are.
+// TestServedOnce shows BJ-003 (part), BJ-053 and BJ-063: a node whose pod is done is not served again while
+// that is there, and counts; once the pod is deleted the node is served again. What is desired is counted
+// from the nodes that there are.
 func TestServedOnce(t *testing.T) {
 	w := newWorld(t, 4, policy(appsv1beta1.FailurePolicyContinue))
 	w.pod("n1", corev1.PodSucceeded)

@@ -26,19 +26,20 @@ type Snapshot struct {
 	Taken func(pod string) bool
 	// Failed are the nodes for which pods could not be created a moment ago: others come first.
 	Failed map[string]bool
-	// Binds: pods are bound to their nodes here, not by the scheduler (flag --assign-bcj-pods-by-scheduler=false, BJ-041).
+	// Binds: pods are bound to their nodes here, not by the scheduler (flag
+	// --assign-bcj-pods-by-scheduler=false, BJ-041).
 	Binds bool
 }
 
-// Mine tells whether a pod is one of the job's (BJ-043). Its labels do not count: a policy may strip them, and the job would make another pod for
-// the node without end.
+// Mine tells whether a pod is one of the job's (BJ-043). Its labels do not count: a policy may strip them,
+// and the job would make another pod for the node without end.
 func Mine(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	return controller != nil && controller.UID == job.UID && pod.Namespace == job.Namespace
 }
 
-// Ended tells whether the job has ended, so that nothing of it starts any more (BJ-025, BJ-061). Counted: its counters follow its pods and
-// the nodes nevertheless (BJ-090).
+// Ended tells whether the job has ended, so that nothing of it starts any more (BJ-025, BJ-061). Counted: its
+// counters follow its pods and the nodes nevertheless (BJ-090).
 func Ended(job *appsv1beta1.BroadcastJob) (ended, counted bool) {
 	failed := job.Status.Phase == appsv1beta1.BroadcastJobFailed
 	if !failed && job.Status.Phase != appsv1beta1.BroadcastJobCompleted && condition(&job.Status) == nil {
@@ -65,10 +66,12 @@ type State string
 const (
 	Succeeded State = "succeeded"
 	Failed    State = "failed"
-	// Restarting is a pod that counts as failed because its containers restarted too often, and that has not ended.
+	// Restarting is a pod that counts as failed because its containers restarted too often, and that has not
+	// ended.
 	Restarting State = "restarting"
 	Active     State = "active"
-	// Leaving is a pod that is being deleted: whatever it was, its node is served again when it is gone (BJ-053).
+	// Leaving is a pod that is being deleted: whatever it was, its node is served again when it is gone
+	// (BJ-053).
 	Leaving State = "leaving"
 )
 
@@ -103,7 +106,8 @@ func restarts(pod *corev1.Pod) (n int64) {
 	return n
 }
 
-// placement is a hash of what a template asks of nodes. Pods remember it: what the user asks of nodes later is asked of later pods (BJ-025).
+// placement is a hash of what a template asks of nodes. Pods remember it: what the user asks of nodes later
+// is asked of later pods (BJ-025).
 func placement(spec *corev1.PodSpec) (string, error) {
 	var required *corev1.NodeSelector
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// FinalStatus is the planned status after these pods were created and these verdicts carried out (BJ-074, BJ-140), and whether it is
-// another one.
+// FinalStatus is the planned status after these pods were created and these verdicts carried out (BJ-074,
+// BJ-140), and whether it is another one.
 func (p *Plan) FinalStatus(created int, done []*podplan.Verdict) (*appsv1beta1.BroadcastJobStatus, bool) {
 	status := p.Status.DeepCopy()
 	if p.Job.DeletionTimestamp == nil {

@@ -30,9 +30,9 @@ func WrittenInV1alpha1(job *appsv1alpha1.BroadcastJob) *Written {
 	return WrittenInV1beta1(&appsv1beta1.BroadcastJob{ObjectMeta: job.ObjectMeta, Spec: job.Spec, Status: job.Status})
 }
 
-// Validate checks a BroadcastJob to be created, or with an old one, to be updated (BJ-020 to BJ-026). What the API server has to say on the
-// pod template comes on top, see internal/admission. All errors are returned; an update is not refused for what the stored object has
-// already.
+// Validate checks a BroadcastJob to be created, or with an old one, to be updated (BJ-020 to BJ-026). What
+// the API server has to say on the pod template comes on top, see internal/admission. All errors are
+// returned; an update is not refused for what the stored object has already.
 func Validate(updated, old *Written) field.ErrorList {
 	errs := append(validateName(updated.name), validate(updated.spec)...)
 	if old == nil {
@@ -95,7 +95,8 @@ func validateTemplate(spec *appsv1beta1.BroadcastJobSpec, path *field.Path) (err
 	return append(errs, fieldcheck.Images(&spec.Template.Spec, path.Child("spec"))...)
 }
 
-// validateCompletion checks when the job ends: one that never does has no time to do so, nor to live after that (BJ-021).
+// validateCompletion checks when the job ends: one that never does has no time to do so, nor to live after
+// that (BJ-021).
 func validateCompletion(policy *appsv1beta1.BroadcastJobCompletionPolicy, path *field.Path) (errs field.ErrorList) {
 	deadline, ttl := path.Child("activeDeadlineSeconds"), path.Child("ttlSecondsAfterFinished")
 	switch policy.Type {

@@ -41,7 +41,8 @@ func lines(errs field.ErrorList) (all []string) {
 	return all
 }
 
-// TestValidate shows BJ-020, BJ-021, BJ-022, BJ-023 and BJ-026 in both versions: each fault names its field; what is good passes.
+// TestValidate shows BJ-020, BJ-021, BJ-022, BJ-023 and BJ-026 in both versions: each fault names its field;
+// what is good passes.
 func TestValidate(t *testing.T) {
 	label := func(labels string) string {
 		return `{"template":{"metadata":{"labels":` + labels + `},"spec":{"restartPolicy":"OnFailure","containers":[]}}}`
@@ -93,7 +94,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestUpdates shows BJ-025 (part): an update is judged as a creation is, no field is immutable, and what was stored before is not refused again.
+// TestUpdates shows BJ-025 (part): an update is judged as a creation is, no field is immutable, and what was
+// stored before is not refused again.
 func TestUpdates(t *testing.T) {
 	old := written(t, "v1beta1", "a", with(`,"parallelism":-1`))
 	if errs := Validate(written(t, "v1beta1", "a", `{"parallelism":-1,"paused":true,"template":{"spec":{"restartPolicy":"OnFailure",`+
@@ -106,7 +108,8 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
-// TestWarnings shows BJ-025 (part): who changes the template of a job that has pods, or has ended, is told what does not happen.
+// TestWarnings shows BJ-025 (part): who changes the template of a job that has pods, or has ended, is told
+// what does not happen.
 func TestWarnings(t *testing.T) {
 	other := strings.Replace(with(""), "a:1", "a:2", 1)
 	updated := written(t, "v1beta1", "a", other)

@@ -28,8 +28,9 @@ func (p *planner) sortClaims() {
 	}
 }
 
-// takenIDs are the instance IDs that no new pod may have, and, sorted, those of live claims that are free. An ID whose pod object still
-// exists in any state is taken (CS-335), and so is one of a claim that is going (CS-063) or that belongs to a pod.
+// takenIDs are the instance IDs that no new pod may have, and, sorted, those of live claims that are free. An
+// ID whose pod object still exists in any state is taken (CS-335), and so is one of a claim that is going
+// (CS-063) or that belongs to a pod.
 func (p *planner) takenIDs() (taken map[string]bool, free []string) {
 	taken = map[string]bool{}
 	for _, pods := range [][]*corev1.Pod{p.Pods, p.ForeignPods} {
@@ -51,19 +52,21 @@ func (p *planner) takenIDs() (taken map[string]bool, free []string) {
 	return taken, free
 }
 
-// keepsClaims tells whether the pod leaves its claims for its successor (CS-337). Without reuse they would find none.
+// keepsClaims tells whether the pod leaves its claims for its successor (CS-337). Without reuse they would
+// find none.
 func (p *planner) keepsClaims(pod *corev1.Pod) bool {
 	return pod.Labels[pub.KeepClaims] == "true" && p.Set.Spec.ScaleStrategy.EnablePVCReuse
 }
 
-// leavesClaims tells whether the successor of an inactive pod takes over its claims: with reuse, unless the set itself wanted the pod to go
-// (CS-061, CS-272, CS-337).
+// leavesClaims tells whether the successor of an inactive pod takes over its claims: with reuse, unless the
+// set itself wanted the pod to go (CS-061, CS-272, CS-337).
 func (p *planner) leavesClaims(pod *corev1.Pod) bool {
 	_, wanted := pod.Labels[pub.SpecifiedDelete]
 	return p.Set.Spec.ScaleStrategy.EnablePVCReuse && len(p.claimsOf[p.idOf(pod)]) > 0 && (!wanted || p.keepsClaims(pod))
 }
 
-// needsClaims tells whether a pod that has ended stands in the way of a successor: it has the name that goes with the claims.
+// needsClaims tells whether a pod that has ended stands in the way of a successor: it has the name that goes
+// with the claims.
 func (p *planner) needsClaims(pod *corev1.Pod) bool {
 	return p.Set.DeletionTimestamp == nil && p.leavesClaims(pod)
 }
@@ -71,8 +74,8 @@ func (p *planner) needsClaims(pod *corev1.Pod) bool {
 // claimPatience is how long after it should be gone the claims of a pod are waited for.
 const claimPatience = 30 * time.Second
 
-// leavingUntil is how long the claims of an inactive pod are waited for: until some time after it should be gone. Those of a pod whose
-// node is lost are not: it may never go.
+// leavingUntil is how long the claims of an inactive pod are waited for: until some time after it should be
+// gone. Those of a pod whose node is lost are not: it may never go.
 func (p *planner) leavingUntil(pod *corev1.Pod) time.Time {
 	switch {
 	case p.LostNodes[pod.Spec.NodeName]:
@@ -89,8 +92,9 @@ func (p *planner) leavingUntil(pod *corev1.Pod) time.Time {
 	return since.Add(2 * claimPatience)
 }
 
-// awaitClaims holds back the successors of pods that leave them their claims: a successor has the name of its predecessor, and must wait
-// until that is gone. Where it does not go, a pod with a new name and new claims takes its place (CS-272, CS-335, CS-337).
+// awaitClaims holds back the successors of pods that leave them their claims: a successor has the name of its
+// predecessor, and must wait until that is gone. Where it does not go, a pod with a new name and new claims
+// takes its place (CS-272, CS-335, CS-337).
 func (p *planner) awaitClaims(scale *rollout.Scale) {
 	if scale.Create == 0 || len(p.claimsOf) == 0 {
 		return
@@ -137,12 +141,14 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 	}
 }
 
-// creationTime is how long the creation of a pod may be under way after its claims were made: as long as API servers work on a request.
+// creationTime is how long the creation of a pod may be under way after its claims were made: as long as API
+// servers work on a request.
 const creationTime = time.Minute
 
-// settleClaims decides about claims whose pod is not active any more. A pod that the set itself wanted to go takes its claims along
-// whatever the reuse setting (CS-061); a released one, and one that somebody else controls now, keeps them (CS-348); without reuse
-// the others are handed to what is left of their pod, or deleted (CS-064).
+// settleClaims decides about claims whose pod is not active any more. A pod that the set itself wanted to go
+// takes its claims along whatever the reuse setting (CS-061); a released one, and one that somebody else
+// controls now, keeps them (CS-348); without reuse the others are handed to what is left of their pod, or
+// deleted (CS-064).
 func (p *planner) settleClaims() {
 	if len(p.claimsOf) == 0 {
 		return
@@ -209,8 +215,9 @@ func (p *planner) takeClaimsBack() {
 	}
 }
 
-// growClaims lets the claims of active pods follow their templates where the owner asks for it: growing is left to the StorageClass,
-// shrinking is impossible and said (CS-338). Growth that was refused is tried again later.
+// growClaims lets the claims of active pods follow their templates where the owner asks for it: growing is
+// left to the StorageClass, shrinking is impossible and said (CS-338). Growth that was refused is tried again
+// later.
 func (p *planner) growClaims() {
 	if p.Set.Annotations[pub.ResizeClaims] != "true" {
 		return

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestLostNodes: a node is lost whose Ready is Unknown, or that does not exist; not one that says itself that it is not ready (CS-272).
+// TestLostNodes: a node is lost whose Ready is Unknown, or that does not exist; not one that says itself that
+// it is not ready (CS-272).
 func TestLostNodes(t *testing.T) {
 	s := Snapshot{}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {

@@ -14,7 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
-// CS-133: as long as one pod is specified for deletion, or waits for its preDelete hook, no other pod goes because there are too many.
+// CS-133: as long as one pod is specified for deletion, or waits for its preDelete hook, no other pod goes
+// because there are too many.
 func TestScaleInWaitsForWhatIsSpecified(t *testing.T) {
 	one := storedRevision(1, clonesettest.Image("nginx:1"))
 	hook := func(set *appsv1beta1.CloneSet) {

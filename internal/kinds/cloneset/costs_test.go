@@ -15,8 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
-// CS-338 (part): claims are not compared with every template: a set of one MiB has thousands of these, and as many claims as its
-// pods want, or as their owner makes besides.
+// CS-338 (part): claims are not compared with every template: a set of one MiB has thousands of these, and as
+// many claims as its pods want, or as their owner makes besides.
 func TestClaimsAreNotComparedWithEveryTemplate(t *testing.T) {
 	const many = 10_000
 	s := Snapshot{Set: clonesettest.Set(0, clonesettest.Annotated(pub.ResizeClaims, "true"))}

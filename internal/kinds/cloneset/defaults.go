@@ -20,8 +20,9 @@ type DefaultRequest struct {
 	Old Document
 }
 
-// Default returns the JSON patch that completes a CloneSet (CS-010 to CS-015). It only ever adds what is missing, so fields that
-// nobody here knows stay as they are. An error of the API server comes with the other defaults.
+// Default returns the JSON patch that completes a CloneSet (CS-010 to CS-015). It only ever adds what is
+// missing, so fields that nobody here knows stay as they are. An error of the API server comes with the other
+// defaults.
 func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	spec, ok := r.New["spec"].(Document)
 	if !ok {

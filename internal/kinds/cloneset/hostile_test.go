@@ -16,7 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
-// TestClaimsThatGo: an ID one of whose claims is on its way out is not used again, or its pod would wait for that claim for ever (CS-063).
+// TestClaimsThatGo: an ID one of whose claims is on its way out is not used again, or its pod would wait for
+// that claim for ever (CS-063).
 func TestClaimsThatGo(t *testing.T) {
 	claim := func(name, id string, going bool) *corev1.PersistentVolumeClaim {
 		c := &corev1.PersistentVolumeClaim{}
@@ -39,7 +40,8 @@ func TestClaimsThatGo(t *testing.T) {
 	}
 }
 
-// TestMessagesKeepStill: what is read or met in any order is told in one, and never without end (CS-223, CS-355).
+// TestMessagesKeepStill: what is read or met in any order is told in one, and never without end (CS-223,
+// CS-355).
 func TestMessagesKeepStill(t *testing.T) {
 	if got := Make(Snapshot{Set: clonesettest.Set(0), Snapshot: podplan.Snapshot{Now: clonesettest.Now}, Orphans: []string{"b",
 		"a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
@@ -51,7 +53,8 @@ func TestMessagesKeepStill(t *testing.T) {
 	}
 }
 
-// TestManyReplicasOfMuch: a wrong number of replicas, each with hundreds of claims, took gigabytes for the documents of one plan.
+// TestManyReplicasOfMuch: a wrong number of replicas, each with hundreds of claims, took gigabytes for the
+// documents of one plan.
 func TestManyReplicasOfMuch(t *testing.T) {
 	set, claims := clonesettest.Set(math.MaxInt32), []string{}
 	for i := range 300 {
@@ -65,8 +68,8 @@ func TestManyReplicasOfMuch(t *testing.T) {
 	}
 }
 
-// TestASelectorThatLosesItsPods: a selector that asks for labels which controllers set and change made pods without end, which were given
-// up as soon as they were there (CS-021 (part)).
+// TestASelectorThatLosesItsPods: a selector that asks for labels which controllers set and change made pods
+// without end, which were given up as soon as they were there (CS-021 (part)).
 func TestASelectorThatLosesItsPods(t *testing.T) {
 	for _, key := range []string{pub.LifecycleState, pub.CloneSetInstanceID, pub.ControllerRevisionHash} {
 		set := clonesettest.Set(2)

@@ -14,8 +14,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
-// TestRevisionsAreReadOnce: what does not change is not read again, however many and large the revisions are that a user puts
-// beside those of a set; and a plan that knows of former ones is the same as one that does not.
+// TestRevisionsAreReadOnce: what does not change is not read again, however many and large the revisions are
+// that a user puts beside those of a set; and a plan that knows of former ones is the same as one that does
+// not.
 func TestRevisionsAreReadOnce(t *testing.T) {
 	var revisions []*appsv1.ControllerRevision
 	for i := range 20 {

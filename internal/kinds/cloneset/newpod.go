@@ -17,8 +17,8 @@ const (
 	idLength   = 5
 )
 
-// ids hands out instance IDs: first, with reuse, those of live claims without a pod, then random unused ones (CS-040, CS-060, CS-065).
-// An ID whose pod object still exists in any state is not free (CS-335).
+// ids hands out instance IDs: first, with reuse, those of live claims without a pod, then random unused ones
+// (CS-040, CS-060, CS-065). An ID whose pod object still exists in any state is not free (CS-335).
 func (p *planner) ids() func() string {
 	used, reusable := p.takenIDs()
 	for _, id := range reusable {
@@ -49,8 +49,8 @@ func (p *planner) ids() func() string {
 // idOf is the instance ID of one of the set's pods.
 func (p *planner) idOf(pod *corev1.Pod) string { return instanceID(pod.Labels, pod.Name, p.Set.Name) }
 
-// instanceID is the end of the pod's name, which nobody can change: claims must neither lose their pod with a label, nor go with
-// another one that was given it. A pod of another name has its label.
+// instanceID is the end of the pod's name, which nobody can change: claims must neither lose their pod with a
+// label, nor go with another one that was given it. A pod of another name has its label.
 func instanceID(labels map[string]string, name, set string) string {
 	if id, ok := strings.CutPrefix(name, set+"-"); ok && id != "" {
 		return id

@@ -16,7 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
-// counting returns chance as a plan takes it: 0, 0, 0, 0, 0, then 1, 1, 1, 1, 1 and so on, so that IDs are bbbbb, ccccc, ddddd.
+// counting returns chance as a plan takes it: 0, 0, 0, 0, 0, then 1, 1, 1, 1, 1 and so on, so that IDs are
+// bbbbb, ccccc, ddddd.
 func counting() func(int) int {
 	n := -1
 	return func(below int) int { n++; return n / idLength % below }
@@ -62,8 +63,8 @@ func claimTemplateOf(document string) template.VolumeClaimTemplate {
 	return claim
 }
 
-// CS-040 (part), CS-041, CS-042, CS-043 (part), CS-045, CS-050 (part), IPU-131 (part): the documents sent to make a pod and its
-// claims, whole. Fields that our types do not know reach both.
+// CS-040 (part), CS-041, CS-042, CS-043 (part), CS-045, CS-050 (part), IPU-131 (part): the documents sent to
+// make a pod and its claims, whole. Fields that our types do not know reach both.
 func TestPodAndClaimDocuments(t *testing.T) {
 	set := clonesettest.Set(1)
 	clonesettest.SetTemplate(set, `{"metadata":{"labels":{"app":"web","tier":"x"},"annotations":{"a":"b"},"finalizers":["x/f"]},
@@ -118,7 +119,8 @@ func TestGatesAreAddedOnce(t *testing.T) {
 	}
 }
 
-// CS-050, CS-052: the full name of the revision labels pods, or the short hash by the gate or where a label cannot hold the name.
+// CS-050, CS-052: the full name of the revision labels pods, or the short hash by the gate or where a label
+// cannot hold the name.
 func TestRevisionLabels(t *testing.T) {
 	tests := map[string]struct {
 		name  string

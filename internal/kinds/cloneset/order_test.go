@@ -13,8 +13,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
-// CS-117: cancel, create, delete what was prepared, delete what is specified, scale in: what comes first in this order and has
-// something to do ends the pass, though all that follows would have something to do as well. No update starts beside it.
+// CS-117: cancel, create, delete what was prepared, delete what is specified, scale in: what comes first in
+// this order and has something to do ends the pass, though all that follows would have something to do as
+// well. No update starts beside it.
 func TestTheOrderOfScaling(t *testing.T) {
 	one, two := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
 	hook := func(mark bool) func(*appsv1beta1.CloneSet) {

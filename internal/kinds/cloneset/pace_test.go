@@ -29,8 +29,8 @@ func readySince(ago time.Duration) func(*corev1.Pod) {
 
 func notReady(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
 
-// TestReadyPodsAreNotDeletedAtOnce: pods that are ready, but not for minReadySeconds yet, serve users: of six of them
-// maxUnavailable 1 lets one go at a time, whoever asks for their deletion (CS-132, CS-171, CS-172).
+// TestReadyPodsAreNotDeletedAtOnce: pods that are ready, but not for minReadySeconds yet, serve users: of six
+// of them maxUnavailable 1 lets one go at a time, whoever asks for their deletion (CS-132, CS-171, CS-172).
 func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 	one := storedRevision(1, clonesettest.Image("nginx:1"))
 	specified := func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }
@@ -89,8 +89,8 @@ func TestOldReadyPodIsNotScaledIn(t *testing.T) {
 	}
 }
 
-// TestScaleInTakesThePodThatIsDown: a pod that prepares its update counts as new when pods are counted, and also when one is chosen
-// (CS-115 (part), CS-143 (part)).
+// TestScaleInTakesThePodThatIsDown: a pod that prepares its update counts as new when pods are counted, and
+// also when one is chosen (CS-115 (part), CS-143 (part)).
 func TestScaleInTakesThePodThatIsDown(t *testing.T) {
 	hooked := func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" }
 	one, two := storedRevision(1, clonesettest.HookedImage("nginx:1")), storedRevision(2, clonesettest.HookedImage("nginx:2"))
@@ -104,9 +104,9 @@ func TestScaleInTakesThePodThatIsDown(t *testing.T) {
 	}
 }
 
-// TestAPodWhoseHookLetItGoIsUpdated: where no pod may be unavailable, a pod that prepared its update behind a surge pod is updated
-// when its hook lets it go, also if only an annotation changes. It was put back into service, and prepared again, for ever (CS-103
-// (part), CS-361 (part)).
+// TestAPodWhoseHookLetItGoIsUpdated: where no pod may be unavailable, a pod that prepared its update behind a
+// surge pod is updated when its hook lets it go, also if only an annotation changes. It was put back into
+// service, and prepared again, for ever (CS-103 (part), CS-361 (part)).
 func TestAPodWhoseHookLetItGoIsUpdated(t *testing.T) {
 	noted := func(note string) func(*appsv1beta1.CloneSet) {
 		return clonesettest.Templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","traffic":"on"},"annotations":{"note":%q}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`, note))

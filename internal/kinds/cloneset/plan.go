@@ -18,13 +18,14 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// ClaimFate is what happens to a claim without an active pod (CS-064), or to one that its pod shall not take along after all.
+// ClaimFate is what happens to a claim without an active pod (CS-064), or to one that its pod shall not take
+// along after all.
 type ClaimFate struct {
 	Claim *corev1.PersistentVolumeClaim
 	// HandTo is the pod that takes the claim along when it goes.
 	HandTo *corev1.Pod
-	// TakeBack: the claim is the set's again. If neither is set the claim is deleted, after a live read has shown that its pod does
-	// not exist.
+	// TakeBack: the claim is the set's again. If neither is set the claim is deleted, after a live read has
+	// shown that its pod does not exist.
 	TakeBack bool
 	Why      string
 }
@@ -147,7 +148,8 @@ func (p *planner) stand(err error) {
 	p.HoldAll(podplan.ReasonBadSpec, p.UpdateError)
 }
 
-// limits resolves the user's numbers. If one is unusable nothing is updated, and nothing available is taken away (CS-096).
+// limits resolves the user's numbers. If one is unusable nothing is updated, and nothing available is taken
+// away (CS-096).
 func (p *planner) limits() (rollout.Limits, error) {
 	spec := rollout.Spec{Replicas: p.replicas(), ScaleMaxUnavailable: p.Set.Spec.ScaleStrategy.MaxUnavailable}
 	if r := rollingOf(p.Set); r != nil {

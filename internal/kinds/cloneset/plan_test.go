@@ -177,7 +177,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestHookWritesOnce: the state and the entry that holds the pod not ready are one patch, so that none comes without the other (IPU-156).
+// TestHookWritesOnce: the state and the entry that holds the pod not ready are one patch, so that none comes
+// without the other (IPU-156).
 func TestHookWritesOnce(t *testing.T) {
 	one, two := storedRevision(1, clonesettest.HookedImage("nginx:1")), storedRevision(2, clonesettest.HookedImage("nginx:2"))
 	pod := clonesettest.Pod("a", one.Name, clonesettest.Settled, func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" })
@@ -226,8 +227,8 @@ func TestDeadlineStopsNothing(t *testing.T) {
 	}
 }
 
-// TestNewRevision: labels of the template and the hash; annotations of the set, the fingerprint and the claim templates; the set as its
-// owner (CS-082, CS-336, IPU-045).
+// TestNewRevision: labels of the template and the hash; annotations of the set, the fingerprint and the claim
+// templates; the set as its owner (CS-082, CS-336, IPU-045).
 func TestNewRevision(t *testing.T) {
 	set := clonesettest.Set(1, clonesettest.Claims("1Gi"), clonesettest.Annotated("team", "shop"))
 	revision := planFor(set).NewRevision
@@ -247,8 +248,9 @@ func TestNewRevision(t *testing.T) {
 	}
 }
 
-// TestAnnotationsFillTheirRoom: a set whose annotations fill the room that the API server gives them, and one with that many claim
-// templates, roll out all the same; what a revision needs itself comes first (CS-082, CS-336 (part)).
+// TestAnnotationsFillTheirRoom: a set whose annotations fill the room that the API server gives them, and one
+// with that many claim templates, roll out all the same; what a revision needs itself comes first (CS-082,
+// CS-336 (part)).
 func TestAnnotationsFillTheirRoom(t *testing.T) {
 	const room = 256 << 10
 	many := func(set *appsv1beta1.CloneSet) {
@@ -285,8 +287,9 @@ func TestAnnotationsFillTheirRoom(t *testing.T) {
 	}
 }
 
-// TestClaimFingerprints: with the gate a changed fingerprint recreates, unless one lacks it (IPU-046) or the policy is InPlaceOnly
-// (IPU-048); without the gate it does nothing (IPU-047). A rollback takes the present one (IPU-050).
+// TestClaimFingerprints: with the gate a changed fingerprint recreates, unless one lacks it (IPU-046) or the
+// policy is InPlaceOnly (IPU-048); without the gate it does nothing (IPU-047). A rollback takes the present
+// one (IPU-050).
 func TestClaimFingerprints(t *testing.T) {
 	stamped := func(number int64, tag, fingerprint string) *appsv1.ControllerRevision {
 		revision := storedRevision(number, clonesettest.Image(tag))
@@ -332,7 +335,8 @@ func TestClaimFingerprints(t *testing.T) {
 	})
 }
 
-// TestClaimsWithoutReuse: handed to what is left of their pod, or deleted (CS-064), and new pods have fresh names (CS-065).
+// TestClaimsWithoutReuse: handed to what is left of their pod, or deleted (CS-064), and new pods have fresh
+// names (CS-065).
 func TestClaimsWithoutReuse(t *testing.T) {
 	set := clonesettest.Set(1, clonesettest.Claims("1Gi"), func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.EnablePVCReuse = false })
 	one := storedRevision(1, clonesettest.Image("nginx:1"))
@@ -361,7 +365,8 @@ func TestClaimsWithoutReuse(t *testing.T) {
 	if len(plan.Create) != 1 || strings.TrimPrefix(plan.Create[0].Name, "web-") != "ccccc" {
 		t.Errorf("%+v", plan.Create)
 	}
-	// Whose a claim is when its pod is active, inactive in any way, or somebody else's; whatever the label of the pod says.
+	// Whose a claim is when its pod is active, inactive in any way, or somebody else's; whatever the label of
+	// the pod says.
 	named := func(name string, options ...func(*corev1.Pod)) *corev1.Pod {
 		return clonesettest.Pod(name, one.Name, options...)
 	}
@@ -407,7 +412,8 @@ func TestClaimsWithoutReuse(t *testing.T) {
 	}
 }
 
-// TestGrace: no grace unless it is asked for (IPU-013, IPU-171), and the revision labels of every style (IPU-170).
+// TestGrace: no grace unless it is asked for (IPU-013, IPU-171), and the revision labels of every style
+// (IPU-170).
 func TestGrace(t *testing.T) {
 	one, two := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
 	graceful := clonesettest.InPlaceGrace(7)
@@ -433,7 +439,8 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestPolicies: the three policies, ReCreate by default, and in place for one engine with options (IPU-002, IPU-010).
+// TestPolicies: the three policies, ReCreate by default, and in place for one engine with options (IPU-002,
+// IPU-010).
 func TestPolicies(t *testing.T) {
 	one, two := storedRevision(1, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("2"))),
 		storedRevision(2, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")))
@@ -461,7 +468,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestTheConditionOfHolds: the gate and the condition have one name (IPU-016), and both gates are on every new pod (IPU-131, IPU-140).
+// TestTheConditionOfHolds: the gate and the condition have one name (IPU-016), and both gates are on every
+// new pod (IPU-131, IPU-140).
 func TestTheConditionOfHolds(t *testing.T) {
 	pod := corev1.Pod{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(planFor(clonesettest.Set(1,

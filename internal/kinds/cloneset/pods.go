@@ -54,7 +54,8 @@ func inactivity(pod *corev1.Pod) string {
 	return string(pod.Status.Phase)
 }
 
-// census counts the pods, for scaling or for updating: only scaling counts a pod that prepares its update as new (CS-115, CS-361).
+// census counts the pods, for scaling or for updating: only scaling counts a pod that prepares its update as
+// new (CS-115, CS-361).
 func (p *planner) census(scaling bool) rollout.Census {
 	census := rollout.Census{
 		OneRevision:            p.CurrentRevision == p.UpdateRevision,
@@ -85,7 +86,8 @@ func (p *planner) census(scaling bool) rollout.Census {
 	return census
 }
 
-// countsAsNew tells whether scaling takes the pod for one of the update revision: one that prepares its update is about to be (CS-115).
+// countsAsNew tells whether scaling takes the pod for one of the update revision: one that prepares its
+// update is about to be (CS-115).
 func (p *planner) countsAsNew(info *podplan.Pod) bool {
 	return info.New || p.Features.PreparingUpdateAsUpdate && info.State == pub.LifecycleStatePreparingUpdate
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
-// CS-202 (part): a template with more labels, annotations and pull secrets than an ImagePullJob may have is pulled ahead
-// nevertheless: what would be refused again and again is left out.
+// CS-202 (part): a template with more labels, annotations and pull secrets than an ImagePullJob may have is
+// pulled ahead nevertheless: what would be refused again and again is left out.
 func TestAJobForALargeTemplateIsNotRefused(t *testing.T) {
 	var secrets []string
 	for i := range 40 {

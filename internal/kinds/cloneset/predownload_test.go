@@ -47,7 +47,8 @@ func jobOf(name, hash string, deleted bool) *metav1.PartialObjectMetadata {
 	return job
 }
 
-// TestPreDownload plans for five pods at nginx:1 and agent:1, of which the new template wants others. CS-200, CS-201 and CS-204 to 208.
+// TestPreDownload plans for five pods at nginx:1 and agent:1, of which the new template wants others. CS-200,
+// CS-201 and CS-204 to 208.
 func TestPreDownload(t *testing.T) {
 	const ignored, created = pub.PreDownloadIgnored, pub.PreDownloadCreated
 	from := storedRevision(1, clonesettest.TwoImages("nginx:1", "agent:1"))
@@ -290,7 +291,8 @@ func TestPullJobDocument(t *testing.T) {
 	}
 }
 
-// TestPercentageSurvivesConversion: what a v1alpha1 user wrote is what the planner sees (CS-203, CS-254, CS-345).
+// TestPercentageSurvivesConversion: what a v1alpha1 user wrote is what the planner sees (CS-203, CS-254,
+// CS-345).
 func TestPercentageSurvivesConversion(t *testing.T) {
 	alpha := &appsv1alpha1.CloneSet{}
 	alpha.Annotations = map[string]string{pub.ImagePreDownloadMinUpdatedReadyPods: "30%", pub.ImagePreDownloadParallelism: "4",

@@ -15,10 +15,12 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// maxCreate is how many pods one plan makes. A wrong number of replicas must not take the memory of a manager that serves others too.
+// maxCreate is how many pods one plan makes. A wrong number of replicas must not take the memory of a manager
+// that serves others too.
 const maxCreate = 2000
 
-// scale decides creation and deletion. It tells whether it changes anything; if so no update starts in this pass (CS-117, CS-072).
+// scale decides creation and deletion. It tells whether it changes anything; if so no update starts in this
+// pass (CS-117, CS-072).
 func (p *planner) scale() bool {
 	census := p.census(true)
 	scale := rollout.ComputeScale(census, p.Limits)
@@ -77,14 +79,16 @@ func (p *planner) createPods(scale rollout.Scale) {
 	p.Say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"), scale.CreateOld, p.CurrentRevision)
 }
 
-// holdCreation creates nothing for a while after that failed: whatever is to be deleted or updated goes on meanwhile (CS-072).
+// holdCreation creates nothing for a while after that failed: whatever is to be deleted or updated goes on
+// meanwhile (CS-072).
 func (p *planner) holdCreation(scale *rollout.Scale) {
 	n := p.MayCreate(scale.Create)
 	p.creationHeld = n == 0 && scale.Create > 0
 	scale.Create, scale.CreateOld = n, min(scale.CreateOld, n)
 }
 
-// cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not specified (CS-118).
+// cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not
+// specified (CS-118).
 func (p *planner) cancelDeletions() bool {
 	for _, hook := range []*pub.LifecycleHook{p.Hooks().PreDelete, p.Hooks().InPlaceUpdate} {
 		if hook != nil && hook.MarkPodNotReady {
@@ -130,9 +134,9 @@ func (p *planner) deletePrepared() bool {
 	return changed
 }
 
-// deletions is how many pods may be deleted: a ready pod while more than replicas - maxUnavailable are ready, and if it is
-// available also only while more than these are available. A ready pod inside minReadySeconds is one that users have, although it
-// does not count as available yet (CS-114, CS-132, CS-172).
+// deletions is how many pods may be deleted: a ready pod while more than replicas - maxUnavailable are ready,
+// and if it is available also only while more than these are available. A ready pod inside minReadySeconds is
+// one that users have, although it does not count as available yet (CS-114, CS-132, CS-172).
 type deletions struct{ serving, available int }
 
 func (p *planner) deletions() *deletions {
@@ -159,7 +163,8 @@ func (d *deletions) take(info *podplan.Pod) bool {
 	return true
 }
 
-// deleteSpecified deletes pods specified for deletion: those that are not ready at once, the others while enough pods are left (CS-132).
+// deleteSpecified deletes pods specified for deletion: those that are not ready at once, the others while
+// enough pods are left (CS-132).
 func (p *planner) deleteSpecified() (deleted, pending bool) {
 	budget, infos := p.deletions(), p.Members
 	if len(p.Refused) > 0 {
@@ -181,8 +186,8 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 	return deleted, pending
 }
 
-// scaleIn deletes pods beyond the wanted number: its share of old ones first, those that are not ready freely, others while enough are left
-// (CS-113, CS-140, CS-172).
+// scaleIn deletes pods beyond the wanted number: its share of old ones first, those that are not ready
+// freely, others while enough are left (CS-113, CS-140, CS-172).
 func (p *planner) scaleIn(scale rollout.Scale) bool {
 	if scale.Remove == 0 {
 		return false
@@ -238,8 +243,9 @@ func tooMany(n int) string {
 	return fmt.Sprintf("it is one of %d pods too many", n)
 }
 
-// surged is 1 for a pod that was made at the update revision: during a rollout in place with surge these are what surge added, and
-// go before the originals that were updated, also if one of these is not available at the moment (CS-103).
+// surged is 1 for a pod that was made at the update revision: during a rollout in place with surge these are
+// what surge added, and go before the originals that were updated, also if one of these is not available at
+// the moment (CS-103).
 func (p *planner) surged(pod *corev1.Pod) int {
 	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.Workload.Policy == podplan.ReCreate || !p.surges() {
 		return 0
@@ -277,7 +283,8 @@ func (p *planner) budgetWords() string {
 	return p.spent
 }
 
-// deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook (CS-136, CS-137).
+// deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook
+// (CS-136, CS-137).
 func (p *planner) deletePod(info *podplan.Pod, reason podplan.Reason, why string) {
 	if !info.Preparing && p.Prepare(info.Pod, why) != nil {
 		return

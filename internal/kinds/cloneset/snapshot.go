@@ -20,17 +20,19 @@ type Snapshot struct {
 	podplan.Snapshot
 	// Claims are all claims controlled by the set.
 	Claims []*corev1.PersistentVolumeClaim
-	// PodOwnedClaims are claims of the namespace that a pod controls, since it takes them along when it goes; those of other sets' pods
-	// may be among them.
+	// PodOwnedClaims are claims of the namespace that a pod controls, since it takes them along when it goes;
+	// those of other sets' pods may be among them.
 	PodOwnedClaims []*corev1.PersistentVolumeClaim
-	// LostNodes are nodes of inactive pods that do not exist or of which nothing is heard any more. Pods on them may never go.
+	// LostNodes are nodes of inactive pods that do not exist or of which nothing is heard any more. Pods on
+	// them may never go.
 	LostNodes map[string]bool
-	// ForeignPods are pods that the set does not control and that stand where claims of the set want a pod: released ones, or detached by
-	// hand (CS-335, CS-348).
+	// ForeignPods are pods that the set does not control and that stand where claims of the set want a pod:
+	// released ones, or detached by hand (CS-335, CS-348).
 	ForeignPods []*corev1.Pod
 	// Orphans are the names of pods without controller that match the selector (CS-355).
 	Orphans []string
-	// NodeLabels are the labels of the nodes that pods stand on, by node; only where scaling in has to look at them (CS-151).
+	// NodeLabels are the labels of the nodes that pods stand on, by node; only where scaling in has to look
+	// at them (CS-151).
 	NodeLabels map[string]map[string]string
 	// Random returns a number below n; it is the only chance in a plan.
 	Random func(n int) int
@@ -38,8 +40,9 @@ type Snapshot struct {
 	Features Features
 }
 
-// NodesWanted are the nodes of pods of which decisions need something: labels, if the set has more pods than it should and spreads them
-// over domains (CS-151); and whether they are lost, if inactive pods on them have claims that others could take over (CS-335).
+// NodesWanted are the nodes of pods of which decisions need something: labels, if the set has more pods than
+// it should and spreads them over domains (CS-151); and whether they are lost, if inactive pods on them have
+// claims that others could take over (CS-335).
 func (s *Snapshot) NodesWanted() []string {
 	spread := len(topologyKeys(s.Set)) > 0 && (s.Set.Spec.Replicas == nil || len(s.Pods) > int(*s.Set.Spec.Replicas))
 	reuse := len(s.Claims) > 0 && s.Set.Spec.ScaleStrategy.EnablePVCReuse
@@ -56,8 +59,9 @@ func (s *Snapshot) NodesWanted() []string {
 	return names
 }
 
-// RecordNode takes from a node what decisions need. A node of which the cluster has heard nothing for a while is lost, and so is one
-// that does not exist any more; one whose kubelet says that it is not ready may still let its pods go.
+// RecordNode takes from a node what decisions need. A node of which the cluster has heard nothing for a while
+// is lost, and so is one that does not exist any more; one whose kubelet says that it is not ready may still
+// let its pods go.
 func (s *Snapshot) RecordNode(name string, node *corev1.Node, exists bool) {
 	if s.NodeLabels == nil {
 		s.NodeLabels, s.LostNodes = map[string]map[string]string{}, map[string]bool{}
@@ -87,7 +91,8 @@ func (s *Snapshot) ClaimsWithoutPod() []string {
 type Features struct {
 	// ShortHash labels pods with the short hash of their revision (gate CloneSetShortHash, CS-050).
 	ShortHash bool
-	// PartitionRollback moves pods back when the partition is raised (gate CloneSetPartitionRollback, CS-098).
+	// PartitionRollback moves pods back when the partition is raised (gate CloneSetPartitionRollback,
+	// CS-098).
 	PartitionRollback bool
 	// RecreateOnClaimChange recreates pods whose claim templates changed with the pod template (gate
 	// RecreatePodWhenChangeVCTInCloneSetGate, IPU-046).
@@ -96,7 +101,8 @@ type Features struct {
 	ExcludePreparingDelete bool
 	// InPlace is what qualifies beside images and metadata.
 	InPlace inplace.Options
-	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever (IPU-315).
+	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever
+	// (IPU-315).
 	DeferredResize time.Duration
 	// PreparingUpdateAsUpdate counts pods in PreparingUpdate as new while scaling (CS-115).
 	PreparingUpdateAsUpdate bool

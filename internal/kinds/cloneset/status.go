@@ -57,7 +57,8 @@ func (p *planner) status() {
 	p.progressing()
 }
 
-// available keeps the condition Available for tools that know nothing of CloneSets, where the owner asks for it (CS-363).
+// available keeps the condition Available for tools that know nothing of CloneSets, where the owner asks for
+// it (CS-363).
 func (p *planner) available() {
 	if p.Set.Annotations[pub.PublishConditions] != "true" {
 		removeCondition(&p.Status, appsv1beta1.CloneSetConditionAvailable)
@@ -90,7 +91,8 @@ func (p *planner) progressing() {
 		Reason: progressUpdated,
 		Message: fmt.Sprintf("%d of %s updated and available", status.UpdatedAvailableReplicas,
 			plural.Of(status.ExpectedUpdatedReplicas, "pod"))}
-	// A new goal restarts the clock (CS-229): another template or another number of pods, seen by the generation.
+	// A new goal restarts the clock (CS-229): another template or another number of pods, seen by the
+	// generation.
 	restarted := p.Set.Status.ObservedGeneration != p.Set.Generation
 	switch {
 	case status.CurrentRevision == status.UpdateRevision && status.Replicas == replicas && status.UpdatedReplicas == replicas &&
@@ -132,7 +134,8 @@ func removeCondition(status *appsv1beta1.CloneSetStatus, conditionType appsv1bet
 	status.Conditions = slices.DeleteFunc(status.Conditions, func(c appsv1beta1.CloneSetCondition) bool { return c.Type == conditionType })
 }
 
-// setCondition sets a condition; its update time changes with status or reason, its transition time with the status (CS-228).
+// setCondition sets a condition; its update time changes with status or reason, its transition time with the
+// status (CS-228).
 func setCondition(status *appsv1beta1.CloneSetStatus, next appsv1beta1.CloneSetCondition, now time.Time, restart bool) {
 	next.LastUpdateTime, next.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
 	previous := Condition(status, next.Type)
@@ -149,8 +152,9 @@ func setCondition(status *appsv1beta1.CloneSetStatus, next appsv1beta1.CloneSetC
 	*previous = next
 }
 
-// FinalStatus completes the planned status with the errors met in planning and applying: FailedScale and FailedUpdate stand while
-// their step fails, with the present error, and vanish when it succeeds (CS-225). It tells whether the status changed (CS-223).
+// FinalStatus completes the planned status with the errors met in planning and applying: FailedScale and
+// FailedUpdate stand while their step fails, with the present error, and vanish when it succeeds (CS-225). It
+// tells whether the status changed (CS-223).
 func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv1beta1.CloneSetStatus, bool) {
 	status := p.Status.DeepCopy()
 	for conditionType, text := range map[appsv1beta1.CloneSetConditionType]string{

@@ -131,7 +131,8 @@ func TestProgressing(t *testing.T) {
 	}
 }
 
-// CS-225, CS-339, CS-223: the conditions stand while their step fails, with the present error, and vanish when it succeeds.
+// CS-225, CS-339, CS-223: the conditions stand while their step fails, with the present error, and vanish
+// when it succeeds.
 func TestFailedConditions(t *testing.T) {
 	failed := func(kind appsv1beta1.CloneSetConditionType, message string, updated time.Duration) appsv1beta1.CloneSetCondition {
 		return appsv1beta1.CloneSetCondition{Type: kind, Status: corev1.ConditionTrue, Message: message,
@@ -176,7 +177,8 @@ func TestFailedConditions(t *testing.T) {
 	}
 }
 
-// CS-048, CS-086, CS-220, CS-221 (part), CS-222 (part): what the status counts, and when the update revision becomes the current one.
+// CS-048, CS-086, CS-220, CS-221 (part), CS-222 (part): what the status counts, and when the update revision
+// becomes the current one.
 func TestCounts(t *testing.T) {
 	from, to := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
 	failedPod := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
@@ -293,7 +295,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// CS-222: which generation and which selector the status is of, its revisions, and how many names collided so far.
+// CS-222: which generation and which selector the status is of, its revisions, and how many names collided so
+// far.
 func TestWhatTheStatusIsOf(t *testing.T) {
 	from, to, other := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2")),
 		storedRevision(3, clonesettest.Image("nginx:9"))

@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// updatePods chooses the next pods to be updated, in order, as far as the budget goes (CS-120 to 127). unusable is why the user's
-// numbers cannot be used, nil if they can.
+// updatePods chooses the next pods to be updated, in order, as far as the budget goes (CS-120 to 127).
+// unusable is why the user's numbers cannot be used, nil if they can.
 func (p *planner) updatePods(unusable error) {
 	p.sayPartition()
 	count := rollout.ToMove(p.census(false), p.Limits)
@@ -67,9 +67,9 @@ func (p *planner) above() int {
 	return max(n, 0)
 }
 
-// replacements is how many of the pods to be moved wait to be deleted, and will be replaced: each uses up one of the moves, but not
-// where a pod above the replicas stands in for it already. That one is to be moved instead; else the two would wait for each other
-// if it never comes up.
+// replacements is how many of the pods to be moved wait to be deleted, and will be replaced: each uses up one
+// of the moves, but not where a pod above the replicas stands in for it already. That one is to be moved
+// instead; else the two would wait for each other if it never comes up.
 func (p *planner) replacements(toNew bool) int {
 	waiting := 0
 	for _, info := range p.Members {
@@ -78,7 +78,8 @@ func (p *planner) replacements(toNew bool) int {
 	return max(waiting-p.above(), 0)
 }
 
-// sayPartition tells those who raise the partition and expect pods to go back that nothing does without the gate (CS-360).
+// sayPartition tells those who raise the partition and expect pods to go back that nothing does without the
+// gate (CS-360).
 func (p *planner) sayPartition() {
 	updated := 0
 	for _, info := range p.Members {
@@ -107,8 +108,8 @@ func (p *planner) standstill(unusable error) (podplan.Reason, string) {
 	return "", ""
 }
 
-// candidates are the pods that are not of the target revision, in the order of their update (CS-123). Scaling has decided about
-// those that are specified for deletion.
+// candidates are the pods that are not of the target revision, in the order of their update (CS-123). Scaling
+// has decided about those that are specified for deletion.
 func (p *planner) candidates(toNew bool) []*podplan.Pod {
 	var candidates []*podplan.Pod
 	for _, info := range p.Members {
@@ -130,7 +131,8 @@ func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 		}
 	}
 	order := rollout.UpdateOrder(candidatesOf(infos), all, priority, scatter)
-	// Whatever the user's order is, a pod above the replicas that is down goes first: it costs nothing, and those in service wait for it.
+	// Whatever the user's order is, a pod above the replicas that is down goes first: it costs nothing, and
+	// those in service wait for it.
 	above := p.above()
 	var first, sorted []*podplan.Pod
 	for _, i := range order {
@@ -145,8 +147,8 @@ func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 	return sorted
 }
 
-// byRefusal puts what the API server refused to change after everything else, and of that what was refused last at the end: one
-// object that a policy protects must not hold up the others for ever.
+// byRefusal puts what the API server refused to change after everything else, and of that what was refused
+// last at the end: one object that a policy protects must not hold up the others for ever.
 func (p *planner) byRefusal(a, b types.UID) int { return p.Refused[a].Compare(p.Refused[b]) }
 
 func candidatesOf(infos []*podplan.Pod) []rollout.Candidate {

@@ -19,8 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// maxNameLength leaves room for "-<id>" in pod names (CS-040). Revision labels have no part in it: long names are labelled by the
-// short hash (CS-052).
+// maxNameLength leaves room for "-<id>" in pod names (CS-040). Revision labels have no part in it: long names
+// are labelled by the short hash (CS-052).
 const maxNameLength = 253 - 6
 
 // mutableFields are the members of spec that an update may change (CS-032).
@@ -44,11 +44,11 @@ func WrittenInV1alpha1(set *appsv1alpha1.CloneSet) *Written {
 // CloneSet returns the object in the storage version.
 func (w *Written) CloneSet() *appsv1beta1.CloneSet { return w.set }
 
-// Validate checks a CloneSet to be created, or with an old one, to be updated (CS-020 to CS-035). What the API server has to say on
-// the pod template comes on top, see internal/admission. All errors are returned.
+// Validate checks a CloneSet to be created, or with an old one, to be updated (CS-020 to CS-035). What the
+// API server has to say on the pod template comes on top, see internal/admission. All errors are returned.
 //
-// An update is not refused for what the stored object has got already: objects that an older release let in can still be scaled,
-// mended step by step, and deleted.
+// An update is not refused for what the stored object has got already: objects that an older release let in
+// can still be scaled, mended step by step, and deleted.
 func Validate(updated, old *Written, qualifies inplace.Options) field.ErrorList {
 	errs := validate(updated)
 	if old == nil {
@@ -129,7 +129,8 @@ func validateScale(scale *appsv1beta1.CloneSetScaleStrategy, path *field.Path) f
 	return errs
 }
 
-// validateStrategy checks type and policy in the fields of the version written, and the rest, which differs only in its place.
+// validateStrategy checks type and policy in the fields of the version written, and the rest, which differs
+// only in its place.
 func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 	strategy, rolling := &w.set.Spec.UpdateStrategy, w.set.Spec.UpdateStrategy.RollingUpdate
 	var errs field.ErrorList
@@ -223,8 +224,8 @@ func validateScatter(terms []pub.UpdateScatterTerm, path *field.Path) field.Erro
 // looked is how many names of podsToDelete are looked up while their writer waits.
 const looked = 50
 
-// PodsToDeleteWarnings tells of names newly put into podsToDelete that name no pod to be deleted (CS-344), of the first of a long
-// list. lookup returns the pod, or nil if there is none.
+// PodsToDeleteWarnings tells of names newly put into podsToDelete that name no pod to be deleted (CS-344), of
+// the first of a long list. lookup returns the pod, or nil if there is none.
 func PodsToDeleteWarnings(updated, old *appsv1beta1.CloneSet, lookup func(name string) *corev1.Pod) []string {
 	known := map[string]bool{}
 	if old != nil {

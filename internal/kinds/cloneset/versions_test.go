@@ -10,8 +10,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// TestBothVersionsPlanTheSame: the same template written in either version gives the same revision (IPU-200), and the grace period
-// moves with the conversion (IPU-201).
+// TestBothVersionsPlanTheSame: the same template written in either version gives the same revision (IPU-200),
+// and the grace period moves with the conversion (IPU-201).
 func TestBothVersionsPlanTheSame(t *testing.T) {
 	const template = `"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"future":1,"containers":[{"name":"nginx","image":"nginx:1"}]}}`
 	alpha, beta := &appsv1alpha1.CloneSet{}, &appsv1beta1.CloneSet{}

@@ -103,8 +103,9 @@ func isZero[T any](value *T) bool {
 	return value == nil || equality.Semantic.DeepEqual(*value, *new(T))
 }
 
-// CheckPod judges whether containers of the pod can be recreated at all (CRR-028, CRR-029). Of a static pod the API server has a mirror only:
-// its containers carry another UID, and the kubelet that runs them takes no orders from there.
+// CheckPod judges whether containers of the pod can be recreated at all (CRR-028, CRR-029). Of a static pod
+// the API server has a mirror only: its containers carry another UID, and the kubelet that runs them takes no
+// orders from there.
 func CheckPod(pod *corev1.Pod) *Refusal {
 	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	terminated := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == pub.SidecarTerminated })
@@ -123,9 +124,10 @@ func CheckPod(pod *corev1.Pod) *Refusal {
 	return wrong.refusal(http.StatusBadRequest)
 }
 
-// Accept returns the request as admission makes it, and the JSON patch that does so (CRR-011, CRR-033 to CRR-035): defaults, and which pod it
-// is for. The webhook answers whoever reaches its port, so the answer tells nothing of the pod but its UID; the rest is filled in
-// by Fill, later or for a caller that is known. hasLabels says whether the document has labels; the request is its typed view.
+// Accept returns the request as admission makes it, and the JSON patch that does so (CRR-011, CRR-033 to
+// CRR-035): defaults, and which pod it is for. The webhook answers whoever reaches its port, so the answer
+// tells nothing of the pod but its UID; the rest is filled in by Fill, later or for a caller that is known.
+// hasLabels says whether the document has labels; the request is its typed view.
 func Accept(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *corev1.Pod) (*appsv1beta1.ContainerRecreateRequest,
 	[]jsonpatch.Operation, *Refusal) {
 	var wrong faults
@@ -179,7 +181,8 @@ func Unfilled(request *appsv1beta1.ContainerRecreateRequest) bool {
 	return !filled && restart.PodUID(request) != "" && !restart.Completed(request) && request.DeletionTimestamp == nil
 }
 
-// Fill returns the request with the facts about its pod filled in, and the JSON patch that does so (CRR-011, CRR-035 to CRR-040).
+// Fill returns the request with the facts about its pod filled in, and the JSON patch that does so (CRR-011,
+// CRR-035 to CRR-040).
 func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
 	nodeLabels map[string]string) (*appsv1beta1.ContainerRecreateRequest, []jsonpatch.Operation, *Refusal) {
 	filled := request.DeepCopy()
@@ -236,8 +239,8 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
 	return filled, patch, nil
 }
 
-// mostOfHooks is how many bytes of hooks and ports a request carries (CRR-038): requests are kept by manager and daemon, and ten of them may be
-// made for a pod whose hook is a megabyte.
+// mostOfHooks is how many bytes of hooks and ports a request carries (CRR-038): requests are kept by manager
+// and daemon, and ten of them may be made for a pod whose hook is a megabyte.
 const mostOfHooks = 64 << 10
 
 // size is about how many bytes a hook and ports take.
@@ -249,8 +252,8 @@ func size(hook *appsv1beta1.ProbeHandler, ports []corev1.ContainerPort) int {
 	return len(text)
 }
 
-// Fills tells whether an update of a request that is unfilled writes the facts about the pod, which is read from the API server,
-// and nothing else of what users may not change. It does not matter then who makes it.
+// Fills tells whether an update of a request that is unfilled writes the facts about the pod, which is read
+// from the API server, and nothing else of what users may not change. It does not matter then who makes it.
 func Fills(updated, old *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLabels map[string]string) bool {
 	if pod == nil || !Unfilled(old) || pod.UID != restart.PodUID(old) || restart.PodUID(updated) != restart.PodUID(old) {
 		return false
@@ -287,7 +290,8 @@ func find(pod *corev1.Pod, name string) (container *corev1.Container, status *co
 	return container, &statuses[s], ""
 }
 
-// preStop is the hook in the form of a request; nil if there is none, or none that a request can carry (CRR-038, CRR-040).
+// preStop is the hook in the form of a request; nil if there is none, or none that a request can carry
+// (CRR-038, CRR-040).
 func preStop(container *corev1.Container) *appsv1beta1.ProbeHandler {
 	if container.Lifecycle == nil || container.Lifecycle.PreStop == nil {
 		return nil
@@ -299,7 +303,8 @@ func preStop(container *corev1.Container) *appsv1beta1.ProbeHandler {
 	return &appsv1beta1.ProbeHandler{Exec: hook.Exec, HTTPGet: hook.HTTPGet, TCPSocket: hook.TCPSocket}
 }
 
-// CheckUpdate judges a changed request (CRR-045 to CRR-048). acquired is the v1alpha1 annotation before and after; empty in v1beta1.
+// CheckUpdate judges a changed request (CRR-045 to CRR-048). acquired is the v1alpha1 annotation before and
+// after; empty in v1beta1.
 func CheckUpdate(updated, old *appsv1beta1.ContainerRecreateRequest, acquired, acquiredBefore string) *Refusal {
 	var wrong faults
 	if !equality.Semantic.DeepEqual(updated.Spec, old.Spec) && !jsonfields.Same(updated.Spec, old.Spec) {

@@ -28,8 +28,8 @@ func asked(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta1.
 	return r
 }
 
-// CRR-022 to CRR-026 (part), CRR-031 (part), CRR-032 (part): what is wrong with a request is told, each by itself, and what is just
-// allowed is not.
+// CRR-022 to CRR-026 (part), CRR-031 (part), CRR-032 (part): what is wrong with a request is told, each by
+// itself, and what is just allowed is not.
 func TestCheck(t *testing.T) {
 	type request = *appsv1beta1.ContainerRecreateRequest
 	strategy := func(s appsv1beta1.ContainerRecreateRequestStrategy) func(request) {
@@ -92,7 +92,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// CRR-028 (part), CRR-029 (part): a pod that ends, or has no node, has nothing to recreate; one whose sidecars alone were ended has.
+// CRR-028 (part), CRR-029 (part): a pod that ends, or has no node, has nothing to recreate; one whose
+// sidecars alone were ended has.
 func TestCheckPod(t *testing.T) {
 	ended := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
 	failed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
@@ -170,7 +171,8 @@ func TestAccept(t *testing.T) {
 	if _, patch, _ := Accept(forged, true, specified()); len(patch) != 3 || patch[2].Operation != "remove" {
 		t.Errorf("with the name of a node: %v", patch)
 	}
-	// CRR-033: made for a pod of that name that is gone; owners of other kinds and names say nothing of the pod.
+	// CRR-033: made for a pod of that name that is gone; owners of other kinds and names say nothing of the
+	// pod.
 	for name, tt := range map[string]struct {
 		owner   metav1.OwnerReference
 		refused bool

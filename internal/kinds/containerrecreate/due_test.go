@@ -34,7 +34,8 @@ func TestTheFirstDueTimeCounts(t *testing.T) {
 	}
 }
 
-// CRR-057 (part): a request has succeeded if every container that it asks for has, whatever the names of others are.
+// CRR-057 (part): a request has succeeded if every container that it asks for has, whatever the names of
+// others are.
 func TestSuccessIsThatOfTheContainersAskedFor(t *testing.T) {
 	state := func(name string, phase appsv1beta1.ContainerRecreateRequestPhase) appsv1beta1.ContainerRecreateRequestContainerRecreateState {
 		return appsv1beta1.ContainerRecreateRequestContainerRecreateState{Name: name, Phase: phase}

@@ -44,7 +44,8 @@ const (
 	PodGone          Result = "PodGone"
 )
 
-// Plan is what is to be done about a request. Writes are made in the order of the fields; each that fails ends the pass.
+// Plan is what is to be done about a request. Writes are made in the order of the fields; each that fails
+// ends the pass.
 type Plan struct {
 	// AddFinalizer comes before the pod is held (CRR-080).
 	AddFinalizer bool

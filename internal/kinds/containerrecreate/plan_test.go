@@ -249,7 +249,8 @@ func TestHowRequestsEnd(t *testing.T) {
 	}
 }
 
-// CRR-003, CRR-012: what a request does not say means nothing: no deadline, no deletion, no time out of service.
+// CRR-003, CRR-012: what a request does not say means nothing: no deadline, no deletion, no time out of
+// service.
 func TestAbsentMeansNothing(t *testing.T) {
 	year := containerrecreatetest.Noon.Add(365 * 24 * time.Hour)
 	for name, r := range map[string]*appsv1beta1.ContainerRecreateRequest{
@@ -267,8 +268,9 @@ func TestAbsentMeansNothing(t *testing.T) {
 	}
 }
 
-// CRR-013, CRR-067, CRR-135: whatever the phase, the manager's plan either leaves it or completes the request; of one that is completed
-// it writes no status at all, whatever has become of pod, deadline and containers.
+// CRR-013, CRR-067, CRR-135: whatever the phase, the manager's plan either leaves it or completes the
+// request; of one that is completed it writes no status at all, whatever has become of pod, deadline and
+// containers.
 func TestPhasesOnlyMoveForward(t *testing.T) {
 	pods := map[string]*corev1.Pod{"as it was": containerrecreatetest.Pod(),
 		"restarted": containerrecreatetest.Pod(containerrecreatetest.Restarted), "gone": nil,

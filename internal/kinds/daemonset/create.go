@@ -70,8 +70,9 @@ func isNumber(text string) bool {
 	return err == nil && text[0] != '+' && text[0] != '-'
 }
 
-// nameFor is the name of the next pod of a node. It is made of the node's name and the set's UID, so that two managers that both find the
-// node empty create the same pod. A name that a pod has, which is being deleted or somebody else's, is not taken; then comes the next.
+// nameFor is the name of the next pod of a node. It is made of the node's name and the set's UID, so that two
+// managers that both find the node empty create the same pod. A name that a pod has, which is being deleted
+// or somebody else's, is not taken; then comes the next.
 func (p *planner) nameFor(l *site) string {
 	taken := map[string]bool{}
 	for _, d := range l.pods {
@@ -84,7 +85,8 @@ func (p *planner) nameFor(l *site) string {
 	}
 }
 
-// tolerate adds the tolerations that the pods of every DaemonSet have (ADS-081). The template's own stay as they are written.
+// tolerate adds the tolerations that the pods of every DaemonSet have (ADS-081). The template's own stay as
+// they are written.
 func tolerate(spec map[string]any, template *corev1.PodSpec) {
 	written, _ := spec["tolerations"].([]any)
 	var all []any

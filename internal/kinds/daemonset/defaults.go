@@ -22,8 +22,9 @@ type DefaultRequest struct {
 	New Document
 }
 
-// Default returns the JSON patch that completes a DaemonSet (ADS-012 to ADS-014). It adds what is missing, so fields that nobody here knows
-// stay as they are, and replaces the deprecated type Surging. The pod template stays as it was written (ADS-015).
+// Default returns the JSON patch that completes a DaemonSet (ADS-012 to ADS-014). It adds what is missing, so
+// fields that nobody here knows stay as they are, and replaces the deprecated type Surging. The pod template
+// stays as it was written (ADS-015).
 func Default(r DefaultRequest) []jsonpatch.Operation {
 	spec, ok := r.New["spec"].(Document)
 	if !ok {
@@ -52,8 +53,8 @@ func (r *DefaultRequest) defaultRolling(d *podtemplate.Defaults, o Document, poi
 	}
 }
 
-// defaultSurging writes the deprecated type Surging as what it stands for (ADS-014). Where maxUnavailable contradicts it, validation
-// refuses it.
+// defaultSurging writes the deprecated type Surging as what it stands for (ADS-014). Where maxUnavailable
+// contradicts it, validation refuses it.
 func defaultSurging(d *podtemplate.Defaults, o Document, pointer string) {
 	if !zero(o["maxUnavailable"]) {
 		return

@@ -28,8 +28,8 @@ func mustJSON(t *testing.T, value any) string {
 	return string(data)
 }
 
-// completed applies the patch that Default makes, as the API server would. It checks that the request stays as it was, and that a completed
-// object needs nothing more.
+// completed applies the patch that Default makes, as the API server would. It checks that the request stays
+// as it was, and that a completed object needs nothing more.
 func completed(t *testing.T, r daemonset.DefaultRequest) daemonset.Document {
 	t.Helper()
 	before := mustJSON(t, r.New)

@@ -14,7 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/nodes"
 )
 
-// TestNewPod shows ADS-081, ADS-112 and ADS-114: what a new pod has, that the template said and that it did not.
+// TestNewPod shows ADS-081, ADS-112 and ADS-114: what a new pod has, that the template said and that it did
+// not.
 func TestNewPod(t *testing.T) {
 	w := newWorld(t, 1, annotated(pub.DaemonSetTemplateGeneration, "3"))
 	document := `{"metadata":{"labels":{"app":"agent","tier":"db"},"annotations":{"note":"n"},"finalizers":["example.org/drain"]},
@@ -83,7 +84,8 @@ func TestNewPod(t *testing.T) {
 	}
 }
 
-// TestTheReadinessGate shows ADS-113: new pods get it under InPlaceIfPossible, once, after those of the template.
+// TestTheReadinessGate shows ADS-113: new pods get it under InPlaceIfPossible, once, after those of the
+// template.
 func TestTheReadinessGate(t *testing.T) {
 	const own = `{"conditionType":"example.org/warm"}`
 	for name, tt := range map[string]struct {
@@ -114,8 +116,8 @@ func TestTheReadinessGate(t *testing.T) {
 	}
 }
 
-// TestNamesOfPods shows ADS-112 (part): among ten thousand nodes no two have a pod of the same name, and each name can be that of a host.
-// Who finds a node empty chooses the same name as another who does.
+// TestNamesOfPods shows ADS-112 (part): among ten thousand nodes no two have a pod of the same name, and each
+// name can be that of a host. Who finds a node empty chooses the same name as another who does.
 func TestNamesOfPods(t *testing.T) {
 	for _, set := range []string{"agent", "a", strings.Repeat("long-name-", 20), strings.Repeat("dots.in-", 8)} {
 		names := map[string]string{}
@@ -145,7 +147,8 @@ func TestNamesOfPods(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreTaken shows what becomes of a name that another pod has: the next one is taken (ADS-112 (part)).
+// TestNamesThatAreTaken shows what becomes of a name that another pod has: the next one is taken
+// (ADS-112 (part)).
 func TestNamesThatAreTaken(t *testing.T) {
 	name := func(n int) string { return nodes.PodName("agent", "set", "n1", n) }
 	w := newWorld(t, 1, maxSurge(1))

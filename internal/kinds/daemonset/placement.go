@@ -14,8 +14,9 @@ import (
 
 func join(names []string) string { return strings.Join(names, ", ") }
 
-// placement creates pods where they are missing, and deletes those that are too many, have failed, or may not stay (ADS-090 to 098). It
-// does not look at partition, selector or paused, apart from creation that partition controls.
+// placement creates pods where they are missing, and deletes those that are too many, have failed, or may not
+// stay (ADS-090 to 098). It does not look at partition, selector or paused, apart from creation that
+// partition controls.
 func (p *planner) placement() {
 	var needs []*site
 	for _, l := range p.sites {
@@ -46,8 +47,8 @@ func (p *planner) placement() {
 	}
 }
 
-// vanished deals with pods whose node does not exist (ADS-096). Those that were scheduled are deleted by the garbage collector of pods,
-// when it is sure that the node is gone.
+// vanished deals with pods whose node does not exist (ADS-096). Those that were scheduled are deleted by the
+// garbage collector of pods, when it is sure that the node is gone.
 func (p *planner) vanished(l *site) {
 	for _, d := range l.pods {
 		switch {
@@ -60,7 +61,8 @@ func (p *planner) vanished(l *site) {
 	}
 }
 
-// tolerate looks after the pods of a node that may keep them (ADS-091 to 095). It tells whether no pod runs there, or is to go first.
+// tolerate looks after the pods of a node that may keep them (ADS-091 to 095). It tells whether no pod runs
+// there, or is to go first.
 func (p *planner) tolerate(l *site) (empty bool) {
 	var running []*daemon
 	ended := false
@@ -87,8 +89,8 @@ func (p *planner) tolerate(l *site) (empty bool) {
 	return false
 }
 
-// clean leaves a node with a surge the oldest new pod and the oldest old one, and of these the new one as soon as it may take over
-// (ADS-095).
+// clean leaves a node with a surge the oldest new pod and the oldest old one, and of these the new one as
+// soon as it may take over (ADS-095).
 func (p *planner) clean(l *site, running []*daemon) {
 	var news, olds []*daemon
 	for _, d := range running {
@@ -108,7 +110,8 @@ func (p *planner) clean(l *site, running []*daemon) {
 	}
 }
 
-// keepOne deletes all pods of a node but one, and returns that: the first that is available, or else the first; nil if there is none.
+// keepOne deletes all pods of a node but one, and returns that: the first that is available, or else the
+// first; nil if there is none.
 func (p *planner) keepOne(l *site, of []*daemon) (kept *daemon) {
 	if len(of) == 0 {
 		return nil
@@ -141,7 +144,8 @@ func (p *planner) failed(l *site, d *daemon) {
 	}
 }
 
-// rankOf orders nodes without a pod: one that just lost its own gets it back before others get their first (ADS-100).
+// rankOf orders nodes without a pod: one that just lost its own gets it back before others get their first
+// (ADS-100).
 func (p *planner) rankOf(l *site) int {
 	if p.Had[l.name] || len(l.pods) > 0 {
 		return 0
@@ -149,7 +153,8 @@ func (p *planner) rankOf(l *site) int {
 	return 1
 }
 
-// partitionAllows is on how many of the nodes that need pods they may be created now. A node whose pod goes keeps its place (ADS-100).
+// partitionAllows is on how many of the nodes that need pods they may be created now. A node whose pod goes
+// keeps its place (ADS-100).
 func (p *planner) partitionAllows(needs []*site) int {
 	taken := 0
 	for _, l := range p.sites {
@@ -163,11 +168,12 @@ func (p *planner) partitionAllows(needs []*site) int {
 	return max(desired-taken-min(p.Limits.Partition, desired), 0)
 }
 
-// keptEmpty tells whether partition keeps a node without a pod, which does not count as unavailable then (ADS-104).
+// keptEmpty tells whether partition keeps a node without a pod, which does not count as unavailable then
+// (ADS-104).
 func (p *planner) keptEmpty(l *site) bool { return p.partitioned && len(l.pods) == 0 && !l.create }
 
-// deletePod deletes a pod, or, if its preDelete hook holds it, lets that come first; no more than burstReplicas at a time (ADS-110,
-// ADS-150, ADS-152).
+// deletePod deletes a pod, or, if its preDelete hook holds it, lets that come first; no more than
+// burstReplicas at a time (ADS-110, ADS-150, ADS-152).
 func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) *podplan.Verdict {
 	if v := p.Verdict(pod); v != nil && (v.Action == podplan.Adopt || v.Action == podplan.Delete) {
 		return v
@@ -220,7 +226,8 @@ func (l *site) present() (n int) {
 	return n
 }
 
-// crowded tells whether a node has more than one pod, or is about to, also one that prepares its deletion (ADS-154, ADS-160).
+// crowded tells whether a node has more than one pod, or is about to, also one that prepares its deletion
+// (ADS-154, ADS-160).
 func (l *site) crowded() bool {
 	n := l.present()
 	return n > 1 || l.create && n > 0
@@ -238,8 +245,8 @@ func (p *planner) deletes(d *daemon) bool {
 	return v != nil && v.Action == podplan.Delete
 }
 
-// specified deletes pods that somebody wants to go: one that is available as long as fewer nodes lack an available pod than maxUnavailable
-// says (ADS-175).
+// specified deletes pods that somebody wants to go: one that is available as long as fewer nodes lack an
+// available pod than maxUnavailable says (ADS-175).
 func (p *planner) specified() {
 	down, most := 0, max(p.Limits.MaxUnavailable, 1)
 	for _, l := range p.sites {

@@ -10,8 +10,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// TestNodesOfASet shows ADS-080, ADS-081 (part), ADS-082, ADS-083 and ADS-090: where pods are created, where they stay, and where they are
-// deleted. n1 has a pod and n2 has none; "+" is an eligible node, "." one that is only tolerable, "-" neither.
+// TestNodesOfASet shows ADS-080, ADS-081 (part), ADS-082, ADS-083 and ADS-090: where pods are created, where
+// they stay, and where they are deleted. n1 has a pod and n2 has none; "+" is an eligible node, "." one that
+// is only tolerable, "-" neither.
 func TestNodesOfASet(t *testing.T) {
 	const affinity = `"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[` +
 		`{"matchExpressions":[{"key":"disk","operator":"In","values":["ssd"]}]}]}}}`
@@ -70,8 +71,8 @@ func TestNodesOfASet(t *testing.T) {
 	w.expect("+n1 a:1")
 }
 
-// TestPodsOfANode shows ADS-090 (part), ADS-091 (part), ADS-093, ADS-094 and ADS-095: what becomes of the pods of a node, without a surge
-// and with one. Of pods too many one that is available is kept.
+// TestPodsOfANode shows ADS-090 (part), ADS-091 (part), ADS-093, ADS-094 and ADS-095: what becomes of the
+// pods of a node, without a surge and with one. Of pods too many one that is available is kept.
 func TestPodsOfANode(t *testing.T) {
 	second := func(d time.Duration) state { return born(d) }
 	for name, tt := range map[string]struct {
@@ -137,8 +138,8 @@ func TestPodsOfANode(t *testing.T) {
 	}
 }
 
-// TestTheNewPodBecomesAvailable shows ADS-095 (part) and ADS-163 (part): while the new pod is ready, but not for long enough, the set is
-// looked at again when it will be.
+// TestTheNewPodBecomesAvailable shows ADS-095 (part) and ADS-163 (part): while the new pod is ready, but not
+// for long enough, the set is looked at again when it will be.
 func TestTheNewPodBecomesAvailable(t *testing.T) {
 	w := newWorld(t, 1, maxSurge(1), minReady(30))
 	w.at("a:1")
@@ -153,8 +154,8 @@ func TestTheNewPodBecomesAvailable(t *testing.T) {
 	w.does("-n1")
 }
 
-// TestFailuresBackOff shows ADS-091 (part) and ADS-164 (part): a pod that failed stays as long as the back-off of its node lasts, and no
-// pod comes beside another one there. The time ends that.
+// TestFailuresBackOff shows ADS-091 (part) and ADS-164 (part): a pod that failed stays as long as the
+// back-off of its node lasts, and no pod comes beside another one there. The time ends that.
 func TestFailuresBackOff(t *testing.T) {
 	w := newWorld(t, 2, maxSurge(2))
 	w.at("a:1")
@@ -195,8 +196,8 @@ func TestFailuresBackOff(t *testing.T) {
 	w.holds(w.does(""), "n1", podplan.ReasonFailed)
 }
 
-// TestCompletedPods shows ADS-092 (part): a pod that ended well is deleted as one that failed, so that another takes its place, within the
-// same back-off.
+// TestCompletedPods shows ADS-092 (part): a pod that ended well is deleted as one that failed, so that
+// another takes its place, within the same back-off.
 func TestCompletedPods(t *testing.T) {
 	w := newWorld(t, 2)
 	w.at("a:1")
@@ -208,8 +209,8 @@ func TestCompletedPods(t *testing.T) {
 	w.does("-n2 +n1")
 }
 
-// TestPodsOfNodesThatAreGone shows ADS-096: a pod that is meant for a node that does not exist, and is on none, is deleted. One that was
-// there goes with its node. Pods that are meant for no node are left alone.
+// TestPodsOfNodesThatAreGone shows ADS-096: a pod that is meant for a node that does not exist, and is on
+// none, is deleted. One that was there goes with its node. Pods that are meant for no node are left alone.
 func TestPodsOfNodesThatAreGone(t *testing.T) {
 	w := newWorld(t, 1)
 	w.at("a:1")
@@ -220,8 +221,9 @@ func TestPodsOfNodesThatAreGone(t *testing.T) {
 	w.holds(w.does("-n8"), "n9", ReasonNode)
 }
 
-// TestNewPodsAreOfTheUpdateRevision shows ADS-097 and ADS-098: whatever holds the rollout, new pods are of the current revision, a pod that
-// is lost comes back as a new one, and what is too much, has failed or may not stay goes.
+// TestNewPodsAreOfTheUpdateRevision shows ADS-097 and ADS-098: whatever holds the rollout, new pods are of
+// the current revision, a pod that is lost comes back as a new one, and what is too much, has failed or may
+// not stay goes.
 func TestNewPodsAreOfTheUpdateRevision(t *testing.T) {
 	for name, held := range map[string]option{"partition": partition("100%"), "a selector that selects none": chosen, "paused": paused,
 		"OnDelete": onDelete} {
@@ -237,8 +239,8 @@ func TestNewPodsAreOfTheUpdateRevision(t *testing.T) {
 	}
 }
 
-// TestPartitionedScaling shows ADS-100, ADS-101, ADS-102, ADS-103 and ADS-104: how many nodes get a pod while a partition keeps the others
-// without one, and which.
+// TestPartitionedScaling shows ADS-100, ADS-101, ADS-102, ADS-103 and ADS-104: how many nodes get a pod while
+// a partition keeps the others without one, and which.
 func TestPartitionedScaling(t *testing.T) {
 	all := "node-0 node-1 node-2 node-3 node-4 node-5 node-6 node-7 node-8 node-9"
 	for name, tt := range map[string]struct {
@@ -304,8 +306,8 @@ func TestPartitionedScaling(t *testing.T) {
 	w.does("+n1 +n2") // with a second old one it does not count as that
 }
 
-// TestANodeGetsItsPodBackWhilePartitionKeepsOthersEmpty shows ADS-100 (part): while the pod of a node goes, no other node gets one in its place,
-// and afterwards it comes first.
+// TestANodeGetsItsPodBackWhilePartitionKeepsOthersEmpty shows ADS-100 (part): while the pod of a node goes,
+// no other node gets one in its place, and afterwards it comes first.
 func TestANodeGetsItsPodBackWhilePartitionKeepsOthersEmpty(t *testing.T) {
 	for name, tt := range map[string]struct {
 		option option
@@ -344,8 +346,8 @@ func TestANodeGetsItsPodBackWhilePartitionKeepsOthersEmpty(t *testing.T) {
 	w.does("+n1") // for n3 gets none
 }
 
-// TestEmptyNodesAreNotUnavailable shows ADS-104 (part), ADS-130 (part) and ADS-175 (part): a node that the partition keeps empty costs
-// nothing of maxUnavailable, and is filled when the partition is lowered.
+// TestEmptyNodesAreNotUnavailable shows ADS-104 (part), ADS-130 (part) and ADS-175 (part): a node that the
+// partition keeps empty costs nothing of maxUnavailable, and is filled when the partition is lowered.
 func TestEmptyNodesAreNotUnavailable(t *testing.T) {
 	w := newWorld(t, 5, partition(2), partitioned)
 	w.at("a:1")
@@ -363,7 +365,8 @@ func TestEmptyNodesAreNotUnavailable(t *testing.T) {
 	w.does("+n1")
 }
 
-// TestAPodWhoseTargetIsNotKnown shows ADS-090 (part): a pod that is not scheduled is on the site that its affinity names, and else in none.
+// TestAPodWhoseTargetIsNotKnown shows ADS-090 (part): a pod that is not scheduled is on the site that its
+// affinity names, and else in none.
 func TestAPodWhoseTargetIsNotKnown(t *testing.T) {
 	w := newWorld(t, 2)
 	w.at("a:1")

@@ -53,11 +53,13 @@ type Plan struct {
 	Failures []Failure
 	// LeftOut says which nodes the rollout leaves out, empty if it leaves out none.
 	LeftOut string
-	// More: burstReplicas leaves some for the next plan, which is due at once when this one has done something.
+	// More: burstReplicas leaves some for the next plan, which is due at once when this one has done
+	// something.
 	More bool
 	// Status is the status as far as the snapshot tells.
 	Status appsv1beta1.DaemonSetStatus
-	// updates are the sites that are to be at the update revision, and arrived those of them that are, with an available pod.
+	// updates are the sites that are to be at the update revision, and arrived those of them that are, with
+	// an available pod.
 	updates, arrived int
 	// full: every eligible node has an available pod.
 	full bool
@@ -69,7 +71,8 @@ type Failure struct {
 	Pod  *corev1.Pod
 }
 
-// Arrived is how many nodes have an available pod, and how many of those that are to be updated have one of the update revision.
+// Arrived is how many nodes have an available pod, and how many of those that are to be updated have one of
+// the update revision.
 func (p *Plan) Arrived() int { return int(p.Status.NumberAvailable) + p.arrived }
 
 // site is a node with the pods that are meant for it.
@@ -78,7 +81,8 @@ type site struct {
 	// node is nil if it is gone, or not known yet.
 	node *corev1.Node
 	nodes.Verdict
-	// selected: the selector of the rollout selects the node; out: it is left out of the rollout, because it is not ready for long.
+	// selected: the selector of the rollout selects the node; out: it is left out of the rollout, because it
+	// is not ready for long.
 	selected, out bool
 	// pods are all pods of the set that are meant for it: those scheduled first, and the oldest first.
 	pods []*daemon
@@ -113,8 +117,8 @@ type planner struct {
 	homeless []*daemon
 	// strict: pods that are not available cost maxUnavailable, too (ADS-132).
 	strict bool
-	// burst is how many pods are created, deleted, or updated in place at most; the others count what is planned of that, retried the
-	// deletions that were refused before.
+	// burst is how many pods are created, deleted, or updated in place at most; the others count what is
+	// planned of that, retried the deletions that were refused before.
 	burst, deletions, retried, updated int
 	// partitioned: partition keeps nodes without a pod from getting one (ADS-100).
 	partitioned bool
@@ -264,8 +268,8 @@ func (p *planner) limits() error {
 // surges tells whether new pods come before old ones go.
 func (p *planner) surges() bool { return p.Limits.MaxSurge > 0 }
 
-// adopt makes pods without a controller the set's, gives up those that the selector does not match any more, and makes revisions its own
-// (ADS-046).
+// adopt makes pods without a controller the set's, gives up those that the selector does not match any more,
+// and makes revisions its own (ADS-046).
 func (p *planner) adopt() {
 	for _, pod := range p.Pods {
 		switch {
@@ -287,8 +291,8 @@ func (p *planner) adopt() {
 	}
 }
 
-// sortPods puts the pods of the set onto their sites. Those that are about to become its own count already, so that no other one is
-// created beside them; what is done with them waits until they are.
+// sortPods puts the pods of the set onto their sites. Those that are about to become its own count already,
+// so that no other one is created beside them; what is done with them waits until they are.
 func (p *planner) sortPods() {
 	byName := make(map[string]*site, len(p.sites))
 	for _, l := range p.sites {
@@ -343,7 +347,8 @@ func older(a, b *corev1.Pod) int {
 		cmp.Compare(a.Name, b.Name))
 }
 
-// carries tells whether a pod carries the update revision, or another one that holds the same template (ADS-062, ADS-063).
+// carries tells whether a pod carries the update revision, or another one that holds the same template
+// (ADS-062, ADS-063).
 func (p *planner) carries(pod *corev1.Pod) bool {
 	label := pod.Labels[pub.ControllerRevisionHash]
 	return revision.SameLabel(label, p.UpdateRevision) || p.SameTemplate(label)

@@ -99,7 +99,8 @@ func hooked(set *appsv1beta1.DaemonSet) {
 	set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{LabelsHandler: map[string]string{"drain": "yes"}, MarkPodNotReady: true}}
 }
 
-// template gives the set a template of one container, with further members of the pod spec, such as `"nodeName":"n1"`.
+// template gives the set a template of one container, with further members of the pod spec, such as
+// `"nodeName":"n1"`.
 func template(set *appsv1beta1.DaemonSet, image string, members ...string) {
 	document := fmt.Sprintf(`{"metadata":{"labels":{"app":"agent"}},"spec":{%s"containers":[{"name":"main","image":%q}]}}`,
 		strings.Join(append(members, ""), ","), image)
@@ -324,8 +325,8 @@ func created(t *testing.T, plan *Plan) (pods []*corev1.Pod) {
 	return pods
 }
 
-// words are what a plan does, in short: creations with their node and image, and what happens to pods; those that are kept or only wait are
-// left out.
+// words are what a plan does, in short: creations with their node and image, and what happens to pods; those
+// that are kept or only wait are left out.
 func (w *world) words(plan *Plan) []string {
 	w.t.Helper()
 	words := []string{}

@@ -7,8 +7,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// imagesToPull returns the images of the update revision that differ from those of a revision which pods still carry, by container, or why
-// none are pulled ahead (ADS-181 to 183).
+// imagesToPull returns the images of the update revision that differ from those of a revision which pods
+// still carry, by container, or why none are pulled ahead (ADS-181 to 183).
 func (p *planner) imagesToPull() (images map[string]string, skip string) {
 	switch {
 	case rollingOf(p.Set) == nil:

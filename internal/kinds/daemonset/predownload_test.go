@@ -44,8 +44,8 @@ func pulling(t *testing.T, nodes, updated int, from, to string, options ...optio
 	return w
 }
 
-// TestImagesArePulledAhead shows ADS-180 (part), ADS-181, ADS-182, ADS-183, ADS-184 and ADS-186 (part): when jobs are made, for what, and
-// when none are.
+// TestImagesArePulledAhead shows ADS-180 (part), ADS-181, ADS-182, ADS-183, ADS-184 and ADS-186 (part): when
+// jobs are made, for what, and when none are.
 func TestImagesArePulledAhead(t *testing.T) {
 	const ignored, created = pub.PreDownloadIgnored, pub.PreDownloadCreated
 	const least = pub.ImagePreDownloadMinUpdatedReadyPods

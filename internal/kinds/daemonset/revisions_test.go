@@ -15,7 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// TestNewRevision shows ADS-060 and ADS-066: what a revision holds and is called, and what the status says of it.
+// TestNewRevision shows ADS-060 and ADS-066: what a revision holds and is called, and what the status says of
+// it.
 func TestNewRevision(t *testing.T) {
 	w := newWorld(t, 1, func(set *appsv1beta1.DaemonSet) {
 		set.Labels, set.Annotations = map[string]string{"of": "the set"}, map[string]string{"team": "a"}
@@ -45,8 +46,9 @@ func TestNewRevision(t *testing.T) {
 	}
 }
 
-// TestWhatIsTheSameTemplate shows ADS-061 (part) and ADS-062 (part): a stored revision that means the same as the template is its revision,
-// whoever wrote it, and nothing is rolled out. It is raised above all others if it is not the newest.
+// TestWhatIsTheSameTemplate shows ADS-061 (part) and ADS-062 (part): a stored revision that means the same as
+// the template is its revision, whoever wrote it, and nothing is rolled out. It is raised above all others if
+// it is not the newest.
 func TestWhatIsTheSameTemplate(t *testing.T) {
 	for name, data := range map[string]string{
 		"ours": `{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"agent"}},
@@ -93,8 +95,8 @@ func TestWhatIsTheSameTemplate(t *testing.T) {
 	}
 }
 
-// TestDuplicates shows ADS-062 and ADS-D7: of several revisions that equal the template the one of the highest number stays. Pods of the
-// others are relabelled, and no other pods; then the others go.
+// TestDuplicates shows ADS-062 and ADS-D7: of several revisions that equal the template the one of the
+// highest number stays. Pods of the others are relabelled, and no other pods; then the others go.
 func TestDuplicates(t *testing.T) {
 	w := newWorld(t, 4, onDelete)
 	w.at("a:1")
@@ -125,7 +127,8 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// TestTheHashDecides shows ADS-063 and ADS-D6: what generation annotation and label say does not make a pod new, nor old.
+// TestTheHashDecides shows ADS-063 and ADS-D6: what generation annotation and label say does not make a pod
+// new, nor old.
 func TestTheHashDecides(t *testing.T) {
 	w := newWorld(t, 2, annotated(pub.DaemonSetTemplateGeneration, "4"), maxUnavailable(2))
 	w.at("a:1")
@@ -142,7 +145,8 @@ func TestTheHashDecides(t *testing.T) {
 	}
 }
 
-// TestRevisionsWithoutTheirLabel shows ADS-061 (part): a revision by the name, if it has no label: pods that carry that name are its pods.
+// TestRevisionsWithoutTheirLabel shows ADS-061 (part): a revision by the name, if it has no label: pods that
+// carry that name are its pods.
 func TestRevisionsWithoutTheirLabel(t *testing.T) {
 	w := newWorld(t, 1)
 	w.at("a:1")
@@ -153,7 +157,8 @@ func TestRevisionsWithoutTheirLabel(t *testing.T) {
 	}
 }
 
-// TestHistory shows ADS-065: the oldest revisions go that no pod carries, beyond the limit; the current one and those of pods stay.
+// TestHistory shows ADS-065: the oldest revisions go that no pod carries, beyond the limit; the current one
+// and those of pods stay.
 func TestHistory(t *testing.T) {
 	images := []string{"a:1", "a:2", "a:3", "a:4", "a:5"}
 	for name, tt := range map[string]struct {
@@ -190,8 +195,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestACollision shows ADS-064 (part): a revision of that name with other content makes the set raise its own collision count and choose
-// another name.
+// TestACollision shows ADS-064 (part): a revision of that name with other content makes the set raise its own
+// collision count and choose another name.
 func TestACollision(t *testing.T) {
 	w := newWorld(t, 1)
 	name := w.plan().NewRevision.Name
@@ -205,9 +210,10 @@ func TestACollision(t *testing.T) {
 	}
 }
 
-// TestADaemonSetThatComesBackFromKubernetesKeepsItsPods shows ADS-061 (part) and ADS-062 (part): a set that was ours, became one of Kubernetes,
-// which stored the same template with all defaults, and comes back, has both revisions. The newest one stays, whoever wrote it; pods of the
-// other one are relabelled, and none is made anew.
+// TestADaemonSetThatComesBackFromKubernetesKeepsItsPods shows ADS-061 (part) and ADS-062 (part): a set that
+// was ours, became one of Kubernetes, which stored the same template with all defaults, and comes back, has
+// both revisions. The newest one stays, whoever wrote it; pods of the other one are relabelled, and none is
+// made anew.
 func TestADaemonSetThatComesBackFromKubernetesKeepsItsPods(t *testing.T) {
 	for name, tt := range map[string]struct {
 		number int64

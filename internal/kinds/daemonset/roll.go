@@ -9,8 +9,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// updateSet are the sites whose pods are to be at the update revision, in the order of their update, and the others: descending names,
-// those first that are at it or on their way, as many as partition leaves (ADS-120 to 125).
+// updateSet are the sites whose pods are to be at the update revision, in the order of their update, and the
+// others: descending names, those first that are at it or on their way, as many as partition leaves (ADS-120
+// to 125).
 func (p *planner) updateSet() (set, others []*site) {
 	var updated, updating, rest []*site
 	all := 0
@@ -42,8 +43,8 @@ func (p *planner) updateSet() (set, others []*site) {
 	return set, others
 }
 
-// lastRefused puts sites after all others of which the API server refused to change a pod, and of these that last of which it did last:
-// one pod that a policy protects must not hold up the others for ever.
+// lastRefused puts sites after all others of which the API server refused to change a pod, and of these that
+// last of which it did last: one pod that a policy protects must not hold up the others for ever.
 func (p *planner) lastRefused(sites []*site) []*site {
 	if len(p.Refused) == 0 {
 		return sites
@@ -62,7 +63,8 @@ func (p *planner) lastRefused(sites []*site) []*site {
 // ordered are the sites whose nodes exist, in ascending order of their names.
 func (p *planner) ordered() []*site { return p.sites[:len(p.Nodes)] }
 
-// usable are the only new and the only old pod of a site, as far as they stay; several tells that there are more of a kind.
+// usable are the only new and the only old pod of a site, as far as they stay; several tells that there are
+// more of a kind.
 func (p *planner) usable(l *site) (now, old *daemon, several bool) {
 	for _, d := range l.pods {
 		kept := &old
@@ -78,7 +80,8 @@ func (p *planner) usable(l *site) (now, old *daemon, several bool) {
 	return now, old, several
 }
 
-// roll takes the old pods of the update set, as far as the user's numbers go, and tells of all others what they wait for.
+// roll takes the old pods of the update set, as far as the user's numbers go, and tells of all others what
+// they wait for.
 func (p *planner) roll() {
 	set, others := p.updateSet()
 	for _, l := range set {
@@ -136,8 +139,9 @@ func (p *planner) hold(sites []*site, reason podplan.Reason, why func(*site) str
 	}
 }
 
-// rollInPlace moves old pods, in their place or by deleting them, as long as no more than maxUnavailable nodes lack an available pod
-// because of the update (ADS-130 to 135). Those that are not available cost nothing, unless the set asks for strict accounting.
+// rollInPlace moves old pods, in their place or by deleting them, as long as no more than maxUnavailable
+// nodes lack an available pod because of the update (ADS-130 to 135). Those that are not available cost
+// nothing, unless the set asks for strict accounting.
 func (p *planner) rollInPlace(set, others []*site) {
 	unavailable, resting := 0, 0
 	var down, normal []*site
@@ -227,7 +231,8 @@ func (p *planner) move(l *site, d *daemon, budget *podplan.Budget) {
 	}
 }
 
-// mend gives a pod that stays at its revision back in place what another one has changed in it, after all updates (IPU-326).
+// mend gives a pod that stays at its revision back in place what another one has changed in it, after all
+// updates (IPU-326).
 func (p *planner) mend(d *daemon, budget *podplan.Budget) {
 	if d.info == nil || d.info.Preparing || d.info.Progress.InGrace || p.Verdict(d.pod) != nil || p.updated+p.deletions >= p.burst {
 		return
@@ -248,8 +253,9 @@ func mended(d *daemon) bool {
 	return len(images)+len(resources) > 0
 }
 
-// rollWithSurge creates new pods beside old ones: beside one that is not available at once, beside others as long as no more than maxSurge
-// nodes have two (ADS-160 to 164). The placement step deletes an old one when the new one is available.
+// rollWithSurge creates new pods beside old ones: beside one that is not available at once, beside others as
+// long as no more than maxSurge nodes have two (ADS-160 to 164). The placement step deletes an old one when
+// the new one is available.
 func (p *planner) rollWithSurge(set, others []*site) {
 	surge := 0
 	for _, l := range others {

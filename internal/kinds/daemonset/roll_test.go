@@ -21,8 +21,9 @@ func between(t *testing.T, nodes int, options ...option) *world {
 	return w
 }
 
-// TestTheUpdateSet shows ADS-120, ADS-123, ADS-124, ADS-125, ADS-126, ADS-133, ADS-D8 and ADS-D12: which nodes are updated, and in which
-// order: all of the update set go at once here, or as many as maxUnavailable lets.
+// TestTheUpdateSet shows ADS-120, ADS-123, ADS-124, ADS-125, ADS-126, ADS-133, ADS-D8 and ADS-D12: which
+// nodes are updated, and in which order: all of the update set go at once here, or as many as maxUnavailable
+// lets.
 func TestTheUpdateSet(t *testing.T) {
 	for name, tt := range map[string]struct {
 		nodes, most int
@@ -83,8 +84,9 @@ func TestTheUpdateSet(t *testing.T) {
 	}
 }
 
-// TestPodsWithinThePartitionGetTheirImagesBack: a pod that partition, or the selector, keeps at its revision had the image of another one,
-// because somebody patched it or a rollout was interrupted, and kept it for ever (IPU-326 (part)).
+// TestPodsWithinThePartitionGetTheirImagesBack: a pod that partition, or the selector, keeps at its revision
+// had the image of another one, because somebody patched it or a rollout was interrupted, and kept it for
+// ever (IPU-326 (part)).
 func TestPodsWithinThePartitionGetTheirImagesBack(t *testing.T) {
 	gated := func(pod *corev1.Pod) {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: pub.InPlaceUpdateReady}}
@@ -142,7 +144,8 @@ func TestPodsWithinThePartitionGetTheirImagesBack(t *testing.T) {
 	}
 }
 
-// TestWhatHoldsOldPods shows the reasons: the partition, the selector, and maxUnavailable, each with its numbers.
+// TestWhatHoldsOldPods shows the reasons: the partition, the selector, and maxUnavailable, each with its
+// numbers.
 func TestWhatHoldsOldPods(t *testing.T) {
 	w := between(t, 4, partition(1), chosen)
 	for _, node := range []string{"n2", "n3", "n4"} {
@@ -156,8 +159,8 @@ func TestWhatHoldsOldPods(t *testing.T) {
 	w.holds(w.does("-n4"), "n2 n3", podplan.ReasonPartition)
 }
 
-// TestPrunedNodes shows ADS-121: with the gate, nodes that are not eligible are not counted, so that what is down there does not stop the
-// rollout; without it, it does. What may not stay there goes either way.
+// TestPrunedNodes shows ADS-121: with the gate, nodes that are not eligible are not counted, so that what is
+// down there does not stop the rollout; without it, it does. What may not stay there goes either way.
 func TestPrunedNodes(t *testing.T) {
 	for pruned, want := range map[bool]string{false: "-n3-2", true: "-n3-2 -n2"} {
 		w := between(t, 4)
@@ -180,8 +183,8 @@ func TestPrunedNodes(t *testing.T) {
 	w.does("-n3") // of three nodes two stay
 }
 
-// TestMaxUnavailable shows ADS-122, ADS-127, ADS-130, ADS-131 and ADS-D13: how many pods go, by what there is. n1 to n6 have old pods that
-// are available, unless said otherwise.
+// TestMaxUnavailable shows ADS-122, ADS-127, ADS-130, ADS-131 and ADS-D13: how many pods go, by what there
+// is. n1 to n6 have old pods that are available, unless said otherwise.
 func TestMaxUnavailable(t *testing.T) {
 	old := func(list string, states ...state) func(*world) {
 		return func(w *world) { w.on(list, "a:1", states...) }
@@ -254,8 +257,9 @@ func TestMaxUnavailable(t *testing.T) {
 	}
 }
 
-// TestStrictAccounting shows ADS-132 and ADS-W1: with the annotation pods that are not available cost maxUnavailable as well, and go first,
-// so that never more nodes than that lack an available pod because of the update.
+// TestStrictAccounting shows ADS-132 and ADS-W1: with the annotation pods that are not available cost
+// maxUnavailable as well, and go first, so that never more nodes than that lack an available pod because of
+// the update.
 func TestStrictAccounting(t *testing.T) {
 	for name, tt := range map[string]struct {
 		most int
@@ -297,7 +301,8 @@ func TestStrictAccounting(t *testing.T) {
 	w.does("") // what is down beyond the partition costs as well
 }
 
-// TestDeadNodes shows ADS-136: pods on nodes that are dead use up maxUnavailable, unless the set says how long such nodes are waited for.
+// TestDeadNodes shows ADS-136: pods on nodes that are dead use up maxUnavailable, unless the set says how
+// long such nodes are waited for.
 func TestDeadNodes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		patience string
@@ -354,7 +359,8 @@ func TestDeadNodes(t *testing.T) {
 	w.holds(w.does("-n1"), "n2", ReasonNodeNotReady)
 }
 
-// TestBurstReplicas shows ADS-110: how many pods are created and deleted at a time, and that the rest follows.
+// TestBurstReplicas shows ADS-110: how many pods are created and deleted at a time, and that the rest
+// follows.
 func TestBurstReplicas(t *testing.T) {
 	for name, tt := range map[string]struct {
 		burst any
@@ -403,8 +409,8 @@ type nothing struct{}
 
 func (nothing) Take(*corev1.Pod, disruption.Operation) string { return "budget b allows 0 more" }
 
-// TestABudgetThatAllowsNothing shows that what burstReplicas leaves for the next plan is not looked at all the time while a budget holds
-// what comes first.
+// TestABudgetThatAllowsNothing shows that what burstReplicas leaves for the next plan is not looked at all
+// the time while a budget holds what comes first.
 func TestABudgetThatAllowsNothing(t *testing.T) {
 	w := between(t, 3, maxUnavailable(3), burst(1))
 	w.on("n1 n2 n3", "a:1")
@@ -417,7 +423,8 @@ func TestABudgetThatAllowsNothing(t *testing.T) {
 	}
 }
 
-// TestRecreatedOrInPlace shows ADS-134, ADS-135 and ADS-140 (part): how pods get the new revision, by type and by what changes.
+// TestRecreatedOrInPlace shows ADS-134, ADS-135 and ADS-140 (part): how pods get the new revision, by type
+// and by what changes.
 func TestRecreatedOrInPlace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options []option
@@ -458,12 +465,14 @@ func TestRecreatedOrInPlace(t *testing.T) {
 	}
 }
 
-// TestSurge shows ADS-122 (part), ADS-154 (part), ADS-160, ADS-161 and ADS-162: which nodes get a second pod, and which lose their old one.
+// TestSurge shows ADS-122 (part), ADS-154 (part), ADS-160, ADS-161 and ADS-162: which nodes get a second pod,
+// and which lose their old one.
 func TestSurge(t *testing.T) {
 	for name, tt := range map[string]struct {
 		surge   any
 		options []option
-		// each node in order: o old, n new; upper case if available; p preparing and held; t being deleted; x not eligible.
+		// each node in order: o old, n new; upper case if available; p preparing and held; t being deleted; x
+		// not eligible.
 		nodes string
 		want  string
 	}{
@@ -518,8 +527,8 @@ func TestSurge(t *testing.T) {
 	}
 }
 
-// TestWhatOldPodsWaitForWithASurge shows the reasons; and that what was decided before stands: pods are adopted before a new one
-// comes beside them.
+// TestWhatOldPodsWaitForWithASurge shows the reasons; and that what was decided before stands: pods are
+// adopted before a new one comes beside them.
 func TestWhatOldPodsWaitForWithASurge(t *testing.T) {
 	w := between(t, 4, maxSurge(2))
 	w.on("n1 n2 n3 n4", "a:1")
@@ -539,7 +548,8 @@ func TestWhatOldPodsWaitForWithASurge(t *testing.T) {
 	w.expect("adopt n1", "adopt n2", "adopt n3", "adopt n4", "adopt n4-2")
 }
 
-// TestStandstill shows ADS-170 and ADS-171 (part): nothing is updated under OnDelete or while paused, and why; all else goes on.
+// TestStandstill shows ADS-170 and ADS-171 (part): nothing is updated under OnDelete or while paused, and
+// why; all else goes on.
 func TestStandstill(t *testing.T) {
 	for reason, option := range map[podplan.Reason]option{podplan.ReasonOnDelete: onDelete, podplan.ReasonPaused: paused} {
 		for surge := range 2 {
@@ -560,8 +570,8 @@ func TestStandstill(t *testing.T) {
 	}
 }
 
-// TestSpecifiedDeletion shows ADS-175: a pod that somebody wants to go goes as long as fewer nodes than maxUnavailable lack an available
-// one, whatever holds the rollout, by its hook.
+// TestSpecifiedDeletion shows ADS-175: a pod that somebody wants to go goes as long as fewer nodes than
+// maxUnavailable lack an available one, whatever holds the rollout, by its hook.
 func TestSpecifiedDeletion(t *testing.T) {
 	for name, option := range map[string]option{"rolling": func(*appsv1beta1.DaemonSet) {}, "partition": partition("100%"), "selector": chosen,
 		"paused": paused, "OnDelete": onDelete} {
@@ -591,7 +601,8 @@ func TestSpecifiedDeletion(t *testing.T) {
 	w.does("prepare:n1")
 }
 
-// TestThePreDeleteHook shows ADS-150, ADS-152, ADS-153, ADS-154 and ADS-155: whatever deletes a pod, its hook comes first.
+// TestThePreDeleteHook shows ADS-150, ADS-152, ADS-153, ADS-154 and ADS-155: whatever deletes a pod, its hook
+// comes first.
 func TestThePreDeleteHook(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options []option

@@ -23,9 +23,11 @@ type Snapshot struct {
 	Nodes []*corev1.Node
 	// Taken tells of a name whether a pod of somebody else has it; nil means that none has.
 	Taken func(pod string) bool
-	// FailedUntil are the nodes on which pods failed, and until when the next pod that fails there stays (ADS-091).
+	// FailedUntil are the nodes on which pods failed, and until when the next pod that fails there stays
+	// (ADS-091).
 	FailedUntil map[string]time.Time
-	// Had are the nodes that are known to have had a pod; nil if partition does not say how many may have one.
+	// Had are the nodes that are known to have had a pod; nil if partition does not say how many may have
+	// one.
 	Had map[string]bool
 	// Features are the switches that the plan depends on.
 	Features Features
@@ -33,13 +35,16 @@ type Snapshot struct {
 
 // Features are the feature gates and flags that change what is planned.
 type Features struct {
-	// PruneIneligible leaves nodes out of the rollout that are not eligible (gate DaemonSetPruneIneligibleNodes, ADS-121).
+	// PruneIneligible leaves nodes out of the rollout that are not eligible (gate
+	// DaemonSetPruneIneligibleNodes, ADS-121).
 	PruneIneligible bool
-	// Binds: pods are bound to their nodes here, not by the scheduler (flag --assign-pods-by-scheduler=false, ADS-114).
+	// Binds: pods are bound to their nodes here, not by the scheduler (flag --assign-pods-by-scheduler=false,
+	// ADS-114).
 	Binds bool
 	// InPlace is what qualifies beside images and metadata.
 	InPlace inplace.Options
-	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever (IPU-315).
+	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever
+	// (IPU-315).
 	DeferredResize time.Duration
 	// PreDownload pulls new images ahead (ADS-180).
 	PreDownload bool

@@ -66,7 +66,8 @@ func (p *planner) status() {
 	p.dropDuplicates()
 }
 
-// dropDuplicates deletes revisions that hold the template of the update revision, too, when no pod carries them any more (ADS-062).
+// dropDuplicates deletes revisions that hold the template of the update revision, too, when no pod carries
+// them any more (ADS-062).
 func (p *planner) dropDuplicates() {
 	for _, stored := range p.Revisions {
 		if stored.Name != p.UpdateRevision && p.Duplicate(stored.Name) && !slices.Contains(p.History, stored) &&
@@ -79,9 +80,10 @@ func (p *planner) dropDuplicates() {
 	}
 }
 
-// FinalStatus completes the planned status with the errors met in planning and applying: FailedCreatePod and FailedUpdatePod stand while
-// their step fails, or waits to be tried again, with the present error, and vanish when it succeeds. Until then no pass is complete, so
-// that the observed generation stays (ADS-044, ADS-192, ADS-194). It tells whether the status changed.
+// FinalStatus completes the planned status with the errors met in planning and applying: FailedCreatePod and
+// FailedUpdatePod stand while their step fails, or waits to be tried again, with the present error, and
+// vanish when it succeeds. Until then no pass is complete, so that the observed generation stays (ADS-044,
+// ADS-192, ADS-194). It tells whether the status changed.
 func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv1beta1.DaemonSetStatus, bool) {
 	status := p.Status.DeepCopy()
 	if p.Set.DeletionTimestamp != nil || p.SelectsAll {
@@ -110,7 +112,8 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
 }
 
-// Settled tells whether the set is as it shall be: every eligible node has an available pod, and those of the update set are updated.
+// Settled tells whether the set is as it shall be: every eligible node has an available pod, and those of the
+// update set are updated.
 func (p *Plan) Settled() bool { return p.full && p.arrived >= p.updates }
 
 // OnlyNumbers tells whether nothing but numbers of nodes changes from one status to the other.

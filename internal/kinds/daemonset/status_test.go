@@ -14,7 +14,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TestStatus shows ADS-190 and ADS-191: what each node adds to the status. n9 is a node with an available pod of the update revision.
+// TestStatus shows ADS-190 and ADS-191: what each node adds to the status. n9 is a node with an available pod
+// of the update revision.
 func TestStatus(t *testing.T) {
 	updating := func(pod *corev1.Pod) {
 		gated(pod)
@@ -72,8 +73,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestFinalStatus shows ADS-192 (part) and ADS-194: the generation moves when a pass was complete, counts and revision always; a condition
-// stands while its step fails.
+// TestFinalStatus shows ADS-192 (part) and ADS-194: the generation moves when a pass was complete, counts and
+// revision always; a condition stands while its step fails.
 func TestFinalStatus(t *testing.T) {
 	w := newWorld(t, 2)
 	w.Set.Generation, w.Set.Status.ObservedGeneration = 5, 4
@@ -107,8 +108,8 @@ func TestFinalStatus(t *testing.T) {
 	}
 }
 
-// TestSetsThatAreLeftAlone shows ADS-041 (part) and ADS-042 (part): of a set that is being deleted nothing is changed, nor of one whose
-// selector selects everything.
+// TestSetsThatAreLeftAlone shows ADS-041 (part) and ADS-042 (part): of a set that is being deleted nothing is
+// changed, nor of one whose selector selects everything.
 func TestSetsThatAreLeftAlone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change     option
@@ -139,8 +140,8 @@ func TestSetsThatAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestSpecsThatCannotBeUsed shows what becomes of a set that admission would have refused: nothing is done with its pods, and the status
-// says why, with the counts.
+// TestSpecsThatCannotBeUsed shows what becomes of a set that admission would have refused: nothing is done
+// with its pods, and the status says why, with the counts.
 func TestSpecsThatCannotBeUsed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change option
@@ -175,7 +176,8 @@ func TestSpecsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestTheStatusIsLookedAtAgain shows ADS-193: while a pod is ready and not available yet, the set is looked at when it will be.
+// TestTheStatusIsLookedAtAgain shows ADS-193: while a pod is ready and not available yet, the set is looked
+// at when it will be.
 func TestTheStatusIsLookedAtAgain(t *testing.T) {
 	w := newWorld(t, 2, minReady(30))
 	w.at("a:1")
@@ -191,7 +193,8 @@ func TestTheStatusIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestSettled shows when a rollout is complete: every eligible node has an available pod, and those to be updated one that is.
+// TestSettled shows when a rollout is complete: every eligible node has an available pod, and those to be
+// updated one that is.
 func TestSettled(t *testing.T) {
 	w := between(t, 3, partition(1))
 	w.on("n1 n2", "a:1")
@@ -237,8 +240,8 @@ func TestOnlyNumbers(t *testing.T) {
 	}
 }
 
-// TestOrphansAndStrays shows ADS-046 (part): pods of nobody that the selector matches are adopted, and count at once, those that it does
-// not match any more are given up, and revisions of nobody become the set's.
+// TestOrphansAndStrays shows ADS-046 (part): pods of nobody that the selector matches are adopted, and count
+// at once, those that it does not match any more are given up, and revisions of nobody become the set's.
 func TestOrphansAndStrays(t *testing.T) {
 	w := newWorld(t, 3)
 	w.at("a:1")

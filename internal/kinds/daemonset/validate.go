@@ -18,10 +18,12 @@ import (
 
 const kind = "DaemonSet"
 
-// Written is a DaemonSet in the version in which its author wrote it. What is checked of the spec has the same fields in both versions.
+// Written is a DaemonSet in the version in which its author wrote it. What is checked of the spec has the
+// same fields in both versions.
 type Written struct {
 	spec *appsv1beta1.DaemonSetTemplate
-	// types are the values of rollingUpdateType that the version has, and mutable the members of its spec that an update may change.
+	// types are the values of rollingUpdateType that the version has, and mutable the members of its spec
+	// that an update may change.
 	types   []appsv1beta1.RollingUpdateType
 	mutable string
 	// annotation is what is not understood of the annotation with the fields of v1beta1.
@@ -47,11 +49,12 @@ func WrittenInV1alpha1(set *appsv1alpha1.DaemonSet) *Written {
 	return &Written{spec: &set.Spec.DaemonSetTemplate, types: alphaTypes, mutable: alphaMutable, annotation: err}
 }
 
-// Validate checks a DaemonSet to be created, or with an old one, to be updated (ADS-022 to ADS-032). What the API server has to say on the
-// pod template comes on top, see internal/admission; names are its own to check (ADS-021). All errors are returned.
+// Validate checks a DaemonSet to be created, or with an old one, to be updated (ADS-022 to ADS-032). What the
+// API server has to say on the pod template comes on top, see internal/admission; names are its own to check
+// (ADS-021). All errors are returned.
 //
-// An update is not refused for what the stored object has got already: objects that an older release let in can still be mended step by
-// step, and deleted.
+// An update is not refused for what the stored object has got already: objects that an older release let in
+// can still be mended step by step, and deleted.
 func Validate(updated, old *Written) field.ErrorList {
 	errs := updated.validate()
 	if old == nil {
@@ -87,7 +90,8 @@ func (w *Written) validate() field.ErrorList {
 	return errs
 }
 
-// strategy checks how pods are updated. With OnDelete rollingUpdate is not used, and may be anything (ADS-025).
+// strategy checks how pods are updated. With OnDelete rollingUpdate is not used, and may be anything
+// (ADS-025).
 func (w *Written) strategy(path *field.Path) field.ErrorList {
 	strategy := &w.spec.UpdateStrategy
 	switch strategy.Type {

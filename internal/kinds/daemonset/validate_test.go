@@ -173,7 +173,8 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
-// What was stored without webhooks, or by an older release, can be mended step by step. What comes with a change is refused.
+// What was stored without webhooks, or by an older release, can be mended step by step. What comes with a
+// change is refused.
 func TestOldMistakesDoNotRefuseAnUpdate(t *testing.T) {
 	old := written(t, "v1beta1", `{"burstReplicas":0,"minReadySeconds":-1}`)
 	if errs := daemonset.Validate(written(t, "v1beta1", `{"burstReplicas":0,"minReadySeconds":5}`), old); len(errs) > 0 {

@@ -41,8 +41,8 @@ func containersOf(job Document) []any {
 	return list
 }
 
-// Default completes a job (EJ-012, EJ-015), and its containers as the core API does (EJ-026), unless an update, of which old is what is stored,
-// leaves them as they are.
+// Default completes a job (EJ-012, EJ-015), and its containers as the core API does (EJ-026), unless an
+// update, of which old is what is stored, leaves them as they are.
 func Default(job, old Document) (patch []jsonpatch.Operation) {
 	add := func(object Document, at, key string, value any) {
 		if present, ok := object[key]; !ok || present == nil || present == "" {
@@ -75,8 +75,8 @@ func Default(job, old Document) (patch []jsonpatch.Operation) {
 	return patch
 }
 
-// Validate judges a job by itself; old is nil on creation (EJ-025 to EJ-030). What the API server knows better, the environment, the security
-// context and mounts, is judged by it: see Template.
+// Validate judges a job by itself; old is nil on creation (EJ-025 to EJ-030). What the API server knows
+// better, the environment, the security context and mounts, is judged by it: see Template.
 func Validate(document Document, job, old *appsv1alpha1.EphemeralJob) (errs field.ErrorList) {
 	spec, path := &job.Spec, field.NewPath("spec")
 	stored := &appsv1alpha1.EphemeralJobSpec{}
@@ -137,7 +137,8 @@ func sameSelector(a, b *metav1.LabelSelector) bool {
 	return string(left) == string(right)
 }
 
-// checkSelector refuses a selector that would address all pods, or that takes long to read at each event of a pod.
+// checkSelector refuses a selector that would address all pods, or that takes long to read at each event of a
+// pod.
 func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return field.ErrorList{field.Required(path, "an empty selector would select all pods of the namespace")}
@@ -204,8 +205,9 @@ func checkContainer(c *corev1.EphemeralContainer, path *field.Path) (errs field.
 	return errs
 }
 
-// Template is a pod template with the containers of the job as ordinary ones, for the API server to judge by its own rules. It has the volumes
-// that they name, which those of the pods stand for; nil if there is nothing to judge.
+// Template is a pod template with the containers of the job as ordinary ones, for the API server to judge by
+// its own rules. It has the volumes that they name, which those of the pods stand for; nil if there is
+// nothing to judge.
 func Template(job Document) Document {
 	var containers []any
 	volumes, named := []any{}, map[string]bool{}

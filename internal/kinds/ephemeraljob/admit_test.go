@@ -31,7 +31,8 @@ func read(t *testing.T, spec string) (ephemeraljob.Document, *appsv1alpha1.Ephem
 
 const valid = `"selector":{"matchLabels":{"app":"web"}}`
 
-// EJ-012 (part), EJ-015 (part), EJ-026 (part): defaults, which change nothing that is given, and nothing that is stored.
+// EJ-012 (part), EJ-015 (part), EJ-026 (part): defaults, which change nothing that is given, and nothing that
+// is stored.
 func TestDefaults(t *testing.T) {
 	for given, want := range map[string]string{
 		`{"template":{"ephemeralContainers":[{"image":"a"},{"image":"a:latest"},{"image":"a:1"},{"image":"a@sha256:0123456789012345678901234567890123456789012345678901234567890123"}]}}`: `{"parallelism":1,"ttlSecondsAfterFinished":1800,` +
@@ -160,8 +161,9 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
-// EJ-018: the mark is behind the variables of the user; one of that name from somebody else does not get through. EJ-045 (part): all containers in one patch, behind
-// those that the pod has, fields that our types do not know included.
+// EJ-018: the mark is behind the variables of the user; one of that name from somebody else does not get
+// through. EJ-045 (part): all containers in one patch, behind those that the pod has, fields that our types
+// do not know included.
 func TestInjection(t *testing.T) {
 	job := Job(With(`[{"name":"a","env":[{"name":"X","value":"1"},{"name":"KRUISE_EJOB_ID","value":"forged"}],"future":{"$patch":"replace"}},{"name":"b"}]`))
 	containers, err := ephemeraljob.Containers(job)
@@ -195,7 +197,8 @@ func TestInjection(t *testing.T) {
 	}
 }
 
-// What the API server judges is a pod template that has all that the containers name, and its answers lead back to them.
+// What the API server judges is a pod template that has all that the containers name, and its answers lead
+// back to them.
 func TestTemplateForTheServer(t *testing.T) {
 	document, _ := read(t, `{"template":{"ephemeralContainers":[{"name":"a","image":"a","targetContainerName":"x","ports":[],"volumeMounts":[{"name":"v"},{"name":"v"}],"volumeDevices":[{"name":"d"}]}]}}`)
 	got, err := json.Marshal(ephemeraljob.Template(document)["spec"])

@@ -9,13 +9,16 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 )
 
-// Ledger joins what was counted of pods that are gone to what is seen of those that are there (EJ-037, EJ-038). It is kept between the plans
-// of one job; the zero value has seen nothing. A Ledger is not changed: each plan makes the next one.
+// Ledger joins what was counted of pods that are gone to what is seen of those that are there (EJ-037,
+// EJ-038). It is kept between the plans of one job; the zero value has seen nothing. A Ledger is not changed:
+// each plan makes the next one.
 type Ledger struct {
-	// shown are the numbers that the status had, and those that it was to get: what follows from other numbers is somebody else's.
+	// shown are the numbers that the status had, and those that it was to get: what follows from other
+	// numbers is somebody else's.
 	begun bool
 	shown [2]counts
-	// seen are the treated pods that were there, with their results; stuck is since when those wait for what cannot heal (EJ-056).
+	// seen are the treated pods that were there, with their results; stuck is since when those wait for what
+	// cannot heal (EJ-056).
 	seen  map[types.UID]Result
 	stuck map[types.UID]time.Time
 	// succeeded and failed are the treated pods that are gone.
@@ -40,14 +43,15 @@ type live struct {
 	lost func() outcome
 }
 
-// next settles which pods are gone, and since when others are stuck. The outcomes of pods that have waited too long for what cannot heal are
-// those of failed ones then.
+// next settles which pods are gone, and since when others are stuck. The outcomes of pods that have waited
+// too long for what cannot heal are those of failed ones then.
 func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now time.Time) Ledger {
 	found := countsOf(status)
 	n := Ledger{begun: true, shown: [2]counts{found, found}, seen: map[types.UID]Result{}, stuck: map[types.UID]time.Time{},
 		succeeded: l.succeeded, failed: l.failed}
 	begins := !l.begun || found != l.shown[0] && found != l.shown[1]
-	// A manager that starts does not know since when pods are stuck. As many as the status has more failures have been so for long.
+	// A manager that starts does not know since when pods are stuck. As many as the status has more failures
+	// have been so for long.
 	known := found.failed
 	for i := range pods {
 		if pods[i].outcome.result == Failed {

@@ -24,13 +24,14 @@ const (
 	Failed    Result = "Failed"
 )
 
-// hopeless are reasons for which a container waits that nothing but a change outside of the pod can heal (EJ-056), and hopelessAfter is how
-// long they are given.
+// hopeless are reasons for which a container waits that nothing but a change outside of the pod can heal
+// (EJ-056), and hopelessAfter is how long they are given.
 var hopeless = []string{"ErrImageNeverPull", "InvalidImageName", "CreateContainerError"}
 
 const hopelessAfter = time.Minute
 
-// runError is the reason for which a container waits that was made and could not be started; ephemeral containers are made once.
+// runError is the reason for which a container waits that was made and could not be started; ephemeral
+// containers are made once.
 const runError = "RunContainerError"
 
 // outcome is how far the containers of a job in a pod are.
@@ -43,7 +44,8 @@ type outcome struct {
 	why   string
 }
 
-// Owns tells whether the job with that UID added the container (EJ-018). The last of several variables is the one that counts.
+// Owns tells whether the job with that UID added the container (EJ-018). The last of several variables is the
+// one that counts.
 func Owns(container *corev1.EphemeralContainer, job types.UID) bool {
 	return job != "" && Mark(container) == string(job)
 }
@@ -71,8 +73,8 @@ func ended(pod *corev1.Pod) bool {
 // active tells whether a pod may be treated (EJ-035).
 func active(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && !ended(pod) }
 
-// judge tells how far the containers of the job in a treated pod are (EJ-055, EJ-056). lost tells that those which wait for what cannot heal
-// have waited long enough.
+// judge tells how far the containers of the job in a treated pod are (EJ-055, EJ-056). lost tells that those
+// which wait for what cannot heal have waited long enough.
 func judge(pod *corev1.Pod, job types.UID, lost bool) outcome {
 	o := outcome{result: Succeeded, done: true}
 	worse := map[Result]int{Succeeded: 0, Unknown: 1, Waiting: 2, Running: 3, Failed: 4}

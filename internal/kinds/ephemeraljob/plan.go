@@ -26,7 +26,8 @@ type Snapshot struct {
 	Pods []*corev1.Pod
 	// Ledger is that of the plan before.
 	Ledger Ledger
-	// Held tells until when a pod is not tried again that could not be treated a moment ago, and why; nil holds none.
+	// Held tells until when a pod is not tried again that could not be treated a moment ago, and why; nil
+	// holds none.
 	Held func(types.UID) (until time.Time, why string)
 	// Failed tells whether the last attempt to treat a pod failed: it comes after all others; nil is none.
 	Failed func(types.UID) bool
@@ -41,7 +42,8 @@ type Snapshot struct {
 // Verdict is what is decided about one pod.
 type Verdict struct {
 	Pod string
-	// Done: nothing remains to be done; Waits: something remains, and is held. Else the next pass does something, or the pod goes on by itself.
+	// Done: nothing remains to be done; Waits: something remains, and is held. Else the next pass does
+	// something, or the pod goes on by itself.
 	Done, Waits bool
 	Reason      string
 	Message     string
@@ -50,7 +52,8 @@ type Verdict struct {
 
 // Plan is what is to be done about a job. Writes are made in the order of the fields.
 type Plan struct {
-	// AddFinalizer and RemoveFinalizer are about EphemeralContainersCleanup (EJ-041). Delete deletes the job (EJ-042).
+	// AddFinalizer and RemoveFinalizer are about EphemeralContainersCleanup (EJ-041). Delete deletes the job
+	// (EJ-042).
 	AddFinalizer, RemoveFinalizer, Delete bool
 	// Inject are the pods that get the containers now, in this order (EJ-044).
 	Inject []*corev1.Pod
@@ -60,7 +63,8 @@ type Plan struct {
 	Ended bool
 	// Ledger is what the next plan needs.
 	Ledger Ledger
-	// Missing is how many treated pods the first plan of a manager takes for gone. Caches that lag may not show yet that they were treated.
+	// Missing is how many treated pods the first plan of a manager takes for gone. Caches that lag may not
+	// show yet that they were treated.
 	Missing int
 	// Taken are the pods that have a container of such a name from somebody else (EJ-036).
 	Taken []string
@@ -161,7 +165,8 @@ func (t *tally) soon(at time.Time) {
 	again.At(&t.plan.After, t.Now, at)
 }
 
-// SelectorOf is the selector of a job. One that cannot be read, or says nothing, selects no pods: it would address all of them (EJ-029).
+// SelectorOf is the selector of a job. One that cannot be read, or says nothing, selects no pods: it would
+// address all of them (EJ-029).
 func SelectorOf(job *appsv1alpha1.EphemeralJob) (labels.Selector, error) {
 	given := job.Spec.Selector
 	if given == nil || len(given.MatchLabels)+len(given.MatchExpressions) == 0 {
@@ -237,7 +242,8 @@ func taken(pod *corev1.Pod, names map[string]bool) bool {
 	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return names[c.Name] })
 }
 
-// count counts the treated pods (EJ-038, EJ-055). Those of which nothing is known yet count as waiting, so that each is in one of the numbers.
+// count counts the treated pods (EJ-038, EJ-055). Those of which nothing is known yet count as waiting, so
+// that each is in one of the numbers.
 func (t *tally) count(treated []live, pods []*corev1.Pod) {
 	succeeded, failed, running, waiting := t.ledger.succeeded, t.ledger.failed, 0, 0
 	for i := range treated {

@@ -81,9 +81,10 @@ func moved(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "other"} }
 
 func nowhere(pod *corev1.Pod) { pod.Spec.NodeName = "" }
 
-// EJ-035: active pods that the selector matches, by creation time and then by name. EJ-036 (part): those with a foreign container of such a name are
-// left out. EJ-011, EJ-037, EJ-081, EJ-085: the first replicas are the targets, all of them without, or where there are fewer, and treated pods stay targets. EJ-044: as many at once as
-// parallelism leaves. EJ-012: which is 1 by default. EJ-013: paused treats no more.
+// EJ-035: active pods that the selector matches, by creation time and then by name. EJ-036 (part): those with
+// a foreign container of such a name are left out. EJ-011, EJ-037, EJ-081, EJ-085: the first replicas are the
+// targets, all of them without, or where there are fewer, and treated pods stay targets. EJ-044: as many at
+// once as parallelism leaves. EJ-012: which is 1 by default. EJ-013: paused treats no more.
 func TestTargets(t *testing.T) {
 	const job = "job"
 	for name, c := range map[string]struct {
@@ -154,7 +155,8 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// EJ-056: what waits for what cannot heal counts as failed after a minute, also for the manager that takes over from one that has counted it.
+// EJ-056: what waits for what cannot heal counts as failed after a minute, also for the manager that takes
+// over from one that has counted it.
 func TestHopelessWaits(t *testing.T) {
 	for _, reason := range []string{"ErrImageNeverPull", "InvalidImageName", "CreateContainerError"} {
 		job, pod := Job(), Pod("a", Treated("job", Waits(reason)))
@@ -183,7 +185,8 @@ func TestHopelessWaits(t *testing.T) {
 	}
 }
 
-// EJ-038: treated pods that are gone keep their result. One that was not done counts as failed. EJ-037 (part): they are targets still.
+// EJ-038: treated pods that are gone keep their result. One that was not done counts as failed.
+// EJ-037 (part): they are targets still.
 func TestGonePodsKeepTheirResults(t *testing.T) {
 	job := Job(replicas(4), parallelism(4))
 	pods := []*corev1.Pod{Pod("a", Treated("job", Ended(0))), Pod("b", Treated("job", Ended(1))), Pod("c", Treated("job", Runs())),
@@ -218,7 +221,8 @@ func TestGonePodsKeepTheirResults(t *testing.T) {
 	}
 }
 
-// The numbers of a status are written by others, too: they must neither break anything nor be believed for ever.
+// The numbers of a status are written by others, too: they must neither break anything nor be believed for
+// ever.
 func TestOddNumbersInTheStatus(t *testing.T) {
 	for _, job := range []*appsv1alpha1.EphemeralJob{Job(counted(-5, -5, -5, -5)), Job(counted(1<<31-1, 1<<31-1, 1<<31-1, 1<<31-1))} {
 		p := plan(job, Pod("a"))
@@ -228,7 +232,8 @@ func TestOddNumbersInTheStatus(t *testing.T) {
 	}
 }
 
-// EJ-016, EJ-017, EJ-057, EJ-058, EJ-059, EJ-061, EJ-064, EJ-080: phases and conditions. EJ-043: the start is set at once. EJ-014, EJ-060: deadlines.
+// EJ-016, EJ-017, EJ-057, EJ-058, EJ-059, EJ-061, EJ-064, EJ-080: phases and conditions. EJ-043: the start is
+// set at once. EJ-014, EJ-060: deadlines.
 func TestPhases(t *testing.T) {
 	const job = "job"
 	hour := func(job *appsv1alpha1.EphemeralJob) { job.Status.StartTime = &metav1.Time{Time: Noon.Add(-time.Hour)} }
@@ -290,7 +295,8 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// EJ-062, EJ-063: conditions get new times only when they appear or their reason changes; at rest nothing changes.
+// EJ-062, EJ-063: conditions get new times only when they appear or their reason changes; at rest nothing
+// changes.
 func TestTimesOfConditions(t *testing.T) {
 	job := Job()
 	pods := []*corev1.Pod{Pod("a", Treated("job", Ended(1))), Pod("b", Treated("job", Runs()))}
@@ -317,8 +323,8 @@ func TestTimesOfConditions(t *testing.T) {
 	}
 }
 
-// EJ-046 (part): without the subresource the job is in error, says why, and asks again. EJ-048: pods for which the containers are invalid count as failed
-// when all others are done, and hold up none of them.
+// EJ-046 (part): without the subresource the job is in error, says why, and asks again. EJ-048: pods for
+// which the containers are invalid count as failed when all others are done, and hold up none of them.
 func TestWhatTheServerRefuses(t *testing.T) {
 	job := Job()
 	s := ephemeraljob.Snapshot{Job: job, Pods: []*corev1.Pod{Pod("a"), Pod("b")}, Now: Noon, Unsupported: "no such thing",
@@ -349,8 +355,8 @@ func TestWhatTheServerRefuses(t *testing.T) {
 	}
 }
 
-// EJ-041 (part): the finalizer comes first, and goes with the job whatever else is wrong with it. EJ-015, EJ-042: a finished job goes after its time to
-// live.
+// EJ-041 (part): the finalizer comes first, and goes with the job whatever else is wrong with it. EJ-015,
+// EJ-042: a finished job goes after its time to live.
 func TestBeginningAndEnd(t *testing.T) {
 	bare := func(job *appsv1alpha1.EphemeralJob) { job.Finalizers = []string{"mine"} }
 	leaving := func(job *appsv1alpha1.EphemeralJob) { job.DeletionTimestamp = &metav1.Time{Time: Noon} }

@@ -157,8 +157,9 @@ func sortTags(tags []any) bool {
 	return true
 }
 
-// CheckNodeImage judges a NodeImage (IMG-023 to IMG-026). old is nil on create; what it has is not judged again, so that nothing that was
-// stored without judgement, by an older release, stands in the way of the jobs of this node.
+// CheckNodeImage judges a NodeImage (IMG-023 to IMG-026). old is nil on create; what it has is not judged
+// again, so that nothing that was stored without judgement, by an older release, stands in the way of the
+// jobs of this node.
 func CheckNodeImage(node, old *appsv1beta1.NodeImage) error {
 	if old == nil {
 		old = &appsv1beta1.NodeImage{}
@@ -255,8 +256,8 @@ func checkPullPolicy(policy appsv1beta1.ImagePullPolicy) error {
 	return fmt.Errorf("imagePullPolicy %q is neither %s nor %s", policy, appsv1beta1.PullAlways, appsv1beta1.PullIfNotPresent)
 }
 
-// CheckJob judges an ImagePullJob (IMG-033 to IMG-040) and tells all that is wrong. old is nil on create; what was wrong with it is not
-// refused again.
+// CheckJob judges an ImagePullJob (IMG-033 to IMG-040) and tells all that is wrong. old is nil on create;
+// what was wrong with it is not refused again.
 func CheckJob(job, old *appsv1beta1.ImagePullJob) error {
 	errs := checkJob(job)
 	if old != nil {
@@ -289,8 +290,8 @@ func fresh(errs, before []error) []error {
 	})
 }
 
-// CheckList judges an ImageListPullJob (IMG-045, IMG-046) and tells all that is wrong. old is nil on create; what was wrong with it is not
-// refused again.
+// CheckList judges an ImageListPullJob (IMG-045, IMG-046) and tells all that is wrong. old is nil on create;
+// what was wrong with it is not refused again.
 func CheckList(list, old *appsv1beta1.ImageListPullJob) error {
 	errs := checkList(list)
 	if old != nil {

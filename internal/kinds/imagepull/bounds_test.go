@@ -15,7 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
-// IMG-097 (part): everything that an image has in a NodeImage takes room, and as much as is allowed is, to the byte.
+// IMG-097 (part): everything that an image has in a NodeImage takes room, and as much as is allowed is, to
+// the byte.
 func TestRoomInANodeImage(t *testing.T) {
 	full := func() *appsv1beta1.ImageSpec {
 		return &appsv1beta1.ImageSpec{SandboxConfig: &appsv1beta1.SandboxConfig{Labels: map[string]string{"a": "b"}},
@@ -79,7 +80,8 @@ func TestSandboxConfigForTheRuntimeIsRefused(t *testing.T) {
 	}
 }
 
-// IMG-097 (part): a sandboxConfig of 4 KiB goes to the nodes; a larger one is refused, and none of it goes there.
+// IMG-097 (part): a sandboxConfig of 4 KiB goes to the nodes; a larger one is refused, and none of it goes
+// there.
 func TestTheLargestSandboxConfig(t *testing.T) {
 	for size, allowed := range map[int]bool{pub.MaxPullSandboxBytes: true, pub.MaxPullSandboxBytes + 1: false} {
 		job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
@@ -115,7 +117,8 @@ func TestIdlePlans(t *testing.T) {
 	}
 }
 
-// IMG-092 (part), IMG-093 (part): a job whose nodes have all answered, some of them with a failure, is complete also after its deadline.
+// IMG-092 (part), IMG-093 (part): a job whose nodes have all answered, some of them with a failure, is
+// complete also after its deadline.
 func TestAllHaveAnsweredBeforeTheDeadline(t *testing.T) {
 	s := PlanJob(JobSnapshot{Job: imagepulltest.Job(until(60)), Now: imagepulltest.Noon.Add(time.Hour),
 		Nodes: []*appsv1beta1.NodeImage{imagepulltest.Tagged("a", imagepulltest.Result("Succeeded",
@@ -137,8 +140,8 @@ func TestAsManyFailedNodesAsAreListed(t *testing.T) {
 	}
 }
 
-// IMG-090 (part): 0 seconds and 0 attempts more are what the user asked for, and a job that never ends keeps tags for a day, give
-// or take ten minutes.
+// IMG-090 (part): 0 seconds and 0 attempts more are what the user asked for, and a job that never ends keeps
+// tags for a day, give or take ten minutes.
 func TestPullPolicyOfANode(t *testing.T) {
 	policy := func(job *appsv1beta1.ImagePullJob, random float64) *appsv1beta1.ImageTagPullPolicy {
 		return Assigner{Job: job, Now: imagepulltest.Noon, Random: func() float64 { return random }}.pullPolicy()
@@ -160,8 +163,8 @@ func TestPullPolicyOfANode(t *testing.T) {
 	}
 }
 
-// IMG-059 (part): a node has its ten minutes beyond the deadline, and what it told of the pull is kept when it is given up. IMG-062
-// (part): three seconds are not too soon.
+// IMG-059 (part): a node has its ten minutes beyond the deadline, and what it told of the pull is kept when
+// it is given up. IMG-062 (part): three seconds are not too soon.
 func TestWhenAPullIsGivenUp(t *testing.T) {
 	pulling := func() *appsv1beta1.NodeImage {
 		n := imagepulltest.Tagged("n", imagepulltest.Result("Pulling", 2))
@@ -186,7 +189,8 @@ func TestWhenAPullIsGivenUp(t *testing.T) {
 	}
 }
 
-// IMG-023 (part), IMG-025 (part), IMG-026 (part): as many images as are allowed, what a tag lacks, and what is negative of it.
+// IMG-023 (part), IMG-025 (part), IMG-026 (part): as many images as are allowed, what a tag lacks, and what
+// is negative of it.
 func TestCheckNodeImageAtItsBounds(t *testing.T) {
 	images := func(count int) *appsv1beta1.NodeImage {
 		n := imagepulltest.Blank("n")
@@ -250,7 +254,8 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 	}
 }
 
-// IMG-038 (part): the deadline of a job that ends is not shorter than the timeout of a pull, if both are given.
+// IMG-038 (part): the deadline of a job that ends is not shorter than the timeout of a pull, if both are
+// given.
 func TestADeadlineBelowTheTimeout(t *testing.T) {
 	timeout := func(j *appsv1beta1.ImagePullJob) {
 		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: new(int32(60))}
@@ -290,7 +295,8 @@ func TestTheLongestList(t *testing.T) {
 	}
 }
 
-// IMG-152 (part): of two jobs for one image the older is kept, and of two that are as old the first by name, in whichever order they come.
+// IMG-152 (part): of two jobs for one image the older is kept, and of two that are as old the first by name,
+// in whichever order they come.
 func TestTheOlderJobOfAListIsKept(t *testing.T) {
 	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "list", UID: "l"}}
 	list.Spec.Images = []string{"app:1"}

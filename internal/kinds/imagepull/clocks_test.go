@@ -27,7 +27,8 @@ func TestANodeWhoseClockIsAheadIsServed(t *testing.T) {
 	}
 }
 
-// IMG-054 d: a tag goes when its time is over, also if the clock of the node was a month ahead when the pull ended.
+// IMG-054 d: a tag goes when its time is over, also if the clock of the node was a month ahead when the pull
+// ended.
 func TestATagOfANodeWhoseClockWasAheadGoes(t *testing.T) {
 	const month = 30 * 24 * time.Hour
 	for name, tt := range map[string]struct {
@@ -52,7 +53,8 @@ func TestATagOfANodeWhoseClockWasAheadGoes(t *testing.T) {
 	}
 }
 
-// IMG-098: a node that is not ready gives its slot back after a minute, also if it told so by a clock that is ahead.
+// IMG-098: a node that is not ready gives its slot back after a minute, also if it told so by a clock that is
+// ahead.
 func TestANodeWhoseClockIsAheadGivesItsSlotBack(t *testing.T) {
 	for since, silent := range map[time.Duration]bool{-2 * time.Minute: true, -30 * time.Second: false, 6 * time.Hour: true} {
 		s := &JobSnapshot{Now: imagepulltest.Noon, NotReadySince: func(string) (time.Time, bool) { return imagepulltest.Noon.Add(since), true }}
@@ -63,8 +65,8 @@ func TestANodeWhoseClockIsAheadGivesItsSlotBack(t *testing.T) {
 	}
 }
 
-// IMG-059, IMG-133: an image that waits for its turn on a node that gets ahead is not given up before it was tried; one of a node that does
-// nothing any more is.
+// IMG-059, IMG-133: an image that waits for its turn on a node that gets ahead is not given up before it was
+// tried; one of a node that does nothing any more is.
 func TestAnImageThatWaitsForItsTurnIsNotGivenUp(t *testing.T) {
 	deadline := func(seconds int64) *appsv1beta1.ImageTagPullPolicy {
 		return &appsv1beta1.ImageTagPullPolicy{ActiveDeadlineSeconds: &seconds}
@@ -105,7 +107,8 @@ func TestAnImageThatWaitsForItsTurnIsNotGivenUp(t *testing.T) {
 	}
 }
 
-// IMG-092: a job that is to end, and that a NodeImage refuses for ever, ends, and says so; one that never ends tries on.
+// IMG-092: a job that is to end, and that a NodeImage refuses for ever, ends, and says so; one that never
+// ends tries on.
 func TestAJobThatIsRefusedForEverEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		kind  appsv1beta1.CompletionPolicyType

@@ -46,8 +46,9 @@ func admitted[T any](t *testing.T, object *T, list bool) *T {
 	return completed
 }
 
-// IMG-031, IMG-038, IMG-045 (part): a list with a deadline below the default timeout of 600 s makes jobs that are admitted, also
-// where an older release has stored that timeout in the list. So are single jobs. A pull is given no longer than its job.
+// IMG-031, IMG-038, IMG-045 (part): a list with a deadline below the default timeout of 600 s makes jobs that
+// are admitted, also where an older release has stored that timeout in the list. So are single jobs. A pull
+// is given no longer than its job.
 func TestADeadlineBelowTheDefaultTimeout(t *testing.T) {
 	for name, test := range map[string]struct {
 		deadline int64

@@ -15,8 +15,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
-// IMG-014, IMG-025, IMG-026, IMG-090: jobs that were stored before anybody judged them are pulled too: what they bring into a NodeImage is
-// accepted there. Else every write for the job would be refused, and nobody told.
+// IMG-014, IMG-025, IMG-026, IMG-090: jobs that were stored before anybody judged them are pulled too: what
+// they bring into a NodeImage is accepted there. Else every write for the job would be refused, and nobody
+// told.
 func TestJobsOfAnySortFitIntoNodeImages(t *testing.T) {
 	for name, change := range map[string]func(*appsv1beta1.ImagePullJob){
 		"a pull policy that nobody knows": func(j *appsv1beta1.ImagePullJob) { j.Spec.ImagePullPolicy = "ifnotpresent" },
@@ -71,7 +72,8 @@ func TestDeadlinesFarAway(t *testing.T) {
 	}
 }
 
-// IMG-154, IMG-155: a job that still waits for the pods of its selector has ended nothing, though none of its no nodes is left.
+// IMG-154, IMG-155: a job that still waits for the pods of its selector has ended nothing, though none of its
+// no nodes is left.
 func TestAListWaitsForJobsThatWaitForPods(t *testing.T) {
 	list := &appsv1beta1.ImageListPullJob{Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"a"}}}
 	child := PlanList(list, nil, imagepulltest.Noon).Create[0]
@@ -85,8 +87,8 @@ func TestAListWaitsForJobsThatWaitForPods(t *testing.T) {
 	}
 }
 
-// IMG-085, IMG-098: a node that dies while it pulls, or while it waits to, does not keep its slot for ever; one that comes back has
-// it again.
+// IMG-085, IMG-098: a node that dies while it pulls, or while it waits to, does not keep its slot for ever;
+// one that comes back has it again.
 func TestDeadNodesGiveTheirSlotsBack(t *testing.T) {
 	for _, phase := range []appsv1beta1.ImagePullPhase{appsv1beta1.ImagePhasePulling, appsv1beta1.ImagePhaseWaiting} {
 		s := JobSnapshot{Job: imagepulltest.Job(imagepulltest.Parallelism(1)), Now: imagepulltest.Noon.Add(time.Hour),
@@ -108,8 +110,8 @@ func TestDeadNodesGiveTheirSlotsBack(t *testing.T) {
 	}
 }
 
-// IMG-023, IMG-097: the jobs of one namespace leave room for those of others in each node, in number and in bytes, and who has no
-// room is told why.
+// IMG-023, IMG-097: the jobs of one namespace leave room for those of others in each node, in number and in
+// bytes, and who has no room is told why.
 func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 	node := imagepulltest.Blank("n")
 	fill := func(namespace, sandbox string, most int) (n int, note string) {
@@ -160,7 +162,8 @@ func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// What each node gets of a job is small, whatever the job asks for; a job that is new is told so (IMG-018, IMG-090).
+// What each node gets of a job is small, whatever the job asks for; a job that is new is told so (IMG-018,
+// IMG-090).
 func TestWhatNodesGetOfAJobIsBounded(t *testing.T) {
 	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 		j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Labels: map[string]string{"a": strings.Repeat("x", 300_000)}}

@@ -36,15 +36,16 @@ var ErrFull = errors.New("the NodeImage has as many images as it can hold")
 // JobSnapshot is what the plan of an ImagePullJob is made from.
 type JobSnapshot struct {
 	Job *appsv1beta1.ImagePullJob
-	// Nodes are the selected NodeImages, in the order in which they are to pull (IMG-071 to IMG-073); Owned are NodeImages with tags that
-	// this job owns, selected or not.
+	// Nodes are the selected NodeImages, in the order in which they are to pull (IMG-071 to IMG-073); Owned
+	// are NodeImages with tags that this job owns, selected or not.
 	Nodes, Owned []*appsv1beta1.NodeImage
 	// Secrets are the pull secrets as NodeImages refer to them (IMG-118).
 	Secrets []appsv1beta1.ReferenceObject
-	// NotReadySince tells since when a node is not ready; ok is false if it is, or if nothing is known of it. It may be nil.
+	// NotReadySince tells since when a node is not ready; ok is false if it is, or if nothing is known of it.
+	// It may be nil.
 	NotReadySince func(node string) (since time.Time, ok bool)
-	// Refused are nodes whose NodeImages did not accept the job when it was written last, and since when: they come after the others, so that
-	// they hold up none of these.
+	// Refused are nodes whose NodeImages did not accept the job when it was written last, and since when:
+	// they come after the others, so that they hold up none of these.
 	Refused map[string]time.Time
 	// Rooms remembers how much there is in NodeImages; it may be nil.
 	Rooms *Rooms
@@ -55,8 +56,8 @@ type JobSnapshot struct {
 type JobPlan struct {
 	// Finish releases the secrets and removes the finalizer (IMG-080).
 	Finish, AddFinalizer, Delete bool
-	// Assign are the nodes that get the job now; Supply those that have it and lack secrets (IMG-089); Drop those with tags that the job
-	// does not ask for any more (IMG-095).
+	// Assign are the nodes that get the job now; Supply those that have it and lack secrets (IMG-089); Drop
+	// those with tags that the job does not ask for any more (IMG-095).
 	Assign, Supply, Drop []string
 	// Status is the status to write, nil if it stays.
 	Status *appsv1beta1.ImagePullJobStatus
@@ -155,7 +156,8 @@ func PlanJob(s JobSnapshot) *JobPlan {
 	return p
 }
 
-// silent tells whether a node gives its slot back: it has not answered, or it was not ready, for a minute (IMG-098).
+// silent tells whether a node gives its slot back: it has not answered, or it was not ready, for a minute
+// (IMG-098).
 func (s *JobSnapshot) silent(node string, entry *appsv1beta1.ImageTagSpec, result *appsv1beta1.ImageTagStatus, due *clock) bool {
 	if (result == nil || result.Version != entry.Version) && entry.CreatedAt != nil && due.over(entry.CreatedAt.Add(silentAfter)) {
 		return true
@@ -307,8 +309,8 @@ type Assigner struct {
 	Random   func() float64
 }
 
-// Assign returns the image of the NodeImage with the job in it (IMG-086 to IMG-088). It changes nothing if the job is there already, but
-// for missing secrets.
+// Assign returns the image of the NodeImage with the job in it (IMG-086 to IMG-088). It changes nothing if
+// the job is there already, but for missing secrets.
 func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error) {
 	name, tag, err := imageref.Parse(a.Job.Spec.Image)
 	if err != nil {
@@ -356,8 +358,8 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 	return map[string]*appsv1beta1.ImageSpec{name: &image}, nil
 }
 
-// following is the version after another. Nodes write theirs themselves: one that nothing can follow is followed by 0, because what a
-// NodeImage does not accept would hold up the whole job.
+// following is the version after another. Nodes write theirs themselves: one that nothing can follow is
+// followed by 0, because what a NodeImage does not accept would hold up the whole job.
 func following(version int64) int64 {
 	if version < 0 || version == math.MaxInt64 {
 		return 0

@@ -37,9 +37,9 @@ func templateHash(template *appsv1beta1.ImagePullJobTemplate) string {
 	return rand.SafeEncodeString(fmt.Sprint(sum.Sum32()))
 }
 
-// childTemplate is the template of a list's jobs: without the TTL, so that no job goes before the list has ended (IMG-157), and with the
-// defaults that admission would add, so that the two can be compared (IMG-161). A pull is given no longer than its job, which would not be
-// admitted otherwise (IMG-038).
+// childTemplate is the template of a list's jobs: without the TTL, so that no job goes before the list has
+// ended (IMG-157), and with the defaults that admission would add, so that the two can be compared (IMG-161).
+// A pull is given no longer than its job, which would not be admitted otherwise (IMG-038).
 func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.ImagePullJobTemplate {
 	t := *template.DeepCopy()
 	t.CompletionPolicy.TTLSecondsAfterFinished = nil

@@ -35,16 +35,18 @@ type NodeSnapshot struct {
 	// NodeImage and Node are nil if they do not exist.
 	NodeImage *appsv1beta1.NodeImage
 	Node      *corev1.Node
-	// JobUID returns the UID of a job, empty if there is none; known is false if that could not be found out. wanted is the UID
-	// that is asked about.
+	// JobUID returns the UID of a job, empty if there is none; known is false if that could not be found out.
+	// wanted is the UID that is asked about.
 	JobUID func(namespace, name string, wanted types.UID) (uid types.UID, known bool)
-	// Busy tells whether a job that is to end has not ended yet: it still counts its finished tags, so these stay (IMG-054). Without that
-	// a job whose nodes take longer than the TTL would begin anew with the first of them for ever.
+	// Busy tells whether a job that is to end has not ended yet: it still counts its finished tags, so these
+	// stay (IMG-054). Without that a job whose nodes take longer than the TTL would begin anew with the first
+	// of them for ever.
 	Busy func(namespace, name string) bool
-	// SecretUsers returns the jobs that use a copy of a secret; exists is false if there is no such secret, known if that is sure.
-	// owners are the jobs that own tags of the image.
+	// SecretUsers returns the jobs that use a copy of a secret; exists is false if there is no such secret,
+	// known if that is sure. owners are the jobs that own tags of the image.
 	SecretUsers func(namespace, name string, owners map[string]bool) (users []string, exists, known bool)
-	// Progress is when the manager saw last, by its own clock, that what the node tells of its pulls had changed; zero if it has not looked.
+	// Progress is when the manager saw last, by its own clock, that what the node tells of its pulls had
+	// changed; zero if it has not looked.
 	Progress time.Time
 	Delay    time.Duration // --nodeimage-creation-delay
 	Now      time.Time
@@ -127,7 +129,8 @@ func (p *NodePlan) create(s NodeSnapshot) {
 	}
 }
 
-// readySince is since when the node has been ready. The time is of the node's clock: where that is ahead, it is since the node is there.
+// readySince is since when the node has been ready. The time is of the node's clock: where that is ahead, it
+// is since the node is there.
 func (s *NodeSnapshot) readySince(ready *corev1.NodeCondition) time.Time {
 	if since := ready.LastTransitionTime.Time; !since.After(s.Now) {
 		return since
@@ -220,9 +223,10 @@ func IsJob(ref corev1.ObjectReference) bool {
 // ahead is how far the clock of a node may be ahead without being told from what it is.
 const ahead = time.Minute
 
-// ended is when a tag was done with, which the node has told by its own clock. It is not before the tag was asked for: where that clock is
-// behind, a job would have its image pulled again and again. And it is not to come: where that clock is ahead, the tag was done with when
-// it was asked for and as long later as the pull took, which is a difference of times of one clock.
+// ended is when a tag was done with, which the node has told by its own clock. It is not before the tag was
+// asked for: where that clock is behind, a job would have its image pulled again and again. And it is not to
+// come: where that clock is ahead, the tag was done with when it was asked for and as long later as the pull
+// took, which is a difference of times of one clock.
 func (s *NodeSnapshot) ended(tag *appsv1beta1.ImageTagSpec, status *appsv1beta1.ImageTagStatus) time.Time {
 	end := status.CompletionTime.Time
 	if end.After(s.Now.Add(ahead)) {
@@ -259,9 +263,9 @@ func (s *NodeSnapshot) expired(name string, tag *appsv1beta1.ImageTagSpec, due *
 	return true
 }
 
-// overdue tells whether a node has exceeded the deadline of a tag, and does not say so itself. That begins with the pull (IMG-133, IMG-136), of
-// which the manager knows no more than when it saw the node get ahead last. A tag that waits for its turn waits for others: at most the
-// longest that there may be.
+// overdue tells whether a node has exceeded the deadline of a tag, and does not say so itself. That begins
+// with the pull (IMG-133, IMG-136), of which the manager knows no more than when it saw the node get ahead
+// last. A tag that waits for its turn waits for others: at most the longest that there may be.
 func (s *NodeSnapshot) overdue(tag *appsv1beta1.ImageTagSpec, status *appsv1beta1.ImageTagStatus, longest time.Duration, due *clock) bool {
 	if tag.PullPolicy == nil || tag.PullPolicy.ActiveDeadlineSeconds == nil {
 		return false

@@ -321,7 +321,8 @@ func TestFailedNodesAreBounded(t *testing.T) {
 	}
 }
 
-// IMG-089: secrets come to assigned nodes whatever the parallelism. IMG-095: tags that the job does not ask for any more are left.
+// IMG-089: secrets come to assigned nodes whatever the parallelism. IMG-095: tags that the job does not ask
+// for any more are left.
 func TestSupplyAndDrop(t *testing.T) {
 	secret := appsv1beta1.ReferenceObject{Namespace: "c", Name: "s", Mode: "batch"}
 	old := imagepulltest.Tagged("old", func(n *appsv1beta1.NodeImage) {
@@ -401,7 +402,8 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// IMG-003, IMG-150 to IMG-158, IMG-223: a list makes a job for each image, counts them in its own order, and ends with them.
+// IMG-003, IMG-150 to IMG-158, IMG-223: a list makes a job for each image, counts them in its own order, and
+// ends with them.
 func TestPlanList(t *testing.T) {
 	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "l"},
 		Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"b", "a", "c"}, ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{
@@ -439,7 +441,8 @@ func TestPlanList(t *testing.T) {
 		t.Errorf("IMG-229: written again: %+v", again.Status)
 	}
 
-	// IMG-151, IMG-161: hashes of other releases, and what admission filled in, do not matter; a changed template does.
+	// IMG-151, IMG-161: hashes of other releases, and what admission filled in, do not matter; a changed
+	// template does.
 	children[0].Labels[pub.ControllerRevisionHash] = "other"
 	if p := PlanList(list, children, imagepulltest.Noon); len(p.Delete) != 0 {
 		t.Errorf("IMG-151: %+v", p.Delete)

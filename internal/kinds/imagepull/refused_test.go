@@ -8,7 +8,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
-// IMG-086: whatever version a node has written into its own status, and whoever wrote the one in the spec, the next one is accepted.
+// IMG-086: whatever version a node has written into its own status, and whoever wrote the one in the spec,
+// the next one is accepted.
 func TestVersionsOfAnySortAreFollowed(t *testing.T) {
 	for before, want := range map[int64]int64{-5: 0, -1: 0, 0: 1, 7: 8, math.MaxInt64 - 1: math.MaxInt64, math.MaxInt64: 0,
 		math.MinInt64: 0} {

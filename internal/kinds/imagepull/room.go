@@ -13,8 +13,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/imageref"
 )
 
-// What jobs put into a NodeImage is bounded, in all and for each namespace: it is one object, which the API server takes up to some
-// 1.5 MiB with what the node tells of it, and one tenant must leave room for the others (IMG-023, IMG-097).
+// What jobs put into a NodeImage is bounded, in all and for each namespace: it is one object, which the API
+// server takes up to some 1.5 MiB with what the node tells of it, and one tenant must leave room for the
+// others (IMG-023, IMG-097).
 const (
 	maxImages, maxImagesOfNamespace = 1024, maxListed + 1
 	maxBytes, maxBytesOfNamespace   = 768 << 10, 256 << 10
@@ -37,7 +38,8 @@ func sandboxSize(config *appsv1beta1.SandboxConfig) int {
 	return size
 }
 
-// keysOfRuntimes returns, in order, the labels and annotations that only the node's runtime may be told by those who run it.
+// keysOfRuntimes returns, in order, the labels and annotations that only the node's runtime may be told by
+// those who run it.
 func keysOfRuntimes(config *appsv1beta1.SandboxConfig) []string {
 	if config == nil {
 		return nil
@@ -54,7 +56,8 @@ func keysOfRuntimes(config *appsv1beta1.SandboxConfig) []string {
 	return slices.Compact(keys)
 }
 
-// sandboxOf is what nodes get of a job's sandboxConfig: nothing of one that admission refuses, and that was stored before it did.
+// sandboxOf is what nodes get of a job's sandboxConfig: nothing of one that admission refuses, and that was
+// stored before it did.
 func sandboxOf(job *appsv1beta1.ImagePullJob) *appsv1beta1.SandboxConfig {
 	if sandboxSize(job.Spec.SandboxConfig) > pub.MaxPullSandboxBytes {
 		return nil
@@ -84,9 +87,9 @@ func sizeOf(name string, image *appsv1beta1.ImageSpec) int {
 	return size
 }
 
-// shareOf is about how many bytes of an image are there for the jobs of a namespace: their tags and their places among the owners,
-// and of the secrets, which do not tell whose they are, the same part as of the owners. What others do with an image is not counted
-// against who uses it, too.
+// shareOf is about how many bytes of an image are there for the jobs of a namespace: their tags and their
+// places among the owners, and of the secrets, which do not tell whose they are, the same part as of the
+// owners. What others do with an image is not counted against who uses it, too.
 func shareOf(name string, image *appsv1beta1.ImageSpec, namespace string) (size int, has bool) {
 	share, all := appsv1beta1.ImageSpec{SandboxConfig: image.SandboxConfig}, 0
 	own := 0
@@ -122,8 +125,8 @@ func sumsOf(node *appsv1beta1.NodeImage, namespace string) (s sums) {
 	return s
 }
 
-// Rooms remembers how much there is in the last version of each NodeImage: jobs on thousands of nodes ask for that at each pass.
-// The zero value is empty, and nil remembers nothing.
+// Rooms remembers how much there is in the last version of each NodeImage: jobs on thousands of nodes ask for
+// that at each pass. The zero value is empty, and nil remembers nothing.
 type Rooms struct {
 	mu sync.Mutex
 	of map[string]*roomOf

@@ -30,7 +30,8 @@ func BenchmarkJobOverFullNodes(b *testing.B) {
 	}
 }
 
-// IMG-097 (part): what is remembered of a NodeImage is that of its version, for each namespace by itself, and goes with it.
+// IMG-097 (part): what is remembered of a NodeImage is that of its version, for each namespace by itself, and
+// goes with it.
 func TestRoomIsThatOfTheVersion(t *testing.T) {
 	rooms, node, others := &Rooms{}, imagepulltest.Tagged("n"), imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Namespace = "other" })
 	check := func() {

@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
-// IMG-034 (part), IMG-035 (part): selectors are read again for every job of the namespace at each event of a pod, and of a
-// NodeImage, before the events of others: 50,000 values took 15 ms for each job.
+// IMG-034 (part), IMG-035 (part): selectors are read again for every job of the namespace at each event of a
+// pod, and of a NodeImage, before the events of others: 50,000 values took 15 ms for each job.
 func TestSelectorsHaveFewTerms(t *testing.T) {
 	selector := func(values int) metav1.LabelSelector {
 		s := metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a",

@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
-// IMG-097 (part): what jobs of another namespace do with an image that both use takes nothing of the room of this one: neither
-// their tags, nor their places among the owners of a tag, nor most of their secrets.
+// IMG-097 (part): what jobs of another namespace do with an image that both use takes nothing of the room of
+// this one: neither their tags, nor their places among the owners of a tag, nor most of their secrets.
 func TestNeighboursInAnImageTakeNoRoom(t *testing.T) {
 	owner := func(namespace string, n int) corev1.ObjectReference {
 		return corev1.ObjectReference{Namespace: namespace, Name: fmt.Sprintf("%s-%d", strings.Repeat("j", 50), n)}
@@ -71,7 +71,8 @@ func TestSecretsTakeRoom(t *testing.T) {
 	}
 }
 
-// IMG-097 (part): a job names 32 pull secrets at most. More make a manager read for hours what may not even exist.
+// IMG-097 (part): a job names 32 pull secrets at most. More make a manager read for hours what may not even
+// exist.
 func TestAJobNamesFewSecrets(t *testing.T) {
 	for n, refused := range map[int]bool{pub.MaxPullSecrets: false, pub.MaxPullSecrets + 1: true} {
 		job := imagepulltest.Job()
@@ -84,7 +85,8 @@ func TestAJobNamesFewSecrets(t *testing.T) {
 	}
 }
 
-// IMG-097 (part): secrets that are made only when their job has its place on the node take no more room than there is.
+// IMG-097 (part): secrets that are made only when their job has its place on the node take no more room than
+// there is.
 func TestSecretsThatComeLaterTakeNoMoreRoom(t *testing.T) {
 	job, n := imagepulltest.Job(), imagepulltest.Blank("n")
 	image := appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", CreatedAt: imagepulltest.At(0),

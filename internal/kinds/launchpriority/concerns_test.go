@@ -9,8 +9,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/launchpriority/launchprioritytest"
 )
 
-// ND-135 (part), ND-141: a pod concerns the controller while one of its containers waits for its key, which it does with reason
-// CreateContainerConfigError, and not when all are ready, whatever its other conditions say.
+// ND-135 (part), ND-141: a pod concerns the controller while one of its containers waits for its key, which
+// it does with reason CreateContainerConfigError, and not when all are ready, whatever its other conditions
+// say.
 func TestWhichPodsConcernTheController(t *testing.T) {
 	condition := func(of corev1.PodConditionType, status corev1.ConditionStatus) launchprioritytest.PodOption {
 		return func(pod *corev1.Pod) {

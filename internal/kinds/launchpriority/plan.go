@@ -24,7 +24,8 @@ type Snapshot struct {
 // Action is what is done to the ConfigMap.
 type Action string
 
-// Actions. Reset makes a ConfigMap of an earlier pod that of this one; Refuse leaves one alone that belongs to nobody or somebody else.
+// Actions. Reset makes a ConfigMap of an earlier pod that of this one; Refuse leaves one alone that belongs
+// to nobody or somebody else.
 const (
 	None    Action = ""
 	Create  Action = "Create"
@@ -65,15 +66,16 @@ const (
 type held struct {
 	name     string
 	priority int
-	// started (ND-122, ND-140); ran: it was let go once; failed: it ended with an error and is not started again.
+	// started (ND-122, ND-140); ran: it was let go once; failed: it ended with an error and is not started
+	// again.
 	started, ran, failed, running bool
 }
 
 // Held tells whether containers of the pod have barriers of ours.
 func Held(pod *corev1.Pod) bool { return len(heldBy(pod)) > 0 }
 
-// heldBy returns the containers with a barrier, by falling priority. A reference to another ConfigMap, or a key that is none of ours, is
-// no barrier (ND-132).
+// heldBy returns the containers with a barrier, by falling priority. A reference to another ConfigMap, or a
+// key that is none of ours, is no barrier (ND-132).
 func heldBy(pod *corev1.Pod) []held {
 	var all []held
 	for i := range pod.Spec.Containers {
@@ -118,7 +120,8 @@ func barrierOf(pod string, container *corev1.Container) (int, bool) {
 // Concerns tells whether the pod has containers that may wait for a key (ND-135, ND-142, ND-143).
 func Concerns(pod *corev1.Pod) bool { return len(remaining(pod, heldBy(pod))) > 0 }
 
-// remaining are the containers that may wait for a key: those that have not started, and of a completed pod those that do not run.
+// remaining are the containers that may wait for a key: those that have not started, and of a completed pod
+// those that do not run.
 func remaining(pod *corev1.Pod, all []held) []held {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil
@@ -228,8 +231,8 @@ func owners(pod *corev1.Pod, barrier *metav1.PartialObjectMetadata) (mine, forme
 	return mine, former
 }
 
-// keysOf are the keys of a ConfigMap as its annotation lists them. One that the reference wrote lists none: writing its keys again
-// changes nothing.
+// keysOf are the keys of a ConfigMap as its annotation lists them. One that the reference wrote lists none:
+// writing its keys again changes nothing.
 func keysOf(barrier *metav1.PartialObjectMetadata) []string {
 	text := barrier.Annotations[pub.LaunchReleased]
 	if text == "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Bind returns the changes of a pod that is created, which bring it to the place that is remembered; none if there is nothing to remember, or the pod
-// has them already (PPS-031 to PPS-036, PPS-104).
+// Bind returns the changes of a pod that is created, which bring it to the place that is remembered; none if
+// there is nothing to remember, or the pod has them already (PPS-031 to PPS-036, PPS-104).
 func Bind(state *appsv1beta1.PersistentPodState, pod *corev1.Pod) []operations.Operation {
 	entry := state.Status.PodStates[pod.Name]
 	if len(entry.NodeTopologyLabels) == 0 {
@@ -43,14 +43,15 @@ func Bind(state *appsv1beta1.PersistentPodState, pod *corev1.Pod) []operations.O
 	return append(changes, added("/metadata/annotations", pod.Annotations, annotations)...)
 }
 
-// own tells whether an annotation is one of this project's: these tell of a pod how it is, and are not given to another.
+// own tells whether an annotation is one of this project's: these tell of a pod how it is, and are not given
+// to another.
 func own(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	return domain == "kruise.io" || strings.HasSuffix(domain, ".kruise.io")
 }
 
-// termOf is the preference for the remembered values; nil if there are none (PPS-033, PPS-034). The API server takes no pod with a weight that is out of
-// bounds, which stored objects may have (PPS-107).
+// termOf is the preference for the remembered values; nil if there are none (PPS-033, PPS-034). The API
+// server takes no pod with a weight that is out of bounds, which stored objects may have (PPS-107).
 func termOf(preferred *appsv1beta1.PreferredTopologyTerm, labels map[string]string) *corev1.PreferredSchedulingTerm {
 	term := &corev1.PreferredSchedulingTerm{Weight: min(max(preferred.Weight, leastWeight), mostWeight)}
 	for _, key := range preferred.Preference.Keys {
@@ -81,7 +82,8 @@ func added(path string, to, texts map[string]string) (changes []operations.Opera
 	return changes
 }
 
-// prefer appends terms to the preferences of the pod, but for those that it has: the webhook may be asked about a pod again.
+// prefer appends terms to the preferences of the pod, but for those that it has: the webhook may be asked
+// about a pod again.
 func prefer(affinity *corev1.Affinity, terms []corev1.PreferredSchedulingTerm) []operations.Operation {
 	const member = "preferredDuringSchedulingIgnoredDuringExecution"
 	var has []corev1.PreferredSchedulingTerm

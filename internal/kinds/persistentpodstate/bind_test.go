@@ -39,7 +39,8 @@ func bound(t *testing.T, s *appsv1beta1.PersistentPodState, document string) str
 	return string(changed)
 }
 
-// PPS-031, PPS-032, PPS-033, PPS-034, PPS-035, PPS-036, PPS-104, PPS-107: what a pod gets that is created, beside what it has. Asked again, it gets nothing more.
+// PPS-031, PPS-032, PPS-033, PPS-034, PPS-035, PPS-036, PPS-104, PPS-107: what a pod gets that is created,
+// beside what it has. Asked again, it gets nothing more.
 func TestWhatAPodGets(t *testing.T) {
 	const mine = `"annotations":{"kruise.io/injected-persistent-pod-state":"places"}`
 	term := func(weight, expressions string) string {
@@ -121,8 +122,8 @@ func TestWhatAPodGets(t *testing.T) {
 	}
 }
 
-// PPS-037: what the pod itself must have, or what a subset of a WorkloadSpread has given it, stays beside the remembered place that contradicts it: no
-// node has both, so that the pod waits, and the manual says so.
+// PPS-037: what the pod itself must have, or what a subset of a WorkloadSpread has given it, stays beside the
+// remembered place that contradicts it: no node has both, so that the pod waits, and the manual says so.
 func TestAPodThatMustRunElsewhereWaits(t *testing.T) {
 	s := state(func(s *appsv1beta1.PersistentPodState) { s.Spec.PreferredPersistentTopology = nil })
 	s.Status.PodStates = entries{"web-0": on("a", "zone=z1")}

@@ -20,7 +20,8 @@ type Asked struct {
 	Object *appsv1beta1.PersistentPodState
 	// Others are those of other names that refer to the workload.
 	Others []*appsv1beta1.PersistentPodState
-	// Kept: the workload has pods that are older than itself, so that they are those of an earlier one (PPS-078).
+	// Kept: the workload has pods that are older than itself, so that they are those of an earlier one
+	// (PPS-078).
 	Kept bool
 	// Gone: the workload of another kind that the object was generated for does not exist any more.
 	Gone bool
@@ -30,11 +31,13 @@ type Asked struct {
 type Generation struct {
 	// Create is to be created.
 	Create *appsv1beta1.PersistentPodState
-	// Update is what the object is to be, in owner, annotations and spec; nil if it is that. Empty: its status is emptied before.
+	// Update is what the object is to be, in owner, annotations and spec; nil if it is that. Empty: its
+	// status is emptied before.
 	Update *appsv1beta1.PersistentPodState
 	Empty  bool
 	Delete bool
-	// Conflict is why none is kept for the workload (PPS-077, PPS-079), Invalid what its annotations cannot ask for.
+	// Conflict is why none is kept for the workload (PPS-077, PPS-079), Invalid what its annotations cannot
+	// ask for.
 	Conflict, Invalid string
 }
 
@@ -106,15 +109,15 @@ func Generate(a *Asked) (g Generation) {
 	return g
 }
 
-// Bereft returns the workload that an object was generated for, if the object has no owner any more because that one was deleted without what belonged to
-// it; false if it is not such an object.
+// Bereft returns the workload that an object was generated for, if the object has no owner any more because
+// that one was deleted without what belonged to it; false if it is not such an object.
 func Bereft(object *appsv1beta1.PersistentPodState) (of Reference, is bool) {
 	of = TargetOf(object)
 	return of, metav1.GetControllerOf(object) == nil && object.Annotations[pub.GeneratedPersistentPodState] == mark(of)
 }
 
-// former tells whether an object was generated for an earlier workload of the same kind and name: its owner is that one, or it has none any more
-// because that one was deleted without what belonged to it.
+// former tells whether an object was generated for an earlier workload of the same kind and name: its owner
+// is that one, or it has none any more because that one was deleted without what belonged to it.
 func former(object *appsv1beta1.PersistentPodState, owner *metav1.OwnerReference, of Reference) bool {
 	if owner == nil {
 		return object.Annotations[pub.GeneratedPersistentPodState] == mark(of)

@@ -98,7 +98,8 @@ func TestAnnotationsThatAskForAnotherLook(t *testing.T) {
 	}
 }
 
-// PPS-074, PPS-075, PPS-076, PPS-077, PPS-078, PPS-079, PPS-100, PPS-108 (part): what becomes of what is there.
+// PPS-074, PPS-075, PPS-076, PPS-077, PPS-078, PPS-079, PPS-100, PPS-108 (part): what becomes of what is
+// there.
 func TestWhatBecomesOfWhatIsThere(t *testing.T) {
 	owned := func(kind, name string) func(*appsv1beta1.PersistentPodState) {
 		return func(o *appsv1beta1.PersistentPodState) {
@@ -194,7 +195,8 @@ func TestWhatBecomesOfWhatIsThere(t *testing.T) {
 	}
 }
 
-// PPS-077 (part): a controller whose objects are of a listed kind made one for its StatefulSet, as its own; it was deleted whenever it was there.
+// PPS-077 (part): a controller whose objects are of a listed kind made one for its StatefulSet, as its own;
+// it was deleted whenever it was there.
 func TestWhatAnOperatorMadeForItsStatefulSetWasDeleted(t *testing.T) {
 	operator := asking(func(a map[string]string) { clear(a) })
 	operator.GroupKind, operator.APIVersion = schema.GroupKind{Group: "games.example.com", Kind: "Game"}, "games.example.com/v1"

@@ -19,7 +19,8 @@ import (
 // leastWeight and mostWeight bound the weight of a preference (PPS-024).
 const leastWeight, mostWeight = 1, 100
 
-// Bounds of what is remembered (PPS-083): MostValue of the value of an annotation, as the caches keep it, mostOfAll of all entries together. An object has 1.5 MiB at most.
+// Bounds of what is remembered (PPS-083): MostValue of the value of an annotation, as the caches keep it,
+// mostOfAll of all entries together. An object has 1.5 MiB at most.
 const (
 	MostValue = 1 << 10
 	mostOfAll = 1 << 20
@@ -49,19 +50,19 @@ type Snapshot struct {
 	Pods []*corev1.Pod
 	// Nodes are the labels of nodes, by name, as far as they could be read.
 	Nodes map[string]map[string]string
-	// Gone are pods whose nodes were looked for in the API server and do not exist, and whose must no other node can keep; nil without gate
-	// PersistentPodStateAutoCleanup (PPS-105).
+	// Gone are pods whose nodes were looked for in the API server and do not exist, and whose must no other
+	// node can keep; nil without gate PersistentPodStateAutoCleanup (PPS-105).
 	Gone map[string]bool
 }
 
 // Plan is what becomes of what is remembered.
 type Plan struct {
 	Status appsv1beta1.PersistentPodStateStatus
-	// Forgotten are the pods whose entries go because of the workload, Moved those that were remembered elsewhere, Cleaned those whose nodes are
-	// gone; in the order of their names.
+	// Forgotten are the pods whose entries go because of the workload, Moved those that were remembered
+	// elsewhere, Cleaned those whose nodes are gone; in the order of their names.
 	Forgotten, Moved, Cleaned []string
-	// Unread are nodes of pods that could not be read (PPS-053), Full the pods for which there is no room, Odd the entries without an ordinal
-	// (PPS-062).
+	// Unread are nodes of pods that could not be read (PPS-053), Full the pods for which there is no room,
+	// Odd the entries without an ordinal (PPS-062).
 	Unread, Full, Odd []string
 	// Missing are keys of labels that no node has on which pods are ready.
 	Missing []string

@@ -67,8 +67,8 @@ type entries = map[string]appsv1beta1.PodState
 
 var nodes = map[string]map[string]string{"a": {"zone": "z1", "host": "a", "other": "x"}, "b": {"zone": "z2", "host": "b"}, "bare": {}}
 
-// PPS-048, PPS-050, PPS-051, PPS-052, PPS-053 (part), PPS-054, PPS-055, PPS-056: which pods are remembered, what of them, and when that is written anew. A plan of
-// what a plan left changes nothing.
+// PPS-048, PPS-050, PPS-051, PPS-052, PPS-053 (part), PPS-054, PPS-055, PPS-056: which pods are remembered,
+// what of them, and when that is written anew. A plan of what a plan left changes nothing.
 func TestWhatIsRemembered(t *testing.T) {
 	for name, test := range map[string]struct {
 		old    entries
@@ -141,8 +141,9 @@ func compare(t *testing.T, want, got Plan) {
 	}
 }
 
-// PPS-016 (part), PPS-047 (part), PPS-060, PPS-061, PPS-062, PPS-063, PPS-064, PPS-065, PPS-101, PPS-103 (part), PPS-110: what is forgotten when a workload is scaled in or
-// deleted, and that the manual says which policy is for scaling to 0 and back.
+// PPS-016 (part), PPS-047 (part), PPS-060, PPS-061, PPS-062, PPS-063, PPS-064, PPS-065, PPS-101,
+// PPS-103 (part), PPS-110: what is forgotten when a workload is scaled in or deleted, and that the manual
+// says which policy is for scaling to 0 and back.
 func TestWhatIsForgotten(t *testing.T) {
 	all := func(names ...string) entries {
 		e := entries{}
@@ -187,8 +188,8 @@ func TestWhatIsForgotten(t *testing.T) {
 	manualSays(t, "also **to 0 and back**")
 }
 
-// PPS-105 (part): with the gate and a must, an entry goes whose node was looked for in vain; not that of a pod that is ready elsewhere, and none
-// of preferences alone.
+// PPS-105 (part): with the gate and a must, an entry goes whose node was looked for in vain; not that of a
+// pod that is ready elsewhere, and none of preferences alone.
 func TestEntriesOfNodesThatAreGone(t *testing.T) {
 	s := &Snapshot{State: state(nil), Workload: &Workload{Slots: slots(t, 3, 0)}, Nodes: nodes, Pods: []*corev1.Pod{pod("web-1", "b", ""), pod("web-0", "", "not ready")}}
 	s.State.Status.PodStates = entries{"web-0": on("gone", "zone=z1"), "web-1": on("gone", "zone=z1"), "web-2": on("dark", "zone=z1")}
@@ -210,8 +211,8 @@ func TestEntriesOfNodesThatAreGone(t *testing.T) {
 	}
 }
 
-// Whatever pods and annotations there are, the status stays an object that can be stored; what is remembered already stays, and
-// thousands of usual pods have room.
+// Whatever pods and annotations there are, the status stays an object that can be stored; what is remembered
+// already stays, and thousands of usual pods have room.
 func TestTheStatusStaysAnObject(t *testing.T) {
 	s := &Snapshot{State: state(nil), Workload: &Workload{Slots: slots(t, 5000, 0)}, Nodes: nodes}
 	for i := range 5000 {

@@ -13,7 +13,8 @@ var (
 	AdvancedStatefulSet = workloadspread.AdvancedStatefulSet
 )
 
-// AllowListKey is the key, in the ConfigMap of the installation, of the kinds that an administrator lists (PPS-013).
+// AllowListKey is the key, in the ConfigMap of the installation, of the kinds that an administrator lists
+// (PPS-013).
 const AllowListKey = "PPS_Watch_Custom_Workload_WhiteList"
 
 // Reference names a workload of a namespace, whatever the version of its API (PPS-011).
@@ -28,8 +29,9 @@ func TargetOf(state *appsv1beta1.PersistentPodState) Reference {
 	return Reference{GroupKind: schema.FromAPIVersionAndKind(target.APIVersion, target.Kind).GroupKind(), Name: target.Name}
 }
 
-// Of returns that of several PersistentPodStates of a namespace which acts for the workload: of those that are not being deleted the oldest; nil
-// if there is none. There is one, unless two were made at the same time (PPS-026, PPS-030).
+// Of returns that of several PersistentPodStates of a namespace which acts for the workload: of those that
+// are not being deleted the oldest; nil if there is none. There is one, unless two were made at the same time
+// (PPS-026, PPS-030).
 func Of(target Reference, states []*appsv1beta1.PersistentPodState) (of *appsv1beta1.PersistentPodState) {
 	for _, state := range states {
 		if state.DeletionTimestamp != nil || TargetOf(state) != target {

@@ -12,7 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// Bounds of what one object may ask to be remembered of each pod (PPS-023): the status holds it for all pods together.
+// Bounds of what one object may ask to be remembered of each pod (PPS-023): the status holds it for all pods
+// together.
 const mostKeys, mostAnnotations = 32, 16
 
 // Environment is what decides besides the object whether it is valid.

@@ -24,8 +24,9 @@ func state(change func(*appsv1beta1.PersistentPodState)) *appsv1beta1.Persistent
 	return s
 }
 
-// PPS-010 (part), PPS-011 (part), PPS-012 (part), PPS-013 (part), PPS-020, PPS-021, PPS-022, PPS-023, PPS-024, PPS-025, PPS-026, PPS-027: what is refused, at which field, and what is not. All faults
-// are told together.
+// PPS-010 (part), PPS-011 (part), PPS-012 (part), PPS-013 (part), PPS-020, PPS-021, PPS-022, PPS-023,
+// PPS-024, PPS-025, PPS-026, PPS-027: what is refused, at which field, and what is not. All faults are told
+// together.
 func TestValidate(t *testing.T) {
 	listed, err := workloadspread.ParseListAt(AllowListKey, `{"workloads":[{"group":"games.example.com","VERSION":"v1","Kind":"Game"}]}`)
 	if err != nil {
@@ -132,7 +133,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// PPS-026 (part), PPS-030 (part): of two that were made at the same time one acts, the same one for everybody; none that is being deleted.
+// PPS-026 (part), PPS-030 (part): of two that were made at the same time one acts, the same one for
+// everybody; none that is being deleted.
 func TestOneActsForAWorkload(t *testing.T) {
 	at := func(name string, second int64, leaving bool) *appsv1beta1.PersistentPodState {
 		return state(func(s *appsv1beta1.PersistentPodState) {

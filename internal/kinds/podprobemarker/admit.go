@@ -24,7 +24,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/selectors"
 )
 
-// Bounds of one PodProbeMarker (PPM-033). Each pod that it selects has all its probes in the NodePodProbe of its node.
+// Bounds of one PodProbeMarker (PPM-033). Each pod that it selects has all its probes in the NodePodProbe of
+// its node.
 const (
 	// MostProbes is how many probes it may have.
 	MostProbes = 32
@@ -34,7 +35,8 @@ const (
 	mostName = 253
 )
 
-// Default gives HTTP requests a scheme, which manifests often lack (PPM-013). Nothing else is defaulted into the object (PPM-012).
+// Default gives HTTP requests a scheme, which manifests often lack (PPM-013). Nothing else is defaulted into
+// the object (PPM-012).
 func Default(marker map[string]any) (patch []jsonpatch.Operation) {
 	spec, _ := marker["spec"].(map[string]any)
 	probes, _ := spec["probes"].([]any)
@@ -49,7 +51,8 @@ func Default(marker map[string]any) (patch []jsonpatch.Operation) {
 	return patch
 }
 
-// reserved are conditions of pods that Kubernetes or other controllers of ours write, and act on (PPM-024, PPM-025). The caches do not keep them for probes.
+// reserved are conditions of pods that Kubernetes or other controllers of ours write, and act on (PPM-024,
+// PPM-025). The caches do not keep them for probes.
 var reserved = []string{string(corev1.PodScheduled), string(corev1.PodInitialized), string(corev1.PodReady), string(corev1.ContainersReady),
 	string(corev1.PodReadyToStartContainers), string(corev1.DisruptionTarget), string(corev1.PodResizePending), string(corev1.PodResizeInProgress),
 	string(corev1.AllContainersRestarting), string(pub.KruisePodReady), string(pub.InPlaceUpdateReady), string(pub.SidecarTerminated)}
@@ -81,7 +84,8 @@ func Validate(marker, old *appsv1alpha1.PodProbeMarker) (errs field.ErrorList) {
 	return errs
 }
 
-// checkSelector refuses a selector that would select all pods, or that takes long to read at each event of a pod.
+// checkSelector refuses a selector that would select all pods, or that takes long to read at each event of a
+// pod.
 func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return field.ErrorList{field.Required(path, "an empty selector would select all pods of the namespace")}
@@ -93,7 +97,8 @@ func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.Error
 	return errs
 }
 
-// checkProbe judges one probe. names and conditions are those before it; keys say which probe writes a key for a state.
+// checkProbe judges one probe. names and conditions are those before it; keys say which probe writes a key
+// for a state.
 func checkProbe(probe *appsv1alpha1.PodContainerProbe, path *field.Path, names, conditions map[string]bool, keys map[string]string) (errs field.ErrorList) {
 	switch at := path.Child("name"); {
 	case probe.Name == "":
@@ -198,7 +203,8 @@ func checkPort(port intstr.IntOrString, path *field.Path) (errs field.ErrorList)
 	return errs
 }
 
-// numberOf is the number of a port, which may be written as a string (PPM-053); named tells that it is the name of one.
+// numberOf is the number of a port, which may be written as a string (PPM-053); named tells that it is the
+// name of one.
 func numberOf(port intstr.IntOrString) (number int, named bool) {
 	if port.Type == intstr.Int {
 		return port.IntValue(), false

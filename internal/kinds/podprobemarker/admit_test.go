@@ -37,8 +37,8 @@ func socket(host string, port intstr.IntOrString) func(*marker) {
 
 func first(change func(*probe)) func(*marker) { return func(m *marker) { change(&m.Spec.Probes[0]) } }
 
-// PPM-010 (part), PPM-011 (part), PPM-014 (part), PPM-015, PPM-021, PPM-023, PPM-024, PPM-025, PPM-026, PPM-027, PPM-028, PPM-029, PPM-030, PPM-031,
-// PPM-033: what is refused, and with which words.
+// PPM-010 (part), PPM-011 (part), PPM-014 (part), PPM-015, PPM-021, PPM-023, PPM-024, PPM-025, PPM-026,
+// PPM-027, PPM-028, PPM-029, PPM-030, PPM-031, PPM-033: what is refused, and with which words.
 func TestWhatIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*marker)
@@ -148,7 +148,8 @@ func TestOnlyTheSelectorCannotBeChanged(t *testing.T) {
 	}
 }
 
-// PPM-012 (part), PPM-013: a request without a scheme gets HTTP, as the documentation of the reference has it, and nothing else is filled in.
+// PPM-012 (part), PPM-013: a request without a scheme gets HTTP, as the documentation of the reference has
+// it, and nothing else is filled in.
 func TestARequestWithoutASchemeIsAdmitted(t *testing.T) {
 	var object map[string]any
 	if err := json.Unmarshal([]byte(`{"spec":{"probes":[{"probe":{"exec":{}}},{"probe":{"httpGet":{"path":"/"}}},{"probe":{"httpGet":{"scheme":null}}},

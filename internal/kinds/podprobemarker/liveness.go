@@ -15,8 +15,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// How long a container has run before a failed probe restarts it: nothing for the first time, then like kubelet's back-off. A container that ran
-// for long begins anew.
+// How long a container has run before a failed probe restarts it: nothing for the first time, then like
+// kubelet's back-off. A container that ran for long begins anew.
 const (
 	firstPause, longestPause = 10 * time.Second, 5 * time.Minute
 	ranLong                  = 10 * time.Minute
@@ -47,7 +47,8 @@ func (r *Restart) Meant(pod *corev1.Pod) bool {
 	})
 }
 
-// Request is the request for the restart. It goes with the pod, and a while after it has ended, so that one that failed is followed by another.
+// Request is the request for the restart. It goes with the pod, and a while after it has ended, so that one
+// that failed is followed by another.
 func (r *Restart) Request() *appsv1beta1.ContainerRecreateRequest {
 	return &appsv1beta1.ContainerRecreateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.Pod.Namespace, Name: r.Name(), OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod",
@@ -64,8 +65,9 @@ type stored struct {
 	Probe appsv1alpha1.ContainerProbeSpec `json:"livenessProbe"`
 }
 
-// Moved is what the annotation of a pod becomes that asks for the enhanced liveness probe, and the containers, by index, whose probes stand in it
-// (PPM-120). Probes that the node daemon cannot carry out stay with kubelet.
+// Moved is what the annotation of a pod becomes that asks for the enhanced liveness probe, and the
+// containers, by index, whose probes stand in it (PPM-120). Probes that the node daemon cannot carry out stay
+// with kubelet.
 func Moved(pod *corev1.Pod) (context string, moved []int) {
 	if pod.Annotations[pub.UsingEnhancedLiveness] != "true" || !owned(pod) {
 		return "", nil
@@ -90,13 +92,15 @@ func Moved(pod *corev1.Pod) (context string, moved []int) {
 	return string(text), moved
 }
 
-// owned tells whether a workload of the project controls the pod: of no others do the caches keep annotations and containers.
+// owned tells whether a workload of the project controls the pod: of no others do the caches keep annotations
+// and containers.
 func owned(pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	return controller != nil && strings.HasPrefix(controller.APIVersion, appsv1beta1.GroupVersion.Group+"/")
 }
 
-// liveness are the liveness probes of a pod that the node daemon carries out. No PodProbeMarker's have such names: these have a separator.
+// liveness are the liveness probes of a pod that the node daemon carries out. No PodProbeMarker's have such
+// names: these have a separator.
 func (s *Snapshot) liveness(pod *corev1.Pod) (all []wish) {
 	if !s.Liveness || !Ready(pod) || pod.Annotations[pub.LivenessProbes] == "" || !owned(pod) {
 		return nil
@@ -130,7 +134,8 @@ func (s *Snapshot) liveness(pod *corev1.Pod) (all []wish) {
 	return all
 }
 
-// unwatched tells of the liveness probes on a node that has no daemon: kubelet does not carry them out, and nobody else does.
+// unwatched tells of the liveness probes on a node that has no daemon: kubelet does not carry them out, and
+// nobody else does.
 func (s *Snapshot) unwatched(p *Plan) {
 	for _, pod := range s.Pods {
 		for _, w := range s.liveness(pod) {
@@ -159,7 +164,8 @@ func (s *Snapshot) restarts(p *Plan, pod *corev1.Pod, states map[string]*appsv1a
 			p.again(lookAgain)
 			continue
 		}
-		// The clock of the node may be ahead of ours: by its own, the container ran at least until the result was seen last.
+		// The clock of the node may be ahead of ours: by its own, the container ran at least until the result
+		// was seen last.
 		ran := max(s.Now.Sub(c.State.Running.StartedAt.Time), state.LastProbeTime.Sub(c.State.Running.StartedAt.Time))
 		wait := pause(c.RestartCount)
 		switch {
@@ -191,8 +197,8 @@ func (p *Plan) again(after time.Duration) {
 	}
 }
 
-// Restarted tells whether containers have started or ended of a pod that has liveness probes of ours, or a condition that may be of a container that
-// was replaced (PPM-072).
+// Restarted tells whether containers have started or ended of a pod that has liveness probes of ours, or a
+// condition that may be of a container that was replaced (PPM-072).
 func Restarted(before, after *corev1.Pod) bool {
 	if after.Annotations[pub.LivenessProbes] == "" && !slices.ContainsFunc(after.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Status == corev1.ConditionTrue && !slices.Contains(reserved, string(c.Type))

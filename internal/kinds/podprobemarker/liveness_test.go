@@ -23,7 +23,8 @@ func enhanced(p *corev1.Pod) {
 	p.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/alive"}}}, PeriodSeconds: 5}
 }
 
-// PPM-120: which liveness probes are moved into the annotation; those that the node daemon cannot carry out stay with kubelet.
+// PPM-120: which liveness probes are moved into the annotation; those that the node daemon cannot carry out
+// stay with kubelet.
 func TestWhichLivenessProbesAreMoved(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)
@@ -56,8 +57,9 @@ func TestWhichLivenessProbesAreMoved(t *testing.T) {
 	}
 }
 
-// PPM-121: what is stored is carried out by the node, under a name that no PodProbeMarker's can have, and a failed result restarts the container:
-// once for each of its lives, later each time, and not for a result of the container before.
+// PPM-121: what is stored is carried out by the node, under a name that no PodProbeMarker's can have, and a
+// failed result restarts the container: once for each of its lives, later each time, and not for a result of
+// the container before.
 func TestFailedLivenessProbesRestartContainers(t *testing.T) {
 	start := metav1.NewTime(given.Noon.Add(-time.Minute))
 	for name, test := range map[string]struct {
@@ -131,8 +133,8 @@ func TestFailedLivenessProbesRestartContainers(t *testing.T) {
 	}
 }
 
-// A PodProbeMarker of the namespace asks for all room of a node: the liveness probes there, which kubelet does not carry out any more, have
-// precedence, and one that is left out all the same is told.
+// A PodProbeMarker of the namespace asks for all room of a node: the liveness probes there, which kubelet
+// does not carry out any more, have precedence, and one that is left out all the same is told.
 func TestLivenessProbesAreNotCrowdedOut(t *testing.T) {
 	var pods []*corev1.Pod
 	for i := range 100 {
@@ -170,7 +172,8 @@ func TestLivenessProbesAreNotCrowdedOut(t *testing.T) {
 	}
 }
 
-// A pod that asks for the enhanced liveness probe came to a virtual node, where nobody carries it out: that is told.
+// A pod that asks for the enhanced liveness probe came to a virtual node, where nobody carries it out: that
+// is told.
 func TestALivenessProbeOfAVirtualNodeIsToldToBeMissing(t *testing.T) {
 	pod := given.Pod("a", enhanced)
 	pod.Annotations[pub.LivenessProbes], _ = Moved(pod)
@@ -182,7 +185,8 @@ func TestALivenessProbeOfAVirtualNodeIsToldToBeMissing(t *testing.T) {
 	}
 }
 
-// Somebody wrote thousands of liveness probes into the annotation of his pods: those of containers that there are count, each once.
+// Somebody wrote thousands of liveness probes into the annotation of his pods: those of containers that there
+// are count, each once.
 func TestLivenessProbesOfContainersThatThereAreNot(t *testing.T) {
 	pod := given.Pod("a", enhanced, func(p *corev1.Pod) {
 		p.Annotations[pub.LivenessProbes] = `[{"name":"none","livenessProbe":{"exec":{"command":["a"]}}},{"name":"app","livenessProbe":{"exec":{"command":["b"]}}},` +

@@ -21,7 +21,8 @@ type PodPlan struct {
 	Pod                 *corev1.Pod
 	Conditions          []corev1.PodCondition
 	Labels, Annotations map[string]*string
-	// Unseen says that the annotations of the pod are not known: it is to be read before anything is done about them.
+	// Unseen says that the annotations of the pod are not known: it is to be read before anything is done
+	// about them.
 	Unseen bool
 }
 
@@ -62,7 +63,8 @@ func (s *Snapshot) mark(p *Plan, wishes map[types.UID][]wish) {
 	}
 }
 
-// markVirtual makes of the conditions of pods what they get: on virtual nodes others carry out the probes (PPM-114).
+// markVirtual makes of the conditions of pods what they get: on virtual nodes others carry out the probes
+// (PPM-114).
 func (s *Snapshot) markVirtual(p *Plan) {
 	for _, pod := range s.Pods {
 		if !Ready(pod) {
@@ -107,7 +109,8 @@ type marking struct {
 	labels, annotations pairs
 }
 
-// pairs are labels or annotations: which are set, which go, and which are kept as they are. Those that are held no later probe sets.
+// pairs are labels or annotations: which are set, which go, and which are kept as they are. Those that are
+// held no later probe sets.
 type pairs struct {
 	set              map[string]string
 	drop, keep, held map[string]bool
@@ -166,7 +169,8 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:mostMessage], "")
 }
 
-// policies is what labels and annotations become of a result (PPM-071, PPM-115); of no result they stay (PPM-072).
+// policies is what labels and annotations become of a result (PPM-071, PPM-115); of no result they stay
+// (PPM-072).
 func (m *marking) policies(probe *appsv1alpha1.PodContainerProbe, state appsv1alpha1.ProbeState) {
 	if state != appsv1alpha1.ProbeSucceeded && state != appsv1alpha1.ProbeFailed {
 		m.keeps(probe, true)
@@ -179,7 +183,8 @@ func (m *marking) policies(probe *appsv1alpha1.PodContainerProbe, state appsv1al
 	}
 }
 
-// keeps leaves the keys of a probe as they are: none that comes after it removes them nor, if it has its turn and knows nothing just now, sets them.
+// keeps leaves the keys of a probe as they are: none that comes after it removes them nor, if it has its turn
+// and knows nothing just now, sets them.
 func (m *marking) keeps(probe *appsv1alpha1.PodContainerProbe, holds bool) {
 	for i := range probe.MarkerPolicy {
 		m.labels.keeps(probe.MarkerPolicy[i].Labels, holds)
@@ -193,7 +198,8 @@ func (p *pairs) keeps(of map[string]string, holds bool) {
 	}
 }
 
-// take sets the keys of a policy that applies, and drops those of one that does not. The first PodProbeMarker that sets a key has it.
+// take sets the keys of a policy that applies, and drops those of one that does not. The first PodProbeMarker
+// that sets a key has it.
 func (p *pairs) take(of map[string]string, applies bool) {
 	for key, value := range of {
 		if _, taken := p.set[key]; applies && !taken && !p.held[key] {
@@ -279,7 +285,8 @@ func each(changes map[string]*string, have map[string]string, set func(key, valu
 	}
 }
 
-// Sum stands for the annotations that the pod is to have: as long as it is the same, a pod that had them is not looked at again.
+// Sum stands for the annotations that the pod is to have: as long as it is the same, a pod that had them is
+// not looked at again.
 func (p *PodPlan) Sum() uint64 {
 	sum := fnv.New64a()
 	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {

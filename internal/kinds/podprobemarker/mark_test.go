@@ -48,7 +48,8 @@ func with(status corev1.ConditionStatus, message string, labels map[string]strin
 	}
 }
 
-// PPM-001 (part), PPM-002 (part), PPM-067, PPM-068, PPM-069, PPM-071, PPM-072, PPM-075, PPM-144: what a pod gets of a result.
+// PPM-001 (part), PPM-002 (part), PPM-067, PPM-068, PPM-069, PPM-071, PPM-072, PPM-075, PPM-144: what a pod
+// gets of a result.
 func TestWhatPodsGetOfResults(t *testing.T) {
 	single := func(p *probe) { p.MarkerPolicy = p.MarkerPolicy[:1] }
 	idle := given.Probe("idle")
@@ -95,7 +96,8 @@ func TestWhatPodsGetOfResults(t *testing.T) {
 	}
 }
 
-// PPM-069 (part), PPM-074 (part), PPM-092 (part): conditions have message and times of the result; the patch has nothing but what is owned.
+// PPM-069 (part), PPM-074 (part), PPM-092 (part): conditions have message and times of the result; the patch
+// has nothing but what is owned.
 func TestConditionsTellWhatTheNodeTold(t *testing.T) {
 	s := results(newScene([]*corev1.Pod{given.Pod("a")}, given.Marker("m", given.Probe("idle"))), given.Result("m#idle", succeeded, strings.Repeat("ü", 600)))
 	p := PlanNode(&s.Snapshot)
@@ -113,7 +115,8 @@ func TestConditionsTellWhatTheNodeTold(t *testing.T) {
 	}
 }
 
-// PPM-070, PPM-073: where two write the same, the first by name has it, the other is told; what one takes away another may give, or keep.
+// PPM-070, PPM-073: where two write the same, the first by name has it, the other is told; what one takes
+// away another may give, or keep.
 func TestTwoPodProbeMarkersOfOnePod(t *testing.T) {
 	role := func(state appsv1alpha1.ProbeState, value string) func(*probe) {
 		return func(p *probe) {
@@ -149,7 +152,8 @@ func TestTwoPodProbeMarkersOfOnePod(t *testing.T) {
 	}
 }
 
-// Annotations of a pod that are not known are looked at before anything is written, and what they are to be has a sum.
+// Annotations of a pod that are not known are looked at before anything is written, and what they are to be
+// has a sum.
 func TestAnnotationsThatAreNotKnown(t *testing.T) {
 	cost := given.Probe("idle", plain(""), func(p *probe) {
 		p.MarkerPolicy = []appsv1alpha1.ProbeMarkerPolicy{{State: succeeded, Annotations: map[string]string{"a": "1", "b": "2"}}}
@@ -168,7 +172,8 @@ func TestAnnotationsThatAreNotKnown(t *testing.T) {
 	}
 }
 
-// PPM-004 (part), PPM-041 (part), PPM-043, PPM-114, PPM-115, PPM-116 (part): on virtual nodes the condition is the result.
+// PPM-004 (part), PPM-041 (part), PPM-043, PPM-114, PPM-115, PPM-116 (part): on virtual nodes the condition
+// is the result.
 func TestPodsOnVirtualNodesAreMarked(t *testing.T) {
 	took := func(p *corev1.Pod) {
 		p.Annotations = map[string]string{pub.PodProbeMarkers: "l,m"}

@@ -14,8 +14,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/selectors"
 )
 
-// MostMarkers is how many PodProbeMarkers of a namespace are carried out, in the order of their names; others are as if they were not there, and
-// are told of. Each pass over a node holds all of them against each pod of the namespace.
+// MostMarkers is how many PodProbeMarkers of a namespace are carried out, in the order of their names; others
+// are as if they were not there, and are told of. Each pass over a node holds all of them against each pod of
+// the namespace.
 const MostMarkers = 500
 
 // Marker is a PodProbeMarker that is carried out.
@@ -24,7 +25,8 @@ type Marker struct {
 	selector labels.Selector
 }
 
-// Markers are those of a list that are carried out, by name: not those that are going, nor those that select nothing. left are those that are too many.
+// Markers are those of a list that are carried out, by name: not those that are going, nor those that select
+// nothing. left are those that are too many.
 func Markers(all []*appsv1alpha1.PodProbeMarker) (markers []Marker, left []*appsv1alpha1.PodProbeMarker) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b *appsv1alpha1.PodProbeMarker) int { return cmp.Compare(a.Name, b.Name) })
@@ -93,7 +95,8 @@ func Ready(pod *corev1.Pod) bool {
 		initialized(pod)
 }
 
-// initialized tells whether the init containers of a pod are done. A pod that runs is, and the caches do not keep the condition of it.
+// initialized tells whether the init containers of a pod are done. A pod that runs is, and the caches do not
+// keep the condition of it.
 func initialized(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodRunning {
 		return true

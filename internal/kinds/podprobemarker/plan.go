@@ -109,7 +109,8 @@ func PlanNode(s *Snapshot) *Plan {
 	return p
 }
 
-// alike tells whether two lists ask for the same, in whatever order: lists of a manager before this one are not written anew (PPM-051).
+// alike tells whether two lists ask for the same, in whatever order: lists of a manager before this one are
+// not written anew (PPM-051).
 func alike(a, b []appsv1alpha1.PodProbe) bool {
 	sorted := func(list []appsv1alpha1.PodProbe) []appsv1alpha1.PodProbe {
 		list = slices.Clone(list)
@@ -148,7 +149,8 @@ func (s *Snapshot) matched(pod *corev1.Pod, do func(*Marker)) {
 	}
 }
 
-// wishes are the probes of a pod, in the order of PodProbeMarkers and of their probes, but no more than that. left are the PodProbeMarkers of the others.
+// wishes are the probes of a pod, in the order of PodProbeMarkers and of their probes, but no more than that.
+// left are the PodProbeMarkers of the others.
 func (s *Snapshot) wishes(pod *corev1.Pod, most int) (all []wish, left []*Marker) {
 	s.matched(pod, func(marker *Marker) {
 		for i := range marker.Spec.Probes {
@@ -181,7 +183,8 @@ func (s *Snapshot) entry(pod *corev1.Pod, marker *Marker, probe *appsv1alpha1.Po
 // full is the fault of what does not fit.
 const full = "the NodePodProbe of its node is full"
 
-// entries are the list of the node's NodePodProbe, and what each pod wishes of it. More probes of a namespace than would fit are not even looked at.
+// entries are the list of the node's NodePodProbe, and what each pod wishes of it. More probes of a namespace
+// than would fit are not even looked at.
 func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.UID][]wish) {
 	var wishes []wish
 	pods := slices.Clone(s.Pods)
@@ -224,7 +227,8 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 	return list, of
 }
 
-// leaves tells of a probe that is left out for a pod, by an event and, if it has one that no other writes, by its condition.
+// leaves tells of a probe that is left out for a pod, by an event and, if it has one that no other writes, by
+// its condition.
 func (p *Plan) leaves(w *wish, all []wish, now time.Time) {
 	if w.marker == nil {
 		p.Warnings = append(p.Warnings, Warning{Pod: w.pod, Reason: NotProbed,

@@ -58,8 +58,9 @@ func labelled(labels map[string]string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = labels }
 }
 
-// PPM-002 (part), PPM-003 (part), PPM-010, PPM-140 (part), PPM-146 (part), PPM-016 (part), PPM-040 (part), PPM-042, PPM-051, PPM-052: the list has every pod that is matched, with its address and the
-// probes of all that match it. An equal list, in whatever order, is not written anew.
+// PPM-002 (part), PPM-003 (part), PPM-010, PPM-140 (part), PPM-146 (part), PPM-016 (part), PPM-040 (part),
+// PPM-042, PPM-051, PPM-052: the list has every pod that is matched, with its address and the probes of all
+// that match it. An equal list, in whatever order, is not written anew.
 func TestWhatNodesAreToProbe(t *testing.T) {
 	a, b := given.Pod("a"), given.Pod("b", func(p *corev1.Pod) { p.Status.PodIP = "" })
 	for name, change := range map[string]func(*corev1.Pod){
@@ -95,8 +96,9 @@ func TestWhatNodesAreToProbe(t *testing.T) {
 	}
 }
 
-// PPM-054, PPM-057 (part), PPM-066: what is not wanted any more goes: probes that a PodProbeMarker lost, those of one that is going and of no
-// other, pods that do not match any more, that are gone or that came again.
+// PPM-054, PPM-057 (part), PPM-066: what is not wanted any more goes: probes that a PodProbeMarker lost,
+// those of one that is going and of no other, pods that do not match any more, that are gone or that came
+// again.
 func TestWhatNodesNeedNotProbeAnyMore(t *testing.T) {
 	a := given.Pod("a")
 	for name, test := range map[string]struct {
@@ -132,8 +134,9 @@ func TestWhatNodesNeedNotProbeAnyMore(t *testing.T) {
 	}
 }
 
-// PPM-053, PPM-145 (part): ports by name become numbers, those that cannot be found are left out and told. PPM-011 (part), PPM-028 (part): what aims at another
-// host is never carried out, though it is stored: report of users of the reference, to whose nodes a tenant could say where to connect to.
+// PPM-053, PPM-145 (part): ports by name become numbers, those that cannot be found are left out and told.
+// PPM-011 (part), PPM-028 (part): what aims at another host is never carried out, though it is stored: report
+// of users of the reference, to whose nodes a tenant could say where to connect to.
 func TestAProbeThatCannotBeCarriedOutIsLeftOutAndTold(t *testing.T) {
 	pod := given.Pod("a", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}
@@ -188,7 +191,8 @@ func TestNumbersThatAreAbsentAreOne(t *testing.T) {
 	}
 }
 
-// PPM-041, PPM-065 (part), PPM-116: a node has a NodePodProbe from when it is ready, until it is gone; a virtual one has none.
+// PPM-041, PPM-065 (part), PPM-116: a node has a NodePodProbe from when it is ready, until it is gone; a
+// virtual one has none.
 func TestNodePodProbesOfNodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*scene)
@@ -216,7 +220,8 @@ func TestNodePodProbesOfNodes(t *testing.T) {
 	}
 }
 
-// PPM-034: however much is asked for, a NodePodProbe stays far below what API servers store, and namespaces that ask for little get it.
+// PPM-034: however much is asked for, a NodePodProbe stays far below what API servers store, and namespaces
+// that ask for little get it.
 func TestWhoAsksForMuchTakesNothingFromOthers(t *testing.T) {
 	long := func(name string) probe {
 		return given.Probe(name, plain("example.com/"+name), func(p *probe) { p.Probe = given.Exec(strings.Repeat("x", 4000)) })
@@ -308,8 +313,8 @@ func TestNamesOfProbes(t *testing.T) {
 	}
 }
 
-// Somebody has a hundred PodProbeMarkers of 32 probes each for a hundred pods of one node: what does not fit anyway takes neither time nor memory of
-// all others' manager, and he is told.
+// Somebody has a hundred PodProbeMarkers of 32 probes each for a hundred pods of one node: what does not fit
+// anyway takes neither time nor memory of all others' manager, and he is told.
 func TestWhoAsksForFarTooMuchTakesNoMemory(t *testing.T) {
 	var pods []*corev1.Pod
 	for i := range 100 {
@@ -348,7 +353,8 @@ func TestWhoAsksForFarTooMuchTakesNoMemory(t *testing.T) {
 	}
 }
 
-// A PodProbeMarker that the reference admitted writes the condition Ready: kubelet alone does. What others write is left alone, and told.
+// A PodProbeMarker that the reference admitted writes the condition Ready: kubelet alone does. What others
+// write is left alone, and told.
 func TestConditionsOfKubeletAreNotWritten(t *testing.T) {
 	for _, condition := range []string{"Ready", "DisruptionTarget"} {
 		s := newScene([]*corev1.Pod{given.Pod("a")}, given.Marker("m", given.Probe("idle", plain(condition))))
@@ -362,8 +368,8 @@ func TestConditionsOfKubeletAreNotWritten(t *testing.T) {
 	}
 }
 
-// Two PodProbeMarkers write one condition, and the probe of the second cannot be carried out: the condition is that of the first, also while that
-// has no result. One that says so says since when.
+// Two PodProbeMarkers write one condition, and the probe of the second cannot be carried out: the condition
+// is that of the first, also while that has no result. One that says so says since when.
 func TestAProbeThatIsLeftOutSpoilsNoConditionOfAnother(t *testing.T) {
 	none := given.Probe("idle", func(p *probe) {
 		p.Probe = probeSpec{ContainerProbeHandler: appsv1alpha1.ContainerProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("none")}}}
@@ -381,7 +387,8 @@ func TestAProbeThatIsLeftOutSpoilsNoConditionOfAnother(t *testing.T) {
 	}
 }
 
-// Somebody has thousands of PodProbeMarkers with long selectors: those that are not carried out cost no more than their names.
+// Somebody has thousands of PodProbeMarkers with long selectors: those that are not carried out cost no more
+// than their names.
 func TestPodProbeMarkersThatAreTooManyCostNothing(t *testing.T) {
 	var all []*marker
 	for i := range 3000 {

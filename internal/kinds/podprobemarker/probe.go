@@ -19,8 +19,8 @@ func Effective(probe appsv1alpha1.ContainerProbeSpec) appsv1alpha1.ContainerProb
 	return probe
 }
 
-// Fault says why a probe is not carried out, whoever wrote it, empty if it can be: what admission refuses may be stored from before, or be
-// written to a NodePodProbe by hand (PPM-011, PPM-027, PPM-028).
+// Fault says why a probe is not carried out, whoever wrote it, empty if it can be: what admission refuses may
+// be stored from before, or be written to a NodePodProbe by hand (PPM-011, PPM-027, PPM-028).
 func Fault(probe *appsv1alpha1.ContainerProbeSpec) string {
 	handlers, host := 0, ""
 	if probe.Exec != nil {
@@ -77,7 +77,8 @@ func (s *Snapshot) resolved(pod *corev1.Pod, container string, probe *appsv1alph
 	return resolved, ""
 }
 
-// Port is the number of a named port of a container of the pod, which may be an init container that runs as long as the pod.
+// Port is the number of a named port of a container of the pod, which may be an init container that runs as
+// long as the pod.
 func Port(pod *corev1.Pod, container, name string) (number int32, found bool) {
 	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Bounds of one NodePodProbe, whatever is asked: the API server stores no object of more than 1.5 MiB, and who asks for much must not have the
-// probes of others left out (PPM-034).
+// Bounds of one NodePodProbe, whatever is asked: the API server stores no object of more than 1.5 MiB, and
+// who asks for much must not have the probes of others left out (PPM-034).
 const (
 	// MostListBytes is how long its list may be, with what is set aside for results.
 	MostListBytes = 640 << 10
@@ -18,8 +18,8 @@ const (
 	statusBytes = 384 << 10
 )
 
-// MessageBytes is how long the message of a result may be, as JSON, where a node has that many probes: at most 1024 bytes (PPM-092), and less where
-// all of them together would make the NodePodProbe too long.
+// MessageBytes is how long the message of a result may be, as JSON, where a node has that many probes: at
+// most 1024 bytes (PPM-092), and less where all of them together would make the NodePodProbe too long.
 func MessageBytes(probes int) int {
 	const fixed = 256 // name, state and times of a usual result
 	if probes <= 0 {
@@ -42,8 +42,9 @@ func cost(wishes []wish, i int) int {
 	return n
 }
 
-// fit gives what does not fit the fault that there is no room. Namespaces share: none gets less than its share because another asks for more.
-// In a namespace liveness probes have precedence, which kubelet does not carry out any more; then the first pods, and the first PodProbeMarkers.
+// fit gives what does not fit the fault that there is no room. Namespaces share: none gets less than its
+// share because another asks for more. In a namespace liveness probes have precedence, which kubelet does not
+// carry out any more; then the first pods, and the first PodProbeMarkers.
 func fit(wishes []wish) {
 	type demand struct {
 		namespace     string

@@ -10,11 +10,12 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 )
 
-// mostTravelling bounds what a pod takes along: annotations of a pod may have 256 KiB together, and what does not fit would refuse the pod.
+// mostTravelling bounds what a pod takes along: annotations of a pod may have 256 KiB together, and what does
+// not fit would refuse the pod.
 const mostTravelling = 64 << 10
 
-// Travelling is what a pod that is created takes along of the probes of PodProbeMarkers of its namespace, and the names of these; both empty
-// if there is nothing (PPM-110 to PPM-112).
+// Travelling is what a pod that is created takes along of the probes of PodProbeMarkers of its namespace, and
+// the names of these; both empty if there is nothing (PPM-110 to PPM-112).
 func Travelling(pod *corev1.Pod, all []*appsv1alpha1.PodProbeMarker) (probes, names string) {
 	var took []appsv1alpha1.PodContainerProbe
 	var from []string

@@ -16,7 +16,8 @@ func policies(condition string, list ...appsv1alpha1.ProbeMarkerPolicy) func(*pr
 	return func(p *probe) { p.PodConditionType, p.MarkerPolicy = condition, list }
 }
 
-// PPM-002: what probes are used for, each with what its pod gets. A condition that opens a readiness gate of the pod is one like any other.
+// PPM-002: what probes are used for, each with what its pod gets. A condition that opens a readiness gate of
+// the pod is one like any other.
 func TestTypicalUses(t *testing.T) {
 	labels := func(state appsv1alpha1.ProbeState, key, value string) appsv1alpha1.ProbeMarkerPolicy {
 		return appsv1alpha1.ProbeMarkerPolicy{State: state, Labels: map[string]string{key: value}}
@@ -53,8 +54,8 @@ func TestTypicalUses(t *testing.T) {
 	}
 }
 
-// PPM-011: commands, requests and connections are probes. What the schema has besides is kept, for clients that send it, and does nothing: a probe by
-// gRPC is refused, and a grace period ends no container.
+// PPM-011: commands, requests and connections are probes. What the schema has besides is kept, for clients
+// that send it, and does nothing: a probe by gRPC is refused, and a grace period ends no container.
 func TestHandlersThatAreSupported(t *testing.T) {
 	for name, test := range map[string]struct {
 		probe string

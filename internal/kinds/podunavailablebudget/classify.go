@@ -21,8 +21,9 @@ const (
 	configMirror = "kubernetes.io/config.mirror"
 )
 
-// Changed returns the operation by which a pod changes from one document to another, empty if budgets have nothing to say to that
-// (PUB-082, PUB-083). That the QoS class stays the API server has seen to: it refuses resizes that change it.
+// Changed returns the operation by which a pod changes from one document to another, empty if budgets have
+// nothing to say to that (PUB-082, PUB-083). That the QoS class stays the API server has seen to: it refuses
+// resizes that change it.
 func Changed(before, after []byte) (disruption.Operation, error) {
 	was, is := &versioned{}, &versioned{}
 	for document, into := range map[*[]byte]*versioned{&before: was, &after: is} {
@@ -58,8 +59,8 @@ func (v *versioned) UnmarshalJSON(document []byte) error {
 	return json.Unmarshal(document, &v.pod)
 }
 
-// onlyResized tells whether nothing but CPU and memory of containers and native sidecars differs, and kubelet need restart none of them
-// for that.
+// onlyResized tells whether nothing but CPU and memory of containers and native sidecars differs, and kubelet
+// need restart none of them for that.
 func onlyResized(was, is *versioned) bool {
 	source, static := was.pod.Annotations[configSource]
 	if _, mirror := was.pod.Annotations[configMirror]; mirror || static && source != "api" {

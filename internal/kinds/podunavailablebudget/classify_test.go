@@ -81,7 +81,8 @@ func changed(t failing, before, after map[string]any) policyv1beta1.PodUnavailab
 	return by
 }
 
-// TestWhichChangesAreDisruptions tells updates and resizes from changes that budgets have nothing to say to (PUB-082, PUB-083).
+// TestWhichChangesAreDisruptions tells updates and resizes from changes that budgets have nothing to say to
+// (PUB-082, PUB-083).
 func TestWhichChangesAreDisruptions(t *testing.T) {
 	const nothing, update, resize = "", policyv1beta1.Update, policyv1beta1.Resize
 	container := func(n int, path ...any) []any { return append([]any{"spec", "containers", n}, path...) }
@@ -161,8 +162,8 @@ func TestWhichChangesAreDisruptions(t *testing.T) {
 	}
 }
 
-// TestChangesOfAnySpec shows that whatever changes outside of resources of containers is an update, and that going back is what going there
-// was (PUB-082 (part), PUB-083 (part)).
+// TestChangesOfAnySpec shows that whatever changes outside of resources of containers is an update, and that
+// going back is what going there was (PUB-082 (part), PUB-083 (part)).
 func TestChangesOfAnySpec(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before, after := podDocument(t), podDocument(t)

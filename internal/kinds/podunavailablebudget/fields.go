@@ -7,8 +7,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Operations are those that the budget protects from: what its field says, else its annotation, else deletions, updates and evictions
-// (PUB-012). An annotation that cannot be read counts as none.
+// Operations are those that the budget protects from: what its field says, else its annotation, else
+// deletions, updates and evictions (PUB-012). An annotation that cannot be read counts as none.
 func Operations(budget *policyv1beta1.PodUnavailableBudget) sets.Set[policyv1beta1.PodUnavailableBudgetOperation] {
 	operations := budget.Spec.ProtectOperations
 	if len(operations) == 0 {
@@ -20,8 +20,9 @@ func Operations(budget *policyv1beta1.PodUnavailableBudget) sets.Set[policyv1bet
 	return sets.New(operations...)
 }
 
-// TotalOverride is the number of pods that the budget expects instead of what workloads say: that of its field, else of its annotation
-// (PUB-013). The second value tells whether there is one. An annotation that cannot be read counts as none.
+// TotalOverride is the number of pods that the budget expects instead of what workloads say: that of its
+// field, else of its annotation (PUB-013). The second value tells whether there is one. An annotation that
+// cannot be read counts as none.
 func TotalOverride(budget *policyv1beta1.PodUnavailableBudget) (int32, bool) {
 	total := budget.Spec.ProtectTotalReplicas
 	if total == nil {

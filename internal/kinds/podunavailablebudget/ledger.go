@@ -20,15 +20,16 @@ const MaxBookings = 2000
 // MaxBudgets is how many budgets a namespace may have (PUB-142).
 const MaxBudgets = 1000
 
-// How long bookings count of pods that do not leave service (PUB-061, PUB-062). A booking stays for 5 s at least, also when the pod is seen to
-// have left: the caches of another manager, which counts next, may not show that yet. settleTime is longer, since the time that is written is
-// up to a second before that of the booking.
+// How long bookings count of pods that do not leave service (PUB-061, PUB-062). A booking stays for 5 s at
+// least, also when the pod is seen to have left: the caches of another manager, which counts next, may not
+// show that yet. settleTime is longer, since the time that is written is up to a second before that of the
+// booking.
 const (
 	deletionTime = 20 * time.Second
 	updateTime   = 10 * time.Second
 	settleTime   = 6 * time.Second
-	// overTime is how long one stays at least whose update is over. Two updates may begin in one second, which is all that is known of their
-	// times.
+	// overTime is how long one stays at least whose update is over. Two updates may begin in one second,
+	// which is all that is known of their times.
 	overTime = 2 * time.Second
 )
 
@@ -50,7 +51,8 @@ func NewLedger(rules *Rules, options Options, now time.Time) *Ledger {
 	return l
 }
 
-// heedTime has more pods stay if a window opened, ended or changed since they were counted: who counts may be away (PUB-140).
+// heedTime has more pods stay if a window opened, ended or changed since they were counted: who counts may be
+// away (PUB-140).
 func (l *Ledger) heedTime() {
 	s := &l.status
 	if s.TotalReplicas == 0 { // nothing need stay, or what does depends on pods (PUB-052)
@@ -62,7 +64,8 @@ func (l *Ledger) heedTime() {
 	}
 }
 
-// Changes are the members of the status that bookings changed, as a JSON merge patch; none if there is nothing to be written.
+// Changes are the members of the status that bookings changed, as a JSON merge patch; none if there is
+// nothing to be written.
 func (l *Ledger) Changes() map[string]any {
 	if !l.changed {
 		return nil
@@ -93,7 +96,8 @@ func difference[V comparable](before, after map[string]V) map[string]any {
 // Decision is the answer to who wants to disrupt a pod.
 type Decision struct {
 	Allowed bool
-	// Booked: the pod was booked anew, so that one pod fewer may go. Renewed: its booking begins its life again.
+	// Booked: the pod was booked anew, so that one pod fewer may go. Renewed: its booking begins its life
+	// again.
 	Booked, Renewed bool
 	// Recent: the pod was booked so short a time ago that nobody has dropped the booking.
 	Recent bool
@@ -103,7 +107,8 @@ type Decision struct {
 	Reason string
 }
 
-// Book decides about a pod, and books it if it may be disrupted and that counts. The first rule that applies decides (PUB-086 to PUB-089).
+// Book decides about a pod, and books it if it may be disrupted and that counts. The first rule that applies
+// decides (PUB-086 to PUB-089).
 func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	allowed := func(format string, args ...any) Decision {
 		return Decision{Allowed: true, Reason: fmt.Sprintf(format, args...)}
@@ -140,8 +145,9 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	return Decision{Allowed: true, Booked: true, Reason: "booked"}
 }
 
-// booked tells whether this very pod is booked, not a former one of its name. Bookings that others made may have no UID: a pod that came in
-// the second of such a booking is booked again, which allows less for a moment and never more.
+// booked tells whether this very pod is booked, not a former one of its name. Bookings that others made may
+// have no UID: a pod that came in the second of such a booking is booked again, which allows less for a
+// moment and never more.
 func (l *Ledger) booked(pod *corev1.Pod) bool {
 	at, found := l.entry(pod.Name)
 	if uid := l.status.BookedPods[pod.Name]; uid != "" {
@@ -163,7 +169,8 @@ func deletes(by disruption.Operation) bool {
 	return by == policyv1beta1.Delete || by == policyv1beta1.Evict
 }
 
-// stale tells whether a booking is half over, or too short for a deletion: what is allowed now may be done later than it ends.
+// stale tells whether a booking is half over, or too short for a deletion: what is allowed now may be done
+// later than it ends.
 func (l *Ledger) stale(name string, by disruption.Operation) bool {
 	if at, found := l.status.DisruptedPods[name]; found {
 		return firstseen.HalfOver(at.Time, deletionTime, l.now)
@@ -179,8 +186,9 @@ func (l *Ledger) renew(pod *corev1.Pod, by disruption.Operation) {
 	l.enter(pod, by)
 }
 
-// enter notes the pod in the map of the operation alone. Its booking is dated after its creation, so that a manager that knows no UIDs takes
-// it for one of this pod: the clock here may be behind that of the API server.
+// enter notes the pod in the map of the operation alone. Its booking is dated after its creation, so that a
+// manager that knows no UIDs takes it for one of this pod: the clock here may be behind that of the API
+// server.
 func (l *Ledger) enter(pod *corev1.Pod, by disruption.Operation) {
 	into, other := &l.status.UnavailablePods, l.status.DisruptedPods
 	if deletes(by) {

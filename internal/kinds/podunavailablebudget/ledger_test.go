@@ -19,8 +19,8 @@ import (
 	build "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 )
 
-// TestTheOrderOfTheDecision shows each rule that allows without booking, each refusal, and each booking, and which comes first (PUB-038,
-// PUB-064, PUB-086, PUB-088 (part), PUB-089 (part)). Rule 3 stands in TestLimits.
+// TestTheOrderOfTheDecision shows each rule that allows without booking, each refusal, and each booking, and
+// which comes first (PUB-038, PUB-064, PUB-086, PUB-088 (part), PUB-089 (part)). Rule 3 stands in TestLimits.
 func TestTheOrderOfTheDecision(t *testing.T) {
 	now := build.Now
 	counted := build.Counted
@@ -102,8 +102,8 @@ func TestTheOrderOfTheDecision(t *testing.T) {
 	}
 }
 
-// TestWhereBookingsStand shows the map of each operation, that a pod stands in one alone, and which bookings of the same pod are renewed
-// without charge (PUB-060; PUB-086 (part), PUB-089 (part)).
+// TestWhereBookingsStand shows the map of each operation, that a pod stands in one alone, and which bookings
+// of the same pod are renewed without charge (PUB-060; PUB-086 (part), PUB-089 (part)).
 func TestWhereBookingsStand(t *testing.T) {
 	now := build.Now
 	ago := func(seconds int) time.Time { return now.Add(-time.Duration(seconds) * time.Second) }
@@ -160,8 +160,9 @@ func TestWhereBookingsStand(t *testing.T) {
 	}
 }
 
-// PUB-060 (part): a manager whose clock is ahead books a pod, which is deleted; the next one of its name is another pod, although it was created
-// before the time of that booking. It would be evicted without charge. A booking that holds a pod does so whatever its time is.
+// PUB-060 (part): a manager whose clock is ahead books a pod, which is deleted; the next one of its name is
+// another pod, although it was created before the time of that booking. It would be evicted without charge. A
+// booking that holds a pod does so whatever its time is.
 func TestABookingIsOfOnePodWhateverTheClocksSay(t *testing.T) {
 	ahead := build.Now.Add(30 * time.Second)
 	for uid, charged := range map[types.UID]bool{"former": true, "p": false} {
@@ -203,9 +204,10 @@ func merged(t failing, status *policyv1beta1.PodUnavailableBudgetStatus, changes
 	return after
 }
 
-// TestNoMorePodsGoThanAreAllowed books pods in any order, by whatever ways, again and again, by managers whose writes may be refused, and
-// compares with who was let go: never more pods than the budget allowed when it was counted, each charged once, and what is written gives
-// the status that the manager went on with (PUB-087 (part), PUB-089 (part)).
+// TestNoMorePodsGoThanAreAllowed books pods in any order, by whatever ways, again and again, by managers
+// whose writes may be refused, and compares with who was let go: never more pods than the budget allowed when
+// it was counted, each charged once, and what is written gives the status that the manager went on with
+// (PUB-087 (part), PUB-089 (part)).
 func TestNoMorePodsGoThanAreAllowed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods := build.Pods(rapid.IntRange(1, 8).Draw(t, "pods"))
@@ -260,8 +262,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestLimits uses budgets up in the order of a plan, each by itself, and lets go what no budget covers: rule 3 of
-// PUB-086 (PUB-100 (part), PUB-101 (part)).
+// TestLimits uses budgets up in the order of a plan, each by itself, and lets go what no budget covers: rule
+// 3 of PUB-086 (PUB-100 (part), PUB-101 (part)).
 func TestLimits(t *testing.T) {
 	web := build.Rules(build.MaxUnavailable(kindtest.Number(2)), build.Counted(4, 2, 3))
 	db := build.Rules(build.Named("db"), build.Counted(2, 1, 2))

@@ -48,12 +48,14 @@ func (w *Workload) words() string {
 // Snapshot is what the numbers of a budget are made from.
 type Snapshot struct {
 	Rules *Rules
-	// Pods are the pods that the budget covers (PUB-035, PUB-037), also those that are not active. None may be changed.
+	// Pods are the pods that the budget covers (PUB-035, PUB-037), also those that are not active. None may
+	// be changed.
 	Pods []*corev1.Pod
-	// Workloads are those that count: the target, or what the pods that the selector selects belong to. Those that are gone, or are being
-	// deleted, are left out (PUB-036, PUB-041).
+	// Workloads are those that count: the target, or what the pods that the selector selects belong to. Those
+	// that are gone, or are being deleted, are left out (PUB-036, PUB-041).
 	Workloads []Workload
-	// Bare is how many active pods have no controller, and Gone of how many what stood above them is known to be gone.
+	// Bare is how many active pods have no controller, and Gone of how many what stood above them is known to
+	// be gone.
 	Bare, Gone int
 	// Now is the time of the snapshot.
 	Now time.Time
@@ -64,8 +66,8 @@ type Snapshot struct {
 // deletions and updates are the lists of bookings.
 const deletions, updates = "deletions", "updates"
 
-// Note is since when the bookings of a budget are known, given what was known before. The life of a booking is counted from there: the clock
-// of who counts may be ahead of that of who booked (PUB-061).
+// Note is since when the bookings of a budget are known, given what was known before. The life of a booking
+// is counted from there: the clock of who counts may be ahead of that of who booked (PUB-061).
 func Note(former firstseen.Times, budget *policyv1beta1.PodUnavailableBudget, now time.Time) firstseen.Times {
 	seen := firstseen.Times{}
 	seen.Note(former, deletions, budget.Status.DisruptedPods, now)
@@ -208,7 +210,8 @@ func (p *Plan) bookings(s *Snapshot) {
 	slices.SortFunc(p.NotDeleted, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// updated tells whether an update in place, or of a sidecar, that was begun since that time is over: the pod is back in service.
+// updated tells whether an update in place, or of a sidecar, that was begun since that time is over: the pod
+// is back in service.
 func updated(pod *corev1.Pod, since time.Time) bool {
 	if state, err := inplace.StateOf(pod); err == nil && state != nil && !state.UpdateTimestamp.Time.Before(since) {
 		return true // Why says whether it is complete
@@ -245,8 +248,9 @@ func (p *Plan) total(s *Snapshot) {
 	slices.Sort(p.Unknown)
 }
 
-// Overdue are the covered pods whose bookings end now by time, so that they would count as in service by what the caches say (PUB-061,
-// PUB-062). Who plans looks at them in the API server first: caches may lag behind for longer than a booking lives.
+// Overdue are the covered pods whose bookings end now by time, so that they would count as in service by what
+// the caches say (PUB-061, PUB-062). Who plans looks at them in the API server first: caches may lag behind
+// for longer than a booking lives.
 func Overdue(s *Snapshot) []*corev1.Pod {
 	status := &s.Rules.Budget.Status
 	var overdue []*corev1.Pod

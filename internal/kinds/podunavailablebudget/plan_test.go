@@ -34,8 +34,8 @@ func workload(name string, replicas, pods int32) podunavailablebudget.Workload {
 // unknown: nobody says how many pods the workload shall have.
 const unknown = -99
 
-// TestTheNumbers shows the numbers of a budget (PUB-036 (part), PUB-038, PUB-040 (part), PUB-041 (part), PUB-042 (part), PUB-052,
-// PUB-053, PUB-054, PUB-110 (part), PUB-111 (part)).
+// TestTheNumbers shows the numbers of a budget (PUB-036 (part), PUB-038, PUB-040 (part), PUB-041 (part),
+// PUB-042 (part), PUB-052, PUB-053, PUB-054, PUB-110 (part), PUB-111 (part)).
 func TestTheNumbers(t *testing.T) {
 	type numbers struct {
 		Total, Desired, Current, Allowed int32
@@ -142,8 +142,8 @@ func TestTheManualSaysWhatIsGuaranteed(t *testing.T) {
 	}
 }
 
-// TestHowLongBookingsLive shows which bookings stay, when they are looked at again, and what is told (PUB-053 (part), PUB-060 (part),
-// PUB-061 (part), PUB-062 (part), PUB-063).
+// TestHowLongBookingsLive shows which bookings stay, when they are looked at again, and what is told
+// (PUB-053 (part), PUB-060 (part), PUB-061 (part), PUB-062 (part), PUB-063).
 func TestHowLongBookingsLive(t *testing.T) {
 	now := build.Now
 	disrupted, unavailable := build.Disrupted, build.Unavailable
@@ -218,9 +218,9 @@ func TestHowLongBookingsLive(t *testing.T) {
 	}
 }
 
-// TestBookingsOfAClockThatJumped shows that a booking whose time lies further ahead than it lives counts as booked now, and ends as others do;
-// by a clock that is behind the pod itself it counts as booked at its creation. It once counted until that time, for years if the clock had
-// jumped so far.
+// TestBookingsOfAClockThatJumped shows that a booking whose time lies further ahead than it lives counts as
+// booked now, and ends as others do; by a clock that is behind the pod itself it counts as booked at its
+// creation. It once counted until that time, for years if the clock had jumped so far.
 func TestBookingsOfAClockThatJumped(t *testing.T) {
 	now := build.Now.Add(300 * time.Millisecond)
 	for life, book := range map[time.Duration]func(string, time.Time) option{20 * time.Second: build.Disrupted, 10 * time.Second: build.Unavailable} {
@@ -249,8 +249,8 @@ func TestBookingsOfAClockThatJumped(t *testing.T) {
 	}
 }
 
-// TestFiveSecondsFromTheBooking shows that a booking outlives the sight of the pod's end by what the specification says, in whatever part
-// of a second it is made (PUB-061 (part), PUB-062 (part)).
+// TestFiveSecondsFromTheBooking shows that a booking outlives the sight of the pod's end by what the
+// specification says, in whatever part of a second it is made (PUB-061 (part), PUB-062 (part)).
 func TestFiveSecondsFromTheBooking(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := build.Now.Add(time.Duration(rapid.Int64Range(0, int64(time.Second)-1).Draw(t, "part")))
@@ -267,8 +267,8 @@ func TestFiveSecondsFromTheBooking(t *testing.T) {
 	})
 }
 
-// TestTheCountOfAnyPods compares the numbers, bookings and reasons with a count of its own, which knows of each pod only how it was made
-// (PUB-053 (part), PUB-054 (part), PUB-060 (part), PUB-063 (part)).
+// TestTheCountOfAnyPods compares the numbers, bookings and reasons with a count of its own, which knows of
+// each pod only how it was made (PUB-053 (part), PUB-054 (part), PUB-060 (part), PUB-063 (part)).
 func TestTheCountOfAnyPods(t *testing.T) {
 	now := build.Now
 	rapid.Check(t, func(t *rapid.T) {
@@ -341,8 +341,8 @@ func TestTheCountOfAnyPods(t *testing.T) {
 	})
 }
 
-// TestAPodAndItsSuccessor shows a StatefulSet's pod that goes while the next one of its name is there already: a booking of the former does
-// not hold the latter, which counts.
+// TestAPodAndItsSuccessor shows a StatefulSet's pod that goes while the next one of its name is there
+// already: a booking of the former does not hold the latter, which counts.
 func TestAPodAndItsSuccessor(t *testing.T) {
 	now := build.Now
 	budget := build.Budget(build.Disrupted("web-0", now.Add(-3*time.Second)))
@@ -384,8 +384,9 @@ func TestUsedByIsBounded(t *testing.T) {
 	}
 }
 
-// PUB-052 (part): nothing need stay of what is gone, whatever protectTotalReplicas says, and nothing of a workload that is scaled to 0 because of
-// pods beside it that belong to nobody. These stay as far as they are in service.
+// PUB-052 (part): nothing need stay of what is gone, whatever protectTotalReplicas says, and nothing of a
+// workload that is scaled to 0 because of pods beside it that belong to nobody. These stay as far as they are
+// in service.
 func TestPodsOfWhatIsGoneOrScaledToNothing(t *testing.T) {
 	nobodys := func(name string, options ...func(*corev1.Pod)) *corev1.Pod {
 		pod := build.Pod(name, options...)

@@ -10,8 +10,8 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 )
 
-// PUB-086 (part), PUB-087 (part): who was admitted goes later only if so many others are in service then as must be. A drain that a
-// PodDisruptionBudget held up once took a pod of a workload that had grown meanwhile.
+// PUB-086 (part), PUB-087 (part): who was admitted goes later only if so many others are in service then as
+// must be. A drain that a PodDisruptionBudget held up once took a pod of a workload that had grown meanwhile.
 func TestABookingHoldsOnlyWhileTheBudgetAllowsIt(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 1, 0, 0, time.UTC)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
@@ -40,8 +40,8 @@ func TestABookingHoldsOnlyWhileTheBudgetAllowsIt(t *testing.T) {
 	}
 }
 
-// PUB-061 (part): the clock of who books is behind that of the API server, and the pod is young. Its booking was taken for one of a former pod of its
-// name: it was dropped at once, and another pod could go.
+// PUB-061 (part): the clock of who books is behind that of the API server, and the pod is young. Its booking
+// was taken for one of a former pod of its name: it was dropped at once, and another pod could go.
 func TestAYoungPodIsBookedByAClockThatIsBehind(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 1, 0, 0, time.UTC)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: metav1.NewTime(now.Add(5 * time.Second))}}

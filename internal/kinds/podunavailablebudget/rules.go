@@ -72,7 +72,8 @@ func (r *Rules) Targets() bool { return r.Target.Name != "" }
 // Selects tells whether the budget has a selector that selects the pod (PUB-037).
 func (r *Rules) Selects(pod *corev1.Pod) bool { return r.selector.Matches(labels.Set(pod.Labels)) }
 
-// Covers tells whether the pod is of the set of the budget. above are what controls the pod, what controls that, and so on (PUB-072).
+// Covers tells whether the pod is of the set of the budget. above are what controls the pod, what controls
+// that, and so on (PUB-072).
 func (r *Rules) Covers(pod *corev1.Pod, above []Reference) bool {
 	if r.Target.Name == "" {
 		return r.Selects(pod)
@@ -90,8 +91,8 @@ func (r *Rules) Ignores(pod *corev1.Pod) bool { return r.ignored.Matches(labels.
 
 // Options are the gates that rules depend on.
 type Options struct {
-	// Deletes and Updates are gates PodUnavailableBudgetDeleteGate, for deletion and eviction, and PodUnavailableBudgetUpdateGate, for
-	// updates and resizes (PUB-016).
+	// Deletes and Updates are gates PodUnavailableBudgetDeleteGate, for deletion and eviction, and
+	// PodUnavailableBudgetUpdateGate, for updates and resizes (PUB-016).
 	Deletes, Updates bool
 	// Resizes: a resize is expected to restart nothing (gate InPlacePodVerticalScaling, PUB-085).
 	Resizes bool
@@ -108,8 +109,9 @@ func (r *Rules) Protects(by disruption.Operation, options Options) bool {
 	return options.Updates && r.operations.Has(by)
 }
 
-// Related returns of the budgets that cover a pod the one that decides about it; nil if there is none. That is the one that the pod names,
-// or else one with targetRef before one with a selector, the older before the younger, and then the first by name (PUB-070, PUB-073).
+// Related returns of the budgets that cover a pod the one that decides about it; nil if there is none. That
+// is the one that the pod names, or else one with targetRef before one with a selector, the older before the
+// younger, and then the first by name (PUB-070, PUB-073).
 func Related(pod *corev1.Pod, covering []*Rules) *Rules {
 	var best *Rules
 	named := RelatedName(pod)

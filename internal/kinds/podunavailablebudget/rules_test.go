@@ -26,7 +26,8 @@ func cpu(quantity string) resource.Quantity { return resource.MustParse(quantity
 
 type option = func(*policyv1beta1.PodUnavailableBudget)
 
-// TestDesired shows how many pods must stay in service, with the examples of the specification (PUB-050, PUB-051).
+// TestDesired shows how many pods must stay in service, with the examples of the specification (PUB-050,
+// PUB-051).
 func TestDesired(t *testing.T) {
 	max, min := build.MaxUnavailable, build.MinAvailable
 	for name, tt := range map[string]struct {
@@ -80,8 +81,8 @@ func TestPercentagesAreRoundedUp(t *testing.T) {
 	})
 }
 
-// TestWhatABudgetCovers shows the pods of a selector, and those of a workload that stands anywhere above them (PUB-035 (part), PUB-037
-// (part), PUB-072).
+// TestWhatABudgetCovers shows the pods of a selector, and those of a workload that stands anywhere above them
+// (PUB-035 (part), PUB-037 (part), PUB-072).
 func TestWhatABudgetCovers(t *testing.T) {
 	above := func(chain ...string) (references []podunavailablebudget.Reference) {
 		for i := 0; i < len(chain); i += 3 {
@@ -124,7 +125,8 @@ func TestWhatABudgetCovers(t *testing.T) {
 	}
 }
 
-// TestWhichBudgetDecides shows who decides about a pod that several budgets cover (PUB-070 (part), PUB-073 (part), PUB-076 (part)).
+// TestWhichBudgetDecides shows who decides about a pod that several budgets cover (PUB-070 (part),
+// PUB-073 (part), PUB-076 (part)).
 func TestWhichBudgetDecides(t *testing.T) {
 	named, created := build.Named, build.Created
 	target := build.Target("apps/v1", "ReplicaSet", "web")
@@ -161,7 +163,8 @@ func TestWhichBudgetDecides(t *testing.T) {
 	}
 }
 
-// TestOverlappingBudgetsAreTold names the other budgets that cover active pods of one, so that users are told (PUB-073 (part)).
+// TestOverlappingBudgetsAreTold names the other budgets that cover active pods of one, so that users are told
+// (PUB-073 (part)).
 func TestOverlappingBudgetsAreTold(t *testing.T) {
 	other := func(b *policyv1beta1.PodUnavailableBudget) {
 		b.Spec.Selector.MatchLabels = map[string]string{"tier": "front"}
@@ -192,7 +195,8 @@ func TestOverlappingBudgetsAreTold(t *testing.T) {
 	}
 }
 
-// TestProtectedOperations shows which operations a budget limits, with each gate (PUB-012, PUB-085; PUB-016 (part)).
+// TestProtectedOperations shows which operations a budget limits, with each gate (PUB-012, PUB-085;
+// PUB-016 (part)).
 func TestProtectedOperations(t *testing.T) {
 	protects := build.Protects
 	note := func(text string) option { return build.Annotated(pub.BudgetOperations, text) }
@@ -241,7 +245,8 @@ func operations(words ...policyv1beta1.PodUnavailableBudgetOperation) []policyv1
 	return words
 }
 
-// PUB-D7: more CPU or memory for containers that need not restart for that uses nothing up, and is allowed where nothing else is.
+// PUB-D7: more CPU or memory for containers that need not restart for that uses nothing up, and is allowed
+// where nothing else is.
 func TestResizesThatRestartNothingAreFree(t *testing.T) {
 	for _, what := range []string{"cpu", "memory"} {
 		before, after := podDocument(t), podDocument(t)
@@ -257,8 +262,8 @@ func TestResizesThatRestartNothingAreFree(t *testing.T) {
 	}
 }
 
-// TestRulesAreKeptWhileTheySayTheSame shows that the rules of a budget are made anew where its spec or its annotations differ, or where it
-// is another one of the name, and not for its status.
+// TestRulesAreKeptWhileTheySayTheSame shows that the rules of a budget are made anew where its spec or its
+// annotations differ, or where it is another one of the name, and not for its status.
 func TestRulesAreKeptWhileTheySayTheSame(t *testing.T) {
 	rules := build.Rules()
 	for name, tt := range map[string]struct {

@@ -28,8 +28,8 @@ func runs(image, reported, id string) func(*corev1.Pod) {
 	}
 }
 
-// TestWhichPodsAreInService shows which pods count as in service, and which may be disrupted whatever the budget says (PUB-055, PUB-056,
-// PUB-057; PUB-086 (part)).
+// TestWhichPodsAreInService shows which pods count as in service, and which may be disrupted whatever the
+// budget says (PUB-055, PUB-056, PUB-057; PUB-086 (part)).
 func TestWhichPodsAreInService(t *testing.T) {
 	const digest = "repo/nginx@sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	sidecar := func(image string) string {

@@ -20,8 +20,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/selectors"
 )
 
-// Validate returns everything that is wrong with a budget (PUB-021 to PUB-029). old is nil if it is created. Others are the budgets of the
-// namespace, needed on creation alone, since what a budget covers does not change; it may be among them.
+// Validate returns everything that is wrong with a budget (PUB-021 to PUB-029). old is nil if it is created.
+// Others are the budgets of the namespace, needed on creation alone, since what a budget covers does not
+// change; it may be among them.
 func Validate(budget, old *policyv1beta1.PodUnavailableBudget, others []policyv1beta1.PodUnavailableBudget) field.ErrorList {
 	spec, path := &budget.Spec, field.NewPath("spec")
 	errs := validateCovered(spec, path)
@@ -120,8 +121,9 @@ func percentage(value *intstr.IntOrString) (percent int, ok bool) {
 	return percent, err == nil && percent <= 100
 }
 
-// validateAnnotations refuses annotations that cannot be read, and a number of pods that contradicts its field. An annotation that the
-// update leaves alone may be of another time than the field, which wins (PUB-027, PUB-123).
+// validateAnnotations refuses annotations that cannot be read, and a number of pods that contradicts its
+// field. An annotation that the update leaves alone may be of another time than the field, which wins
+// (PUB-027, PUB-123).
 func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.ErrorList {
 	_, badOperations := policyv1beta1.ParseBudgetOperations(budget.Annotations[pub.BudgetOperations])
 	total, badTotal := policyv1beta1.ParseBudgetTotalReplicas(budget.Annotations[pub.BudgetTotalReplicas])
@@ -148,7 +150,8 @@ func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.
 	return errs
 }
 
-// validateOverlap refuses a budget that covers what another one covers, as far as that shows from the two (PUB-029).
+// validateOverlap refuses a budget that covers what another one covers, as far as that shows from the two
+// (PUB-029).
 func validateOverlap(budget *policyv1beta1.PodUnavailableBudget, others []policyv1beta1.PodUnavailableBudget,
 	path *field.Path) field.ErrorList {
 	target, selector, selected := budget.Spec.TargetReference, budget.Spec.Selector, keys(budget.Spec.Selector)
@@ -179,7 +182,8 @@ func workload(target *policyv1beta1.TargetReference) reference {
 	return reference{schema.FromAPIVersionAndKind(target.APIVersion, target.Kind).GroupKind(), target.Name}
 }
 
-// overlap tells whether the selectors are about the same keys, and some pod could match both. Own are the keys of the first one.
+// overlap tells whether the selectors are about the same keys, and some pod could match both. Own are the
+// keys of the first one.
 func overlap(selector *metav1.LabelSelector, own sets.Set[string], other *metav1.LabelSelector) bool {
 	if selector == nil || other == nil || !keys(other).Equal(own) {
 		return false
@@ -199,8 +203,8 @@ func keys(selector *metav1.LabelSelector) sets.Set[string] {
 	return keys
 }
 
-// Warnings tell of a valid budget what its author may not expect: that it never allows anything, and that an annotation decides where a
-// field of v1beta1 is empty.
+// Warnings tell of a valid budget what its author may not expect: that it never allows anything, and that an
+// annotation decides where a field of v1beta1 is empty.
 func Warnings(budget *policyv1beta1.PodUnavailableBudget) []string {
 	var warnings []string
 	most, least := budget.Spec.MaxUnavailable, budget.Spec.MinAvailable

@@ -141,8 +141,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// PUB-023, PUB-026: selectors are read at each event of a pod, before the events of others, and compared with those of all budgets of the
-// namespace, so that they have a bound.
+// PUB-023, PUB-026: selectors are read at each event of a pod, before the events of others, and compared with
+// those of all budgets of the namespace, so that they have a bound.
 func TestSelectorsHaveFewTerms(t *testing.T) {
 	for _, name := range []string{"selector", "ignoredPodSelector"} {
 		for values, want := range map[int][]string{selectors.MostTerms - 1: nil, selectors.MostTerms: {"FieldValueTooMany spec." + name}} {
@@ -158,8 +158,8 @@ func TestSelectorsHaveFewTerms(t *testing.T) {
 	}
 }
 
-// PUB-028, PUB-123: an update may change everything but what is covered. A number of pods in an annotation must be that of the field only
-// if the update sets the annotation.
+// PUB-028, PUB-123: an update may change everything but what is covered. A number of pods in an annotation
+// must be that of the field only if the update sets the annotation.
 func TestUpdate(t *testing.T) {
 	const one = "maxUnavailable: 1"
 	stale := annotated(pub.BudgetTotalReplicas, "10", ofLabels, one, "protectTotalReplicas: 10")
@@ -255,7 +255,8 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// PUB-029: selectors of the same keys overlap exactly if a pod of a small world matches both; others never do.
+// PUB-029: selectors of the same keys overlap exactly if a pod of a small world matches both; others never
+// do.
 func TestOverlapIsThatOfAWorld(t *testing.T) {
 	all, values := []string{"a", "b"}, []string{"x", "y"}
 	requirement := rapid.Custom(func(t *rapid.T) metav1.LabelSelectorRequirement {
@@ -326,7 +327,8 @@ func TestOverlapIsThatOfAWorld(t *testing.T) {
 	})
 }
 
-// PUB-012, PUB-013: a field wins over its annotation, which wins over the default; v1alpha1 has annotations alone.
+// PUB-012, PUB-013: a field wins over its annotation, which wins over the default; v1alpha1 has annotations
+// alone.
 func TestWhatFieldsAndAnnotationsSay(t *testing.T) {
 	defaults := []policyv1beta1.PodUnavailableBudgetOperation{"DELETE", "EVICT", "UPDATE"}
 	for text, want := range map[string][]policyv1beta1.PodUnavailableBudgetOperation{
@@ -357,8 +359,8 @@ func TestWhatFieldsAndAnnotationsSay(t *testing.T) {
 	}
 }
 
-// PUB-012 (part), PUB-013 (part), PUB-050 (part), PUB-051 (part): who writes a budget is told that it never allows anything, and which
-// annotations decide.
+// PUB-012 (part), PUB-013 (part), PUB-050 (part), PUB-051 (part): who writes a budget is told that it never
+// allows anything, and which annotations decide.
 func TestWarnings(t *testing.T) {
 	const most, least = "spec.maxUnavailable: ", "spec.minAvailable: "
 	for text, want := range map[string][]string{

@@ -25,9 +25,11 @@ const (
 	mostReason    = 200
 )
 
-// Window is a time in which other numbers hold than those of the spec (PUB-140). It is an element of annotation pub.kruise.io/windows.
+// Window is a time in which other numbers hold than those of the spec (PUB-140). It is an element of
+// annotation pub.kruise.io/windows.
 type Window struct {
-	// Schedule is when it opens, in the syntax of cron with five fields; TimeZone is where, as "Europe/Berlin", UTC if it is empty.
+	// Schedule is when it opens, in the syntax of cron with five fields; TimeZone is where, as
+	// "Europe/Berlin", UTC if it is empty.
 	Schedule string `json:"schedule"`
 	TimeZone string `json:"timeZone,omitempty"`
 	// Duration is how long it stays open.
@@ -111,8 +113,9 @@ func (w *Window) Open(now time.Time) (open bool, change time.Time) {
 	return true, opens.Add(w.Duration.Duration)
 }
 
-// Number is how many pods must stay in service of so many expected ones now, by the open window that keeps the most, or else by the spec.
-// reason is that of the window; until is when another number may hold, zero if that is never.
+// Number is how many pods must stay in service of so many expected ones now, by the open window that keeps
+// the most, or else by the spec. reason is that of the window; until is when another number may hold, zero if
+// that is never.
 func (r *Rules) Number(total int32, now time.Time) (desired int32, reason string, until time.Time, err error) {
 	desired, err = Desired(&r.Budget.Spec, total)
 	within := false

@@ -13,9 +13,10 @@ import (
 	build "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 )
 
-// TestWindows shows which number holds at a time, and when that may change, for a budget of 10 pods of which one may be out of service
-// (PUB-140, PUB-141). TestWindowsThatAreWrong shows the bounds, TestAWindowHoldsBeforeThePodsAreCountedAgain what who books heeds, TestUsedBy which
-// pods are named, and the test of the fields that kubectl has the column.
+// TestWindows shows which number holds at a time, and when that may change, for a budget of 10 pods of which
+// one may be out of service (PUB-140, PUB-141). TestWindowsThatAreWrong shows the bounds,
+// TestAWindowHoldsBeforeThePodsAreCountedAgain what who books heeds, TestUsedBy which pods are named, and the
+// test of the fields that kubectl has the column.
 func TestWindows(t *testing.T) {
 	type number struct {
 		Desired int32
@@ -80,7 +81,8 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestWindowsThatAreWrong shows what is refused, where, and what is just right; whatever is stored nevertheless counts as none (PUB-140 (part)).
+// TestWindowsThatAreWrong shows what is refused, where, and what is just right; whatever is stored
+// nevertheless counts as none (PUB-140 (part)).
 func TestWindowsThatAreWrong(t *testing.T) {
 	const at = "metadata.annotations[pub.kruise.io/windows]"
 	window := func(members string) string {
@@ -120,8 +122,9 @@ func TestWindowsThatAreWrong(t *testing.T) {
 	}
 }
 
-// PUB-140 (part): a window that opened, ended or was written since the pods were counted holds nobody back less than when they are counted
-// again, since whoever counts may be away. What such a window allows is allowed once they are.
+// PUB-140 (part): a window that opened, ended or was written since the pods were counted holds nobody back
+// less than when they are counted again, since whoever counts may be away. What such a window allows is
+// allowed once they are.
 func TestAWindowHoldsBeforeThePodsAreCountedAgain(t *testing.T) {
 	const night = `[{"schedule":"0 22 * * *","duration":"6h","maxUnavailable":5,"reason":"nightly"}]`
 	const friday = `[{"schedule":"0 0 * * *","duration":"24h","minAvailable":"100%","reason":"freeze"}]`

@@ -1,5 +1,5 @@
-// Package readinessgate opens the readiness gate KruisePodReady of new pods (CRR-087). Who closes it again does so through the entries
-// in the condition's message, see internal/engine/readiness.
+// Package readinessgate opens the readiness gate KruisePodReady of new pods (CRR-087). Who closes it again
+// does so through the entries in the condition's message, see internal/engine/readiness.
 package readinessgate
 
 import (
@@ -19,7 +19,8 @@ import (
 // workloads are the kinds of ours whose controllers open the gate in a write that they make anyway.
 var workloads = []string{"CloneSet", "StatefulSet", "DaemonSet"}
 
-// Plan returns the patch that opens the gate, nil if there is none to make. Pods of our workloads get theirs from these.
+// Plan returns the patch that opens the gate, nil if there is none to make. Pods of our workloads get theirs
+// from these.
 func Plan(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	if finished || pod.DeletionTimestamp != nil || readiness.Condition(pod, pub.KruisePodReady) != nil {

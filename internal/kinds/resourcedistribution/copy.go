@@ -24,9 +24,9 @@ type Object interface {
 // Digest is the digest of the content of a Secret or ConfigMap.
 type Digest [sha256.Size]byte
 
-// Copy is what is known of the object of a distributed kind and name in one namespace. Its size does not depend on that of the object, but for
-// eight bytes for each label, annotation and finalizer, and only of objects that a ResourceDistribution may control: what others
-// own is known by UID and version alone.
+// Copy is what is known of the object of a distributed kind and name in one namespace. Its size does not
+// depend on that of the object, but for eight bytes for each label, annotation and finalizer, and only of
+// objects that a ResourceDistribution may control: what others own is known by UID and version alone.
 type Copy struct {
 	UID     types.UID
 	Version string
@@ -69,7 +69,8 @@ func CopyOf(object Object) *Copy {
 	return c
 }
 
-// ContentOf digests what an object contains (RD-055): members that are absent and those that are empty are alike.
+// ContentOf digests what an object contains (RD-055): members that are absent and those that are empty are
+// alike.
 func ContentOf(object Object) (digest Digest) {
 	sum := sha256.New()
 	write := func(parts ...string) {

@@ -12,7 +12,8 @@ import (
 	build "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/resourcedistributiontest"
 )
 
-// What is told of a resource that cannot be read has nothing of its content: statuses and events are read by more people than Secrets.
+// What is told of a resource that cannot be read has nothing of its content: statuses and events are read by
+// more people than Secrets.
 func TestFaultsTellNoContent(t *testing.T) {
 	for _, text := range []string{
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"stringData":{"pin":867530912}}`,

@@ -33,12 +33,14 @@ type Namespace struct {
 type Outcome struct {
 	// Target: it should have a copy; else it should have none.
 	Target bool
-	// Failure is the condition that the namespace is named in, empty if it is as it should be, or Pending. Reason says what failed.
+	// Failure is the condition that the namespace is named in, empty if it is as it should be, or Pending.
+	// Reason says what failed.
 	Failure appsv1beta1.ResourceDistributionConditionType
 	Reason  string
 }
 
-// Pending is the failure of a namespace that has not been looked at since the spec changed: it is in no condition.
+// Pending is the failure of a namespace that has not been looked at since the spec changed: it is in no
+// condition.
 const Pending appsv1beta1.ResourceDistributionConditionType = "Pending"
 
 // Verdict is what is decided about a namespace: the outcome is that before the action.
@@ -54,7 +56,8 @@ const (
 	conflicting = "target has an object of the same namespace, group, version, kind and name"
 )
 
-// token tells whether Kubernetes makes tokens of Secrets of a type: a copy would be a right that the manager gives away (RD-032).
+// token tells whether Kubernetes makes tokens of Secrets of a type: a copy would be a right that the manager
+// gives away (RD-032).
 func token(of corev1.SecretType) bool {
 	return of == corev1.SecretTypeServiceAccountToken || of == corev1.SecretTypeBootstrapToken
 }

@@ -98,8 +98,9 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// RD-044 (part): a copy that another release has put into the manager's namespace stays: it may be the Secret by which the manager's and the node
-// daemons' images are pulled, and both would not start any more. It goes where it would go without that, too.
+// RD-044 (part): a copy that another release has put into the manager's namespace stays: it may be the Secret
+// by which the manager's and the node daemons' images are pulled, and both would not start any more. It goes
+// where it would go without that, too.
 func TestCopiesInTheManagersNamespaceStay(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []build.Option
@@ -187,7 +188,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// RD-050 (part), RD-090 (part): a namespace that ends, and is not listed by name, is no target any more, and nothing of it is a failure.
+// RD-050 (part), RD-090 (part): a namespace that ends, and is not listed by name, is no target any more, and
+// nothing of it is a failure.
 func TestANamespaceThatEndsIsNoFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		option  build.Option
@@ -208,7 +210,8 @@ func TestANamespaceThatEndsIsNoFailure(t *testing.T) {
 	}
 }
 
-// RD-011 (part): a stored ResourceDistribution of tokens, which is refused today, does not fight the controller that fills and deletes them.
+// RD-011 (part): a stored ResourceDistribution of tokens, which is refused today, does not fight the
+// controller that fills and deletes them.
 func TestTokensOfServiceAccountsAreNotDistributed(t *testing.T) {
 	rd := build.Distribution("a", build.To("shop"), build.Resource(`{"apiVersion":"v1","kind":"Secret","type":"kubernetes.io/service-account-token",
 		"metadata":{"name":"t","annotations":{"kubernetes.io/service-account.name":"default"}}}`))
@@ -304,7 +307,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// RD-054: an update keeps what others have added to the metadata, and replaces the content as a whole; it is of exactly one version.
+// RD-054: an update keeps what others have added to the metadata, and replaces the content as a whole; it is
+// of exactly one version.
 func TestPatches(t *testing.T) {
 	rd := build.Distribution("a", build.Resource(
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","labels":{"l/x":"v"},"finalizers":["x/y"]},"stringData":{"k":"new"}}`))
@@ -454,7 +458,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// RD-072: the kind and the name of what is distributed stay, so that no copy of another name is left behind; even if an object was stored otherwise, the old one is none of its copies.
+// RD-072: the kind and the name of what is distributed stay, so that no copy of another name is left behind;
+// even if an object was stored otherwise, the old one is none of its copies.
 func TestNamesStay(t *testing.T) {
 	old := build.Distribution("a")
 	for from, to := range map[string]string{`"name":"login"`: `"name":"other"`, `"kind":"Secret"`: `"kind":"ConfigMap"`} {

@@ -55,7 +55,8 @@ type Resource struct {
 
 	metadata metadata
 	document map[string]any
-	// content are the members that are content, as an update writes them: those that the resource lacks are null.
+	// content are the members that are content, as an update writes them: those that the resource lacks are
+	// null.
 	content map[string]any
 	pairs   []uint64
 }
@@ -132,7 +133,8 @@ func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 		r.metadata.Annotations = map[string]string{}
 	}
 	r.metadata.Annotations[FromAnnotation], r.metadata.Annotations[HashAnnotation] = distribution.Name, r.Hash
-	// The annotation that names the ResourceDistribution is not looked at: to change it is no matter (RD-052).
+	// The annotation that names the ResourceDistribution is not looked at: to change it is no matter
+	// (RD-052).
 	looked := maps.Clone(r.metadata.Annotations)
 	delete(looked, FromAnnotation)
 	r.pairs = pairs(r.metadata.Labels, looked)
@@ -213,7 +215,8 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// Patch makes of exactly this version of a copy what it should be (RD-054, RD-057). Content is replaced as a whole.
+// Patch makes of exactly this version of a copy what it should be (RD-054, RD-057). Content is replaced as a
+// whole.
 func (r *Resource) Patch(of *Copy) ([]byte, error) {
 	operations := []operation{{"replace", "/metadata/uid", of.UID}, {"replace", "/metadata/resourceVersion", of.Version}}
 	add := func(member string, there bool, given map[string]string) {

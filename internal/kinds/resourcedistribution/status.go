@@ -18,7 +18,8 @@ var Conditions = []appsv1beta1.ResourceDistributionConditionType{
 	appsv1beta1.ResourceDistributionConflictOccurred, appsv1beta1.ResourceDistributionNamespaceNotExists,
 }
 
-// Bounds of what a status says: an object has a megabyte and a half at most, of which the resource may need most.
+// Bounds of what a status says: an object has a megabyte and a half at most, of which the resource may need
+// most.
 const (
 	mostNames  = 250
 	mostReason = 512
@@ -27,7 +28,8 @@ const (
 // succeeded is the reason of conditions without failures (RD-092).
 const succeeded = "Succeeded"
 
-// Tally holds the outcomes of all namespaces of one ResourceDistribution. An outcome costs what it changes, however many there are.
+// Tally holds the outcomes of all namespaces of one ResourceDistribution. An outcome costs what it changes,
+// however many there are.
 type Tally struct {
 	outcomes map[string]Outcome
 	failed   map[appsv1beta1.ResourceDistributionConditionType]*failures
@@ -162,7 +164,8 @@ func (t *Tally) reason(f *failures) string {
 	return fmt.Sprintf("%s: %s; and %s%s", f.names[0], first, others, more)
 }
 
-// Unreadable is the status of a ResourceDistribution with a fault for which nothing can be done: the counters stay.
+// Unreadable is the status of a ResourceDistribution with a fault for which nothing can be done: the counters
+// stay.
 func Unreadable(old *appsv1beta1.ResourceDistributionStatus, generation int64, err error, now time.Time) appsv1beta1.ResourceDistributionStatus {
 	status := *old.DeepCopy()
 	status.ObservedGeneration, status.Conditions = generation, nil

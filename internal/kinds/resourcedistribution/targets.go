@@ -22,7 +22,8 @@ type Targets struct {
 	own []string
 }
 
-// TargetsOf reads the targets of a ResourceDistribution. The manager's own namespaces are none: what it goes by itself stands there (RD-044).
+// TargetsOf reads the targets of a ResourceDistribution. The manager's own namespaces are none: what it goes
+// by itself stands there (RD-044).
 func TargetsOf(distribution *appsv1beta1.ResourceDistribution, own ...string) (*Targets, error) {
 	of := &distribution.Spec.Targets
 	t := &Targets{own: own, all: of.AllNamespaces, included: set(of.IncludedNamespaces), excluded: set(of.ExcludedNamespaces), selector: labels.Nothing()}
@@ -52,8 +53,8 @@ func (t *Targets) Wants(name string, exists bool, has map[string]string) bool {
 	return !slices.Contains(t.own, name) && t.names(name, exists, has)
 }
 
-// Leaves tells whether a copy stays as it is in a namespace that would be a target if it were not the manager's: the images of the manager may be
-// pulled by it (RD-044).
+// Leaves tells whether a copy stays as it is in a namespace that would be a target if it were not the
+// manager's: the images of the manager may be pulled by it (RD-044).
 func (t *Targets) Leaves(name string, has map[string]string) bool {
 	return slices.Contains(t.own, name) && t.names(name, true, has)
 }

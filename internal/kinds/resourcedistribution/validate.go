@@ -16,7 +16,8 @@ import (
 // mostFaults is how many faults of names in one list are told: there may be thousands.
 const mostFaults = 20
 
-// Validate judges a ResourceDistribution; old is the stored one, nil on create; own are the namespaces of the manager (RD-030 to RD-036).
+// Validate judges a ResourceDistribution; old is the stored one, nil on create; own are the namespaces of the
+// manager (RD-030 to RD-036).
 func Validate(distribution, old *appsv1beta1.ResourceDistribution, own ...string) field.ErrorList {
 	var errs field.ErrorList
 	for _, fault := range validation.NameIsDNSSubdomain(distribution.Name, false) {

@@ -10,7 +10,8 @@ import (
 	build "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/resourcedistributiontest"
 )
 
-// RD-030, RD-031, RD-032, RD-033, RD-035, RD-036, RD-038: what is refused, with the field and the rule, all faults at once.
+// RD-030, RD-031, RD-032, RD-033, RD-035, RD-036, RD-038: what is refused, with the field and the rule, all
+// faults at once.
 func TestValidate(t *testing.T) {
 	named := func(rd *appsv1beta1.ResourceDistribution) { rd.Name = "Not_a_name" }
 	for name, c := range map[string]struct {

@@ -11,8 +11,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
-// TestAResizeThatWasRefusedBefore: the node could not give the pod what it was asked for, and it is asked for less now. What
-// kubelet said of the former size is no reason to call the pod one that cannot be upgraded (SS-W02).
+// TestAResizeThatWasRefusedBefore: the node could not give the pod what it was asked for, and it is asked for
+// less now. What kubelet said of the former size is no reason to call the pod one that cannot be upgraded
+// (SS-W02).
 func TestAResizeThatWasRefusedBefore(t *testing.T) {
 	s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("2")), sidecarsettest.Set(sidecarsettest.Sized("2")), 1,
 		sidecarsettest.Every(func(pod *corev1.Pod) {

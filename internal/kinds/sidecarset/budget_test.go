@@ -32,7 +32,8 @@ func (h *holding) Take(pod *corev1.Pod, by disruption.Operation) string {
 	return ""
 }
 
-// TestBudgetsHoldUpgrades shows who is asked about, by which operation, and that the budget of one pod holds no other (PUB-101 (part)).
+// TestBudgetsHoldUpgrades shows who is asked about, by which operation, and that the budget of one pod holds
+// no other (PUB-101 (part)).
 func TestBudgetsHoldUpgrades(t *testing.T) {
 	two := sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Number(2) })
 	image := sidecarsettest.Image("proxy", "proxy:2")

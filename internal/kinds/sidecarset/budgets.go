@@ -34,7 +34,8 @@ func (p *planner) operation(pod *podInfo) disruption.Operation {
 // askAgain is when a pod is looked at again that a budget holds, if nothing is told of the budget before.
 const askAgain = time.Second
 
-// heldByBudget says which budget does not allow the pod to be taken out of service now, empty if it may be; then it counts as taken.
+// heldByBudget says which budget does not allow the pod to be taken out of service now, empty if it may be;
+// then it counts as taken.
 func (p *planner) heldByBudget(pod *corev1.Pod, by disruption.Operation) string {
 	if p.Disruptions == nil || by == "" {
 		return ""

@@ -19,8 +19,8 @@ const (
 	reasonImmutableFields = "UpdateImmutableField"
 )
 
-// UpgradablePatch makes the pod's condition say of the SidecarSet what upgradable says, or nothing of it if that is nil; an empty patch if
-// it does already. A message that cannot be read is replaced (SS-260, SS-261).
+// UpgradablePatch makes the pod's condition say of the SidecarSet what upgradable says, or nothing of it if
+// that is nil; an empty patch if it does already. A message that cannot be read is replaced (SS-260, SS-261).
 func UpgradablePatch(pod *corev1.Pod, set string, upgradable *bool, now time.Time) *podpatch.Patch {
 	patch := &podpatch.Patch{}
 	before := readiness.Condition(pod, pub.SidecarSetUpgradable)

@@ -14,7 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestCondition: entries of others stay, what nobody can read is replaced, times move with the status only (SS-260, SS-261, SS-D15).
+// TestCondition: entries of others stay, what nobody can read is replaced, times move with the status only
+// (SS-260, SS-261, SS-D15).
 func TestCondition(t *testing.T) {
 	former := metav1.NewTime(sidecarsettest.Now.Add(-time.Hour))
 	with := func(status corev1.ConditionStatus, message string) *corev1.Pod {

@@ -15,8 +15,8 @@ import (
 // meets is said of another SidecarSet; what to do otherwise follows.
 const meets = "whose selectors can match the same pods: make the selectors disjoint in a key that both name, or"
 
-// Conflicts are errors of a SidecarSet because of others that could match the same pods (SS-060 to SS-067). Selectors that are not
-// valid match nothing.
+// Conflicts are errors of a SidecarSet because of others that could match the same pods (SS-060 to SS-067).
+// Selectors that are not valid match nothing.
 func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")

@@ -11,11 +11,12 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// defaultRevisionHistoryLimit is the number of revisions that are kept unless the user says otherwise (SS-010).
+// defaultRevisionHistoryLimit is the number of revisions that are kept unless the user says otherwise
+// (SS-010).
 const defaultRevisionHistoryLimit = 10
 
-// SetDefaults fills in what was left out (SS-010 to SS-014). It must do exactly what the specification lists: every other default would
-// change the hash of stored objects, by which pods are current or not (SS-015).
+// SetDefaults fills in what was left out (SS-010 to SS-014). It must do exactly what the specification lists:
+// every other default would change the hash of stored objects, by which pods are current or not (SS-015).
 func SetDefaults(spec *appsv1beta1.SidecarSetSpec) {
 	strategy := &spec.UpdateStrategy
 	fill(&strategy.Type, appsv1beta1.RollingUpdateSidecarSetStrategyType)
@@ -172,7 +173,8 @@ func setDownwardDefaults(files []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-// sourcelessVolumes tells which volumes have a name and nothing else. A source that our types do not know is one all the same.
+// sourcelessVolumes tells which volumes have a name and nothing else. A source that our types do not know is
+// one all the same.
 func sourcelessVolumes(volumes *appsv1beta1.SidecarVolumes) []bool {
 	none := make([]bool, len(volumes.List))
 	text, err := json.Marshal(volumes)

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// SS-010 (part), SS-011, SS-012, SS-013 (part), SS-014, SS-015, SS-D11: exactly these defaults; a second time nothing changes; what
-// nobody knows stays.
+// SS-010 (part), SS-011, SS-012, SS-013 (part), SS-014, SS-015, SS-D11: exactly these defaults; a second time
+// nothing changes; what nobody knows stays.
 func TestDefaults(t *testing.T) {
 	for name, test := range map[string]struct{ given, want string }{
 		"a set of nothing (SS-010)": {`{}`, `{updateStrategy: {type: RollingUpdate, partition: 0, maxUnavailable: 1}, revisionHistoryLimit: 10}`},

@@ -10,7 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// The tests of this folder stand outside of the package, since sidecarsettest imports it. This is what they see beside what is exported.
+// The tests of this folder stand outside of the package, since sidecarsettest imports it. This is what they
+// see beside what is exported.
 
 var (
 	Consistency = consistency

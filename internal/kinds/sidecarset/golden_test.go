@@ -80,8 +80,9 @@ func TestGoldenHashes(t *testing.T) {
 	}
 }
 
-// SS-017, SS-018: what is hashed, byte by byte: both lists or one, null for an absent one, the fields of a container in the order
-// of its type and then those of sidecars, without those that are empty, and with the escapes of encoding/json.
+// SS-017, SS-018: what is hashed, byte by byte: both lists or one, null for an absent one, the fields of a
+// container in the order of its type and then those of sidecars, without those that are empty, and with the
+// escapes of encoding/json.
 func TestWhatIsHashed(t *testing.T) {
 	const policies = `"upgradeStrategy":{"upgradeType":"HotUpgrade","hotUpgradeEmptyImage":"e"},"shareVolumePolicy":{"type":"enabled"}`
 	const whole = `{"name":"a","IMAGEcommand":["\u003c\u003e\u0026"],"env":[{"name":"E","value":"é\""}],"resources":{"limits":{"cpu":"1"}},"imagePullPolicy":"Always","podInjectPolicy":"AfterAppContainer",` + policies +

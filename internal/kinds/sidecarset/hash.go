@@ -17,10 +17,12 @@ type hashed struct {
 	InitContainers []appsv1beta1.SidecarContainerSpec `json:"initContainers,omitempty"`
 }
 
-// Hash returns the hash of the containers, by which a pod is current or not (SS-017, SS-018). The spec must have its defaults.
+// Hash returns the hash of the containers, by which a pod is current or not (SS-017, SS-018). The spec must
+// have its defaults.
 func Hash(spec *appsv1beta1.SidecarSetSpec) (string, error) { return hash(spec, true) }
 
-// HashWithoutImage is Hash with all images left out; pods whose record differs cannot be upgraded in place (SS-018, SS-211).
+// HashWithoutImage is Hash with all images left out; pods whose record differs cannot be upgraded in place
+// (SS-018, SS-211).
 func HashWithoutImage(spec *appsv1beta1.SidecarSetSpec) (string, error) { return hash(spec, false) }
 
 func hash(spec *appsv1beta1.SidecarSetSpec, images bool) (string, error) {

@@ -9,9 +9,10 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// A hot upgrade is played by two containers, of which one works and the other stands by with an empty image. The half that stands by gets
-// the new image, takes over from the other in its postStart hook, and then the other gets the empty image (reset). Both know by their
-// versions, which are annotations, what they are (SS-241):
+// A hot upgrade is played by two containers, of which one works and the other stands by with an empty image.
+// The half that stands by gets the new image, takes over from the other in its postStart hook, and then the
+// other gets the empty image (reset). Both know by their versions, which are annotations, what they are
+// (SS-241):
 //
 //	version > 0, alt = 0    it works alone
 //	version > alt > 0       it is the new one, and takes over
@@ -27,8 +28,8 @@ type hotChange struct {
 	annotations map[string]string
 }
 
-// hotUpgrade says what brings a pair to the SidecarSet's image, nil if nothing is to be changed, or what has to be waited for first
-// (SS-240, SS-241, SS-D05).
+// hotUpgrade says what brings a pair to the SidecarSet's image, nil if nothing is to be changed, or what has
+// to be waited for first (SS-240, SS-241, SS-D05).
 func (p *planner) hotUpgrade(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers) (change *hotChange,
 	waiting string) {
 	empty := c.UpgradeStrategy.HotUpgradeEmptyImage
@@ -50,7 +51,8 @@ func (p *planner) hotUpgrade(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, w
 	}}, ""
 }
 
-// retreat makes the half work that runs the wanted image already, and ends the other, whose upgrade is not wanted any more (SS-D05).
+// retreat makes the half work that runs the wanted image already, and ends the other, whose upgrade is not
+// wanted any more (SS-D05).
 func retreat(failing, keeper, empty string) *hotChange {
 	return &hotChange{container: failing, image: empty, working: keeper, annotations: map[string]string{
 		pub.SidecarSetVersionPrefix + failing:   "0",
@@ -91,8 +93,8 @@ func ImageOf(pod *corev1.Pod, name string) string {
 	return c.Image
 }
 
-// resets says which pairs have done their upgrade, so that the outdated half can end (SS-242); waiting says why those that are upgraded
-// are not done.
+// resets says which pairs have done their upgrade, so that the outdated half can end (SS-242); waiting says
+// why those that are upgraded are not done.
 func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 	pod, working, standby := info.Pod, info.working, map[string]bool{}
 	for i := range p.Set.Spec.Containers {
@@ -132,13 +134,15 @@ func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 	return changes, ""
 }
 
-// atRest tells whether no hot upgrade of the pair is under way: the half that works does not know of another one (SS-241).
+// atRest tells whether no hot upgrade of the pair is under way: the half that works does not know of another
+// one (SS-241).
 func atRest(pod *corev1.Pod, name string, working WorkingContainers) bool {
 	return pod.Annotations[pub.SidecarSetVersionAltPrefix+working[name]] == "0"
 }
 
-// overtaken are resets of pairs whose former image is wanted again after the other half has taken over. Both halves are taken then, and the
-// reset of the whole pod may have to wait for just the upgrade that waits for this (SS-240).
+// overtaken are resets of pairs whose former image is wanted again after the other half has taken over. Both
+// halves are taken then, and the reset of the whole pod may have to wait for just the upgrade that waits for
+// this (SS-240).
 func (p *planner) overtaken(pod *corev1.Pod, working WorkingContainers) []*hotChange {
 	var changes []*hotChange
 	for i := range p.Set.Spec.Containers {

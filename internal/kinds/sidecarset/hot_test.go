@@ -14,7 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
-// pair brings the pod into a state of a hot upgrade: the images of the halves, which of them works, and which are ready.
+// pair brings the pod into a state of a hot upgrade: the images of the halves, which of them works, and which
+// are ready.
 func pair(first, second, working string, readyHalves ...string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		for i := range pod.Spec.Containers {
@@ -37,7 +38,8 @@ func pair(first, second, working string, readyHalves ...string) func(*corev1.Pod
 	}
 }
 
-// TestHotUpgrade: which half gets which image, and what both are told by their versions (SS-240, SS-241, SS-242, SS-D05).
+// TestHotUpgrade: which half gets which image, and what both are told by their versions (SS-240, SS-241,
+// SS-242, SS-D05).
 func TestHotUpgrade(t *testing.T) {
 	const one, two = "proxy-1", "proxy-2"
 	tests := map[string]struct {
@@ -112,8 +114,8 @@ func TestHotUpgrade(t *testing.T) {
 	}
 }
 
-// TestHotUpgradeWaits: a pod inside a hot upgrade is not ready and takes up the budget; resets need the type RollingUpdate and no
-// pause, no budget, and end the round (SS-192, SS-216, SS-220, SS-242 to SS-245).
+// TestHotUpgradeWaits: a pod inside a hot upgrade is not ready and takes up the budget; resets need the type
+// RollingUpdate and no pause, no budget, and end the round (SS-192, SS-216, SS-220, SS-242 to SS-245).
 func TestHotUpgradeWaits(t *testing.T) {
 	set := func(change func(*appsv1beta1.SidecarSet)) *appsv1beta1.SidecarSet {
 		return sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:2")), change)
@@ -168,8 +170,8 @@ func TestHotUpgradeWaits(t *testing.T) {
 	}
 }
 
-// TestEmptyImageOfPodsThatStay: a new hotUpgradeEmptyImage restarts nothing in pods that cannot be upgraded; a hot upgrade that was
-// under way is ended with it all the same (SS-211, SS-242, SS-245).
+// TestEmptyImageOfPodsThatStay: a new hotUpgradeEmptyImage restarts nothing in pods that cannot be upgraded;
+// a hot upgrade that was under way is ended with it all the same (SS-211, SS-242, SS-245).
 func TestEmptyImageOfPodsThatStay(t *testing.T) {
 	now := func() *appsv1beta1.SidecarSet {
 		return sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:2")), func(set *appsv1beta1.SidecarSet) {
@@ -194,7 +196,8 @@ func TestEmptyImageOfPodsThatStay(t *testing.T) {
 	}
 }
 
-// TestResetOfFinishedPods: the standby of a pod whose application has finished is not started again (SS-242, SS-256).
+// TestResetOfFinishedPods: the standby of a pod whose application has finished is not started again (SS-242,
+// SS-256).
 func TestResetOfFinishedPods(t *testing.T) {
 	finished := func(pod *corev1.Pod) {
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever

@@ -21,7 +21,8 @@ type PodState struct {
 	Updated, Upgradable bool
 	// Underway: the pod was upgraded once, and may not have come out of that yet.
 	Underway bool
-	// Ready is as in SS-216, Available as the budget counts (SS-218), and Serves one that is ready and lacks nothing but resources (SS-219).
+	// Ready is as in SS-216, Available as the budget counts (SS-218), and Serves one that is ready and lacks
+	// nothing but resources (SS-219).
 	Ready, Available, Serves bool
 	// Behind says which container does not run yet what it should, NotReady why the pod is not ready.
 	Behind, NotReady string
@@ -47,7 +48,8 @@ func (l *PodInspector) Look(pod *corev1.Pod) PodState {
 		NotReady: info.notReady, Working: info.working}
 }
 
-// Lacks says which images the containers of the pod are still to be given, and which resources, where they can be resized; empty for none.
+// Lacks says which images the containers of the pod are still to be given, and which resources, where they
+// can be resized; empty for none.
 func (l *PodInspector) Lacks(pod *corev1.Pod) (images, resources string) {
 	if cold, hot := l.planner.wanted(pod); len(cold) > 0 || len(hot) > 0 {
 		images = fmt.Sprint(cold, hot)
@@ -58,8 +60,8 @@ func (l *PodInspector) Lacks(pod *corev1.Pod) (images, resources string) {
 	return images, resources
 }
 
-// Upgrading says which sidecar of the pod, of whatever SidecarSet, does not run yet what it was upgraded to in place; empty if there is none
-// (PUB-056).
+// Upgrading says which sidecar of the pod, of whatever SidecarSet, does not run yet what it was upgraded to
+// in place; empty if there is none (PUB-056).
 func Upgrading(pod *corev1.Pod) (string, error) {
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	if err != nil {

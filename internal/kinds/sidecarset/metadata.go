@@ -12,8 +12,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// PatchMetadata returns the annotations that the patches give to a pod with these annotations, as far as they change (SS-150, SS-226).
-// It fails if a value of the pod cannot be merged (SS-152).
+// PatchMetadata returns the annotations that the patches give to a pod with these annotations, as far as they
+// change (SS-150, SS-226). It fails if a value of the pod cannot be merged (SS-152).
 func PatchMetadata(annotations map[string]string, patches []appsv1beta1.SidecarSetPatchPodMetadata) (map[string]string, error) {
 	result := maps.Clone(annotations)
 	if result == nil {
@@ -46,9 +46,10 @@ func PatchMetadata(annotations map[string]string, patches []appsv1beta1.SidecarS
 	return result, nil
 }
 
-// mergeValue merges two JSON texts (RFC 7386). An empty value becomes the other as it is, and what has that value already, or says the
-// same in other words, stays: to merge twice is to merge once (SS-107). Also where several merge into one value: what is merged has no
-// nulls, which a second pass would take away, and its keys in alphabetical order.
+// mergeValue merges two JSON texts (RFC 7386). An empty value becomes the other as it is, and what has that
+// value already, or says the same in other words, stays: to merge twice is to merge once (SS-107). Also where
+// several merge into one value: what is merged has no nulls, which a second pass would take away, and its
+// keys in alphabetical order.
 func mergeValue(before, value string) (string, error) {
 	if before == "" || before == value {
 		return value, nil

@@ -15,12 +15,13 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// Missing are the pods that a SidecarSet selects and that were never injected by it: made before it, while injection was paused, or
-// while the webhook was not called (SS-006, SS-W09).
+// Missing are the pods that a SidecarSet selects and that were never injected by it: made before it, while
+// injection was paused, or while the webhook was not called (SS-006, SS-W09).
 type Missing struct {
 	// Pods is how many there are.
 	Pods int
-	// Escaped is how many of them are not older than the SidecarSet: nobody could have expected of these that they lack the sidecar.
+	// Escaped is how many of them are not older than the SidecarSet: nobody could have expected of these that
+	// they lack the sidecar.
 	Escaped int
 	// Examples are the first of them by name, those that escaped before the others.
 	Examples []string
@@ -53,8 +54,8 @@ func (m Missing) String() string {
 		plural.Form(m.Pods, "has", "have"), which, strings.Join(m.Examples, ", "))
 }
 
-// Worth is the type of the event that is due since another number was told of; "" if none is. That of pods which are older than
-// their SidecarSet is what everybody expects, that of others is a warning.
+// Worth is the type of the event that is due since another number was told of; "" if none is. That of pods
+// which are older than their SidecarSet is what everybody expects, that of others is a warning.
 func (m Missing) Worth(told Missing) string {
 	switch {
 	case m.Escaped > told.Escaped:
@@ -65,8 +66,9 @@ func (m Missing) Worth(told Missing) string {
 	return ""
 }
 
-// MissingPods counts by SidecarSet; each walks over pods until do returns false. Namespaces are the labels of those that are known,
-// and install is the one of the manager: like those of the system its pods never reach the webhook (SS-085).
+// MissingPods counts by SidecarSet; each walks over pods until do returns false. Namespaces are the labels of
+// those that are known, and install is the one of the manager: like those of the system its pods never reach
+// the webhook (SS-085).
 func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) bool), namespaces map[string]map[string]string,
 	install string) map[string]Missing {
 	type looker struct {

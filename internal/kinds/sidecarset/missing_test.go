@@ -16,8 +16,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
-// TestMissingPods: pods that are selected and were never injected are counted and named (SS-006, SS-W09). Those that are not older
-// than the SidecarSet escaped the webhook: they are told apart, named first, and called for by a warning.
+// TestMissingPods: pods that are selected and were never injected are counted and named (SS-006, SS-W09).
+// Those that are not older than the SidecarSet escaped the webhook: they are told apart, named first, and
+// called for by a warning.
 func TestMissingPods(t *testing.T) {
 	created := metav1.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	set := sidecarsettest.Set(func(set *appsv1beta1.SidecarSet) { set.CreationTimestamp = created })
@@ -95,8 +96,8 @@ func TestPodsOfACanary(t *testing.T) {
 	}
 }
 
-// TestMissingPodsOfTheSystem: pods of namespaces that the webhook is never asked about are not missing, whatever a SidecarSet
-// selects (SS-085, SS-W09).
+// TestMissingPodsOfTheSystem: pods of namespaces that the webhook is never asked about are not missing,
+// whatever a SidecarSet selects (SS-085, SS-W09).
 func TestMissingPodsOfTheSystem(t *testing.T) {
 	set := sidecarsettest.Set()
 	sidecarsettest.Stamp(set)

@@ -21,7 +21,8 @@ func IsHot(c *appsv1beta1.SidecarContainer) bool {
 // HotNames are the two containers that stand for a hot-upgrade container in a pod (SS-125).
 func HotNames(name string) (first, second string) { return name + "-1", name + "-2" }
 
-// Names are those of the sidecars as the SidecarSet has them, sorted: containers and native sidecars (SS-180).
+// Names are those of the sidecars as the SidecarSet has them, sorted: containers and native sidecars
+// (SS-180).
 func Names(spec *appsv1beta1.SidecarSetSpec) []string {
 	names := nativeSidecars(spec)
 	for i := range spec.Containers {

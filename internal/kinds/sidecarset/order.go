@@ -10,13 +10,15 @@ import (
 // limits are the user's numbers (SS-217, SS-218).
 type limits struct {
 	partition, maxUnavailable int
-	// used is how much of maxUnavailable is taken: updated pods that are not consistent and ready, see also count. down is how many
-	// of them are out of service, or about to be: the others are ready and wait for resources alone.
+	// used is how much of maxUnavailable is taken: updated pods that are not consistent and ready, see also
+	// count. down is how many of them are out of service, or about to be: the others are ready and wait for
+	// resources alone.
 	used, down int
 }
 
-// count adds the pods that may be unavailable because of an upgrade to what is not the latest any more. Without them, changing the
-// SidecarSet in the middle of a rollout would double what is unavailable. Once upgraded they count anyway (SS-218).
+// count adds the pods that may be unavailable because of an upgrade to what is not the latest any more.
+// Without them, changing the SidecarSet in the middle of a rollout would double what is unavailable. Once
+// upgraded they count anyway (SS-218).
 func (l *limits) count(pods []*podInfo) {
 	for _, pod := range pods {
 		if pod.underway {

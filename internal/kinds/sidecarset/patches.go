@@ -15,8 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// change makes the patches of an upgrade for a version of the pod for which the decision still holds: it costs no more than what was
-// decided about.
+// change makes the patches of an upgrade for a version of the pod for which the decision still holds: it
+// costs no more than what was decided about.
 func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podpatch.Patch, error) {
 	return func(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error) {
 		if pod != decided.Pod {
@@ -33,8 +33,9 @@ func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podp
 	}
 }
 
-// patchesFor returns what upgrades the pod: resources if they change, then images and annotations in one (SS-225, SS-226, SS-W02). That the
-// resources change is noted first: the pod's record tells of former ones until the last write.
+// patchesFor returns what upgrades the pod: resources if they change, then images and annotations in one
+// (SS-225, SS-226, SS-W02). That the resources change is noted first: the pod's record tells of former ones
+// until the last write.
 func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error) {
 	var patches []*podpatch.Patch
 	resize := p.resize(pod)
@@ -126,7 +127,8 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 	return images, hot
 }
 
-// images writes images into the patch, and into the state what the changed containers ran before (SS-226, SS-231).
+// images writes images into the patch, and into the state what the changed containers ran before (SS-226,
+// SS-231).
 func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange, state pub.SidecarSetState,
 	now time.Time) error {
 	working := WorkingContainers{}

@@ -74,12 +74,13 @@ type PodVerdict struct {
 	Action  Action
 	Reason  Reason
 	Message string
-	// Change makes the patches of the pod for a version of it, in the order in which they are sent: those of an upgrade or a reset.
+	// Change makes the patches of the pod for a version of it, in the order in which they are sent: those of
+	// an upgrade or a reset.
 	Change func(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error)
 	// By is by which operation a change takes the pod out of service, as budgets name it.
 	By disruption.Operation
-	// Upgradable is what the pod's condition shall say of the SidecarSet; nil leaves it. Of an upgrade it is said when that is done
-	// (SS-230).
+	// Upgradable is what the pod's condition shall say of the SidecarSet; nil leaves it. Of an upgrade it is
+	// said when that is done (SS-230).
 	Upgradable *bool
 	// Forget takes the SidecarSet out of the pod's condition (SS-261).
 	Forget bool
@@ -101,14 +102,17 @@ type Plan struct {
 	NewRevision    *appsv1.ControllerRevision
 	ChangeRevision *RevisionChange
 	History        []*appsv1.ControllerRevision
-	// Verdicts are those of the matched pods, and of others that list the SidecarSet and where something is to be forgotten.
+	// Verdicts are those of the matched pods, and of others that list the SidecarSet and where something is
+	// to be forgotten.
 	Verdicts []*PodVerdict
 	// Status is to be written if it differs.
 	Status appsv1beta1.SidecarSetStatus
-	// NotUpgradable is the number of pods that were met and cannot be upgraded in place, Differences what in their containers differs.
+	// NotUpgradable is the number of pods that were met and cannot be upgraded in place, Differences what in
+	// their containers differs.
 	NotUpgradable int
 	Differences   string
-	// Unmatched says why pods that were injected are not matched any more, with their numbers (SS-W09); unmatchedWhys without.
+	// Unmatched says why pods that were injected are not matched any more, with their numbers (SS-W09);
+	// unmatchedWhys without.
 	Unmatched, UnmatchedWhys string
 	// HeldBack says why no pod is upgraded although some could be, empty if something moves (SS-D23).
 	HeldBack       string
@@ -218,8 +222,8 @@ func inNames(pods []*corev1.Pod) []*corev1.Pod {
 	})
 }
 
-// heldBack says why what could not be written is not tried again yet: a pod, an old revision, or, by the UID of the SidecarSet, the
-// new one. It is empty if it may be (SS-230).
+// heldBack says why what could not be written is not tried again yet: a pod, an old revision, or, by the UID
+// of the SidecarSet, the new one. It is empty if it may be (SS-230).
 func (p *planner) heldBack(uid types.UID) string {
 	if p.Known == nil {
 		return ""
@@ -275,7 +279,8 @@ func (p *planner) prepare() {
 	p.hashWithoutImage = p.Set.Annotations[pub.SidecarSetHashWithoutImage]
 }
 
-// decodes tells why the documents of the containers cannot be used. Admission refuses such; the API server alone would not.
+// decodes tells why the documents of the containers cannot be used. Admission refuses such; the API server
+// alone would not.
 func (p *planner) decodes() error {
 	spec := &p.Set.Spec
 	for list, containers := range map[string][]appsv1beta1.SidecarContainer{"containers": spec.Containers,
@@ -337,7 +342,8 @@ func (p *Plan) told(verdicts []*PodVerdict) *planlog.Plan {
 // digestAbove is the number of pods above which a plan is printed by groups of pods.
 const digestAbove = 20
 
-// Headline is the plan without the pods that are current; of many pods, those with the same verdict are one line.
+// Headline is the plan without the pods that are current; of many pods, those with the same verdict are one
+// line.
 func (p *Plan) Headline() string { return p.headline().String() }
 
 // Record is the headline for the log.

@@ -167,7 +167,8 @@ func TestWhichPodsAreUpgraded(t *testing.T) {
 	}
 }
 
-// TestNamespaceSelector: pods are matched by the labels of their namespaces; one that is not known matches nothing (SS-080, SS-200).
+// TestNamespaceSelector: pods are matched by the labels of their namespaces; one that is not known matches
+// nothing (SS-080, SS-200).
 func TestNamespaceSelector(t *testing.T) {
 	for name, tt := range map[string]struct {
 		known map[string]map[string]string
@@ -186,7 +187,8 @@ func TestNamespaceSelector(t *testing.T) {
 	}
 }
 
-// TestScatter: of ten pods the three that match stand at 1, 6 and 10; a star stands for every value (SS-214 (part)).
+// TestScatter: of ten pods the three that match stand at 1, 6 and 10; a star stands for every value
+// (SS-214 (part)).
 func TestScatter(t *testing.T) {
 	for _, value := range []string{"a", "*"} {
 		s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Image("proxy", "proxy:2"),
@@ -234,8 +236,8 @@ func patched(t *testing.T, s sidecarset.Snapshot) (document map[string]any, anno
 	return patch.Spec, patch.Metadata.Annotations
 }
 
-// TestWhatAnUpgradeWrites: images of our containers that differ, and annotations; entries of others stay, and the times are new
-// (SS-225, SS-226, SS-227, SS-229, SS-231, SS-W01a).
+// TestWhatAnUpgradeWrites: images of our containers that differ, and annotations; entries of others stay, and
+// the times are new (SS-225, SS-226, SS-227, SS-229, SS-231, SS-W01a).
 func TestWhatAnUpgradeWrites(t *testing.T) {
 	metadata := func(set *appsv1beta1.SidecarSet) {
 		set.Spec.PatchPodMetadata = []appsv1beta1.SidecarSetPatchPodMetadata{{Annotations: map[string]string{"retained": "ours",

@@ -29,13 +29,14 @@ type podInfo struct {
 	updated, upgradable bool
 	// resizing are the hashes of upgrades that gave the pod resources, maybe, and nothing else yet.
 	resizing []string
-	// behind says which container does not run yet what it should, empty if the pod is consistent (SS-215); busy says the same of one that
-	// is ready, so that the pod waits (SS-212).
+	// behind says which container does not run yet what it should, empty if the pod is consistent (SS-215);
+	// busy says the same of one that is ready, so that the pod waits (SS-212).
 	behind, busy string
-	// underway: the pod was upgraded once, and is unavailable: it may not have come out of that upgrade yet, be it to the latest
-	// hash or to a former one.
+	// underway: the pod was upgraded once, and is unavailable: it may not have come out of that upgrade yet,
+	// be it to the latest hash or to a former one.
 	underway bool
-	// held: only resources are missing (SS-W02). If it is ready, it serves until another upgrade restarts its containers.
+	// held: only resources are missing (SS-W02). If it is ready, it serves until another upgrade restarts its
+	// containers.
 	held bool
 	// ready as in SS-216; notReady says why not.
 	ready    bool
@@ -113,7 +114,8 @@ func (p *planner) unmatched(pod *corev1.Pod) string {
 	return ""
 }
 
-// lacking says what of the SidecarSet the pod does not have, empty if it is structurally consistent (SS-203, SS-W01b).
+// lacking says what of the SidecarSet the pod does not have, empty if it is structurally consistent (SS-203,
+// SS-W01b).
 func lacking(spec *appsv1beta1.SidecarSetSpec, pod *corev1.Pod, working WorkingContainers) string {
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
@@ -167,7 +169,8 @@ func containerOf(pod *corev1.Pod, name string) (*corev1.Container, *corev1.Conta
 	return find(pod.Spec.InitContainers, name), findStatus(pod.Status.InitContainerStatuses, name)
 }
 
-// consistency says which sidecar does not run yet what the pod's spec says, and which of them is ready all the same.
+// consistency says which sidecar does not run yet what the pod's spec says, and which of them is ready all
+// the same.
 func (p *planner) consistency(pod *corev1.Pod) (behind, busy string) {
 	return consistency(pod, p.Set.Name, PodNames(&p.Set.Spec), len(nativeSidecars(&p.Set.Spec)) > 0)
 }
@@ -217,8 +220,9 @@ func consistency(pod *corev1.Pod, set string, names []string, native bool) (behi
 	return behind, busy
 }
 
-// lags says what is missing until a container runs the image of the pod's spec. A container that was upgraded by us is held to all that was
-// recorded then; one of the reference, which records image IDs alone, as the reference does, but with image names normalised (SS-D03).
+// lags says what is missing until a container runs the image of the pod's spec. A container that was upgraded
+// by us is held to all that was recorded then; one of the reference, which records image IDs alone, as the
+// reference does, but with image names normalised (SS-D03).
 func lags(pod *corev1.Pod, name string, state pub.SidecarSetState, digests bool) string {
 	container, status := containerOf(pod, name)
 	if container == nil {
@@ -323,7 +327,8 @@ func standbyOf(name string, working WorkingContainers) string {
 	return first
 }
 
-// UpgradableOf reads the pod's condition: which SidecarSets can be upgraded there; nil if there is none, or none that can be read.
+// UpgradableOf reads the pod's condition: which SidecarSets can be upgraded there; nil if there is none, or
+// none that can be read.
 func UpgradableOf(pod *corev1.Pod) map[string]bool {
 	c := readiness.Condition(pod, pub.SidecarSetUpgradable)
 	if c == nil {
@@ -342,7 +347,8 @@ func Lists(pod *corev1.Pod, set string) bool {
 	return listed
 }
 
-// mainFinished tells whether a pod that is to end has no application running any more: the next thing is that its sidecars end (SS-256).
+// mainFinished tells whether a pod that is to end has no application running any more: the next thing is that
+// its sidecars end (SS-256).
 func mainFinished(pod *corev1.Pod) bool {
 	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever && pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
 		return false

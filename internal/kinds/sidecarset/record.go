@@ -12,8 +12,8 @@ import (
 // Records are what a pod knows of its SidecarSets, by their names (SS-180).
 type Records map[string]pub.SidecarSetRecord
 
-// ReadRecords reads an annotation of a pod: pub.SidecarSetHash or pub.SidecarSetHashWithoutImage. The form of old releases, hashes
-// alone, is understood (SS-182). An absent or empty annotation is no records.
+// ReadRecords reads an annotation of a pod: pub.SidecarSetHash or pub.SidecarSetHashWithoutImage. The form of
+// old releases, hashes alone, is understood (SS-182). An absent or empty annotation is no records.
 func ReadRecords(text string) (Records, error) {
 	records := Records{}
 	if text == "" {
@@ -95,7 +95,8 @@ func encode(value any) string {
 // ReadInjectedList reads annotation pub.SidecarSetInjectedList: the SidecarSets of a pod, sorted (SS-182).
 func ReadInjectedList(text string) []string { return pub.InjectedSidecarSets(text) }
 
-// InjectedList is the annotation with more names in it; they are there for sure, others as far as there may be so many.
+// InjectedList is the annotation with more names in it; they are there for sure, others as far as there may
+// be so many.
 func InjectedList(text string, more ...string) string {
 	names := slices.DeleteFunc(ReadInjectedList(text), func(name string) bool { return slices.Contains(more, name) })
 	names = append(names[:max(min(len(names), pub.MaxSidecarSets-len(more)), 0)], more...)

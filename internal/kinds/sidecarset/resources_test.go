@@ -15,7 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
-// TestManyResizesThatWereOvertaken are remembered as such, and in bounded space: then all quantities are given (SS-231).
+// TestManyResizesThatWereOvertaken are remembered as such, and in bounded space: then all quantities are
+// given (SS-231).
 func TestManyResizesThatWereOvertaken(t *testing.T) {
 	s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("1")), sidecarsettest.Set(sidecarsettest.Sized("1")), 1,
 		sidecarsettest.Given(sidecarsettest.Resources("cpu", "9"), nil))
@@ -47,9 +48,9 @@ func TestManyResizesThatWereOvertaken(t *testing.T) {
 	}
 }
 
-// TestAResizeTakenBackLeavesWhatOthersGave: an upgrade changed memory and was taken back half way, while an autoscaler gives cpu:
-// the former memory comes back, and the cpu stays (SS-231, SS-W02). The revision that it was taken back from is kept until then
-// (SS-187).
+// TestAResizeTakenBackLeavesWhatOthersGave: an upgrade changed memory and was taken back half way, while an
+// autoscaler gives cpu: the former memory comes back, and the cpu stays (SS-231, SS-W02). The revision that
+// it was taken back from is kept until then (SS-187).
 func TestAResizeTakenBackLeavesWhatOthersGave(t *testing.T) {
 	of := func(memory string) func(*appsv1beta1.SidecarSet) {
 		return sidecarsettest.Asks(sidecarsettest.Resources("cpu", "100m", "memory", memory), nil)

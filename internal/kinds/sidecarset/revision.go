@@ -10,8 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// Content is what a ControllerRevision holds of a spec, byte for byte as the reference writes it; fields of containers and volumes that
-// nobody here knows are kept (SS-183, SS-292).
+// Content is what a ControllerRevision holds of a spec, byte for byte as the reference writes it; fields of
+// containers and volumes that nobody here knows are kept (SS-183, SS-292).
 func Content(spec *appsv1beta1.SidecarSetSpec) ([]byte, error) {
 	held := revision.Document{"$patch": "replace"}
 	for _, part := range []struct {

@@ -72,8 +72,8 @@ func (p *planner) revisions() error {
 	return nil
 }
 
-// customVersion is that of the SidecarSet if it can be a label. One that cannot may have been stored before it was judged; the API server
-// would refuse the revision, and all would stop (SS-051, SS-D14).
+// customVersion is that of the SidecarSet if it can be a label. One that cannot may have been stored before
+// it was judged; the API server would refuse the revision, and all would stop (SS-051, SS-D14).
 func (p *planner) customVersion() string {
 	version := p.Set.Spec.CustomVersion
 	if problems := validation.IsValidLabelValue(version); len(problems) > 0 {
@@ -105,7 +105,8 @@ func (p *planner) newRevision(content []byte, history *revision.History) *appsv1
 	}
 }
 
-// named returns the revision that injectionStrategy.revision names among those that are stored, nil if it names none (SS-171).
+// named returns the revision that injectionStrategy.revision names among those that are stored, nil if it
+// names none (SS-171).
 func (p *planner) named() *appsv1.ControllerRevision {
 	wanted := p.Set.Spec.InjectionStrategy.Revision
 	if wanted == nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
-// TestRevisions: one revision for each content, numbered, and a content that comes back is not written twice (SS-183 to SS-188).
+// TestRevisions: one revision for each content, numbered, and a content that comes back is not written twice
+// (SS-183 to SS-188).
 func TestRevisions(t *testing.T) {
 	named := func(version string) func(*appsv1.ControllerRevision) {
 		return func(r *appsv1.ControllerRevision) { r.Labels[pub.SidecarSetCustomVersion] = version }
@@ -190,7 +191,8 @@ func TestUndecodable(t *testing.T) {
 	}
 }
 
-// TestVersionThatIsNoLabel: one that was stored before it was judged neither stops the SidecarSet nor is written (SS-051, SS-D14).
+// TestVersionThatIsNoLabel: one that was stored before it was judged neither stops the SidecarSet nor is
+// written (SS-051, SS-D14).
 func TestVersionThatIsNoLabel(t *testing.T) {
 	wrong := func(set *appsv1beta1.SidecarSet) { set.Spec.CustomVersion = "version one!" }
 	plan := sidecarset.Make(sidecarsettest.Snapshot(sidecarsettest.Set(wrong), sidecarsettest.Set(), 1))

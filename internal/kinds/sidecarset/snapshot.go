@@ -21,7 +21,8 @@ type Snapshot struct {
 	Set *appsv1beta1.SidecarSet
 	// Pods are all pods that list it as injected, of all namespaces.
 	Pods []*corev1.Pod
-	// Namespaces are the labels of their namespaces, by name; only those that are known, and only where the SidecarSet selects namespaces.
+	// Namespaces are the labels of their namespaces, by name; only those that are known, and only where the
+	// SidecarSet selects namespaces.
 	Namespaces map[string]map[string]string
 	// Revisions are the ControllerRevisions that carry the SidecarSet's name.
 	Revisions []*appsv1.ControllerRevision
@@ -37,13 +38,14 @@ type Snapshot struct {
 	Known *Knowledge
 }
 
-// Knowledge is what plans for one SidecarSet have found out about pods. Objects of caches do not change, so that only pods that are new or
-// have changed since the last plan have to be looked at: most of a plan's time goes into reading their annotations.
+// Knowledge is what plans for one SidecarSet have found out about pods. Objects of caches do not change, so
+// that only pods that are new or have changed since the last plan have to be looked at: most of a plan's time
+// goes into reading their annotations.
 type Knowledge struct {
 	about string
 	pods  map[*corev1.Pod]*podInfo
-	// retries are the pods that could not be written when it was tried last, the SidecarSet if its revision could not be stored,
-	// and revisions that could not be deleted.
+	// retries are the pods that could not be written when it was tried last, the SidecarSet if its revision
+	// could not be stored, and revisions that could not be deleted.
 	retries retries.Retries
 }
 
@@ -66,7 +68,8 @@ func (k *Knowledge) Learn(plan *Plan, tried map[types.UID]error, now time.Time) 
 	}
 }
 
-// Refused tells whether the pod could not be written when it was tried last, with what the SidecarSet says now.
+// Refused tells whether the pod could not be written when it was tried last, with what the SidecarSet says
+// now.
 func (k *Knowledge) Refused(set *appsv1beta1.SidecarSet, pod types.UID) bool {
 	return k.retries.Has(pod, aboutOf(set))
 }
@@ -90,7 +93,8 @@ func (k *Knowledge) of(s *Snapshot) map[*corev1.Pod]*podInfo {
 type Features struct {
 	// NativeSidecars are upgraded in place like others (gate SidecarSetInPlaceUpdateNativeSidecar, SS-W01).
 	NativeSidecars bool
-	// Resize: cpu and memory of sidecars change in place (gate InPlacePodVerticalScaling, and the server has pods/resize; SS-W02).
+	// Resize: cpu and memory of sidecars change in place (gate InPlacePodVerticalScaling, and the server has
+	// pods/resize; SS-W02).
 	Resize bool
 }
 

@@ -19,7 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// upgradable tells whether the pod can be upgraded in place; if not, it gives the verdict (SS-211, SS-260, SS-D20).
+// upgradable tells whether the pod can be upgraded in place; if not, it gives the verdict (SS-211, SS-260,
+// SS-D20).
 func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 	if !p.Features.NativeSidecars {
 		for i := range p.Set.Spec.InitContainers {
@@ -76,8 +77,9 @@ type comparison struct {
 	resources bool
 }
 
-// compare names what differs between the containers of a revision and those of the SidecarSet beside images, and whether quantities of cpu
-// and memory differ that can change in place (SS-W02); those are not among the fields then.
+// compare names what differs between the containers of a revision and those of the SidecarSet beside images,
+// and whether quantities of cpu and memory differ that can change in place (SS-W02); those are not among the
+// fields then.
 func (p *planner) compare(r *appsv1.ControllerRevision) (fields []string, resources bool) {
 	if known, ok := p.compared[r]; ok { // of many pods
 		return known.fields, known.resources
@@ -166,8 +168,9 @@ func union[V any](a, b map[string]V) map[string]V {
 	return all
 }
 
-// resizable tells whether between two containers nothing of the resources but values of cpu and memory differs. Resources that are derived
-// from those of other containers do not count: what they would be now is known to admission alone.
+// resizable tells whether between two containers nothing of the resources but values of cpu and memory
+// differs. Resources that are derived from those of other containers do not count: what they would be now is
+// known to admission alone.
 func resizable(a, b map[string]any) bool {
 	if _, derived := b["resourcesPolicy"]; derived {
 		return false
@@ -197,7 +200,8 @@ func resizable(a, b map[string]any) bool {
 	return true
 }
 
-// unresizable says why the quantities of the SidecarSet cannot be given to the pod, empty if they can (SS-W02).
+// unresizable says why the quantities of the SidecarSet cannot be given to the pod, empty if they can
+// (SS-W02).
 func (p *planner) unresizable(pod *corev1.Pod) string {
 	changes := p.quantities(pod)
 	if len(changes) == 0 {
@@ -227,8 +231,9 @@ func withQuantities(a, b corev1.ResourceList) corev1.ResourceList {
 	return all
 }
 
-// quantities are those that the pod's containers are to be given: where the SidecarSet asks for something else than when the pod
-// was injected, or upgraded last. What others gave it stays, such as an autoscaler, as far as it does not contradict that.
+// quantities are those that the pod's containers are to be given: where the SidecarSet asks for something
+// else than when the pod was injected, or upgraded last. What others gave it stays, such as an autoscaler, as
+// far as it does not contradict that.
 func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirements {
 	changes := map[string]corev1.ResourceRequirements{}
 	before, known := p.given(pod)
@@ -270,8 +275,8 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 	return changes
 }
 
-// given are the quantities, by container of the SidecarSet, that the pod was injected with or upgraded to last, and those of an
-// upgrade that was begun; it is not known if a revision is not kept.
+// given are the quantities, by container of the SidecarSet, that the pod was injected with or upgraded to
+// last, and those of an upgrade that was begun; it is not known if a revision is not kept.
 func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequirements, known bool) {
 	records, err := ReadRecords(pod.Annotations[pub.SidecarSetHash])
 	if err != nil {
@@ -310,8 +315,8 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 	return all, true
 }
 
-// coherent adds to a change what the server would refuse it without: the request that is wanted, where the present one is above the
-// new limit, and the limit, where the present one is below the new request.
+// coherent adds to a change what the server would refuse it without: the request that is wanted, where the
+// present one is above the new limit, and the limit, where the present one is below the new request.
 func coherent(change, want, have corev1.ResourceRequirements) corev1.ResourceRequirements {
 	after := corev1.ResourceRequirements{Limits: withQuantities(have.Limits, change.Limits),
 		Requests: withQuantities(have.Requests, change.Requests)}

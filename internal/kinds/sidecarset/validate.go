@@ -22,12 +22,13 @@ import (
 
 // Environment is what a SidecarSet is judged against.
 type Environment struct {
-	// NativeSidecars says that the server knows init containers with restartPolicy Always (SS-257); NativeInPlace that they may be upgraded
-	// (SS-W01).
+	// NativeSidecars says that the server knows init containers with restartPolicy Always (SS-257);
+	// NativeInPlace that they may be upgraded (SS-W01).
 	NativeSidecars, NativeInPlace bool
 	// Others are all SidecarSets of the cluster; the judged one may be among them.
 	Others []*appsv1beta1.SidecarSet
-	// FindRevision says why there is no such revision, nil if there is one (SS-042). An ErrUnknown says that this cannot be told.
+	// FindRevision says why there is no such revision, nil if there is one (SS-042). An ErrUnknown says that
+	// this cannot be told.
 	FindRevision func(*appsv1beta1.SidecarSetInjectRevision) error
 	// WhiteList judges spec.patchPodMetadata (SS-160).
 	WhiteList func(*appsv1beta1.SidecarSet) field.ErrorList
@@ -48,8 +49,8 @@ type problems struct{ errs field.ErrorList }
 
 func (p *problems) add(errs ...*field.Error) { p.errs = append(p.errs, errs...) }
 
-// Validate judges a new SidecarSet, or the update of old (SS-030 to SS-070). Containers and volumes themselves are the API server's to
-// judge (SS-034).
+// Validate judges a new SidecarSet, or the update of old (SS-030 to SS-070). Containers and volumes
+// themselves are the API server's to judge (SS-034).
 func Validate(set, old *appsv1beta1.SidecarSet, env Environment) Verdict {
 	var verdict Verdict
 	var before field.ErrorList

@@ -15,7 +15,8 @@ import (
 // maxHotName is the length of a hot-upgrade container's name: "-1" follows (SS-050).
 const maxHotName = validation.DNS1123LabelMaxLength - 2
 
-// validateContainers is what a SidecarSet asks of its containers beyond Kubernetes (SS-035, SS-036, SS-046 to SS-050).
+// validateContainers is what a SidecarSet asks of its containers beyond Kubernetes (SS-035, SS-036, SS-046 to
+// SS-050).
 func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Environment, path *field.Path) {
 	if err := spec.Volumes.DecodeError(); err != nil {
 		p.add(field.Invalid(path.Child("volumes"), "(not shown)", err.Error()))

@@ -253,8 +253,9 @@ func TestValidateUpdate(t *testing.T) {
 	}
 }
 
-// SS-052: a label is put on a SidecarSet that would be refused today, for its annotations were taken from the white list, its base was
-// deleted, or native sidecars are not upgraded any more. That is accepted with a warning; another value of the annotation is not.
+// SS-052: a label is put on a SidecarSet that would be refused today, for its annotations were taken from the
+// white list, its base was deleted, or native sidecars are not upgraded any more. That is accepted with a
+// warning; another value of the annotation is not.
 func TestALabelOnASidecarSetThatWouldBeRefusedToday(t *testing.T) {
 	env := Environment{NativeSidecars: true, WhiteList: func(set *appsv1beta1.SidecarSet) field.ErrorList {
 		return CheckWhiteList(set, `{"rules":[]}`, true, false)

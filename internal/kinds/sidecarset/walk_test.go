@@ -18,8 +18,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
-// TestPodsThatAFormerUpgradeLeftUnavailable take up the budget already: they are upgraded in their turn, whoever comes before them,
-// or nothing would ever be again (SS-213, SS-218, SS-219).
+// TestPodsThatAFormerUpgradeLeftUnavailable take up the budget already: they are upgraded in their turn,
+// whoever comes before them, or nothing would ever be again (SS-213, SS-218, SS-219).
 func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 	begun := sidecarsettest.Annotated(pub.SidecarSetInPlaceUpdateState,
 		`{"mesh":{"revision":"bad","updateTimestamp":"2030-01-01T00:00:00Z","lastContainerStatuses":{}}}`)

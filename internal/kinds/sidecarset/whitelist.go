@@ -27,8 +27,9 @@ type whiteList struct {
 	} `json:"rules"`
 }
 
-// CheckWhiteList judges the annotations that a SidecarSet sets by the list; found says whether there is one. Without a list, or a rule that
-// applies, gate SidecarSetPatchPodMetadataDefaultsAllowed decides (SS-160 to SS-162).
+// CheckWhiteList judges the annotations that a SidecarSet sets by the list; found says whether there is one.
+// Without a list, or a rule that applies, gate SidecarSetPatchPodMetadataDefaultsAllowed decides (SS-160 to
+// SS-162).
 func CheckWhiteList(set *appsv1beta1.SidecarSet, text string, found, gate bool) field.ErrorList {
 	if len(set.Spec.PatchPodMetadata) == 0 {
 		return nil

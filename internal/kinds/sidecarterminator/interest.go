@@ -16,7 +16,8 @@ type container struct {
 	*corev1.Container
 	// status is nil if kubelet has not reported of it.
 	status *corev1.ContainerStatus
-	// stop: it is a sidecar to be stopped by the daemon. ignored: so that its exit code does not count. image is what it is replaced by.
+	// stop: it is a sidecar to be stopped by the daemon. ignored: so that its exit code does not count. image
+	// is what it is replaced by.
 	stop, ignored bool
 	image         string
 }
@@ -98,7 +99,8 @@ func aheadOf(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// interest returns the containers of the pod, and why nothing is to be done about them; empty if something is (JST-022 to JST-024).
+// interest returns the containers of the pod, and why nothing is to be done about them; empty if something is
+// (JST-022 to JST-024).
 func interest(pod *corev1.Pod) (all []container, why string) {
 	switch {
 	case pod.Spec.RestartPolicy == corev1.RestartPolicyAlways:

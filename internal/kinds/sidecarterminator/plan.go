@@ -41,7 +41,8 @@ type Snapshot struct {
 	Node Node
 	// Requests are all whose name has the UID of the pod, whoever made them.
 	Requests []*appsv1beta1.ContainerRecreateRequest
-	// Ended is when the manager first saw that a request had ended, by UID. Other clocks, such as those in statuses, do not count.
+	// Ended is when the manager first saw that a request had ended, by UID. Other clocks, such as those in
+	// statuses, do not count.
 	Ended map[types.UID]time.Time
 	Now   time.Time
 }
@@ -59,14 +60,16 @@ const (
 // Warning is something that the owner of the pod can mend. It is told when About changes.
 type Warning struct{ Reason, About, Message string }
 
-// Plan is what is to be done about a pod. Writes are made in the order of the fields; each that fails ends the pass (JST-030).
+// Plan is what is to be done about a pod. Writes are made in the order of the fields; each that fails ends
+// the pass (JST-030).
 type Plan struct {
 	// Images is the patch of images, nil for none; Replaced are the containers that get one.
 	Images   *podpatch.Patch
 	Replaced []string
 	// Request is to be made, nil for none.
 	Request *appsv1beta1.ContainerRecreateRequest
-	// Status is the patch that sets the phase ahead, nil for none; Freed are the sidecars that kubelet stops then.
+	// Status is the patch that sets the phase ahead, nil for none; Freed are the sidecars that kubelet stops
+	// then.
 	Status *podpatch.Patch
 	Freed  []string
 	// Warnings are what holds the end of the pod.
@@ -133,7 +136,8 @@ func NewPlan(s Snapshot) *Plan {
 	return p
 }
 
-// sinceDone is for how long the main containers have been done, within bounds: looking again after that doubles from one time to the next.
+// sinceDone is for how long the main containers have been done, within bounds: looking again after that
+// doubles from one time to the next.
 func (s *Snapshot) sinceDone(all []container) time.Duration {
 	var done time.Time
 	for i := range all {
@@ -230,7 +234,8 @@ func (s *Snapshot) ahead(p *Plan, ignored, all []container) {
 	p.again(s.grace() + ofKubelet)
 }
 
-// afterPhase lets kubelet stop what runs in the finished pod (JST-041), and asks the daemon if it does not (JST-033).
+// afterPhase lets kubelet stop what runs in the finished pod (JST-041), and asks the daemon if it does not
+// (JST-033).
 func (s *Snapshot) afterPhase(p *Plan, ignored []container) {
 	if left := aheadOf(s.Pod).LastTransitionTime.Add(s.grace() + ofKubelet).Sub(s.Now); left > 0 {
 		p.because("the phase is %s: kubelet stops the sidecars that still run", s.Pod.Status.Phase)
@@ -240,7 +245,8 @@ func (s *Snapshot) afterPhase(p *Plan, ignored []container) {
 	s.stop(p, ignored, true)
 }
 
-// stop sees to it that the sidecars of a group are stopped, by requests (JST-032 to JST-034), or by images where no daemon answers (JST-073).
+// stop sees to it that the sidecars of a group are stopped, by requests (JST-032 to JST-034), or by images
+// where no daemon answers (JST-073).
 func (s *Snapshot) stop(p *Plan, group []container, ignored bool) {
 	h := s.history(ignored)
 	if len(h.foreign) > 0 {

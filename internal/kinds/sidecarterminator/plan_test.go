@@ -59,7 +59,8 @@ func plan(pod *corev1.Pod, node Node, requests ...*appsv1beta1.ContainerRecreate
 	return NewPlan(Snapshot{Pod: pod, Node: node, Requests: requests, Now: given.Noon})
 }
 
-// JST-001, JST-003, JST-011, JST-022, JST-023, JST-024, JST-031, JST-044: when something is done, and what is waited for otherwise.
+// JST-001, JST-003, JST-011, JST-022, JST-023, JST-024, JST-031, JST-044: when something is done, and what is
+// waited for otherwise.
 func TestWhenItActs(t *testing.T) {
 	onFailure := given.Policy(corev1.RestartPolicyOnFailure)
 	rule := func(codes ...int32) given.Option {
@@ -126,7 +127,8 @@ func TestWhenItActs(t *testing.T) {
 
 func interested(pod *corev1.Pod) bool { _, why := interest(pod); return why == "" }
 
-// JST-010, JST-012, JST-013, JST-014, JST-071: what variables say, on both sorts of nodes; a phase is set ahead only for those who ask for it.
+// JST-010, JST-012, JST-013, JST-014, JST-071: what variables say, on both sorts of nodes; a phase is set
+// ahead only for those who ask for it.
 func TestVariables(t *testing.T) {
 	for name, test := range map[string]struct {
 		env             []string
@@ -186,7 +188,8 @@ func TestOwnersDoNotMatter(t *testing.T) {
 	}
 }
 
-// JST-030, JST-040, JST-052: sidecars whose code counts first, then the phase, which is that of the main containers; names are sorted.
+// JST-030, JST-040, JST-052: sidecars whose code counts first, then the phase, which is that of the main
+// containers; names are sorted.
 func TestOrderOfSteps(t *testing.T) {
 	main := given.With("main", given.Ended(0))
 	for name, test := range map[string]struct {
@@ -219,8 +222,8 @@ func TestOrderOfSteps(t *testing.T) {
 	}
 }
 
-// JST-016, JST-043: without the second variable no phase is set, whatever the codes: kubelet decides, and a code that is not 0 makes the pod Failed
-// under Never.
+// JST-016, JST-043: without the second variable no phase is set, whatever the codes: kubelet decides, and a
+// code that is not 0 makes the pod Failed under Never.
 func TestCodesThatCount(t *testing.T) {
 	for _, code := range []int32{0, 143, 137} {
 		for _, other := range []given.State{given.Running(0), given.Waiting, given.Ended(code)} {
@@ -232,7 +235,8 @@ func TestCodesThatCount(t *testing.T) {
 	}
 }
 
-// JST-025, JST-061 (part): the label decides; a node that is not found is looked for again, ever less often, and nothing is done before.
+// JST-025, JST-061 (part): the label decides; a node that is not found is looked for again, ever less often,
+// and nothing is done before.
 func TestNodes(t *testing.T) {
 	for want, labels := range map[Node][]map[string]string{Virtual: {{"type": "virtual-kubelet"}}, Normal: {nil, {"type": "x"}, {"kind": "virtual-kubelet"}}} {
 		for _, l := range labels {
@@ -250,7 +254,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// JST-013, JST-031, JST-036 (part): on virtual nodes the images of those that have not ended are replaced, equal ones are left; what cannot be stopped is told.
+// JST-013, JST-031, JST-036 (part): on virtual nodes the images of those that have not ended are replaced,
+// equal ones are left; what cannot be stopped is told.
 func TestVirtualNodes(t *testing.T) {
 	pod := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("a", given.Running(0)), given.ByImage("b", given.Running(0)), given.ByImage("c", given.Ended(0)), given.ByImage("d", given.Running(0)),
 		given.ByImage("e", given.Waiting), func(p *corev1.Pod) { p.Spec.Containers[4].Image = "exit:1" })
@@ -271,7 +276,8 @@ func TestVirtualNodes(t *testing.T) {
 	}
 }
 
-// JST-032, JST-034 (part), JST-038 (part): what a request says. It leaves the grace period to that of the pod, and hooks to the daemon.
+// JST-032, JST-034 (part), JST-038 (part): what a request says. It leaves the grace period to that of the
+// pod, and hooks to the daemon.
 func TestRequest(t *testing.T) {
 	pod := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("b", given.Running(0)), given.Sidecar("a", given.Running(0)))
 	got := plan(pod, Normal).Request
@@ -307,7 +313,8 @@ func named(endings ...string) (all []*appsv1beta1.ContainerRecreateRequest) {
 	return all
 }
 
-// JST-032, JST-033, JST-034: one request at a time; another one when it has ended and the sidecar still runs, after a pause that grows.
+// JST-032, JST-033, JST-034: one request at a time; another one when it has ended and the sidecar still runs,
+// after a pause that grows.
 func TestRequestsOneAfterTheOther(t *testing.T) {
 	counts, ignored := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("s", given.Running(0))),
 		given.Pod(given.With("main", given.Ended(0)), given.Sidecar("s", given.Ended(0)), given.Ignored("i", given.Running(0)), given.Phase(corev1.PodSucceeded, given.Noon.Add(-time.Hour)))
@@ -369,7 +376,8 @@ func TestRequestsOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// No two requests are under way, whatever the clocks of API servers say about which of them is the newer one (JST-034 (part)).
+// No two requests are under way, whatever the clocks of API servers say about which of them is the newer one
+// (JST-034 (part)).
 func TestOneRequestWhateverClocksSay(t *testing.T) {
 	pod := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("late", given.Running(0)), given.Sidecar("s", given.Running(0)))
 	first, second := given.Completed(given.Request(prefix+"u", "s"), ""), given.Request(prefix+"u-2", "late", "s")
@@ -379,7 +387,8 @@ func TestOneRequestWhateverClocksSay(t *testing.T) {
 	}
 }
 
-// Sidecars that come back by turns are not stopped without pauses, although the last request was for the other one (JST-034 (part), JST-039 (part)).
+// Sidecars that come back by turns are not stopped without pauses, although the last request was for the
+// other one (JST-034 (part), JST-039 (part)).
 func TestSidecarsThatComeBackByTurns(t *testing.T) {
 	pod := given.Pod(given.Policy(corev1.RestartPolicyOnFailure), given.With("main", given.Ended(0)), given.Sidecar("a", given.Waiting), given.Sidecar("b", given.Running(1)))
 	first, second := given.Completed(given.Request(prefix+"u", "a", "b"), ""), given.Completed(given.Request(prefix+"u-2", "a"), "")
@@ -389,7 +398,8 @@ func TestSidecarsThatComeBackByTurns(t *testing.T) {
 	}
 }
 
-// JST-039, JST-070: under OnFailure a sidecar that kubelet starts again is stopped again, and the user is told what to do.
+// JST-039, JST-070: under OnFailure a sidecar that kubelet starts again is stopped again, and the user is
+// told what to do.
 func TestSidecarThatComesBack(t *testing.T) {
 	pod := func(restarts int32) *corev1.Pod {
 		return given.Pod(given.Policy(corev1.RestartPolicyOnFailure), given.With("main", given.Ended(0)), given.Sidecar("s", given.Running(restarts)))
@@ -449,7 +459,8 @@ func TestNoDaemon(t *testing.T) {
 	}
 }
 
-// A request of our name that is not for the pod is told of, and its name passed over; nothing is concluded from it.
+// A request of our name that is not for the pod is told of, and its name passed over; nothing is concluded
+// from it.
 func TestRequestsOfOthers(t *testing.T) {
 	pod := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("s", given.Running(0)))
 	for name, change := range map[string]func(*appsv1beta1.ContainerRecreateRequest){
@@ -526,8 +537,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// JST-037, JST-042, JST-070: what is the user's to know stands in the manual: what the image must do, what setting the phase ahead costs, and how to mend
-// a sidecar that starts again.
+// JST-037, JST-042, JST-070: what is the user's to know stands in the manual: what the image must do, what
+// setting the phase ahead costs, and how to mend a sidecar that starts again.
 func TestManual(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/kinds/sidecar-terminator.md")
 	if err != nil {

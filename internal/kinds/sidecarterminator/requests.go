@@ -21,16 +21,19 @@ const (
 	prefix = "sidecar-termination-" // JST-032
 	ignore = "-ignore"              // JST-033
 
-	// The first pause after a request that left a sidecar running, and the longest; it doubles in between (JST-034).
+	// The first pause after a request that left a sidecar running, and the longest; it doubles in between
+	// (JST-034).
 	firstPause, longestPause = 10 * time.Second, 5 * time.Minute
-	// keep is for how long a finished request stays, in seconds: longer than any pause, so that the number of the last one is known.
+	// keep is for how long a finished request stays, in seconds: longer than any pause, so that the number of
+	// the last one is known.
 	keep = 900
-	// slack is what a request may take beside the ends of its containers, in seconds: its turn, the daemon's start, hooks that are late.
+	// slack is what a request may take beside the ends of its containers, in seconds: its turn, the daemon's
+	// start, hooks that are late.
 	slack = 300
 	// ofKubelet is what kubelet may take beside the grace period to stop what runs in a finished pod.
 	ofKubelet = 30 * time.Second
-	// Numbers of requests. From laterOn on all pauses have the longest length; after the last number it is the next one, and the request that
-	// had it is gone by then.
+	// Numbers of requests. From laterOn on all pauses have the longest length; after the last number it is
+	// the next one, and the request that had it is gone by then.
 	laterOn, last = 10, 99
 )
 
@@ -87,7 +90,8 @@ func OwnerOf(request *appsv1beta1.ContainerRecreateRequest) string {
 	return owner.Name
 }
 
-// isFor tells whether the request was made for the pod. Whoever makes one that is asks for what would be asked for anyhow.
+// isFor tells whether the request was made for the pod. Whoever makes one that is asks for what would be
+// asked for anyhow.
 func isFor(pod *corev1.Pod, request *appsv1beta1.ContainerRecreateRequest) bool {
 	return OwnerOf(request) == pod.Name && PodUID(request.Name) == pod.UID && request.Spec.PodName == pod.Name &&
 		restart.PodUID(request) == pod.UID
@@ -95,7 +99,8 @@ func isFor(pod *corev1.Pod, request *appsv1beta1.ContainerRecreateRequest) bool 
 
 // history is what requests of one group of sidecars say.
 type history struct {
-	// ours are those for the pod, the newest one first, and before all others one that is under way; last is the first of them, nil if there is none.
+	// ours are those for the pod, the newest one first, and before all others one that is under way; last is
+	// the first of them, nil if there is none.
 	ours []*appsv1beta1.ContainerRecreateRequest
 	last *appsv1beta1.ContainerRecreateRequest
 	// taken are the numbers that are in use, foreign the names that are somebody else's.

@@ -16,7 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 )
 
-// unfinished is a pod whose last update in place is not complete, though it is ready: the container runs with the former image.
+// unfinished is a pod whose last update in place is not complete, though it is ready: the container runs with
+// the former image.
 func unfinished(pod *corev1.Pod) {
 	delete(pod.Labels, pub.LifecycleState) // as a pod that was adopted, and has no readiness gate
 	pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"x","updateTimestamp":"2026-01-02T03:04:00Z",` +
@@ -70,7 +71,8 @@ func replicas(n int32) option {
 	return func(set *appsv1beta1.StatefulSet) { set.Spec.Replicas = &n }
 }
 
-// TestWhatIsDown shows ASTS-156: one pod may be down, and another is taken only if the one of slot 0 is not. It is no candidate itself.
+// TestWhatIsDown shows ASTS-156: one pod may be down, and another is taken only if the one of slot 0 is not.
+// It is no candidate itself.
 func TestWhatIsDown(t *testing.T) {
 	lacking := func(w *world) { w.pod(0, "a:1"); w.sized(0, "2Gi", "1Gi") }
 	with := func(states ...state) func(*world) { return func(w *world) { w.pod(0, "a:1", states...) } }
@@ -186,8 +188,9 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestAnnotationsDoNotWaitForPodsThatAreDown: under OrderedReady a changed annotation waited behind a pod that was not ready, though it costs
-// no pod. A changed label keeps the pace, and a pod that only needs an annotation overtakes none that waits (ASTS-116 (part)).
+// TestAnnotationsDoNotWaitForPodsThatAreDown: under OrderedReady a changed annotation waited behind a pod
+// that was not ready, though it costs no pod. A changed label keeps the pace, and a pod that only needs an
+// annotation overtakes none that waits (ASTS-116 (part)).
 func TestAnnotationsDoNotWaitForPodsThatAreDown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change string
@@ -215,8 +218,9 @@ func TestAnnotationsDoNotWaitForPodsThatAreDown(t *testing.T) {
 	}
 }
 
-// TestPodsWithinThePartitionGetTheirImagesBack: a pod that partition keeps at its revision had the image of another one, because somebody
-// patched it or a rollout was interrupted, and kept it for ever (IPU-326 (part)).
+// TestPodsWithinThePartitionGetTheirImagesBack: a pod that partition keeps at its revision had the image of
+// another one, because somebody patched it or a rollout was interrupted, and kept it for ever
+// (IPU-326 (part)).
 func TestPodsWithinThePartitionGetTheirImagesBack(t *testing.T) {
 	patched := func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "a:2" }
 	for name, tt := range map[string]struct {
@@ -333,8 +337,9 @@ type nobody struct{}
 
 func (nobody) Take(*corev1.Pod, disruption.Operation) string { return "budget web allows none" }
 
-// TestARefusedUpdateThatABudgetHoldsIsLookedAtASecondLater: an update in place was refused, and a budget holds the pod that is to try again.
-// The time of that attempt has passed, so that only the budget's own time is waited for (IPU-184 (part), OPS-106 (part)).
+// TestARefusedUpdateThatABudgetHoldsIsLookedAtASecondLater: an update in place was refused, and a budget
+// holds the pod that is to try again. The time of that attempt has passed, so that only the budget's own time
+// is waited for (IPU-184 (part), OPS-106 (part)).
 func TestARefusedUpdateThatABudgetHoldsIsLookedAtASecondLater(t *testing.T) {
 	for name, tt := range map[string]struct {
 		until time.Duration

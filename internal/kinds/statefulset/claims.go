@@ -15,8 +15,8 @@ import (
 const (
 	// claimsAgain is when to look again at a PVC that has to go: its end need not be an event of the set's.
 	claimsAgain = 2 * time.Second
-	// remountAfter is how long a running pod may wait for the size of its file system before it is made anew, because the volume only
-	// grows when it is mounted (ASTS-278).
+	// remountAfter is how long a running pod may wait for the size of its file system before it is made anew,
+	// because the volume only grows when it is mounted (ASTS-278).
 	remountAfter = 2 * time.Minute
 )
 
@@ -26,7 +26,8 @@ type claimState struct {
 	present map[string]bool
 	// leaving names one that goes, or is about to, empty if none does.
 	leaving string
-	// growing names one that has not the size yet that it asks for; pending are since when file systems wait to be mounted anew.
+	// growing names one that has not the size yet that it asks for; pending are since when file systems wait
+	// to be mounted anew.
 	growing string
 	pending time.Time
 	// failed is what the storage says of one that it cannot grow.
@@ -34,7 +35,8 @@ type claimState struct {
 	// growth is what has to grow, and fixed says what differs from its template and cannot be changed.
 	growth []podplan.Growth
 	fixed  string
-	// settling: some get other owners in this plan. kept are the names of those that would go with their pod if it were no slot.
+	// settling: some get other owners in this plan. kept are the names of those that would go with their pod
+	// if it were no slot.
 	settling bool
 	kept     []string
 	// compatible and ready are by template (ASTS-271).
@@ -132,8 +134,9 @@ func (p *planner) claimsGrow(s *slot) bool {
 	return c.growing != "" || !c.pending.IsZero()
 }
 
-// lacksVolume names a claim template of which the pod has no volume, empty if it has all (ASTS-130). Another volume of its name, which the
-// template of the pod does not have, is the work of a webhook: it would be put into the next pod as well.
+// lacksVolume names a claim template of which the pod has no volume, empty if it has all (ASTS-130). Another
+// volume of its name, which the template of the pod does not have, is the work of a webhook: it would be put
+// into the next pod as well.
 func (p *planner) lacksVolume(s *slot) string {
 	for i := range p.Set.Spec.VolumeClaimTemplates {
 		template := p.Set.Spec.VolumeClaimTemplates[i].Name
@@ -155,8 +158,8 @@ func (p *planner) deletesScaled() bool {
 	return p.Features.DeleteClaims && policy != nil && policy.WhenScaled == appsv1beta1.DeleteStatefulSetClaims
 }
 
-// ownersOf are the owners that the retention policy gives the PVCs of a pod, which may be nil; condemned: it is no slot any more
-// (ASTS-261).
+// ownersOf are the owners that the retention policy gives the PVCs of a pod, which may be nil; condemned: it
+// is no slot any more (ASTS-261).
 func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerReference {
 	policy := p.Set.Spec.PersistentVolumeClaimRetentionPolicy
 	if policy == nil || !p.Features.DeleteClaims {
@@ -174,9 +177,10 @@ func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerRefere
 	return owners
 }
 
-// retain gives the PVCs of slots and of condemned pods the owners of the retention policy. References to others stay (ASTS-260 to
-// 265); what makes a pod the controller, as Kubernetes' own StatefulSet does, is none of them. While a slot has no pod, a reference to
-// its former one stays too under whenScaled Delete: that PVC goes (ASTS-264).
+// retain gives the PVCs of slots and of condemned pods the owners of the retention policy. References to
+// others stay (ASTS-260 to 265); what makes a pod the controller, as Kubernetes' own StatefulSet does, is
+// none of them. While a slot has no pod, a reference to its former one stays too under whenScaled Delete:
+// that PVC goes (ASTS-264).
 func (p *planner) retain() {
 	if !p.Features.DeleteClaims {
 		return

@@ -16,12 +16,12 @@ import (
 // DefaultClassAnnotation marks a storage class as the default.
 const DefaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
 
-// Classes finds the storage class of the name; without a name the default class. It returns nil if there is none. An error means that
-// nobody knows.
+// Classes finds the storage class of the name; without a name the default class. It returns nil if there is
+// none. An error means that nobody knows.
 type Classes func(name string) (*storagev1.StorageClass, error)
 
-// DefaultClass returns the default class: of several the newest, and of those the first by name, as Kubernetes chooses it; nil if there is
-// none (ASTS-054).
+// DefaultClass returns the default class: of several the newest, and of those the first by name, as
+// Kubernetes chooses it; nil if there is none (ASTS-054).
 func DefaultClass(classes []storagev1.StorageClass) *storagev1.StorageClass {
 	var chosen *storagev1.StorageClass
 	for i := range classes {
@@ -37,8 +37,8 @@ func DefaultClass(classes []storagev1.StorageClass) *storagev1.StorageClass {
 	return chosen
 }
 
-// validateClaimChanges checks how claim templates change where existing claims follow them (ASTS-053 to ASTS-055). Where they do not, the
-// templates may change freely (ASTS-056).
+// validateClaimChanges checks how claim templates change where existing claims follow them (ASTS-053 to
+// ASTS-055). Where they do not, the templates may change freely (ASTS-056).
 func validateClaimChanges(updated, old *appsv1beta1.StatefulSetSpec, gates Gates, classes Classes, path *field.Path) field.ErrorList {
 	if !gates.AutoResizePVC || updated.VolumeClaimUpdateStrategy.Type != appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate ||
 		updated.VolumeClaimTemplates.DecodeError() != nil || old.VolumeClaimTemplates.DecodeError() != nil {
@@ -66,7 +66,8 @@ func validateClaimChanges(updated, old *appsv1beta1.StatefulSetSpec, gates Gates
 	return errs
 }
 
-// validateAddedClaims refuses claim templates that no pod there is could get a volume for under InPlaceOnly (ASTS-056).
+// validateAddedClaims refuses claim templates that no pod there is could get a volume for under InPlaceOnly
+// (ASTS-056).
 func validateAddedClaims(updated, old *appsv1beta1.StatefulSetSpec, path *field.Path) field.ErrorList {
 	if updated.VolumeClaimTemplates.DecodeError() != nil || old.VolumeClaimTemplates.DecodeError() != nil {
 		return nil

@@ -20,7 +20,8 @@ type Document = podtemplate.Document
 
 // Gates are the feature gates, as far as they change what may be written.
 type Gates struct {
-	// AutoDeletePVC is StatefulSetAutoDeletePVC, AutoResizePVC is StatefulSetAutoResizePVCGate, StartOrdinal is StatefulSetStartOrdinal.
+	// AutoDeletePVC is StatefulSetAutoDeletePVC, AutoResizePVC is StatefulSetAutoResizePVCGate, StartOrdinal
+	// is StatefulSetStartOrdinal.
 	AutoDeletePVC, AutoResizePVC, StartOrdinal bool
 	// InPlace is what may change under InPlaceOnly (ASTS-051, ASTS-052).
 	InPlace inplace.Options
@@ -38,8 +39,9 @@ type DefaultRequest struct {
 	Old Document
 }
 
-// Default returns the JSON patch that completes a StatefulSet (ASTS-014 to ASTS-021, ASTS-023). It only ever adds what is missing, so fields
-// that nobody here knows stay as they are. An error of the API server comes with the other defaults.
+// Default returns the JSON patch that completes a StatefulSet (ASTS-014 to ASTS-021, ASTS-023). It only ever
+// adds what is missing, so fields that nobody here knows stay as they are. An error of the API server comes
+// with the other defaults.
 func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	spec, ok := r.New["spec"].(Document)
 	if !ok {
@@ -86,8 +88,8 @@ func (r *DefaultRequest) options(d *podtemplate.Defaults, options Document, poin
 	}
 }
 
-// annotation completes the same in the annotation that holds it in v1alpha1 (ASTS-023). An annotation that cannot be read is left to
-// validation.
+// annotation completes the same in the annotation that holds it in v1alpha1 (ASTS-023). An annotation that
+// cannot be read is left to validation.
 func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 	meta, _ := r.New["metadata"].(Document)
 	annotations, _ := meta["annotations"].(Document)

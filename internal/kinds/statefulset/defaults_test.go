@@ -31,8 +31,8 @@ func mustJSON(t *testing.T, value any) string {
 	return string(data)
 }
 
-// completed applies the patch that Default makes, as the API server would. It checks that the request stays as it was, and that a completed
-// object needs nothing more.
+// completed applies the patch that Default makes, as the API server would. It checks that the request stays
+// as it was, and that a completed object needs nothing more.
 func completed(t *testing.T, r DefaultRequest) string {
 	t.Helper()
 	before := mustJSON(t, r.New)
@@ -106,7 +106,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// ASTS-023: an object gets the same defaults in both versions, also those of fields that stand in an annotation in v1alpha1.
+// ASTS-023: an object gets the same defaults in both versions, also those of fields that stand in an
+// annotation in v1alpha1.
 func TestDefaultsAreTheSameInBothVersions(t *testing.T) {
 	for _, gates := range []Gates{{}, {AutoDeletePVC: true}, {AutoResizePVC: true}, {AutoDeletePVC: true, AutoResizePVC: true}} {
 		for _, given := range []string{`{"metadata":{"name":"a"},"spec":{"serviceName":"a"}}`,

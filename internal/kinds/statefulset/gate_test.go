@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TestTheGateOfEveryPodIsOpened: nobody else opens the gate KruisePodReady of a set's pods, so that one whose gate stays closed never
-// serves, whatever the set does about it.
+// TestTheGateOfEveryPodIsOpened: nobody else opens the gate KruisePodReady of a set's pods, so that one whose
+// gate stays closed never serves, whatever the set does about it.
 func TestTheGateOfEveryPodIsOpened(t *testing.T) {
 	closed := func(pod *corev1.Pod) {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}
@@ -47,8 +47,8 @@ func TestTheGateOfEveryPodIsOpened(t *testing.T) {
 	}
 }
 
-// TestGatesOfNewPods: pods that may be updated in place have the gate of such updates, and all the gate that others take them out of
-// service by (IPU-131 (part)).
+// TestGatesOfNewPods: pods that may be updated in place have the gate of such updates, and all the gate that
+// others take them out of service by (IPU-131 (part)).
 func TestGatesOfNewPods(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options []option
@@ -71,7 +71,8 @@ func TestGatesOfNewPods(t *testing.T) {
 	}
 }
 
-// TestCreationIsTriedLater: after a failed creation the next one waits, under both policies (ASTS-117 (part)).
+// TestCreationIsTriedLater: after a failed creation the next one waits, under both policies
+// (ASTS-117 (part)).
 func TestCreationIsTriedLater(t *testing.T) {
 	for name, options := range map[string][]option{"one after the other": nil, "in parallel": {inParallel}} {
 		t.Run(name, func(t *testing.T) {
@@ -85,8 +86,8 @@ func TestCreationIsTriedLater(t *testing.T) {
 	}
 }
 
-// TestPreparedPodsGoBackOnDelete: a pod that waits for the hook of an update serves again when updates are by hand, and waits on while
-// they are paused.
+// TestPreparedPodsGoBackOnDelete: a pod that waits for the hook of an update serves again when updates are by
+// hand, and waits on while they are paused.
 func TestPreparedPodsGoBackOnDelete(t *testing.T) {
 	for name, tt := range map[string]struct {
 		option option

@@ -55,8 +55,8 @@ func TestUpdatesOfHookedPods(t *testing.T) {
 	}
 }
 
-// TestOtherStatesAreUnavailable shows ASTS-231: a pod in any other lifecycle state counts as down, for the status, for the budget of
-// updates and of specified deletions, and for scaling, ordered and in parallel.
+// TestOtherStatesAreUnavailable shows ASTS-231: a pod in any other lifecycle state counts as down, for the
+// status, for the budget of updates and of specified deletions, and for scaling, ordered and in parallel.
 func TestOtherStatesAreUnavailable(t *testing.T) {
 	for s, serves := range map[pub.LifecycleStateType]bool{absent: true, normal: true, preparingNew: false, preparing: false,
 		pub.LifecycleStateUpdating: false, pub.LifecycleStateUpdated: false, preparingGone: false, "Other": false} {
@@ -117,7 +117,8 @@ func TestOtherStatesAreUnavailable(t *testing.T) {
 	}
 }
 
-// TestEveryDeletionHasItsHook shows ASTS-226 (part): a pod whose preDelete hook holds it, by a label or by a finalizer, first prepares.
+// TestEveryDeletionHasItsHook shows ASTS-226 (part): a pod whose preDelete hook holds it, by a label or by a
+// finalizer, first prepares.
 func TestEveryDeletionHasItsHook(t *testing.T) {
 	byFinalizer := func(pod *corev1.Pod) { pod.Finalizers = []string{"example.org/hook"} }
 	byLabel := labelled("delete", "on")

@@ -54,8 +54,8 @@ func made(t *testing.T, document string) state {
 	}
 }
 
-// TestWhatQualifies shows ASTS-170: what the pod's own revision and the update revision differ in decides alone, whatever else is in the
-// pod (ASTS-183). A pod that is not updated in place is recreated.
+// TestWhatQualifies shows ASTS-170: what the pod's own revision and the update revision differ in decides
+// alone, whatever else is in the pod (ASTS-183). A pod that is not updated in place is recreated.
 func TestWhatQualifies(t *testing.T) {
 	const inPlace, recreated = "~0", "-0"
 	for name, tt := range map[string]struct {
@@ -143,8 +143,8 @@ func runs(imageID, image, containerID string) state {
 	}
 }
 
-// TestAnUpdateUnderWay shows ASTS-182: a pod on its way to a:2 is judged anew when the template is another one, by what a:2 and that
-// differ in; until an update is complete it counts as unavailable.
+// TestAnUpdateUnderWay shows ASTS-182: a pod on its way to a:2 is judged anew when the template is another
+// one, by what a:2 and that differ in; until an update is complete it counts as unavailable.
 func TestAnUpdateUnderWay(t *testing.T) {
 	const env = `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"main","image":"a:2","env":[{"name":"A"}]}]}}`
 	for name, tt := range map[string]struct {
@@ -174,8 +174,8 @@ func TestAnUpdateUnderWay(t *testing.T) {
 	}
 }
 
-// TestWhenAnUpdateIsComplete shows ASTS-178 and ASTS-179 (part): the pod comes back into service when the containers run what was
-// written.
+// TestWhenAnUpdateIsComplete shows ASTS-178 and ASTS-179 (part): the pod comes back into service when the
+// containers run what was written.
 func TestWhenAnUpdateIsComplete(t *testing.T) {
 	const back = "0: InPlaceUpdateReady=True, label lifecycle.apps.kruise.io/state=Normal, annotation lifecycle.apps.kruise.io/timestamp"
 	annotated := func(key, text string) state { return func(pod *corev1.Pod) { pod.Annotations[key] = text } }
@@ -264,7 +264,8 @@ func TestAFreshPod(t *testing.T) {
 	w.expect()
 }
 
-// TestGracePeriod shows ASTS-175 (part): the update goes on when the period is over since its start, rounded up to whole seconds.
+// TestGracePeriod shows ASTS-175 (part): the update goes on when the period is over since its start, rounded
+// up to whole seconds.
 func TestGracePeriod(t *testing.T) {
 	inGrace := func(started string) state {
 		return func(pod *corev1.Pod) {
@@ -307,8 +308,8 @@ func cpu(amount string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}}
 }
 
-// TestATemplateCopiedFromAPodGivesNoPodTheIdentityOfAnother shows IPU-082 (part): labels by which one pod is found, and notes that webhooks make
-// on it, are neither set nor taken away by an update.
+// TestATemplateCopiedFromAPodGivesNoPodTheIdentityOfAnother shows IPU-082 (part): labels by which one pod is
+// found, and notes that webhooks make on it, are neither set nor taken away by an update.
 func TestATemplateCopiedFromAPodGivesNoPodTheIdentityOfAnother(t *testing.T) {
 	const plain = `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"main","image":"a:1"}]}}`
 	const copied = `{"metadata":{"labels":{"app":"web","statefulset.kubernetes.io/pod-name":"web-0","apps.kubernetes.io/pod-index":"0"},
@@ -339,8 +340,9 @@ func TestATemplateCopiedFromAPodGivesNoPodTheIdentityOfAnother(t *testing.T) {
 	}
 }
 
-// TestUnderOnDeleteNoPodIsMadeAnewToFinishAnUpdate shows ASTS-165 (part): an update that was under way when the user chose OnDelete, and that its
-// node cannot finish, is told of. The same holds if the API server refuses to let it go on.
+// TestUnderOnDeleteNoPodIsMadeAnewToFinishAnUpdate shows ASTS-165 (part): an update that was under way when
+// the user chose OnDelete, and that its node cannot finish, is told of. The same holds if the API server
+// refuses to let it go on.
 func TestUnderOnDeleteNoPodIsMadeAnewToFinishAnUpdate(t *testing.T) {
 	begun := func(record string) state {
 		return func(pod *corev1.Pod) {

@@ -87,7 +87,8 @@ func TestFirstState(t *testing.T) {
 	}
 }
 
-// TestManyReplicas: a wrong number costs no more than the pods of one plan; those that exist far up are slots all the same.
+// TestManyReplicas: a wrong number costs no more than the pods of one plan; those that exist far up are slots
+// all the same.
 func TestManyReplicas(t *testing.T) {
 	w := newWorld(t, math.MaxInt32-10, inParallel, reserve("3-1000000"), policy(possible), maxUnavailable(1))
 	w.at("a:1")
@@ -113,8 +114,8 @@ func TestManyReplicas(t *testing.T) {
 	}
 }
 
-// TestManyReplicasOfMuch: nor does a wrong number cost much where each pod has hundreds of claims, or very many labels. The documents of
-// one plan took gigabytes, and each manager that took over did it again.
+// TestManyReplicasOfMuch: nor does a wrong number cost much where each pod has hundreds of claims, or very
+// many labels. The documents of one plan took gigabytes, and each manager that took over did it again.
 func TestManyReplicasOfMuch(t *testing.T) {
 	claims, labels := []string{}, []string{`"app":"web"`}
 	for i := range 300 {

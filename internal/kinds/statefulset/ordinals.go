@@ -15,13 +15,15 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Slots are the ordinals that a set wants pods for: the first so many integers from a start that are not reserved (ASTS-091). Ranges are
-// never spread out, so that nothing here takes time or memory that grows with the length of a range (ASTS-033), nor with the number of
-// slots, but for walking over them. The position of a slot among all of them, from 0, is its rank.
+// Slots are the ordinals that a set wants pods for: the first so many integers from a start that are not
+// reserved (ASTS-091). Ranges are never spread out, so that nothing here takes time or memory that grows with
+// the length of a range (ASTS-033), nor with the number of slots, but for walking over them. The position of
+// a slot among all of them, from 0, is its rank.
 type Slots struct {
 	start int64
 	count int
-	// reserved are the ranges that are left out: from start on, ascending, with at least one free ordinal between two of them.
+	// reserved are the ranges that are left out: from start on, ascending, with at least one free ordinal
+	// between two of them.
 	reserved []reservedRange
 }
 
@@ -32,8 +34,8 @@ type reservedRange struct {
 	before int64
 }
 
-// SlotsOf returns the slots of a set. The gate StatefulSetStartOrdinal says whether the start is other than 0 at all (ASTS-090). It fails if
-// the reserved ordinals cannot be read; nothing is known then (ASTS-095).
+// SlotsOf returns the slots of a set. The gate StatefulSetStartOrdinal says whether the start is other than 0
+// at all (ASTS-090). It fails if the reserved ordinals cannot be read; nothing is known then (ASTS-095).
 func SlotsOf(spec *appsv1beta1.StatefulSetSpec, startOrdinal bool) (Slots, error) {
 	slots, errs := slotsOf(spec, startOrdinal, field.NewPath("spec", "reserveOrdinals"))
 	return slots, errs.ToAggregate()
@@ -82,8 +84,8 @@ func merged(ranges []reservedRange, start int64) []reservedRange {
 	return kept
 }
 
-// parseReserved reads reserved ordinals: integers, and ranges of the form <digits>-<digits> (ASTS-032, ASTS-033). Each error has the index
-// of its entry.
+// parseReserved reads reserved ordinals: integers, and ranges of the form <digits>-<digits> (ASTS-032,
+// ASTS-033). Each error has the index of its entry.
 func parseReserved(list []intstr.IntOrString, path *field.Path) (ranges []reservedRange, errs field.ErrorList) {
 	ranges = make([]reservedRange, 0, len(list))
 	for i, entry := range list {
@@ -132,7 +134,8 @@ func (s Slots) Nth(rank int) (ordinal int32, ok bool) {
 	return int32(at), true //nolint:gosec // count leaves room
 }
 
-// Rank returns the rank of a slot; ok is false if the ordinal is no slot, so that its pod is condemned (ASTS-094).
+// Rank returns the rank of a slot; ok is false if the ordinal is no slot, so that its pod is condemned
+// (ASTS-094).
 func (s Slots) Rank(ordinal int32) (rank int, ok bool) {
 	at := int64(ordinal)
 	if at < s.start {

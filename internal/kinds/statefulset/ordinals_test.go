@@ -58,8 +58,8 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// ASTS-091, ASTS-092 (part), ASTS-094 (part): slots are those of a model that looks at each ordinal by itself, whatever is reserved, in whatever order,
-// overlapping, below the start or above the last slot.
+// ASTS-091, ASTS-092 (part), ASTS-094 (part): slots are those of a model that looks at each ordinal by
+// itself, whatever is reserved, in whatever order, overlapping, below the start or above the last slot.
 func TestSlotsAreThoseOfTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start, replicas := int32(rapid.IntRange(0, 12).Draw(t, "start")), int32(rapid.IntRange(0, 20).Draw(t, "replicas"))
@@ -146,7 +146,8 @@ func TestThereAreNoSlotsAboveTheLastOrdinal(t *testing.T) {
 	}
 }
 
-// ASTS-032, ASTS-033, ASTS-095 (part): what cannot be read is an error with its index, and no slots are known.
+// ASTS-032, ASTS-033, ASTS-095 (part): what cannot be read is an error with its index, and no slots are
+// known.
 func TestReservedOrdinalsThatCannotBeRead(t *testing.T) {
 	for _, bad := range []any{-1, "5", "a-b", "1-2-3", "5-2", "", "-", "1-", "-1", " 1-2", "1-+2", "0x1-2", "1-2147483648",
 		"99999999999999999999-1"} {

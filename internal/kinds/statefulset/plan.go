@@ -39,7 +39,8 @@ type Plan struct {
 	ClaimsFixed string
 	// GrowthFailed is what the storage says of a PVC that it cannot grow (ASTS-277).
 	GrowthFailed string
-	// Ended are the pods that are deleted because they ended by themselves, so that others take their place (ASTS-140).
+	// Ended are the pods that are deleted because they ended by themselves, so that others take their place
+	// (ASTS-140).
 	Ended []*corev1.Pod
 	// Refusal says why a pod that is missing is not made.
 	Refusal string
@@ -67,7 +68,8 @@ type planner struct {
 	slots, condemned []slot
 	// blocked says what holds up scaling under OrderedReady, empty if nothing does.
 	blocked string
-	// held: a pod that is available waits for its update; none that comes after it may overtake it (ASTS-159).
+	// held: a pod that is available waits for its update; none that comes after it may overtake it
+	// (ASTS-159).
 	held bool
 	// others are how many slots have, or get, a pod that is not of the update revision.
 	others int
@@ -196,8 +198,8 @@ func (p *planner) limits() error {
 	return err
 }
 
-// adopt makes pods without a controller the set's, gives up those that are not its pods any more, and makes revisions its own
-// (ASTS-070, ASTS-071).
+// adopt makes pods without a controller the set's, gives up those that are not its pods any more, and makes
+// revisions its own (ASTS-070, ASTS-071).
 func (p *planner) adopt() {
 	for _, pod := range p.Pods {
 		_, named := ordinalOf(p.Set.Name, pod.Name)
@@ -223,8 +225,8 @@ func (p *planner) adopt() {
 	}
 }
 
-// deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook (ASTS-226). Its PVCs get their owners before: what
-// becomes of them is decided at the moment when it is gone (ASTS-262).
+// deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook (ASTS-226). Its
+// PVCs get their owners before: what becomes of them is decided at the moment when it is gone (ASTS-262).
 func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) *podplan.Verdict {
 	if held := p.Prepare(pod, why); held != nil {
 		return held
@@ -238,8 +240,8 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 	return v
 }
 
-// restore brings back a pod that prepares its deletion, and need not go any more (ASTS-229). State Normal would say that its update is
-// complete.
+// restore brings back a pod that prepares its deletion, and need not go any more (ASTS-229). State Normal
+// would say that its update is complete.
 func (p *planner) restore(info *podplan.Pod) {
 	next := pub.LifecycleStateNormal
 	if hook := p.Hooks().PreNormal; !info.Progress.Complete {

@@ -113,7 +113,8 @@ func setClaims(set *appsv1beta1.StatefulSet, size string) {
 	}
 }
 
-// newWorld is a set named web of image a:1, with the revisions of the images a:1, a:2 and so on as far as they are asked for.
+// newWorld is a set named web of image a:1, with the revisions of the images a:1, a:2 and so on as far as
+// they are asked for.
 func newWorld(t *testing.T, replicas int32, options ...option) *world {
 	set := &appsv1beta1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "set", Generation: 1}}
 	set.Spec.Replicas, set.Spec.ServiceName = &replicas, "web"
@@ -203,8 +204,8 @@ func (w *world) claim(ordinal int) *corev1.PersistentVolumeClaim {
 	return w.Claims[name]
 }
 
-// does makes a plan, and returns what it does in short words: creations with their image, and what happens to pods, in order of their
-// names; pods that are kept or that only wait are left out.
+// does makes a plan, and returns what it does in short words: creations with their image, and what happens to
+// pods, in order of their names; pods that are kept or that only wait are left out.
 func (w *world) does() []string {
 	w.t.Helper()
 	plan := Make(w.Snapshot)

@@ -52,8 +52,8 @@ func betweenRevisions(t *testing.T, replicas, updated int32, from, to string, op
 	return w
 }
 
-// TestImagesArePulledAhead shows ASTS-285 (part), ASTS-286, ASTS-287 and ASTS-288 (part): when jobs are made, for what, and when none
-// are for this revision.
+// TestImagesArePulledAhead shows ASTS-285 (part), ASTS-286, ASTS-287 and ASTS-288 (part): when jobs are made,
+// for what, and when none are for this revision.
 func TestImagesArePulledAhead(t *testing.T) {
 	const ignored, created = pub.PreDownloadIgnored, pub.PreDownloadCreated
 	const minReady = pub.ImagePreDownloadMinUpdatedReadyPods
@@ -132,7 +132,8 @@ func TestImagesArePulledAhead(t *testing.T) {
 	}
 }
 
-// TestPullJobs shows ASTS-289 and ASTS-290: what a job says, by default, by the annotations, and by the fields, which take precedence.
+// TestPullJobs shows ASTS-289 and ASTS-290: what a job says, by default, by the annotations, and by the
+// fields, which take precedence.
 func TestPullJobs(t *testing.T) {
 	const from = `{"metadata":{"labels":{"app":"web","tier":"db"},"annotations":{"note":"n"}},"spec":{"imagePullSecrets":[{"name":"login"},` +
 		`{"name":"other"}],"containers":[{"name":"main","image":"a:1"}]}}`

@@ -14,8 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// TestNewRevision shows what a revision is called and has (ASTS-081), and that new pods and updated ones are labelled with its whole name
-// (ASTS-087).
+// TestNewRevision shows what a revision is called and has (ASTS-081), and that new pods and updated ones are
+// labelled with its whole name (ASTS-087).
 func TestNewRevision(t *testing.T) {
 	w := newWorld(t, 2, policy(possible), inParallel, func(set *appsv1beta1.StatefulSet) {
 		set.Labels, set.Annotations = map[string]string{"of": "the set"}, map[string]string{"team": "a"}
@@ -48,8 +48,8 @@ func TestNewRevision(t *testing.T) {
 	}
 }
 
-// TestRevisionsHoldTheTemplateAlone: claim templates are not versioned, also not where a revision becomes the present one again
-// (ASTS-080).
+// TestRevisionsHoldTheTemplateAlone: claim templates are not versioned, also not where a revision becomes the
+// present one again (ASTS-080).
 func TestRevisionsHoldTheTemplateAlone(t *testing.T) {
 	w := newWorld(t, 1, withClaims)
 	for _, image := range []string{"a:1", "a:2", "a:1"} {
@@ -67,7 +67,8 @@ func TestUpdateRevision(t *testing.T) {
 		stored  []string
 		numbers []int64
 		image   string
-		// created and raised are the number of a new revision, and that of one that becomes the update revision again.
+		// created and raised are the number of a new revision, and that of one that becomes the update
+		// revision again.
 		created, raised int64
 	}{
 		"the first":              {nil, nil, "a:1", 1, 0},
@@ -105,9 +106,9 @@ func TestUpdateRevision(t *testing.T) {
 	}
 }
 
-// TestEqualRevisions shows ASTS-083, with TestPodsAreGivenUpBeforeTheirRevision: a stored revision that says the same as the template in
-// other words is its revision, and causes no rollout, whoever wrote it. Pods of another one that says the same only get another label,
-// under every policy.
+// TestEqualRevisions shows ASTS-083, with TestPodsAreGivenUpBeforeTheirRevision: a stored revision that says
+// the same as the template in other words is its revision, and causes no rollout, whoever wrote it. Pods of
+// another one that says the same only get another label, under every policy.
 func TestEqualRevisions(t *testing.T) {
 	for name, data := range map[string]string{
 		"ours": `{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},
@@ -169,8 +170,8 @@ func TestAnotherRevisionIsAChange(t *testing.T) {
 	}
 }
 
-// TestARevisionThatIsGone shows ASTS-163: nobody knows what differs from a revision that does not exist any more, so that its pods are not
-// updated in place.
+// TestARevisionThatIsGone shows ASTS-163: nobody knows what differs from a revision that does not exist any
+// more, so that its pods are not updated in place.
 func TestARevisionThatIsGone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		policy appsv1beta1.StatefulSetPodUpdatePolicy
@@ -198,8 +199,8 @@ func TestARevisionThatIsGone(t *testing.T) {
 	}
 }
 
-// TestTheStyleOfLabels shows ASTS-111: the last piece of a label decides whether a pod is at the update revision, for the revision of new
-// pods and for the order, and a pod that prepares for its update is.
+// TestTheStyleOfLabels shows ASTS-111: the last piece of a label decides whether a pod is at the update
+// revision, for the revision of new pods and for the order, and a pod that prepares for its update is.
 func TestTheStyleOfLabels(t *testing.T) {
 	bare := func(pod *corev1.Pod) {
 		pod.Labels[pub.ControllerRevisionHash] = revision.ShortHash(pod.Labels[pub.ControllerRevisionHash])

@@ -13,7 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// scaleOrdered brings the slots up one after the other, and then takes condemned pods away one after the other (ASTS-121 to 127).
+// scaleOrdered brings the slots up one after the other, and then takes condemned pods away one after the
+// other (ASTS-121 to 127).
 func (p *planner) scaleOrdered() {
 	for i := range p.slots {
 		s := &p.slots[i]
@@ -76,8 +77,8 @@ func (p *planner) scaleOrdered() {
 	}
 }
 
-// ended deletes the pod of a slot that ended by itself, unless one of that name did a moment ago: what fails each time, as on a node that
-// rejects it, is made anew less and less often (ASTS-140).
+// ended deletes the pod of a slot that ended by itself, unless one of that name did a moment ago: what fails
+// each time, as on a node that rejects it, is made anew less and less often (ASTS-140).
 func (p *planner) ended(s *slot) {
 	why := "its phase is " + string(s.pod.Status.Phase)
 	if s.pod.Status.Reason != "" {
@@ -93,7 +94,8 @@ func (p *planner) ended(s *slot) {
 	}
 }
 
-// unhealthyBelow tells whether a condemned pod below this one is unhealthy too, so that this one is not the lowest of the set.
+// unhealthyBelow tells whether a condemned pod below this one is unhealthy too, so that this one is not the
+// lowest of the set.
 func (p *planner) unhealthyBelow(i int) bool {
 	for _, s := range p.condemned[i+1:] {
 		if s.info == nil || !s.info.Available {
@@ -103,7 +105,8 @@ func (p *planner) unhealthyBelow(i int) bool {
 	return false
 }
 
-// scaleParallel creates what is missing, as far as scaleStrategy lets it, and takes condemned pods away (ASTS-135 to 141).
+// scaleParallel creates what is missing, as far as scaleStrategy lets it, and takes condemned pods away
+// (ASTS-135 to 141).
 func (p *planner) scaleParallel() {
 	var vacant []*slot
 	down, limited := 0, 0
@@ -166,7 +169,8 @@ func (p *planner) missing() int {
 // lateAgain is when to look again at a pod that the list of the set's pods does not show yet.
 const lateAgain = time.Second
 
-// vacancy tells whether a pod can be created in the slot as far as the snapshot tells: neither its name nor its PVCs are taken.
+// vacancy tells whether a pod can be created in the slot as far as the snapshot tells: neither its name nor
+// its PVCs are taken.
 func (p *planner) vacancy(s *slot) bool {
 	name := podName(p.Set.Name, s.ordinal)
 	if p.ForeignPods[name] {
@@ -204,7 +208,8 @@ func (p *planner) create(s *slot) {
 	}
 }
 
-// chooseRevisions decides of which revision the pods of vacant slots will be, also of those that are not created yet (ASTS-109).
+// chooseRevisions decides of which revision the pods of vacant slots will be, also of those that are not
+// created yet (ASTS-109).
 func (p *planner) chooseRevisions() {
 	for i := range p.slots {
 		if s := &p.slots[i]; s.pod != nil && !p.updated(s) {

@@ -13,7 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// TestScaleOrdered shows the steps of OrderedReady: ASTS-121, ASTS-122, ASTS-123, ASTS-124, ASTS-126 (part) and ASTS-127.
+// TestScaleOrdered shows the steps of OrderedReady: ASTS-121, ASTS-122, ASTS-123, ASTS-124, ASTS-126 (part)
+// and ASTS-127.
 func TestScaleOrdered(t *testing.T) {
 	pace := []option{minReady(60)}
 	for name, tt := range map[string]struct {
@@ -60,7 +61,8 @@ func TestScaleOrdered(t *testing.T) {
 	}
 }
 
-// TestScaleParallel shows what happens at a time under Parallel: ASTS-137, ASTS-138, ASTS-139, ASTS-141 and ASTS-142.
+// TestScaleParallel shows what happens at a time under Parallel: ASTS-137, ASTS-138, ASTS-139, ASTS-141 and
+// ASTS-142.
 func TestScaleParallel(t *testing.T) {
 	scalePercent := func(text string) option {
 		return func(set *appsv1beta1.StatefulSet) {
@@ -132,8 +134,9 @@ func TestScaleParallel(t *testing.T) {
 	}
 }
 
-// TestPodsThatEnded shows ASTS-120 and ASTS-140: a slot without a pod gets one; a pod that has ended goes first, through its preDelete
-// hook, and holds up its own successor under no policy, however few may be created at a time.
+// TestPodsThatEnded shows ASTS-120 and ASTS-140: a slot without a pod gets one; a pod that has ended goes
+// first, through its preDelete hook, and holds up its own successor under no policy, however few may be
+// created at a time.
 func TestPodsThatEnded(t *testing.T) {
 	succeeded := func(pod *corev1.Pod) { failed(pod); pod.Status.Phase = corev1.PodSucceeded }
 	const prepares = "0: label lifecycle.apps.kruise.io/state=PreparingDelete, annotation lifecycle.apps.kruise.io/timestamp"
@@ -167,7 +170,8 @@ func TestPodsThatEnded(t *testing.T) {
 	w.expect("-0", "+1 a:1")
 }
 
-// TestBlockedPodsGoOn shows ASTS-125: under OrderedReady a pod that holds up the others goes on itself when its hook lets it.
+// TestBlockedPodsGoOn shows ASTS-125: under OrderedReady a pod that holds up the others goes on itself when
+// its hook lets it.
 func TestBlockedPodsGoOn(t *testing.T) {
 	normal := "0: label lifecycle.apps.kruise.io/state=Normal, annotation lifecycle.apps.kruise.io/timestamp"
 	for name, tt := range map[string]struct {
@@ -286,7 +290,8 @@ func slicesWithout(list []string, word string) (kept []string) {
 	return kept
 }
 
-// TestBrokenPodsBeyondTheReplicasDoNotWaitForEachOther shows ASTS-126: of several condemned pods that are not healthy the lowest goes.
+// TestBrokenPodsBeyondTheReplicasDoNotWaitForEachOther shows ASTS-126: of several condemned pods that are not
+// healthy the lowest goes.
 func TestBrokenPodsBeyondTheReplicasDoNotWaitForEachOther(t *testing.T) {
 	for name, tt := range map[string]struct {
 		replicas int32
@@ -315,8 +320,8 @@ func TestBrokenPodsBeyondTheReplicasDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// TestAPodThatEndedBeforeStaysForAWhile shows ASTS-140 (part): a pod that ended goes at once, and stays if another one of its name ended a
-// moment ago; also under OrderedReady, where others wait for it.
+// TestAPodThatEndedBeforeStaysForAWhile shows ASTS-140 (part): a pod that ended goes at once, and stays if
+// another one of its name ended a moment ago; also under OrderedReady, where others wait for it.
 func TestAPodThatEndedBeforeStaysForAWhile(t *testing.T) {
 	for name, option := range map[string]option{"ordered": replicas(2), "parallel": inParallel} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +343,8 @@ func TestAPodThatEndedBeforeStaysForAWhile(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsShownInAMomentIsNoStranger shows ASTS-106 (part): it is waited for, and nobody is told to delete it.
+// TestAPodThatIsShownInAMomentIsNoStranger shows ASTS-106 (part): it is waited for, and nobody is told to
+// delete it.
 func TestAPodThatIsShownInAMomentIsNoStranger(t *testing.T) {
 	w := newWorld(t, 2, inParallel)
 	w.at("a:1")

@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// maxCreate is how many pods one plan creates, each with its claims, and so how many missing ones it looks at: a wrong number of replicas
-// must not take the memory of a manager that serves others too.
+// maxCreate is how many pods one plan creates, each with its claims, and so how many missing ones it looks
+// at: a wrong number of replicas must not take the memory of a manager that serves others too.
 const maxCreate = 2000
 
 // slot is an ordinal with its pod.
@@ -35,8 +35,8 @@ type slot struct {
 // ordinals returns which numbers are slots of the set.
 func (s *Snapshot) ordinals() (Slots, error) { return SlotsOf(&s.Set.Spec, s.Features.StartOrdinal) }
 
-// members parts the set's pods into slots, in ascending order, with those that have no pod as far as a plan creates them, and
-// condemned pods, in descending order (ASTS-091, ASTS-094).
+// members parts the set's pods into slots, in ascending order, with those that have no pod as far as a plan
+// creates them, and condemned pods, in descending order (ASTS-091, ASTS-094).
 func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 	for _, list := range [][]*corev1.Pod{s.Pods, s.Orphans} {
 		for _, pod := range list {

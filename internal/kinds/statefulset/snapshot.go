@@ -27,10 +27,11 @@ type Snapshot struct {
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// ForeignPods are names of slots that pods of others have (ASTS-106).
 	ForeignPods map[string]bool
-	// Late are names of slots whose pods are the set's, or will be, and that the list of its pods does not show yet: the caches go on between
-	// two reads.
+	// Late are names of slots whose pods are the set's, or will be, and that the list of its pods does not
+	// show yet: the caches go on between two reads.
 	Late map[string]bool
-	// FailedUntil says of the name of a pod that ended a moment ago until when the next one that ends stays (ASTS-140).
+	// FailedUntil says of the name of a pod that ended a moment ago until when the next one that ends stays
+	// (ASTS-140).
 	FailedUntil map[string]time.Time
 	// Features are the switches that the plan depends on.
 	Features Features
@@ -48,7 +49,8 @@ type Features struct {
 	ResizeClaims bool
 	// InPlace is what qualifies beside images and metadata.
 	InPlace inplace.Options
-	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever (IPU-315).
+	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever
+	// (IPU-315).
 	DeferredResize time.Duration
 	// PreDownload pulls new images ahead (ASTS-285).
 	PreDownload bool
@@ -79,8 +81,8 @@ func SetOf(pod string) string {
 	return pod[:i]
 }
 
-// ClaimsOf walks over the names that a claim template and its set must have for a PVC of this name; there may be several, since all of
-// them may have dashes.
+// ClaimsOf walks over the names that a claim template and its set must have for a PVC of this name; there may
+// be several, since all of them may have dashes.
 func ClaimsOf(claim string) iter.Seq2[string, string] {
 	return func(yield func(template, set string) bool) {
 		name := SetOf(claim)
@@ -97,8 +99,8 @@ func claimName(template, set string, ordinal int) string {
 	return template + "-" + set + "-" + strconv.Itoa(ordinal)
 }
 
-// ClaimNames are the names of the PVCs that a plan from the snapshot looks at: those of slots, as far as it walks them, and those of
-// condemned pods.
+// ClaimNames are the names of the PVCs that a plan from the snapshot looks at: those of slots, as far as it
+// walks them, and those of condemned pods.
 func (s *Snapshot) ClaimNames() []string {
 	ordinals, err := s.ordinals()
 	if err != nil {

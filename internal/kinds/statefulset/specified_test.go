@@ -8,8 +8,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TestASpecifiedPodIsMadeAnew shows ASTS-235: it goes, by its preDelete hook, whatever the value of the label and the partition, and
-// comes back with its ordinal, unless that is reserved, at the revision that any new pod would have there.
+// TestASpecifiedPodIsMadeAnew shows ASTS-235: it goes, by its preDelete hook, whatever the value of the label
+// and the partition, and comes back with its ordinal, unless that is reserved, at the revision that any new
+// pod would have there.
 func TestASpecifiedPodIsMadeAnew(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options []option
@@ -56,8 +57,8 @@ func TestASpecifiedPodIsMadeAnew(t *testing.T) {
 	w.expect() // its ordinal is reserved
 }
 
-// TestTheBudgetOfSpecifiedPods shows ASTS-236, ASTS-237, ASTS-238 and ASTS-239. All pods are at a:2, the update revision, but where it
-// says otherwise.
+// TestTheBudgetOfSpecifiedPods shows ASTS-236, ASTS-237, ASTS-238 and ASTS-239. All pods are at a:2, the
+// update revision, but where it says otherwise.
 func TestTheBudgetOfSpecifiedPods(t *testing.T) {
 	overlooked := func(set *appsv1beta1.StatefulSet) { // what says nothing under OnDelete
 		maxUnavailable(3)(set)

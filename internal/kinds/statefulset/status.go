@@ -100,9 +100,9 @@ func count(n *int32, yes bool) {
 	}
 }
 
-// FinalStatus completes the planned status with the errors met in planning and applying: FailedCreatePod and FailedUpdatePod stand
-// while their step fails, with the present error, and vanish when it succeeds (ASTS-306, ASTS-307). It tells whether the status
-// changed (ASTS-305).
+// FinalStatus completes the planned status with the errors met in planning and applying: FailedCreatePod and
+// FailedUpdatePod stand while their step fails, with the present error, and vanish when it succeeds
+// (ASTS-306, ASTS-307). It tells whether the status changed (ASTS-305).
 func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv1beta1.StatefulSetStatus, bool) {
 	status := p.Status.DeepCopy()
 	for _, c := range []struct {
@@ -125,8 +125,8 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
 }
 
-// Settled tells whether the set is as it shall be: every slot has an available pod, there are no others, and as many as partition leaves
-// are updated.
+// Settled tells whether the set is as it shall be: every slot has an available pod, there are no others, and
+// as many as partition leaves are updated.
 func (p *Plan) Settled() bool {
 	return p.full && int(p.Status.UpdatedAvailableReplicas) >= p.Limits.Replicas-p.Limits.Partition
 }

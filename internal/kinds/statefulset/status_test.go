@@ -16,7 +16,8 @@ import (
 // noPhase is a pod that no node knows yet.
 func noPhase(pod *corev1.Pod) { pod.Status = corev1.PodStatus{} }
 
-// TestStatusCounts shows ASTS-300 and ASTS-304: slots and condemned pods count, and those that go as long as they serve.
+// TestStatusCounts shows ASTS-300 and ASTS-304: slots and condemned pods count, and those that go as long as
+// they serve.
 func TestStatusCounts(t *testing.T) {
 	w := newWorld(t, 6, inParallel, withClaims, paused, minReady(60), func(set *appsv1beta1.StatefulSet) { set.Generation = 7 })
 	w.at("a:1")
@@ -106,8 +107,9 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsLostAfterOnDelete comes back as it was, within the partition of the rolling updates that follow: it came back at the
-// revision from before OnDelete, which no pod had any more (ASTS-303, ASTS-108 (part)).
+// TestAPodThatIsLostAfterOnDelete comes back as it was, within the partition of the rolling updates that
+// follow: it came back at the revision from before OnDelete, which no pod had any more (ASTS-303,
+// ASTS-108 (part)).
 func TestAPodThatIsLostAfterOnDelete(t *testing.T) {
 	w := newWorld(t, 3, deletedByHand)
 	w.at("a:1")
@@ -205,7 +207,8 @@ func TestOnlyNumbers(t *testing.T) {
 	}
 }
 
-// TestTheWholeStatusIsCompared shows that a status in which any single field is stale is written anew (ASTS-305 (part)).
+// TestTheWholeStatusIsCompared shows that a status in which any single field is stale is written anew
+// (ASTS-305 (part)).
 func TestTheWholeStatusIsCompared(t *testing.T) {
 	w := newWorld(t, 2, withClaims)
 	w.at("a:1")

@@ -2,8 +2,8 @@ package statefulset
 
 import "testing"
 
-// TestCurrentRevisionWithoutStatus shows ASTS-085: a set that was just taken over, or came back from a backup, has an empty status. A pod
-// that is lost at that moment comes back as those beside it are.
+// TestCurrentRevisionWithoutStatus shows ASTS-085: a set that was just taken over, or came back from a
+// backup, has an empty status. A pod that is lost at that moment comes back as those beside it are.
 func TestCurrentRevisionWithoutStatus(t *testing.T) {
 	for name, tt := range map[string]struct {
 		current string

@@ -17,7 +17,8 @@ func relabelled(pod *corev1.Pod) { pod.Labels["app"] = "debug" }
 
 func orphaned(pod *corev1.Pod) { pod.OwnerReferences = nil }
 
-// ownPod makes the pod of the ordinal an owner of its PVC, as that of a pod that scaling in takes away under whenScaled Delete.
+// ownPod makes the pod of the ordinal an owner of its PVC, as that of a pod that scaling in takes away under
+// whenScaled Delete.
 func (w *world) ownPod(ordinal int) {
 	name := podName("web", ordinal)
 	w.claim(ordinal).OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: name, UID: w.Pods[len(w.Pods)-1].UID}}
@@ -32,8 +33,9 @@ func TestAPodOfNoOrdinalGoes(t *testing.T) {
 	w.expect()
 }
 
-// TestPodsThatEndedAreGivenUpAndAdopted shows that a pod which has ended is released before all, if its labels are not the set's any
-// more, and adopted before it is deleted, which looks whether the set lives (ASTS-070 (part)).
+// TestPodsThatEndedAreGivenUpAndAdopted shows that a pod which has ended is released before all, if its
+// labels are not the set's any more, and adopted before it is deleted, which looks whether the set lives
+// (ASTS-070 (part)).
 func TestPodsThatEndedAreGivenUpAndAdopted(t *testing.T) {
 	for _, options := range [][]option{nil, {inParallel}} {
 		w := newWorld(t, 2, options...)
@@ -45,8 +47,9 @@ func TestPodsThatEndedAreGivenUpAndAdopted(t *testing.T) {
 	}
 }
 
-// TestNoPodGoesBeforeItsClaimsSettle shows that no pod is deleted by the plan that changes the owners of its PVCs: if that write fails,
-// the PVC of a pod that is made anew would go with it, or that of one that goes would stay (ASTS-262 (part), ASTS-263 (part)).
+// TestNoPodGoesBeforeItsClaimsSettle shows that no pod is deleted by the plan that changes the owners of its
+// PVCs: if that write fails, the PVC of a pod that is made anew would go with it, or that of one that goes
+// would stay (ASTS-262 (part), ASTS-263 (part)).
 func TestNoPodGoesBeforeItsClaimsSettle(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options []option
@@ -80,8 +83,8 @@ func TestNoPodGoesBeforeItsClaimsSettle(t *testing.T) {
 	}
 }
 
-// TestHistoryKeepsWhatOrphansCarry shows that the revision of pods which are about to be adopted is not deleted before: these could not
-// be updated in place any more (ASTS-086 (part)).
+// TestHistoryKeepsWhatOrphansCarry shows that the revision of pods which are about to be adopted is not
+// deleted before: these could not be updated in place any more (ASTS-086 (part)).
 func TestHistoryKeepsWhatOrphansCarry(t *testing.T) {
 	for name, states := range map[string][]state{"orphans": {orphaned}, "one that goes": {terminating}, "one that has ended": {failed}} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +102,8 @@ func TestHistoryKeepsWhatOrphansCarry(t *testing.T) {
 	}
 }
 
-// TestAnUnboundClaimHoldsUpNothing: a broken template keeps the pod from a node, and so its PVC from a volume.
+// TestAnUnboundClaimHoldsUpNothing: a broken template keeps the pod from a node, and so its PVC from a
+// volume.
 func TestAnUnboundClaimHoldsUpNothing(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"the same size": func(*world) {},
@@ -117,8 +121,9 @@ func TestAnUnboundClaimHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// TestAPodThatPreparesItsDeletionInItsGracePeriod goes on, though its update does not: scaling in and out again during the grace period
-// left it, and under OrderedReady all others, as they were for ever (ASTS-229 (part)).
+// TestAPodThatPreparesItsDeletionInItsGracePeriod goes on, though its update does not: scaling in and out
+// again during the grace period left it, and under OrderedReady all others, as they were for ever
+// (ASTS-229 (part)).
 func TestAPodThatPreparesItsDeletionInItsGracePeriod(t *testing.T) {
 	inGrace := func(pod *corev1.Pod) {
 		pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"x","updateTimestamp":"2026-01-02T03:04:00Z"}`,
@@ -142,8 +147,9 @@ func TestAPodThatPreparesItsDeletionInItsGracePeriod(t *testing.T) {
 	}
 }
 
-// TestWhatStandsStillIsTold shows that a set is not taken for settled while a slot is down, however many pods without a slot are
-// available, and that a pod which outlasts its grace period is told of: nothing comes in its place.
+// TestWhatStandsStillIsTold shows that a set is not taken for settled while a slot is down, however many pods
+// without a slot are available, and that a pod which outlasts its grace period is told of: nothing comes in
+// its place.
 func TestWhatStandsStillIsTold(t *testing.T) {
 	w := newWorld(t, 3, reserve(1))
 	w.at("a:1")
@@ -174,8 +180,8 @@ func TestWhatStandsStillIsTold(t *testing.T) {
 	}
 }
 
-// TestWhoIsWaitedForIsTold shows that what is told of a set that stands still under OrderedReady names the pod that holds up the others,
-// and what it lacks: of many pods three of those that waited for it were named.
+// TestWhoIsWaitedForIsTold shows that what is told of a set that stands still under OrderedReady names the
+// pod that holds up the others, and what it lacks: of many pods three of those that waited for it were named.
 func TestWhoIsWaitedForIsTold(t *testing.T) {
 	pulls := func(pod *corev1.Pod) {
 		notReady(pod)
@@ -217,8 +223,8 @@ func TestWhoIsWaitedForIsTold(t *testing.T) {
 	}
 }
 
-// TestABrokenPodBelowThePartitionIsNamed: a pod that the partition keeps, and that never became ready, uses up maxUnavailable: nobody would find
-// it among those that wait for their turn (OPS-099 (part)).
+// TestABrokenPodBelowThePartitionIsNamed: a pod that the partition keeps, and that never became ready, uses
+// up maxUnavailable: nobody would find it among those that wait for their turn (OPS-099 (part)).
 func TestABrokenPodBelowThePartitionIsNamed(t *testing.T) {
 	w := newWorld(t, 3, inParallel, policy(possible), partition(1))
 	w.at("a:1")
@@ -236,8 +242,9 @@ func TestABrokenPodBelowThePartitionIsNamed(t *testing.T) {
 	}
 }
 
-// TestASelectorThatLosesItsPods: a selector that asks for labels which controllers set and change would not find the pods that are made, or
-// lose them in the midst of a rollout. None is made, and that is told (ASTS-043 (part)).
+// TestASelectorThatLosesItsPods: a selector that asks for labels which controllers set and change would not
+// find the pods that are made, or lose them in the midst of a rollout. None is made, and that is told
+// (ASTS-043 (part)).
 func TestASelectorThatLosesItsPods(t *testing.T) {
 	for name, tt := range map[string]struct {
 		labels   string

@@ -11,9 +11,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// update deletes pods that are specified for deletion, and moves others to the update revision, as far as maxUnavailable goes
-// (ASTS-145 to 166, ASTS-235 to 239). It goes on while scaling is held up: a slot that is down leaves room for no other, but one that
-// is down itself may be brought back by an update (ASTS-125).
+// update deletes pods that are specified for deletion, and moves others to the update revision, as far as
+// maxUnavailable goes (ASTS-145 to 166, ASTS-235 to 239). It goes on while scaling is held up: a slot that is
+// down leaves room for no other, but one that is down itself may be brought back by an update (ASTS-125).
 func (p *planner) update() {
 	spare, charged := p.Limits.MaxUnavailable-max(p.Limits.Replicas-len(p.slots), 0), 0 // those beyond what a plan looks at are missing
 	for i := range p.slots {
@@ -58,7 +58,8 @@ func (p *planner) update() {
 	p.sayGrowth()
 }
 
-// stay leaves a pod at its revision. It gets back in place what another one has changed in it, as far as the budget goes (IPU-326).
+// stay leaves a pod at its revision. It gets back in place what another one has changed in it, as far as the
+// budget goes (IPU-326).
 func (p *planner) stay(s *slot, budget *podplan.Budget, stopped string) {
 	switch own := p.MendsInPlace(s.info); {
 	case own == nil:
@@ -80,7 +81,8 @@ func (p *planner) comesAfter(s *slot, stopped string) {
 	p.Decide(s.pod, podplan.Wait, reason, "it comes after others: %s", stopped)
 }
 
-// sayGrowth lets pods wait whose volumes grow: they count as unavailable until these have their size. It tells what keeps volumes from it.
+// sayGrowth lets pods wait whose volumes grow: they count as unavailable until these have their size. It
+// tells what keeps volumes from it.
 func (p *planner) sayGrowth() {
 	if !p.resizes {
 		return
@@ -96,13 +98,15 @@ func (p *planner) sayGrowth() {
 	p.UpdateError = cmp.Or(p.UpdateError, p.GrowthFailed)
 }
 
-// undecided tells whether nothing is decided about the pod of a slot yet, and there is something to decide. A grace period is waited for,
-// but not where the pod prepares its deletion, for then the update does not go on (ASTS-230).
+// undecided tells whether nothing is decided about the pod of a slot yet, and there is something to decide. A
+// grace period is waited for, but not where the pod prepares its deletion, for then the update does not go on
+// (ASTS-230).
 func (p *planner) undecided(s *slot) bool {
 	return s.info != nil && (!s.info.Progress.InGrace || s.info.Preparing) && p.Verdict(s.pod) == nil
 }
 
-// outdated tells whether a pod lacks something of the present spec: its revision, a volume, or the size of its claims.
+// outdated tells whether a pod lacks something of the present spec: its revision, a volume, or the size of
+// its claims.
 func (p *planner) outdated(s *slot) bool {
 	c := p.claims[s.ordinal]
 	return !s.info.New || p.lacksVolume(s) != "" || p.resizes && (len(c.growth) > 0 || c.fixed != "" || !c.pending.IsZero())
@@ -126,8 +130,8 @@ func (p *planner) standstill() (podplan.Reason, string) {
 	return "", ""
 }
 
-// candidates are the slots that are to be at the update revision, in the order of their update: as many as partition leaves
-// (ASTS-147 to 154). chosen are their ordinals.
+// candidates are the slots that are to be at the update revision, in the order of their update: as many as
+// partition leaves (ASTS-147 to 154). chosen are their ordinals.
 func (p *planner) candidates() (candidates []*slot, chosen map[int]bool) {
 	chosen = map[int]bool{}
 	r := rollingOf(p.Set)
@@ -146,7 +150,8 @@ func (p *planner) candidates() (candidates []*slot, chosen map[int]bool) {
 	return candidates, chosen
 }
 
-// unordered are the slots that have pods: first those that need no decision any more, then the others by priority (ASTS-150).
+// unordered are the slots that have pods: first those that need no decision any more, then the others by
+// priority (ASTS-150).
 func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 	var first, prepared, rest []*slot
 	var pods []rollout.Candidate
@@ -176,7 +181,8 @@ func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 	return first
 }
 
-// specified decides about pods that somebody wants to go, and about those that prepare their deletion (ASTS-229, ASTS-236).
+// specified decides about pods that somebody wants to go, and about those that prepare their deletion
+// (ASTS-229, ASTS-236).
 func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 	if !p.undecided(s) {
 		return
@@ -200,8 +206,9 @@ func (p *planner) budgetWords() string {
 	return fmt.Sprintf("as many pods are unavailable as maxUnavailable %d allows", p.Limits.MaxUnavailable)
 }
 
-// move brings one pod towards the present spec if that is possible now. stopped says why no pod that is available may be taken any
-// more, empty if one may; move returns that for the pods after this one (ASTS-159, ASTS-275).
+// move brings one pod towards the present spec if that is possible now. stopped says why no pod that is
+// available may be taken any more, empty if one may; move returns that for the pods after this one (ASTS-159,
+// ASTS-275).
 func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if !p.outdated(s) {
 		return stopped

@@ -303,8 +303,8 @@ func TestClaimsFollow(t *testing.T) {
 	}
 }
 
-// TestStorageThatFailsIsTold shows that the set tells what the storage says of a PVC that it cannot grow, as long as that holds (ASTS-277
-// (part)).
+// TestStorageThatFailsIsTold shows that the set tells what the storage says of a PVC that it cannot grow, as
+// long as that holds (ASTS-277 (part)).
 func TestStorageThatFailsIsTold(t *testing.T) {
 	const pending = corev1.PersistentVolumeClaimFileSystemResizePending
 	const volume, node = corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError

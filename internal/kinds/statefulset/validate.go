@@ -23,8 +23,8 @@ const (
 	mostReserved = 10_000
 	// longestMinReady is the highest minReadySeconds (ASTS-037).
 	longestMinReady = 300
-	// maxNameLength leaves room for the hash in the label of the revision (ASTS-030). Then there is room for any ordinal in the name of a
-	// pod, too, which is a label and a host name.
+	// maxNameLength leaves room for the hash in the label of the revision (ASTS-030). Then there is room for
+	// any ordinal in the name of a pod, too, which is a label and a host name.
 	maxNameLength = 63 - len("-") - 10
 	// longestOrdinal is how many digits an ordinal may have.
 	longestOrdinal = 10
@@ -34,7 +34,8 @@ const (
 const mutableFields = "'replicas', 'template', 'updateStrategy', 'scaleStrategy', 'reserveOrdinals', 'ordinals', 'lifecycle', " +
 	"'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy', 'volumeClaimTemplates' and 'volumeClaimUpdateStrategy'"
 
-// Written is a StatefulSet in the version in which its author wrote it. Errors name the fields of that version.
+// Written is a StatefulSet in the version in which its author wrote it. Errors name the fields of that
+// version.
 type Written struct {
 	set   *appsv1beta1.StatefulSet
 	alpha *appsv1alpha1.StatefulSet
@@ -48,12 +49,12 @@ func WrittenInV1alpha1(set *appsv1alpha1.StatefulSet) *Written {
 	return &Written{set: set.ToV1beta1(), alpha: set}
 }
 
-// Validate checks a StatefulSet to be created, or with an old one, to be updated (ASTS-030 to ASTS-056). What the API server has to say on
-// the pod template comes on top, see internal/admission. All errors are returned. Storage classes are looked up only if sizes of claims
-// change.
+// Validate checks a StatefulSet to be created, or with an old one, to be updated (ASTS-030 to ASTS-056). What
+// the API server has to say on the pod template comes on top, see internal/admission. All errors are
+// returned. Storage classes are looked up only if sizes of claims change.
 //
-// An update is not refused for what the stored object has got already: objects that an older release let in can still be scaled,
-// mended step by step, and deleted.
+// An update is not refused for what the stored object has got already: objects that an older release let in
+// can still be scaled, mended step by step, and deleted.
 func Validate(updated, old *Written, gates Gates, classes Classes) field.ErrorList {
 	errs := updated.validate(gates)
 	if old == nil {
@@ -195,7 +196,8 @@ func validateStrategy(spec *appsv1beta1.StatefulSetSpec, path *field.Path) field
 	return append(errs, fieldcheck.InPlace(rolling.InPlaceUpdateStrategy, path.Child("inPlaceUpdateStrategy"))...) // ASTS-045
 }
 
-// validateMaxUnavailable checks a number of pods, or a percentage, that must leave one pod to work on (ASTS-034, ASTS-035).
+// validateMaxUnavailable checks a number of pods, or a percentage, that must leave one pod to work on
+// (ASTS-034, ASTS-035).
 func validateMaxUnavailable(value *intstr.IntOrString, policy appsv1beta1.StatefulSetPodManagementPolicy,
 	path *field.Path) field.ErrorList {
 	if value == nil {

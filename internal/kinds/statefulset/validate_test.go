@@ -19,7 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
-// written reads a valid StatefulSet with members of its spec set, replaced or (null) removed. Members of objects are merged.
+// written reads a valid StatefulSet with members of its spec set, replaced or (null) removed. Members of
+// objects are merged.
 func written(t *testing.T, version, members string) *Written {
 	t.Helper()
 	base := document(t, `{"metadata":{"name":"shop"},"spec":{`+plain+`,"selector":{"matchLabels":{"app":"shop"}},"serviceName":"shop",
@@ -178,7 +179,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// ASTS-030: the name is a DNS label that leaves room for the hash of a revision in a label. It is checked on create alone.
+// ASTS-030: the name is a DNS label that leaves room for the hash of a revision in a label. It is checked on
+// create alone.
 func TestNames(t *testing.T) {
 	for meta, want := range map[string][]string{
 		`{"name":"` + strings.Repeat("a", 52) + `"}`: {},
@@ -199,7 +201,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// ASTS-322 (part): who edits the annotation of a v1alpha1 object is told what of it is not understood, instead of losing it.
+// ASTS-322 (part): who edits the annotation of a v1alpha1 object is told what of it is not understood,
+// instead of losing it.
 func TestTheAnnotationOfV1alpha1IsChecked(t *testing.T) {
 	for _, text := range []string{`{"reserveOrdinal":[1]}`, `{"reserveOrdinals":1}`, `no`} {
 		set := &appsv1alpha1.StatefulSet{}
@@ -212,7 +215,8 @@ func TestTheAnnotationOfV1alpha1IsChecked(t *testing.T) {
 	}
 }
 
-// Each pass reads all reserved ordinals, and applies all terms of an order to all pods, while other sets wait.
+// Each pass reads all reserved ordinals, and applies all terms of an order to all pods, while other sets
+// wait.
 func TestListsAreBounded(t *testing.T) {
 	list := func(n int, item string) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"

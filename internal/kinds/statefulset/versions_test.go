@@ -8,8 +8,8 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 )
 
-// TestPartitionCountsInBothVersions shows ASTS-323: a set that was written in v1alpha1 keeps as many pods as one of v1beta1, whatever their
-// ordinals, and both say so.
+// TestPartitionCountsInBothVersions shows ASTS-323: a set that was written in v1alpha1 keeps as many pods as
+// one of v1beta1, whatever their ordinals, and both say so.
 func TestPartitionCountsInBothVersions(t *testing.T) {
 	for _, alpha := range []bool{false, true} {
 		for keep, want := range map[int32][]string{0: {"~7"}, 2: {"~7"}, 3: nil, 7: nil} {

@@ -104,8 +104,9 @@ func nested(document map[string]any, path ...string) map[string]any {
 	return document
 }
 
-// TestWhichClaimsAreAsTheirTemplates shows ASTS-271, and ASTS-279: for each template in its order, how many pods of slots have such a
-// claim, and of these how many have its size. It does so whatever the strategy and the gate.
+// TestWhichClaimsAreAsTheirTemplates shows ASTS-271, and ASTS-279: for each template in its order, how many
+// pods of slots have such a claim, and of these how many have its size. It does so whatever the strategy and
+// the gate.
 func TestWhichClaimsAreAsTheirTemplates(t *testing.T) {
 	const plain = `{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"2Gi"}}}`
 	const classy = `{"storageClassName":"gold","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"2Gi"}}}`
@@ -166,8 +167,9 @@ func TestWhichClaimsAreAsTheirTemplates(t *testing.T) {
 	}
 }
 
-// TestGrowth shows ASTS-272, ASTS-273 (part), ASTS-274 (with TestAllClaimsOfAPod), ASTS-275 (part), ASTS-276 and ASTS-278: which claims
-// grow, and what becomes of their pods. There are three pods at a:1, with claims of 1Gi, and the template asks for 2Gi.
+// TestGrowth shows ASTS-272, ASTS-273 (part), ASTS-274 (with TestAllClaimsOfAPod), ASTS-275 (part), ASTS-276
+// and ASTS-278: which claims grow, and what becomes of their pods. There are three pods at a:1, with claims
+// of 1Gi, and the template asks for 2Gi.
 func TestGrowth(t *testing.T) {
 	grown := func(w *world, ordinals ...int) {
 		for _, i := range ordinals {
@@ -313,8 +315,9 @@ func TestAllClaimsOfAPod(t *testing.T) {
 	}
 }
 
-// TestALostPodOfTheOldRevisionHasTheVolumesThatItMounts shows ASTS-108 (part) and ASTS-130 (part): a new revision does without a claim
-// template, and is tried on some pods; a pod of the old one that is lost comes back with its PVC.
+// TestALostPodOfTheOldRevisionHasTheVolumesThatItMounts shows ASTS-108 (part) and ASTS-130 (part): a new
+// revision does without a claim template, and is tried on some pods; a pod of the old one that is lost comes
+// back with its PVC.
 func TestALostPodOfTheOldRevisionHasTheVolumesThatItMounts(t *testing.T) {
 	const old = `{"metadata":{"labels":{"app":"web"}},"spec":{"initContainers":[{"name":"first","image":"i","volumeDevices":[{"name":"raw"}]}],
 		"volumes":[{"name":"own","emptyDir":{}}],"containers":[{"name":"main","image":"a:1","volumeMounts":[{"name":"b"},{"name":"own"},{"name":"a"}]}]}}`
@@ -347,8 +350,9 @@ func TestALostPodOfTheOldRevisionHasTheVolumesThatItMounts(t *testing.T) {
 	}
 }
 
-// TestWhatAWebhookPutsInPlaceOfAClaimStays shows ASTS-130 (part): a pod whose webhook gives it another volume of that name is not made anew, for
-// the next one would get it too. A volume of the template's own, in whose place a claim template came, is none of a webhook.
+// TestWhatAWebhookPutsInPlaceOfAClaimStays shows ASTS-130 (part): a pod whose webhook gives it another volume
+// of that name is not made anew, for the next one would get it too. A volume of the template's own, in whose
+// place a claim template came, is none of a webhook.
 func TestWhatAWebhookPutsInPlaceOfAClaimStays(t *testing.T) {
 	for name, volume := range map[string]corev1.VolumeSource{"an emptyDir": {EmptyDir: &corev1.EmptyDirVolumeSource{}},
 		"another claim": {PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "shared"}}, "as the caches keep it": {}} {
@@ -366,7 +370,8 @@ func TestWhatAWebhookPutsInPlaceOfAClaimStays(t *testing.T) {
 	}
 }
 
-// TestAClaimThatAnotherPodControlsIsToldOf shows ASTS-264 (part): the pod that would take it over is not created, and what it waits for is told.
+// TestAClaimThatAnotherPodControlsIsToldOf shows ASTS-264 (part): the pod that would take it over is not
+// created, and what it waits for is told.
 func TestAClaimThatAnotherPodControlsIsToldOf(t *testing.T) {
 	for scaled, want := range map[appsv1beta1.StatefulSetClaimRetention][]string{appsv1beta1.DeleteStatefulSetClaims: nil,
 		appsv1beta1.RetainStatefulSetClaims: {"+0 a:1"}} {

@@ -15,8 +15,9 @@ import (
 
 const toNormal = "label lifecycle.apps.kruise.io/state=Normal, annotation lifecycle.apps.kruise.io/timestamp"
 
-// TestScalingComesFirst shows ASTS-116: under OrderedReady a slot that is not available holds up what is condemned and every pod that
-// serves, but not the owners of PVCs, nor itself. Under Parallel not even an error holds up anything.
+// TestScalingComesFirst shows ASTS-116: under OrderedReady a slot that is not available holds up what is
+// condemned and every pod that serves, but not the owners of PVCs, nor itself. Under Parallel not even an
+// error holds up anything.
 func TestScalingComesFirst(t *testing.T) {
 	claims := []option{withClaims, retention(appsv1beta1.RetainStatefulSetClaims, appsv1beta1.DeleteStatefulSetClaims)}
 	for name, tt := range map[string]struct {
@@ -75,8 +76,8 @@ func TestScalingComesFirst(t *testing.T) {
 	}
 }
 
-// TestWhenToLookAgain shows ASTS-118: at the end of the shortest time that is waited for, minReadySeconds or a grace period. And ASTS-128
-// (part): those of condemned pods count too.
+// TestWhenToLookAgain shows ASTS-118: at the end of the shortest time that is waited for, minReadySeconds or
+// a grace period. And ASTS-128 (part): those of condemned pods count too.
 func TestWhenToLookAgain(t *testing.T) {
 	grace := func(since time.Duration) state {
 		return func(pod *corev1.Pod) {
@@ -119,8 +120,8 @@ func TestWhenToLookAgain(t *testing.T) {
 	}
 }
 
-// TestRefreshAndUpdateInOnePlan shows ASTS-146: what is found out about one pod counts for all others in the same plan. A pod whose
-// update is found complete counts as down once more, and nothing else is done to it.
+// TestRefreshAndUpdateInOnePlan shows ASTS-146: what is found out about one pod counts for all others in the
+// same plan. A pod whose update is found complete counts as down once more, and nothing else is done to it.
 func TestRefreshAndUpdateInOnePlan(t *testing.T) {
 	for name, tt := range map[string]struct {
 		n    int32
@@ -147,8 +148,8 @@ func TestRefreshAndUpdateInOnePlan(t *testing.T) {
 	w.expect("~0")
 }
 
-// TestUpkeep shows ASTS-129: in each plan pods that are there get back the labels of their identity, their PVCs the owners, and those
-// that lack a volume are replaced, in which ever state the set is.
+// TestUpkeep shows ASTS-129: in each plan pods that are there get back the labels of their identity, their
+// PVCs the owners, and those that lack a volume are replaced, in which ever state the set is.
 func TestUpkeep(t *testing.T) {
 	unlabelled := func(pod *corev1.Pod) { delete(pod.Labels, "statefulset.kubernetes.io/pod-name") }
 	identity := "0: label apps.kubernetes.io/pod-index=0, label statefulset.kubernetes.io/pod-name=web-0"
@@ -187,8 +188,9 @@ func TestUpkeep(t *testing.T) {
 	}
 }
 
-// TestAClaimTemplateIsAdded shows ASTS-130: a pod without the volume is outdated, and replaced by the rules of updates, never patched.
-// What comes in its place has the PVC. A template that is taken away changes nothing.
+// TestAClaimTemplateIsAdded shows ASTS-130: a pod without the volume is outdated, and replaced by the rules
+// of updates, never patched. What comes in its place has the PVC. A template that is taken away changes
+// nothing.
 func TestAClaimTemplateIsAdded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options []option

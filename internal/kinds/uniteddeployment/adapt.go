@@ -26,8 +26,8 @@ const (
 // moment is how much later than the end of a time it is over for sure.
 const moment = time.Millisecond
 
-// leastWindow is for how long a subset is passed over at least: the end of a window is written, and pods of a minimum may stay pending for
-// ever (UD-097).
+// leastWindow is for how long a subset is passed over at least: the end of a window is written, and pods of a
+// minimum may stay pending for ever (UD-097).
 const leastWindow = 30 * time.Second
 
 // adaptive are the options of the strategy as they hold (UD-014).
@@ -59,7 +59,8 @@ func options(united *appsv1beta1.UnitedDeployment) adaptive {
 // Adaptive tells whether pods that cannot be scheduled go elsewhere.
 func Adaptive(united *appsv1beta1.UnitedDeployment) bool { return options(united).adaptive }
 
-// unscheduled tells whether a pod has waited too long for a node, and if it may come to that, when to look again (UD-096).
+// unscheduled tells whether a pod has waited too long for a node, and if it may come to that, when to look
+// again (UD-096).
 func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedOut bool, again time.Time) {
 	if pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
 		return false, time.Time{}
@@ -94,8 +95,8 @@ func isFalse(c *appsv1beta1.UnitedDeploymentSubsetCondition) bool {
 	return c != nil && c.Status == corev1.ConditionFalse
 }
 
-// set makes the condition of the subset what it should be. Its time is that of the last change of its status; the API keeps whole seconds, and
-// rounded down a window would end early.
+// set makes the condition of the subset what it should be. Its time is that of the last change of its status;
+// the API keeps whole seconds, and rounded down a window would end early.
 func (v *Verdict) set(now time.Time, status corev1.ConditionStatus, reason, message string) {
 	next := &appsv1beta1.UnitedDeploymentSubsetCondition{Type: appsv1beta1.UnitedDeploymentSubsetSchedulable, Status: status, Reason: reason,
 		Message: message, LastTransitionTime: metav1.NewTime(now.Add(time.Second - time.Nanosecond).Truncate(time.Second))}
@@ -108,7 +109,8 @@ func (v *Verdict) set(now time.Time, status corev1.ConditionStatus, reason, mess
 	v.condition = next
 }
 
-// adapt splits replicas so that subsets with pods that cannot be scheduled get no others for a while (UD-095 to UD-099).
+// adapt splits replicas so that subsets with pods that cannot be scheduled get no others for a while (UD-095
+// to UD-099).
 func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 	o.duration = max(o.duration, leastWindow)
 	own, narrowed := make([]Bounds, len(p.Subsets)), make([]Bounds, len(p.Subsets))
@@ -145,8 +147,9 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 	return Adapt(own, narrowed, replicas)
 }
 
-// settled is how many replicas a subset keeps whatever becomes of the others: all but those that have waited too long for a node. Pods that
-// start, or that a rolling update makes anew, are not ready, and have their place all the same; those that cannot be created have none (UD-098).
+// settled is how many replicas a subset keeps whatever becomes of the others: all but those that have waited
+// too long for a node. Pods that start, or that a rolling update makes anew, are not ready, and have their
+// place all the same; those that cannot be created have none (UD-098).
 func (v *Verdict) settled(stuck int) int32 {
 	there := v.There
 	if v.Child.Failure == "" {
@@ -169,7 +172,8 @@ func (p *Plan) stuck(s *Snapshot, v *Verdict, o adaptive) (stuck int) {
 	return stuck
 }
 
-// reserve splits replicas so that pods that cannot be scheduled have substitutes, and stay (UD-110 to UD-121).
+// reserve splits replicas so that pods that cannot be scheduled have substitutes, and stay (UD-110 to
+// UD-121).
 func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 	rooms := make([]Room, len(p.Subsets))
 	for i := range p.Subsets {
@@ -274,8 +278,8 @@ func (p *Plan) prove(s *Snapshot) {
 	}
 }
 
-// room is the maxUnavailable of a child while the rolling update must not stall because of reserved pods: that of the template, and those of
-// them that are not ready; nil for children that have none (UD-073).
+// room is the maxUnavailable of a child while the rolling update must not stall because of reserved pods:
+// that of the template, and those of them that are not ready; nil for children that have none (UD-073).
 func (p *Plan) room(v *Verdict) *intstr.IntOrString {
 	kind := p.Template.Kind
 	spec, _ := p.Template.Document["spec"].(map[string]any)

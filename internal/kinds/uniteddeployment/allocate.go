@@ -8,8 +8,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Specify splits replicas by the fixed numbers of the subsets, and what they leave evenly over the others, of which those that have the most
-// now get the remainder (UD-080 to UD-084).
+// Specify splits replicas by the fixed numbers of the subsets, and what they leave evenly over the others, of
+// which those that have the most now get the remainder (UD-080 to UD-084).
 func Specify(subsets []appsv1beta1.Subset, current []int32, replicas int32) ([]int32, error) {
 	numbers, err := Numbers(subsets, replicas)
 	if err != nil {
@@ -49,8 +49,8 @@ func Specify(subsets []appsv1beta1.Subset, current []int32, replicas int32) ([]i
 	return next, nil
 }
 
-// Stretch splits replicas between minima and maxima: in the order of the subsets each gets its minimum, and then, in the same order, up to
-// its maximum. It returns what no subset may have (UD-091, UD-093).
+// Stretch splits replicas between minima and maxima: in the order of the subsets each gets its minimum, and
+// then, in the same order, up to its maximum. It returns what no subset may have (UD-091, UD-093).
 func Stretch(bounds []Bounds, replicas int32) (next []int32, rest int32) {
 	next, rest = make([]int32, len(bounds)), replicas
 	for i := range bounds {
@@ -65,8 +65,8 @@ func Stretch(bounds []Bounds, replicas int32) (next []int32, rest int32) {
 	return next, rest
 }
 
-// Narrow are the bounds of a subset with so many settled pods: one that is unschedulable gets no others, and one that is schedulable keeps
-// them (UD-098).
+// Narrow are the bounds of a subset with so many settled pods: one that is unschedulable gets no others, and
+// one that is schedulable keeps them (UD-098).
 func Narrow(b Bounds, unschedulable bool, settled int32) Bounds {
 	kept := min(settled, b.Max)
 	if unschedulable {
@@ -75,8 +75,9 @@ func Narrow(b Bounds, unschedulable bool, settled int32) Bounds {
 	return Bounds{max(b.Min, kept), b.Max}
 }
 
-// Adapt splits replicas between narrowed bounds: first each subset gets its own minimum, which what others keep must not take from it. What
-// they leave goes to the last subsets that may have it by their own, and waits there (UD-098).
+// Adapt splits replicas between narrowed bounds: first each subset gets its own minimum, which what others
+// keep must not take from it. What they leave goes to the last subsets that may have it by their own, and
+// waits there (UD-098).
 func Adapt(own, narrowed []Bounds, replicas int32) []int32 {
 	next, rest := make([]int32, len(own)), replicas
 	upTo := func(bound func(i int) int32) {
@@ -100,7 +101,8 @@ func Adapt(own, narrowed []Bounds, replicas int32) []int32 {
 // Room is how many pods of a subset count, now and at most.
 type Room struct {
 	Bounds
-	// Capacity is how many of its replicas are not reserved; Unbounded where nothing is known to be wrong with new ones (UD-119).
+	// Capacity is how many of its replicas are not reserved; Unbounded where nothing is known to be wrong
+	// with new ones (UD-119).
 	Capacity int32
 	// Keep is how many it has, if some are reserved: it is given no more (UD-121). Else negative.
 	Keep int32

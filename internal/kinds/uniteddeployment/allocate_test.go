@@ -24,7 +24,8 @@ func given(texts ...string) (subsets []appsv1beta1.Subset) {
 	return subsets
 }
 
-// UD-080, UD-081, UD-082, UD-083, UD-036 (part), UD-084 (part), UD-165: fixed numbers, percentages and what they leave.
+// UD-080, UD-081, UD-082, UD-083, UD-036 (part), UD-084 (part), UD-165: fixed numbers, percentages and what
+// they leave.
 func TestFixedNumbers(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -104,7 +105,8 @@ func TestReplicasThatAreAbsent(t *testing.T) {
 	}
 }
 
-// UD-091, UD-092, UD-093, UD-167: between minima and maxima; the numbers of a number of replicas are the same whether it grew or shrank.
+// UD-091, UD-092, UD-093, UD-167: between minima and maxima; the numbers of a number of replicas are the same
+// whether it grew or shrank.
 func TestMinimaAndMaxima(t *testing.T) {
 	bounds := []Bounds{{2, 5}, {2, 5}, {2, Unbounded}}
 	for replicas, want := range map[int32]string{6: "[2 2 2]", 9: "[5 2 2]", 13: "[5 5 3]", 5: "[2 2 1]", 0: "[0 0 0]", 1: "[1 0 0]"} {
@@ -207,8 +209,8 @@ func TestSubstitutes(t *testing.T) {
 	}
 }
 
-// Whatever the bounds: all replicas are given if the last subset may have any number, maxima hold but for minima, and what is reserved has exactly
-// as many substitutes.
+// Whatever the bounds: all replicas are given if the last subset may have any number, maxima hold but for
+// minima, and what is reserved has exactly as many substitutes.
 func TestAllocationsAreWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {

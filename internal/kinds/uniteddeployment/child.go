@@ -151,8 +151,8 @@ func (t *Template) texts(field string) map[string]string {
 	return texts
 }
 
-// Bind returns the pod template of a subset: a copy of that document, bound to the nodes of the subset, with its tolerations, and patched at
-// last (UD-016, UD-070).
+// Bind returns the pod template of a subset: a copy of that document, bound to the nodes of the subset, with
+// its tolerations, and patched at last (UD-016, UD-070).
 func Bind(podTemplate map[string]any, s *appsv1beta1.Subset) (map[string]any, error) {
 	pod := runtime.DeepCopyJSON(podTemplate)
 	spec, err := subset.Child(pod, "spec")
@@ -289,8 +289,8 @@ func ownerDocument(united *appsv1beta1.UnitedDeployment) map[string]any {
 	return owner
 }
 
-// Names of children are that long at most: as long as what the API server generates, and for StatefulSets so short that the names of their
-// revisions are values of labels.
+// Names of children are that long at most: as long as what the API server generates, and for StatefulSets so
+// short that the names of their revisions are values of labels.
 const maxName, maxStatefulName = 63, 52
 
 // NameOf is the name of the child of a subset; further ones are for where others have the first (UD-064).

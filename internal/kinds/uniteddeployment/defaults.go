@@ -17,7 +17,8 @@ type Document = podtemplate.Document
 
 // DefaultRequest is what is needed to fill in what a user left out of a UnitedDeployment.
 type DefaultRequest struct {
-	// Complete returns a pod template as the API server would complete it. It is nil with gate TemplateNoDefaults.
+	// Complete returns a pod template as the API server would complete it. It is nil with gate
+	// TemplateNoDefaults.
 	Complete func(template Document) (Document, error)
 	// New is the document to be completed, of either version. It is not modified.
 	New Document
@@ -25,8 +26,8 @@ type DefaultRequest struct {
 	Old Document
 }
 
-// Default returns the JSON patch that completes a UnitedDeployment (UD-010 to UD-013). It adds what is missing; what it changes is said at
-// oldForm. An error of the API server comes with the other defaults.
+// Default returns the JSON patch that completes a UnitedDeployment (UD-010 to UD-013). It adds what is
+// missing; what it changes is said at oldForm. An error of the API server comes with the other defaults.
 func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	spec, ok := r.New["spec"].(Document)
 	if !ok {
@@ -67,7 +68,8 @@ func subsetsOf(spec Document) []appsv1beta1.Subset {
 // defaultHistory is revisionHistoryLimit where there is none (UD-010).
 const defaultHistory = 10
 
-// defaultMinimums gives every subset a minimum if any has a minimum or a maximum, and none has a number (UD-012).
+// defaultMinimums gives every subset a minimum if any has a minimum or a maximum, and none has a number
+// (UD-012).
 func defaultMinimums(d *podtemplate.Defaults, spec Document, subsets []appsv1beta1.Subset) {
 	fixed := func(s appsv1beta1.Subset) bool { return s.Replicas != nil }
 	if !Elastic(subsets) || slices.ContainsFunc(subsets, fixed) {
@@ -81,7 +83,8 @@ func defaultMinimums(d *podtemplate.Defaults, spec Document, subsets []appsv1bet
 	}
 }
 
-// templates completes the pod template and the claim templates of StatefulSets of Kubernetes when the template is new or changed (UD-013).
+// templates completes the pod template and the claim templates of StatefulSets of Kubernetes when the
+// template is new or changed (UD-013).
 func (r *DefaultRequest) templates(d *podtemplate.Defaults, spec Document) error {
 	child := within(spec, "template", string(StatefulSet), "spec")
 	if child == nil || r.Complete == nil || r.Old != nil && podtemplate.SameTemplate(r.New, r.Old) {
@@ -97,8 +100,9 @@ func (r *DefaultRequest) templates(d *podtemplate.Defaults, spec Document) error
 	return err
 }
 
-// oldForm lets the places win that CloneSets had in v1alpha1 where an update leaves the new places as they are stored (UD-161): the author
-// of such a manifest reads the object with the new places alone, and what is applied again has both.
+// oldForm lets the places win that CloneSets had in v1alpha1 where an update leaves the new places as they
+// are stored (UD-161): the author of such a manifest reads the object with the new places alone, and what is
+// applied again has both.
 func oldForm(d *podtemplate.Defaults, spec, old Document) {
 	child, stored := within(spec, "template", string(CloneSet), "spec"), within(old, "template", string(CloneSet), "spec")
 	const enable = "enablePVCReuse"

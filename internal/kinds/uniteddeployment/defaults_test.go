@@ -82,8 +82,9 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// UD-013: the pod template and the claim templates of StatefulSets of Kubernetes are completed on create, and on updates that change the template, as
-// Kubernetes does it; with the gate, and of other kinds, nothing is. UD-156 (part): so it is said.
+// UD-013: the pod template and the claim templates of StatefulSets of Kubernetes are completed on create, and
+// on updates that change the template, as Kubernetes does it; with the gate, and of other kinds, nothing is.
+// UD-156 (part): so it is said.
 func TestTemplatesAreCompleted(t *testing.T) {
 	const claims = `"volumeClaimTemplates":[{"metadata":{"name":"d"},"spec":{}}],`
 	written := func(template, more string) string { return `{"spec":{"template":{` + template + `}` + more + `}}` }
@@ -146,7 +147,8 @@ func encode(t *testing.T, value any) string {
 	return string(text)
 }
 
-// UD-161 (part): who applies a manifest of the old form again, with another value, changes the value. What an update changes in the new place stands.
+// UD-161 (part): who applies a manifest of the old form again, with another value, changes the value. What an
+// update changes in the new place stands.
 func TestAManifestOfTheOldFormAppliedAgain(t *testing.T) {
 	spec := func(strategy, scale string) string {
 		return `{"spec":{"template":{"cloneSetTemplate":{"spec":{"updateStrategy":` + strategy + `,"scaleStrategy":` + scale + `}}}}}`

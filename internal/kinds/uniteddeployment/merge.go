@@ -9,9 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Merge returns a live child as a new document says, which was made from another one before; that is nil if it is not known any more. What is
-// in neither, such as defaults and what others wrote, stays, but where the shape of an object changes: there the API server fills in
-// anew what belongs to the new one (UD-068, UD-069, UD-071).
+// Merge returns a live child as a new document says, which was made from another one before; that is nil if
+// it is not known any more. What is in neither, such as defaults and what others wrote, stays, but where the
+// shape of an object changes: there the API server fills in anew what belongs to the new one (UD-068, UD-069,
+// UD-071).
 func Merge(live, before, after map[string]any) map[string]any {
 	merged := runtime.DeepCopyJSON(live)
 	metadata, _ := merged["metadata"].(map[string]any)
@@ -55,8 +56,8 @@ func member(object map[string]any, key string) map[string]any {
 	return map[string]any{}
 }
 
-// fields merges the fields of an object one by one. If it is not known what it was made from, only that of the new one is left of each that
-// this has.
+// fields merges the fields of an object one by one. If it is not known what it was made from, only that of
+// the new one is left of each that this has.
 func fields(live, before, after map[string]any, known bool) map[string]any {
 	merged := make(map[string]any, len(live))
 	for key, value := range live {
@@ -135,7 +136,8 @@ func merge(key string, live, before, after any) any {
 	return after
 }
 
-// sameShape tells whether an object has the same fields as before, and the same values in those that are neither objects nor lists.
+// sameShape tells whether an object has the same fields as before, and the same values in those that are
+// neither objects nor lists.
 func sameShape(before, after map[string]any) bool {
 	if len(before) != len(after) {
 		return false
@@ -156,8 +158,8 @@ func sameShape(before, after map[string]any) bool {
 	return true
 }
 
-// counterpart is the object in a list that stands for the i-th of another: the only one of its name, or where objects have no name the one at
-// the same place of a list as long.
+// counterpart is the object in a list that stands for the i-th of another: the only one of its name, or where
+// objects have no name the one at the same place of a list as long.
 func counterpart(list []any, i int, others []any) any {
 	other, ok := others[i].(map[string]any)
 	if !ok {

@@ -18,7 +18,8 @@ import (
 type Child struct {
 	Object metav1.Object
 	Kind   Kind
-	// Subset is that of its selector, which cannot be changed, or else its label (UD-062). Revision is its label, Patch the annotation.
+	// Subset is that of its selector, which cannot be changed, or else its label (UD-062). Revision is its
+	// label, Patch the annotation.
 	Subset, Revision, Patch string
 	// Replicas is what its spec wants; Partition nil where there is none.
 	Replicas  int32
@@ -121,7 +122,8 @@ func older(a, b *Child) int {
 	return cmp.Or(x.Compare(y.Time), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
 }
 
-// OwnerOf is the UID of the UnitedDeployment that controls an object, whatever version it names (UD-060); empty if none does.
+// OwnerOf is the UID of the UnitedDeployment that controls an object, whatever version it names (UD-060);
+// empty if none does.
 func OwnerOf(object metav1.Object) types.UID {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil || owner.Kind != Name || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {

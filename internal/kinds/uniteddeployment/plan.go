@@ -134,8 +134,8 @@ type Note struct{ Type, Reason, Message string }
 
 // Plan is what is to be done about a UnitedDeployment.
 type Plan struct {
-	// Going: it is being deleted, and nothing is done (UD-004). Fault says why nothing can be done; Refused why no child is scaled, created
-	// or deleted.
+	// Going: it is being deleted, and nothing is done (UD-004). Fault says why nothing can be done; Refused
+	// why no child is scaled, created or deleted.
 	Going          bool
 	Fault, Refused *Note
 	// Expected is the revision of the template. NewRevision is to be created, Renumber gets that number.

@@ -150,7 +150,8 @@ func TestTerminating(t *testing.T) {
 	}
 }
 
-// UD-061, UD-062, UD-063, UD-065, UD-066: which children are kept, created, adopted, released, deleted and left alone.
+// UD-061, UD-062, UD-063, UD-065, UD-066: which children are kept, created, adopted, released, deleted and
+// left alone.
 func TestChildrenOfSubsets(t *testing.T) {
 	s := asked(t, CloneSet, 4, plain("a", "b", "c", "d")...)
 	s.child(CloneSet, "a", 1, nil)
@@ -210,7 +211,8 @@ func TestWaitingForChildren(t *testing.T) {
 	}
 }
 
-// What cannot be acted on changes no child, and is told: names that are labels of none, or twice, and templates that are none (UD-141 (part)).
+// What cannot be acted on changes no child, and is told: names that are labels of none, or twice, and
+// templates that are none (UD-141 (part)).
 func TestFaults(t *testing.T) {
 	for name, spoil := range map[string]func(*appsv1beta1.UnitedDeployment){
 		"name":       func(u *appsv1beta1.UnitedDeployment) { u.Spec.Topology.Subsets[0].Name = "-" },
@@ -234,7 +236,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// UD-084, UD-090 (part), UD-173 (part): numbers that do not fit change no child; both sums are told, as event and condition, and it is tried again.
+// UD-084, UD-090 (part), UD-173 (part): numbers that do not fit change no child; both sums are told, as event
+// and condition, and it is tried again.
 func TestNumbersThatDoNotFit(t *testing.T) {
 	s := asked(t, CloneSet, 4, given("2", "3")...)
 	s.child(CloneSet, "a", 1, nil, func(c *Child) { c.Revision = "old" })
@@ -280,7 +283,8 @@ func TestReasonsToUpdate(t *testing.T) {
 	}
 }
 
-// UD-100 (part), UD-101, UD-102: the partition is at most the replicas, and makes no revision; with OnDelete the status tells how many pods are old.
+// UD-100 (part), UD-101, UD-102: the partition is at most the replicas, and makes no revision; with OnDelete
+// the status tells how many pods are old.
 func TestPartitions(t *testing.T) {
 	s := asked(t, StatefulSet, 3, plain("a")...)
 	s.United.Spec.UpdateStrategy.ManualUpdate = &appsv1beta1.ManualUpdate{Partitions: map[string]int32{"a": 9}}
@@ -294,7 +298,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// UD-072: broken pods of an older revision that the partition lets go are deleted, of native StatefulSets alone.
+// UD-072: broken pods of an older revision that the partition lets go are deleted, of native StatefulSets
+// alone.
 func TestBrokenPodsOfStatefulSets(t *testing.T) {
 	for name, tt := range map[string]struct {
 		kind   Kind
@@ -324,7 +329,8 @@ func TestBrokenPodsOfStatefulSets(t *testing.T) {
 	}
 }
 
-// UD-014 (part), UD-095, UD-096, UD-097, UD-099, UD-128, UD-143, UD-168 (part): conditions of plain adaptive subsets, what they are given, and when to look again.
+// UD-014 (part), UD-095, UD-096, UD-097, UD-099, UD-128, UD-143, UD-168 (part): conditions of plain adaptive
+// subsets, what they are given, and when to look again.
 func TestAdaptiveSubsets(t *testing.T) {
 	minute := time.Minute
 	tests := []struct {
@@ -469,7 +475,8 @@ func TestReservingSubsets(t *testing.T) {
 	}
 }
 
-// UD-073, UD-116: in a rolling update reserved pods do not take the budget of others; afterwards the template's holds again.
+// UD-073, UD-116: in a rolling update reserved pods do not take the budget of others; afterwards the
+// template's holds again.
 func TestMaxUnavailableWithReservedPods(t *testing.T) {
 	yes := labelled(ReservedPod, "true")
 	for _, tt := range []struct {
@@ -625,7 +632,8 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// UD-133, UD-161 (part): what the reference wrote is recognised by content: other order, nulls and empty objects, quantities, the old form.
+// UD-133, UD-161 (part): what the reference wrote is recognised by content: other order, nulls and empty
+// objects, quantities, the old form.
 func TestRevisionsOfTheReference(t *testing.T) {
 	for name, tt := range map[string]struct{ template, stored string }{
 		"statefulset": {`{statefulSetTemplate: {metadata: {labels: {a: b}}, spec: {serviceName: s, template: {spec: {containers: [{name: c, resources: {limits: {cpu: 1000m}}}]}}}}}`,
@@ -683,7 +691,8 @@ func TestOptionsOfStrategies(t *testing.T) {
 	}
 }
 
-// UD-136: a restart annotation in the pod template is a new revision, which each subset gets under its partition.
+// UD-136: a restart annotation in the pod template is a new revision, which each subset gets under its
+// partition.
 func TestRestarts(t *testing.T) {
 	s := asked(t, CloneSet, 4, plain("a", "b")...)
 	s.child(CloneSet, "a", 2, nil)
@@ -705,8 +714,8 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// UD-098 (part): pods that a rolling update makes anew, or that start slowly, keep their place, also while their subset is passed over; those that
-// cannot be created have none.
+// UD-098 (part): pods that a rolling update makes anew, or that start slowly, keep their place, also while
+// their subset is passed over; those that cannot be created have none.
 func TestPodsThatStartKeepTheirPlace(t *testing.T) {
 	five := intstr.FromInt32(5)
 	refused := func(c *Child) { c.Failure = "a quota is used up" }

@@ -33,8 +33,8 @@ func Data(template []byte) ([]byte, error) {
 	return data, nil
 }
 
-// canonical returns a template in the one form in which templates are compared: as the typed structs of the reference encode it, with what
-// they do not know (UD-133).
+// canonical returns a template in the one form in which templates are compared: as the typed structs of the
+// reference encode it, with what they do not know (UD-133).
 func canonical(template []byte) (revision.Document, error) {
 	all, err := revision.Parse(appsv1alpha1.ModernSubsetTemplate(template)) // UD-161
 	if err != nil {
@@ -114,7 +114,8 @@ func (k Kind) canonicalSpec(text []byte) (any, error) {
 	return rest, rewrite(rest, "volumeClaimTemplates", revision.CanonicalAs[[]corev1.PersistentVolumeClaim])
 }
 
-// Knowledge is what a controller keeps between plans, so that a template is read once. The zero value knows nothing.
+// Knowledge is what a controller keeps between plans, so that a template is read once. The zero value knows
+// nothing.
 type Knowledge struct {
 	uid        types.UID
 	generation int64
@@ -185,8 +186,8 @@ func (p *Plan) revisions(s *Snapshot, template *Template, data []byte) {
 	}
 }
 
-// prune lists revisions beyond the limit that nothing needs: those that children are made from, the current one and that of the template
-// are kept (UD-134).
+// prune lists revisions beyond the limit that nothing needs: those that children are made from, the current
+// one and that of the template are kept (UD-134).
 func (p *Plan) prune(s *Snapshot, current string) {
 	limit := defaultHistory
 	if given := s.United.Spec.RevisionHistoryLimit; given != nil {

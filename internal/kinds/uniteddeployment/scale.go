@@ -65,9 +65,10 @@ func Elastic(subsets []appsv1beta1.Subset) bool {
 	return slices.ContainsFunc(subsets, func(s appsv1beta1.Subset) bool { return s.MinReplicas != nil || s.MaxReplicas != nil })
 }
 
-// Numbers are the replicas of the subsets that give some, nil for each other. Where all that are given are percentages, of 100 together in
-// all subsets, or of no more than 100 and too many when rounded, each share is rounded down, and the missing ones go to the largest fractions,
-// the first of equal ones (UD-036, UD-083).
+// Numbers are the replicas of the subsets that give some, nil for each other. Where all that are given are
+// percentages, of 100 together in all subsets, or of no more than 100 and too many when rounded, each share
+// is rounded down, and the missing ones go to the largest fractions, the first of equal ones (UD-036,
+// UD-083).
 func Numbers(subsets []appsv1beta1.Subset, replicas int32) ([]*int32, error) {
 	numbers, percents, all := make([]*int32, len(subsets)), int64(0), int64(0)
 	var order []int
@@ -117,8 +118,8 @@ func Sum(numbers []*int32) (sum int64, given int) {
 	return sum, given
 }
 
-// Replicas is the number of pods in all subsets together. Where it is absent it is the sum of the subsets if all give numbers, else 1
-// (UD-010, UD-011, UD-015).
+// Replicas is the number of pods in all subsets together. Where it is absent it is the sum of the subsets if
+// all give numbers, else 1 (UD-010, UD-011, UD-015).
 func Replicas(replicas *int32, subsets []appsv1beta1.Subset) int32 {
 	if replicas != nil {
 		return max(*replicas, 0)

@@ -10,8 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
-// UD-017: in both versions StatefulSets of our own have the type of v1beta1, and CloneSets have each of its fields; what v1alpha1 has beside these are the
-// places that moved.
+// UD-017: in both versions StatefulSets of our own have the type of v1beta1, and CloneSets have each of its
+// fields; what v1alpha1 has beside these are the places that moved.
 func TestEmbeddedKindsHaveTheShapeOfV1beta1(t *testing.T) {
 	field := func(t reflect.Type, name string) reflect.Type {
 		f, _ := t.FieldByName(name)

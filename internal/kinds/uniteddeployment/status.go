@@ -108,7 +108,8 @@ func statusIn(entries []appsv1beta1.UnitedDeploymentSubsetStatus, name string) *
 type Outcome struct {
 	// Provisioned is how many children were created, adopted or deleted.
 	Provisioned int
-	// Provision and Update say what went wrong with creating and deleting children, and with updating them; empty if nothing did.
+	// Provision and Update say what went wrong with creating and deleting children, and with updating them;
+	// empty if nothing did.
 	Provision, Update string
 }
 

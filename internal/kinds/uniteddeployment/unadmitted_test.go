@@ -16,7 +16,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// UD-015: an object that no webhook completed has ten old revisions kept, as many replicas as its subsets say or else one, and may select by expressions alone.
+// UD-015: an object that no webhook completed has ten old revisions kept, as many replicas as its subsets say
+// or else one, and may select by expressions alone.
 func TestWithoutWebhooks(t *testing.T) {
 	object := united(t, deployment, `,"selector":{"matchExpressions":[{"key":"app","operator":"In","values":["web"]}]},"topology":{"subsets":[{"name":"a","replicas":2},{"name":"b","replicas":5}]}`)
 	object.UID = "ud"
@@ -44,7 +45,8 @@ func TestWithoutWebhooks(t *testing.T) {
 	}
 }
 
-// UD-016: a patch is a strategic merge patch of the pod template, metadata and spec, and leaves the workload itself alone. It is applied last, over node selectors and tolerations.
+// UD-016: a patch is a strategic merge patch of the pod template, metadata and spec, and leaves the workload
+// itself alone. It is applied last, over node selectors and tolerations.
 func TestPatchesArePutOverNodesAndTolerations(t *testing.T) {
 	object := united(t, deployment, subsets(`{"name":"a","nodeSelectorTerm":{"matchExpressions":[{"key":"zone","operator":"In","values":["a"]}]},"tolerations":[{"key":"k","operator":"Exists"}],
 		"patch":{"metadata":{"labels":{"pool":"a"}},"spec":{"affinity":null,"tolerations":[{"key":"other","operator":"Exists"}],"containers":[{"name":"main","env":[{"name":"POOL","value":"a"}]}]}}}`))
@@ -67,7 +69,8 @@ func TestPatchesArePutOverNodesAndTolerations(t *testing.T) {
 	}
 }
 
-// UD-173: fixed numbers that do not fit are refused, which a condition and an event tell, and the manual says so.
+// UD-173: fixed numbers that do not fit are refused, which a condition and an event tell, and the manual says
+// so.
 func TestNumbersThatDoNotFitAreSeen(t *testing.T) {
 	object := united(t, deployment, `"replicas":1,"topology":{"subsets":[{"name":"a","replicas":2},{"name":"b"}]}`)
 	plan := Make(Snapshot{United: object, Now: time.Unix(1e9, 0)})

@@ -24,17 +24,19 @@ import (
 const (
 	// mostSubsets is how many subsets there may be: each is a workload, and each pass looks at all of them.
 	mostSubsets = 1000
-	// mostText is how many bytes the template may have once for each subset: a pass makes the workload of each.
+	// mostText is how many bytes the template may have once for each subset: a pass makes the workload of
+	// each.
 	mostText = 16 << 20
 	// maxNameLength leaves room for the hash in the names of revisions.
 	maxNameLength = 253 - len("-") - 10
 )
 
-// Validate returns everything that is wrong with a UnitedDeployment; old is nil if it is created (UD-020 to UD-052). Pod templates, node
-// selectors and tolerations, and what patches make of the pod template, are for the API server to judge.
+// Validate returns everything that is wrong with a UnitedDeployment; old is nil if it is created (UD-020 to
+// UD-052). Pod templates, node selectors and tolerations, and what patches make of the pod template, are for
+// the API server to judge.
 //
-// An update is not refused for what the stored object has got already: objects that an older release let in can still be scaled, mended
-// step by step, and deleted.
+// An update is not refused for what the stored object has got already: objects that an older release let in
+// can still be scaled, mended step by step, and deleted.
 func Validate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList {
 	errs := validate(updated, rules)
 	if old == nil {
@@ -74,7 +76,8 @@ func validate(united *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList
 	return append(errs, validateStrategy(spec, path.Child("updateStrategy"))...)
 }
 
-// validateSelector judges the selector (UD-022). Labels that controllers set and change cannot be selected by.
+// validateSelector judges the selector (UD-022). Labels that controllers set and change cannot be selected
+// by.
 func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return field.ErrorList{field.Required(path,
@@ -202,8 +205,9 @@ func tryPatch(used *used, patch []byte) error {
 	return err
 }
 
-// Selectors is a pod template that has the node selectors and tolerations of all subsets, for the API server to judge; nil if there are
-// none. field translates a field of the template into that of the UnitedDeployment (UD-030).
+// Selectors is a pod template that has the node selectors and tolerations of all subsets, for the API server
+// to judge; nil if there are none. field translates a field of the template into that of the UnitedDeployment
+// (UD-030).
 func Selectors(united *appsv1beta1.UnitedDeployment) (template Document, translate func(string) string) {
 	spread := &appsv1beta1.WorkloadSpread{}
 	for i := range united.Spec.Topology.Subsets {
@@ -235,7 +239,8 @@ func validateNumber(value *intstr.IntOrString, replicas *int32, path *field.Path
 	return nil
 }
 
-// validateSums judges whether the numbers of the subsets fit together, and all replicas (UD-032 to UD-036). sound says that each is a number.
+// validateSums judges whether the numbers of the subsets fit together, and all replicas (UD-032 to UD-036).
+// sound says that each is a number.
 func validateSums(subsets []appsv1beta1.Subset, replicas *int32, sound bool, path *field.Path) field.ErrorList {
 	fixed := slices.ContainsFunc(subsets, func(s appsv1beta1.Subset) bool { return s.Replicas != nil })
 	if Elastic(subsets) {

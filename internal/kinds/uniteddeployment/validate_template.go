@@ -112,8 +112,8 @@ func (c *used) judge(united *appsv1beta1.UnitedDeployment, rules Rules) field.Er
 	return c.placed(errs)
 }
 
-// placed moves errors of a child to its template. Those of its name and its selector are those of the UnitedDeployment, which are judged
-// apart.
+// placed moves errors of a child to its template. Those of its name and its selector are those of the
+// UnitedDeployment, which are judged apart.
 func (c *used) placed(errs field.ErrorList) field.ErrorList {
 	var placed field.ErrorList
 	for _, err := range errs {
@@ -169,8 +169,8 @@ func (c *used) cloneSet(united *appsv1beta1.UnitedDeployment) (*cloneset.Written
 	return cloneset.WrittenInV1beta1(set), err
 }
 
-// object is the child with the selector and the longest name that it may get, without replicas, and without what is overwritten below
-// rollingUpdate.
+// object is the child with the selector and the longest name that it may get, without replicas, and without
+// what is overwritten below rollingUpdate.
 func (c *used) object(united *appsv1beta1.UnitedDeployment, overwritten string) Document {
 	spec := cloned(c.Document, "spec")
 	delete(spec, "replicas")
@@ -224,7 +224,8 @@ func complete(object Document, operations []jsonpatch.Operation, into any) error
 	return nil
 }
 
-// judgeStatefulSet judges a spec of Kubernetes' StatefulSets, but for its templates (UD-027). Empty policies are those of the API server.
+// judgeStatefulSet judges a spec of Kubernetes' StatefulSets, but for its templates (UD-027). Empty policies
+// are those of the API server.
 func judgeStatefulSet(spec *appsv1.StatefulSetSpec, path *field.Path) field.ErrorList {
 	errs := oneOf(spec.PodManagementPolicy, path.Child("podManagementPolicy"), appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement)
 	at := path.Child("updateStrategy")
@@ -296,7 +297,8 @@ func oneOf[T ~string](value T, path *field.Path, values ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, value, values)}
 }
 
-// validateTemplateUpdate judges what an update changes in a template that stays that of its kind (UD-048 to UD-051).
+// validateTemplateUpdate judges what an update changes in a template that stays that of its kind (UD-048 to
+// UD-051).
 func validateTemplateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Rules, path *field.Path) field.ErrorList {
 	child, err := usedBy(updated)
 	before, wrong := usedBy(old)
@@ -326,7 +328,8 @@ func validateTemplateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Ru
 	return nil
 }
 
-// frozen names the fields of a StatefulSet that differ, and cannot be changed (UD-048). Selector and replicas are not used.
+// frozen names the fields of a StatefulSet that differ, and cannot be changed (UD-048). Selector and replicas
+// are not used.
 func frozen(updated, old *appsv1.StatefulSetSpec) (changed []string) {
 	modes := func(claims []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
 		var out []corev1.PersistentVolumeClaim

@@ -175,8 +175,8 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// UD-020: the name is a DNS subdomain, with room for the hash of a revision, and one word if StatefulSets of our own are named after it; an update
-// is not refused for the name.
+// UD-020: the name is a DNS subdomain, with room for the hash of a revision, and one word if StatefulSets of
+// our own are named after it; an update is not refused for the name.
 func TestNames(t *testing.T) {
 	for name, want := range map[string][]string{"web": nil, "a.b": nil, "A": {"Invalid metadata.name"}, "a_b": {"Invalid metadata.name"},
 		strings.Repeat("x", 242): nil, strings.Repeat("x", 243): {"Invalid metadata.name"}} {

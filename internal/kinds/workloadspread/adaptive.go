@@ -30,7 +30,8 @@ func Critical(spread *appsv1beta1.WorkloadSpread) (time.Duration, bool) {
 	return time.Duration(*s.Adaptive.RescheduleCriticalSeconds) * time.Second, true
 }
 
-// unscheduled tells whether a pod has waited too long for a node, and if it may come to that, when to look again (WS-171).
+// unscheduled tells whether a pod has waited too long for a node, and if it may come to that, when to look
+// again (WS-171).
 func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedOut bool, again time.Time) {
 	if !readiness.Active(pod) || pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
 		return false, time.Time{}
@@ -43,8 +44,9 @@ func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedO
 	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable, time.Time{}
 }
 
-// nextCondition is the condition that a subset should have, with so many pods that have waited too long (WS-172 to WS-174). recovered: it
-// was passed over and is not any more. until is the end of the window in which it is passed over.
+// nextCondition is the condition that a subset should have, with so many pods that have waited too long
+// (WS-172 to WS-174). recovered: it was passed over and is not any more. until is the end of the window in
+// which it is passed over.
 func nextCondition(old *metav1.Condition, last bool, stuck int, patience, window time.Duration, now time.Time) (c metav1.Condition,
 	recovered bool, until time.Time) {
 	c = metav1.Condition{Type: string(appsv1beta1.SubsetSchedulable), Status: metav1.ConditionTrue, Reason: ReasonSufficient,
@@ -83,7 +85,8 @@ func Schedulable(status *appsv1beta1.WorkloadSpreadSubsetStatus) *metav1.Conditi
 	return meta.FindStatusCondition(status.Conditions, string(appsv1beta1.SubsetSchedulable))
 }
 
-// withCondition returns conditions with Schedulable as it should be, nil for without it, and leaves those given as they are.
+// withCondition returns conditions with Schedulable as it should be, nil for without it, and leaves those
+// given as they are.
 func withCondition(conditions []metav1.Condition, c *metav1.Condition) []metav1.Condition {
 	var changed []metav1.Condition
 	for i := range conditions {

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ReadAdvanced reads of an Advanced StatefulSet how many pods it wants, its first ordinal, and those that it leaves out (WS-021, WS-061).
+// ReadAdvanced reads of an Advanced StatefulSet how many pods it wants, its first ordinal, and those that it
+// leaves out (WS-021, WS-061).
 func ReadAdvanced(object map[string]any) (desired int32, start int, reserved []Ordinals, err error) {
 	desired = 1
 	if replicas, found, _ := unstructured.NestedInt64(object, "spec", "replicas"); found {

@@ -16,9 +16,10 @@ func follow(spread *appsv1beta1.WorkloadSpread, d Decision) {
 	}
 }
 
-// TestPodsOfFixedNamesReturnToTheirSubset: pods whose names stay, as with claims, are deleted and made again before the controller
-// has counted, in whatever order, and whether it counts in between from a cache that still shows the earlier pods: each returns to
-// its subset, which has no place for another one (WS-073, WS-103, WS-150).
+// TestPodsOfFixedNamesReturnToTheirSubset: pods whose names stay, as with claims, are deleted and made again
+// before the controller has counted, in whatever order, and whether it counts in between from a cache that
+// still shows the earlier pods: each returns to its subset, which has no place for another one (WS-073,
+// WS-103, WS-150).
 func TestPodsOfFixedNamesReturnToTheirSubset(t *testing.T) {
 	// Of each step the first letter is D for a deletion, C for a creation, R for a recount.
 	orders := map[string][]string{

@@ -9,11 +9,11 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// One decision at a time, as tests look at them; the manager decides about many pods with one ledger, and counts all versions with
-// one tally.
+// One decision at a time, as tests look at them; the manager decides about many pods with one ledger, and
+// counts all versions with one tally.
 
-// Create chooses the subset of a pod by the counters, and books it (WS-070 to WS-076). Nothing that spread holds is changed. target may be
-// nil if it cannot be read: quotas that depend on it count 0 (WS-133).
+// Create chooses the subset of a pod by the counters, and books it (WS-070 to WS-076). Nothing that spread
+// holds is changed. target may be nil if it cannot be read: quotas that depend on it count 0 (WS-133).
 func Create(spread *appsv1beta1.WorkloadSpread, target *Target, pod Creation, now time.Time) Decision {
 	return alone(spread, target, pod.Version, now, func(l *Ledger) (Decision, func()) { return l.Create(pod) })
 }
@@ -39,8 +39,9 @@ func SeenOf(pod *corev1.Pod, version, subset string) Seen {
 	return seenOf(pod, version, subset, placed.UID)
 }
 
-// Count counts the pods of a version. pods are those of all versions: a booking ends with the pod, whatever version that has meanwhile
-// (WS-151, WS-197). before is the list that the webhooks booked in; its conditions are kept.
+// Count counts the pods of a version. pods are those of all versions: a booking ends with the pod, whatever
+// version that has meanwhile (WS-151, WS-197). before is the list that the webhooks booked in; its conditions
+// are kept.
 func Count(quotas []SubsetQuota, before []appsv1beta1.WorkloadSpreadSubsetStatus, version string, pods []Seen, now time.Time) Counted {
 	return newTally(pods, nil, now).count(quotas, before, version)
 }

@@ -33,8 +33,8 @@ const (
 	scoreRoom      = 1
 )
 
-// Fits returns the subsets that a pod on that node may belong to, in the order of the spec. document is the pod as the API server has it,
-// with what our types do not know.
+// Fits returns the subsets that a pod on that node may belong to, in the order of the spec. document is the
+// pod as the API server has it, with what our types do not know.
 func Fits(subsets []appsv1beta1.WorkloadSpreadSubset, document []byte, node *corev1.Node) ([]Fit, error) {
 	pod := &corev1.Pod{}
 	if err := json.Unmarshal(document, pod); err != nil {
@@ -55,7 +55,8 @@ func Fits(subsets []appsv1beta1.WorkloadSpreadSubset, document []byte, node *cor
 	return fits, nil
 }
 
-// tolerated tells whether pod and subset tolerate all taints of the node but those that keep no pod away, and cordons (WS-142).
+// tolerated tells whether pod and subset tolerate all taints of the node but those that keep no pod away, and
+// cordons (WS-142).
 func tolerated(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) bool {
 	counts := func(taint *corev1.Taint) bool {
 		return taint.Effect != corev1.TaintEffectPreferNoSchedule && taint.Key != corev1.TaintNodeUnschedulable
@@ -65,7 +66,8 @@ func tolerated(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *
 	return !untolerated
 }
 
-// required tells whether the node satisfies one of the pod's own required terms with what the subset adds to each (WS-092, WS-142).
+// required tells whether the node satisfies one of the pod's own required terms with what the subset adds to
+// each (WS-092, WS-142).
 func required(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) bool {
 	add := subset.RequiredNodeSelector
 	if add == nil || len(add.MatchExpressions)+len(add.MatchFields) == 0 { // a term without requirements is not injected either
@@ -90,7 +92,8 @@ func requiredTerms(pod *corev1.Pod) []corev1.NodeSelectorTerm {
 	return nil
 }
 
-// preferred is the sum of the weights of the subset's terms that the node matches; terms that cannot be read match nothing.
+// preferred is the sum of the weights of the subset's terms that the node matches; terms that cannot be read
+// match nothing.
 func preferred(subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) int64 {
 	terms, err := nodeaffinity.NewPreferredSchedulingTerms(subset.PreferredNodeSelector)
 	if err != nil {
@@ -99,8 +102,9 @@ func preferred(subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) int6
 	return terms.Score(node)
 }
 
-// unchanged tells whether a patch would leave a pod as it is, apart from annotations. Values that are written differently but are the same,
-// such as quantities, are no change, unless the patch has fields that our types do not know.
+// unchanged tells whether a patch would leave a pod as it is, apart from annotations. Values that are written
+// differently but are the same, such as quantities, are no change, unless the patch has fields that our types
+// do not know.
 func unchanged(document, patch []byte) bool {
 	text, err := mergedText(document, patch)
 	if err != nil {
@@ -131,7 +135,8 @@ func withoutAnnotations(pod map[string]any) map[string]any {
 	return pod
 }
 
-// choose is the subset in which a pod scores most; the earlier one of equals. room tells whether a subset has room (WS-143).
+// choose is the subset in which a pod scores most; the earlier one of equals. room tells whether a subset has
+// room (WS-143).
 func choose(fits []Fit, room func(subset int) bool) (int, bool) {
 	chosen, most := -1, int64(-1)
 	for _, fit := range fits {
@@ -146,8 +151,8 @@ func choose(fits []Fit, room func(subset int) bool) (int, bool) {
 	return chosen, chosen >= 0
 }
 
-// adoptedMetadata is what adoption writes of a pod's metadata: that of the subset's patch, unless the WorkloadSpread leaves pods that it
-// finds as they are, and the annotation (WS-144).
+// adoptedMetadata is what adoption writes of a pod's metadata: that of the subset's patch, unless the
+// WorkloadSpread leaves pods that it finds as they are, and the annotation (WS-144).
 func adoptedMetadata(spread *appsv1beta1.WorkloadSpread, subset *appsv1beta1.WorkloadSpreadSubset) (map[string]any, error) {
 	metadata := map[string]any{}
 	if len(subset.Patch.Raw) > 0 && !strings.EqualFold(spread.Annotations[pub.IgnorePatchExistingPods], "true") {

@@ -37,9 +37,11 @@ type Deletion struct {
 type Decision struct {
 	// Subset that the pod is put into; nil for none.
 	Subset *appsv1beta1.WorkloadSpreadSubset
-	// Booked: the key of the pod stands in the list, by this decision, which Made tells, or by an earlier one.
+	// Booked: the key of the pod stands in the list, by this decision, which Made tells, or by an earlier
+	// one.
 	Booked, Made bool
-	// List is what is to be written for the version of the pod; nil if nothing is. Decisions that are made together have none.
+	// List is what is to be written for the version of the pod; nil if nothing is. Decisions that are made
+	// together have none.
 	List []appsv1beta1.WorkloadSpreadSubsetStatus
 	// Reason says why there is no subset, or why nothing is booked.
 	Reason string
@@ -56,7 +58,8 @@ func (d *Decision) Placement(spread string, pod Creation) pub.Placement {
 	return p
 }
 
-// Alone returns the subset if there is nothing to choose and nothing to count: a single one without limit (WS-056).
+// Alone returns the subset if there is nothing to choose and nothing to count: a single one without limit
+// (WS-056).
 func Alone(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.WorkloadSpreadSubset {
 	if subsets := spread.Spec.Subsets; len(subsets) == 1 && subsets[0].MaxReplicas == nil {
 		return &subsets[0]
@@ -71,7 +74,8 @@ func ReadsTarget(spread *appsv1beta1.WorkloadSpread) bool {
 
 func isPercentage(most *intstr.IntOrString) bool { return most != nil && most.Type == intstr.String }
 
-// Create chooses the subset of a pod by the counters (WS-070 to WS-076); the other result books what it decided.
+// Create chooses the subset of a pod by the counters (WS-070 to WS-076); the other result books what it
+// decided.
 func (l *Ledger) Create(pod Creation) (Decision, func()) {
 	if alone := Alone(l.spread); alone != nil {
 		return Decision{Subset: alone}, nothing
@@ -83,7 +87,8 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 	}); i >= 0 { // WS-072
 		again := func() {}
 		if firstseen.HalfOver(p.list[i].CreatingPods[pod.Key].Time, CreationTimeout, l.now) {
-			// It is of a request that failed long ago, and would expire before this pod can be seen: it begins anew, in the same place.
+			// It is of a request that failed long ago, and would expire before this pod can be seen: it
+			// begins anew, in the same place.
 			again = func() { p.change(i).CreatingPods[pod.Key] = metav1.NewTime(l.now) }
 		}
 		return Decision{Subset: &l.spread.Spec.Subsets[i], Booked: true}, again
@@ -110,8 +115,8 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 	return Decision{Subset: subset, Booked: true, Made: true}, func() {
 		l.size += size
 		if deleted >= 0 {
-			// The name is free again, so that the place of the earlier pod is, too: it was added to the missing ones when the deletion was
-			// booked, and is taken only if the pod returns to it.
+			// The name is free again, so that the place of the earlier pod is, too: it was added to the
+			// missing ones when the deletion was booked, and is taken only if the pod returns to it.
 			gone(p.change(deleted), pod.Key)
 		}
 		status := p.change(chosen)
@@ -158,8 +163,8 @@ func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 		l.size += size
 		status := p.change(i)
 		if at, unseen := status.CreatingPods[pod.Booking]; unseen && pod.Booking != "" {
-			// It was not counted yet, and may be gone before it is. Under its name the two bookings cancel each other: whoever
-			// counts need not wait for this creation (WS-151).
+			// It was not counted yet, and may be gone before it is. Under its name the two bookings cancel
+			// each other: whoever counts need not wait for this creation (WS-151).
 			status.CreatingPods[pod.Name] = at
 			delete(status.CreatingPods, pod.Booking)
 		}
@@ -168,8 +173,8 @@ func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 	}
 }
 
-// free adds a place to a subset whose bookings tell why, but only where the pods that stay are fewer than the quota: of an
-// over-full subset the first that go free none.
+// free adds a place to a subset whose bookings tell why, but only where the pods that stay are fewer than the
+// quota: of an over-full subset the first that go free none.
 func (l *Ledger) free(status *appsv1beta1.WorkloadSpreadSubsetStatus, i int) {
 	if free := missing(&status.WorkloadSpreadSubsetCounters, quotaOf(&l.spread.Spec.Subsets[i], l.target)); status.MissingReplicas < free {
 		status.MissingReplicas++

@@ -29,7 +29,8 @@ type bookings struct {
 	pods   []*bookedPod
 	// seen is what the controller's cache has.
 	seen map[*bookedPod]Seen
-	// spec is the generation that a key was booked in. A booking that is used again holds its place under a quota that is lower now.
+	// spec is the generation that a key was booked in. A booking that is used again holds its place under a
+	// quota that is lower now.
 	spec map[string]int64
 	now  time.Time
 	next int
@@ -140,8 +141,9 @@ func (b *bookings) finish(r *rapid.T, p *bookedPod) {
 	}
 }
 
-// WS-072, WS-073, WS-076, WS-103, WS-114, WS-150 to WS-153: whatever the order of creations, deletions, repeated requests, pods that end,
-// changes of the spec and counts from a cache that lags, no pod is put into a subset that has its quota already.
+// WS-072, WS-073, WS-076, WS-103, WS-114, WS-150 to WS-153: whatever the order of creations, deletions,
+// repeated requests, pods that end, changes of the spec and counts from a cache that lags, no pod is put into
+// a subset that has its quota already.
 func TestQuotasHoldProperty(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		b := &bookings{now: workloadspreadtest.BookingTime, seen: map[*bookedPod]Seen{}, spec: map[string]int64{},
@@ -178,14 +180,16 @@ func TestQuotasHoldProperty(t *testing.T) {
 				if b.next > 0 && rapid.IntRange(0, 3).Draw(r, "of a former pod") == 0 {
 					name = fmt.Sprintf("p-%d", rapid.IntRange(1, b.next).Draw(r, "number"))
 				}
-				// A pod of that name that is there makes the API server refuse this one, before or after it was admitted.
+				// A pod of that name that is there makes the API server refuse this one, before or after it
+				// was admitted.
 				if slices.ContainsFunc(b.pods, func(o *bookedPod) bool {
 					return o.name == name && (o.active || o.generated &&
 						!o.stored)
 				}) {
 					return
 				}
-				// Clocks may differ: within this time an earlier pod of the name that the cache still shows cannot be told from this one.
+				// Clocks may differ: within this time an earlier pod of the name that the cache still shows
+				// cannot be told from this one.
 				if slices.ContainsFunc(b.pods, func(o *bookedPod) bool {
 					return o.name == name && o.stored &&
 						b.now.Sub(o.admitted) <= CreationTimeout

@@ -227,8 +227,8 @@ func TestPlacementOfDecision(t *testing.T) {
 	}
 }
 
-// WS-105, WS-153: a deletion that was booked and did not happen, such as an eviction that a budget of Kubernetes refused
-// afterwards, frees its place for as long as it is waited for, and no longer.
+// WS-105, WS-153: a deletion that was booked and did not happen, such as an eviction that a budget of
+// Kubernetes refused afterwards, frees its place for as long as it is waited for, and no longer.
 func TestRefusedEvictionExpires(t *testing.T) {
 	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [{name: a, replicas: 1, missingReplicas: 0}]}}}`)
 	d := Delete(spread, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, workloadspreadtest.BookingTime)
@@ -244,7 +244,8 @@ func TestRefusedEvictionExpires(t *testing.T) {
 	}
 }
 
-// WS-150, WS-151: a pod that was created and deleted before the cache showed it gives its place back with the deletion, and not after 30 s.
+// WS-150, WS-151: a pod that was created and deleted before the cache showed it gives its place back with the
+// deletion, and not after 30 s.
 func TestPodThatWasNeverSeen(t *testing.T) {
 	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [
 		{name: a, replicas: 0, missingReplicas: 0, creatingPods: {id: "2026-01-01T11:59:59Z"}}]}}}`)

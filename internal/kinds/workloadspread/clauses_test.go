@@ -11,8 +11,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// WS-001, WS-090, WS-091, WS-092, WS-093: tolerations and preferred terms come behind the pod's own, requirements into each of its
-// required terms, and nothing comes where the subset has nothing.
+// WS-001, WS-090, WS-091, WS-092, WS-093: tolerations and preferred terms come behind the pod's own,
+// requirements into each of its required terms, and nothing comes where the subset has nothing.
 func TestWhereTheRulesOfASubsetGo(t *testing.T) {
 	const mine, yours = `{key: mine, operator: Exists}`, `{key: yours, operator: Equal, value: x, effect: NoSchedule}`
 	const light, heavy = `{weight: 1, preference: {matchExpressions: [{key: light, operator: Exists}]}}`, `{weight: 9, preference: {matchFields: [{key: metadata.name, operator: In, values: [n9]}]}}`

@@ -21,7 +21,8 @@ const (
 	DeletionTimeout = 15 * time.Second
 )
 
-// clockSkew is by how much the clocks of managers may differ: what is dated later would keep a place, or a subset, for as long as it likes.
+// clockSkew is by how much the clocks of managers may differ: what is dated later would keep a place, or a
+// subset, for as long as it likes.
 const clockSkew = 5 * time.Minute
 
 // SubsetQuota is a subset with the most pods that it may have of each version; Unlimited without a limit.
@@ -30,8 +31,8 @@ type SubsetQuota struct {
 	Quota int32
 }
 
-// Quotas are those of the subsets in the order of the spec, when the workload wants desired pods in all. It is an error that one cannot
-// be computed (WS-157).
+// Quotas are those of the subsets in the order of the spec, when the workload wants desired pods in all. It
+// is an error that one cannot be computed (WS-157).
 func Quotas(subsets []appsv1beta1.WorkloadSpreadSubset, desired int32) ([]SubsetQuota, error) {
 	quotas := make([]SubsetQuota, len(subsets))
 	for i := range subsets {
@@ -81,7 +82,8 @@ type Counted struct {
 // AllVersions counts pods regardless of their version (WS-154).
 const AllVersions = ""
 
-// tally is the pods of a workload as counting looks at them. It is made once for all versions, of which there may be as many as pods.
+// tally is the pods of a workload as counting looks at them. It is made once for all versions, of which there
+// may be as many as pods.
 type tally struct {
 	now time.Time
 	// active is how many pods are active, by version and subset; AllVersions has all of them.
@@ -90,15 +92,15 @@ type tally struct {
 	byName, byKey map[string]*Seen
 	// unseen are the keys of bookings whose pods the API server has, although they are not among these.
 	unseen map[string]bool
-	// only, if not nil, are the keys of the overdue creations that the API server was asked about: of others it is not known that
-	// they do not come.
+	// only, if not nil, are the keys of the overdue creations that the API server was asked about: of others
+	// it is not known that they do not come.
 	only map[string]bool
 	// known is since when bookings are known, see [Note].
 	known firstseen.Times
 }
 
-// Note is since when the bookings of a WorkloadSpread are known, given what was known before. How old they are is counted from there: the clock
-// of who counts may be ahead of that of who booked (WS-152).
+// Note is since when the bookings of a WorkloadSpread are known, given what was known before. How old they
+// are is counted from there: the clock of who counts may be ahead of that of who booked (WS-152).
 func Note(former firstseen.Times, spread *appsv1beta1.WorkloadSpread, now time.Time) firstseen.Times {
 	known := firstseen.Times{}
 	note := func(version string, list []appsv1beta1.WorkloadSpreadSubsetStatus) {
@@ -146,8 +148,8 @@ func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
 	return t
 }
 
-// count counts the pods of a version. A booking ends with its pod, whatever version that has meanwhile (WS-151, WS-197). before is the
-// list that the webhooks booked in; its conditions are kept.
+// count counts the pods of a version. A booking ends with its pod, whatever version that has meanwhile
+// (WS-151, WS-197). before is the list that the webhooks booked in; its conditions are kept.
 func (t *tally) count(quotas []SubsetQuota, before []appsv1beta1.WorkloadSpreadSubsetStatus, version string) Counted {
 	c := counter{tally: t, version: version}
 	former := make(map[string]*appsv1beta1.WorkloadSpreadSubsetStatus, len(before))
@@ -204,15 +206,17 @@ func (c *counter) coming(subset string, before *appsv1beta1.WorkloadSpreadSubset
 	})
 }
 
-// going are the deletions that are still waited for: of pods that are there, but not of one that is replaced by another of its name.
+// going are the deletions that are still waited for: of pods that are there, but not of one that is replaced
+// by another of its name.
 func (c *counter) going(subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus) map[string]metav1.Time {
 	return c.keep(subset, before.DeletingPods, DeletionTimeout, true, func(name string, _ time.Time) bool {
 		return c.passing(before, name) || c.here(subset, name) != nil
 	})
 }
 
-// passing tells of a pod that was created and deleted and that was not seen yet: a cache that lags shows it before it shows that it
-// went. Its two bookings cancel each other, and without them it would have a place then.
+// passing tells of a pod that was created and deleted and that was not seen yet: a cache that lags shows it
+// before it shows that it went. Its two bookings cancel each other, and without them it would have a place
+// then.
 func (c *counter) passing(before *appsv1beta1.WorkloadSpreadSubsetStatus, name string) bool {
 	created, comes := before.CreatingPods[name]
 	deleted, goes := before.DeletingPods[name]
@@ -264,8 +268,9 @@ func (t *tally) mayBe(key string) bool { return t.unseen[key] || t.only != nil &
 // moment is how much later than "at most so old" is "older".
 const moment = time.Millisecond
 
-// came tells whether the pod of a booking was seen, active or not (WS-151). A pod of the same name that is older than any request
-// could be is an earlier one, and so is one of another subset: the cache does not show the new one yet.
+// came tells whether the pod of a booking was seen, active or not (WS-151). A pod of the same name that is
+// older than any request could be is an earlier one, and so is one of another subset: the cache does not show
+// the new one yet.
 func (c *counter) came(subset, key string, booked time.Time) bool {
 	pod, ok := c.byKey[key]
 	return ok && pod.Subset == subset && (pod.Booking != "" || !pod.Created.Add(CreationTimeout).Before(booked))

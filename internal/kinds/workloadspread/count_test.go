@@ -139,9 +139,9 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// A pod that was created and deleted before the cache shows it takes no place while the cache catches up: neither before it shows
-// the pod, nor while it shows the pod and not yet that it went (WS-103, WS-150). Else pods that come then would find no place,
-// though there are some.
+// A pod that was created and deleted before the cache shows it takes no place while the cache catches up:
+// neither before it shows the pod, nor while it shows the pod and not yet that it went (WS-103, WS-150). Else
+// pods that come then would find no place, though there are some.
 func TestAPodThatWentBeforeItWasSeenTakesNoPlace(t *testing.T) {
 	list := []appsv1beta1.WorkloadSpreadSubsetStatus{workloadspreadtest.Counted("a", 0, 1,
 		workloadspreadtest.Times{"p": workloadspreadtest.At(-3)}, workloadspreadtest.Times{"p": workloadspreadtest.At(-2)})}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// WS-094 (part): patches that fit into a WorkloadSpread took a minute and more for each pod of its namespace, in the manager of all.
+// WS-094 (part): patches that fit into a WorkloadSpread took a minute and more for each pod of its namespace,
+// in the manager of all.
 func TestPatchesThatTakeTooLongAreRefused(t *testing.T) {
 	list := func(n int, item string) string {
 		all := make([]string, n)

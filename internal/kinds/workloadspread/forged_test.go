@@ -10,9 +10,10 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
-// WS-076 (part), WS-102 (part): whoever reaches the webhook port can send reviews of pods that nobody creates: under long names, of
-// ever new versions, or deletions of pods that are not there. The status, in which they are booked, stays small enough to be
-// written, so that no pod is refused for its size; when the bookings have expired, there are places for real pods again.
+// WS-076 (part), WS-102 (part): whoever reaches the webhook port can send reviews of pods that nobody
+// creates: under long names, of ever new versions, or deletions of pods that are not there. The status, in
+// which they are booked, stays small enough to be written, so that no pod is refused for its size; when the
+// bookings have expired, there are places for real pods again.
 func TestForgedPodsDoNotFillTheStatus(t *testing.T) {
 	const bookingBatch = 250               // as many as one write takes
 	const objectsMayHave = 1 << 20 * 3 / 2 // bytes; what is stored has the keys twice, once for who owns which field

@@ -20,8 +20,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Inject returns what a subset does to a pod, as operations of a JSON patch of its document, so that fields that our libraries do not know
-// stay as they are (WS-090 to WS-096). Nothing that subset holds is changed, or part of the result (WS-097).
+// Inject returns what a subset does to a pod, as operations of a JSON patch of its document, so that fields
+// that our libraries do not know stay as they are (WS-090 to WS-096). Nothing that subset holds is changed,
+// or part of the result (WS-097).
 func Inject(raw []byte, s *appsv1beta1.WorkloadSpreadSubset, placement pub.Placement) ([]operations.Operation, error) {
 	before, err := subset.Object(raw)
 	if err != nil {

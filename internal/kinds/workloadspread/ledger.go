@@ -15,8 +15,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
-// Ledger is the lists of one WorkloadSpread while decisions about several pods are made, each on what those before it leave. What
-// the object holds is not changed: the bookings of a subset are copied before the first change of them, once for all decisions.
+// Ledger is the lists of one WorkloadSpread while decisions about several pods are made, each on what those
+// before it leave. What the object holds is not changed: the bookings of a subset are copied before the first
+// change of them, once for all decisions.
 type Ledger struct {
 	spread *appsv1beta1.WorkloadSpread
 	target *Target
@@ -26,12 +27,13 @@ type Ledger struct {
 	size int
 }
 
-// statusMost is how many bytes the lists of one WorkloadSpread take at most, those with which the API server remembers who owns
-// which field included. An object can have 1.5 MiB, and one that is larger cannot be written at all. It is room for 10,000 pods
-// that are booked at the same time under generated names (WS-076).
+// statusMost is how many bytes the lists of one WorkloadSpread take at most, those with which the API server
+// remembers who owns which field included. An object can have 1.5 MiB, and one that is larger cannot be
+// written at all. It is room for 10,000 pods that are booked at the same time under generated names (WS-076).
 const statusMost = 1_250_000
 
-// About as many bytes are taken by a subset of a version, and by a booking, beside its key, which is stored twice.
+// About as many bytes are taken by a subset of a version, and by a booking, beside its key, which is stored
+// twice.
 const (
 	subsetSize  = 600
 	bookingSize = 45
@@ -61,8 +63,8 @@ func (l *Ledger) takes(version, key string) (size int, ok bool) {
 // noRoom is why a pod is not booked although its subset has a place.
 const noRoom = "more pods are booked, and not seen yet, than a status can hold"
 
-// NewLedger begins decisions; nothing that spread holds is changed. target may be nil if it cannot be read: quotas that depend on it count
-// 0 (WS-133).
+// NewLedger begins decisions; nothing that spread holds is changed. target may be nil if it cannot be read:
+// quotas that depend on it count 0 (WS-133).
 func NewLedger(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) *Ledger {
 	return &Ledger{spread: spread, target: target, now: now, pages: map[string]*page{}}
 }
@@ -141,9 +143,9 @@ func (l *Ledger) Changed() map[string][]appsv1beta1.WorkloadSpreadSubsetStatus {
 	return changed
 }
 
-// Bookings are settled by who books if nobody has counted for so long: the clocks of managers may differ, and a count that is only
-// late must find what was booked. Of older ones so many stay, so that a deletion that is asked for again and again, and refused, is
-// booked once.
+// Bookings are settled by who books if nobody has counted for so long: the clocks of managers may differ, and
+// a count that is only late must find what was booked. Of older ones so many stay, so that a deletion that is
+// asked for again and again, and refused, is booked once.
 const (
 	uncountedAfter = 2 * clockSkew
 	uncountedMost  = 32
@@ -176,8 +178,8 @@ func settles(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time)
 		len(s.DeletingPods) > most && len(uncounted(s.DeletingPods, nil, most, now)) > 0
 }
 
-// settle takes the pods of old bookings to have come, and to have gone: as many are missing as before (WS-150). Else the list would
-// grow as long as nobody counts.
+// settle takes the pods of old bookings to have come, and to have gone: as many are missing as before
+// (WS-150). Else the list would grow as long as nobody counts.
 func settle(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time) {
 	for _, name := range uncounted(s.DeletingPods, nil, most, now) {
 		gone(s, name)
@@ -188,8 +190,8 @@ func settle(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time) 
 	}
 }
 
-// gone settles the deletion of a pod: it leaves the count, or the creation that nobody has counted, together with the booking, so
-// that as many are missing as before.
+// gone settles the deletion of a pod: it leaves the count, or the creation that nobody has counted, together
+// with the booking, so that as many are missing as before.
 func gone(s *appsv1beta1.WorkloadSpreadSubsetStatus, name string) {
 	delete(s.DeletingPods, name)
 	if has(s.CreatingPods, name) {
@@ -199,8 +201,8 @@ func gone(s *appsv1beta1.WorkloadSpreadSubsetStatus, name string) {
 	}
 }
 
-// over tells of the list of a version that has no pods any more, although nobody has counted that: all of its bookings are old, and
-// settled they leave nothing (WS-155).
+// over tells of the list of a version that has no pods any more, although nobody has counted that: all of its
+// bookings are old, and settled they leave nothing (WS-155).
 func over(list []appsv1beta1.WorkloadSpreadSubsetStatus, now time.Time) bool {
 	old := 0
 	for i := range list {
@@ -218,8 +220,8 @@ func over(list []appsv1beta1.WorkloadSpreadSubsetStatus, now time.Time) bool {
 	return old > 0
 }
 
-// align is the list of a version as the spec has it now (WS-070, WS-071). The maps in it are those of spread, and must be cloned before
-// they are changed.
+// align is the list of a version as the spec has it now (WS-070, WS-071). The maps in it are those of spread,
+// and must be cloned before they are changed.
 func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) []appsv1beta1.WorkloadSpreadSubsetStatus {
 	stored := spread.Status.VersionedSubsetStatuses[version]
 	changed := spread.Status.ObservedGeneration != spread.Generation
@@ -240,8 +242,8 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 			*status = *before
 			status.MissingReplicas = Unlimited
 		case changed, before.MissingReplicas < 0, isPercentage(subset.MaxReplicas):
-			// The stored number may be of another quota: of an earlier spec, of no limit (WS-203), or a share of another number of
-			// replicas.
+			// The stored number may be of another quota: of an earlier spec, of no limit (WS-203), or a share
+			// of another number of replicas.
 			*status = *before
 			status.MissingReplicas = missing(&before.WorkloadSpreadSubsetCounters, quota)
 		default:
@@ -252,7 +254,8 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 	return list
 }
 
-// missing is how many more pods there may be, counted as the controller does: what is there, without what goes, with what comes (WS-150).
+// missing is how many more pods there may be, counted as the controller does: what is there, without what
+// goes, with what comes (WS-150).
 func missing(c *appsv1beta1.WorkloadSpreadSubsetCounters, quota int32) int32 {
 	// quotas may be as large as numbers are
 	free := int64(quota) - int64(c.Replicas) + int64(len(c.DeletingPods)) - int64(len(c.CreatingPods))

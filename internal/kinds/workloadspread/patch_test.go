@@ -27,9 +27,10 @@ func TestOddMergeKeys(t *testing.T) {
 	}
 }
 
-// TestAPatchOfALongListDoesNotHoldUpTheWebhook: the library merges lists with an effort by the square, 2.5 minutes for 20,000
-// variables that fit into a pod. Whoever may create pods and WorkloadSpreads in one namespace could so keep the webhooks from
-// answering for all others. Such a patch is refused, with the list; one of other fields is none (WS-045, WS-094).
+// TestAPatchOfALongListDoesNotHoldUpTheWebhook: the library merges lists with an effort by the square, 2.5
+// minutes for 20,000 variables that fit into a pod. Whoever may create pods and WorkloadSpreads in one
+// namespace could so keep the webhooks from answering for all others. Such a patch is refused, with the list;
+// one of other fields is none (WS-045, WS-094).
 func TestAPatchOfALongListDoesNotHoldUpTheWebhook(t *testing.T) {
 	const count = 8_000
 	variables := make([]string, count)

@@ -23,16 +23,19 @@ type Plan struct {
 	Target *Target
 	// Writes are the pods that are adopted, or whose deletion cost changes.
 	Writes []*PodWrite
-	// Status is what the status should be; it is StatusOn the WorkloadSpread that was planned for. Not used if Problem is set.
+	// Status is what the status should be; it is StatusOn the WorkloadSpread that was planned for. Not used
+	// if Problem is set.
 	Status StatusChange
 	// Delete are pods that could not be scheduled in time (WS-175); only after the status is written.
 	Delete []*corev1.Pod
-	// Problem is why nothing could be planned, and its event's reason (WS-133, WS-157); Reason is empty where there is no event.
+	// Problem is why nothing could be planned, and its event's reason (WS-133, WS-157); Reason is empty where
+	// there is no event.
 	Problem error
 	Reason  string
 	// Incomplete is why not all could be planned: it is to be tried again (WS-085).
 	Incomplete error
-	// Again is when to look again although nothing happens, and Because what happens then; zero if never (WS-122).
+	// Again is when to look again although nothing happens, and Because what happens then; zero if never
+	// (WS-122).
 	Again   time.Time
 	Because string
 
@@ -161,8 +164,8 @@ func (p *Plan) Overdue() []string {
 	return keys
 }
 
-// Looked says that the API server was asked about these overdue creations, and about no others. The status may be written to a
-// version of the WorkloadSpread that has more of them than the cache showed.
+// Looked says that the API server was asked about these overdue creations, and about no others. The status
+// may be written to a version of the WorkloadSpread that has more of them than the cache showed.
 func (p *Plan) Looked(keys []string) {
 	p.tally.only = make(map[string]bool, len(keys))
 	for _, key := range keys {
@@ -346,7 +349,8 @@ func (p *Plan) costs() map[*member]int {
 	return wanted
 }
 
-// costVersion is the version that a pod is ranked in: where the target has no versions there is only one (WS-206).
+// costVersion is the version that a pod is ranked in: where the target has no versions there is only one
+// (WS-206).
 func (p *Plan) costVersion(m *member) string {
 	if p.Target.Latest == "" || !p.snapshot.Versioned.Has(p.Target.Kind) {
 		return p.Target.Latest

@@ -13,7 +13,8 @@ const Unlimited = int32(-1)
 
 var percentage = regexp.MustCompile(`^[0-9]+%$`)
 
-// Quota is the most pods of a subset when the workload wants desired pods in all; a percentage is rounded up (WS-011, WS-012).
+// Quota is the most pods of a subset when the workload wants desired pods in all; a percentage is rounded up
+// (WS-011, WS-012).
 func Quota(most *intstr.IntOrString, desired int32) (int32, error) {
 	if most == nil {
 		return Unlimited, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
-// WS-076 (part): every booking takes room with its key, which is stored twice, and so does the first one of a version with its
-// subsets. What there is room for is booked, to the byte, and no more.
+// WS-076 (part): every booking takes room with its key, which is stored twice, and so does the first one of a
+// version with its subsets. What there is room for is booked, to the byte, and no more.
 func TestRoomInAStatus(t *testing.T) {
 	stamp := metav1.NewTime(workloadspreadtest.BookingTime)
 	spread := func(keys map[string]int) *appsv1beta1.WorkloadSpread {
@@ -63,7 +63,8 @@ func TestRoomInAStatus(t *testing.T) {
 	}
 }
 
-// WS-150 (part): of bookings that nobody counts for long the oldest are settled, as many as are too many, and those that are younger stay.
+// WS-150 (part): of bookings that nobody counts for long the oldest are settled, as many as are too many, and
+// those that are younger stay.
 func TestWhichBookingsAreSettled(t *testing.T) {
 	at := func(age time.Duration) metav1.Time { return metav1.NewTime(workloadspreadtest.BookingTime.Add(-age)) }
 	bookings := map[string]metav1.Time{"just": at(uncountedAfter), "old": at(uncountedAfter + time.Second), "older": at(time.Hour),
@@ -94,7 +95,8 @@ func TestWhichBookingsAreSettled(t *testing.T) {
 	}
 }
 
-// WS-155 (part): a list is over when all of its bookings are old and nothing is left of it, and not as long as one is fresh.
+// WS-155 (part): a list is over when all of its bookings are old and nothing is left of it, and not as long
+// as one is fresh.
 func TestWhenAListIsOver(t *testing.T) {
 	old, fresh := metav1.NewTime(workloadspreadtest.BookingTime.Add(-time.Hour)), metav1.NewTime(workloadspreadtest.BookingTime)
 	type bookings = map[string]metav1.Time

@@ -10,7 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
-// WS-152, WS-174: a time that a clock far ahead has written keeps no place, and no subset, until then; clocks may differ a little.
+// WS-152, WS-174: a time that a clock far ahead has written keeps no place, and no subset, until then; clocks
+// may differ a little.
 func TestTimesFarAhead(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ahead time.Duration
@@ -33,8 +34,8 @@ func TestTimesFarAhead(t *testing.T) {
 	}
 }
 
-// WS-152 (part), WS-153 (part): the clock of the manager that counts is minutes ahead of that of a replica, or behind it. It took what the replica
-// had just booked for long over, and gave the place away.
+// WS-152 (part), WS-153 (part): the clock of the manager that counts is minutes ahead of that of a replica,
+// or behind it. It took what the replica had just booked for long over, and gave the place away.
 func TestABookingIsAsOldAsItIsKnown(t *testing.T) {
 	for _, skew := range []time.Duration{4 * time.Minute, -4 * time.Minute, -365 * 24 * time.Hour} {
 		for version, deletion := range map[string]bool{"v": false, AllVersions: true} {

@@ -11,8 +11,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// StatusOn is the status of the WorkloadSpread, which may be newer than the one that was planned for, with the bookings in it, but must be
-// of the same generation (WS-150 to WS-157, WS-170 to WS-177).
+// StatusOn is the status of the WorkloadSpread, which may be newer than the one that was planned for, with
+// the bookings in it, but must be of the same generation (WS-150 to WS-157, WS-170 to WS-177).
 func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 	var change StatusChange
 	look := func(at time.Time, because string) {

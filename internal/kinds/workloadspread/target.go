@@ -26,7 +26,8 @@ func BuiltIn(kind schema.GroupKind) bool {
 	return slices.Contains([]schema.GroupKind{CloneSet, Deployment, ReplicaSet, StatefulSet, AdvancedStatefulSet, Job}, kind)
 }
 
-// Ordinal tells whether subsets are chosen by the ordinal of the pods, and nothing is booked (WS-060, WS-064).
+// Ordinal tells whether subsets are chosen by the ordinal of the pods, and nothing is booked (WS-060,
+// WS-064).
 func Ordinal(kind schema.GroupKind) bool { return kind == StatefulSet || kind == AdvancedStatefulSet }
 
 // Reference names an object of a namespace, whatever the version of its API (WS-013).
@@ -62,24 +63,27 @@ type Target struct {
 	Reference
 	// Exists: it is there, and is not being deleted. Otherwise it has no pods, and none are desired (WS-023).
 	Exists bool
-	// Desired is how many pods it shall have, after the filter (W in the spec; WS-016, WS-021). DesiredError is why that cannot be told
-	// (WS-133).
+	// Desired is how many pods it shall have, after the filter (W in the spec; WS-016, WS-021). DesiredError
+	// is why that cannot be told (WS-133).
 	Desired      int32
 	DesiredError error
-	// Controllers are the UIDs of what controls its pods: its own, or those of a Deployment's ReplicaSets (WS-020).
+	// Controllers are the UIDs of what controls its pods: its own, or those of a Deployment's ReplicaSets
+	// (WS-020).
 	Controllers []types.UID
 	// Selector limits the pods that have these controllers; nil selects all.
 	Selector labels.Selector
-	// Fallback finds the pods of a custom kind if Controllers have none: it returns a selector of pods of the namespace, nil if there is
-	// none (WS-020). It is nil for the other kinds. It reads, and no plan calls it.
+	// Fallback finds the pods of a custom kind if Controllers have none: it returns a selector of pods of the
+	// namespace, nil if there is none (WS-020). It is nil for the other kinds. It reads, and no plan calls
+	// it.
 	Fallback func() (labels.Selector, error)
 	// Costs: deletion costs are written (WS-160, WS-206).
 	Costs bool
-	// Latest is the version that its new pods have, empty where versions are not told apart or the target does not exist. LatestError is
-	// why it cannot be told yet (WS-085).
+	// Latest is the version that its new pods have, empty where versions are not told apart or the target
+	// does not exist. LatestError is why it cannot be told yet (WS-085).
 	Latest      string
 	LatestError error
-	// Start is the first ordinal of a StatefulSet; Reserved are those that it leaves out, in order and apart from each other (WS-061).
+	// Start is the first ordinal of a StatefulSet; Reserved are those that it leaves out, in order and apart
+	// from each other (WS-061).
 	Start    int
 	Reserved []Ordinals
 }
@@ -87,7 +91,8 @@ type Target struct {
 // Ordinals are those from the first to the last.
 type Ordinals struct{ First, Last int }
 
-// Rank is the number of ordinals below that of the pod that the StatefulSet uses; -1 if the name has no ordinal (WS-061, WS-063).
+// Rank is the number of ordinals below that of the pod that the StatefulSet uses; -1 if the name has no
+// ordinal (WS-061, WS-063).
 func (t *Target) Rank(pod string) int {
 	ordinal, ok := ordinalOf(pod)
 	if !ok {

@@ -12,9 +12,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
-// TestBookingsThatNobodyCounts: pods come and go for days while no controller counts, since it cannot tell the replicas or no
-// manager leads. The status stays small, or no write would be taken in the end and pods be refused; and subsets are filled as if
-// every booking were there still (WS-150).
+// TestBookingsThatNobodyCounts: pods come and go for days while no controller counts, since it cannot tell
+// the replicas or no manager leads. The status stays small, or no write would be taken in the end and pods be
+// refused; and subsets are filled as if every booking were there still (WS-150).
 func TestBookingsThatNobodyCounts(t *testing.T) {
 	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 5}, {name: b}]}, status: {versionedSubsetStatuses: {versionIgnored: [
 		{name: a, replicas: 5, missingReplicas: 0}, {name: b, replicas: 0, missingReplicas: -1}]}}}`)
@@ -50,7 +50,8 @@ func TestBookingsThatNobodyCounts(t *testing.T) {
 	}
 }
 
-// TestFreshBookingsAreKept: what is booked in a burst stays until somebody had the time to count it (WS-152, WS-153).
+// TestFreshBookingsAreKept: what is booked in a burst stays until somebody had the time to count it (WS-152,
+// WS-153).
 func TestFreshBookingsAreKept(t *testing.T) {
 	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 900}]}, status: {versionedSubsetStatuses: {versionIgnored: [{name: a, replicas: 0, missingReplicas: 900}]}}}`)
 	for i := range 600 {
@@ -62,8 +63,8 @@ func TestFreshBookingsAreKept(t *testing.T) {
 	}
 }
 
-// TestSettledBookingsFreeNoPlace: whatever the bookings are, settling old ones leaves as many places as there were, and those that
-// are not old (WS-150).
+// TestSettledBookingsFreeNoPlace: whatever the bookings are, settling old ones leaves as many places as there
+// were, and those that are not old (WS-150).
 func TestSettledBookingsFreeNoPlace(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f"}

@@ -21,7 +21,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/subset"
 )
 
-// UnschedulableWindow is for how long a subset is passed over, unless the manager is told otherwise (WS-174, WS-199).
+// UnschedulableWindow is for how long a subset is passed over, unless the manager is told otherwise (WS-174,
+// WS-199).
 const UnschedulableWindow = 300 * time.Second
 
 // Environment is what a WorkloadSpread is judged against.
@@ -35,8 +36,9 @@ type Environment struct {
 	Window time.Duration
 }
 
-// Validate returns everything that is wrong with a WorkloadSpread; old is nil if it is created. Node selectors and tolerations, and what
-// patches make of the target's template, are for the API server to judge, see Selectors and Patched (WS-031 to WS-045).
+// Validate returns everything that is wrong with a WorkloadSpread; old is nil if it is created. Node
+// selectors and tolerations, and what patches make of the target's template, are for the API server to judge,
+// see Selectors and Patched (WS-031 to WS-045).
 func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateTarget(spread, old, env, spec.Child("targetRef"))
@@ -236,8 +238,9 @@ func applyPatch(pod, patch []byte) ([]byte, error) {
 	return patched, nil
 }
 
-// Selectors is a pod template that has the node selectors and tolerations of all subsets, for the API server to judge; nil if there are
-// none. field translates a field of the template into that of the WorkloadSpread (WS-035).
+// Selectors is a pod template that has the node selectors and tolerations of all subsets, for the API server
+// to judge; nil if there are none. field translates a field of the template into that of the WorkloadSpread
+// (WS-035).
 func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, translate func(string) string) {
 	var required, preferred, tolerations []any
 	places := map[string]string{}
@@ -285,8 +288,8 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 	}
 }
 
-// Patched is the pod template of a workload with a volume for each claim template, and with the patch (WS-046, WS-047). Either may be
-// anything.
+// Patched is the pod template of a workload with a volume for each claim template, and with the patch
+// (WS-046, WS-047). Either may be anything.
 func Patched(workload map[string]any, patch []byte) (map[string]any, error) {
 	spec, _ := workload["spec"].(map[string]any)
 	template, _ := spec["template"].(map[string]any)

@@ -16,7 +16,8 @@ const VersionIgnored = "versionIgnored"
 // Versioned are the kinds, in lower case, whose pods are counted by version (WS-184).
 type Versioned sets.Set[string]
 
-// ParseVersioned reads the value of the flag --ws-enabled-versioned-status. Naming deployment implies replicaset (WS-081).
+// ParseVersioned reads the value of the flag --ws-enabled-versioned-status. Naming deployment implies
+// replicaset (WS-081).
 func ParseVersioned(text string) Versioned {
 	kinds := sets.New[string]()
 	for kind := range strings.SplitSeq(strings.ToLower(text), ",") {

@@ -234,7 +234,8 @@ func secretsOf(object *appsv1beta1.NodeImage) map[types.NamespacedName]bool {
 	return used
 }
 
-// write patches the fields that differ, guarded by the object's version, since the manager writes the status too (IMG-062).
+// write patches the fields that differ, guarded by the object's version, since the manager writes the status
+// too (IMG-062).
 func (r *reconciler) write(ctx context.Context, object *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatus) error {
 	fields := map[string]any{"desired": status.Desired}
 	for name, count := range map[string]int32{"waiting": status.Waiting, "pulling": status.Pulling, "succeeded": status.Succeeded,

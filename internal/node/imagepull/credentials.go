@@ -63,8 +63,9 @@ func fromSecret(secret *corev1.Secret) ([]credential, error) {
 	return list, nil
 }
 
-// location brings a key of a docker configuration, or a pattern of a credential provider, into the form host[:port][/path], as kubelet does:
-// https://registry.example.com/v2/team is for registry.example.com/team. It returns nothing if the key cannot be read.
+// location brings a key of a docker configuration, or a pattern of a credential provider, into the form
+// host[:port][/path], as kubelet does: https://registry.example.com/v2/team is for registry.example.com/team.
+// It returns nothing if the key cannot be read.
 func location(registry string) string {
 	if !strings.Contains(registry, "://") {
 		registry = "https://" + registry
@@ -125,8 +126,8 @@ func matching(list []credential, image string) []runtime.Auth {
 	return found
 }
 
-// covers tells whether an entry at a location applies to a repository: the labels of the hosts are equal or match globs of the entry, the
-// ports are equal, and the entry's path is a prefix.
+// covers tells whether an entry at a location applies to a repository: the labels of the hosts are equal or
+// match globs of the entry, the ports are equal, and the entry's path is a prefix.
 func covers(at, host, repository string) bool {
 	wantHost, wantPath, _ := strings.Cut(at, "/")
 	if wantPath != "" && repository != wantPath && !strings.HasPrefix(repository, wantPath+"/") {

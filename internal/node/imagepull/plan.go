@@ -32,8 +32,9 @@ func (k key) reference() string {
 	return k.image + ":" + k.tag
 }
 
-// pulled returns what the runtime is asked for: the full form, with the registry. A runtime that gets less chooses the registry itself,
-// CRI-O by the node's list of registries, and would send credentials to one that they are not for (IMG-013).
+// pulled returns what the runtime is asked for: the full form, with the registry. A runtime that gets less
+// chooses the registry itself, CRI-O by the node's list of registries, and would send credentials to one that
+// they are not for (IMG-013).
 func (k key) pulled() (string, error) {
 	name := full(k.reference())
 	if name == "" {
@@ -150,8 +151,8 @@ func (p *plan) count(tags []appsv1beta1.ImageTagStatus) {
 	}
 }
 
-// firstSync sets, once, the result of the tags that the spec had when the node began (IMG-063). Tags that left the spec, or changed their
-// version, do not count any more.
+// firstSync sets, once, the result of the tags that the spec had when the node began (IMG-063). Tags that
+// left the spec, or changed their version, do not count any more.
 func (s *snapshot) firstSync(p *plan) {
 	if s.first == nil || p.status.FirstSyncStatus != nil {
 		return

@@ -32,7 +32,8 @@ func nodeImage(version int64, tags []string, recorded ...appsv1beta1.ImageTagSta
 	return n
 }
 
-// IMG-131, IMG-132, IMG-142 to IMG-144, IMG-058, IMG-062: what begins, what is stopped, and what the status says.
+// IMG-131, IMG-132, IMG-142 to IMG-144, IMG-058, IMG-062: what begins, what is stopped, and what the status
+// says.
 func TestDecide(t *testing.T) {
 	type want struct {
 		Start, Stop, Drop string
@@ -101,7 +102,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// IMG-063, IMG-062: once, when all tags of the first look have ended; later tags, new versions and removed ones do not count.
+// IMG-063, IMG-062: once, when all tags of the first look have ended; later tags, new versions and removed
+// ones do not count.
 func TestFirstSync(t *testing.T) {
 	first := map[key]int64{{"img", "1"}: 0, {"img", "2"}: 0}
 	for name, test := range map[string]struct {
@@ -132,7 +134,8 @@ func TestFirstSync(t *testing.T) {
 	}
 }
 
-// IMG-013, IMG-134, IMG-210: tags are joined by a colon, digests by an at sign; names are compared in full form.
+// IMG-013, IMG-134, IMG-210: tags are joined by a colon, digests by an at sign; names are compared in full
+// form.
 func TestNames(t *testing.T) {
 	const sum = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	if got := (key{"nginx", "1"}).reference(); got != "nginx:1" {

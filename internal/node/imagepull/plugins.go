@@ -176,7 +176,8 @@ func (p *Plugins) keep(k pluginKey, answer pluginAnswer) {
 	p.cache[k] = answer
 }
 
-// call runs the program. Errors contain its standard error, but not its standard output, which holds credentials (ND-073).
+// call runs the program. Errors contain its standard error, but not its standard output, which holds
+// credentials (ND-073).
 func (p *Plugins) call(ctx context.Context, provider *kubeletconfig.CredentialProvider,
 	image string) (*credentialprovider.CredentialProviderResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)

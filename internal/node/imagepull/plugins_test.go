@@ -43,8 +43,8 @@ func plugin(t *testing.T, script string) (config, folder string) {
 
 const answers = `echo "{\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1\",\"kind\":\"CredentialProviderResponse\",\"cacheKeyType\":\"Registry\",\"auth\":{\"*.r.io\":{\"username\":\"$USERNAME-$1\",\"password\":\"p\"}}}"`
 
-// IMG-137: plugins are called for images that they are configured for, by kubelet's protocol, and their answers are cached as long as they
-// say.
+// IMG-137: plugins are called for images that they are configured for, by kubelet's protocol, and their
+// answers are cached as long as they say.
 func TestPlugins(t *testing.T) {
 	config, folder := plugin(t, answers)
 	clock := testclock.NewFakeClock(epoch)
@@ -85,7 +85,8 @@ func TestPlugins(t *testing.T) {
 	}
 }
 
-// ND-022, ND-073: without the file there are no plugins; errors are returned, without what the program printed.
+// ND-022, ND-073: without the file there are no plugins; errors are returned, without what the program
+// printed.
 func TestBrokenPlugins(t *testing.T) {
 	if p, err := LoadPlugins(filepath.Join(t.TempDir(), "none"), "", nil); p != nil || err != nil {
 		t.Errorf("%v %v", p, err)
@@ -114,7 +115,8 @@ func TestBrokenPlugins(t *testing.T) {
 	}
 }
 
-// ND-022, IMG-137: a plugin whose child processes outlive it does not delay the pull: the call ends with the context.
+// ND-022, IMG-137: a plugin whose child processes outlive it does not delay the pull: the call ends with the
+// context.
 func TestPluginWithChildrenIsAbandoned(t *testing.T) {
 	config, folder := plugin(t, "sleep 600 & echo $! > child\nwait")
 	p, err := LoadPlugins(config, folder, testclock.NewFakeClock(epoch))
@@ -146,7 +148,8 @@ func TestPluginWithChildrenIsAbandoned(t *testing.T) {
 	}
 }
 
-// IMG-137: many pulls that begin at once start only a few programs, and one answer is used for all images to which it applies.
+// IMG-137: many pulls that begin at once start only a few programs, and one answer is used for all images to
+// which it applies.
 func TestPluginsAreNotStampeded(t *testing.T) {
 	config, folder := plugin(t, `i=0; while [ ! -e go ] && [ $i -lt 200 ]; do sleep 0.05; i=$((i+1)); done`+"\n"+answers)
 	p, err := LoadPlugins(config, folder, testclock.NewFakeClock(epoch))

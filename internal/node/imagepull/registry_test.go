@@ -15,8 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
-// IMG-013, IMG-137: credentials for one registry reach no other. Runtimes such as CRI-O look for a name without registry wherever the
-// node's configuration says, so they get the registry with every name.
+// IMG-013, IMG-137: credentials for one registry reach no other. Runtimes such as CRI-O look for a name
+// without registry wherever the node's configuration says, so they get the registry with every name.
 func TestCredentialsReachOnlyTheirRegistry(t *testing.T) {
 	const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	for _, test := range []struct{ image, tag, registry, want string }{
@@ -42,8 +42,8 @@ func TestCredentialsReachOnlyTheirRegistry(t *testing.T) {
 	}
 }
 
-// IMG-018 (part): what the job of a user says does not choose the runtime's handler or snapshotter, also if it was stored before such keys were
-// refused.
+// IMG-018 (part): what the job of a user says does not choose the runtime's handler or snapshotter, also if
+// it was stored before such keys were refused.
 func TestSandboxesOfUsersDoNotSteerTheRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := spec(nil, "1")

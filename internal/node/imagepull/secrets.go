@@ -39,8 +39,8 @@ type cachedSecret struct {
 	namespace string
 }
 
-// serves tells whether a tag of these jobs may be pulled with the secret. A secret that is not a copy also serves tags that no job owns: an
-// administrator wrote both.
+// serves tells whether a tag of these jobs may be pulled with the secret. A secret that is not a copy also
+// serves tags that no job owns: an administrator wrote both.
 func (c *cachedSecret) serves(jobs []string) bool {
 	if len(jobs) == 0 {
 		return !c.copied
@@ -51,8 +51,9 @@ func (c *cachedSecret) serves(jobs []string) bool {
 	})
 }
 
-// describe finds which jobs may use a secret. A copy is for the jobs in its references (IMG-113), or, if an older release wrote no
-// references, for those of its source's namespace. Any other secret is for the jobs of its own namespace (IMG-111).
+// describe finds which jobs may use a secret. A copy is for the jobs in its references (IMG-113), or, if an
+// older release wrote no references, for those of its source's namespace. Any other secret is for the jobs of
+// its own namespace (IMG-111).
 func (c *cachedSecret) describe(secret *corev1.Secret) {
 	source, references := secret.Annotations[pub.SecretSource], secret.Annotations[pub.SecretReferences]
 	c.copied, c.namespace = source != "", secret.Namespace
@@ -76,10 +77,10 @@ func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 	return &secrets{live: live, clock: c, known: map[types.NamespacedName]cachedSecret{}}
 }
 
-// credentials returns the credentials of the secrets for a tag of these jobs, in the order of the secrets. The tags of an image share its
-// secrets, although their jobs are in several namespaces, so each secret is used only for its own jobs. A missing or unusable secret is
-// left out; this is logged once and not at every use. If the API server does not answer, that is an error only for a secret that was never
-// read.
+// credentials returns the credentials of the secrets for a tag of these jobs, in the order of the secrets.
+// The tags of an image share its secrets, although their jobs are in several namespaces, so each secret is
+// used only for its own jobs. A missing or unusable secret is left out; this is logged once and not at every
+// use. If the API server does not answer, that is an error only for a secret that was never read.
 func (s *secrets) credentials(ctx context.Context, names []types.NamespacedName, jobs []string) ([]credential, error) {
 	var all []credential
 	for _, name := range names {
@@ -127,8 +128,8 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 	return now, nil
 }
 
-// expire makes the next use read the secrets again: the registry has rejected them, and they may have been rotated (IMG-122). What was
-// logged about them is not logged again.
+// expire makes the next use read the secrets again: the registry has rejected them, and they may have been
+// rotated (IMG-122). What was logged about them is not logged again.
 func (s *secrets) expire(names []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

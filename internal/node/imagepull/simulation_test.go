@@ -24,9 +24,10 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
-// IMG-130 to IMG-133, IMG-142 to IMG-144: users change the spec, the daemon is restarted, the cache lags, writes conflict or time out after
-// they succeeded, pulls fail and hang. Tags that are recorded as finished are not pulled again, no more pulls run at once than allowed,
-// every tag ends with the result of its version, and then nothing is written.
+// IMG-130 to IMG-133, IMG-142 to IMG-144: users change the spec, the daemon is restarted, the cache lags,
+// writes conflict or time out after they succeeded, pulls fail and hang. Tags that are recorded as finished
+// are not pulled again, no more pulls run at once than allowed, every tag ends with the result of its
+// version, and then nothing is written.
 func TestSimulatedPulls(t *testing.T) {
 	simulationtest.Seeds(t, 100, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) { simulate(t, rand.New(rand.NewPCG(seed, 0))) })

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// slots bounds how many pulls run at once, in all and for each namespace. A pull may last very long, so if one namespace had all places,
-// the others would wait (IMG-133).
+// slots bounds how many pulls run at once, in all and for each namespace. A pull may last very long, so if
+// one namespace had all places, the others would wait (IMG-133).
 type slots struct {
 	mu    sync.Mutex
 	free  int // free places; below 0 there is no limit
@@ -20,8 +20,8 @@ type slots struct {
 type place struct {
 	// turn is closed when the pull may begin.
 	turn chan struct{}
-	// namespaces are those of the jobs of the tag. It is empty for a tag that no job owns, which only an administrator of the cluster can
-	// write.
+	// namespaces are those of the jobs of the tag. It is empty for a tag that no job owns, which only an
+	// administrator of the cluster can write.
 	namespaces []string
 	// counts is the namespace whose place it takes.
 	counts string
@@ -45,7 +45,8 @@ func (s *slots) join(namespaces []string) *place {
 	return p
 }
 
-// next gives free places to waiting pulls: first to those of the namespace that has the fewest places, and among them in their order.
+// next gives free places to waiting pulls: first to those of the namespace that has the fewest places, and
+// among them in their order.
 func (s *slots) next() {
 	for s.free != 0 {
 		first, least := -1, 0
@@ -78,7 +79,8 @@ func (s *slots) least(p *place) int {
 	return s.held[p.counts]
 }
 
-// wait waits until the pull may begin. If the context ends before, the place is given up and wait returns false.
+// wait waits until the pull may begin. If the context ends before, the place is given up and wait returns
+// false.
 func (s *slots) wait(ctx context.Context, p *place) bool {
 	select {
 	case <-p.turn:

@@ -20,8 +20,8 @@ func turns(places map[string]*place) []string {
 	return have
 }
 
-// IMG-133 (part): a free place goes to a pull of the namespace that has the fewest places, and among these to the first. A pull for several
-// namespaces counts for the one that has the fewest.
+// IMG-133 (part): a free place goes to a pull of the namespace that has the fewest places, and among these to
+// the first. A pull for several namespaces counts for the one that has the fewest.
 func TestWhoseTurnItIs(t *testing.T) {
 	s := newSlots(3)
 	places := map[string]*place{}

@@ -117,7 +117,8 @@ func (p *puller) instant() *metav1.Time {
 	return &now
 }
 
-// run carries the task out; it returns without a result if the context ends, because the task was stopped (IMG-131, IMG-141).
+// run carries the task out; it returns without a result if the context ends, because the task was stopped
+// (IMG-131, IMG-141).
 func (p *puller) run(ctx context.Context, t *task) {
 	p.meters.waiting.Inc()
 	came := p.slots.wait(ctx, t.place)
@@ -145,7 +146,8 @@ func (p *puller) run(ctx context.Context, t *task) {
 	p.done(t, took)
 }
 
-// attempts tries until the image is there, the attempts are used up, or the deadline has passed (IMG-135, IMG-136).
+// attempts tries until the image is there, the attempts are used up, or the deadline has passed (IMG-135,
+// IMG-136).
 func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64, err error) {
 	policy := appsv1beta1.ImageTagPullPolicy{}
 	if t.spec.PullPolicy != nil {
@@ -210,8 +212,8 @@ func (p *puller) attempt(ctx context.Context, t *task, timeout time.Duration) (i
 	return t.key.image + "@" + image.ID, image.Size, nil
 }
 
-// answering waits for a runtime that answers, and looks for the image in it. A starting node, or a restarting runtime, costs no attempt,
-// since a failed tag is never tried again (ND-038, IMG-144).
+// answering waits for a runtime that answers, and looks for the image in it. A starting node, or a restarting
+// runtime, costs no attempt, since a failed tag is never tried again (ND-038, IMG-144).
 func (p *puller) answering(ctx context.Context, t *task) (rt Images, present *runtime.Image, err error) {
 	for pause := time.Second; ; pause = min(2*pause, longestPause) {
 		if rt, err = p.runtime(); err == nil {
@@ -293,7 +295,8 @@ func (p *puller) rejected(t *task) {
 	}
 }
 
-// find looks for the tag in the runtime's store; names are compared in full form, digests with the runtime's repo digests (IMG-134).
+// find looks for the tag in the runtime's store; names are compared in full form, digests with the runtime's
+// repo digests (IMG-134).
 func find(ctx context.Context, rt Images, k key) (*runtime.Image, error) {
 	want := full(k.reference())
 	list, err := rt.Images(ctx)

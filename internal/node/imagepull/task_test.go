@@ -138,7 +138,8 @@ func policy(backoff, timeout int32, deadline int64) func(*appsv1beta1.ImageTagSp
 	}
 }
 
-// IMG-130, IMG-132, IMG-139 to IMG-142, IMG-130: a pull from Waiting to Succeeded, with its event, and rest afterwards.
+// IMG-130, IMG-132, IMG-139 to IMG-142, IMG-130: a pull from Waiting to Succeeded, with its event, and rest
+// afterwards.
 func TestPullIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := spec(nil, "1")
@@ -185,7 +186,8 @@ func TestPullIsReported(t *testing.T) {
 	})
 }
 
-// IMG-135, IMG-136, IMG-141, IMG-014, IMG-015, IMG-216, IMG-224: attempts, pauses, timeouts and deadlines, and the final status and event.
+// IMG-135, IMG-136, IMG-141, IMG-014, IMG-015, IMG-216, IMG-224: attempts, pauses, timeouts and deadlines,
+// and the final status and event.
 func TestAttempts(t *testing.T) {
 	hang := func(ctx context.Context, _ string, _ runtime.Auth) error { <-ctx.Done(); return ctx.Err() }
 	broken := func(context.Context, string, runtime.Auth) error { return errors.New("no such image") }
@@ -247,8 +249,8 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// IMG-133 (part), IMG-159, IMG-220: N pulls at once, no matter which jobs or lists they are for, in their order. A tag that leaves the
-// queue is not pulled, and waiting does not count against the deadline.
+// IMG-133 (part), IMG-159, IMG-220: N pulls at once, no matter which jobs or lists they are for, in their
+// order. A tag that leaves the queue is not pulled, and waiting does not count against the deadline.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1, spec(policy(0, 600, 15), "1", "2", "3"))
@@ -274,8 +276,8 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-// IMG-133 (part): pulls of one tenant from a registry that never ends an answer do not keep those of another tenant waiting: the tenant
-// also gains nothing by pulling the other's image too.
+// IMG-133 (part): pulls of one tenant from a registry that never ends an answer do not keep those of another
+// tenant waiting: the tenant also gains nothing by pulling the other's image too.
 func TestPullsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		of := func(tag string, namespaces ...string) appsv1beta1.ImageTagSpec {
@@ -350,8 +352,9 @@ func secret(name, user string, registry string) *corev1.Secret {
 		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"` + registry + `":{"auth":"` + auth + `"}}}`)}}
 }
 
-// IMG-122, IMG-123, IMG-137, IMG-138, IMG-211: credentials that match are tried in order, anonymous last if all were rejected; a missing
-// secret is left out and read again only after minutes; rejected ones are read again before the next attempt.
+// IMG-122, IMG-123, IMG-137, IMG-138, IMG-211: credentials that match are tried in order, anonymous last if
+// all were rejected; a missing secret is left out and read again only after minutes; rejected ones are read
+// again before the next attempt.
 func TestCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := spec(policy(1, 600, 0), "1")
@@ -411,7 +414,8 @@ func TestOtherFailuresAreNotHidden(t *testing.T) {
 	})
 }
 
-// IMG-123, IMG-137, ND-073: which images entries apply to, and the forms of docker configurations; errors contain no content.
+// IMG-123, IMG-137, ND-073: which images entries apply to, and the forms of docker configurations; errors
+// contain no content.
 func TestDockerConfigurations(t *testing.T) {
 	for _, test := range []struct {
 		registry, host, repository string
@@ -458,7 +462,8 @@ func TestDockerConfigurations(t *testing.T) {
 	}
 }
 
-// ND-058, IMG-062: at most 5 writes at once and one in 2 s; a conflict with the manager is tried again from the new object.
+// ND-058, IMG-062: at most 5 writes at once and one in 2 s; a conflict with the manager is tried again from
+// the new object.
 func TestWritesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 0, spec(nil, "1"))

@@ -35,8 +35,9 @@ func (u unreliable) Images(ctx context.Context) ([]runtime.Image, error) {
 	return u.store.Images(ctx)
 }
 
-// ND-037, ND-038, IMG-144: while no runtime answers, because the node starts or the runtime restarts, pulls wait and do not fail for good.
-// The timeout of an attempt and the deadline still count, and the message says what was waited for.
+// ND-037, ND-038, IMG-144: while no runtime answers, because the node starts or the runtime restarts, pulls
+// wait and do not fail for good. The timeout of an attempt and the deadline still count, and the message says
+// what was waited for.
 func TestPullsWaitForTheRuntime(t *testing.T) {
 	away := fmt.Errorf("%w: it restarts", runtime.ErrUnavailable)
 	for name, test := range map[string]struct {
@@ -84,7 +85,8 @@ func TestPullsWaitForTheRuntime(t *testing.T) {
 	}
 }
 
-// IMG-140, IMG-135: a pulled image counts as present even if the runtime cannot list its images at that moment.
+// IMG-140, IMG-135: a pulled image counts as present even if the runtime cannot list its images at that
+// moment.
 func TestPulledImageThatCannotBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 0, spec(policy(0, 600, 0), "1"))
@@ -131,8 +133,9 @@ func TestSecretsAddedLater(t *testing.T) {
 	})
 }
 
-// IMG-131, IMG-063, IMG-143: the NodeImage was deleted and made again, and the cache shows only the new one: the task for the old one has
-// another policy, and its result does not count for the new one, whose firstSyncStatus is set again.
+// IMG-131, IMG-063, IMG-143: the NodeImage was deleted and made again, and the cache shows only the new one:
+// the task for the old one has another policy, and its result does not count for the new one, whose
+// firstSyncStatus is set again.
 func TestObjectMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 0, spec(policy(0, 600, 0), "1"))
@@ -229,10 +232,10 @@ func TestLongMessagesAreCut(t *testing.T) {
 	})
 }
 
-// The tags of an image share its pull secrets, whoever owns them. A copy is used only for tags of the jobs for which it was made, a copy of
-// an older release for jobs of its source's namespace, and any other secret for jobs of its own namespace and for tags without a job.
-// Otherwise one tenant could pull private images of another with the other's credentials (IMG-111, IMG-113, IMG-118). A further job is seen
-// within a second.
+// The tags of an image share its pull secrets, whoever owns them. A copy is used only for tags of the jobs
+// for which it was made, a copy of an older release for jobs of its source's namespace, and any other secret
+// for jobs of its own namespace and for tags without a job. Otherwise one tenant could pull private images of
+// another with the other's credentials (IMG-111, IMG-113, IMG-118). A further job is seen within a second.
 func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		copied := secret("copy", "ann", "docker.io")

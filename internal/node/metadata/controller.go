@@ -139,7 +139,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: r.readings.wait(pod.UID, plan.Read, r.clock.Now())}, nil
 }
 
-// observe reads the containers from the runtime and makes the plan. An unreadable environment is left out, and read again later (ND-106).
+// observe reads the containers from the runtime and makes the plan. An unreadable environment is left out,
+// and read again later (ND-106).
 func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error) {
 	s := Snapshot{Pod: pod, EnvFromMetadata: r.EnvFromMetadata, Environments: map[string]map[string]string{}, Unreadable: map[string]bool{}}
 	seen := map[*runtime.Runtime]bool{}
@@ -184,7 +185,8 @@ func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error)
 	return plan, nil
 }
 
-// report writes the annotation through the status subresource, which is all that the daemon may write of a pod (ND-080, ND-069).
+// report writes the annotation through the status subresource, which is all that the daemon may write of a
+// pod (ND-080, ND-069).
 func (r *reconciler) report(ctx context.Context, pod *corev1.Pod, value string) (conflict bool, err error) {
 	patch := podpatch.Patch{}
 	patch.Annotation(pub.RuntimeContainersMeta, value)

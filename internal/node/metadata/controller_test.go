@@ -92,7 +92,8 @@ func (w *world) pod() *corev1.Pod {
 	return p
 }
 
-// ND-080, ND-069, ND-087, ND-092: one patch of the status subresource that holds the annotation alone, guarded; at rest nothing is written.
+// ND-080, ND-069, ND-087, ND-092: one patch of the status subresource that holds the annotation alone,
+// guarded; at rest nothing is written.
 func TestReportIsOnePatch(t *testing.T) {
 	w := newWorld(t, pod("a")) // IPU-129: through a patch of the status subresource; TestTriggers has when, and of which pods
 	w.add("app", "app:1", "a", 1, nil)
@@ -121,8 +122,8 @@ func TestReportIsOnePatch(t *testing.T) {
 	}
 }
 
-// ND-106, IPU-310: an unreadable environment is absent from the report and read again with growing pauses; no container is stopped because
-// of it.
+// ND-106, IPU-310: an unreadable environment is absent from the report and read again with growing pauses; no
+// container is stopped because of it.
 func TestUnreadableEnvironment(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING,
@@ -141,8 +142,8 @@ func TestUnreadableEnvironment(t *testing.T) {
 	}
 }
 
-// ND-106: if the record of the update says that the container's environment changed, the container is restarted although its environment
-// cannot be read. Otherwise its pod would stay out of service for ever.
+// ND-106: if the record of the update says that the container's environment changed, the container is
+// restarted although its environment cannot be read. Otherwise its pod would stay out of service for ever.
 func TestUnreadableEnvironmentThatChanged(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod, state(inplace.State{EnvContainers: map[string]string{"app": "containerd://app-1"}})))
 	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING,
@@ -157,7 +158,8 @@ func TestUnreadableEnvironmentThatChanged(t *testing.T) {
 	}
 }
 
-// ND-106: events of the pod, however many, do not make the next reading earlier; that of a new container is at once.
+// ND-106: events of the pod, however many, do not make the next reading earlier; that of a new container is
+// at once.
 func TestUnreadableEnvironmentIsNotReadAtEveryEvent(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	clock := testclock.NewFakeClock(time.Unix(1000, 0))
@@ -184,8 +186,8 @@ func TestUnreadableEnvironmentIsNotReadAtEveryEvent(t *testing.T) {
 	}
 }
 
-// ND-110, ND-112, ND-114, ND-115, IPU-130, IPU-192, IPU-211: a changed environment restarts the container once, within the grace period and
-// after the hook that kubelet recorded, and the report has the new one.
+// ND-110, ND-112, ND-114, ND-115, IPU-130, IPU-192, IPU-211: a changed environment restarts the container
+// once, within the grace period and after the hook that kubelet recorded, and the report has the new one.
 func TestChangedEnvironmentRestartsOnce(t *testing.T) {
 	p := pod("b", updatingPod)
 	w := newWorld(t, p)
@@ -236,8 +238,8 @@ func TestChangedEnvironmentRestartsOnce(t *testing.T) {
 	}
 }
 
-// ND-113, ND-116, ND-071, IPU-319: right before the stop the live pod and the runtime decide. A container is not stopped if it is gone,
-// replaced, ended, of another pod, or if kubelet replaces it.
+// ND-113, ND-116, ND-071, IPU-319: right before the stop the live pod and the runtime decide. A container is
+// not stopped if it is gone, replaced, ended, of another pod, or if kubelet replaces it.
 func TestRestartIsCheckedAgain(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"pod gone": func(w *world) { _ = w.api.Delete(w.t.Context(), w.pod()) },
@@ -307,9 +309,10 @@ func TestRecordedTermination(t *testing.T) {
 	}
 }
 
-// ND-003: a new daemon finds in the pod and in the runtime all that the former one knew: what is reported already, and which container is
-// to be restarted. It does not repeat a restart that the former one carried out. The simulations of restarts on request and of image pulls
-// end the daemon in between too, and TestContainerIsConfined shows that the daemon has no place to store anything.
+// ND-003: a new daemon finds in the pod and in the runtime all that the former one knew: what is reported
+// already, and which container is to be restarted. It does not repeat a restart that the former one carried
+// out. The simulations of restarts on request and of image pulls end the daemon in between too, and
+// TestContainerIsConfined shows that the daemon has no place to store anything.
 func TestTheNextDaemonGoesOn(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	w.add("app", "app:1", "a", 1, nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime/fakecri"
 )
 
-// ND-112 (part): one tenant has more containers to restart than there are workers, and they do not end. The restart of another tenant's
-// container begins at once nevertheless.
+// ND-112 (part): one tenant has more containers to restart than there are workers, and they do not end. The
+// restart of another tenant's container begins at once nevertheless.
 func TestEnvironmentRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	releaseOrphans := make(chan struct{})

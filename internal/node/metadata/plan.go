@@ -1,10 +1,11 @@
 // Package metadata reports on pods what the node's runtime knows of their containers, in the annotation
-// apps.kruise.io/runtime-containers-meta (ND-080 to ND-094), and stops containers whose environment from metadata changed, or whose
-// restart was asked for, so that kubelet starts them anew (ND-100 to ND-116, IPU-322).
+// apps.kruise.io/runtime-containers-meta (ND-080 to ND-094), and stops containers whose environment from
+// metadata changed, or whose restart was asked for, so that kubelet starts them anew (ND-100 to ND-116,
+// IPU-322).
 //
-// The report has one entry a container, of the newest container of that name in the runtime: its ID, restart count, kubelet's hash and the
-// hash of the environment that it has. An entry is made once for an ID and kept. Readers regard an update in place as complete when the
-// entries agree with the pod.
+// The report has one entry a container, of the newest container of that name in the runtime: its ID, restart
+// count, kubelet's hash and the hash of the environment that it has. An entry is made once for an ID and
+// kept. Readers regard an update in place as complete when the entries agree with the pod.
 package metadata
 
 import (
@@ -60,7 +61,8 @@ type Restart struct {
 	Why string
 }
 
-// Eligible tells whether the daemon reports the pod: its controller is of our API group, or it has an injected sidecar (ND-082).
+// Eligible tells whether the daemon reports the pod: its controller is of our API group, or it has an
+// injected sidecar (ND-082).
 func Eligible(pod *corev1.Pod) bool {
 	if _, injected := pod.Annotations[pub.SidecarSetHash]; injected {
 		return true
@@ -84,8 +86,8 @@ func skipped(pod *corev1.Pod) string {
 	return ""
 }
 
-// statuses returns the statuses of the containers that run as long as the pod, in the order of the report: regular ones, then
-// restartable init containers (ND-083, ND-094).
+// statuses returns the statuses of the containers that run as long as the pod, in the order of the report:
+// regular ones, then restartable init containers (ND-083, ND-094).
 func statuses(pod *corev1.Pod) []*corev1.ContainerStatus {
 	var all []*corev1.ContainerStatus
 	for i := range pod.Status.ContainerStatuses {
@@ -167,8 +169,8 @@ func NewPlan(s Snapshot) Plan {
 	return plan
 }
 
-// actual returns the hash of the environment that the container has. It is 0 if the environment is not known; then the plan asks to read
-// it. A container without environment from metadata needs no reading.
+// actual returns the hash of the environment that the container has. It is 0 if the environment is not known;
+// then the plan asks to read it. A container without environment from metadata needs no reading.
 func (s *Snapshot) actual(container *corev1.Container, id string, plan *Plan) uint64 {
 	environment, known := s.Environments[id]
 	if !known && inplace.ReadsMetadata(container) {
@@ -178,9 +180,10 @@ func (s *Snapshot) actual(container *corev1.Container, id string, plan *Plan) ui
 	return number(inplace.ActualEnvHash(container, environment))
 }
 
-// restart decides whether the container is to be stopped. It decides by the record of the update, which names the container that ran when
-// the update began. For managers that write no such record it decides by the pod's condition (ND-110, ND-111, IPU-312, IPU-322). If the
-// environment cannot be read, only the record shows that it changed (ND-106).
+// restart decides whether the container is to be stopped. It decides by the record of the update, which names
+// the container that ran when the update began. For managers that write no such record it decides by the
+// pod's condition (ND-110, ND-111, IPU-312, IPU-322). If the environment cannot be read, only the record
+// shows that it changed (ND-106).
 func (s *Snapshot) restart(container *corev1.Container, init bool, current *runtime.Container, e *inplace.RuntimeContainer, plan *Plan) {
 	state, err := inplace.StateOf(s.Pod)
 	if err != nil || state == nil {
@@ -213,15 +216,16 @@ func updating(pod *corev1.Pod) bool {
 	return condition != nil && condition.Status == corev1.ConditionFalse
 }
 
-// replaced tells whether kubelet replaces the running container anyway: it was not started from the image of the spec (ND-116, IPU-319).
+// replaced tells whether kubelet replaces the running container anyway: it was not started from the image of
+// the spec (ND-116, IPU-319).
 func replaced(container *corev1.Container, current *runtime.Container, state *inplace.State) bool {
 	switch {
 	case current.PlainHash == number(inplace.PlainHash(container.Name, container.Image)):
 		return false
 	case current.PlainHash == 0:
 		return current.Image != "" && !inplace.SameImage(current.Image, container.Image)
-	// Kubelets of 1.30 and older store another hash, of the whole container, so that one that differs says nothing. All compare the image as
-	// it is written.
+	// Kubelets of 1.30 and older store another hash, of the whole container, so that one that differs says
+	// nothing. All compare the image as it is written.
 	case current.Image != "":
 		return current.Image != container.Image
 	case state.Revision != "": // runtimes of their time do not tell the image; the record of the update does

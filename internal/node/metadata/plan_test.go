@@ -90,8 +90,8 @@ func hash(value string) uint64 {
 	return number(inplace.EnvHash(p, &p.Spec.Containers[1]))
 }
 
-// ND-081, ND-083, ND-084, ND-085, ND-086, ND-087, ND-091, ND-094, ND-101, ND-103, ND-106, ND-110, ND-111, ND-116, ND-194, IPU-123, IPU-319,
-// IPU-322.
+// ND-081, ND-083, ND-084, ND-085, ND-086, ND-087, ND-091, ND-094, ND-101, ND-103, ND-106, ND-110, ND-111,
+// ND-116, ND-194, IPU-123, IPU-319, IPU-322.
 func TestPlan(t *testing.T) {
 	appHash, sideHash := number(inplace.PlainHash("app", "app:1")), number(inplace.PlainHash("side", "side:1"))
 	both := []runtime.Container{container("app", 1, "app:1"), container("side", 1, "side:1")}
@@ -271,8 +271,8 @@ func TestEnvironmentHash(t *testing.T) {
 	}
 }
 
-// ND-102: the expected value is the pod's present label or annotation, the actual one is that of the container; missing values count as
-// empty.
+// ND-102: the expected value is the pod's present label or annotation, the actual one is that of the
+// container; missing values count as empty.
 func TestMissingValuesAreEmpty(t *testing.T) {
 	for of, path := range map[string]string{"label": "metadata.labels['a']", "annotation": "metadata.annotations['a']"} {
 		c := &corev1.Container{
@@ -300,8 +300,8 @@ func TestMissingValuesAreEmpty(t *testing.T) {
 	}
 }
 
-// ND-088, ND-089, ND-090, ND-091, ND-200: which events cause a pass; containers are compared by name, in any order. TestEventsAreCoalesced
-// shows when.
+// ND-088, ND-089, ND-090, ND-091, ND-200: which events cause a pass; containers are compared by name, in any
+// order. TestEventsAreCoalesced shows when.
 func TestTriggers(t *testing.T) {
 	appHash, sideHash := number(inplace.PlainHash("app", "app:1")), number(inplace.PlainHash("side", "side:1"))
 	reported := report(row("side", 1, sideHash, noEnv), row("app", 1, appHash, hash("a")))
@@ -312,7 +312,8 @@ func TestTriggers(t *testing.T) {
 		p.Status.ContainerStatuses = append([]corev1.ContainerStatus{{Name: "debug", ContainerID: "containerd://debug-1"}, {Name: "more"}},
 			p.Status.ContainerStatuses...)
 	}
-	// IPU-129: which pods are reported, at which changes, and which are not at the start; TestReportIsOnePatch shows how.
+	// IPU-129: which pods are reported, at which changes, and which are not at the start;
+	// TestReportIsOnePatch shows how.
 	for name, test := range map[string]struct {
 		before, now *corev1.Pod
 		initial     bool
@@ -369,7 +370,8 @@ type delays struct {
 
 func (d *delays) AddAfter(item reconcile.Request, after time.Duration) { d.after[item.Name] = after }
 
-// ND-088, ND-090: an event waits for others of its pod for a second; pods that existed at the start do not count as new.
+// ND-088, ND-090: an event waits for others of its pod for a second; pods that existed at the start do not
+// count as new.
 func TestEventsAreCoalesced(t *testing.T) {
 	h := (&reconciler{own: &own.Own{}, readings: newReadings(), Options: Options{EnvFromMetadata: true}}).handler()
 	q := &delays{after: map[string]time.Duration{}}
@@ -384,7 +386,8 @@ func TestEventsAreCoalesced(t *testing.T) {
 	}
 }
 
-// ND-082: pods whose controller is of our API group, in any version, and pods with an injected sidecar; no others.
+// ND-082: pods whose controller is of our API group, in any version, and pods with an injected sidecar; no
+// others.
 func TestEligible(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)

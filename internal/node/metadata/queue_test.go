@@ -25,7 +25,8 @@ func (e endless) Exec(context.Context, string, []string, time.Duration) error {
 	return nil
 }
 
-// ND-112 (part): a restart that waits for other stops of its namespace sends no requests to the API server meanwhile.
+// ND-112 (part): a restart that waits for other stops of its namespace sends no requests to the API server
+// meanwhile.
 func TestARestartThatWaitsForItsNamespaceSendsNothing(t *testing.T) {
 	asked := 0
 	live := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{

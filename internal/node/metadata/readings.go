@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// readings remembers which environments could not be read, and when each is to be read again: after 3 s, with doubled pauses up to 10
-// minutes. Events of the pod do not change that (ND-106).
+// readings remembers which environments could not be read, and when each is to be read again: after 3 s, with
+// doubled pauses up to 10 minutes. Events of the pod do not change that (ND-106).
 type readings struct {
 	mu   sync.Mutex
 	held map[types.UID]map[string]hold // by pod and container ID
@@ -40,7 +40,8 @@ func (r *readings) failed(pod types.UID, id string, now time.Time) {
 	r.held[pod][id] = hold{delay, now.Add(delay)}
 }
 
-// wait drops all containers of the pod but the wanted ones, and returns how long to wait for the next of these; 0 if there is none.
+// wait drops all containers of the pod but the wanted ones, and returns how long to wait for the next of
+// these; 0 if there is none.
 func (r *readings) wait(pod types.UID, wanted []string, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
-// ND-116 (part): the image of a running container is known by its hash if that is kubelet's of today, otherwise by the name of the image, and
-// where the runtime does not tell it by the record of the update.
+// ND-116 (part): the image of a running container is known by its hash if that is kubelet's of today,
+// otherwise by the name of the image, and where the runtime does not tell it by the record of the update.
 func TestWhichContainersKubeletReplaces(t *testing.T) {
 	app := &corev1.Container{Name: "app", Image: "app:1"}
 	same, other := number(inplace.PlainHash("app", "app:1")), number(inplace.PlainHash("app", "app:2"))
@@ -38,7 +38,8 @@ func TestWhichContainersKubeletReplaces(t *testing.T) {
 	}
 }
 
-// ND-110 (part): on a node whose kubelet is of 1.30, which stores a hash of the whole container, a pod gets its new environment.
+// ND-110 (part): on a node whose kubelet is of 1.30, which stores a hash of the whole container, a pod gets
+// its new environment.
 func TestOlderKubeletsHaveEnvironmentsChanged(t *testing.T) {
 	const whole = 2718281828
 	p := pod("b", updatingPod, report(row("app", 1, whole, hash("a")), row("side", 1, whole, noEnv)))

@@ -28,7 +28,8 @@ type target struct {
 // errObsolete: there is no reason any more to stop the container.
 var errObsolete = errors.New("the container need not be restarted any more")
 
-// restarter stops the containers that are to be restarted, for the first time 3 s after they were found (ND-112).
+// restarter stops the containers that are to be restarted, for the first time 3 s after they were found
+// (ND-112).
 type restarter struct {
 	reconciler *reconciler
 	stopper    *stop.Stopper
@@ -87,7 +88,8 @@ func (q *restarter) Start(ctx context.Context) error {
 	return nil
 }
 
-// next begins one restart. The target stays wanted until its container has been stopped, so that it is not queued again meanwhile.
+// next begins one restart. The target stays wanted until its container has been stopped, so that it is not
+// queued again meanwhile.
 func (q *restarter) next(ctx context.Context) bool {
 	t, shutdown := q.queue.Get()
 	if shutdown {
@@ -117,8 +119,9 @@ func (q *restarter) next(ctx context.Context) bool {
 	return true
 }
 
-// restart begins to stop the container, if the pod, read from the API server, and the runtime still show that it is to be restarted
-// (ND-113, ND-116). It returns false if it has to wait for other stops of the namespace.
+// restart begins to stop the container, if the pod, read from the API server, and the runtime still show that
+// it is to be restarted (ND-113, ND-116). It returns false if it has to wait for other stops of the
+// namespace.
 func (q *restarter) restart(ctx context.Context, t target, ended func(error)) (begun bool, err error) {
 	if q.stopper.Full(t.Pod.Namespace) { // before any request to the API server, since these are few and shared by all tenants
 		return false, nil
@@ -171,7 +174,8 @@ func (q *restarter) look(ctx context.Context, t target) (Restart, *corev1.Pod, e
 	return Restart{}, nil, errObsolete
 }
 
-// hook returns the preStop hook that kubelet recorded when it started the container, which may differ from the pod's present one (ND-114).
+// hook returns the preStop hook that kubelet recorded when it started the container, which may differ from
+// the pod's present one (ND-114).
 func hook(annotations map[string]string) *corev1.LifecycleHandler {
 	var h corev1.LifecycleHandler
 	if text := annotations[runtime.AnnotationPreStop]; text == "" || json.Unmarshal([]byte(text), &h) != nil {

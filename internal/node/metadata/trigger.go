@@ -8,16 +8,16 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
-// triggers tells whether an event causes a pass (ND-088 to ND-091). before is nil for a new pod; initial says that the pod existed when the
-// daemon started.
+// triggers tells whether an event causes a pass (ND-088 to ND-091). before is nil for a new pod; initial says
+// that the pod existed when the daemon started.
 func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 	if !Eligible(now) || skipped(now) != "" {
 		return false
 	}
 	meta, exists := reported(now)
 	if !exists {
-		// A pod that ran without a report gets none until something changes. Otherwise a starting daemon would write to every pod of its
-		// node (ND-090).
+		// A pod that ran without a report gets none until something changes. Otherwise a starting daemon
+		// would write to every pod of its node (ND-090).
 		return before == nil && !initial ||
 			before != nil && (containersChanged(before, now) || envFromMetadata && envChanged(before, now)) ||
 			envFromMetadata && restartWanted(now)

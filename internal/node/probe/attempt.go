@@ -22,8 +22,8 @@ const mostOfBody = 10 << 10
 
 // Commands runs commands in containers.
 type Commands interface {
-	// Run runs a command. The error is runtime.ErrTimeout if it did not end in time, and runtime.ErrPrintsTooMuch if its output could not be
-	// read; any other says nothing about the command.
+	// Run runs a command. The error is runtime.ErrTimeout if it did not end in time, and
+	// runtime.ErrPrintsTooMuch if its output could not be read; any other says nothing about the command.
 	Run(ctx context.Context, id string, command []string, timeout time.Duration) (runtime.Output, error)
 }
 

@@ -28,8 +28,8 @@ func (c commands) Run(_ context.Context, _ string, command []string, _ time.Dura
 	return c(command)
 }
 
-// PPM-088, PPM-091 (part): what a command prints is the message, that which it does not end in time is a failure, and what the runtime cannot do
-// is neither.
+// PPM-088, PPM-091 (part): what a command prints is the message, that which it does not end in time is a
+// failure, and what the runtime cannot do is neither.
 func TestCommands(t *testing.T) {
 	for name, test := range map[string]struct {
 		output runtime.Output
@@ -50,7 +50,8 @@ func TestCommands(t *testing.T) {
 		if got := a.attempt(t.Context(), &d, "c"); got != test.want {
 			t.Errorf("%s: %+v", name, got)
 		}
-		// A liveness probe that prints much worked as long as kubelet carried it out: it does not restart its container now.
+		// A liveness probe that prints much worked as long as kubelet carried it out: it does not restart its
+		// container now.
 		d = definition(named("pg-0-app"))
 		if got := a.attempt(t.Context(), &d, "c"); errors.Is(test.err, runtime.ErrPrintsTooMuch) && got.Outcome != None {
 			t.Errorf("liveness, %s: %+v", name, got)
@@ -76,15 +77,16 @@ func web(t *testing.T, server *httptest.Server, options ...func(*appsv1alpha1.HT
 	return d
 }
 
-// PPM-089, PPM-145: probes by a request and by a connection are as kubelet's, and nothing is sent anywhere but to the pod.
+// PPM-089, PPM-145: probes by a request and by a connection are as kubelet's, and nothing is sent anywhere
+// but to the pod.
 func TestProbesByNetwork(t *testing.T) {
 	t.Run("requests", requests)
 	t.Run("connections", connections)
 	t.Run("nothing is sent elsewhere", nothingIsSentElsewhere)
 }
 
-// requests: 200 to 399 is success, a redirect to another host is not followed and one within the pod is, certificates are not verified, and headers
-// are those of the user.
+// requests: 200 to 399 is success, a redirect to another host is not followed and one within the pod is,
+// certificates are not verified, and headers are those of the user.
 func requests(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))

@@ -16,7 +16,8 @@ import (
 // How long what is known of a pod counts, unless something shows that it has changed (PPM-100).
 const (
 	listed = 10 * time.Second
-	// asked is for how long the address of a pod counts that was read from the API server, where pods are not watched.
+	// asked is for how long the address of a pod counts that was read from the API server, where pods are not
+	// watched.
 	asked = time.Minute
 )
 
@@ -87,7 +88,8 @@ func (c *containers) forget(keep func(types.UID) bool) {
 // facts are what an attempt has to know.
 type facts struct {
 	Met
-	// reachable: the address in the definition is that of this pod. Nothing is sent anywhere else, whatever a NodePodProbe says.
+	// reachable: the address in the definition is that of this pod. Nothing is sent anywhere else, whatever a
+	// NodePodProbe says.
 	reachable bool
 }
 
@@ -134,8 +136,8 @@ func (c *containers) meet(ctx context.Context, d *Definition, knows func(id stri
 	return f, nil
 }
 
-// podOf reads the pod of a definition; nil if that is not needed, or there is none. A liveness probe must not fail before its container has
-// started, which the pod alone tells.
+// podOf reads the pod of a definition; nil if that is not needed, or there is none. A liveness probe must not
+// fail before its container has started, which the pod alone tells.
 func (c *containers) podOf(ctx context.Context, d *Definition, k *known, anew bool) (*corev1.Pod, error) {
 	if !c.watched && (!anew || !d.liveness()) && (!d.network() || d.IP == k.address || c.now().Sub(k.read) < asked) {
 		return nil, nil

@@ -32,8 +32,9 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=nodepodprobes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=nodepodprobes/status,verbs=patch
 
-// writeEvery is the time between two writes of the status (ND-058). What changes meanwhile is written together. Results of many probes are written
-// less often, so many bytes a second: each write stores all of them, and whoever has pods on all nodes could have every node write a megabyte a second.
+// writeEvery is the time between two writes of the status (ND-058). What changes meanwhile is written
+// together. Results of many probes are written less often, so many bytes a second: each write stores all of
+// them, and whoever has pods on all nodes could have every node write a megabyte a second.
 const (
 	writeEvery     = time.Second
 	bytesPerSecond = 64 << 10
@@ -49,7 +50,8 @@ type Options struct {
 	Node     string
 	Runtimes *runtime.Set
 	Events   record.EventRecorder
-	// WatchesPods: the cache holds the pods of the node. Without, a pod is read when its address is needed (ND-056).
+	// WatchesPods: the cache holds the pods of the node. Without, a pod is read when its address is needed
+	// (ND-056).
 	WatchesPods bool
 }
 
@@ -111,11 +113,13 @@ type reconciler struct {
 	mu       sync.Mutex
 	probers  map[Key]*Prober
 	schedule *Schedule
-	// begun: the first NodePodProbe was seen. generation is that of the definitions that are in force, of the object uid.
+	// begun: the first NodePodProbe was seen. generation is that of the definitions that are in force, of the
+	// object uid.
 	begun      bool
 	generation int64
 	uid        types.UID
-	// written is when the status was written last, and paused for how long it is not written then; used by Reconcile alone.
+	// written is when the status was written last, and paused for how long it is not written then; used by
+	// Reconcile alone.
 	written time.Time
 	paused  time.Duration
 }
@@ -160,7 +164,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("encoding the results: %w", err)
 	}
 	r.paused = pause(len(body))
-	// Nobody else writes the status, so that it need not be guarded by a version: the manager writes the spec all the time.
+	// Nobody else writes the status, so that it need not be guarded by a version: the manager writes the spec
+	// all the time.
 	target := &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: object.Name}}
 	if err := r.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, body)); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is another one by now
@@ -344,7 +349,8 @@ func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now t
 	}
 }
 
-// tell records an event on the pod when the state of a probe changes, or when it cannot be carried out and nothing is known (PPM-097).
+// tell records an event on the pod when the state of a probe changes, or when it cannot be carried out and
+// nothing is known (PPM-097).
 func (r *reconciler) tell(d *Definition, result Result) {
 	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: d.Namespace, Name: d.PodName, UID: d.Pod}
 	switch result.State {

@@ -113,8 +113,9 @@ func container(id string, change ...func(*fakecri.Container)) fakecri.Container 
 	return c
 }
 
-// PPM-083, PPM-084, PPM-085, PPM-088 (part), PPM-095, PPM-097: two probes of one container, by command, through the runtime's own socket. Each has
-// its result and its event; the container ends, and comes back with another answer.
+// PPM-083, PPM-084, PPM-085, PPM-088 (part), PPM-095, PPM-097: two probes of one container, by command,
+// through the runtime's own socket. Each has its result and its event; the container ends, and comes back
+// with another answer.
 func TestTwoProbesOfOneContainer(t *testing.T) {
 	n := newNode(t, object(spec(named("role#primary")), spec(named("idle#idle"), func(p *appsv1alpha1.ContainerProbe) {
 		p.Probe.Exec.Command = []string{"/idle"}
@@ -153,8 +154,9 @@ func TestTwoProbesOfOneContainer(t *testing.T) {
 	}
 }
 
-// nothingIsSentElsewhere: a NodePodProbe says where a pod is, and somebody may have written it by hand. Nothing is sent to an address that is not the
-// pod's. Where pods are not watched the daemon asks the API server, once in a while.
+// nothingIsSentElsewhere: a NodePodProbe says where a pod is, and somebody may have written it by hand.
+// Nothing is sent to an address that is not the pod's. Where pods are not watched the daemon asks the API
+// server, once in a while.
 func nothingIsSentElsewhere(t *testing.T) {
 	npp := object(spec(func(p *appsv1alpha1.ContainerProbe) {
 		p.Probe.ContainerProbeHandler = appsv1alpha1.ContainerProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}
@@ -193,7 +195,8 @@ func TestAContainerThatStartsIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The liveness probe of a container that has a startup probe fails while that goes on: the container is left alone, also where pods are not watched.
+// The liveness probe of a container that has a startup probe fails while that goes on: the container is left
+// alone, also where pods are not watched.
 func TestALivenessProbeDoesNotFailBeforeTheStartupProbeSucceeds(t *testing.T) {
 	for _, watched := range []bool{true, false} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "pg-0", UID: "pod"}}
@@ -210,7 +213,8 @@ func TestALivenessProbeDoesNotFailBeforeTheStartupProbeSucceeds(t *testing.T) {
 	}
 }
 
-// PPM-099: of two runtimes of a node the one is asked that has the container. PPM-141 (part): a container that is not there yet is nothing.
+// PPM-099: of two runtimes of a node the one is asked that has the container. PPM-141 (part): a container
+// that is not there yet is nothing.
 func TestTheRuntimeOfTheContainerIsAsked(t *testing.T) {
 	npp := object(spec())
 	npp.Spec.PodProbes = append(npp.Spec.PodProbes, appsv1alpha1.PodProbe{Namespace: "db", Name: "pg-1", UID: "other",
@@ -252,7 +256,8 @@ func TestAPanicIsOfOneProbe(t *testing.T) {
 	n.await(t, "a#works Succeeded")
 }
 
-// Somebody mistyped a command: his pod says so once, for he cannot read the NodePodProbe, and no condition tells.
+// Somebody mistyped a command: his pod says so once, for he cannot read the NodePodProbe, and no condition
+// tells.
 func TestAProbeThatCannotBeCarriedOutIsToldOfThePod(t *testing.T) {
 	n := newNode(t, object(spec()), true)
 	n.server.Add(container("a"))
@@ -270,8 +275,8 @@ func TestAProbeThatCannotBeCarriedOutIsToldOfThePod(t *testing.T) {
 	}
 }
 
-// PPM-090: as long as a pod has no address, its probes by network are not carried out and have no result; that by command is, and theirs are once it
-// has one.
+// PPM-090: as long as a pod has no address, its probes by network are not carried out and have no result;
+// that by command is, and theirs are once it has one.
 func TestAPodWithoutAnAddress(t *testing.T) {
 	network := func(h appsv1alpha1.ContainerProbeHandler) func(*appsv1alpha1.ContainerProbe) {
 		return func(p *appsv1alpha1.ContainerProbe) { p.Probe.ContainerProbeHandler = h }
@@ -324,8 +329,8 @@ func TestWhatProbesOfANodeTake(t *testing.T) {
 	}
 }
 
-// theRuntimeIsNotAskedForEachAttempt: what a pod is made of is asked once in ten seconds, when the status of the pod shows another container, and before
-// a result becomes Failed.
+// theRuntimeIsNotAskedForEachAttempt: what a pod is made of is asked once in ten seconds, when the status of
+// the pod shows another container, and before a result becomes Failed.
 func theRuntimeIsNotAskedForEachAttempt(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "pg-0", UID: "pod"}}
 	n := newNode(t, object(spec()), true, pod)
@@ -371,7 +376,8 @@ func (c counted) Containers(ctx context.Context, pod string) ([]runtime.Containe
 	return c.Runtimes.Containers(ctx, pod)
 }
 
-// A tenant has many probes on every node whose results turn each second: nodes do not write a megabyte a second each. Results of a few are written soon.
+// A tenant has many probes on every node whose results turn each second: nodes do not write a megabyte a
+// second each. Results of a few are written soon.
 func TestResultsOfManyProbesAreWrittenLessOften(t *testing.T) {
 	for probes, want := range map[int]time.Duration{10: time.Second, 2000: 4 * time.Second} {
 		npp := object()
@@ -410,8 +416,8 @@ func TestResultsOfManyProbesAreWrittenLessOften(t *testing.T) {
 	}
 }
 
-// BenchmarkThousandProbes measures one attempt of each of a thousand probes by command, in 100 pods, with the runtime's side of the socket. The
-// goal of 50 m CPU allows 500 us an attempt, with a period of ten seconds.
+// BenchmarkThousandProbes measures one attempt of each of a thousand probes by command, in 100 pods, with the
+// runtime's side of the socket. The goal of 50 m CPU allows 500 us an attempt, with a period of ten seconds.
 func BenchmarkThousandProbes(b *testing.B) {
 	npp := object()
 	npp.Spec.PodProbes = nil

@@ -30,7 +30,8 @@ type Definition struct {
 	Container string
 	// Handler is what an attempt does.
 	Handler appsv1alpha1.ContainerProbeHandler
-	// InitialDelay is the time from the start of the container to the first attempt, Timeout that of one attempt, and Period that between two.
+	// InitialDelay is the time from the start of the container to the first attempt, Timeout that of one
+	// attempt, and Period that between two.
 	InitialDelay, Timeout, Period time.Duration
 	// SuccessThreshold and FailureThreshold are how many attempts in a row make a result.
 	SuccessThreshold, FailureThreshold int32
@@ -68,8 +69,9 @@ func define(pod *appsv1alpha1.PodProbe, probe *appsv1alpha1.ContainerProbe) Defi
 		SuccessThreshold: numbers.SuccessThreshold, FailureThreshold: numbers.FailureThreshold, Refused: refused(&probe.Probe)}
 }
 
-// refused says why a probe is not carried out. Admission refuses such probes; one may have been stored before, or written by hand (PPM-028).
-// The daemon has the node's network: it connects to nothing but the address of the pod.
+// refused says why a probe is not carried out. Admission refuses such probes; one may have been stored
+// before, or written by hand (PPM-028). The daemon has the node's network: it connects to nothing but the
+// address of the pod.
 func refused(probe *appsv1alpha1.ContainerProbeSpec) string {
 	why := podprobemarker.Fault(probe)
 	switch {
@@ -94,7 +96,8 @@ func portOf(port intstr.IntOrString) int {
 // network tells whether an attempt goes to the address of the pod.
 func (d *Definition) network() bool { return d.Handler.Exec == nil }
 
-// liveness tells whether the probe is a liveness probe that the manager has taken over from kubelet (PPM-121).
+// liveness tells whether the probe is a liveness probe that the manager has taken over from kubelet
+// (PPM-121).
 func (d *Definition) liveness() bool { return podprobemarker.MarkerOf(d.Name) == "" }
 
 // address is where attempts over the network go to.
@@ -102,7 +105,8 @@ func (d *Definition) address(port intstr.IntOrString) string {
 	return net.JoinHostPort(d.IP, strconv.Itoa(portOf(port)))
 }
 
-// sameTarget tells whether two definitions of a probe ask the same question: results of one hold for the other.
+// sameTarget tells whether two definitions of a probe ask the same question: results of one hold for the
+// other.
 func (d *Definition) sameTarget(other *Definition) bool {
 	return d.Container == other.Container && d.Refused == other.Refused && equality.Semantic.DeepEqual(d.Handler, other.Handler)
 }

@@ -37,7 +37,8 @@ type Result struct {
 type Prober struct {
 	Definition
 	Result
-	// container is the ID of the container that the result is of; empty if none was met yet. started is when it started.
+	// container is the ID of the container that the result is of; empty if none was met yet. started is when
+	// it started.
 	container string
 	started   time.Time
 	// last is the outcome of the last attempt, and row how many in a row had it.
@@ -64,8 +65,8 @@ func (p *Prober) Resume(state appsv1alpha1.ContainerProbeState) {
 	}
 }
 
-// Define takes over a changed definition. The result stays if no more than numbers or the address have changed (PPM-081): a pod that has
-// another address has other containers, too.
+// Define takes over a changed definition. The result stays if no more than numbers or the address have
+// changed (PPM-081): a pod that has another address has other containers, too.
 func (p *Prober) Define(d Definition, now time.Time) {
 	same := p.sameTarget(&d)
 	if p.Container != d.Container {
@@ -112,15 +113,17 @@ type Met struct {
 	Starting bool
 }
 
-// Meet takes note of the container, and tells whether an attempt is due. Another container has no result yet (PPM-084), one that does not
-// run has failed (PPM-085), and one that starts is left alone (PPM-086, PPM-087). A container may be met before it runs, and has no result when
-// it does. That one does not run is no failure of its liveness probe: kubelet looks after it.
+// Meet takes note of the container, and tells whether an attempt is due. Another container has no result yet
+// (PPM-084), one that does not run has failed (PPM-085), and one that starts is left alone (PPM-086,
+// PPM-087). A container may be met before it runs, and has no result when it does. That one does not run is
+// no failure of its liveness probe: kubelet looks after it.
 func (p *Prober) Meet(c Met, now time.Time) bool {
 	if c.ID == "" || p.Refused != "" { // PPM-083
 		return false
 	}
 	if p.container != c.ID {
-		// Whatever a former process has seen, it was of a container that had started by then, and no attempt is made in the second of its start.
+		// Whatever a former process has seen, it was of a container that had started by then, and no attempt
+		// is made in the second of its start.
 		if !p.resumed || c.Started.After(p.Probed) {
 			p.reset(now)
 		}
@@ -142,8 +145,8 @@ func (p *Prober) Meet(c Met, now time.Time) bool {
 	return !c.Starting && !now.Before(p.started.Add(p.InitialDelay))
 }
 
-// Take takes the outcome of an attempt at a container (PPM-091). It is of no use if another container was met meanwhile. What could not be
-// carried out changes no result; where there is none, it is told why.
+// Take takes the outcome of an attempt at a container (PPM-091). It is of no use if another container was met
+// meanwhile. What could not be carried out changes no result; where there is none, it is told why.
 func (p *Prober) Take(a Attempt, container string, now time.Time) {
 	if p.container != container || p.Refused != "" {
 		return

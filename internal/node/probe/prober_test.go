@@ -60,7 +60,8 @@ func TestDefaultsOfNumbers(t *testing.T) {
 	}
 }
 
-// PPM-028 (part): what was stored before admission refused it, or written by hand, is not carried out, and its result says why.
+// PPM-028 (part): what was stored before admission refused it, or written by hand, is not carried out, and
+// its result says why.
 func TestProbesThatAreNotCarriedOut(t *testing.T) {
 	for name, change := range map[string]func(*appsv1alpha1.ContainerProbe){
 		"host field in probes is not allowed": func(p *appsv1alpha1.ContainerProbe) {
@@ -89,8 +90,9 @@ func TestProbesThatAreNotCarriedOut(t *testing.T) {
 	}
 }
 
-// PPM-084, PPM-085 (part), PPM-086, PPM-087 (part), PPM-091, PPM-094: the life of a probe, attempt by attempt. Only what was seen so often in a row
-// is a result; a container that is replaced has none, one that does not run has failed, and one that starts is left alone.
+// PPM-084, PPM-085 (part), PPM-086, PPM-087 (part), PPM-091, PPM-094: the life of a probe, attempt by
+// attempt. Only what was seen so often in a row is a result; a container that is replaced has none, one that
+// does not run has failed, and one that starts is left alone.
 func TestTheResultOfAProbe(t *testing.T) {
 	p := NewProber(definition(thresholds(2, 3)), noon)
 	at := noon
@@ -142,7 +144,8 @@ func TestTheResultOfAProbe(t *testing.T) {
 	step("two", take(Success, "b"), "Succeeded", "b")
 }
 
-// PPM-081 (part): other numbers change no result, another question has none, and another container is met anew.
+// PPM-081 (part): other numbers change no result, another question has none, and another container is met
+// anew.
 func TestADefinitionThatChanges(t *testing.T) {
 	succeeded := func() *Prober {
 		p := NewProber(definition(), noon)
@@ -173,8 +176,8 @@ func TestADefinitionThatChanges(t *testing.T) {
 	}
 }
 
-// PPM-082: a daemon that starts has each probe wait for a random part of its period, and tick from then on; it goes on with what it has reported,
-// unless the container has started since.
+// PPM-082: a daemon that starts has each probe wait for a random part of its period, and tick from then on;
+// it goes on with what it has reported, unless the container has started since.
 func TestADaemonThatStartsAgainGoesOn(t *testing.T) {
 	const probes = 100
 	state := appsv1alpha1.ContainerProbeState{State: "Succeeded", Message: "yes", LastProbeTime: metav1.NewTime(noon), LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}
@@ -241,7 +244,8 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// A container is met after it was created and before it runs: once it runs, that is no failure of it, and its failures count from when they were seen.
+// A container is met after it was created and before it runs: once it runs, that is no failure of it, and its
+// failures count from when they were seen.
 func TestAContainerThatIsMetBeforeItRunsHasNotFailed(t *testing.T) {
 	p := NewProber(definition(), noon)
 	p.Meet(Met{ID: "a", Started: noon}, noon)
@@ -254,7 +258,8 @@ func TestAContainerThatIsMetBeforeItRunsHasNotFailed(t *testing.T) {
 	}
 }
 
-// A container has ended, and kubelet is about to start it again: its liveness probe has not failed, for another restart would follow.
+// A container has ended, and kubelet is about to start it again: its liveness probe has not failed, for
+// another restart would follow.
 func TestAContainerThatEndedHasNotFailedItsLivenessProbe(t *testing.T) {
 	p := NewProber(definition(named("pg-0-app")), noon)
 	p.Meet(running("a", noon), noon.Add(time.Minute))
@@ -264,7 +269,8 @@ func TestAContainerThatEndedHasNotFailedItsLivenessProbe(t *testing.T) {
 	}
 }
 
-// PPM-087 (part): kubelet tells late that the startup probe of a container has not succeeded yet. What was seen before that does not count.
+// PPM-087 (part): kubelet tells late that the startup probe of a container has not succeeded yet. What was
+// seen before that does not count.
 func TestWhatWasSeenOfAContainerThatStartsDoesNotCount(t *testing.T) {
 	p := NewProber(definition(), noon)
 	p.Meet(running("a", noon), noon.Add(time.Second))
@@ -274,7 +280,8 @@ func TestWhatWasSeenOfAContainerThatStartsDoesNotCount(t *testing.T) {
 	}
 }
 
-// A container ended, kubelet started another one at once, and the daemon was replaced just then: the new one has not failed.
+// A container ended, kubelet started another one at once, and the daemon was replaced just then: the new one
+// has not failed.
 func TestADaemonThatStartsAgainTakesNoContainerForTheOneThatEnded(t *testing.T) {
 	p := NewProber(definition(), noon.Add(time.Minute))
 	p.Resume(appsv1alpha1.ContainerProbeState{State: "Failed", Message: "container app is not running", LastProbeTime: metav1.NewTime(noon), LastTransitionTime: metav1.NewTime(noon)})

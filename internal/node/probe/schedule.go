@@ -7,12 +7,14 @@ import (
 	"time"
 )
 
-// Bounds of what probes of a node do at the same time (PPM-100). A namespace gets no more than its part of the places, and where more attempts
-// are due than can be begun, namespaces take turns: probes of one cannot hold up those of others.
+// Bounds of what probes of a node do at the same time (PPM-100). A namespace gets no more than its part of
+// the places, and where more attempts are due than can be begun, namespaces take turns: probes of one cannot
+// hold up those of others.
 const (
 	mostAtOnce      = 64
 	mostOfNamespace = 16
-	// pace is the time between the beginnings of two attempts when many are due, and burst how many may begin together.
+	// pace is the time between the beginnings of two attempts when many are due, and burst how many may begin
+	// together.
 	pace  = 5 * time.Millisecond
 	burst = 32
 )
@@ -46,8 +48,8 @@ func NewSchedule(now time.Time) *Schedule {
 	return &Schedule{entries: map[Key]*entry{}, waiting: map[string][]*entry{}, running: map[string]int{}, credit: burst, counted: now}
 }
 
-// Put adds a probe, or changes its period from the next attempt on (PPM-081). later delays the first attempt by a random part of the period:
-// all probes of a node would begin together after a start (PPM-082).
+// Put adds a probe, or changes its period from the next attempt on (PPM-081). later delays the first attempt
+// by a random part of the period: all probes of a node would begin together after a start (PPM-082).
 func (s *Schedule) Put(key Key, namespace string, period time.Duration, later bool, now time.Time) {
 	if known := s.entries[key]; known != nil {
 		known.period = period
@@ -98,7 +100,8 @@ type Turn struct {
 	entry *entry
 }
 
-// Next returns the next turn, or when to ask again, which is 0 if only a turn that is given back, or a new probe, changes anything.
+// Next returns the next turn, or when to ask again, which is 0 if only a turn that is given back, or a new
+// probe, changes anything.
 func (s *Schedule) Next(now time.Time) (*Turn, time.Duration) {
 	for len(s.due) > 0 && !s.due[0].at.After(now) {
 		e := heap.Pop(&s.due).(*entry)
@@ -134,11 +137,12 @@ func (s *Schedule) Next(now time.Time) (*Turn, time.Duration) {
 	return &Turn{e.key, e}, 0
 }
 
-// places is how many attempts a namespace may have under way now: the fewer places are free, the fewer it gets, so that a tenant with a few namespaces
-// whose attempts never end does not take all of them.
+// places is how many attempts a namespace may have under way now: the fewer places are free, the fewer it
+// gets, so that a tenant with a few namespaces whose attempts never end does not take all of them.
 func (s *Schedule) places() int { return min(mostOfNamespace, max((mostAtOnce-s.begun)/3, 1)) }
 
-// Done gives a turn back. The next one comes at the next time of the probe's own rhythm: what was missed is not made up for.
+// Done gives a turn back. The next one comes at the next time of the probe's own rhythm: what was missed is
+// not made up for.
 func (s *Schedule) Done(turn *Turn, now time.Time) {
 	e := turn.entry
 	e.running = false

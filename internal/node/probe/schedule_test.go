@@ -10,8 +10,8 @@ import (
 
 func key(namespace string, n int) Key { return Key{types.UID(namespace), fmt.Sprint("p#", n)} }
 
-// Probes have a rhythm of their own; an attempt that takes longer than the period leaves times out. All of a node begin at
-// random times after a start, and at once later.
+// Probes have a rhythm of their own; an attempt that takes longer than the period leaves times out. All of a
+// node begin at random times after a start, and at once later.
 func TestTheRhythmOfAProbe(t *testing.T) {
 	s := NewSchedule(noon)
 	s.Put(key("a", 1), "a", 10*time.Second, false, noon)
@@ -53,8 +53,9 @@ func TestTheRhythmOfAProbe(t *testing.T) {
 	}
 }
 
-// oneTenantsProbesDoNotHoldUpAnothers: one tenant has a thousand probes of each second, each of which never ends in its time; another one has ten. These come in time.
-// No namespace has more than its places, and no more attempts begin than the pace allows.
+// oneTenantsProbesDoNotHoldUpAnothers: one tenant has a thousand probes of each second, each of which never
+// ends in its time; another one has ten. These come in time. No namespace has more than its places, and no
+// more attempts begin than the pace allows.
 func oneTenantsProbesDoNotHoldUpAnothers(t *testing.T) {
 	s := NewSchedule(noon)
 	for i := range 1000 {
@@ -106,7 +107,8 @@ func oneTenantsProbesDoNotHoldUpAnothers(t *testing.T) {
 	}
 }
 
-// thePaceOfANode: many probes that are quick begin no faster than the pace, and none is left out for good: all of a namespace take turns.
+// thePaceOfANode: many probes that are quick begin no faster than the pace, and none is left out for good:
+// all of a namespace take turns.
 func thePaceOfANode(t *testing.T) {
 	s := NewSchedule(noon)
 	for i := range 2000 {
@@ -136,7 +138,8 @@ func thePaceOfANode(t *testing.T) {
 	}
 }
 
-// placesOfANode: probes that never end take 64 places, 16 of each namespace, and what a probe has missed is not made up for.
+// placesOfANode: probes that never end take 64 places, 16 of each namespace, and what a probe has missed is
+// not made up for.
 func placesOfANode(t *testing.T) {
 	s := NewSchedule(noon)
 	for i := range 2000 {
@@ -172,7 +175,8 @@ func placesOfANode(t *testing.T) {
 	}
 }
 
-// aTenantWithSomeNamespaces: a tenant has a handful of namespaces, each with many probes that never end in their time. The probes of others come in time.
+// aTenantWithSomeNamespaces: a tenant has a handful of namespaces, each with many probes that never end in
+// their time. The probes of others come in time.
 func aTenantWithSomeNamespaces(t *testing.T) {
 	s := NewSchedule(noon)
 	for i := range 600 {

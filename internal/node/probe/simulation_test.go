@@ -283,9 +283,10 @@ func (w *world) settled() string {
 	return strings.Join(wrong, "\n")
 }
 
-// TestSimulatedProbes plays containers that end, are replaced and change their minds, definitions that come, change and go, a daemon that
-// dies, an API server and a runtime that do not answer: when that is over, the status says of each probe what its container answers now, and
-// nothing is written at rest but once in ten minutes (PPM-080, PPM-083, PPM-085, PPM-090 (part), PPM-093, PPM-095, PPM-096).
+// TestSimulatedProbes plays containers that end, are replaced and change their minds, definitions that come,
+// change and go, a daemon that dies, an API server and a runtime that do not answer: when that is over, the
+// status says of each probe what its container answers now, and nothing is written at rest but once in ten
+// minutes (PPM-080, PPM-083, PPM-085, PPM-090 (part), PPM-093, PPM-095, PPM-096).
 func TestSimulatedProbes(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	simulationtest.Some(t, 50, 10, func(t *testing.T, seed uint64) {

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// refresh is how often a result is written again that has not changed, so that it is seen to be alive (PPM-093). A write that is made
-	// anyway takes along what is older than half of it.
+	// refresh is how often a result is written again that has not changed, so that it is seen to be alive
+	// (PPM-093). A write that is made anyway takes along what is older than half of it.
 	refresh = 10 * time.Minute
 	// wordsEvery is how often a result is written of which nothing but the message changes.
 	wordsEvery = 10 * time.Second
 )
 
-// Status is what the status of a NodePodProbe shall be, whether that is worth a write, and when to look again although no result changes; 0 is
-// not at all.
+// Status is what the status of a NodePodProbe shall be, whether that is worth a write, and when to look again
+// although no result changes; 0 is not at all.
 func Status(object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober, now time.Time) (want appsv1alpha1.NodePodProbeStatus, write bool,
 	after time.Duration) {
 	is := map[Key]appsv1alpha1.ContainerProbeState{}
@@ -77,8 +77,8 @@ func Status(object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober, now time
 	return want, true, after
 }
 
-// entry is what the status shall have of a probe, given what it has, and whether that is worth a write now; if not, in how long it will be. most is
-// how long the message may be as JSON.
+// entry is what the status shall have of a probe, given what it has, and whether that is worth a write now;
+// if not, in how long it will be. most is how long the message may be as JSON.
 func (p *Prober) entry(is appsv1alpha1.ContainerProbeState, most int, now time.Time) (entry appsv1alpha1.ContainerProbeState, due bool,
 	wait time.Duration) {
 	entry = appsv1alpha1.ContainerProbeState{Name: p.Name, State: p.State, Message: clip(p.Message, most),
@@ -100,7 +100,8 @@ func (p *Prober) entry(is appsv1alpha1.ContainerProbeState, most int, now time.T
 	return entry, false, max(every-age, time.Millisecond)
 }
 
-// clip cuts a message at a character, so that it is no longer than that as JSON: what must be escaped counts as often as it has bytes then.
+// clip cuts a message at a character, so that it is no longer than that as JSON: what must be escaped counts
+// as often as it has bytes then.
 func clip(message string, most int) string {
 	length := 0
 	for i, r := range message {

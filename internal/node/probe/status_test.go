@@ -15,9 +15,10 @@ func named(name string) func(*appsv1alpha1.ContainerProbe) {
 	return func(p *appsv1alpha1.ContainerProbe) { p.Name = name }
 }
 
-// PPM-093, PPM-095, PPM-096: the status has a result for each probe that has one, also for two of one container. It is written when a state
-// changes, a message does, or it is old; what is old is taken along by any write. A message alone is written each ten seconds at most.
-// Entries of probes that are gone go. Nothing is written at rest.
+// PPM-093, PPM-095, PPM-096: the status has a result for each probe that has one, also for two of one
+// container. It is written when a state changes, a message does, or it is old; what is old is taken along by
+// any write. A message alone is written each ten seconds at most. Entries of probes that are gone go. Nothing
+// is written at rest.
 func TestWhatIsWritten(t *testing.T) {
 	o := object(spec(named("a#1")), spec(named("a#2")), spec(named("b#1")))
 	probers := map[Key]*Prober{}
@@ -83,8 +84,8 @@ func TestWhatIsWritten(t *testing.T) {
 	step("at rest", time.Hour, false, 0)
 }
 
-// PPM-094 (part): a container whose probe failed was replaced, and that of the new one failed too before anything was written: it is told, for the manager
-// restarts no container for the failure of the one before.
+// PPM-094 (part): a container whose probe failed was replaced, and that of the new one failed too before
+// anything was written: it is told, for the manager restarts no container for the failure of the one before.
 func TestTheFailureOfTheNextContainerIsTold(t *testing.T) {
 	o := object(spec())
 	p := NewProber(Definitions(o)[0], noon)

@@ -18,12 +18,13 @@ import (
 	"github.com/afloat-project/afloat/internal/node/retry"
 )
 
-// answerAfter is how long a new request waits for its first phase before the answerer writes it. Usually the work on its pod writes it
-// earlier.
+// answerAfter is how long a new request waits for its first phase before the answerer writes it. Usually the
+// work on its pod writes it earlier.
 const answerAfter = 5 * time.Second
 
-// answerer sets the phase Pending of requests that have none yet, because the work on their pod waits for a container to end, or the
-// runtime does not answer. The manager fails a request that has no phase after a minute (CRR-060, CRR-093, CRR-100).
+// answerer sets the phase Pending of requests that have none yet, because the work on their pod waits for a
+// container to end, or the runtime does not answer. The manager fails a request that has no phase after a
+// minute (CRR-060, CRR-093, CRR-100).
 type answerer struct{ *reconciler }
 
 func (a answerer) setup(mgr ctrl.Manager) error {
@@ -59,8 +60,8 @@ func unanswered(request *appsv1beta1.ContainerRecreateRequest) bool {
 	return request.Status.Phase == "" && closed(request) == ""
 }
 
-// Reconcile sets the first phase of one request; the key is the request's. The cache may lag, so it decides again with the object from the
-// API server, and its write is guarded by that version.
+// Reconcile sets the first phase of one request; the key is the request's. The cache may lag, so it decides
+// again with the object from the API server, and its write is guarded by that version.
 func (a answerer) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	cached := &appsv1beta1.ContainerRecreateRequest{}
 	if err := a.requests.Get(ctx, key.NamespacedName, cached); err != nil {

@@ -37,8 +37,8 @@ func (w *world) answer(name string) (reconcile.Result, error) {
 	return answerer{w.r}.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: name}})
 }
 
-// CRR-060, CRR-093, CRR-164: a request that is created while a container of its pod takes long to end gets its first phase nevertheless,
-// and is carried out later.
+// CRR-060, CRR-093, CRR-164: a request that is created while a container of its pod takes long to end gets
+// its first phase nevertheless, and is carried out later.
 func TestAnsweredBehindASlowStop(t *testing.T) {
 	w, _ := quiet(t, lasting)
 	stops := slow{w, make(chan struct{}), make(chan struct{})}
@@ -78,8 +78,9 @@ func TestAnsweredBehindASlowStop(t *testing.T) {
 	}
 }
 
-// CRR-091: while a container is being stopped for one request, another request for the same pod only gets its phase and waits, also if it
-// is for another container and after any number of passes. TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother is about other pods.
+// CRR-091: while a container is being stopped for one request, another request for the same pod only gets its
+// phase and waits, also if it is for another container and after any number of passes.
+// TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother is about other pods.
 func TestRequestsOfOnePodTakeTurns(t *testing.T) {
 	w, now := quiet(t, lasting)
 	stops := slow{w, make(chan struct{}), make(chan struct{})}
@@ -116,7 +117,8 @@ func TestRequestsOfOnePodTakeTurns(t *testing.T) {
 	}
 }
 
-// CRR-100, CRR-060: a request that waits for a runtime gets its first phase, and is carried out when the runtime answers.
+// CRR-100, CRR-060: a request that waits for a runtime gets its first phase, and is carried out when the
+// runtime answers.
 func TestAnsweredWithoutRuntime(t *testing.T) {
 	w, now := quiet(t)
 	w.r.runtimeOf = func(string) (Runtime, error) { return nil, runtime.ErrUnavailable }
@@ -132,7 +134,8 @@ func TestAnsweredWithoutRuntime(t *testing.T) {
 	}
 }
 
-// CRR-067, CRR-096, CRR-141: nothing is written to a request that has a phase, or that is completed; a conflict is retried.
+// CRR-067, CRR-096, CRR-141: nothing is written to a request that has a phase, or that is completed; a
+// conflict is retried.
 func TestAnswersOnlyWhatIsOpen(t *testing.T) {
 	for name, change := range map[string]change{
 		"answered":   func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = recreating },
@@ -183,8 +186,8 @@ func (b behind) Get(_ context.Context, _ client.ObjectKey, object client.Object,
 	return nil
 }
 
-// CRR-093: a request that gets its phase in time costs nothing more. The others are handled long before the manager fails them, also after
-// a restart of the daemon, when all are new to the cache.
+// CRR-093: a request that gets its phase in time costs nothing more. The others are handled long before the
+// manager fails them, also after a restart of the daemon, when all are new to the cache.
 func TestAnswersComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

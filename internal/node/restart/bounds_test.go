@@ -10,7 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
-// CRR-129 (part): the deadline is over when more than its time has passed since the daemon first saw the request.
+// CRR-129 (part): the deadline is over when more than its time has passed since the daemon first saw the
+// request.
 func TestTheDeadlineOfARequest(t *testing.T) {
 	ten := int64(10)
 	limited := request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = &ten })
@@ -24,8 +25,8 @@ func TestTheDeadlineOfARequest(t *testing.T) {
 	}
 }
 
-// CRR-118 (part), CRR-119 (part): a container is back when it is ready and has run for minStartedSeconds, and the next pass is due exactly
-// then.
+// CRR-118 (part), CRR-119 (part): a container is back when it is ready and has run for minStartedSeconds, and
+// the next pass is due exactly then.
 func TestWhenAContainerIsBack(t *testing.T) {
 	seconds := func(n int32) change {
 		return strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.MinStartedSeconds = n })
@@ -54,7 +55,8 @@ func TestWhenAContainerIsBack(t *testing.T) {
 	}
 }
 
-// CRR-131 (part): whether kubelet starts a container again depends on the rules of this container, not of another.
+// CRR-131 (part): whether kubelet starts a container again depends on the rules of this container, not of
+// another.
 func TestWhoStaysStopped(t *testing.T) {
 	never := corev1.ContainerRestartPolicyNever
 	pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways,
@@ -68,7 +70,8 @@ func TestWhoStaysStopped(t *testing.T) {
 	}
 }
 
-// CRR-165: a request ends when its container is back, also if the node's clock was set back since the one that it stopped was made.
+// CRR-165: a request ends when its container is back, also if the node's clock was set back since the one
+// that it stopped was made.
 func TestARequestEndsAfterTheClockWasSetBack(t *testing.T) {
 	r := request(ready("a-1"), states(State{Name: "a", Phase: recreating, IsKilled: true}),
 		func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers = r.Spec.Containers[:1] })

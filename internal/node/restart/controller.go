@@ -50,12 +50,14 @@ type Options struct {
 	Runtimes *runtime.Set
 	Events   record.EventRecorder
 	Stops    *prometheus.CounterVec
-	// WatchesPods: the cache holds the pods of the node. Without, they are read when they are needed (ND-056).
+	// WatchesPods: the cache holds the pods of the node. Without, they are read when they are needed
+	// (ND-056).
 	WatchesPods bool
 }
 
 type reconciler struct {
-	// requests is the cache of this node's active requests; live reads from the API server before anything is done; pods is one of the two.
+	// requests is the cache of this node's active requests; live reads from the API server before anything is
+	// done; pods is one of the two.
 	requests  client.Reader
 	live      client.Client
 	pods      client.Reader
@@ -66,12 +68,14 @@ type reconciler struct {
 	graces sync.Map
 	// seen has, by the pod's name, when its unfinished requests were first seen here.
 	seen sync.Map
-	// stops has, by the pod's name, the channel with the result of the last stop (CRR-091). wake queues a pod.
+	// stops has, by the pod's name, the channel with the result of the last stop (CRR-091). wake queues a
+	// pod.
 	stops sync.Map
 	wake  func(reconcile.Request)
 }
 
-// underway tells whether a container of the pod is being stopped. The error is that of a stop that has ended since the last call.
+// underway tells whether a container of the pod is being stopped. The error is that of a stop that has ended
+// since the last call.
 func (r *reconciler) underway(pod types.NamespacedName) (bool, error) {
 	known, _ := r.stops.Load(pod)
 	outcome, ok := known.(chan error)
@@ -87,9 +91,9 @@ func (r *reconciler) underway(pod types.NamespacedName) (bool, error) {
 	}
 }
 
-// see remembers when the unfinished requests of a pod were first seen here. The time of creation comes from another clock: if the node's
-// clock is ahead, a deadline would be over before the request began. A restarted daemon counts again from its start; the manager counts
-// from the creation (CRR-129).
+// see remembers when the unfinished requests of a pod were first seen here. The time of creation comes from
+// another clock: if the node's clock is ahead, a deadline would be over before the request began. A restarted
+// daemon counts again from its start; the manager counts from the creation (CRR-129).
 func (r *reconciler) see(pod types.NamespacedName, open []*appsv1beta1.ContainerRecreateRequest) {
 	if len(open) == 0 {
 		r.seen.Delete(pod)
@@ -119,9 +123,9 @@ type grace struct {
 	since   time.Time
 }
 
-// unreadySince returns when this daemon first saw that the request's pod was made not ready. The time that the manager wrote comes from
-// another clock: if the node's clock is ahead, containers would be stopped while the pod still gets traffic. A restarted daemon counts
-// again from its start (CRR-086).
+// unreadySince returns when this daemon first saw that the request's pod was made not ready. The time that
+// the manager wrote comes from another clock: if the node's clock is ahead, containers would be stopped while
+// the pod still gets traffic. A restarted daemon counts again from its start (CRR-086).
 func (r *reconciler) unreadySince(request *appsv1beta1.ContainerRecreateRequest, now time.Time) time.Time {
 	if !graceBegan(request) {
 		return time.Time{}
@@ -136,7 +140,8 @@ func (r *reconciler) unreadySince(request *appsv1beta1.ContainerRecreateRequest,
 	return now
 }
 
-// Setup adds the controller to the manager, whose cache holds the active requests of this node only (CRR-090).
+// Setup adds the controller to the manager, whose cache holds the active requests of this node only
+// (CRR-090).
 func Setup(mgr ctrl.Manager, options Options) error {
 	live, err := client.New(mgr.GetConfig(),
 		client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
@@ -150,7 +155,8 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		r.pods = mgr.GetClient()
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("crr").
-		// A request that is deleted or no longer selected queues its pod too, because the next request may begin (CRR-095).
+		// A request that is deleted or no longer selected queues its pod too, because the next request may
+		// begin (CRR-095).
 		Watches(&appsv1beta1.ContainerRecreateRequest{}, handler.EnqueueRequestsFromMapFunc(toPod)).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.wake = queue.Add // sources are started before workers
@@ -217,8 +223,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 // again is the pause after a round that wrote something; the cache may show the write by then.
 const again = 100 * time.Millisecond
 
-// round evaluates the request from the cache and, if there is something to do, again from the API server, so that it never acts on an
-// outdated request (CRR-097, CRR-129). It repeats until the request is completed.
+// round evaluates the request from the cache and, if there is something to do, again from the API server, so
+// that it never acts on an outdated request (CRR-097, CRR-129). It repeats until the request is completed.
 func (r *reconciler) round(ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest) (time.Duration, error) {
 	logger := log.FromContext(ctx).WithValues("request", cached.Name)
 	plan, _, err := r.evaluate(ctx, cached)
@@ -334,7 +340,8 @@ func (r *reconciler) pod(ctx context.Context, from client.Reader, request *appsv
 	return pod, nil
 }
 
-// withHook returns the pod of the request, if it exists, with the hook of a container. The cache does not keep large ones.
+// withHook returns the pod of the request, if it exists, with the hook of a container. The cache does not
+// keep large ones.
 func (r *reconciler) withHook(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, container string) (*corev1.Pod, error) {
 	pod, err := r.pod(ctx, r.pods, request)
 	if err != nil || pod == nil || slim.HasHook(pod, container) {
@@ -343,7 +350,8 @@ func (r *reconciler) withHook(ctx context.Context, request *appsv1beta1.Containe
 	return r.pod(ctx, r.live, request)
 }
 
-// write writes the daemon's part of the status, guarded by the request's version (CRR-067, CRR-068). It is no error if the request is gone.
+// write writes the daemon's part of the status, guarded by the request's version (CRR-067, CRR-068). It is no
+// error if the request is gone.
 func (r *reconciler) write(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, plan *Plan) error {
 	status := map[string]any{"phase": plan.Phase}
 	if plan.States != nil {

@@ -60,7 +60,8 @@ func (w *world) rounds(n int) (last error) {
 	return last
 }
 
-// CRR-100, ND-038: a runtime that this node does not have ends the request; one that does not answer now is waited for.
+// CRR-100, ND-038: a runtime that this node does not have ends the request; one that does not answer now is
+// waited for.
 func TestRuntimeIsMissing(t *testing.T) {
 	w, now := quiet(t)
 	w.r.runtimeOf = func(string) (Runtime, error) { return nil, runtime.ErrUnavailable }
@@ -77,8 +78,8 @@ func TestRuntimeIsMissing(t *testing.T) {
 	}
 }
 
-// CRR-123, CRR-125, CRR-127, CRR-136: a stop that fails is the container's failure and, by the policy, the request's end; a runtime that
-// does not answer for a while is not a failure.
+// CRR-123, CRR-125, CRR-127, CRR-136: a stop that fails is the container's failure and, by the policy, the
+// request's end; a runtime that does not answer for a while is not a failure.
 func TestFailedStop(t *testing.T) {
 	for name, test := range map[string]struct {
 		err    error
@@ -111,8 +112,8 @@ func TestFailedStop(t *testing.T) {
 	}
 }
 
-// CRR-086, CRR-161: the grace period has its full length if the node's clock is behind or ahead of the manager's, and nothing is remembered
-// of a completed request.
+// CRR-086, CRR-161: the grace period has its full length if the node's clock is behind or ahead of the
+// manager's, and nothing is remembered of a completed request.
 func TestGraceOfAnotherClock(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour,
 		"the node is behind": -time.Hour} {
@@ -139,8 +140,8 @@ func TestGraceOfAnotherClock(t *testing.T) {
 	}
 }
 
-// CRR-129, CRR-161: the deadline leaves a request its full time if the node's clock is ahead of the manager's or behind it, and still ends
-// it; nothing is remembered of a completed request.
+// CRR-129, CRR-161: the deadline leaves a request its full time if the node's clock is ahead of the manager's
+// or behind it, and still ends it; nothing is remembered of a completed request.
 func TestDeadlineOfAnotherClock(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour,
 		"the node is behind": -time.Hour} {
@@ -177,8 +178,8 @@ func (l late) Stop(ctx context.Context, id string, grace time.Duration) error {
 	return errors.New("rpc error: code = DeadlineExceeded desc = context deadline exceeded")
 }
 
-// CRR-123, CRR-128: a stop whose answer did not come in time has worked if the container has ended, or has been replaced: that is no
-// failure.
+// CRR-123, CRR-128: a stop whose answer did not come in time has worked if the container has ended, or has
+// been replaced: that is no failure.
 func TestStopWithoutAnswer(t *testing.T) {
 	for name, test := range map[string]func(*world){
 		"ended":    func(*world) {},
@@ -266,7 +267,8 @@ func TestManagersFieldsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// CRR-095, CRR-160: every event of a request queues its pod, its completion included, and the next request begins.
+// CRR-095, CRR-160: every event of a request queues its pod, its completion included, and the next request
+// begins.
 func TestNextRequestBegins(t *testing.T) {
 	w, now := quiet(t)
 	second := request(states(), func(r *appsv1beta1.ContainerRecreateRequest) {
@@ -294,7 +296,8 @@ func TestNextRequestBegins(t *testing.T) {
 	}
 }
 
-// CRR-102, CRR-104, CRR-039, CRR-040, CRR-106: grace period, hook, ports and address, from the request or else from the pod.
+// CRR-102, CRR-104, CRR-039, CRR-040, CRR-106: grace period, hook, ports and address, from the request or
+// else from the pod.
 func TestOrderOfAStop(t *testing.T) {
 	w := newWorld(t, 1)
 	zero := int64(0)

@@ -1,11 +1,12 @@
-// Package restart carries out ContainerRecreateRequests on the node (CRR-090 to CRR-131): it stops the containers that a request names and
-// watches them come back.
+// Package restart carries out ContainerRecreateRequests on the node (CRR-090 to CRR-131): it stops the
+// containers that a request names and watches them come back.
 //
-// A request moves in rounds. Each round evaluates the recorded states against what the runtime has, and does the first of these that
-// applies: record the states if they differ, end the request, stop one container, or wait. All that a later round needs stands in the
-// request and in the runtime, so that the daemon may die between any two steps. Under forceRecreate a container has no recorded
-// identity that tells whether this request stopped it; so the one that is to be stopped is recorded first, in the message of its state.
-// If it is not the running one in a later round, it has been stopped.
+// A request moves in rounds. Each round evaluates the recorded states against what the runtime has, and does
+// the first of these that applies: record the states if they differ, end the request, stop one container, or
+// wait. All that a later round needs stands in the request and in the runtime, so that the daemon may die
+// between any two steps. Under forceRecreate a container has no recorded identity that tells whether this
+// request stopped it; so the one that is to be stopped is recorded first, in the message of its state. If it
+// is not the running one in a later round, it has been stopped.
 package restart
 
 import (
@@ -44,13 +45,14 @@ type State = appsv1beta1.ContainerRecreateRequestContainerRecreateState
 // Snapshot is all that the plan of a round is made from.
 type Snapshot struct {
 	Request *appsv1beta1.ContainerRecreateRequest
-	// Containers are those of the pod in the runtime; Inspected holds the details of those that ended or are new, by ID.
+	// Containers are those of the pod in the runtime; Inspected holds the details of those that ended or are
+	// new, by ID.
 	Containers []runtime.Container
 	Inspected  map[string]runtime.Status
 	// Pod is nil if it is not known.
 	Pod *corev1.Pod
-	// UnreadySince is when the daemon first saw that the pod had been made not ready; zero if it has not. The time in the condition comes
-	// from another clock (CRR-086, CRR-161).
+	// UnreadySince is when the daemon first saw that the pod had been made not ready; zero if it has not. The
+	// time in the condition comes from another clock (CRR-086, CRR-161).
 	UnreadySince time.Time
 	// Seen is when the daemon first saw the request; its deadline counts from then here (CRR-129).
 	Seen time.Time
@@ -72,7 +74,8 @@ type Plan struct {
 	After   time.Duration
 }
 
-// closed returns why nothing may be done for the request any more, apart from its deadline; empty if something may (CRR-096, CRR-141).
+// closed returns why nothing may be done for the request any more, apart from its deadline; empty if
+// something may (CRR-096, CRR-141).
 func closed(request *appsv1beta1.ContainerRecreateRequest) string {
 	switch {
 	case request.Status.CompletionTime != nil:
@@ -85,8 +88,8 @@ func closed(request *appsv1beta1.ContainerRecreateRequest) string {
 	return ""
 }
 
-// finished returns why nothing may be done for the request any more; empty if something may (CRR-096, CRR-129). seen is when the daemon
-// first saw it.
+// finished returns why nothing may be done for the request any more; empty if something may (CRR-096,
+// CRR-129). seen is when the daemon first saw it.
 func finished(request *appsv1beta1.ContainerRecreateRequest, seen, now time.Time) string {
 	if why := closed(request); why != "" {
 		return why
@@ -97,7 +100,8 @@ func finished(request *appsv1beta1.ContainerRecreateRequest, seen, now time.Time
 	return ""
 }
 
-// sameRuntime checks that all containers of the request have one runtime; the error completes the request (CRR-100).
+// sameRuntime checks that all containers of the request have one runtime; the error completes the request
+// (CRR-100).
 func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 	common := ""
 	for _, c := range request.Spec.Containers {
@@ -228,7 +232,8 @@ func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
 	return true
 }
 
-// stays returns why kubelet will not start the ended container again; empty if it will, or if that is not known (CRR-131).
+// stays returns why kubelet will not start the ended container again; empty if it will, or if that is not
+// known (CRR-131).
 func (s *Snapshot) stays(name string, current *runtime.Container) string {
 	inspected, known := s.Inspected[current.ID]
 	if s.Pod == nil || !known {
@@ -248,7 +253,8 @@ func (s *Snapshot) stays(name string, current *runtime.Container) string {
 	return ""
 }
 
-// proceed decides the next step, going through the containers in order (CRR-120 to CRR-127). All states must be recorded before.
+// proceed decides the next step, going through the containers in order (CRR-120 to CRR-127). All states must
+// be recorded before.
 func (s *Snapshot) proceed(plan *Plan) {
 	ordered, policy := s.strategy().OrderedRecreate, s.strategy().FailurePolicy
 	for _, state := range plan.States {
@@ -294,12 +300,14 @@ func note(open *string, format, name string) {
 	}
 }
 
-// graceBegan tells whether the manager has made the pod not ready, or found that it has no gate for that (CRR-085).
+// graceBegan tells whether the manager has made the pod not ready, or found that it has no gate for that
+// (CRR-085).
 func graceBegan(request *appsv1beta1.ContainerRecreateRequest) bool {
 	return meta.IsStatusConditionTrue(request.Status.Conditions, appsv1beta1.ContainerRecreateRequestPreRecreateGrace)
 }
 
-// stop decides whether the container may be stopped now (CRR-086). It first records the container's ID if the request does not have it.
+// stop decides whether the container may be stopped now (CRR-086). It first records the container's ID if the
+// request does not have it.
 func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 	if grace := s.strategy().UnreadyGracePeriodSeconds; grace != nil {
 		if !graceBegan(s.Request) {
@@ -320,7 +328,8 @@ func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 	plan.Stop = current
 }
 
-// end completes the request because a container failed; the unfinished containers fail too (CRR-125, CRR-066).
+// end completes the request because a container failed; the unfinished containers fail too (CRR-125,
+// CRR-066).
 func (p *Plan) end(culprit string) {
 	p.Record, p.Complete, p.Phase = true, true, completed
 	for i := range p.States {

@@ -100,7 +100,8 @@ func TestEvaluate(t *testing.T) {
 		states     []State // if they differ from those recorded
 		stop       string
 	}
-	// foreign is the case of a container that belongs to another pod by the runtime's labels: it is not stopped.
+	// foreign is the case of a container that belongs to another pod by the runtime's labels: it is not
+	// stopped.
 	foreign := func(change func(*runtime.Container), pod string) rule {
 		other := run("a", 0)
 		change(&other)

@@ -25,7 +25,8 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
-// tenants is a node with one container in each of many pods. The containers of namespace "hostile" do not end until the test ends them.
+// tenants is a node with one container in each of many pods. The containers of namespace "hostile" do not end
+// until the test ends them.
 type tenants struct {
 	containers     []runtime.Container
 	releaseOrphans chan struct{}
@@ -99,8 +100,9 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// CRR-091, CRR-102 (part): one tenant restarts more pods of a node at once than the daemon has workers, with an hour for each to end. The
-// restart of another tenant begins at once, and the stops of the first tenant never exceed the bound of a namespace.
+// CRR-091, CRR-102 (part): one tenant restarts more pods of a node at once than the daemon has workers, with
+// an hour for each to end. The restart of another tenant begins at once, and the stops of the first tenant
+// never exceed the bound of a namespace.
 func TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)

@@ -23,8 +23,8 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
-// CRR-091 (part): restarts that wait for other stops of their namespace send no requests to the API server meanwhile: all tenants share the
-// few requests per second that a daemon may send.
+// CRR-091 (part): restarts that wait for other stops of their namespace send no requests to the API server
+// meanwhile: all tenants share the few requests per second that a daemon may send.
 func TestRestartsThatWaitForTheirNamespaceSendNothing(t *testing.T) {
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)

@@ -35,8 +35,8 @@ import (
 
 var errDied = errors.New("the daemon died")
 
-// world is one pod with its requests: an API server, a cache that lags, a runtime, kubelet, the manager, users, and a daemon that dies
-// between any two steps.
+// world is one pod with its requests: an API server, a cache that lags, a runtime, kubelet, the manager,
+// users, and a daemon that dies between any two steps.
 type world struct {
 	t          *testing.T
 	random     *rand.Rand
@@ -74,7 +74,8 @@ func (w *world) fatalf(format string, args ...any) {
 	w.t.Fatalf(format+"\n%s", append(args, trace)...)
 }
 
-// call wraps one call of the daemon to the world: the daemon may die before or after it, or the call may fail.
+// call wraps one call of the daemon to the world: the daemon may die before or after it, or the call may
+// fail.
 func (w *world) call(what string, do func() error) error {
 	w.calls.Lock()
 	defer w.calls.Unlock()
@@ -125,7 +126,8 @@ func (w *world) Exec(context.Context, string, []string, time.Duration) error {
 	return w.call("exec", func() error { return nil })
 }
 
-// Stop checks what must never happen: one request never stops a container twice, and a completed request stops none.
+// Stop checks what must never happen: one request never stops a container twice, and a completed request
+// stops none.
 func (w *world) Stop(_ context.Context, id string, _ time.Duration) error {
 	return w.call("stop", func() error {
 		if !w.calm && w.random.IntN(20) == 0 {
@@ -389,9 +391,10 @@ func (w *world) step() {
 	}
 }
 
-// CRR-091 (part), CRR-093 (part), CRR-095 (part), CRR-097 (part), CRR-098 (part), CRR-113 (part), CRR-128 to CRR-130, CRR-160 (part),
-// CRR-166 (part): the daemon dies between any two steps, writes conflict, the watch lags. No request stops two containers of the same name,
-// none stops anything once it is completed or deleted, one request of a pod is carried out at a time, and all of them end.
+// CRR-091 (part), CRR-093 (part), CRR-095 (part), CRR-097 (part), CRR-098 (part), CRR-113 (part), CRR-128 to
+// CRR-130, CRR-160 (part), CRR-166 (part): the daemon dies between any two steps, writes conflict, the watch
+// lags. No request stops two containers of the same name, none stops anything once it is completed or
+// deleted, one request of a pod is carried out at a time, and all of them end.
 func TestSimulatedRequests(t *testing.T) {
 	var runs, stopped atomic.Int64
 	simulationtest.Seeds(t, 50, func(t *testing.T, seed uint64) {

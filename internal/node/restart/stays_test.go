@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// CRR-131 (part), CRR-167 (part): a request for a container that kubelet does not start again has succeeded, no matter which rule keeps it
-// stopped.
+// CRR-131 (part), CRR-167 (part): a request for a container that kubelet does not start again has succeeded,
+// no matter which rule keeps it stopped.
 func TestARequestForAContainerThatStaysStoppedEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*corev1.Pod)

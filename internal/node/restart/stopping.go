@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/message"
 )
 
-// stop begins to stop one container. The pod is queued again when the stop has ended and its result is recorded. If it has to wait for
-// other stops of the namespace, it is tried again after a pause (CRR-091).
+// stop begins to stop one container. The pod is queued again when the stop has ended and its result is
+// recorded. If it has to wait for other stops of the namespace, it is tried again after a pause (CRR-091).
 func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime) error {
 	pod, err := r.withHook(ctx, request, c.Name)
 	if err != nil {
@@ -66,8 +66,8 @@ func (r *reconciler) stopped(ctx context.Context, request *appsv1beta1.Container
 	return r.recordStop(ctx, client.ObjectKeyFromObject(request), request.UID, c.Name, err)
 }
 
-// ended asks the runtime whether the container has ended, because the answer to a stop may be lost or late. It returns an error if the
-// runtime does not answer.
+// ended asks the runtime whether the container has ended, because the answer to a stop may be lost or late.
+// It returns an error if the runtime does not answer.
 func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 	inspected, err := rt.Status(ctx, id)
 	switch {
@@ -79,8 +79,9 @@ func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 	return inspected.Exited, nil
 }
 
-// order returns the request for the stopper; facts that the ContainerRecreateRequest does not have come from the pod (CRR-040, CRR-104). A
-// request cannot give a container a longer grace period than the pod has (CRR-102).
+// order returns the request for the stopper; facts that the ContainerRecreateRequest does not have come from
+// the pod (CRR-040, CRR-104). A request cannot give a container a longer grace period than the pod has
+// (CRR-102).
 func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, c *runtime.Container) stop.Request {
 	o := stop.Request{Container: *c, By: "ContainerRecreateRequest " + request.Name,
 		Grace: corev1.DefaultTerminationGracePeriodSeconds * time.Second,
@@ -119,7 +120,8 @@ func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *c
 	return o
 }
 
-// mayStop reads the request again, and returns an error if its containers may not be stopped any more (CRR-129, CRR-166).
+// mayStop reads the request again, and returns an error if its containers may not be stopped any more
+// (CRR-129, CRR-166).
 func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) error {
 	now, err := r.read(ctx, client.ObjectKeyFromObject(request))
 	switch {
@@ -134,8 +136,9 @@ func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.Container
 	return nil
 }
 
-// recordStop writes the state of a container after it was stopped. The manager writes its part of the status at the same time, so conflicts
-// are expected. If the write fails for good, the next round finds the result in the runtime.
+// recordStop writes the state of a container after it was stopped. The manager writes its part of the status
+// at the same time, so conflicts are expected. If the write fails for good, the next round finds the result
+// in the runtime.
 func (r *reconciler) recordStop(ctx context.Context, name types.NamespacedName, uid types.UID, container string, failure error) error {
 	for range 5 {
 		request, err := r.read(ctx, name)

@@ -14,7 +14,8 @@ const (
 	longest, spread = 50 * time.Second, 5 * time.Second
 )
 
-// Limiter returns the back-off of one queue: 0.5 s, doubled with each failure up to 50 to 55 s (ND-059, CRR-098).
+// Limiter returns the back-off of one queue: 0.5 s, doubled with each failure up to 50 to 55 s (ND-059,
+// CRR-098).
 func Limiter[T comparable]() workqueue.TypedRateLimiter[T] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](first, longest+rand.N(spread))
 }

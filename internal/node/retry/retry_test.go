@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ND-059, CRR-098: pauses begin at 0.5 s and double up to a longest one between 50 s and 55 s, which differs between limiters; each key has
-// its own.
+// ND-059, CRR-098: pauses begin at 0.5 s and double up to a longest one between 50 s and 55 s, which differs
+// between limiters; each key has its own.
 func TestLimiter(t *testing.T) {
 	longest := map[time.Duration]bool{}
 	for range 100 {

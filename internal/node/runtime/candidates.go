@@ -28,8 +28,8 @@ type candidate struct {
 	missing string
 }
 
-// candidates looks for sockets below root. If socket files are given, with commas between them, it looks only for these, except on
-// Windows (ND-030, ND-031).
+// candidates looks for sockets below root. If socket files are given, with commas between them, it looks only
+// for these, except on Windows (ND-030, ND-031).
 func candidates(goos, root, socketFile string) []candidate {
 	if goos == "windows" {
 		return []candidate{{endpoint: windowsPipe}}

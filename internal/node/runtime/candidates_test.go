@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// ND-018 (part), ND-030, ND-031, ND-032, OPS-026 (part), OPS-121 (part): the candidates in their order; on Windows always one pipe.
+// ND-018 (part), ND-030, ND-031, ND-032, OPS-026 (part), OPS-121 (part): the candidates in their order; on
+// Windows always one pipe.
 func TestCandidates(t *testing.T) {
 	names := func(goos, socketFile string) string {
 		var all []string

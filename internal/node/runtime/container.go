@@ -41,9 +41,9 @@ type Container struct {
 	Annotations  map[string]string
 }
 
-// Newest returns the container of that name that was created last, nil if there is none. Earlier ones remain from restarts. Kubelet starts
-// none before the one before has ended, and counts them; the time of creation decides only where that tells nothing, because the node's
-// clock may have been set back between two.
+// Newest returns the container of that name that was created last, nil if there is none. Earlier ones remain
+// from restarts. Kubelet starts none before the one before has ended, and counts them; the time of creation
+// decides only where that tells nothing, because the node's clock may have been set back between two.
 func Newest(containers []Container, name string) *Container {
 	var newest *Container
 	for i := range containers {

@@ -22,17 +22,20 @@ const (
 	callTimeout    = time.Minute
 	// stopMargin is how long a runtime may take to stop a container beyond its grace period.
 	stopMargin = 2 * time.Minute
-	// runMargin is how long a runtime may take beyond the time of a command that it runs for a probe: kubelet gives it two minutes.
+	// runMargin is how long a runtime may take beyond the time of a command that it runs for a probe: kubelet
+	// gives it two minutes.
 	runMargin      = 10 * time.Second
 	maxMessageSize = 16 << 20 // ND-039
-	// mostOfHook and mostOfEnvironment bound what a command in a container may print: whoever runs the container decides that.
+	// mostOfHook and mostOfEnvironment bound what a command in a container may print: whoever runs the
+	// container decides that.
 	mostOfHook, mostOfEnvironment = 64 << 10, 1 << 20
 	// execsAtOnce bounds the commands of all containers of the node, since each holds memory until it ends.
 	execsAtOnce = 128
 )
 
 var (
-	// ErrUnavailable means that the runtime does not answer at all, for instance because it restarts. The call may be retried (ND-038).
+	// ErrUnavailable means that the runtime does not answer at all, for instance because it restarts. The
+	// call may be retried (ND-038).
 	ErrUnavailable = errors.New("the container runtime does not answer")
 	// ErrNotFound means that the runtime does not know the container or image.
 	ErrNotFound = errors.New("the container runtime does not know it")
@@ -51,7 +54,8 @@ type Runtime struct {
 	execs      chan struct{} // has a value for each command that runs
 }
 
-// dial prepares a connection; nothing is sent yet. execs has room for the commands that all runtimes run at once.
+// dial prepares a connection; nothing is sent yet. execs has room for the commands that all runtimes run at
+// once.
 func dial(endpoint string, meters *Meters, execs chan struct{}) (*Runtime, error) {
 	address, dialer, err := util.GetAddressAndDialer(endpoint)
 	if err != nil {
@@ -132,8 +136,9 @@ func (r *Runtime) Status(ctx context.Context, id string) (Status, error) {
 	return inspected, nil
 }
 
-// Exec runs a command in the container. A non-zero exit code is an error. What the command prints is nobody's business here: if it is
-// so much that the answer of the runtime is refused, the command has ended, and how it ended is not known.
+// Exec runs a command in the container. A non-zero exit code is an error. What the command prints is nobody's
+// business here: if it is so much that the answer of the runtime is refused, the command has ended, and how
+// it ended is not known.
 func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout time.Duration) error {
 	if _, err := r.exec(ctx, id, command, timeout, mostOfHook); !errors.Is(err, ErrPrintsTooMuch) {
 		return err
@@ -141,7 +146,8 @@ func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout
 	return nil
 }
 
-// exec runs a command and returns what it wrote to its standard output, of which the runtime may answer that much.
+// exec runs a command and returns what it wrote to its standard output, of which the runtime may answer that
+// much.
 func (r *Runtime) exec(ctx context.Context, id string, command []string, timeout time.Duration, most int) ([]byte, error) {
 	output, err := r.run(ctx, id, command, timeout, time.Second, most)
 	if err == nil && output.ExitCode != 0 {
@@ -156,13 +162,14 @@ type Output struct {
 	Stdout, Stderr []byte
 }
 
-// Run runs a command in the container. That it ends with an exit code is no error. The error is ErrTimeout if the runtime ended it because its
-// time was over, and ErrPrintsTooMuch if it printed more than 64 KiB.
+// Run runs a command in the container. That it ends with an exit code is no error. The error is ErrTimeout if
+// the runtime ended it because its time was over, and ErrPrintsTooMuch if it printed more than 64 KiB.
 func (r *Runtime) Run(ctx context.Context, id string, command []string, timeout time.Duration) (Output, error) {
 	return r.run(ctx, id, command, timeout, runMargin, mostOfHook)
 }
 
-// run gives the runtime that margin: the time of a command counts from when the runtime has started it, which may take long where much is going on.
+// run gives the runtime that margin: the time of a command counts from when the runtime has started it, which
+// may take long where much is going on.
 func (r *Runtime) run(ctx context.Context, id string, command []string, timeout, margin time.Duration, most int) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+margin)
 	defer cancel()
@@ -186,7 +193,8 @@ func (r *Runtime) run(ctx context.Context, id string, command []string, timeout,
 	return Output{answer.GetExitCode(), answer.GetStdout(), answer.GetStderr()}, nil
 }
 
-// Stop stops a container: it is asked to end, and killed after the grace period. Stopping one that has ended is no error.
+// Stop stops a container: it is asked to end, and killed after the grace period. Stopping one that has ended
+// is no error.
 func (r *Runtime) Stop(ctx context.Context, id string, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace+stopMargin)
 	defer cancel()
@@ -209,8 +217,8 @@ func (r *Runtime) Images(ctx context.Context) ([]Image, error) {
 	return list, nil
 }
 
-// Pull pulls an image. The labels and annotations are passed as those of a sandbox (IMG-018, IMG-139). The caller limits the time by the
-// context.
+// Pull pulls an image. The labels and annotations are passed as those of a sandbox (IMG-018, IMG-139). The
+// caller limits the time by the context.
 func (r *Runtime) Pull(ctx context.Context, image string, auth Auth, labels, annotations map[string]string) error {
 	request := &cri.PullImageRequest{
 		Image:         &cri.ImageSpec{Image: image, Annotations: annotations},
@@ -245,7 +253,8 @@ func (r *Runtime) sandboxes(ctx context.Context) (int, error) {
 	return pods, nil
 }
 
-// wrap adds what was being done, and ErrUnavailable or ErrNotFound if they apply. The runtime's own text stays.
+// wrap adds what was being done, and ErrUnavailable or ErrNotFound if they apply. The runtime's own text
+// stays.
 func wrap(err error, doing string) error {
 	switch status.Code(err) {
 	case codes.OK:

@@ -15,12 +15,14 @@ import (
 // environmentTimeout bounds each command that prints an environment (ND-105).
 const environmentTimeout = 3 * time.Second
 
-// printEnvironment are commands that print the environment with a zero byte after each entry, so that values with line breaks and equal
-// signs are read as they are (#1108). The plain output of env is not used, because a line break in a value looks like a new entry.
+// printEnvironment are commands that print the environment with a zero byte after each entry, so that values
+// with line breaks and equal signs are read as they are (#1108). The plain output of env is not used, because
+// a line break in a value looks like a new entry.
 var printEnvironment = [][]string{{"env", "-0"}, {"cat", "/proc/self/environ"}}
 
-// Environment returns the environment with which a running container was started: from the runtime's record of it, which needs no
-// program in the image (#2136), or else from a command in the container (ND-105). Its values must not be logged (ND-073).
+// Environment returns the environment with which a running container was started: from the runtime's record
+// of it, which needs no program in the image (#2136), or else from a command in the container (ND-105). Its
+// values must not be logged (ND-073).
 func (r *Runtime) Environment(ctx context.Context, id string) (map[string]string, error) {
 	recorded, err := r.recordedEnvironment(ctx, id)
 	if err == nil {
@@ -37,8 +39,8 @@ func (r *Runtime) Environment(ctx context.Context, id string) (map[string]string
 	return nil, fmt.Errorf("reading the environment: %w", errors.Join(failures...))
 }
 
-// recordedEnvironment reads the part of the verbose status that containerd and CRI-O have in common: the specification of the OCI
-// runtime.
+// recordedEnvironment reads the part of the verbose status that containerd and CRI-O have in common: the
+// specification of the OCI runtime.
 func (r *Runtime) recordedEnvironment(ctx context.Context, id string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -10,7 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime/fakecri"
 )
 
-// A command that prints as much as it likes has run; what it printed does not come into the daemon's memory, and is no environment.
+// A command that prints as much as it likes has run; what it printed does not come into the daemon's memory,
+// and is no environment.
 func TestCommandsThatPrintTooMuch(t *testing.T) {
 	s := fakecri.Start(t)
 	r := look(t, s)
@@ -32,8 +33,8 @@ func TestCommandsThatPrintTooMuch(t *testing.T) {
 	}
 }
 
-// A node is so busy that the runtime takes more than a second to start a command: the command itself ends in its time, and has succeeded. It is not
-// said of a healthy container that it did not answer.
+// A node is so busy that the runtime takes more than a second to start a command: the command itself ends in
+// its time, and has succeeded. It is not said of a healthy container that it did not answer.
 func TestARuntimeThatIsBusyTakesLongToStartACommand(t *testing.T) {
 	s := fakecri.Start(t)
 	r := look(t, s)

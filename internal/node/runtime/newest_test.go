@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// CRR-165: which container is the newest does not depend on the node's clock, which may have been set back when it started.
+// CRR-165: which container is the newest does not depend on the node's clock, which may have been set back
+// when it started.
 func TestTheNewestContainerIsKnownWithoutClock(t *testing.T) {
 	noon := time.Unix(1e9, 0)
 	of := func(id string, restarts int32, running bool, created time.Time) Container {

@@ -33,9 +33,10 @@ func look(t *testing.T, s *fakecri.Server) *runtime.Runtime {
 	return r
 }
 
-// ND-031, ND-034, ND-035, ND-037, CRR-100, OPS-026: as long as no runtime can be used, an error and the log list every path tried and why
-// it cannot be used. Afterwards runtimes are found by the scheme of container IDs. TestCandidates has the whole list,
-// TestRuntimeComesLateAndRestarts shows the retries, and TestOldRuntimesAreRefused what a runtime must serve.
+// ND-031, ND-034, ND-035, ND-037, CRR-100, OPS-026: as long as no runtime can be used, an error and the log
+// list every path tried and why it cannot be used. Afterwards runtimes are found by the scheme of container
+// IDs. TestCandidates has the whole list, TestRuntimeComesLateAndRestarts shows the retries, and
+// TestOldRuntimesAreRefused what a runtime must serve.
 func TestRuntimesAreFoundAndReported(t *testing.T) {
 	s := fakecri.Start(t)
 	s.Set(func(s *fakecri.Server) {
@@ -86,7 +87,8 @@ func TestRuntimesAreFoundAndReported(t *testing.T) {
 	}
 }
 
-// ND-030 (part), OPS-026 (part): in its pod the daemon looks for sockets below the mounted folder of the host.
+// ND-030 (part), OPS-026 (part): in its pod the daemon looks for sockets below the mounted folder of the
+// host.
 func TestSocketsOfTheHost(t *testing.T) {
 	for file, want := range map[string]string{"": "unix:///hostvarrun/k3s/containerd/containerd.sock: no such file",
 		"my.sock": "unix:///hostvarrun/my.sock: no such file"} {
@@ -127,7 +129,8 @@ func TestSocketFile(t *testing.T) {
 	}
 }
 
-// ND-037, ND-038: the runtime comes late, restarts and comes back; the daemon looks again by itself, at most 30 s later.
+// ND-037, ND-038: the runtime comes late, restarts and comes back; the daemon looks again by itself, at most
+// 30 s later.
 func TestRuntimeComesLateAndRestarts(t *testing.T) {
 	s := fakecri.Start(t)
 	s.Close()
@@ -175,7 +178,8 @@ func TestRuntimeComesLateAndRestarts(t *testing.T) {
 	}
 }
 
-// ND-036, IMG-146: with several runtimes images go to the one that runs kubelet's pods, and containers to that of their ID.
+// ND-036, IMG-146: with several runtimes images go to the one that runs kubelet's pods, and containers to
+// that of their ID.
 func TestSeveralRuntimes(t *testing.T) {
 	containerd := fakecri.Start(t)
 	docker := &fakecri.Server{Name: "docker", Path: filepath.Join(containerd.Root(), "cri-dockerd.sock"), Pods: 3}
@@ -196,9 +200,9 @@ func TestSeveralRuntimes(t *testing.T) {
 	}
 }
 
-// IMG-146, ND-036, ND-038, CRR-100: while kubelet's runtime restarts, or has not come up yet, nothing is pulled into another one, and its
-// containers do not count as those of a runtime that the node does not have. When kubelet has moved to another runtime, the former one does
-// not count.
+// IMG-146, ND-036, ND-038, CRR-100: while kubelet's runtime restarts, or has not come up yet, nothing is
+// pulled into another one, and its containers do not count as those of a runtime that the node does not have.
+// When kubelet has moved to another runtime, the former one does not count.
 func TestKubeletsRuntimeIsAway(t *testing.T) {
 	kubelets := fakecri.Start(t)
 	kubelets.Set(func(s *fakecri.Server) { s.Pods = 2 })
@@ -241,7 +245,8 @@ func TestKubeletsRuntimeIsAway(t *testing.T) {
 	}
 }
 
-// ND-084, CRR-116, ND-085: what a runtime reports about containers; the newest of a name is the one created last.
+// ND-084, CRR-116, ND-085: what a runtime reports about containers; the newest of a name is the one created
+// last.
 func TestContainers(t *testing.T) {
 	s := fakecri.Start(t)
 	r := look(t, s)
@@ -278,8 +283,8 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// ND-105, ND-192, ND-193: the environment comes from the runtime's record, without a program in the image; else from a command whose output
-// cannot be misread; and no error contains values.
+// ND-105, ND-192, ND-193: the environment comes from the runtime's record, without a program in the image;
+// else from a command whose output cannot be misread; and no error contains values.
 func TestEnvironment(t *testing.T) {
 	want := map[string]string{"A": "x=y", "B": "two\nC=lines", "EMPTY": ""}
 	unset := func(string, []string) (string, int32, error) {
@@ -328,8 +333,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// ND-002, CRR-107: stopping a container that has ended, or that the runtime does not know, changes nothing; the runtime gets the grace
-// period in seconds.
+// ND-002, CRR-107: stopping a container that has ended, or that the runtime does not know, changes nothing;
+// the runtime gets the grace period in seconds.
 func TestStop(t *testing.T) {
 	s := fakecri.Start(t)
 	r := look(t, s)
@@ -347,8 +352,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// IMG-004, IMG-018, IMG-139, IMG-137, IMG-224: labels, annotations and credentials reach the runtime, and pulling an image that exists
-// already is not a failure.
+// IMG-004, IMG-018, IMG-139, IMG-137, IMG-224: labels, annotations and credentials reach the runtime, and
+// pulling an image that exists already is not a failure.
 func TestPull(t *testing.T) {
 	s := fakecri.Start(t)
 	r := look(t, s)

@@ -59,8 +59,8 @@ func NewSet(options Options) *Set {
 	return &Set{options: options, execs: make(chan struct{}, execsAtOnce)}
 }
 
-// Run looks for runtimes now and every 10 to 30 s, until the context ends. It never gives up, so if a runtime starts late, the daemon needs
-// no restart (ND-037, ND-038).
+// Run looks for runtimes now and every 10 to 30 s, until the context ends. It never gives up, so if a runtime
+// starts late, the daemon needs no restart (ND-037, ND-038).
 func (s *Set) Run(ctx context.Context) error {
 	defer s.close()
 	for {
@@ -186,7 +186,8 @@ func (s *Set) close() {
 	}
 }
 
-// Ready returns nil if a runtime can be used, and otherwise an error that lists every path tried with the reason (ND-037, ND-046).
+// Ready returns nil if a runtime can be used, and otherwise an error that lists every path tried with the
+// reason (ND-037, ND-046).
 func (s *Set) Ready() error {
 	members := s.snapshot()
 	if len(members) == 0 {
@@ -238,8 +239,8 @@ func (s *Set) ForContainer(id string) (*Runtime, error) {
 	return nil, fmt.Errorf("no runtime named %q on this node, only %s", scheme, strings.Join(other, ", "))
 }
 
-// Containers lists the containers of a pod in all runtimes of the node, those that have ended included. The error is that of a runtime that may
-// have some and does not answer.
+// Containers lists the containers of a pod in all runtimes of the node, those that have ended included. The
+// error is that of a runtime that may have some and does not answer.
 func (s *Set) Containers(ctx context.Context, podUID string) ([]Container, error) {
 	var all []Container
 	known := false
@@ -259,9 +260,9 @@ func (s *Set) Containers(ctx context.Context, podUID string) ([]Container, error
 	return all, nil
 }
 
-// ForImages returns the runtime into which images are pulled. If there are several, it is the one that runs kubelet's pods, otherwise the
-// first (ND-036, IMG-146). The daemon itself is one of kubelet's pods. So a runtime without pods is not used while another one, which may
-// be kubelet's, does not answer.
+// ForImages returns the runtime into which images are pulled. If there are several, it is the one that runs
+// kubelet's pods, otherwise the first (ND-036, IMG-146). The daemon itself is one of kubelet's pods. So a
+// runtime without pods is not used while another one, which may be kubelet's, does not answer.
 func (s *Set) ForImages() (*Runtime, error) {
 	var best, silent *member
 	members := s.snapshot()

@@ -1,5 +1,6 @@
-// Package stop ends containers as kubelet does when it replaces them: it runs the preStop hook and then has the runtime stop the
-// container, all within the grace period (CRR-101 to CRR-107). Kubelet starts the container anew.
+// Package stop ends containers as kubelet does when it replaces them: it runs the preStop hook and then has
+// the runtime stop the container, all within the grace period (CRR-101 to CRR-107). Kubelet starts the
+// container anew.
 package stop
 
 import (
@@ -32,11 +33,13 @@ const (
 // least is the least time that the runtime gives a container to end, however long the hook took (CRR-102).
 const least = 2 * time.Second
 
-// Most is how many containers of one namespace a Stopper stops at the same time (CRR-091, ND-112). A container may take very long to end,
-// and the stops of one namespace must not overload the runtime, which serves everybody.
+// Most is how many containers of one namespace a Stopper stops at the same time (CRR-091, ND-112). A
+// container may take very long to end, and the stops of one namespace must not overload the runtime, which
+// serves everybody.
 const Most = 32
 
-// ErrNotStopped means that Check returned an error before the runtime was called: the container is not to be stopped any more.
+// ErrNotStopped means that Check returned an error before the runtime was called: the container is not to be
+// stopped any more.
 var ErrNotStopped = errors.New("the container was not stopped")
 
 // Runtime has the methods of a container runtime that a stop needs.
@@ -51,13 +54,15 @@ type Request struct {
 	// By names the cause of the stop in the event: "Stopping container app by <By>".
 	By    string
 	Grace time.Duration
-	// Hook is the container's preStop hook, nil if it has none; Ports are those that the hook may name, and PodIP is where it calls.
+	// Hook is the container's preStop hook, nil if it has none; Ports are those that the hook may name, and
+	// PodIP is where it calls.
 	Hook  *corev1.LifecycleHandler
 	Ports []corev1.ContainerPort
 	PodIP string
 	// Init: it is a restartable init container (CRR-106).
 	Init bool
-	// Check is called before anything is done and again right before the runtime is called; its error ends the stop (CRR-129).
+	// Check is called before anything is done and again right before the runtime is called; its error ends
+	// the stop (CRR-129).
 	Check func(ctx context.Context) error
 }
 
@@ -74,8 +79,8 @@ type Stopper struct {
 	underway map[string]int
 }
 
-// Start begins to stop the container without waiting, and calls ended with the result. It returns false, and does nothing, while Most
-// containers of the namespace are being stopped.
+// Start begins to stop the container without waiting, and calls ended with the result. It returns false, and
+// does nothing, while Most containers of the namespace are being stopped.
 func (s *Stopper) Start(ctx context.Context, r Runtime, request Request, ended func(error)) bool {
 	if !s.take(request.Container.PodNamespace) {
 		return false
@@ -132,7 +137,8 @@ func NewStops() *prometheus.CounterVec {
 		Help: "Containers that the daemon was asked to stop, by requester and result."}, []string{"requester", "result"})
 }
 
-// Stop stops the container and returns when it has ended. If Check returns an error, the error is ErrNotStopped.
+// Stop stops the container and returns when it has ended. If Check returns an error, the error is
+// ErrNotStopped.
 func (s *Stopper) Stop(ctx context.Context, r Runtime, request Request) error {
 	err := s.stop(ctx, r, request)
 	result := "succeeded"

@@ -69,8 +69,9 @@ func request(hook *corev1.LifecycleHandler, grace time.Duration) Request {
 		Check: func(context.Context) error { return nil }}
 }
 
-// CRR-101, CRR-102 (part), CRR-103, CRR-104 (part), CRR-105 (part), ND-114: event, hook within the grace period, then the runtime with what
-// is left, at least 2 s; a failing hook warns and aborts nothing, and messages name the container instead of its ID.
+// CRR-101, CRR-102 (part), CRR-103, CRR-104 (part), CRR-105 (part), ND-114: event, hook within the grace
+// period, then the runtime with what is left, at least 2 s; a failing hook warns and aborts nothing, and
+// messages name the container instead of its ID.
 func TestGracePeriodIsShared(t *testing.T) {
 	exec := &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"quit"}}}
 	after := func(d time.Duration, err error) func(context.Context) error {

@@ -43,8 +43,8 @@ func Resizes(cfg *rest.Config, gates *features.Gates, gate featuregate.Feature) 
 	return slices.ContainsFunc(core.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
 }
 
-// Minor returns the minor version of Kubernetes 1. It is 0, which is older than every feature, if the server's version cannot be
-// parsed (OPS-033).
+// Minor returns the minor version of Kubernetes 1. It is 0, which is older than every feature, if the
+// server's version cannot be parsed (OPS-033).
 func Minor(ctx context.Context, cfg *rest.Config) (uint, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// OPS-033: the manager starts with any version of the server; if the version has no number, it does not use features of newer servers.
+// OPS-033: the manager starts with any version of the server; if the version has no number, it does not use
+// features of newer servers.
 func TestVersionsOfTheServer(t *testing.T) {
 	said := func(major, minor, git string) string {
 		return fmt.Sprintf(`{"major":%q,"minor":%q,"gitVersion":%q}`, major, minor, git)

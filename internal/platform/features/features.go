@@ -1,4 +1,5 @@
-// Package features has the feature gates by their names in the reference, with the defaults of docs/spec/operations.md.
+// Package features has the feature gates by their names in the reference, with the defaults of
+// docs/spec/operations.md.
 package features
 
 import (
@@ -67,8 +68,8 @@ var (
 	beta  = featuregate.FeatureSpec{PreRelease: featuregate.Beta}
 )
 
-// gates are the gates with their defaults: the reference's, but for those that are turned on here because they do not change
-// what existing objects do in a way that their owner would not expect.
+// gates are the gates with their defaults: the reference's, but for those that are turned on here because
+// they do not change what existing objects do in a way that their owner would not expect.
 var gates = map[featuregate.Feature]gate{
 	PodWebhook:                                {"OPS-021", "0.1", on(beta)},
 	KruiseDaemon:                              {"OPS-036", "0.1", on(beta)},
@@ -162,7 +163,8 @@ type Gates struct {
 	Warnings []string
 }
 
-// Parse reads a list such as "A=true,B=false"; empty means the defaults. An unknown name is an error that names it (OPS-038).
+// Parse reads a list such as "A=true,B=false"; empty means the defaults. An unknown name is an error that
+// names it (OPS-038).
 func Parse(list string) (*Gates, error) {
 	g := &Gates{gate: featuregate.NewFeatureGate(), set: map[featuregate.Feature]bool{}}
 	if err := g.gate.Add(specs()); err != nil {

@@ -110,8 +110,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// ND-100, ND-180 to ND-182, ND-184, ND-186: the gates of the daemon and of the pod webhook are on by default. Manager and daemon accept the
-// same text, also with whole stages in it.
+// ND-100, ND-180 to ND-182, ND-184, ND-186: the gates of the daemon and of the pod webhook are on by default.
+// Manager and daemon accept the same text, also with whole stages in it.
 func TestDefaultsOfTheDaemon(t *testing.T) {
 	gates := []featuregate.Feature{KruiseDaemon, DaemonWatchingPod, InPlaceUpdateEnvFromMetadata, PodProbeMarkerGate, PodWebhook}
 	for list, want := range map[string]bool{"": true, "AllAlpha=true,AllBeta=true": true, "AllBeta=false": false,

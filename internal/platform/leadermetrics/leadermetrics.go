@@ -1,8 +1,9 @@
-// Package leadermetrics has the metrics of leader election (OPS-092). controller-runtime has the same metrics but registers only one of
-// them: it does not serve the counter of slow paths, which counts renewals that met another writer.
+// Package leadermetrics has the metrics of leader election (OPS-092). controller-runtime has the same metrics
+// but registers only one of them: it does not serve the counter of slow paths, which counts renewals that met
+// another writer.
 //
-// client-go uses only the first provider of these metrics. This package does not import controller-runtime, and its import path sorts
-// first, which is the order in which Go initialises independent packages.
+// client-go uses only the first provider of these metrics. This package does not import controller-runtime,
+// and its import path sorts first, which is the order in which Go initialises independent packages.
 package leadermetrics
 
 import (

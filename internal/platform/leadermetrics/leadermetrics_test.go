@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/leadermetrics"
 )
 
-// OPS-092 (part): the registry of controller-runtime serves the counter of slow paths, which controller-runtime itself does not register,
-// and the gauge that it does register still shows who leads.
+// OPS-092 (part): the registry of controller-runtime serves the counter of slow paths, which
+// controller-runtime itself does not register, and the gauge that it does register still shows who leads.
 func TestSlowPathsAreServed(t *testing.T) {
 	if err := leadermetrics.Register(metrics.Registry); err != nil {
 		t.Fatal(err)

@@ -9,12 +9,12 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// known are the functions that expressions of the project are made of. None of them fails for values of the right sort; what could, such as a
-// conversion of texts to numbers, is none of them.
+// known are the functions that expressions of the project are made of. None of them fails for values of the
+// right sort; what could, such as a conversion of texts to numbers, is none of them.
 var known = []string{"_&&_", "_||_", "!_", "@in", "_==_", "_!=_", "_[_]", "startsWith", "@not_strictly_false"}
 
-// samples are requests with little and with much in them, creations and others: an entry is for the one or the other, and its expressions must
-// have an answer to these.
+// samples are requests with little and with much in them, creations and others: an entry is for the one or
+// the other, and its expressions must have an answer to these.
 var samples = [][]map[string]any{
 	{sample("CREATE", map[string]any{"metadata": map[string]any{}, "spec": map[string]any{}, "status": map[string]any{}}, nil),
 		sample("CREATE", full, nil)},
@@ -34,8 +34,9 @@ func sample(operation string, object, old any) map[string]any {
 		"request": map[string]any{"operation": operation, "namespace": "shop", "name": "web"}}
 }
 
-// Checker checks expressions before they are written. An API server refuses each request for which the expression of an entry fails, so that
-// one that fails for all of them would end the creation of pods in the whole cluster.
+// Checker checks expressions before they are written. An API server refuses each request for which the
+// expression of an entry fails, so that one that fails for all of them would end the creation of pods in the
+// whole cluster.
 type Checker struct{ env *cel.Env }
 
 // NewChecker returns a checker.
@@ -50,7 +51,8 @@ func NewChecker() (*Checker, error) {
 // costLimit is a tenth of what API servers grant to a match condition.
 const costLimit = 250_000
 
-// Check returns why an expression must not be written: it cannot be compiled, or it may fail when it is evaluated.
+// Check returns why an expression must not be written: it cannot be compiled, or it may fail when it is
+// evaluated.
 func (c *Checker) Check(expression string) error {
 	tree, issues := c.env.Compile(expression)
 	if issues.Err() != nil {

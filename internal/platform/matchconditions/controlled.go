@@ -12,7 +12,8 @@ import (
 // Controlled asks for the pods of a namespace whose controller has that kind, or any if it is empty.
 type Controlled struct{ Namespace, Kind string }
 
-// Creations is the condition of pods that are created; "false" if none is asked for. A kind must be [Harmless].
+// Creations is the condition of pods that are created; "false" if none is asked for. A kind must be
+// [Harmless].
 func Creations(asked []Controlled) string {
 	byNamespace := map[string]sets.Set[string]{}
 	for _, t := range asked {

@@ -1,5 +1,6 @@
-// Package matchconditions has the common parts of kinds whose objects select the pods that the API server sends to the webhook. Every
-// replica follows these objects, and a match condition says which pods are sent (docs/decisions/0017-pods-of-sidecarsets.md).
+// Package matchconditions has the common parts of kinds whose objects select the pods that the API server
+// sends to the webhook. Every replica follows these objects, and a match condition says which pods are sent
+// (docs/decisions/0017-pods-of-sidecarsets.md).
 package matchconditions
 
 import (
@@ -21,13 +22,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Limits of an expression. They are far below the cost limit of the API server for a match condition; above that it would refuse the pod.
+// Limits of an expression. They are far below the cost limit of the API server for a match condition; above
+// that it would refuse the pod.
 const (
 	MaxLength = 8000
 	MaxTerms  = 100
 )
 
-// Remembered is how long a term that is not needed any more stays in the condition, because other replicas and API servers may lag.
+// Remembered is how long a term that is not needed any more stays in the condition, because other replicas
+// and API servers may lag.
 const Remembered = 30 * time.Second
 
 // Memory adds terms to a scope at once, and removes them only after a while.
@@ -41,7 +44,8 @@ type remembered[T any] struct {
 	gone time.Time
 }
 
-// Recall returns the terms in the order of their keys: those that are needed now, and those that were needed less than Remembered ago.
+// Recall returns the terms in the order of their keys: those that are needed now, and those that were needed
+// less than Remembered ago.
 func (m *Memory[T]) Recall(asked map[string]T, now time.Time) []T {
 	if m.last == nil {
 		m.last = map[string]remembered[T]{}
@@ -68,8 +72,8 @@ var harmless = regexp.MustCompile(`^[-._/a-zA-Z0-9]*$`)
 // Harmless tells whether a text may be put into an expression between quotes.
 func Harmless(text string) bool { return harmless.MatchString(text) }
 
-// Within is true for requests in the namespaces; "false" for none, and "true" for too many. In what is not the name of a namespace there are
-// no requests.
+// Within is true for requests in the namespaces; "false" for none, and "true" for too many. In what is not
+// the name of a namespace there are no requests.
 func Within(namespaces []string) string {
 	names := slices.DeleteFunc(slices.Sorted(slices.Values(namespaces)), func(name string) bool { return !Harmless(name) || name == "" })
 	if len(names) == 0 {
@@ -82,7 +86,8 @@ func Within(namespaces []string) string {
 	return text
 }
 
-// Follower keeps an index of the objects of a kind, and signals when the pods that they select may have changed.
+// Follower keeps an index of the objects of a kind, and signals when the pods that they select may have
+// changed.
 type Follower[T client.Object] struct {
 	// Set and Delete update the index.
 	Set    func(T)
@@ -119,14 +124,16 @@ func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) 
 	return f
 }
 
-// Absent says that the kind is not served yet, so that there are no objects. Follow is called when it is served.
+// Absent says that the kind is not served yet, so that there are no objects. Follow is called when it is
+// served.
 func (f *Follower[T]) Absent() {
 	known := func() bool { return true }
 	f.synced.Store(&known)
 	f.Notify()
 }
 
-// Follow makes the follower watch all objects of the kind once the manager runs, on every replica. The manager may run already.
+// Follow makes the follower watch all objects of the kind once the manager runs, on every replica. The
+// manager may run already.
 func (f *Follower[T]) Follow(ctx context.Context, mgr manager.Manager, kind T) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -155,11 +162,12 @@ func (e Everywhere) Start(ctx context.Context) error { return e(ctx) }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (Everywhere) NeedLeaderElection() bool { return false }
 
-// knownWithin is how long is waited for objects to be known. It is less than webhooks have, and a controller comes back after it.
+// knownWithin is how long is waited for objects to be known. It is less than webhooks have, and a controller
+// comes back after it.
 const knownWithin = 7 * time.Second
 
-// Wait returns when all objects that existed at the start are known: a pod that is created before would not get what they add. It returns an
-// error if they are not known soon.
+// Wait returns when all objects that existed at the start are known: a pod that is created before would not
+// get what they add. It returns an error if they are not known soon.
 func (f *Follower[T]) Wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, knownWithin)
 	defer cancel()
@@ -187,8 +195,8 @@ func (f *Follower[T]) OnAdd(object any, _ bool) {
 	}
 }
 
-// Learn adds an object that was read from the API server, or came from the informer. It ignores deleted objects, and versions that are
-// older than the known one of that name, also if that is another object.
+// Learn adds an object that was read from the API server, or came from the informer. It ignores deleted
+// objects, and versions that are older than the known one of that name, also if that is another object.
 func (f *Follower[T]) Learn(object T) {
 	if f.learn(object) {
 		f.Notify()

@@ -13,7 +13,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// A term that is not needed any more stays in the scope for a while; one that is needed again in that time stays.
+// A term that is not needed any more stays in the scope for a while; one that is needed again in that time
+// stays.
 func TestRecall(t *testing.T) {
 	var m Memory[string]
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

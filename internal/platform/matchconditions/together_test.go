@@ -15,7 +15,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// A caller does not get the result of a call that has begun before, since that may be too old: all such callers share the next call.
+// A caller does not get the result of a call that has begun before, since that may be too old: all such
+// callers share the next call.
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var together Together[string, int32]
@@ -67,7 +68,8 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// A caller whose context ends does not end the call for others, and a call that takes too long returns an error.
+// A caller whose context ends does not end the call for others, and a call that takes too long returns an
+// error.
 func TestTogetherEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		together := Together[string, int]{Limit: 5 * time.Second}
@@ -90,7 +92,8 @@ func TestTogetherEnds(t *testing.T) {
 	})
 }
 
-// An object that was read from the API server counts only if it is newer than that of the informer, and never if it was deleted.
+// An object that was read from the API server counts only if it is newer than that of the informer, and never
+// if it was deleted.
 func TestLearn(t *testing.T) {
 	index := map[string]string{}
 	f := NewFollower(
@@ -121,9 +124,10 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatWasMadeAgainStaysKnown: an object is deleted and made again under its name (kubectl replace --force), and a replica reads
-// the new one from the API server before its informer delivers the deletion of the former. Later events of the former do not count, or pods
-// of the new one would be missed (SS-006, WS-050).
+// TestAnObjectThatWasMadeAgainStaysKnown: an object is deleted and made again under its name (kubectl replace
+// --force), and a replica reads the new one from the API server before its informer delivers the deletion of
+// the former. Later events of the former do not count, or pods of the new one would be missed (SS-006,
+// WS-050).
 func TestAnObjectThatWasMadeAgainStaysKnown(t *testing.T) {
 	object := func(uid types.UID, version string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", UID: uid, ResourceVersion: version}}

@@ -1,5 +1,6 @@
-// Package pacing has the common parts of controllers whose passes read all pods of an object. The next plan of a large object waits for
-// more events, a plan is logged only if it changed, and what is remembered of an object is dropped with it.
+// Package pacing has the common parts of controllers whose passes read all pods of an object. The next plan
+// of a large object waits for more events, a plan is logged only if it changed, and what is remembered of an
+// object is dropped with it.
 package pacing
 
 import (
@@ -11,16 +12,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Shares of a worker's time that the plans of one object may take: events come one by one, and without a pause the cost of a rollout
-// would grow with the square of the pods. A plan that takes long for whatever reason, such as what a hostile user put beside its pods,
-// takes no more than the larger share (docs/decisions/0013-where-the-time-goes.md).
+// Shares of a worker's time that the plans of one object may take: events come one by one, and without a
+// pause the cost of a rollout would grow with the square of the pods. A plan that takes long for whatever
+// reason, such as what a hostile user put beside its pods, takes no more than the larger share
+// (docs/decisions/0013-where-the-time-goes.md).
 const (
 	share, largerShare = 40, 4
 	// longest bounds a pause even so: the machine may have slept.
 	longest = 30 * time.Second
 )
 
-// Pause is the time from the beginning of a pass whose plan took so long to the next one; more tells that there is more to be done at once.
+// Pause is the time from the beginning of a pass whose plan took so long to the next one; more tells that
+// there is more to be done at once.
 func Pause(planning time.Duration, more bool, atMost time.Duration) time.Duration {
 	pause := min(largerShare*planning, longest)
 	if !more {
@@ -29,7 +32,8 @@ func Pause(planning time.Duration, more bool, atMost time.Duration) time.Duratio
 	return pause
 }
 
-// Memory is what a controller remembers of its objects between passes. The first event after a quiet time causes a pass at once.
+// Memory is what a controller remembers of its objects between passes. The first event after a quiet time
+// causes a pass at once.
 type Memory struct {
 	atMost time.Duration
 	forget func(types.NamespacedName, types.UID)
@@ -46,8 +50,8 @@ type object struct {
 	logged string
 }
 
-// NewMemory returns a Memory whose pauses are at most atMost. It calls forget for each object that is gone or was replaced by another of
-// the same name.
+// NewMemory returns a Memory whose pauses are at most atMost. It calls forget for each object that is gone or
+// was replaced by another of the same name.
 func NewMemory(atMost time.Duration, forget func(types.NamespacedName, types.UID)) *Memory {
 	return &Memory{atMost: atMost, forget: forget, objects: map[types.NamespacedName]*object{}}
 }
@@ -84,7 +88,8 @@ func (m *Memory) Wait(name types.NamespacedName, now time.Time) time.Duration {
 	return 0
 }
 
-// Passed notes that a pass began then, that its plan took so long, and whether there is more to be done at once.
+// Passed notes that a pass began then, that its plan took so long, and whether there is more to be done at
+// once.
 func (m *Memory) Passed(name types.NamespacedName, begin time.Time, planning time.Duration, more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,9 +122,10 @@ func (m *Memory) NameOf(uid types.UID) types.NamespacedName {
 	return types.NamespacedName{}
 }
 
-// BackOff is the back-off of failing objects. It does not delay a pass beyond the time that the plan asked for: one failing pod must not
-// delay others that are due (CS-076). A plan that asks to be made again at once, and then again without having done anything, waits longer
-// each time (OPS-106): whatever is wrong with it, it must not keep a worker and the API server busy.
+// BackOff is the back-off of failing objects. It does not delay a pass beyond the time that the plan asked
+// for: one failing pod must not delay others that are due (CS-076). A plan that asks to be made again at
+// once, and then again without having done anything, waits longer each time (OPS-106): whatever is wrong with
+// it, it must not keep a worker and the API server busy.
 type BackOff struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
 	mu  sync.Mutex
@@ -151,7 +157,8 @@ func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *BackOff 
 // OnRepeat has passes counted that are repeated without having done anything.
 func (b *BackOff) OnRepeat(count func()) { b.repeated = count }
 
-// Progressed notes that the pass which is about to be answered did something, so that the next one finds news.
+// Progressed notes that the pass which is about to be answered did something, so that the next one finds
+// news.
 func (b *BackOff) Progressed(request reconcile.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,8 +181,8 @@ func (b *BackOff) slowed(request reconcile.Request, after time.Duration) time.Du
 	return after
 }
 
-// Answer returns what a reconciler returns after a pass that is to be repeated after that time, 0 for not at all. The time counts also if
-// there is an error; the library alone would ignore it then.
+// Answer returns what a reconciler returns after a pass that is to be repeated after that time, 0 for not at
+// all. The time counts also if there is an error; the library alone would ignore it then.
 func (b *BackOff) Answer(request reconcile.Request, after time.Duration, err error) (reconcile.Result, error) {
 	after = b.slowed(request, after)
 	if err != nil {

@@ -16,7 +16,8 @@ var (
 	web  = types.NamespacedName{Namespace: "default", Name: "web"}
 )
 
-// The next plan of an object waits for more events, by how long its plan took: hardly if that was short, and never takes more than a part of a worker.
+// The next plan of an object waits for more events, by how long its plan took: hardly if that was short, and
+// never takes more than a part of a worker.
 func TestWait(t *testing.T) {
 	tests := map[string]struct {
 		planning, took, want time.Duration
@@ -49,7 +50,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// A text is news once for each object; what is remembered of an object is dropped with it, also if another object takes its name.
+// A text is news once for each object; what is remembered of an object is dropped with it, also if another
+// object takes its name.
 func TestMemory(t *testing.T) {
 	var m *Memory
 	var forgotten []types.UID
@@ -100,8 +102,9 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
-// A plan that asks again and again to be made at once does not keep a worker busy, with errors or without: it waits longer each time, and is
-// counted. One that goes on, or that waits for a time, is not slowed down (OPS-106).
+// A plan that asks again and again to be made at once does not keep a worker busy, with errors or without: it
+// waits longer each time, and is counted. One that goes on, or that waits for a time, is not slowed down
+// (OPS-106).
 func TestAPlanThatAsksForTheSameAgainIsSlowedDownAndCounted(t *testing.T) {
 	request, failed := reconcile.Request{NamespacedName: web}, errors.New("webhook is down")
 	for name, tt := range map[string]struct {

@@ -1,6 +1,7 @@
-// Package podindex finds cached pods by their controller, by the SidecarSets they were injected with, by the EphemeralJobs that treated them, by node and by namespace. The library's lists copy every
-// pod that they find, which was a sixth of all memory that the rollout of a large set allocated. This package returns the caches' own
-// objects, which must not be changed.
+// Package podindex finds cached pods by their controller, by the SidecarSets they were injected with, by the
+// EphemeralJobs that treated them, by node and by namespace. The library's lists copy every pod that they
+// find, which was a sixth of all memory that the rollout of a large set allocated. This package returns the
+// caches' own objects, which must not be changed.
 package podindex
 
 import (
@@ -25,8 +26,8 @@ const (
 	byNode       = "node"
 )
 
-// controlled returns the value of the index for pods of a namespace with that controller, "" for none. The namespace is part of it, because
-// users can give their pods the UID of a controller in another namespace.
+// controlled returns the value of the index for pods of a namespace with that controller, "" for none. The
+// namespace is part of it, because users can give their pods the UID of a controller in another namespace.
 func controlled(namespace string, by types.UID) string { return namespace + "/" + string(by) }
 
 // Source holds pods with the indexes of [Indexers]: the store of an informer, or that of a test.
@@ -35,7 +36,8 @@ type Source interface {
 	List() []any
 }
 
-// Index finds pods in its sources, which are those of the informers that it made. The zero value is ready to use.
+// Index finds pods in its sources, which are those of the informers that it made. The zero value is ready to
+// use.
 type Index struct {
 	mu      sync.RWMutex
 	sources []Source
@@ -54,7 +56,8 @@ func Indexers() toolscache.Indexers {
 		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
 }
 
-// NewInformer makes an informer, with the indexes if it is one of pods. It is passed as NewInformer to the manager's cache.
+// NewInformer makes an informer, with the indexes if it is one of pods. It is passed as NewInformer to the
+// manager's cache.
 func (x *Index) NewInformer(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
 	indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	if _, pods := example.(*corev1.Pod); !pods {

@@ -33,8 +33,8 @@ func pod(namespace, name, controller string) corev1.Pod {
 	return p
 }
 
-// TestIndex: pods are found by controller, over all caches, and are the caches' own objects (CS-043, CS-355). A user cannot make pods count
-// for a controller in another namespace, which would then delete its own pods.
+// TestIndex: pods are found by controller, over all caches, and are the caches' own objects (CS-043, CS-355).
+// A user cannot make pods count for a controller in another namespace, which would then delete its own pods.
 func TestIndex(t *testing.T) {
 	index := &Index{}
 	synced := []toolscache.InformerSynced{}
@@ -109,8 +109,9 @@ func TestInjectedBy(t *testing.T) {
 	}
 }
 
-// TestAPodThatListsAllSidecarSetsOfTheWorld: users may write very long annotations on pods. A list that no webhook has written must not
-// cost more than any other; without a bound about a hundred such pods would take all memory.
+// TestAPodThatListsAllSidecarSetsOfTheWorld: users may write very long annotations on pods. A list that no
+// webhook has written must not cost more than any other; without a bound about a hundred such pods would take
+// all memory.
 func TestAPodThatListsAllSidecarSetsOfTheWorld(t *testing.T) {
 	var list strings.Builder
 	list.WriteString("mesh")

@@ -14,7 +14,8 @@ import (
 
 const (
 	fileName = "protection.log"
-	// mostBytes is the size from which a file is replaced by a new one, mostFiles how many there are, with the present one.
+	// mostBytes is the size from which a file is replaced by a new one, mostFiles how many there are, with
+	// the present one.
 	mostBytes = 100 << 20
 	mostFiles = 3
 )
@@ -23,11 +24,13 @@ const (
 type Line struct {
 	Time                                               time.Time
 	Event, Operation, Kind, Namespace, Name, UserAgent string
-	// Object is the resource with its group, and the object's namespace and name, since kinds of two groups may have one name.
+	// Object is the resource with its group, and the object's namespace and name, since kinds of two groups
+	// may have one name.
 	Object string
 }
 
-// Log is a file with lines; when it is full, it is renamed and a new one begun. What cannot be written to it goes to the fallback.
+// Log is a file with lines; when it is full, it is renamed and a new one begun. What cannot be written to it
+// goes to the fallback.
 type Log struct {
 	fallback io.Writer
 

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Read reads the scale of the object, of which kind, namespace and name count. The error says of which; it is a NotFound where the object
-// does not exist or its kind has no such subresource.
+// Read reads the scale of the object, of which kind, namespace and name count. The error says of which; it is
+// a NotFound where the object does not exist or its kind has no such subresource.
 func Read(ctx context.Context, from client.SubResourceReader, object *unstructured.Unstructured) (*autoscalingv1.Scale, error) {
 	// The client reads subresources of unstructured objects into such alone.
 	read, scale := &unstructured.Unstructured{}, &autoscalingv1.Scale{}

@@ -11,19 +11,21 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
-// What the daemon of a node keeps is bounded for each pod, because its memory is small, everybody may put pods onto its node, and what is kept
-// is read again at each start: a pod that is too large must not be the end of the daemon (ND-057).
+// What the daemon of a node keeps is bounded for each pod, because its memory is small, everybody may put
+// pods onto its node, and what is kept is read again at each start: a pod that is too large must not be the
+// end of the daemon (ND-057).
 const (
 	// mostOfHook is the size of a hook that is kept; larger ones are read when they are needed.
 	mostOfHook = 8 << 10
 	// mostOfPod is the size of what is kept of a pod. Of a larger one nothing is kept but what names it.
 	mostOfPod = 64 << 10
-	// mostContainers is how many containers a pod may have: each takes some hundred bytes, however little is said about it.
+	// mostContainers is how many containers a pod may have: each takes some hundred bytes, however little is
+	// said about it.
 	mostContainers = 200
 )
 
-// NodePod keeps of a pod what the daemon of its node reads: its identity, the metadata that its containers read, how they are stopped, and
-// what runs (ND-057). Of what is too large nothing is kept, see HasHook.
+// NodePod keeps of a pod what the daemon of its node reads: its identity, the metadata that its containers
+// read, how they are stopped, and what runs (ND-057). Of what is too large nothing is kept, see HasHook.
 func NodePod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -92,7 +94,8 @@ func nodeMetadata(all map[string]string, spec *corev1.PodSpec) map[string]string
 	return kept
 }
 
-// HasHook tells whether the pod has all that is to be known of how a container of it is stopped. If not, it is to be read from the API server.
+// HasHook tells whether the pod has all that is to be known of how a container of it is stopped. If not, it
+// is to be read from the API server.
 func HasHook(pod *corev1.Pod, container string) bool {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {
@@ -135,8 +138,8 @@ func nodeStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return kept
 }
 
-// NodeRequest keeps of a ContainerRecreateRequest what the daemon decides by. It reads the request again before it stops anything, with the
-// hook that is to run.
+// NodeRequest keeps of a ContainerRecreateRequest what the daemon decides by. It reads the request again
+// before it stops anything, with the hook that is to run.
 func NodeRequest(object any) (any, error) {
 	request, ok := object.(*appsv1beta1.ContainerRecreateRequest)
 	if !ok {

@@ -59,8 +59,8 @@ func TestNodePod(t *testing.T) {
 	}
 }
 
-// Whatever somebody puts into a pod, what the daemon keeps of it is small, and it still knows the pod; a pod that anybody would write is kept
-// with its hook.
+// Whatever somebody puts into a pod, what the daemon keeps of it is small, and it still knows the pod; a pod
+// that anybody would write is kept with its hook.
 func TestNodePodIsBounded(t *testing.T) {
 	large, hook := strings.Repeat("x", 1<<20), func(command string) *corev1.Lifecycle {
 		return &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{command}}}}

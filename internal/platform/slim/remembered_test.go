@@ -11,8 +11,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// PPS-013 (part), PPS-050 (part), PPS-051 (part): of pods with stable names, whoever controls them, is kept what is remembered: whether they are ready, and their short annotations; of a
-// StatefulSet which PersistentPodState it asks for.
+// PPS-013 (part), PPS-050 (part), PPS-051 (part): of pods with stable names, whoever controls them, is kept
+// what is remembered: whether they are ready, and their short annotations; of a StatefulSet which
+// PersistentPodState it asks for.
 func TestWhatIsRememberedOfPodsIsKept(t *testing.T) {
 	pod := func(name string, controlled bool) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"ip": "1", "long": strings.Repeat("x", MostRemembered+1),

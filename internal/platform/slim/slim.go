@@ -1,5 +1,6 @@
-// Package slim keeps the caches small: fields that no decision reads are dropped before an object is stored. Writes are patches of single
-// fields, so nothing that is dropped here is lost in the cluster (docs/architecture.md).
+// Package slim keeps the caches small: fields that no decision reads are dropped before an object is stored.
+// Writes are patches of single fields, so nothing that is dropped here is lost in the cluster
+// (docs/architecture.md).
 package slim
 
 import (
@@ -61,8 +62,8 @@ func Claim(object any) (any, error) {
 	return claim, nil
 }
 
-// Node keeps of a node what decisions read: its labels, its taints (WS-142), whether it is cordoned (ADS-083), its size (BJ-034), and whether it
-// is ready. Most of a node is the list of its images.
+// Node keeps of a node what decisions read: its labels, its taints (WS-142), whether it is cordoned
+// (ADS-083), its size (BJ-034), and whether it is ready. Most of a node is the list of its images.
 func Node(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -78,12 +79,14 @@ func Node(object any) (any, error) {
 	return node, nil
 }
 
-// Pod keeps of a pod of ours what decisions read. Of any other pod it keeps its owner, its node, and what starts a pass for
-// ContainerRecreateRequests (CRR-055, a checksum in the status' message), for its readiness gate (CRR-087) or its launch barrier (ND-135).
-// Of any pod it keeps how the containers of EphemeralJobs are, and what PodProbeMarkers need: its address, and conditions that are not usual ones.
-// Of a pod with marked sidecars it keeps what their end is decided from (JST-022, JST-023).
-// Of a pod in a subset of a WorkloadSpread it also keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171), as of one in a subset of a UnitedDeployment, and of one that a budget covers whether it is ready (PUB-055).
-// Of a pod with a stable name it keeps whether it is ready, and its short annotations (PPS-050, PPS-051).
+// Pod keeps of a pod of ours what decisions read. Of any other pod it keeps its owner, its node, and what
+// starts a pass for ContainerRecreateRequests (CRR-055, a checksum in the status' message), for its readiness
+// gate (CRR-087) or its launch barrier (ND-135). Of any pod it keeps how the containers of EphemeralJobs are,
+// and what PodProbeMarkers need: its address, and conditions that are not usual ones. Of a pod with marked
+// sidecars it keeps what their end is decided from (JST-022, JST-023). Of a pod in a subset of a
+// WorkloadSpread it also keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171), as of
+// one in a subset of a UnitedDeployment, and of one that a budget covers whether it is ready (PUB-055). Of a
+// pod with a stable name it keeps whether it is ready, and its short annotations (PPS-050, PPS-051).
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -114,8 +117,8 @@ func Pod(object any) (any, error) {
 	return pod, nil
 }
 
-// volumes are those that stand for PVCs, and of a StatefulSet's pod the names of others, which a webhook may have put in their place
-// (ASTS-130), but for that of every service account.
+// volumes are those that stand for PVCs, and of a StatefulSet's pod the names of others, which a webhook may
+// have put in their place (ASTS-130), but for that of every service account.
 func volumes(pod *corev1.Pod) (kept []corev1.Volume) {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	named := controller != nil && controller.Kind == "StatefulSet" && strings.HasPrefix(controller.APIVersion, appsv1beta1.GroupVersion.Group+"/")
@@ -146,7 +149,8 @@ func ephemeral(all []corev1.EphemeralContainer) []corev1.EphemeralContainer {
 	return kept
 }
 
-// ephemeralStatuses keeps how the containers of EphemeralJobs are (EJ-055). The ephemeral containers of the pod are slim already.
+// ephemeralStatuses keeps how the containers of EphemeralJobs are (EJ-055). The ephemeral containers of the
+// pod are slim already.
 func ephemeralStatuses(pod *corev1.Pod, status *corev1.PodStatus) (kept []corev1.ContainerStatus) {
 	if len(status.EphemeralContainerStatuses) == 0 {
 		return nil
@@ -194,8 +198,8 @@ func marked(pod *corev1.Pod) bool {
 	return false
 }
 
-// grace is how long the containers of a pod may take to end; of one without marked sidecars only what is longer than usual is kept, which
-// tells how long a restart may take (IPU-312).
+// grace is how long the containers of a pod may take to end; of one without marked sidecars only what is
+// longer than usual is kept, which tells how long a restart may take (IPU-312).
 func grace(pod *corev1.Pod) *int64 {
 	own := pod.Spec.TerminationGracePeriodSeconds
 	if !marked(pod) && (own == nil || *own <= corev1.DefaultTerminationGracePeriodSeconds) {
@@ -300,7 +304,8 @@ var usual = map[corev1.PodConditionType]bool{corev1.PodScheduled: true, corev1.P
 	corev1.PodReadyToStartContainers: true, corev1.DisruptionTarget: true, corev1.PodResizePending: true, corev1.PodResizeInProgress: true,
 	pub.KruisePodReady: true, pub.InPlaceUpdateReady: true, pub.SidecarTerminated: true}
 
-// probed keeps the conditions that PodProbeMarkers may have written (PPM-069), and of a pod that does not run yet whether it is initialized (PPM-040).
+// probed keeps the conditions that PodProbeMarkers may have written (PPM-069), and of a pod that does not run
+// yet whether it is initialized (PPM-040).
 func probed(status *corev1.PodStatus) (kept []corev1.PodCondition) {
 	for i := range status.Conditions {
 		if c := &status.Conditions[i]; !usual[c.Type] || c.Type == corev1.PodInitialized && c.Status == corev1.ConditionTrue && status.Phase == corev1.PodPending {
@@ -313,17 +318,20 @@ func probed(status *corev1.PodStatus) (kept []corev1.PodCondition) {
 // Whole tells whether the caches keep all annotations of a pod.
 func Whole(pod *corev1.Pod) bool { return ours(pod) }
 
-// MostRemembered is how long a value of an annotation is at most that is kept of a pod with a stable name (PPS-051).
+// MostRemembered is how long a value of an annotation is at most that is kept of a pod with a stable name
+// (PPS-051).
 const MostRemembered = 1 << 10
 
-// stable tells whether a pod has a controller and a name that ends with a number: where it is ready, and which annotations it has, may be
-// remembered by a PersistentPodState (PPS-013, PPS-050). A few pods with random names look so too.
+// stable tells whether a pod has a controller and a name that ends with a number: where it is ready, and
+// which annotations it has, may be remembered by a PersistentPodState (PPS-013, PPS-050). A few pods with
+// random names look so too.
 func stable(pod *corev1.Pod) bool {
 	number := pod.Name[strings.LastIndexByte(pod.Name, '-')+1:]
 	return metav1.GetControllerOfNoCopy(pod) != nil && number != "" && len(number) < len(pod.Name) && strings.Trim(number, "0123456789") == ""
 }
 
-// sum returns a checksum of container statuses. It changes when they change, and is all that is kept of them for most pods.
+// sum returns a checksum of container statuses. It changes when they change, and is all that is kept of them
+// for most pods.
 func sum(lists ...[]corev1.ContainerStatus) string {
 	h := fnv.New64a()
 	for _, list := range lists {
@@ -334,8 +342,9 @@ func sum(lists ...[]corev1.ContainerStatus) string {
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
-// containers keeps what updates in place change and compare, and the environment variables that read metadata, that order the start, or
-// that mark an injected container (SS-106), or one to be stopped when the others are done (JST-010).
+// containers keeps what updates in place change and compare, and the environment variables that read
+// metadata, that order the start, or that mark an injected container (SS-106), or one to be stopped when the
+// others are done (JST-010).
 func containers(all []corev1.Container, named []string) []corev1.Container {
 	if len(all) == 0 {
 		return nil
@@ -350,7 +359,8 @@ func containers(all []corev1.Container, named []string) []corev1.Container {
 	return kept
 }
 
-// environment keeps the variables that read metadata, later ones of the same name, which override them, and the named ones.
+// environment keeps the variables that read metadata, later ones of the same name, which override them, and
+// the named ones.
 func environment(all []corev1.EnvVar, named ...string) []corev1.EnvVar {
 	var kept []corev1.EnvVar
 	var names map[string]bool

@@ -128,7 +128,8 @@ func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 	}
 }
 
-// ND-101, IPU-126: a variable that a later one overrides does not count as reading metadata, for the manager and for the daemon.
+// ND-101, IPU-126: a variable that a later one overrides does not count as reading metadata, for the manager
+// and for the daemon.
 func TestOverriddenEnvironment(t *testing.T) {
 	pod := func() *corev1.Pod {
 		whole := fat("apps.kruise.io/v1beta1")
@@ -174,7 +175,8 @@ func TestPodOfOthers(t *testing.T) {
 	}
 }
 
-// CRR-087, ND-135: pods that are not ours keep what shows that their readiness gate or launch barrier is to be opened.
+// CRR-087, ND-135: pods that are not ours keep what shows that their readiness gate or launch barrier is to
+// be opened.
 func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
 	pod := fat("apps/v1")
 	barrier := corev1.EnvVar{Name: pub.ContainerBarrierEnv,
@@ -215,8 +217,8 @@ func TestLongGracePeriodsAreKept(t *testing.T) {
 	}
 }
 
-// JST-010, JST-022: of a pod that runs to completion with marked sidecars all is kept that their end is decided from, whoever owns it; of others
-// the variables cost nothing.
+// JST-010, JST-022: of a pod that runs to completion with marked sidecars all is kept that their end is
+// decided from, whoever owns it; of others the variables cost nothing.
 func TestPodWithMarkedSidecars(t *testing.T) {
 	marks := []corev1.EnvVar{{Name: pub.TerminateSidecarEnv, Value: "true"}, {Name: pub.TerminateSidecarIgnoreExitEnv, Value: "true"},
 		{Name: pub.TerminateSidecarImageEnv, Value: "exit:1"}}
@@ -284,7 +286,8 @@ func TestOtherObjectsPass(t *testing.T) {
 	}
 }
 
-// A pod that is not ours but is in a subset keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171).
+// A pod that is not ours but is in a subset keeps what counting, ranking and rescheduling read (WS-150,
+// WS-162, WS-171).
 func TestPodOfOthersInASubset(t *testing.T) {
 	pod := fat("apps/v1")
 	pod.Annotations[pub.MatchedWorkloadSpread] = `{"name":"ws","subset":"a"}`
@@ -303,7 +306,8 @@ func TestPodOfOthersInASubset(t *testing.T) {
 	}
 }
 
-// IMG-050, IMG-053, IMG-098, WS-142: the cache keeps of a node its labels, its taints, whether it is cordoned (ADS-083), its size (BJ-034 (part)) and whether it is ready.
+// IMG-050, IMG-053, IMG-098, WS-142: the cache keeps of a node its labels, its taints, whether it is cordoned
+// (ADS-083), its size (BJ-034 (part)) and whether it is ready.
 func TestNode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"},
 		Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
@@ -320,8 +324,8 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// A pod with injected sidecars is kept like one of ours, no matter who controls it: its annotations, the marks of injected containers,
-// images, resources and statuses (SS-106, SS-200, SS-215, SS-256, SS-W02).
+// A pod with injected sidecars is kept like one of ours, no matter who controls it: its annotations, the
+// marks of injected containers, images, resources and statuses (SS-106, SS-200, SS-215, SS-256, SS-W02).
 func TestPodWithSidecars(t *testing.T) {
 	pod := fat("apps/v1")
 	pod.Annotations[pub.SidecarSetInjectedList], pod.Annotations[corev1.LastAppliedConfigAnnotation] = "mesh", "long"
@@ -353,8 +357,8 @@ func TestPodOfAJob(t *testing.T) {
 	}
 }
 
-// TestAPodWithManyVariables: the time for a pod does not grow with the square of its variables. Otherwise one pod of a user would delay the
-// caches for all.
+// TestAPodWithManyVariables: the time for a pod does not grow with the square of its variables. Otherwise one
+// pod of a user would delay the caches for all.
 func TestAPodWithManyVariables(t *testing.T) {
 	const count = 60_000 // twice what the API server accepts, so that the difference is clear
 	for name, transform := range map[string]toolscache.TransformFunc{"manager": Pod, "daemon": NodePod} {
@@ -388,8 +392,8 @@ func TestAPodWithManyVariables(t *testing.T) {
 	}
 }
 
-// EJ-018 (part), EJ-036 (part), EJ-055 (part): of ephemeral containers the caches keep names and marks, and the states of those of EphemeralJobs, for pods of ours and of others; other pods
-// cost nothing more.
+// EJ-018 (part), EJ-036 (part), EJ-055 (part): of ephemeral containers the caches keep names and marks, and
+// the states of those of EphemeralJobs, for pods of ours and of others; other pods cost nothing more.
 func TestEphemeralContainers(t *testing.T) {
 	for _, pod := range []*corev1.Pod{fat("apps.kruise.io/v1beta1"), fat("apps/v1")} {
 		container := func(name string, env ...corev1.EnvVar) corev1.EphemeralContainer {
@@ -423,8 +427,9 @@ func TestEphemeralContainers(t *testing.T) {
 	}
 }
 
-// What a pod of a user with many ephemeral containers costs grows with their number, not with its square: their statuses are slimmed at each
-// event of the pod, on every replica, and hold up the events of all other pods meanwhile.
+// What a pod of a user with many ephemeral containers costs grows with their number, not with its square:
+// their statuses are slimmed at each event of the pod, on every replica, and hold up the events of all other
+// pods meanwhile.
 func TestManyEphemeralContainers(t *testing.T) {
 	took := func(n int) time.Duration {
 		best := time.Hour
@@ -450,8 +455,8 @@ func TestManyEphemeralContainers(t *testing.T) {
 	}
 }
 
-// What PodProbeMarkers need of pods of any owner is kept: conditions that they may have written (PPM-069), and whether one that does not run yet
-// is initialized (PPM-040).
+// What PodProbeMarkers need of pods of any owner is kept: conditions that they may have written (PPM-069),
+// and whether one that does not run yet is initialized (PPM-040).
 func TestWhatPodProbeMarkersNeedIsKept(t *testing.T) {
 	of := func(phase corev1.PodPhase) []corev1.PodConditionType {
 		p := &corev1.Pod{Status: corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue},

@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Of workloads of UnitedDeployments and their pods is kept what plans read of them, and of others not; slim ones stay as they are.
+// Of workloads of UnitedDeployments and their pods is kept what plans read of them, and of others not; slim
+// ones stay as they are.
 func TestSubsetsOfUnitedDeployments(t *testing.T) {
 	for _, in := range []bool{true, false} {
 		meta := metav1.ObjectMeta{Name: "web-a", Annotations: map[string]string{subsetPatch: "{}", "other": "x"}}

@@ -16,15 +16,16 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TemplateSum is an annotation that slim Deployments and ReplicaSets have in the cache. It is equal if their templates are equal apart from
-// the hash label (WS-085).
+// TemplateSum is an annotation that slim Deployments and ReplicaSets have in the cache. It is equal if their
+// templates are equal apart from the hash label (WS-085).
 const TemplateSum = "internal.afloat/template-sum"
 
 // DeploymentRevision is the annotation that changes when a Deployment changes to another ReplicaSet (WS-121).
 const DeploymentRevision = "deployment.kubernetes.io/revision"
 
-// Workload keeps of Deployments, ReplicaSets, StatefulSets and Jobs their identity, how many pods they want, and a checksum of their
-// templates; their pods are found by their UID. An object that is slim already stays as it is.
+// Workload keeps of Deployments, ReplicaSets, StatefulSets and Jobs their identity, how many pods they want,
+// and a checksum of their templates; their pods are found by their UID. An object that is slim already stays
+// as it is.
 func Workload(object any) (any, error) {
 	var err error
 	switch workload := object.(type) {
@@ -85,14 +86,16 @@ func setAnnotation(of *appsv1.StatefulSet, key, value string) {
 // subsetName labels what is in a subset of a UnitedDeployment, subsetPatch is the annotation of its patch.
 const subsetName, subsetPatch = "apps.kruise.io/subset-name", "apps.kruise.io/subset-patch"
 
-// inSubset tells whether an object is a workload of a UnitedDeployment, or one of its pods: of those plans also read how they are, what sets
-// the pace of their updates (UD-071, UD-073), the patch, and the selector, which names the subset whatever becomes of the label (UD-062).
+// inSubset tells whether an object is a workload of a UnitedDeployment, or one of its pods: of those plans
+// also read how they are, what sets the pace of their updates (UD-071, UD-073), the patch, and the selector,
+// which names the subset whatever becomes of the label (UD-062).
 func inSubset(object metav1.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(object)
 	return object.GetLabels()[subsetName] != "" || owner != nil && owner.Kind == "UnitedDeployment"
 }
 
-// job also keeps what AdvancedCronJobs read of a run: its time, when it started, and how it ended (ACJ-031, ACJ-032).
+// job also keeps what AdvancedCronJobs read of a run: its time, when it started, and how it ended (ACJ-031,
+// ACJ-032).
 func job(job *batchv1.Job) {
 	annotations, status := job.Annotations, job.Status
 	job.ManagedFields, job.Annotations = nil, nil
@@ -133,8 +136,8 @@ func slimAnnotations(annotations map[string]string, template *corev1.PodTemplate
 	return kept, nil
 }
 
-// SameWorkload tells whether nothing changed that decisions read: the fields of slim workloads, the spec of others, and the update revision
-// of a CloneSet.
+// SameWorkload tells whether nothing changed that decisions read: the fields of slim workloads, the spec of
+// others, and the update revision of a CloneSet.
 func SameWorkload(old, object any) bool {
 	before, ok := old.(metav1.Object)
 	after, ok2 := object.(metav1.Object)

@@ -1,5 +1,6 @@
-// Package tracing makes OpenTelemetry spans of the passes of controllers and of the requests that they make, if the manager is told where to
-// send them. Without that, spans cost nothing. Trace context goes along with the requests, so that the spans of API servers that trace join.
+// Package tracing makes OpenTelemetry spans of the passes of controllers and of the requests that they make,
+// if the manager is told where to send them. Without that, spans cost nothing. Trace context goes along with
+// the requests, so that the spans of API servers that trace join.
 package tracing
 
 import (
@@ -24,9 +25,9 @@ import (
 // scope names who makes the spans.
 const scope = "github.com/afloat-project/afloat"
 
-// Start sends a part of the passes, so many of a million, to a collector that speaks OTLP over gRPC at the URL: https, or http for one on the
-// same machine. Certificates and headers come from the variables of OpenTelemetry, OTEL_EXPORTER_OTLP_*. stop sends what is left, and must be
-// called before the process ends.
+// Start sends a part of the passes, so many of a million, to a collector that speaks OTLP over gRPC at the
+// URL: https, or http for one on the same machine. Certificates and headers come from the variables of
+// OpenTelemetry, OTEL_EXPORTER_OTLP_*. stop sends what is left, and must be called before the process ends.
 func Start(ctx context.Context, service, url string, perMillion int) (stop func(context.Context) error, err error) {
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(url))
 	if err != nil {
@@ -68,7 +69,8 @@ func Of(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 // mostWords bounds a text in a span.
 const mostWords = 4096
 
-// words are what a span takes of a text: a batch with a text that is no UTF-8 is not sent at all, and one may be cut, or come from anybody.
+// words are what a span takes of a text: a batch with a text that is no UTF-8 is not sent at all, and one may
+// be cut, or come from anybody.
 func words(text string) string { return strings.ToValidUTF8(text[:min(len(text), mostWords)], "") }
 
 // Plan puts the plan of a pass, in words, into its span.
@@ -78,7 +80,8 @@ func Plan(ctx context.Context, headline string) {
 	}
 }
 
-// Wrap is for WrapTransport of a rest.Config: requests made in a pass are spans of it. Others, such as watches, are none.
+// Wrap is for WrapTransport of a rest.Config: requests made in a pass are spans of it. Others, such as
+// watches, are none.
 func Wrap(next http.RoundTripper) http.RoundTripper {
 	return &transport{next: next, traced: otelhttp.NewTransport(next)}
 }

@@ -30,8 +30,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// A pass is a span, with its object, plan and error; the requests that are made in it are spans of it and carry its trace; requests outside of
-// passes are none (OPS-123 (part): TestSpansAreSent shows it all).
+// A pass is a span, with its object, plan and error; the requests that are made in it are spans of it and
+// carry its trace; requests outside of passes are none (OPS-123 (part): TestSpansAreSent shows it all).
 func TestPassesAreSpans(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	var parents []string
@@ -121,9 +121,10 @@ func (c *collector) Export(ctx context.Context, request *collectorv1.ExportTrace
 	return &collectorv1.ExportTraceServiceResponse{}, nil
 }
 
-// TestSpansAreSent: to a collector with TLS whose authority, and the header that it wants, are in the variables of OpenTelemetry: a span for each
-// pass, with object, plan, error and when it comes back, and one for each request in it, which carries the trace; none of what is not sampled.
-// One that does not answer holds up nothing (OPS-123).
+// TestSpansAreSent: to a collector with TLS whose authority, and the header that it wants, are in the
+// variables of OpenTelemetry: a span for each pass, with object, plan, error and when it comes back, and one
+// for each request in it, which carries the trace; none of what is not sampled. One that does not answer
+// holds up nothing (OPS-123).
 func TestSpansAreSent(t *testing.T) {
 	api := httptest.NewTLSServer(nil) // for its certificate, and as the API server
 	defer api.Close()

@@ -1,5 +1,5 @@
-// Package uninstall is what runs before an installation is removed: it refuses as long as there are workloads that nobody would look after,
-// and otherwise sees to it that nothing asks for the manager any more.
+// Package uninstall is what runs before an installation is removed: it refuses as long as there are workloads
+// that nobody would look after, and otherwise sees to it that nothing asks for the manager any more.
 package uninstall
 
 import (
@@ -90,8 +90,8 @@ func (g *Guard) first(ctx context.Context, kind schema.GroupKind) (string, error
 	return line, nil
 }
 
-// Release removes the webhook configurations and ends the conversion of definitions, which both fail without a manager (OPS-117, OPS-118).
-// Definitions and objects stay. What is gone already is no error.
+// Release removes the webhook configurations and ends the conversion of definitions, which both fail without
+// a manager (OPS-117, OPS-118). Definitions and objects stay. What is gone already is no error.
 func (g *Guard) Release(ctx context.Context) error {
 	for _, configuration := range g.Configurations {
 		switch err := g.Client.Delete(ctx, configuration); {
@@ -129,7 +129,8 @@ func (g *Guard) Release(ctx context.Context) error {
 	return nil
 }
 
-// disown makes fields that were just written nobody's: whoever applies the definition again would be told of a conflict otherwise.
+// disown makes fields that were just written nobody's: whoever applies the definition again would be told of
+// a conflict otherwise.
 func (g *Guard) disown(ctx context.Context, object *unstructured.Unstructured) error {
 	fields := object.GetManagedFields()
 	left := slices.DeleteFunc(slices.Clone(fields), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == owner })

@@ -97,8 +97,8 @@ func TestFailsIfItCannotLook(t *testing.T) {
 	}
 }
 
-// OPS-117 (TestTheChartIsTheManifests has what is kept), OPS-118 (part): it removes the configurations, and then ends the conversion of the
-// definitions that there are. A second time there is nothing to do.
+// OPS-117 (TestTheChartIsTheManifests has what is kept), OPS-118 (part): it removes the configurations, and
+// then ends the conversion of the definitions that there are. A second time there is nothing to do.
 func TestReleasesWhatNeedsAManager(t *testing.T) {
 	var patched []string
 	count := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
@@ -131,8 +131,8 @@ func TestReleasesWhatNeedsAManager(t *testing.T) {
 	}
 }
 
-// OPS-117 (part): what only a manager would take off objects is taken off, and pods that a request keeps out of service serve again;
-// finalizers of others stay.
+// OPS-117 (part): what only a manager would take off objects is taken off, and pods that a request keeps out
+// of service serve again; finalizers of others stay.
 func TestObjectsAreNotHeld(t *testing.T) {
 	job, request := object(group.WithKind("ImagePullJob"), "shop", "pull"), object(group.WithKind("ContainerRecreateRequest"), "shop", "restart")
 	job.SetFinalizers([]string{"example.com/mine", pub.PullJobProtection})
@@ -198,8 +198,8 @@ func TestObjectsThatChangeMeanwhileAreNotHeld(t *testing.T) {
 	}
 }
 
-// Where it ended after its first write to a definition, or the definition changed between both, nothing there is owned by it in the end, or
-// installing again by Helm 4 would be refused.
+// Where it ended after its first write to a definition, or the definition changed between both, nothing there
+// is owned by it in the end, or installing again by Helm 4 would be refused.
 func TestOwnsNothingHoweverOftenItEnds(t *testing.T) {
 	for _, reason := range []string{"it dies", "the definition changes"} {
 		writes, owns := 0, false // the fake API server does not say who owns what
@@ -244,7 +244,8 @@ func TestManagersEndFirst(t *testing.T) {
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "afloat", Name: "manager"}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "afloat", Name: "manager-1-a", Labels: map[string]string{"control-plane": "controller-manager"}}}
 		other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "afloat", Name: "d", Labels: map[string]string{"control-plane": "daemon"}}}
-		// A pod that a node put out, which nobody removes while the Deployment is there, and a manager of somebody else with the usual label.
+		// A pod that a node put out, which nobody removes while the Deployment is there, and a manager of
+		// somebody else with the usual label.
 		evicted, foreign := pod.DeepCopy(), pod.DeepCopy()
 		evicted.Name, evicted.Status.Phase = "manager-1-evicted", corev1.PodFailed
 		foreign.Name = "operator-1-a"

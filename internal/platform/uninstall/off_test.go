@@ -19,8 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// A request whose feature gate was turned off can be deleted, and lets its pod into service unless somebody else holds it; what is not being
-// deleted, and kinds that are on, are left alone.
+// A request whose feature gate was turned off can be deleted, and lets its pod into service unless somebody
+// else holds it; what is not being deleted, and kinds that are on, are left alone.
 func TestObjectsOfKindsThatAreOffGo(t *testing.T) {
 	gate := []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}
 	held := func(name string, by ...readiness.Holder) *corev1.Pod {
@@ -67,7 +67,8 @@ func TestObjectsOfKindsThatAreOffGo(t *testing.T) {
 	}
 }
 
-// An object that a policy keeps as it is does not hold all others, of its kind and of the next ones: these could not be deleted either.
+// An object that a policy keeps as it is does not hold all others, of its kind and of the next ones: these
+// could not be deleted either.
 func TestAnObjectThatCannotBeChangedHoldsNoOther(t *testing.T) {
 	leaving := func(kind, name, finalizer string) *unstructured.Unstructured {
 		o := object(group.WithKind(kind), "shop", name)

@@ -28,7 +28,8 @@ import (
 // look is how often the pods of managers are looked for.
 const look = time.Second
 
-// Held are the finalizers that nobody but a manager takes off, by kind. Whoever uninstalls must be allowed to get and patch these kinds.
+// Held are the finalizers that nobody but a manager takes off, by kind. Whoever uninstalls must be allowed to
+// get and patch these kinds.
 func Held() map[schema.GroupKind]string {
 	kinds := map[schema.GroupKind]string{}
 	for _, h := range held {
@@ -72,7 +73,8 @@ func (g *Guard) Stop(ctx context.Context, manager client.ObjectKey) error {
 			client.MatchingLabels{"control-plane": "controller-manager"}); err != nil {
 			return fmt.Errorf("waiting for the end of the managers: %w", err)
 		}
-		// Others use the same label, and nobody removes pods that have ended, such as those that a node put out, as long as the Deployment is there.
+		// Others use the same label, and nobody removes pods that have ended, such as those that a node put
+		// out, as long as the Deployment is there.
 		running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 			return !strings.HasPrefix(pod.Name, manager.Name+"-") || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 		})
@@ -87,14 +89,15 @@ func (g *Guard) Stop(ctx context.Context, manager client.ObjectKey) error {
 	}
 }
 
-// Unhold takes off the finalizers of the manager, so that objects, and namespaces with them, can be deleted, and lets pods into service again
-// that requests keep out of it (CRR-083).
+// Unhold takes off the finalizers of the manager, so that objects, and namespaces with them, can be deleted,
+// and lets pods into service again that requests keep out of it (CRR-083).
 func (g *Guard) Unhold(ctx context.Context) error {
 	return g.unholdSome(ctx, func(schema.GroupKind, string) bool { return true }, false)
 }
 
-// UnholdKinds does so with objects of these kinds that are being deleted, and that no controller looks after because their feature gates are
-// off; a pod that others keep out of service stays so. What AdvancedCronJobs create is theirs.
+// UnholdKinds does so with objects of these kinds that are being deleted, and that no controller looks after
+// because their feature gates are off; a pod that others keep out of service stays so. What AdvancedCronJobs
+// create is theirs.
 func (g *Guard) UnholdKinds(ctx context.Context, kinds []schema.GroupKind) error {
 	return g.unholdSome(ctx, func(kind schema.GroupKind, finalizer string) bool {
 		return finalizer != pub.UnrecordedRun && slices.Contains(kinds, kind)
@@ -104,8 +107,8 @@ func (g *Guard) UnholdKinds(ctx context.Context, kinds []schema.GroupKind) error
 // mostTold bounds how many of the objects are told of that could not be changed.
 const mostTold = 5
 
-// unholdSome takes finalizers off objects of some kinds; leaving means those alone that are being deleted, while managers go on. An object that
-// cannot be changed holds no other.
+// unholdSome takes finalizers off objects of some kinds; leaving means those alone that are being deleted,
+// while managers go on. An object that cannot be changed holds no other.
 func (g *Guard) unholdSome(ctx context.Context, which func(schema.GroupKind, string) bool, leaving bool) error {
 	var errs []error
 	for _, h := range held {
@@ -163,7 +166,8 @@ func (g *Guard) unhold(ctx context.Context, object *unstructured.Unstructured, f
 	return nil
 }
 
-// serve sets the condition of the pod that a request keeps out of service; shares means that others may go on keeping it so.
+// serve sets the condition of the pod that a request keeps out of service; shares means that others may go on
+// keeping it so.
 func (g *Guard) serve(ctx context.Context, request *unstructured.Unstructured, shares bool) error {
 	name, _, _ := unstructured.NestedString(request.Object, "spec", "podName")
 	pod := &corev1.Pod{}

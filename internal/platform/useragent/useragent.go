@@ -1,5 +1,6 @@
-// Package useragent puts the name of the controller into the user agent of its requests, for the audit logs of API servers (OPS-022). All
-// controllers share one client, one pool of connections and one set of caches, so the name is passed in the context.
+// Package useragent puts the name of the controller into the user agent of its requests, for the audit logs
+// of API servers (OPS-022). All controllers share one client, one pool of connections and one set of caches,
+// so the name is passed in the context.
 package useragent
 
 import (
@@ -11,15 +12,17 @@ import (
 
 type key struct{}
 
-// Of returns the reconciler with the controller's name in the context, so that all its requests have the name.
+// Of returns the reconciler with the controller's name in the context, so that all its requests have the
+// name.
 func Of(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		return r.Reconcile(context.WithValue(ctx, key{}, controller), request)
 	})
 }
 
-// Wrap returns a function for WrapTransport of a rest.Config: requests of a controller have the user agent <base>/<controller>; others keep
-// theirs. API servers derive the field manager from the part before the slash, so it is the same for all.
+// Wrap returns a function for WrapTransport of a rest.Config: requests of a controller have the user agent
+// <base>/<controller>; others keep theirs. API servers derive the field manager from the part before the
+// slash, so it is the same for all.
 func Wrap(base string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return &transport{base, next} }
 }

@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// OPS-022 (part): requests of a controller have its name; other requests, before, between and after, have that of the program alone.
+// OPS-022 (part): requests of a controller have its name; other requests, before, between and after, have
+// that of the program alone.
 func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 	var seen []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +66,8 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 	}
 }
 
-// OPS-022 (part): every controller of the manager has its name in its requests, and it is the name in its metrics and logs.
+// OPS-022 (part): every controller of the manager has its name in its requests, and it is the name in its
+// metrics and logs.
 func TestEveryControllerIsNamed(t *testing.T) {
 	options, err := os.ReadFile("../../reconcile/setup.go")
 	if err != nil || !strings.Contains(string(options), "b.Named(name).WithOptions(settings).Complete(named)") ||

@@ -15,8 +15,8 @@ var version, commit string
 
 // Build is what a program was built from.
 type Build struct {
-	// Version is that of the release, such as v0.1.0. A program that was built without make release has the pseudo-version that Go
-	// makes of the commit, or (devel).
+	// Version is that of the release, such as v0.1.0. A program that was built without make release has the
+	// pseudo-version that Go makes of the commit, or (devel).
 	Version string
 	// Commit is the revision in full, or "unknown".
 	Commit string
@@ -24,7 +24,8 @@ type Build struct {
 	Go, Platform string
 }
 
-// Get returns what this program was built from: what the linker wrote, and where it wrote nothing, what the compiler recorded.
+// Get returns what this program was built from: what the linker wrote, and where it wrote nothing, what the
+// compiler recorded.
 func Get() Build {
 	b := Build{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -1,6 +1,7 @@
-// Package watches lets a manager run although one kind cannot be watched. The library starts no controller before all caches are filled, so
-// that one kind whose list the API server refuses, for lack of rights, a broken definition or a conversion that fails, would stop the
-// controllers of all others. Here a kind that is refused is left out of that wait, told of, and joins as soon as it can be read.
+// Package watches lets a manager run although one kind cannot be watched. The library starts no controller
+// before all caches are filled, so that one kind whose list the API server refuses, for lack of rights, a
+// broken definition or a conversion that fails, would stop the controllers of all others. Here a kind that is
+// refused is left out of that wait, told of, and joins as soon as it can be read.
 package watches
 
 import (
@@ -25,8 +26,8 @@ import (
 )
 
 const (
-	// grace is how long a kind may be refused until the controllers of others start without it: a conversion webhook, or rights that are
-	// applied beside the manager, may be some seconds late.
+	// grace is how long a kind may be refused until the controllers of others start without it: a conversion
+	// webhook, or rights that are applied beside the manager, may be some seconds late.
 	grace = 15 * time.Second
 	// recent is how long a failure counts. Lists are tried again at least once a minute.
 	recent = 2 * time.Minute
@@ -53,7 +54,8 @@ type watch struct {
 	synced func() bool
 
 	mu sync.Mutex
-	// err is the last refusal, first and last are when the present series of refusals began, and its last one.
+	// err is the last refusal, first and last are when the present series of refusals began, and its last
+	// one.
 	err         error
 	first, last time.Time
 }
@@ -89,8 +91,8 @@ func (w *Watches) Following(next NewInformer) NewInformer {
 	}
 }
 
-// failed notes an answer of the API server by which the kind cannot be read, and reports whether it is one. An API server that does not
-// answer, or is busy, says nothing about the kind.
+// failed notes an answer of the API server by which the kind cannot be read, and reports whether it is one.
+// An API server that does not answer, or is busy, says nothing about the kind.
 func (o *watch) failed(err error, now time.Time) bool {
 	var status apierrors.APIStatus
 	switch {
@@ -123,8 +125,8 @@ type Failure struct {
 	Kind schema.GroupVersionKind
 	// Err is the last answer of the API server.
 	Err error
-	// Since is when the answers began, Last when the last one came: it may have been read since then. Before says that the kind was read before, and
-	// what is known of it gets old.
+	// Since is when the answers began, Last when the last one came: it may have been read since then. Before
+	// says that the kind was read before, and what is known of it gets old.
 	Since, Last time.Time
 	Before      bool
 }
@@ -166,8 +168,8 @@ func (w *Watches) settled(after time.Duration) bool {
 	return true
 }
 
-// Read reports whether every kind that is watched has been read once, or the API server has refused it: what will not be known soon does not
-// keep a replica from serving what is known. Once true it stays true.
+// Read reports whether every kind that is watched has been read once, or the API server has refused it: what
+// will not be known soon does not keep a replica from serving what is known. Once true it stays true.
 func (w *Watches) Read() bool {
 	if !w.read.Load() && w.settled(0) {
 		w.read.Store(true)
@@ -175,7 +177,8 @@ func (w *Watches) Read() bool {
 	return w.read.Load()
 }
 
-// Cache makes the manager's cache, as an option of the library. Who waits for it does not wait for kinds that are refused.
+// Cache makes the manager's cache, as an option of the library. Who waits for it does not wait for kinds that
+// are refused.
 func (w *Watches) Cache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	options.NewInformer = w.Following(options.NewInformer)
 	inner, err := cache.New(config, options)

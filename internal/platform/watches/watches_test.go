@@ -56,7 +56,8 @@ func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }
 
 var forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no right"))
 
-// A kind that may not be listed does not keep the caches of others from being used; it is named, and joins when it can be read.
+// A kind that may not be listed does not keep the caches of others from being used; it is named, and joins
+// when it can be read.
 func TestAKindThatMayNotBeListedStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

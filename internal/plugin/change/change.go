@@ -1,5 +1,6 @@
-// Package change changes objects as users of the plugin ask for it: by JSON patches of what differs and nothing else, guarded by the version
-// that was decided about, and tried again when somebody else was faster (OPS-132). Fields that the plugin does not know stay as they are.
+// Package change changes objects as users of the plugin ask for it: by JSON patches of what differs and
+// nothing else, guarded by the version that was decided about, and tried again when somebody else was faster
+// (OPS-132). Fields that the plugin does not know stay as they are.
 package change
 
 import (
@@ -30,7 +31,8 @@ type Options struct {
 	FieldManager string
 	// Subresource is the part of the object that is changed, such as status; empty means the object.
 	Subresource string
-	// FieldValidation is what the API server does about fields that it does not know, of objects that are created; empty leaves it to it.
+	// FieldValidation is what the API server does about fields that it does not know, of objects that are
+	// created; empty leaves it to it.
 	FieldValidation string
 }
 
@@ -41,8 +43,9 @@ func (o Options) manager() string {
 	return o.FieldManager
 }
 
-// Apply changes the object that info names, and puts what it is then into info. edit changes a document of it, and may be called again with a
-// newer one; its error ends it. changed tells whether there was anything to change.
+// Apply changes the object that info names, and puts what it is then into info. edit changes a document of
+// it, and may be called again with a newer one; its error ends it. changed tells whether there was anything
+// to change.
 func Apply(ctx context.Context, info *resource.Info, o Options, edit func(*unstructured.Unstructured) error) (changed bool, err error) {
 	first := true
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -106,7 +109,8 @@ func Document(info *resource.Info) (*unstructured.Unstructured, error) {
 	return document, nil
 }
 
-// Patch is the JSON patch from one document to another. It is refused with a conflict unless the object is the version that before is.
+// Patch is the JSON patch from one document to another. It is refused with a conflict unless the object is
+// the version that before is.
 func Patch(before, after *unstructured.Unstructured) ([]byte, error) {
 	from, err := json.Marshal(before)
 	if err != nil {

@@ -18,7 +18,8 @@ func container(name, image string) map[string]any {
 	return map[string]any{"name": name, "image": image, "args": []any{"a", "b"}, "newField": true}
 }
 
-// OPS-132 (part), OPS-150 (part): a patch has what differs and nothing else, and is guarded by the version that was read.
+// OPS-132 (part), OPS-150 (part): a patch has what differs and nothing else, and is guarded by the version
+// that was read.
 func TestPatch(t *testing.T) {
 	tests := map[string]struct {
 		after *unstructured.Unstructured

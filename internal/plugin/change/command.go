@@ -53,7 +53,8 @@ func (c *Command) Complete(cmd *cobra.Command) (err error) {
 // Formatted tells whether the user asked for the objects with -o.
 func (c *Command) Formatted() bool { return c.print.OutputFlagSpecified() }
 
-// Each changes all objects, whatever becomes of the others, and returns their errors together. edit is that of [Apply].
+// Each changes all objects, whatever becomes of the others, and returns their errors together. edit is that
+// of [Apply].
 func (c *Command) Each(ctx context.Context, infos []*resource.Info, edit func(*unstructured.Unstructured) error) error {
 	var failed []error
 	for _, info := range infos {

@@ -66,7 +66,8 @@ func Mapping(clients Clients, kind schema.GroupKind) (*meta.RESTMapping, error) 
 	return mapper.RESTMapping(kind)
 }
 
-// Create creates the object, whose kind says as which resource, and returns it as it is then. A dry run of the client returns it as given.
+// Create creates the object, whose kind says as which resource, and returns it as it is then. A dry run of
+// the client returns it as given.
 func Create(clients Clients, o Options, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if o.DryRun == cmdutil.DryRunClient {
 		return object, nil

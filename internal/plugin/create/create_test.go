@@ -79,8 +79,9 @@ func play(s *fakeapi.Server, lines ...string) string {
 	return all
 }
 
-// OPS-160: jobs of an image or of a schedule, of either version of the API; what is wrong is refused and nothing written; a dry run of the
-// client prints kind and version as the server has them. create -f is kubectl's.
+// OPS-160: jobs of an image or of a schedule, of either version of the API; what is wrong is refused and
+// nothing written; a dry run of the client prints kind and version as the server has them. create -f is
+// kubectl's.
 func TestJobs(t *testing.T) {
 	t.Run("file", testFile)
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
@@ -121,8 +122,8 @@ func testFile(t *testing.T) {
 	}
 }
 
-// OPS-161: a request for all containers or for some, with all of its fields and the numbers of its flags, and an error if the pod or a
-// container is missing. A lifecycle with postStart alone does no harm.
+// OPS-161: a request for all containers or for some, with all of its fields and the numbers of its flags, and
+// an error if the pod or a container is missing. A lifecycle with postStart alone does no harm.
 func TestRequests(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {

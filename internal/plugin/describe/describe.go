@@ -1,5 +1,5 @@
-// Package describe has kubectl's command describe, which tells of the project's kinds what there is to know: status, conditions, pods by
-// revision and events (OPS-165).
+// Package describe has kubectl's command describe, which tells of the project's kinds what there is to know:
+// status, conditions, pods by revision and events (OPS-165).
 package describe
 
 import (
@@ -73,8 +73,8 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// run describes all that the arguments name. Of two arguments such as clone/a and clone/b kubectl takes the second as the beginning of a
-// name if the first is not found, so each of them is described by itself.
+// run describes all that the arguments name. Of two arguments such as clone/a and clone/b kubectl takes the
+// second as the beginning of a name if the first is not found, so each of them is described by itself.
 func run(o *kubectldescribe.DescribeOptions) error {
 	args := o.BuilderArgs
 	if len(args) < 2 || !strings.Contains(args[0], "/") {

@@ -55,7 +55,8 @@ const (
 	crashes = `{phase: Running, containerStatuses: [{name: app, restartCount: 7, state: {waiting: {reason: CrashLoopBackOff}}}]}`
 )
 
-// OPS-165: status, conditions, pods by revision and events of the project's kinds, of either version; all else is kubectl's.
+// OPS-165: status, conditions, pods by revision and events of the project's kinds, of either version; all
+// else is kubectl's.
 func TestDescribe(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {

@@ -46,7 +46,8 @@ func (d *doctor) checkDefinitions(ctx context.Context) error {
 	return nil
 }
 
-// setting says in which objects fields are set that the definition of this release would drop. Only what is stored is looked at.
+// setting says in which objects fields are set that the definition of this release would drop. Only what is
+// stored is looked at.
 func (d *doctor) setting(ctx context.Context, live *unstructured.Unstructured, version string, fields []string) string {
 	kind := installation.StoredKind(live)
 	if kind.Version != version {

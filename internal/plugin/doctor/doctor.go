@@ -1,6 +1,5 @@
-// Package doctor looks whether an installation and the workloads that it cares for are well. It reads with the user's rights, writes
-// nothing, and
-// says of what it may not read that it does not know.
+// Package doctor looks whether an installation and the workloads that it cares for are well. It reads with
+// the user's rights, writes nothing, and says of what it may not read that it does not know.
 package doctor
 
 import (

@@ -147,7 +147,8 @@ func (m *memory) add(t *testing.T, text string) {
 	m.objects = append(m.objects, objects...)
 }
 
-// examine runs the command on a cluster of Kubernetes 1.36, and returns what it printed and the code with which it ends.
+// examine runs the command on a cluster of Kubernetes 1.36, and returns what it printed and the code with
+// which it ends.
 func examine(t *testing.T, m *memory, output string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
@@ -171,9 +172,8 @@ func examine(t *testing.T, m *memory, output string) (string, int) {
 	return out.String(), code
 }
 
-// OPS-186: the report of clusters that are well, sick, empty, large, or not the user's to read. What it is made from can only be read,
-// and examine checks
-// the size of pages.
+// OPS-186: the report of clusters that are well, sick, empty, large, or not the user's to read. What it is
+// made from can only be read, and examine checks the size of pages.
 func TestDoctor(t *testing.T) {
 	t.Run("healthy", healthyCase)
 	t.Run("sick", sickCase)

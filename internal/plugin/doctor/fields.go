@@ -15,10 +15,12 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// managerName is the field manager of what the manager writes, commandName that of a takeover, which writes the same once.
+// managerName is the field manager of what the manager writes, commandName that of a takeover, which writes
+// the same once.
 const managerName, commandName = "kruise-manager", "kubectl-afloat"
 
-// written is the last write of a field manager, with the fields that it owns of those that the manager writes, too.
+// written is the last write of a field manager, with the fields that it owns of those that the manager
+// writes, too.
 type written struct {
 	by     string
 	at     time.Time
@@ -53,9 +55,8 @@ func (d *doctor) shared(object *unstructured.Unstructured, wanted func(entry met
 	return ours, others
 }
 
-// checkFields looks for those who write what the manager writes, such as a GitOps tool that puts back what it finds changed. Both must
-// have written within the
-// last hour: once is an installation.
+// checkFields looks for those who write what the manager writes, such as a GitOps tool that puts back what it
+// finds changed. Both must have written within the last hour: once is an installation.
 func (d *doctor) checkFields(ctx context.Context) error {
 	const check = "fields of others"
 	fights := func(object *unstructured.Unstructured, wanted func(metav1.ManagedFieldsEntry, string) string) {
@@ -114,7 +115,8 @@ func (d *doctor) checkFields(ctx context.Context) error {
 	return nil
 }
 
-// scalers looks for two who set the number of replicas of a workload: an autoscaler, and a tool that puts it back.
+// scalers looks for two who set the number of replicas of a workload: an autoscaler, and a tool that puts it
+// back.
 func (d *doctor) scalers(object *unstructured.Unstructured) {
 	_, others := d.shared(object, func(_ metav1.ManagedFieldsEntry, path string) string {
 		if path == ".spec.replicas" {

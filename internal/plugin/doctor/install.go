@@ -100,9 +100,8 @@ func (d *doctor) checkManager(ctx context.Context) error {
 	return nil
 }
 
-// checkContainers looks at what the containers of a pod of the installation do: what they wait for, when and why they last ended, and
-// which image
-// they are to have.
+// checkContainers looks at what the containers of a pod of the installation do: what they wait for, when and
+// why they last ended, and which image they are to have.
 func (d *doctor) checkContainers(check string, pod *unstructured.Unstructured, image string) {
 	of := installation.Of(pod)
 	if containers := installation.Maps(pod.Object, "spec", "containers"); len(containers) > 0 {

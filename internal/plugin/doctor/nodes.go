@@ -17,7 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// kind is a kind of the project in the version in which the cluster stores it: older servers have v1alpha1 alone (OPS-131).
+// kind is a kind of the project in the version in which the cluster stores it: older servers have v1alpha1
+// alone (OPS-131).
 func (d *doctor) kind(ctx context.Context, name string) (schema.GroupVersionKind, error) {
 	if d.stored == nil {
 		d.stored = map[string]schema.GroupVersionKind{}

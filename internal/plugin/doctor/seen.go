@@ -21,8 +21,9 @@ import (
 // behind is how long a change may be there until its controller has seen it.
 const behind = 2 * time.Minute
 
-// checkSeen looks whether the leader's controllers act: an object whose last change is not observed for minutes is of a kind that nobody
-// reconciles, whatever the manager says about itself. A leader has some time for what was changed before it led.
+// checkSeen looks whether the leader's controllers act: an object whose last change is not observed for
+// minutes is of a kind that nobody reconciles, whatever the manager says about itself. A leader has some time
+// for what was changed before it led.
 func (d *doctor) checkSeen(ctx context.Context) error {
 	const check = "controllers"
 	if err := d.checkTold(ctx); err != nil {
@@ -72,10 +73,12 @@ func (d *doctor) checkSeen(ctx context.Context) error {
 	return nil
 }
 
-// toldWithin is how long what the manager has told of counts: it tells again of what lasts every half an hour.
+// toldWithin is how long what the manager has told of counts: it tells again of what lasts every half an
+// hour.
 const toldWithin = 35 * time.Minute
 
-// checkTold looks at what the manager says of itself by events about its Deployment: kinds that it cannot watch, and controllers that do not work.
+// checkTold looks at what the manager says of itself by events about its Deployment: kinds that it cannot
+// watch, and controllers that do not work.
 func (d *doctor) checkTold(ctx context.Context) error {
 	type telling struct {
 		at            time.Time
@@ -131,7 +134,8 @@ func (d *doctor) isOff(name string) bool {
 	return err == nil && slices.ContainsFunc(registry.Kinds, func(k registry.Kind) bool { return k.Name == name && k.Gates.Off(gates) != nil })
 }
 
-// fails tells whether a DaemonSet says itself why its last change counts as not seen: a pass that failed, or a selector that selects all.
+// fails tells whether a DaemonSet says itself why its last change counts as not seen: a pass that failed, or
+// a selector that selects all.
 func fails(object *unstructured.Unstructured) bool {
 	if object.GetKind() != "DaemonSet" {
 		return false
@@ -180,8 +184,9 @@ func changed(object *unstructured.Unstructured) time.Time {
 	return last
 }
 
-// checkConditions looks at what a workload says to fail. Whoever cared for it before may have left conditions behind: what they say is no
-// problem once the workload is all that it is to be, and its controller takes them away with its next pass.
+// checkConditions looks at what a workload says to fail. Whoever cared for it before may have left conditions
+// behind: what they say is no problem once the workload is all that it is to be, and its controller takes
+// them away with its next pass.
 func (d *doctor) checkConditions(check, name string, object *unstructured.Unstructured) {
 	for _, condition := range installation.Maps(object.Object, "status", "conditions") {
 		typ, _ := condition["type"].(string)

@@ -9,7 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// spelled makes an object one whose spec was written at that time, and whose controller has seen a generation.
+// spelled makes an object one whose spec was written at that time, and whose controller has seen a
+// generation.
 func spelled(t *testing.T, object *unstructured.Unstructured, at string, generation, seen int64) {
 	t.Helper()
 	set(t, object, generation, "metadata", "generation")
@@ -26,8 +27,9 @@ func event(name, reason, message, at string) string {
 		installation.Manager + `}, reason: ` + reason + `, message: "` + message + `", eventTime: "` + at + `"}`
 }
 
-// OPS-186: a leader whose controllers do nothing is a problem, by what can be seen: its readiness, and objects whose last change is not seen.
-// What was changed a moment ago, or before a leader that has just begun, is none.
+// OPS-186: a leader whose controllers do nothing is a problem, by what can be seen: its readiness, and
+// objects whose last change is not seen. What was changed a moment ago, or before a leader that has just
+// begun, is none.
 func TestALeaderThatDoesNothingIsAProblem(t *testing.T) {
 	led := func(t *testing.T, m *memory, at string) {
 		set(t, m.find("Lease", installation.Lock), at, "spec", "acquireTime")
@@ -110,8 +112,8 @@ func TestALeaderThatDoesNothingIsAProblem(t *testing.T) {
 	}
 }
 
-// OPS-186: a condition that another manager has left is no problem of a workload that is all that it is to be, of each kind; of one that is
-// not, it is.
+// OPS-186: a condition that another manager has left is no problem of a workload that is all that it is to
+// be, of each kind; of one that is not, it is.
 func TestOldFailuresOfFinishedWorkloadsAreNoProblem(t *testing.T) {
 	const condition = `conditions: [{type: %, status: "True", lastTransitionTime: "2025-12-01T00:00:00Z", message: no room}]`
 	for name, tt := range map[string]struct {
@@ -150,7 +152,8 @@ func TestOldFailuresOfFinishedWorkloadsAreNoProblem(t *testing.T) {
 	}
 }
 
-// OPS-186: nodes that the node daemon is not meant for, by its selector, its affinity or their taints, are well without one.
+// OPS-186: nodes that the node daemon is not meant for, by its selector, its affinity or their taints, are
+// well without one.
 func TestNodesThatTheDaemonLeavesOutAreWell(t *testing.T) {
 	for name, tt := range map[string]struct {
 		selector    map[string]any

@@ -1,4 +1,5 @@
-// Package exec has kubectl's command exec, for pods of all workloads, and for sidecars that are upgraded hot (OPS-163).
+// Package exec has kubectl's command exec, for pods of all workloads, and for sidecars that are upgraded hot
+// (OPS-163).
 package exec
 
 import (

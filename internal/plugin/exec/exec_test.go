@@ -73,8 +73,8 @@ func server(t *testing.T) *fakeapi.Server {
 	)
 }
 
-// testExec: the container is the one named, the default or the first; with -S that which works for the sidecar, said on the error stream;
-// a pod of a workload is one that runs; completed pods are an error.
+// testExec: the container is the one named, the default or the first; with -S that which works for the
+// sidecar, said on the error stream; a pod of a workload is one that runs; completed pods are an error.
 func testExec(t *testing.T) {
 	s := server(t)
 	var all string
@@ -91,8 +91,8 @@ func testExec(t *testing.T) {
 	golden.Compare(t, "exec", all)
 }
 
-// OPS-163, SS-246: a command is executed in a container of a pod or of a pod of a workload, or in the one that works for a sidecar. A pod that
-// does not run yet is waited for, up to 60 seconds.
+// OPS-163, SS-246: a command is executed in a container of a pod or of a pod of a workload, or in the one
+// that works for a sidecar. A pod that does not run yet is waited for, up to 60 seconds.
 func TestExec(t *testing.T) {
 	t.Run("chooses", testExec)
 	if flag := New(nil, genericiooptions.IOStreams{}).Flag("pod-running-timeout"); flag.DefValue != "1m0s" {

@@ -21,7 +21,8 @@ import (
 // managerName is the Deployment of the manager.
 const managerName = "kruise-controller-manager"
 
-// environment is what the manager makes its plans with: its gates and flags, and what the API server is able to do.
+// environment is what the manager makes its plans with: its gates and flags, and what the API server is able
+// to do.
 func (r *Reader) environment(ctx context.Context, w *World) (*registry.Environment, error) {
 	var gates string
 	e := &registry.Environment{}
@@ -58,7 +59,8 @@ func gatesOf(w *World, list string) (*features.Gates, error) {
 	return gates, err
 }
 
-// Gates reads the feature gates of a manager that may be newer than the plugin: what is not known here is left out, and all others count.
+// Gates reads the feature gates of a manager that may be newer than the plugin: what is not known here is
+// left out, and all others count.
 func Gates(list string) (gates *features.Gates, unknown []string, err error) {
 	var known []string
 	for _, gate := range strings.Split(list, ",") {

@@ -11,7 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/fakeapi"
 )
 
-// OPS-190: what a newer manager has of gates that the plugin does not know is told, and all others count, on which side of it they stand.
+// OPS-190: what a newer manager has of gates that the plugin does not know is told, and all others count, on
+// which side of it they stand.
 func TestTheGatesOfANewerManagerCountAsFarAsTheyAreKnown(t *testing.T) {
 	for _, list := range []string{"PodUnavailableBudgetDeleteGate=false,GateOfTomorrow=true", "GateOfTomorrow=true, PodUnavailableBudgetDeleteGate=false",
 		"AllAlpha=false,GateOfTomorrow=true,PodUnavailableBudgetDeleteGate=false"} {
@@ -48,7 +49,8 @@ selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, 
 	}
 }
 
-// What is printed with -o is, as of kubectl, one object alone as it is, and any other number a List: scripts find the items of several.
+// What is printed with -o is, as of kubectl, one object alone as it is, and any other number a List: scripts
+// find the items of several.
 func TestSeveralAreAList(t *testing.T) {
 	for name, tt := range map[string]struct {
 		values []string

@@ -16,8 +16,9 @@ import (
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
 
-// OPS-187 (part): a StatefulSet whose ordinals.start another manager has ignored has pods from 0 on. With the gate as it was there nothing happens to
-// them; with the gate on they would go, and whoever asks is told before.
+// OPS-187 (part): a StatefulSet whose ordinals.start another manager has ignored has pods from 0 on. With the
+// gate as it was there nothing happens to them; with the gate on they would go, and whoever asks is told
+// before.
 func TestAStartOfOrdinalsThatWasIgnoredIsForeseen(t *testing.T) {
 	set := &appsv1beta1.StatefulSet{}
 	if err := yaml.UnmarshalStrict([]byte(`

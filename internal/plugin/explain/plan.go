@@ -92,7 +92,8 @@ type Preview struct {
 	TakesSeconds int64 `json:"takesSeconds"`
 	// Left are the pods that are not done in the end.
 	Left []Pod `json:"left,omitempty"`
-	// Held says what holds the rollout in the end, or why the forecast ends before it; empty if it is complete, or held by what the user asked for.
+	// Held says what holds the rollout in the end, or why the forecast ends before it; empty if it is
+	// complete, or held by what the user asked for.
 	Held string `json:"held,omitempty"`
 	// Warnings are those that the manager would tell, by reason.
 	Warnings map[string]string `json:"warnings,omitempty"`
@@ -288,8 +289,8 @@ func (o *planOptions) dryRun(f cmdutil.Factory) ([]*unstructured.Unstructured, e
 	return documents, nil
 }
 
-// Preview plays what becomes of the pods if the object of a kind becomes the wanted one. Budgets among the other documents become what they
-// are there.
+// Preview plays what becomes of the pods if the object of a kind becomes the wanted one. Budgets among the
+// other documents become what they are there.
 func (r *Reader) Preview(ctx context.Context, kindName string, wanted client.Object, others []*unstructured.Unstructured) (*Preview, error) {
 	kind := kindByName(kindName)
 	preview := &Preview{Kind: kindName, Namespace: wanted.GetNamespace(), Name: wanted.GetName(), Waves: []Wave{}}

@@ -31,7 +31,8 @@ func TestBeingDeleted(t *testing.T) {
 	}
 }
 
-// TestUncountedBudget: a budget that nobody has counted yet, because it comes with the manifests, holds pods like any other.
+// TestUncountedBudget: a budget that nobody has counted yet, because it comes with the manifests, holds pods
+// like any other.
 func TestUncountedBudget(t *testing.T) {
 	const all = 300
 	for name, updated := range map[string]int{"maxUnavailable: 0": 0, "minAvailable: 50%": all} {
@@ -85,7 +86,8 @@ func TestNoEscapes(t *testing.T) {
 	}
 }
 
-// TestOtherPods: a SidecarSet that shall be for other pods, or for pods of other namespaces, is played with these.
+// TestOtherPods: a SidecarSet that shall be for other pods, or for pods of other namespaces, is played with
+// these.
 func TestOtherPods(t *testing.T) {
 	pod := func(name, app string) string {
 		return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, labels: {app: ` + app + `}, annotations: {
@@ -119,8 +121,8 @@ updateStrategy: {type: RollingUpdate}, containers: [{name: mesh, image: "mesh:1"
 	}
 }
 
-// TestPlansOfSeveral: an object that fails keeps no other from being planned for, and pods of kinds that no plans are made for are not passed over
-// as if they stayed as they are.
+// TestPlansOfSeveral: an object that fails keeps no other from being planned for, and pods of kinds that no
+// plans are made for are not passed over as if they stayed as they are.
 func TestPlansOfSeveral(t *testing.T) {
 	const united = `{apiVersion: apps.kruise.io/v1beta1, kind: UnitedDeployment, metadata: {name: %s, namespace: shop}, spec: {replicas: 2, template: {cloneSetTemplate: {spec:
 {template: {spec: {containers: [{name: app, image: "nginx:%d"}]}}}}}}}`

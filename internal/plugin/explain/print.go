@@ -52,7 +52,8 @@ func checkOutput(output string, more ...string) error {
 	return nil
 }
 
-// document prints values as JSON or YAML, as kubectl prints objects: one alone as it is, and any other number as a List.
+// document prints values as JSON or YAML, as kubectl prints objects: one alone as it is, and any other number
+// as a List.
 func document[T any](w io.Writer, output string, values []T) error {
 	if values == nil {
 		values = []T{}

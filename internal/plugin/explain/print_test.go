@@ -67,7 +67,8 @@ func TestWhyPrints(t *testing.T) {
 	}
 }
 
-// TestPlanPrints shows what plan prints, and its exit codes (OPS-192 (part): that of errors is shown by TestPlanAndWhy).
+// TestPlanPrints shows what plan prints, and its exit codes (OPS-192 (part): that of errors is shown by
+// TestPlanAndWhy).
 func TestPlanPrints(t *testing.T) {
 	inPlace := func(names ...string) (steps []Step) {
 		for _, name := range names {

@@ -162,7 +162,8 @@ func (r *Reader) Load(ctx context.Context, kind *registry.Kind, object client.Ob
 	return w, nil
 }
 
-// workload reads the namespace of a workload: its pods and revisions, its claims, pull jobs and budgets, and the nodes.
+// workload reads the namespace of a workload: its pods and revisions, its claims, pull jobs and budgets, and
+// the nodes.
 func (r *Reader) workload(ctx context.Context, w *World) error {
 	in := client.InNamespace(w.Object.GetNamespace())
 	if err := r.all(ctx, w, "Pod", &corev1.PodList{}, in); err != nil {
@@ -193,7 +194,8 @@ func (r *Reader) workload(ctx context.Context, w *World) error {
 	return r.optional(w, "nodes", "all nodes are taken to be alive", err)
 }
 
-// sidecars reads the pods that a SidecarSet may have been injected into, wherever they are, and its revisions.
+// sidecars reads the pods that a SidecarSet may have been injected into, wherever they are, and its
+// revisions.
 func (r *Reader) sidecars(ctx context.Context, w *World, versions []*appsv1beta1.SidecarSet) error {
 	set, byNamespace := versions[0], false
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
@@ -309,7 +311,8 @@ func (r *Reader) each(ctx context.Context, list client.ObjectList, do func(clien
 	}
 }
 
-// continuation is what the API server offers in place of a continuation that it does not remember any more, because reading took so long.
+// continuation is what the API server offers in place of a continuation that it does not remember any more,
+// because reading took so long.
 func continuation(err error) string {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {

@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// The pods of a namespace are listed once for all its workloads that are rehearsed one after the other, not once for each.
+// The pods of a namespace are listed once for all its workloads that are rehearsed one after the other, not
+// once for each.
 func TestPodsOfANamespaceAreListedOnce(t *testing.T) {
 	asked := 0
 	r := &Reader{client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(Scheme).WithObjects(
@@ -42,7 +43,8 @@ func TestPodsOfANamespaceAreListedOnce(t *testing.T) {
 	}
 }
 
-// A list that takes so long that the API server has forgotten where it was (410, Expired) goes on with what the server offers.
+// A list that takes so long that the API server has forgotten where it was (410, Expired) goes on with what
+// the server offers.
 func TestListsGoOnAfterTheirContinuationHasExpired(t *testing.T) {
 	asked := []string{}
 	r := &Reader{client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(Scheme).Build(), interceptor.Funcs{

@@ -23,8 +23,8 @@ var scheduleKind = schema.GroupKind{Group: appsv1beta1.GroupVersion.Group, Kind:
 // latestRuns is how many runs are told.
 const latestRuns = 5
 
-// whySchedule explains an AdvancedCronJob by the manager's own plan: what holds the run that is due, when the next one begins, and how the latest
-// ones ended.
+// whySchedule explains an AdvancedCronJob by the manager's own plan: what holds the run that is due, when the
+// next one begins, and how the latest ones ended.
 func (r *Reader) whySchedule(ctx context.Context, name types.NamespacedName) (*Explanation, error) {
 	object, err := r.Get(ctx, kindByName(advancedcronjob.Name), name)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	. "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/advancedcronjobtest"
 )
 
-// TestWhySchedule: when the next run begins, what holds the one that is due, and how the latest ones went (ACJ-061 (part)).
+// TestWhySchedule: when the next run begins, what holds the one that is due, and how the latest ones went
+// (ACJ-061 (part)).
 func TestWhySchedule(t *testing.T) {
 	cronJob := CronJob("Job", "0 * * * *", Policy("Forbid"), Last(2*time.Hour))
 	cronJob.ResourceVersion = ""

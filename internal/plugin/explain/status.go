@@ -20,8 +20,8 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 )
 
-// whyStatus explains an object of a kind that plans nothing about pods of others by what its controller has told: status, conditions and
-// warnings.
+// whyStatus explains an object of a kind that plans nothing about pods of others by what its controller has
+// told: status, conditions and warnings.
 func (r *Reader) whyStatus(ctx context.Context, of schema.GroupKind, name types.NamespacedName) (*Explanation, error) {
 	if of.Group != appsv1beta1.GroupVersion.Group && of.Group != policyv1beta1.GroupVersion.Group {
 		return nil, fmt.Errorf("no plans are made for a %s: %s", of, advice(of))
@@ -55,7 +55,8 @@ func (r *Reader) whyStatus(ctx context.Context, of schema.GroupKind, name types.
 	return e, nil
 }
 
-// statusLines are the members of a status: single values in one line, conditions and what has a name in one each.
+// statusLines are the members of a status: single values in one line, conditions and what has a name in one
+// each.
 func statusLines(status map[string]any, now time.Time) []string {
 	var lines []string
 	if single := singles(status, "observedGeneration"); single != "" {

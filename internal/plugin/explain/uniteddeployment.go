@@ -20,7 +20,8 @@ import (
 // unitedKind is the kind of which why tells each subset.
 var unitedKind = schema.GroupKind{Group: appsv1beta1.GroupVersion.Group, Kind: uniteddeployment.Name}
 
-// whyUnited explains a UnitedDeployment by the manager's own plan: what each subset is given, what is there, and what it waits for.
+// whyUnited explains a UnitedDeployment by the manager's own plan: what each subset is given, what is there,
+// and what it waits for.
 func (r *Reader) whyUnited(ctx context.Context, name types.NamespacedName) (*Explanation, error) {
 	object, err := r.Get(ctx, kindByName(uniteddeployment.Name), name)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/fakeapi"
 )
 
-// Why tells of a UnitedDeployment what each subset is given, what is there, and what it waits for, by the manager's own plan.
+// Why tells of a UnitedDeployment what each subset is given, what is there, and what it waits for, by the
+// manager's own plan.
 func TestWhyOfUnitedDeployments(t *testing.T) {
 	const template = `{metadata: {labels: {app: web}}, spec: {containers: [{name: a, image: a}]}}`
 	owned := func(kind, uid string) string {

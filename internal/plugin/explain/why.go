@@ -63,7 +63,8 @@ type Explanation struct {
 	Name      string `json:"name"`
 	// UpdateRevision is the one that pods are moved to.
 	UpdateRevision string `json:"updateRevision,omitempty"`
-	// Summary are sentences about the whole; Waiting is what holds it, and nobody asked for; Problems are its conditions that say so.
+	// Summary are sentences about the whole; Waiting is what holds it, and nobody asked for; Problems are its
+	// conditions that say so.
 	Summary  []string `json:"summary,omitempty"`
 	Waiting  string   `json:"waiting,omitempty"`
 	Problems []string `json:"problems,omitempty"`
@@ -342,8 +343,8 @@ func (r *Reader) whyPod(ctx context.Context, name types.NamespacedName) ([]*Expl
 	return found, errors.NewAggregate(errs)
 }
 
-// Reason returns a function that says why the rollout of an object waits, as the manager's planner sees it; empty if nothing holds it, or no
-// plans are made for its kind.
+// Reason returns a function that says why the rollout of an object waits, as the manager's planner sees it;
+// empty if nothing holds it, or no plans are made for its kind.
 func Reason(f cmdutil.Factory) func(ctx context.Context, info *resource.Info, managerNamespace string) (string, error) {
 	return func(ctx context.Context, info *resource.Info, managerNamespace string) (string, error) {
 		of := info.Mapping.GroupVersionKind.GroupKind()

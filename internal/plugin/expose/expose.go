@@ -20,7 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/change"
 )
 
-// own are the kinds that kubectl does not know. All that expose looks at, the selector and the ports, they have where a Deployment has it.
+// own are the kinds that kubectl does not know. All that expose looks at, the selector and the ports, they
+// have where a Deployment has it.
 var own = map[schema.GroupKind]bool{
 	{Group: "apps.kruise.io", Kind: "CloneSet"}:    true,
 	{Group: "apps.kruise.io", Kind: "StatefulSet"}: true,

@@ -25,7 +25,8 @@ func manifest(groupVersion, kind, name string) string {
 	return strings.NewReplacer("GROUPVERSION", groupVersion, "KIND", kind, "NAME", name).Replace(workload)
 }
 
-// OPS-162: what kubectl exposes, and CloneSets and Advanced StatefulSets of either version, by argument or file, with kubectl's flags.
+// OPS-162: what kubectl exposes, and CloneSets and Advanced StatefulSets of either version, by argument or
+// file, with kubectl's flags.
 func TestExpose(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {

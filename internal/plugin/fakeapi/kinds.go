@@ -76,8 +76,8 @@ var (
 // root is the folder of the project: tests begin in the folders of their packages.
 var root, _ = filepath.Abs("../../..")
 
-// ownKinds are the kinds of the project in one version, with their columns, as docs/spec/fields has them and the generated CRDs agree to.
-// Kinds that have no such version are served in the one that they have.
+// ownKinds are the kinds of the project in one version, with their columns, as docs/spec/fields has them and
+// the generated CRDs agree to. Kinds that have no such version are served in the one that they have.
 func ownKinds(t testing.TB, version string) []*kind {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "docs/spec/fields/*.txt"))

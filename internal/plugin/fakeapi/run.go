@@ -69,7 +69,8 @@ func (s *Server) Factory() cmdutil.Factory {
 	return s.factory(s.config())
 }
 
-// Run runs a command with kubectl's global flags, and returns what it printed on both streams. input is what it reads.
+// Run runs a command with kubectl's global flags, and returns what it printed on both streams. input is what
+// it reads.
 func (s *Server) Run(command Command, input string, args ...string) (out, errOut string, err error) {
 	s.t.Helper()
 	var outBuffer, errBuffer bytes.Buffer
@@ -97,7 +98,8 @@ func (s *Server) Run(command Command, input string, args ...string) (out, errOut
 	return outBuffer.String(), errBuffer.String(), err
 }
 
-// Play runs a command and returns all that happened, for golden files: the command line, what it printed, its error, and what it wrote.
+// Play runs a command and returns all that happened, for golden files: the command line, what it printed, its
+// error, and what it wrote.
 func (s *Server) Play(command Command, args ...string) string {
 	s.t.Helper()
 	before := len(s.Requests())

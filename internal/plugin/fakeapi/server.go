@@ -1,6 +1,6 @@
-// Package fakeapi is a small API server in memory for tests of the plugin's commands. It keeps documents, with versions, generations and
-// optimistic locking, answers discovery, lists, tables, watches and patches, and lets tests play the controllers that act on what is
-// written.
+// Package fakeapi is a small API server in memory for tests of the plugin's commands. It keeps documents,
+// with versions, generations and optimistic locking, answers discovery, lists, tables, watches and patches,
+// and lets tests play the controllers that act on what is written.
 package fakeapi
 
 import (
@@ -37,7 +37,8 @@ type Request struct {
 	Body string
 }
 
-// String is the request in a line. Operations of a JSON patch are in the order of their paths, since they are made in none.
+// String is the request in a line. Operations of a JSON patch are in the order of their paths, since they are
+// made in none.
 func (r Request) String() string {
 	body := r.Body
 	var operations []operation
@@ -58,16 +59,18 @@ type operation struct {
 
 // Server is the API server.
 type Server struct {
-	// Before is asked before every write, and an error is its answer. It may change objects, as somebody else who is faster.
+	// Before is asked before every write, and an error is its answer. It may change objects, as somebody else
+	// who is faster.
 	Before func(Request) error
 	// After is told of every write that was stored, as the controllers are.
 	After func(verb string, object *unstructured.Unstructured)
 
-	// Read is told of every read of one object before it is answered, so that what is followed can go on step by step.
+	// Read is told of every read of one object before it is answered, so that what is followed can go on step
+	// by step.
 	Read func(resource, name string)
 
-	// Fault is asked before every request that is not discovery, and after it was carried out; its error is the answer then, and of an answer
-	// that is lost so nobody learns.
+	// Fault is asked before every request that is not discovery, and after it was carried out; its error is
+	// the answer then, and of an answer that is lost so nobody learns.
 	Fault func(before bool, method, path string) error
 
 	t        testing.TB
@@ -207,7 +210,8 @@ func (s *Server) where(resource, name string) string {
 	return key(k, namespace, name)
 }
 
-// Get returns a copy of an object, or nil. The resource is a plural name, with its group where it alone is not unique.
+// Get returns a copy of an object, or nil. The resource is a plural name, with its group where it alone is
+// not unique.
 func (s *Server) Get(resource, name string) *unstructured.Unstructured {
 	s.t.Helper()
 	where := s.where(resource, name)

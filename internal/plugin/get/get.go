@@ -83,7 +83,8 @@ func serves(f cmdutil.Factory) ([]string, error) {
 	return served, nil
 }
 
-// watch watches all resources at once. kubectl watches one alone, so there is one of it for each; their lines come out whole.
+// watch watches all resources at once. kubectl watches one alone, so there is one of it for each; their lines
+// come out whole.
 func watch(f cmdutil.Factory, streams genericiooptions.IOStreams, cmd *cobra.Command, resources []string) {
 	var lock sync.Mutex
 	var wait sync.WaitGroup

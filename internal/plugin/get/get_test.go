@@ -30,7 +30,8 @@ func manifests(version string) []string {
 		"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: native}}")
 }
 
-// testGet: get all lists what the server serves of the kinds, with the printed columns of the server; all else is kubectl's get.
+// testGet: get all lists what the server serves of the kinds, with the printed columns of the server; all
+// else is kubectl's get.
 func testGet(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
@@ -69,8 +70,8 @@ func (s *safe) has(text string) bool {
 	return strings.Contains(s.String(), text)
 }
 
-// OPS-164: get all lists objects of all kinds that the server serves, and -w watches all of them at once; Rollouts are among them if they
-// are installed.
+// OPS-164: get all lists objects of all kinds that the server serves, and -w watches all of them at once;
+// Rollouts are among them if they are installed.
 func TestGetAll(t *testing.T) {
 	t.Run("lists", testGet)
 	s := fakeapi.New(t, manifests("v1beta1")...).With("rollouts.kruise.io", "v1beta1", "rollouts", "Rollout")

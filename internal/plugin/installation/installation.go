@@ -1,5 +1,5 @@
-// Package installation knows what an installation of a manager consists of: the names that this project shares with the reference, the
-// manifests, and how to read objects of an installation with few requests.
+// Package installation knows what an installation of a manager consists of: the names that this project
+// shares with the reference, the manifests, and how to read objects of an installation with few requests.
 package installation
 
 import (
@@ -58,7 +58,8 @@ var (
 // DerivedEntries are the webhook entries that the manager itself adds to those of the manifests (OPS-062).
 var DerivedEntries = []string{"mpod-all.kb.io", "mpod-recent.kb.io", "vpod-budget.kb.io", "vpodeviction-budget.kb.io"}
 
-// PartOf is the label by which objects of this project are told from those of the reference, and Project its value.
+// PartOf is the label by which objects of this project are told from those of the reference, and Project its
+// value.
 const (
 	PartOf  = "app.kubernetes.io/part-of"
 	Project = "afloat"
@@ -75,7 +76,8 @@ type Choice struct {
 	Path string
 	// Namespace is where the manager goes.
 	Namespace string
-	// Distributes asks for what feature gate ResourceDistributionGate needs, as far as the manifests do not have it.
+	// Distributes asks for what feature gate ResourceDistributionGate needs, as far as the manifests do not
+	// have it.
 	Distributes bool
 }
 
@@ -213,8 +215,9 @@ const page = 500
 // renewals is how often a list is taken up again whose continuation has expired.
 const renewals = 20
 
-// Each lists objects page by page, each of them once. A kind that is not served has none. If reading takes so long that the server has
-// forgotten where it was, the list goes on after the last object: with what the server offers for that, or from the beginning.
+// Each lists objects page by page, each of them once. A kind that is not served has none. If reading takes so
+// long that the server has forgotten where it was, the list goes on after the last object: with what the
+// server offers for that, or from the beginning.
 func Each(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, do func(*unstructured.Unstructured) error,
 	options ...client.ListOption) error {
 	list := &unstructured.UnstructuredList{}
@@ -295,7 +298,8 @@ func Of(object client.Object) string {
 	return kind + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/")
 }
 
-// StoredKind is the kind of a definition, in the version in which objects are stored: it is read without a conversion.
+// StoredKind is the kind of a definition, in the version in which objects are stored: it is read without a
+// conversion.
 func StoredKind(definition *unstructured.Unstructured) schema.GroupVersionKind {
 	kind := schema.GroupVersionKind{Group: Text(definition.Object, "spec", "group"),
 		Kind: Text(definition.Object, "spec", "names", "kind")}

@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// forgetful lists five pods in pages of two, and has forgotten each continuation when it is asked for the first time.
+// forgetful lists five pods in pages of two, and has forgotten each continuation when it is asked for the
+// first time.
 type forgetful struct {
 	client.Reader
 	offers bool // a continuation instead of one that has expired
@@ -52,7 +53,8 @@ func (f *forgetful) List(_ context.Context, list client.ObjectList, options ...c
 	return nil
 }
 
-// A list that takes so long that the API server has forgotten where it was (410, Expired) is read to its end, and each object once.
+// A list that takes so long that the API server has forgotten where it was (410, Expired) is read to its end,
+// and each object once.
 func TestListsThatTakeLongAreReadToTheEnd(t *testing.T) {
 	for _, offers := range []bool{true, false} {
 		f := &forgetful{offers: offers}

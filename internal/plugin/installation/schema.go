@@ -54,8 +54,8 @@ func below(path, above string) bool {
 	return is && (above == "" || rest == "" || strings.ContainsAny(rest[:1], ".[{"))
 }
 
-// Lacks are the fields of other that these are without, and the fields in which other keeps anything and these do not; without those below
-// others of them.
+// Lacks are the fields of other that these are without, and the fields in which other keeps anything and
+// these do not; without those below others of them.
 func (f Fields) Lacks(other Fields) []string {
 	var lacks []string
 	for _, path := range slices.Sorted(maps.Keys(other.fields)) {
@@ -79,7 +79,8 @@ func Versions(definition *unstructured.Unstructured) map[string]map[string]any {
 	return byName
 }
 
-// Setting are objects of a kind by the fields that are set in them, of those that are named; as many as fit into a message.
+// Setting are objects of a kind by the fields that are set in them, of those that are named; as many as fit
+// into a message.
 func Setting(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, paths []string) (map[string][]string, error) {
 	setting := map[string][]string{}
 	err := Each(ctx, c, kind, func(object *unstructured.Unstructured) error {

@@ -32,7 +32,8 @@ func load(file string) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// origin is the first line of a file: the UID of the namespace that the object is of, which no other cluster has.
+// origin is the first line of a file: the UID of the namespace that the object is of, which no other cluster
+// has.
 const origin = "# UID of the namespace: "
 
 // savedIn is the UID of the namespace that the manifest in a file is of; empty if the file does not say.
@@ -49,8 +50,8 @@ func savedIn(file string) (types.UID, error) {
 	return types.UID(strings.TrimSpace(uid)), nil
 }
 
-// save writes the manifest of an object in the namespace with that UID to a file, for good when it returns. It overwrites no file about
-// another object.
+// save writes the manifest of an object in the namespace with that UID to a file, for good when it returns.
+// It overwrites no file about another object.
 func save(file string, object *unstructured.Unstructured, namespace types.UID) error {
 	old, err := load(file)
 	if err != nil {

@@ -16,7 +16,8 @@ var shared = map[string][]string{
 	"StatefulSet": {"replicas", "selector", "template", "volumeClaimTemplates", "serviceName", "podManagementPolicy", "revisionHistoryLimit",
 		"persistentVolumeClaimRetentionPolicy", "ordinals", "updateStrategy.type", "updateStrategy.rollingUpdate.partition",
 		"updateStrategy.rollingUpdate.maxUnavailable"},
-	// A CloneSet of v1alpha1 has them one level higher. What says how it updates in place means nothing to a Deployment, as its type does not.
+	// A CloneSet of v1alpha1 has them one level higher. What says how it updates in place means nothing to a
+	// Deployment, as its type does not.
 	"CloneSet": {"replicas", "selector", "template", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds", "updateStrategy.type",
 		"updateStrategy.maxUnavailable", "updateStrategy.maxSurge", "updateStrategy.paused", "updateStrategy.rollingUpdate.maxUnavailable",
 		"updateStrategy.rollingUpdate.maxSurge", "updateStrategy.rollingUpdate.paused", "updateStrategy.rollingUpdate.podUpdatePolicy"},
@@ -29,8 +30,8 @@ var (
 	ownMinReady    = []string{"spec", "updateStrategy", "rollingUpdate", "minReadySeconds"}
 )
 
-// converted is the target that takes over the pods of the source, and what of the source it loses. Its template is that of the source to
-// the letter, since another would be another revision.
+// converted is the target that takes over the pods of the source, and what of the source it loses. Its
+// template is that of the source to the letter, since another would be another revision.
 func converted(source, target *side) (object *unstructured.Unstructured, dropped []string, err error) {
 	object = described(source, target)
 	spec, _, err := unstructured.NestedMap(source.object.Object, "spec")
@@ -82,7 +83,8 @@ func withoutClaimStatus(object *unstructured.Unstructured) {
 	_ = unstructured.SetNestedSlice(object.Object, claims, "spec", "volumeClaimTemplates")
 }
 
-// fits says what a StatefulSet of v1alpha1 cannot have. A server that serves v1beta1 is not asked for v1alpha1.
+// fits says what a StatefulSet of v1alpha1 cannot have. A server that serves v1beta1 is not asked for
+// v1alpha1.
 func fits(object *unstructured.Unstructured) error {
 	if object.GroupVersionKind().Version != "v1alpha1" {
 		return nil

@@ -23,8 +23,9 @@ func forbid(s *fakeapi.Server) {
 	}
 }
 
-// A migration in production was interrupted after its StatefulSet was deleted, and the same command is run with the context of another
-// cluster: nothing is created there, and the file stays, so that it can go on in production.
+// A migration in production was interrupted after its StatefulSet was deleted, and the same command is run
+// with the context of another cluster: nothing is created there, and the file stays, so that it can go on in
+// production.
 func TestProductionsStatefulSetIsNotCreatedInAnotherCluster(t *testing.T) {
 	namespace := func(uid string) string {
 		return "{apiVersion: v1, kind: Namespace, metadata: {name: shop, uid: " + uid + "}}"
@@ -96,7 +97,8 @@ func TestTakeOverWithoutTheRightToReadTheNamespace(t *testing.T) {
 
 const back = "Deployment --from=CloneSet -n shop --src-name=web --create --copy"
 
-// OPS-167: what a partition or a pause has kept to a few pods is not rolled out to all by a migration: it is refused, either way.
+// OPS-167: what a partition or a pause has kept to a few pods is not rolled out to all by a migration: it is
+// refused, either way.
 func TestMigratingACanaryDoesNotRollItOut(t *testing.T) {
 	status := func(observed, updated int64, current string) func(map[string]any) {
 		return func(o map[string]any) {
@@ -134,7 +136,8 @@ func TestMigratingACanaryDoesNotRollItOut(t *testing.T) {
 	}
 }
 
-// OPS-167: a paused CloneSet becomes a Deployment that gets pods, since one that is created paused gets none; this and what is lost is told.
+// OPS-167: a paused CloneSet becomes a Deployment that gets pods, since one that is created paused gets none;
+// this and what is lost is told.
 func TestAPausedCloneSetBecomesADeploymentWithPods(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		s := fakeapi.NewVersion(t, version, cloneSet(version, "web", 3))
@@ -160,7 +163,8 @@ func TestAPausedCloneSetBecomesADeploymentWithPods(t *testing.T) {
 	}
 }
 
-// OPS-167 (part): replicas are not moved to a Deployment that is paused and has no ReplicaSet: they would be waited for for ever.
+// OPS-167 (part): replicas are not moved to a Deployment that is paused and has no ReplicaSet: they would be
+// waited for for ever.
 func TestReplicasDoNotGoToADeploymentThatNeverGetsPods(t *testing.T) {
 	f := newFleet(t, "v1beta1", 0, 3)
 	f.Edit("deployments", "web", func(o map[string]any) {
@@ -172,8 +176,9 @@ func TestReplicasDoNotGoToADeploymentThatNeverGetsPods(t *testing.T) {
 	}
 }
 
-// A tool that keeps the old workload would prune the new one by the labels that they share, and make the old one anew; an autoscaler and an
-// owner act on the old one. All are told, for every kind, and the tool's labels are not copied.
+// A tool that keeps the old workload would prune the new one by the labels that they share, and make the old
+// one anew; an autoscaler and an owner act on the old one. All are told, for every kind, and the tool's
+// labels are not copied.
 func TestWhoElseActsOnTheWorkloadIsTold(t *testing.T) {
 	keep := func(o map[string]any) {
 		object := &unstructured.Unstructured{Object: o}

@@ -50,8 +50,8 @@ func (c *command) createLike(ctx context.Context, source, target *side) error {
 	return c.printer.PrintObj(created, c.objects)
 }
 
-// settled says why the pods of the source are not all those of its template: the target would roll out to all of them what a partition or a
-// pause has kept to a few.
+// settled says why the pods of the source are not all those of its template: the target would roll out to all
+// of them what a partition or a pause has kept to a few.
 func settled(source *side) error {
 	text := func(field string) string {
 		value, _, _ := unstructured.NestedString(source.object.Object, "status", field)
@@ -95,7 +95,8 @@ func paused(object *unstructured.Unstructured) bool {
 	return false
 }
 
-// described is an object of the target's kind with the name and what the source has of labels and annotations, but for those of tools.
+// described is an object of the target's kind with the name and what the source has of labels and
+// annotations, but for those of tools.
 func described(source, target *side) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(target.mapping.GroupVersionKind)

@@ -1,5 +1,6 @@
-// Package migrate has the command that moves workloads between Kubernetes' own kinds and the project's, without downtime (OPS-167):
-// replicas between Deployments and CloneSets, step by step, and whole StatefulSets and DaemonSets with their pods.
+// Package migrate has the command that moves workloads between Kubernetes' own kinds and the project's,
+// without downtime (OPS-167): replicas between Deployments and CloneSets, step by step, and whole
+// StatefulSets and DaemonSets with their pods.
 package migrate
 
 import (

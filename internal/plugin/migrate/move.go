@@ -9,8 +9,8 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-// recordKey is the annotation in which both workloads keep how far a move of replicas is, written together with the replicas: so the move
-// can be interrupted anywhere.
+// recordKey is the annotation in which both workloads keep how far a move of replicas is, written together
+// with the replicas: so the move can be interrupted anywhere.
 const recordKey = "apps.kruise.io/migration"
 
 // record is the content of the annotation.
@@ -39,7 +39,8 @@ func readRecord(object *unstructured.Unstructured) (record, error) {
 // step is what is done next: the target gets, or the source gives.
 type step struct{ raise, lower int64 }
 
-// next decides about the next step of a move of all replicas, of which the target has got some and the source has given some.
+// next decides about the next step of a move of all replicas, of which the target has got some and the source
+// has given some.
 func next(all, got, given, surge int64, source, target *side) step {
 	if !source.observed() || !target.observed() {
 		return step{}

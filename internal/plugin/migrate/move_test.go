@@ -67,8 +67,8 @@ func play(s *fakeapi.Server, lines ...string) (all string) {
 	return all
 }
 
-// testCreate: with --create the target gets what the source has, no replicas unless --copy is given, and is not overwritten; and so back
-// from a CloneSet. What makes no sense is refused.
+// testCreate: with --create the target gets what the source has, no replicas unless --copy is given, and is
+// not overwritten; and so back from a CloneSet. What makes no sense is refused.
 func testCreate(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
@@ -167,9 +167,10 @@ func (f *fleet) replicas() string {
 
 const forward = "CloneSet --from Deployment -n shop --src-name web"
 
-// OPS-167: with --create the target is made like the source. Without, replicas are moved in steps, as many more at a time as --max-surge
-// says, and none is given before all of the target are available; it tells how far it is, and ends with an error that says so. Interrupted
-// between any two requests, or with any answer lost, it goes on and ends as if nothing had been.
+// OPS-167: with --create the target is made like the source. Without, replicas are moved in steps, as many
+// more at a time as --max-surge says, and none is given before all of the target are available; it tells how
+// far it is, and ends with an error that says so. Interrupted between any two requests, or with any answer
+// lost, it goes on and ends as if nothing had been.
 func TestMove(t *testing.T) {
 	t.Run("create", testCreate)
 	t.Run("steps", testNext)
@@ -237,8 +238,8 @@ func testNext(t *testing.T) {
 	}
 }
 
-// testMoveEnds: it ends with an error that says how far it got: in time although nothing happens, when a workload is deleted, when
-// somebody else has scaled the source down, and when another move is not finished.
+// testMoveEnds: it ends with an error that says how far it got: in time although nothing happens, when a
+// workload is deleted, when somebody else has scaled the source down, and when another move is not finished.
 func testMoveEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil func(*fleet)
@@ -322,8 +323,8 @@ func testMoveEnds(t *testing.T) {
 	}
 }
 
-// dies runs the command until its connection dies with the n-th request, whose answer is lost, or which does not arrive; then once more.
-// It tells whether the command lived longer.
+// dies runs the command until its connection dies with the n-th request, whose answer is lost, or which does
+// not arrive; then once more. It tells whether the command lived longer.
 func dies(t *testing.T, s *fakeapi.Server, n int, arrives bool, args []string) (survived bool) {
 	t.Helper()
 	dead := false
@@ -368,7 +369,8 @@ func testMoveInterrupted(t *testing.T) {
 	}
 }
 
-// TestForgottenRecord: what a move left at its source, interrupted at its very end, is in the way of no other move.
+// TestForgottenRecord: what a move left at its source, interrupted at its very end, is in the way of no other
+// move.
 func TestForgottenRecord(t *testing.T) {
 	f := newFleet(t, "v1beta1", 5, 0)
 	f.Edit("clonesets", "web", func(o map[string]any) {

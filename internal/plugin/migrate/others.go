@@ -16,8 +16,9 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/change"
 )
 
-// trackers are the labels and annotations by which tools know objects again that they keep as they have them. What has them without being in
-// the tool's manifests is pruned, and what of them is Helm's makes the next install or upgrade fail.
+// trackers are the labels and annotations by which tools know objects again that they keep as they have them.
+// What has them without being in the tool's manifests is pruned, and what of them is Helm's makes the next
+// install or upgrade fail.
 var trackers = []string{"app.kubernetes.io/instance", "argocd.argoproj.io/instance", "argocd.argoproj.io/tracking-id",
 	"argocd.argoproj.io/installation-id", "kustomize.toolkit.fluxcd.io/name", "kustomize.toolkit.fluxcd.io/namespace",
 	"helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace",
@@ -31,7 +32,8 @@ func tracked(key, value string) bool {
 	return slices.Contains(trackers, key) || key == "app.kubernetes.io/managed-by" && value == "Helm"
 }
 
-// referrer is a kind of objects that name a workload, the field in which they do, and whether it cannot be changed.
+// referrer is a kind of objects that name a workload, the field in which they do, and whether it cannot be
+// changed.
 type referrer struct {
 	schema.GroupKind
 	field string
@@ -49,8 +51,8 @@ var referrers = []referrer{
 	{schema.GroupKind{Group: "rollouts.kruise.io", Kind: "Rollout"}, "workloadRef", false},
 }
 
-// warn tells who else acts on the source, and what the target does not get of it: a migration that is right by itself ends with two sets of
-// pods, or with none, if such a tool goes on as before.
+// warn tells who else acts on the source, and what the target does not get of it: a migration that is right
+// by itself ends with two sets of pods, or with none, if such a tool goes on as before.
 func (c *command) warn(ctx context.Context, source, target *side) error {
 	say := func(format string, a ...any) { fmt.Fprintf(c.ErrOut, "Warning: "+format+"\n", a...) }
 	var keys []string
@@ -85,7 +87,8 @@ func (c *command) warn(ctx context.Context, source, target *side) error {
 	return nil
 }
 
-// naming are the names of the objects of a kind that name the workload. A kind that the server does not have has none.
+// naming are the names of the objects of a kind that name the workload. A kind that the server does not have
+// has none.
 func (c *command) naming(ctx context.Context, kind referrer, workload *side) ([]string, error) {
 	mapping, err := change.Mapping(c, kind.GroupKind)
 	if meta.IsNoMatchError(err) {

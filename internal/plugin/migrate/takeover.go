@@ -17,8 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/pods"
 )
 
-// takeover is the migration of a StatefulSet or DaemonSet with its pods. What has been done shows in the cluster and in the file with the
-// old object's manifest, so it can go on from any state.
+// takeover is the migration of a StatefulSet or DaemonSet with its pods. What has been done shows in the
+// cluster and in the file with the old object's manifest, so it can go on from any state.
 type takeover struct {
 	*command
 	source, target *side
@@ -106,7 +106,8 @@ func (t *takeover) run(ctx context.Context) error {
 	return t.done()
 }
 
-// namespaceUID is the UID of the namespace, by which the file is known not to be of another cluster; empty if the user may not read it.
+// namespaceUID is the UID of the namespace, by which the file is known not to be of another cluster; empty if
+// the user may not read it.
 func (t *takeover) namespaceUID(ctx context.Context) (types.UID, error) {
 	client, err := t.KubernetesClientSet()
 	if err != nil {
@@ -122,7 +123,8 @@ func (t *takeover) namespaceUID(ctx context.Context) (types.UID, error) {
 	return namespace.UID, nil
 }
 
-// same says why nothing may be made from the file: with another context, the same command would create the workload of one cluster in another.
+// same says why nothing may be made from the file: with another context, the same command would create the
+// workload of one cluster in another.
 func (t *takeover) same(ctx context.Context) error {
 	saved, err := savedIn(t.file)
 	if err != nil {
@@ -146,7 +148,8 @@ func (t *takeover) same(ctx context.Context) error {
 	return nil
 }
 
-// prepare does all that can be undone, and the one thing that cannot: it orphans the pods. An error before that leaves all as it was.
+// prepare does all that can be undone, and the one thing that cannot: it orphans the pods. An error before
+// that leaves all as it was.
 func (t *takeover) prepare(ctx context.Context) error {
 	if err := t.odd(ctx); err != nil {
 		return fmt.Errorf("nothing was done: %w", err)
@@ -288,7 +291,8 @@ func updated(s *side) int64 {
 	return max(s.number(0, "status", "updatedReplicas"), s.number(0, "status", "updatedNumberScheduled"))
 }
 
-// adopted reads the target, and counts the active pods that the target controls, and those that it should and nobody does.
+// adopted reads the target, and counts the active pods that the target controls, and those that it should and
+// nobody does.
 func (t *takeover) adopted(ctx context.Context) (own, orphans int, err error) {
 	if err := t.target.must(ctx); err != nil {
 		return 0, 0, err

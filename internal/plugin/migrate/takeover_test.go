@@ -78,8 +78,8 @@ status: {observedGeneration: 1, desiredNumberScheduled: 3}
 `
 )
 
-// cluster has a workload with three pods, and what of Kubernetes and the manager gives up and takes over pods, a step whenever somebody
-// looks.
+// cluster has a workload with three pods, and what of Kubernetes and the manager gives up and takes over
+// pods, a step whenever somebody looks.
 type cluster struct {
 	*fakeapi.Server
 	source, target string
@@ -191,8 +191,9 @@ func (c *cluster) pods() (all []*unstructured.Unstructured) {
 
 var manifests = map[string]string{"statefulset-from": nativeSet, "statefulset-to": ownSet, "daemonset-from": nativeDaemons, "daemonset-to": ownDaemons}
 
-// StatefulSets and DaemonSets of Kubernetes become those of apps.kruise.io with the same pods, and back; a dry run says what would be done
-// and does nothing; the old manifest is in a file, of which the object could be made again.
+// StatefulSets and DaemonSets of Kubernetes become those of apps.kruise.io with the same pods, and back; a
+// dry run says what would be done and does nothing; the old manifest is in a file, of which the object could
+// be made again.
 func TestTakeOver(t *testing.T) {
 	for name, manifest := range manifests {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +225,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// The command may die with any request, before it arrives or after it was carried out: run again it goes on, and no pod is lost.
+// The command may die with any request, before it arrives or after it was carried out: run again it goes on,
+// and no pod is lost.
 func TestTakeOverInterrupted(t *testing.T) {
 	for name, manifest := range manifests {
 		t.Run(name, func(t *testing.T) {
@@ -365,7 +367,8 @@ func TestTakeOverRefuses(t *testing.T) {
 	}
 }
 
-// What takes long ends when the user has enough, says where the manifest is, and goes on when it is run again.
+// What takes long ends when the user has enough, says where the manifest is, and goes on when it is run
+// again.
 func TestTakeOverTimeout(t *testing.T) {
 	for _, until := range []int{10_000_000, 0} {
 		c := newCluster(t, "v1beta1", nativeSet)

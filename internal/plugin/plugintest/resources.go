@@ -60,7 +60,8 @@ batch/v1 CronJob cronjobs cj
 rbac.authorization.k8s.io/v1 RoleBinding rolebindings -
 rbac.authorization.k8s.io/v1 ClusterRoleBinding clusterrolebindings -`
 
-// resources are those of Kubernetes and, in the version, those of the project, as docs/spec/fields names them.
+// resources are those of Kubernetes and, in the version, those of the project, as docs/spec/fields names
+// them.
 func resources(t *testing.T, version string) []resource {
 	t.Helper()
 	var all []resource
@@ -139,7 +140,8 @@ func (s *Server) byKind(kind schema.GroupVersionKind) (resource, bool) {
 	return resource{}, false
 }
 
-// parse reads a path: /api/v1 or /apis/GROUP/VERSION, perhaps namespaces/NAMESPACE, and the resource, name and subresource.
+// parse reads a path: /api/v1 or /apis/GROUP/VERSION, perhaps namespaces/NAMESPACE, and the resource, name
+// and subresource.
 func (s *Server) parse(path string) (target, bool) {
 	part := strings.Split(strings.Trim(path, "/"), "/")
 	gv := schema.GroupVersion{}

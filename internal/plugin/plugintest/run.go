@@ -99,8 +99,9 @@ func (s *Server) RunWith(t *testing.T, in string, command Command, args ...strin
 
 type fatal string
 
-// Patches are the JSON patches that the server got, and forgets: each is its path and its operations in the order of their paths, without
-// the version that guards it, which must be there. Other writes are shown as they are.
+// Patches are the JSON patches that the server got, and forgets: each is its path and its operations in the
+// order of their paths, without the version that guards it, which must be there. Other writes are shown as
+// they are.
 func (s *Server) Patches(t *testing.T) []string {
 	t.Helper()
 	var all []string

@@ -1,5 +1,6 @@
-// Package plugintest has an API server in memory, against which commands of the plugin are tested: it answers discovery, reads, lists,
-// watches and all kinds of writes, with optimistic locking and dry runs, and remembers what was written.
+// Package plugintest has an API server in memory, against which commands of the plugin are tested: it answers
+// discovery, reads, lists, watches and all kinds of writes, with optimistic locking and dry runs, and
+// remembers what was written.
 package plugintest
 
 import (
@@ -31,14 +32,16 @@ import (
 
 // Request is a write that the server got.
 type Request struct {
-	// Method, Path and Query are those of the HTTP request, Body is what it sent, and Type how that is written.
+	// Method, Path and Query are those of the HTTP request, Body is what it sent, and Type how that is
+	// written.
 	Method, Path, Query, Body, Type string
 }
 
 // Server is an API server in memory.
 type Server struct {
 	*httptest.Server
-	// Before, if it is set, is called before a write is carried out; the write fails with the error that it returns. It may write itself.
+	// Before, if it is set, is called before a write is carried out; the write fails with the error that it
+	// returns. It may write itself.
 	Before func(*http.Request) error
 	// BeforeRead is the same for reads, lists and watches of objects.
 	BeforeRead func(*http.Request) error
@@ -69,8 +72,8 @@ type event struct {
 	object  *unstructured.Unstructured
 }
 
-// New returns a server that serves the kinds of this project in the version, those of Kubernetes that the commands know, and the
-// objects given as YAML documents. It ends with the test.
+// New returns a server that serves the kinds of this project in the version, those of Kubernetes that the
+// commands know, and the objects given as YAML documents. It ends with the test.
 func New(t *testing.T, version string, documents ...string) *Server {
 	t.Helper()
 	s := &Server{objects: map[string]*unstructured.Unstructured{}, news: make(chan struct{}), watches: &watches{},
@@ -104,7 +107,8 @@ func (s *Server) Put(t *testing.T, document string) *unstructured.Unstructured {
 	return s.store(r.key(object.GetNamespace(), object.GetName()), object).DeepCopy()
 }
 
-// Change changes a stored object, given by its plural resource and name in the namespace default, as somebody else would.
+// Change changes a stored object, given by its plural resource and name in the namespace default, as somebody
+// else would.
 func (s *Server) Change(t *testing.T, plural, name string, edit func(object map[string]any)) {
 	t.Helper()
 	s.mu.Lock()
@@ -115,7 +119,8 @@ func (s *Server) Change(t *testing.T, plural, name string, edit func(object map[
 	s.store(key, object)
 }
 
-// Get returns a stored object, given by its plural resource, perhaps with its group behind a dot, and name in the namespace default.
+// Get returns a stored object, given by its plural resource, perhaps with its group behind a dot, and name in
+// the namespace default.
 func (s *Server) Get(t *testing.T, plural, name string) *unstructured.Unstructured {
 	t.Helper()
 	s.mu.Lock()

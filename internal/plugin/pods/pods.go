@@ -24,7 +24,8 @@ type Clients interface {
 	KubernetesClientSet() (*kubernetes.Clientset, error)
 }
 
-// Selector is what selects the pods of a workload. A workload without a selector selects all: what counts is who controls a pod.
+// Selector is what selects the pods of a workload. A workload without a selector selects all: what counts is
+// who controls a pod.
 func Selector(workload *unstructured.Unstructured) (labels.Selector, error) {
 	found, ok, err := unstructured.NestedMap(workload.Object, "spec", "selector")
 	if err != nil || !ok {
@@ -40,8 +41,8 @@ func Selector(workload *unstructured.Unstructured) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(&selector)
 }
 
-// Of are the pods that the workload controls, itself or by objects that it controls, as a Deployment does by ReplicaSets. They are in the
-// order of their names.
+// Of are the pods that the workload controls, itself or by objects that it controls, as a Deployment does by
+// ReplicaSets. They are in the order of their names.
 func Of(ctx context.Context, clients Clients, workload *unstructured.Unstructured) ([]corev1.Pod, error) {
 	selector, err := Selector(workload)
 	if err != nil {

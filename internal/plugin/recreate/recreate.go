@@ -53,7 +53,8 @@ func (f *Flags) Validate() error {
 	return nil
 }
 
-// Request is the request for containers of a pod, in the version that the server serves. It is an error if the pod lacks one of them.
+// Request is the request for containers of a pod, in the version that the server serves. It is an error if
+// the pod lacks one of them.
 func (f *Flags) Request(clients change.Clients, pod *corev1.Pod, name string) (*unstructured.Unstructured, error) {
 	var all, known []string
 	for _, c := range pod.Spec.Containers {

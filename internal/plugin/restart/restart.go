@@ -1,4 +1,5 @@
-// Package restart has the command that restarts containers of running pods, by ContainerRecreateRequests that it follows to their end.
+// Package restart has the command that restarts containers of running pods, by ContainerRecreateRequests that
+// it follows to their end.
 package restart
 
 import (
@@ -164,8 +165,8 @@ func (c *command) all(ctx context.Context, object *unstructured.Unstructured) er
 	return err
 }
 
-// each restarts pods, as many at a time as the user allows, and begins with no further one after a failure. What is under way is followed
-// to its end. begun is with how many it began.
+// each restarts pods, as many at a time as the user allows, and begins with no further one after a failure.
+// What is under way is followed to its end. begun is with how many it began.
 func (c *command) each(ctx context.Context, all []*corev1.Pod) (begun int, err error) {
 	places := make(chan struct{}, c.parallel)
 	var group sync.WaitGroup
@@ -195,7 +196,8 @@ func (c *command) each(ctx context.Context, all []*corev1.Pod) (begun int, err e
 	return begun, errors.Join(errs...)
 }
 
-// current restarts a pod of a workload as it is by now. It may have gone since, or be none yet that could be restarted.
+// current restarts a pod of a workload as it is by now. It may have gone since, or be none yet that could be
+// restarted.
 func (c *command) current(ctx context.Context, before *corev1.Pod) error {
 	client, err := c.KubernetesClientSet()
 	if err != nil {
@@ -238,7 +240,8 @@ func (c *command) one(ctx context.Context, pod *corev1.Pod) error {
 	return c.serves(ctx, pod, end)
 }
 
-// serves waits until a pod that was ready is ready again: its request keeps it out of service until it has ended.
+// serves waits until a pod that was ready is ready again: its request keeps it out of service until it has
+// ended.
 func (c *command) serves(ctx context.Context, before *corev1.Pod, end <-chan time.Time) error {
 	client, err := c.KubernetesClientSet()
 	if err != nil {

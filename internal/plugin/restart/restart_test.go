@@ -107,8 +107,8 @@ func server(t *testing.T) *fakeapi.Server {
 		pod("stranger", "uid-of-another", "bad", "Running"))
 }
 
-// Containers of a pod, or of all pods of a workload one after the other, are restarted and followed to their end, and what fails is an
-// error.
+// Containers of a pod, or of all pods of a workload one after the other, are restarted and followed to their
+// end, and what fails is an error.
 func TestRestart(t *testing.T) {
 	var all string
 	for _, line := range []string{
@@ -139,7 +139,8 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// No further pod after the first failure: what a request says, that it is refused, that it is deleted, or that it does not end.
+// No further pod after the first failure: what a request says, that it is refused, that it is deleted, or
+// that it does not end.
 func TestFailures(t *testing.T) {
 	tests := map[string]struct {
 		spoil func(*fakeapi.Server, *daemon)
@@ -215,7 +216,8 @@ func TestPodGone(t *testing.T) {
 	}
 }
 
-// The next pod waits until the former serves again, and not only until its request has ended: the request keeps it out of service until then.
+// The next pod waits until the former serves again, and not only until its request has ended: the request
+// keeps it out of service until then.
 func TestServesAgain(t *testing.T) {
 	s := server(t)
 	s.Delete("pods", "web-b")

@@ -25,7 +25,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// What follows is about Rollouts of rollouts.kruise.io, a separate project (OPS-148). Its API is in no package of ours.
+// What follows is about Rollouts of rollouts.kruise.io, a separate project (OPS-148). Its API is in no
+// package of ours.
 const (
 	rollouts = "rollouts.rollouts.kruise.io"
 	// The states of a step that waits for approval, and of one that was approved.
@@ -98,7 +99,8 @@ func newApprove(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	return cmd
 }
 
-// strategies are the members of spec.strategy. Each has a part of the status of its own, with the current step.
+// strategies are the members of spec.strategy. Each has a part of the status of its own, with the current
+// step.
 var strategies = []string{"canary", "blueGreen"}
 
 // current is the strategy of a Rollout that has a current step, and the path of that part of the status.

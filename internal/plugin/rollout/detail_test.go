@@ -17,9 +17,10 @@ func pod(name, owner, labels string, ready bool) string {
 		name, labels, owner, is)
 }
 
-// OPS-140: one object of each kind is followed, by its type and name in both ways of writing: until it is done, or only once, at most for
-// some time, and while it is of the revision that is wanted. More than one, and one that is deleted meanwhile, are errors. OPS-143: the
-// updated pods are named, those that are ready and those that are not, of all kinds.
+// OPS-140: one object of each kind is followed, by its type and name in both ways of writing: until it is
+// done, or only once, at most for some time, and while it is of the revision that is wanted. More than one,
+// and one that is deleted meanwhile, are errors. OPS-143: the updated pods are named, those that are ready
+// and those that are not, of all kinds.
 func TestStatusOfAllKinds(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		united := kind{"apps.kruise.io/" + version, "UnitedDeployment", "uniteddeployments", "uniteddeployment.apps.kruise.io/web"}

@@ -14,7 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 )
 
-// OPS-144: the revisions of each kind in their order with their causes, the template of one, an unknown one, and none.
+// OPS-144: the revisions of each kind in their order with their causes, the template of one, an unknown one,
+// and none.
 func TestHistory(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		s, results := server(t, version), []plugintest.Result(nil)
@@ -44,9 +45,10 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// OPS-145: the template becomes exactly that of the revision, of all kinds, which is the one before the latest or the one that is named;
-// what is there now and was not there is gone. Revisions that are not there, and a single one, are errors; what matches already is said;
-// dry runs write nothing, and that of the client prints the template.
+// OPS-145: the template becomes exactly that of the revision, of all kinds, which is the one before the
+// latest or the one that is named; what is there now and was not there is gone. Revisions that are not there,
+// and a single one, are errors; what matches already is said; dry runs write nothing, and that of the client
+// prints the template.
 func TestUndo(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		s, results := server(t, version), []plugintest.Result(nil)
@@ -109,7 +111,8 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// withoutEmpty is a document without the empty members that the encoding of Kubernetes 1.32 adds to a template.
+// withoutEmpty is a document without the empty members that the encoding of Kubernetes 1.32 adds to a
+// template.
 func withoutEmpty(value any) any {
 	if fields, ok := value.(map[string]any); ok {
 		clean := map[string]any{}
@@ -131,7 +134,8 @@ func withoutEmpty(value any) any {
 	return clean
 }
 
-// CS-336 (part): the claim templates that the restored template of a CloneSet mounts come back if they are gone; others stay as they are.
+// CS-336 (part): the claim templates that the restored template of a CloneSet mounts come back if they are
+// gone; others stay as they are.
 func TestUndoBringsClaimsBack(t *testing.T) {
 	k := kinds("v1beta1")[3]
 	mounting := `{metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: 'nginx:1', volumeMounts: [

@@ -15,7 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 )
 
-// OPS-147: each kind is paused and resumed by its own field, in both versions; what is already so, and kinds that cannot, are errors.
+// OPS-147: each kind is paused and resumed by its own field, in both versions; what is already so, and kinds
+// that cannot, are errors.
 func TestPauseAndResume(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		ours := "apps.kruise.io/" + version
@@ -76,8 +77,8 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// OPS-146: the kinds of Kubernetes are restarted by an annotation, and ours by a variable in each app container; all that are given are
-// restarted; those that are paused are errors.
+// OPS-146: the kinds of Kubernetes are restarted by an annotation, and ours by a variable in each app
+// container; all that are given are restarted; those that are paused are errors.
 func TestRestart(t *testing.T) {
 	moment := regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
@@ -145,7 +146,8 @@ func TestRestartTwice(t *testing.T) {
 	}
 }
 
-// OPS-148: Rollouts are approved, described and undone where their API is served, and elsewhere it is said that it is not.
+// OPS-148: Rollouts are approved, described and undone where their API is served, and elsewhere it is said
+// that it is not.
 func TestRollouts(t *testing.T) {
 	without := plugintest.New(t, "v1beta1")
 	results := []plugintest.Result{without.Run(t, command, "rollout", "approve", "web"), without.Run(t, command, "rollout", "describe",

@@ -22,7 +22,8 @@ type Progress struct {
 	Updated, Target int
 }
 
-// progressOf reads how far the rollout of an object is. An error tells that it failed, or that nobody can know.
+// progressOf reads how far the rollout of an object is. An error tells that it failed, or that nobody can
+// know.
 func progressOf(object *unstructured.Unstructured) (Progress, error) {
 	switch kind := workload.Kind(object); kind {
 	case workload.Deployment, workload.StatefulSet, workload.DaemonSet:
@@ -49,8 +50,8 @@ func progressOf(object *unstructured.Unstructured) (Progress, error) {
 	return Progress{}, fmt.Errorf("a %s has no rollout status", object.GetKind())
 }
 
-// census are the numbers of pods of an object: how many there are to be, how many of them of the new revision, and how many of these there
-// are, are ready and are available.
+// census are the numbers of pods of an object: how many there are to be, how many of them of the new
+// revision, and how many of these there are, are ready and are available.
 type census struct{ replicas, target, updated, ready, available int }
 
 // count reads the numbers from the status of an object.

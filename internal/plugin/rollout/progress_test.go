@@ -26,7 +26,8 @@ func parse(t *testing.T, text string) *unstructured.Unstructured {
 	return object
 }
 
-// status is a status with numbers in the order replicas, updated, ready and available of the updated ones, at a generation.
+// status is a status with numbers in the order replicas, updated, ready and available of the updated ones, at
+// a generation.
 func status(generation, replicas, updated, ready, available int, more ...string) string {
 	return fmt.Sprintf("{observedGeneration: %d, replicas: %d, updatedReplicas: %d, updatedReadyReplicas: %d, updatedAvailableReplicas: %d%s}",
 		generation, replicas, updated, ready, available, strings.Join(append([]string{""}, more...), ", "))
@@ -34,8 +35,8 @@ func status(generation, replicas, updated, ready, available int, more ...string)
 
 type step struct{ name, spec, status, want string }
 
-// checkSteps compares what is said of an object with each spec and status. What ends with a dot is not done, what begins with "error:" is
-// an error.
+// checkSteps compares what is said of an object with each spec and status. What ends with a dot is not done,
+// what begins with "error:" is an error.
 func checkSteps(t *testing.T, version, kind string, steps []step) {
 	t.Helper()
 	for _, tt := range steps {
@@ -56,7 +57,8 @@ func checkSteps(t *testing.T, version, kind string, steps []step) {
 
 const waiting = `Waiting for %s "web" rollout to finish: `
 
-// commonSteps are those that CloneSets and StatefulSets of ours have in common. strategy writes the fields of the rolling update.
+// commonSteps are those that CloneSets and StatefulSets of ours have in common. strategy writes the fields of
+// the rolling update.
 func commonSteps(who string, strategy func(string) string, counts func(generation, replicas, updated, ready, available int) string) []step {
 	wait, spec := fmt.Sprintf(waiting, who), func(replicas int, fields string, more ...string) string {
 		return fmt.Sprintf("{replicas: %d, updateStrategy: %s%s}", replicas, strategy(fields), strings.Join(append([]string{""}, more...), ", "))
@@ -94,8 +96,9 @@ func commonSteps(who string, strategy func(string) string, counts func(generatio
 
 const onDelete = "error: rollout status is only available for RollingUpdate strategy type, and this one is OnDelete"
 
-// OPS-141: of a CloneSet of both versions the generation comes first, then a deadline that is exceeded, then the pods that are updated,
-// ready and available, each against what the partition leaves to update, and pauses are told.
+// OPS-141: of a CloneSet of both versions the generation comes first, then a deadline that is exceeded, then
+// the pods that are updated, ready and available, each against what the partition leaves to update, and
+// pauses are told.
 func TestProgressOfCloneSets(t *testing.T) {
 	counts := func(g, replicas, updated, ready, available int) string {
 		return status(g, replicas, updated, ready, available)
@@ -120,8 +123,8 @@ func TestProgressOfCloneSets(t *testing.T) {
 		[]step{{"on delete", "{replicas: 1, updateStrategy: {type: OnDelete}}", status(3, 1, 1, 1, 1), onDelete}})
 }
 
-// OPS-142: of a StatefulSet of both versions the same is said, with integers and percentages as partitions, ordered and unordered;
-// OnDelete is an error.
+// OPS-142: of a StatefulSet of both versions the same is said, with integers and percentages as partitions,
+// ordered and unordered; OnDelete is an error.
 func TestProgressOfAdvancedStatefulSets(t *testing.T) {
 	flat := func(fields string) string { return "{type: RollingUpdate, rollingUpdate: {" + fields + "}}" }
 	unordered := func(fields string) string {

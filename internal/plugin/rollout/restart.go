@@ -22,7 +22,8 @@ import (
 const (
 	// restartedAt is the annotation by which kubectl restarts the kinds of Kubernetes.
 	restartedAt = "kubectl.kubernetes.io/restartedAt"
-	// restartedEnv is the variable that restarts the kinds that are updated in place, which apply an annotation without a restart.
+	// restartedEnv is the variable that restarts the kinds that are updated in place, which apply an
+	// annotation without a restart.
 	restartedEnv = "RESTARTED_AT"
 )
 

@@ -117,7 +117,8 @@ func replicaSet(stored *unstructured.Unstructured) (*Revision, error) {
 	return &Revision{Number: count, Stored: stored, Template: template}, nil
 }
 
-// withoutNull is the value without what older libraries wrote for nothing, such as a null for the time of creation.
+// withoutNull is the value without what older libraries wrote for nothing, such as a null for the time of
+// creation.
 func withoutNull(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -133,9 +134,10 @@ func withoutNull(value any) any {
 	return value
 }
 
-// before is the revision before the latest. Right after a change there may be none of the present template yet, and the newest is the one
-// before it. What the controller has observed has one, although the two may not compare equal, such as when the API server has learned new
-// defaults since. A second undo in a row changes nothing: the bad image must not come back because somebody tried again.
+// before is the revision before the latest. Right after a change there may be none of the present template
+// yet, and the newest is the one before it. What the controller has observed has one, although the two may
+// not compare equal, such as when the API server has learned new defaults since. A second undo in a row
+// changes nothing: the bad image must not come back because somebody tried again.
 func before(object *unstructured.Unstructured, revisions []*Revision) (*Revision, error) {
 	now, _, err := unstructured.NestedMap(object.Object, "spec", "template")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // barWidth is how many characters a progress bar has.
 const barWidth = 20
 
-// screen shows how far a rollout is. On a terminal it paints it anew each time, with a bar; elsewhere it writes lines, and only what is
-// new.
+// screen shows how far a rollout is. On a terminal it paints it anew each time, with a bar; elsewhere it
+// writes lines, and only what is new.
 type screen struct {
 	out io.Writer
 	// width is how many characters a line of the terminal has; nil means that it is none.

@@ -7,7 +7,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/golden"
 )
 
-// OPS-140 (part): on a terminal the line is painted anew with a bar, over all lines that it took; elsewhere only what is new is written.
+// OPS-140 (part): on a terminal the line is painted anew with a bar, over all lines that it took; elsewhere
+// only what is new is written.
 func TestScreen(t *testing.T) {
 	for name, width := range map[string]func() int{"terminal": func() int { return 60 }, "lines": nil,
 		"terminal-of-unknown-width": func() int { return 0 }} {

@@ -25,19 +25,22 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// Explain says in words why the rollout of an object waits, by the gates and flags of the manager that is installed in a namespace.
+// Explain says in words why the rollout of an object waits, by the gates and flags of the manager that is
+// installed in a namespace.
 type Explain func(ctx context.Context, info *resource.Info, managerNamespace string) (string, error)
 
 const (
 	// patience is how long the line may stand still until the reason is asked for, and asked for again.
 	patience = 5 * time.Second
-	// A watch that ended, or an API server that did not answer, is tried again after pause, doubled each time it fails, at most tries times.
+	// A watch that ended, or an API server that did not answer, is tried again after pause, doubled each time
+	// it fails, at most tries times.
 	pause, tries = time.Second, 8
 )
 
 // Status follows a rollout until it is done (OPS-140).
 type Status struct {
-	// Explain says why the rollout waits, once the line has not changed for some seconds; nil means that nobody knows.
+	// Explain says why the rollout waits, once the line has not changed for some seconds; nil means that
+	// nobody knows.
 	Explain Explain
 	// Clock tells the time.
 	Clock clock.Clock
@@ -138,7 +141,8 @@ func ask(ctx context.Context, client dynamic.ResourceInterface, name, version st
 	return a
 }
 
-// follow shows the progress of an object until it is done. Nothing that it waits for keeps it from ending when the time is over.
+// follow shows the progress of an object until it is done. Nothing that it waits for keeps it from ending
+// when the time is over.
 func (s *Status) follow(ctx context.Context, info *resource.Info) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the watch, and whatever is asked
 	defer cancel()

@@ -125,7 +125,8 @@ func watched(n int) string {
 
 const done = `cloneset "web" successfully rolled out`
 
-// OPS-140 (part): each step of a rollout is a line, until it is done; without watching there is only the first. One object must be named.
+// OPS-140 (part): each step of a rollout is a line, until it is done; without watching there is only the
+// first. One object must be named.
 func TestStatus(t *testing.T) {
 	s := plugintest.New(t, "v1beta1", web, strings.ReplaceAll(web, "web", "other"))
 	f := follow(t, s, nil, "cloneset/web")
@@ -160,8 +161,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// OPS-140 (part): an object that is deleted while it is followed is an error, also if another one of its name takes its place while nobody
-// watches.
+// OPS-140 (part): an object that is deleted while it is followed is an error, also if another one of its name
+// takes its place while nobody watches.
 func TestStatusOfADeletedObject(t *testing.T) {
 	s := plugintest.New(t, "v1beta1", web)
 	f := follow(t, s, nil, "cloneset/web")
@@ -193,8 +194,8 @@ func TestStatusOfADeletedObject(t *testing.T) {
 	}
 }
 
-// OPS-140 (part): a watch that ends, that the API server cannot go on with, or that it refuses for a while is begun anew, and nothing is
-// missed. If it never answers, that is an error.
+// OPS-140 (part): a watch that ends, that the API server cannot go on with, or that it refuses for a while is
+// begun anew, and nothing is missed. If it never answers, that is an error.
 func TestStatusWatchesAgain(t *testing.T) {
 	s := plugintest.New(t, "v1beta1", web)
 	f := follow(t, s, nil, "cloneset/web")
@@ -300,7 +301,8 @@ func TestStatusTimeout(t *testing.T) {
 	f.ended("<nil>")
 }
 
-// A rollout that does not move for some seconds is explained below its line, again when the reason changes, and no more when it moves.
+// A rollout that does not move for some seconds is explained below its line, again when the reason changes,
+// and no more when it moves.
 func TestStatusSaysWhyItWaits(t *testing.T) {
 	s := plugintest.New(t, "v1beta1", web)
 	var asked atomic.Int32

@@ -178,7 +178,8 @@ func annotate(object, replicaSet *unstructured.Unstructured) {
 	object.SetAnnotations(annotations)
 }
 
-// bringClaims adds the claim templates that the restored template mounts and the set has no more, if the revision remembers them (CS-336).
+// bringClaims adds the claim templates that the restored template mounts and the set has no more, if the
+// revision remembers them (CS-336).
 func (u *undo) bringClaims(object *unstructured.Unstructured, target *Revision) error {
 	text, ok := target.Stored.GetAnnotations()[pub.ClaimTemplates]
 	if !ok || workload.Kind(object) != workload.CloneSet {

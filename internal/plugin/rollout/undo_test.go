@@ -8,8 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// OPS-145: undo goes one step back from the present template, for every kind and whatever the controller has made of it by then: right after a
-// bad image there is no revision of it yet, and a second undo in a row brings nothing bad back.
+// OPS-145: undo goes one step back from the present template, for every kind and whatever the controller has
+// made of it by then: right after a bad image there is no revision of it yet, and a second undo in a row
+// brings nothing bad back.
 func TestUndoRightAfterABadImageBringsBackTheGoodOne(t *testing.T) {
 	for _, k := range kinds("v1beta1") {
 		for name, tt := range map[string]struct {

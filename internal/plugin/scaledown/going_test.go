@@ -12,8 +12,9 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/fakeapi"
 )
 
-// OPS-166: a pod of a CloneSet that goes already, or has ended, takes no other pod with it, which nobody has named: nothing is written, also
-// if it begins to go between two tries. One that is listed already was lowered for.
+// OPS-166: a pod of a CloneSet that goes already, or has ended, takes no other pod with it, which nobody has
+// named: nothing is written, also if it begins to go between two tries. One that is listed already was
+// lowered for.
 func TestAPodThatGoesAlreadyTakesNoOtherPodWithIt(t *testing.T) {
 	label := func(key, value string) func(map[string]any) {
 		return func(o map[string]any) { _ = unstructured.SetNestedField(o, value, "metadata", "labels", key) }

@@ -141,8 +141,9 @@ func (c *command) check(ctx context.Context, info *resource.Info, document *unst
 	return errors.Join(errs...)
 }
 
-// goes says why a pod of a CloneSet goes without having been named, or does not count: with lower replicas another pod would go, which
-// nobody has named. The ordinals of a StatefulSet say themselves which pods go. Those that are listed already are lowered for.
+// goes says why a pod of a CloneSet goes without having been named, or does not count: with lower replicas
+// another pod would go, which nobody has named. The ordinals of a StatefulSet say themselves which pods go.
+// Those that are listed already are lowered for.
 func goes(pod *corev1.Pod, document *unstructured.Unstructured) error {
 	listed, _, _ := unstructured.NestedStringSlice(document.Object, "spec", "scaleStrategy", "podsToDelete")
 	_, marked := pod.Labels[pub.SpecifiedDelete]
@@ -197,8 +198,8 @@ func cloneSet(document *unstructured.Unstructured, names []string) error {
 	return unstructured.SetNestedStringSlice(document.Object, listed, "spec", "scaleStrategy", "podsToDelete")
 }
 
-// statefulSet has a StatefulSet do without the ordinals of the pods: they are reserved, but those above all that stay, which go with the
-// replicas.
+// statefulSet has a StatefulSet do without the ordinals of the pods: they are reserved, but those above all
+// that stay, which go with the replicas.
 func statefulSet(document *unstructured.Unstructured, names []string) error {
 	before, reserved, err := slots(document)
 	if err != nil {

@@ -34,8 +34,9 @@ func server(t *testing.T, version, cloneSet, statefulSet string) *fakeapi.Server
 	return s
 }
 
-// OPS-166: one patch names the pods and lowers the replicas; names are trimmed and counted once; every pod must be one of the workload's;
-// replicas do not go below 0. Pods of a StatefulSet are marked, and their ordinals do not come back.
+// OPS-166: one patch names the pods and lowers the replicas; names are trimmed and counted once; every pod
+// must be one of the workload's; replicas do not go below 0. Pods of a StatefulSet are marked, and their
+// ordinals do not come back.
 func TestScaleDown(t *testing.T) {
 	t.Run("conflict", testConflict)
 	tests := map[string]struct{ cloneSet, statefulSet, lines string }{
@@ -79,7 +80,8 @@ func TestScaleDown(t *testing.T) {
 	}
 }
 
-// testConflict: who was faster is not overwritten: the patch is made anew from what he wrote, as often as needed, and an error in the end.
+// testConflict: who was faster is not overwritten: the patch is made anew from what he wrote, as often as
+// needed, and an error in the end.
 func testConflict(t *testing.T) {
 	s := server(t, "v1beta1", "replicas: 3, ", "")
 	faster := 2

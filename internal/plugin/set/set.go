@@ -1,4 +1,5 @@
-// Package set is the command "set": it changes images, environment, resources and service accounts of workloads (OPS-150 to OPS-152).
+// Package set is the command "set": it changes images, environment, resources and service accounts of
+// workloads (OPS-150 to OPS-152).
 package set
 
 import (

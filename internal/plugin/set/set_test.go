@@ -73,11 +73,12 @@ spec: {containers: [{name: app, image: "nginx:1", podInjectPolicy: BeforeAppCont
 	)
 }
 
-// OPS-131 (part): both versions of each kind, by their short names; statefulset and daemonset without a group are those of Kubernetes.
+// OPS-131 (part): both versions of each kind, by their short names; statefulset and daemonset without a group
+// are those of Kubernetes.
 //
-// OPS-150, SS-259: images of containers and init containers are set, by name or all of them, of all kinds with a pod template, of SidecarSets, and
-// of ImagePullJobs, of objects by name, by label, all of a kind, from files, or locally; only what differs is sent; unknown containers are
-// errors.
+// OPS-150, SS-259: images of containers and init containers are set, by name or all of them, of all kinds
+// with a pod template, of SidecarSets, and of ImagePullJobs, of objects by name, by label, all of a kind,
+// from files, or locally; only what differs is sent; unknown containers are errors.
 func TestImages(t *testing.T) {
 	const app, log, prepare = ` {"op":"replace","path":"%s/containers/0/image","value":"nginx:2"}`,
 		` {"op":"replace","path":"%s/containers/1/image","value":"nginx:2"}`,
@@ -161,8 +162,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// OPS-132 (part): all objects are tried, and the errors come together; a conflict is tried again with what is there then, and what
-// somebody else changed stays; dry runs change nothing; the field manager is sent.
+// OPS-132 (part): all objects are tried, and the errors come together; a conflict is tried again with what is
+// there then, and what somebody else changed stays; dry runs change nothing; the field manager is sent.
 func TestSeveralObjects(t *testing.T) {
 	s := server(t, "v1beta1")
 	result := s.Run(t, set.New, "set", "image", "clone/web", "clone/missing", "cm/where", "deploy/web", "app=nginx:2")
@@ -240,8 +241,9 @@ func image(object *unstructured.Unstructured) string {
 	return list[0].(map[string]any)["image"].(string)
 }
 
-// OPS-151: variables are set, removed, read from the standard input and from ConfigMaps and Secrets, some keys or all, with a prefix, in
-// containers by a pattern; they are listed, resolved, and not overwritten if the user says so; of all objects, by label, and locally.
+// OPS-151: variables are set, removed, read from the standard input and from ConfigMaps and Secrets, some
+// keys or all, with a prefix, in containers by a pattern; they are listed, resolved, and not overwritten if
+// the user says so; of all objects, by label, and locally.
 func TestEnv(t *testing.T) {
 	s := server(t, "v1beta1")
 	file := filepath.Join(t.TempDir(), "web.yaml")
@@ -293,8 +295,8 @@ func TestEnv(t *testing.T) {
 	}
 }
 
-// OPS-152: limits and requests are set, in containers by a pattern; service accounts of templates; selectors of Services and subjects of
-// role bindings, by kubectl's own commands.
+// OPS-152: limits and requests are set, in containers by a pattern; service accounts of templates; selectors
+// of Services and subjects of role bindings, by kubectl's own commands.
 func TestResourcesAccountsSelectorsAndSubjects(t *testing.T) {
 	s := server(t, "v1beta1")
 	s.Change(t, "deployments", "web", func(o map[string]any) {

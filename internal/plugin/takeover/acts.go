@@ -26,14 +26,16 @@ import (
 //go:embed probes.yaml
 var probes []byte
 
-// actsWithin is how long a controller may take to look at a new object: managers look for kinds that come late every ten seconds.
+// actsWithin is how long a controller may take to look at a new object: managers look for kinds that come
+// late every ten seconds.
 const actsWithin = 2 * time.Minute
 
 // theirsWithin is how long that of the other manager is waited for.
 const theirsWithin = 30 * time.Second
 
-// acts sees that the controllers of the new manager act: for each kind in use, an object that asks for nothing is created, its status is waited
-// for, and it is removed. A manager may be ready, answer webhooks, and yet have a controller that waits for ever, for a right or a definition.
+// acts sees that the controllers of the new manager act: for each kind in use, an object that asks for
+// nothing is created, its status is waited for, and it is removed. A manager may be ready, answer webhooks,
+// and yet have a controller that waits for ever, for a right or a definition.
 func (t *takeover) acts(ctx context.Context) error {
 	objects, unproven, err := t.probesInUse(ctx)
 	if err != nil {
@@ -103,8 +105,8 @@ func acted(live *unstructured.Unstructured) bool {
 	return len(status) > 0 && (!has || seen >= live.GetGeneration())
 }
 
-// probesInUse are the probes of the kinds of which there are objects, and the kinds of which none can be made. Kinds whose feature is off have
-// no controller.
+// probesInUse are the probes of the kinds of which there are objects, and the kinds of which none can be
+// made. Kinds whose feature is off have no controller.
 func (t *takeover) probesInUse(ctx context.Context) (used []*unstructured.Unstructured, unproven []string, err error) {
 	all, err := installation.Parse([]byte(strings.ReplaceAll(string(probes), installation.Namespace, t.choice.Namespace)))
 	if err != nil {

@@ -27,8 +27,8 @@ import (
 	"github.com/afloat-project/afloat/internal/racetest"
 )
 
-// OPS-194: a manager that serves and does not act is told before the command says that it is done: which kind, and how to go back. What was
-// created to see it is gone again.
+// OPS-194: a manager that serves and does not act is told before the command says that it is done: which
+// kind, and how to go back. What was created to see it is gone again.
 func TestAManagerThatServesAndDoesNotAct(t *testing.T) {
 	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
@@ -61,8 +61,8 @@ func TestAManagerThatServesAndDoesNotAct(t *testing.T) {
 	}
 }
 
-// OPS-194: on the way back the other manager is seen to act, too. One that was not seen to act on a kind is told of, and the way back ends: what it
-// writes of an object that asks for nothing is its own affair.
+// OPS-194: on the way back the other manager is seen to act, too. One that was not seen to act on a kind is
+// told of, and the way back ends: what it writes of an object that asks for nothing is its own affair.
 func TestTheWayBackTellsWhetherTheOtherManagerActs(t *testing.T) {
 	racetest.SkipAlone(t)
 	for idle, want := range map[bool]string{true: "OpenKruise's manager was not seen to act on CloneSet", false: "the manager acts on each of 1 kind in use"} {
@@ -82,8 +82,8 @@ func TestTheWayBackTellsWhetherTheOtherManagerActs(t *testing.T) {
 	}
 }
 
-// OPS-181: what the API server would refuse is found while the other manager runs: manifests that it does not take, because it is older than
-// 1.30 or because of few rights, and what the way back needs.
+// OPS-181: what the API server would refuse is found while the other manager runs: manifests that it does not
+// take, because it is older than 1.30 or because of few rights, and what the way back needs.
 func TestWhatWouldBeRefusedStopsNothing(t *testing.T) {
 	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
@@ -126,8 +126,8 @@ func TestWhatWouldBeRefusedStopsNothing(t *testing.T) {
 	}
 }
 
-// OPS-185 (part): an object that today's validation refuses does not stop the way back, if it has to be stored in another version: it is written
-// as its own status, which is about no change of it.
+// OPS-185 (part): an object that today's validation refuses does not stop the way back, if it has to be
+// stored in another version: it is written as its own status, which is about no change of it.
 func TestAnObjectThatValidationRefusesIsStoredAgain(t *testing.T) {
 	w := newWorld(t, "")
 	var statuses int
@@ -147,8 +147,8 @@ func TestAnObjectThatValidationRefusesIsStoredAgain(t *testing.T) {
 	}
 }
 
-// OPS-183 (part): a lock that its holder did not give back is given back when the holder's pod was seen to end and does not renew it any more,
-// and not if its pod may live, or it is renewed.
+// OPS-183 (part): a lock that its holder did not give back is given back when the holder's pod was seen to
+// end and does not renew it any more, and not if its pod may live, or it is renewed.
 func TestTheLockOfAManagerThatHasEnded(t *testing.T) {
 	for name, test := range map[string]struct {
 		ended bool
@@ -183,7 +183,8 @@ func TestTheLockOfAManagerThatHasEnded(t *testing.T) {
 	}
 }
 
-// OPS-183 (part): a lock that ran out and that somebody takes while it is given back is not free: two managers would act.
+// OPS-183 (part): a lock that ran out and that somebody takes while it is given back is not free: two
+// managers would act.
 func TestALockThatIsTakenWhileItIsGivenBack(t *testing.T) {
 	w := newWorld(t, "")
 	takes := func(holder string) {
@@ -216,8 +217,8 @@ func TestALockThatIsTakenWhileItIsGivenBack(t *testing.T) {
 	}
 }
 
-// OPS-183 (part): where the lock of a manager is: kruise-system if no flag says otherwise, whatever a kustomization calls the namespace; the
-// manager's own if the flag is empty; up to 1.4 a ConfigMap.
+// OPS-183 (part): where the lock of a manager is: kruise-system if no flag says otherwise, whatever a
+// kustomization calls the namespace; the manager's own if the flag is empty; up to 1.4 a ConfigMap.
 func TestWhereTheLockIs(t *testing.T) {
 	for args, want := range map[string]string{"": "kruise-system foo", "--leader-election-namespace=": "foo", "--leader-election-namespace=bar": "bar foo"} {
 		objects, err := installation.Parse([]byte(`{apiVersion: apps/v1, kind: Deployment, spec: {template: {spec: {containers: [{name: manager, args: ["` + args + `"]}]}}}}`))
@@ -249,8 +250,8 @@ func objectOf(t *testing.T, text string) *unstructured.Unstructured {
 	return objects[0]
 }
 
-// OPS-184 (part): a Deployment with another selector is made anew. A run that ended between its removal and the new one was told, when it was made
-// again, that there is nothing to take over, while nobody served.
+// OPS-184 (part): a Deployment with another selector is made anew. A run that ended between its removal and
+// the new one was told, when it was made again, that there is nothing to take over, while nobody served.
 func TestAManagerThatWasRemovedAndNotMadeAnewYet(t *testing.T) {
 	w := newWorld(t, "")
 	w.manifests = withoutSchemas(t)
@@ -300,7 +301,8 @@ func TestAManagerThatWasRemovedAndNotMadeAnewYet(t *testing.T) {
 	}
 }
 
-// OPS-184 (part), OPS-185 (part): the way back is made where the Deployment is not there any more: it was removed to be made anew, or by somebody.
+// OPS-184 (part), OPS-185 (part): the way back is made where the Deployment is not there any more: it was
+// removed to be made anew, or by somebody.
 func TestTheWayBackWithoutADeployment(t *testing.T) {
 	w := newWorld(t, "")
 	w.manifests = withoutSchemas(t)

@@ -27,7 +27,8 @@ import (
 // owner is the field manager of what is applied.
 const owner = "kubectl-afloat"
 
-// order is that in which kinds are applied: what a manager needs comes before it. Kinds that are not listed come with the definitions.
+// order is that in which kinds are applied: what a manager needs comes before it. Kinds that are not listed
+// come with the definitions.
 var order = []string{"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ValidatingAdmissionPolicy",
 	"ValidatingAdmissionPolicyBinding", "", "Service", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
 	"PodDisruptionBudget",
@@ -40,7 +41,8 @@ func rank(object *unstructured.Unstructured) int {
 	return slices.Index(order, "")
 }
 
-// byRank does something with objects that are sorted by rank: with those of one rank together, as nobody acts meanwhile and each second counts.
+// byRank does something with objects that are sorted by rank: with those of one rank together, as nobody acts
+// meanwhile and each second counts.
 func byRank(ctx context.Context, objects []*unstructured.Unstructured, do func(context.Context, *unstructured.Unstructured) error) error {
 	for len(objects) > 0 {
 		n := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return rank(o) != rank(objects[0]) })
@@ -55,7 +57,8 @@ func byRank(ctx context.Context, objects []*unstructured.Unstructured, do func(c
 	return nil
 }
 
-// together does something with all items, with some at once. What it does with others is cancelled by an error.
+// together does something with all items, with some at once. What it does with others is cancelled by an
+// error.
 func together[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
@@ -145,8 +148,8 @@ func (t *takeover) applyAll(ctx context.Context, s *seen) error {
 	return nil
 }
 
-// unconvert sets the conversion of kinds that this project does not serve to None: nobody answers for them, and a manager that finds such a
-// definition does not become ready (OPS-065).
+// unconvert sets the conversion of kinds that this project does not serve to None: nobody answers for them,
+// and a manager that finds such a definition does not become ready (OPS-065).
 func (t *takeover) unconvert(ctx context.Context, s *seen) error {
 	for _, kind := range s.kinds {
 		if kind.served || installation.Text(kind.definition.Object, "spec", "conversion", "strategy") != "Webhook" {
@@ -162,11 +165,12 @@ func (t *takeover) unconvert(ctx context.Context, s *seen) error {
 	return nil
 }
 
-// replaced are kinds that are made anew if a field of them that cannot be changed differs: no pod of users depends on them.
+// replaced are kinds that are made anew if a field of them that cannot be changed differs: no pod of users
+// depends on them.
 var replaced = []string{"ClusterRoleBinding", "RoleBinding", "Deployment", "DaemonSet", "Service"}
 
-// put applies an object. What others had in it and it has not is removed. The manager is only put where the other one does not run any more,
-// and not if somebody writes it at the same time.
+// put applies an object. What others had in it and it has not is removed. The manager is only put where the
+// other one does not run any more, and not if somebody writes it at the same time.
 func (t *takeover) put(ctx context.Context, object *unstructured.Unstructured) error {
 	if referenceTo(object) != t.managerReference() {
 		return t.putOnce(ctx, object)
@@ -216,7 +220,8 @@ func (t *takeover) putOnce(ctx context.Context, object *unstructured.Unstructure
 }
 
 func (t *takeover) apply(ctx context.Context, object *unstructured.Unstructured, options ...client.ApplyOption) error {
-	// The answer is written into what is applied: that of a dry run has a UID of which nobody knows afterwards.
+	// The answer is written into what is applied: that of a dry run has a UID of which nobody knows
+	// afterwards.
 	return t.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), append(options,
 		client.FieldOwner(t.fieldManager))...) //nolint:wrapcheck // the caller says what
 }
@@ -231,8 +236,9 @@ func (t *takeover) owns(live *unstructured.Unstructured) bool {
 	})
 }
 
-// adopt makes this command the owner of the fields of an object, so that applying removes those that the manifests do not have. Labels and
-// annotations of others stay. It is done once: what the manager adds later is its own.
+// adopt makes this command the owner of the fields of an object, so that applying removes those that the
+// manifests do not have. Labels and annotations of others stay. It is done once: what the manager adds later
+// is its own.
 func (t *takeover) adopt(ctx context.Context, live *unstructured.Unstructured) error {
 	fields := live.GetManagedFields()
 	if slices.Contains(shared, live.GetKind()) || t.owns(live) {
@@ -275,8 +281,8 @@ func (t *takeover) adopt(ctx context.Context, live *unstructured.Unstructured) e
 		client.FieldOwner(t.fieldManager)) //nolint:wrapcheck // the caller says what
 }
 
-// keepBundles copies the authorities that are in force into what is applied, so that calls never fail for want of one. The manager sets
-// them right if they change.
+// keepBundles copies the authorities that are in force into what is applied, so that calls never fail for
+// want of one. The manager sets them right if they change.
 func keepBundles(live, wanted *unstructured.Unstructured) {
 	if live == nil {
 		return
@@ -297,9 +303,8 @@ func keepBundles(live, wanted *unstructured.Unstructured) {
 	}
 }
 
-// joinBundles adds the authorities that are in force to those that were saved: whichever the other manager serves a certificate of is
-// trusted until it sets
-// them right.
+// joinBundles adds the authorities that are in force to those that were saved: whichever the other manager
+// serves a certificate of is trusted until it sets them right.
 func joinBundles(live, wanted *unstructured.Unstructured) {
 	saved := wanted.DeepCopy()
 	keepBundles(live, wanted)
@@ -323,8 +328,9 @@ func joinBundles(live, wanted *unstructured.Unstructured) {
 	}
 }
 
-// keepLabels leaves labels and annotations of a namespace as they are where the manifests have another value: webhooks of the other manager go
-// by them, and without them they would be asked about its own pods. Those of Pod Security are ours to set.
+// keepLabels leaves labels and annotations of a namespace as they are where the manifests have another value:
+// webhooks of the other manager go by them, and without them they would be asked about its own pods. Those of
+// Pod Security are ours to set.
 func keepLabels(live, wanted *unstructured.Unstructured) {
 	if live == nil || wanted.GetKind() != "Namespace" {
 		return
@@ -341,7 +347,8 @@ func keepLabels(live, wanted *unstructured.Unstructured) {
 	wanted.SetAnnotations(keep(live.GetAnnotations(), wanted.GetAnnotations()))
 }
 
-// keepTargets copies where the manager of this project is called, if it has set it itself: one outside the cluster is called by a URL.
+// keepTargets copies where the manager of this project is called, if it has set it itself: one outside the
+// cluster is called by a URL.
 func keepTargets(live, wanted *unstructured.Unstructured) {
 	target := []string{"spec", "conversion", "webhook", "clientConfig"}
 	if config, has, _ := unstructured.NestedMap(live.Object, target...); has && installation.Text(config, "url") != "" {

@@ -123,14 +123,14 @@ func (t *takeover) stopOurs(ctx context.Context, b *backup, manager *unstructure
 	return t.stop(ctx, placesOf(manager, lockOf(manager, t.choice.Namespace), t.choice.Namespace))
 }
 
-// removable tells whether an object that the cluster did not have before is removed: objects of users would go with a definition or a
-// namespace.
+// removable tells whether an object that the cluster did not have before is removed: objects of users would
+// go with a definition or a namespace.
 func removable(r reference) bool {
 	return r.Kind != "Namespace" && r.Kind != installation.Definitions.Kind
 }
 
-// restore puts all objects back: what a manager and its webhooks go by first, the manager when all that it needs is there, the webhooks about
-// pods in force when it answers, and the node daemons after it.
+// restore puts all objects back: what a manager and its webhooks go by first, the manager when all that it
+// needs is there, the webhooks about pods in force when it answers, and the node daemons after it.
 func (t *takeover) restore(ctx context.Context, b *backup) error {
 	objects := slices.Clone(b.objects)
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
@@ -236,8 +236,8 @@ func (t *takeover) restoreOne(ctx context.Context, saved *unstructured.Unstructu
 	return err
 }
 
-// restoreShared takes what the manifests have brought from an object that others change, too, and puts back what it had and has not any more,
-// in one write: webhooks go by the labels of namespaces.
+// restoreShared takes what the manifests have brought from an object that others change, too, and puts back
+// what it had and has not any more, in one write: webhooks go by the labels of namespaces.
 func (t *takeover) restoreShared(ctx context.Context, saved *unstructured.Unstructured) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		live, err := t.get(ctx, referenceTo(saved))
@@ -321,9 +321,10 @@ func (t *takeover) migrations(ctx context.Context, b *backup) ([]migration, erro
 	return found, nil
 }
 
-// migrate lets objects be stored in the version of the other definition, through the conversion of this project's manager: the definitions
-// are told to store that version, which all API servers know after a while, each object is written as it is, and the definitions are told that no
-// other version is stored any more.
+// migrate lets objects be stored in the version of the other definition, through the conversion of this
+// project's manager: the definitions are told to store that version, which all API servers know after a
+// while, each object is written as it is, and the definitions are told that no other version is stored any
+// more.
 func (t *takeover) migrate(ctx context.Context, migrations []migration) error {
 	if len(migrations) == 0 {
 		return nil
@@ -403,8 +404,9 @@ func (t *takeover) storeAgain(ctx context.Context, m migration) error {
 	return nil
 }
 
-// store writes an object as it is, so that it is stored in the version of now. It is written as its own status where its kind has one: the whole
-// object is stored, while no webhook completes the spec with defaults and no rule about changes of the spec is asked.
+// store writes an object as it is, so that it is stored in the version of now. It is written as its own
+// status where its kind has one: the whole object is stored, while no webhook completes the spec with
+// defaults and no rule about changes of the spec is asked.
 func (t *takeover) store(ctx context.Context, object *unstructured.Unstructured) error {
 	err := t.client.Status().Update(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager))
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {

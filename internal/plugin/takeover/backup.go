@@ -52,7 +52,8 @@ type contents struct {
 	Namespace  string `json:"namespace"`
 	// GoneBack is when everything was put back: from then on the folder is of no use.
 	GoneBack string `json:"goneBack,omitempty"`
-	// Saved are the objects in the folder. Absent are those of the manifests that the cluster did not have. Removed are those that go.
+	// Saved are the objects in the folder. Absent are those of the manifests that the cluster did not have.
+	// Removed are those that go.
 	Saved   []reference `json:"saved"`
 	Absent  []reference `json:"absent"`
 	Removed []reference `json:"removed,omitempty"`
@@ -145,7 +146,8 @@ func (t *takeover) useUp() error {
 	return b.write(t.backup)
 }
 
-// stale names the objects that are not what was saved, though nothing was changed since: the backup is of an earlier time.
+// stale names the objects that are not what was saved, though nothing was changed since: the backup is of an
+// earlier time.
 func (t *takeover) stale(ctx context.Context, b *backup) ([]string, error) {
 	var stale []string
 	for _, saved := range b.objects {
@@ -285,7 +287,8 @@ func (c *contents) write(folder string) error {
 	return write(filepath.Join(folder, index), text)
 }
 
-// saveSecret writes that there was a Secret, without what is in it. It stays where it is, and is not put back.
+// saveSecret writes that there was a Secret, without what is in it. It stays where it is, and is not put
+// back.
 func (t *takeover) saveSecret(ctx context.Context) error {
 	secret, err := installation.Get(ctx, t.client, installation.Secrets, t.choice.Namespace, installation.Secret)
 	if secret == nil {
@@ -315,9 +318,10 @@ func write(path string, text []byte) error {
 	return nil
 }
 
-// superfluous are the rights of the other manager that the manifests do not give: the bindings named kruise-... of its accounts, and the
-// roles named kruise-... that nobody else is bound to. Of bindings that others have, too, only the accounts go: these are narrowed. Bindings
-// with other names are the users' own, such as those for custom workloads.
+// superfluous are the rights of the other manager that the manifests do not give: the bindings named
+// kruise-... of its accounts, and the roles named kruise-... that nobody else is bound to. Of bindings that
+// others have, too, only the accounts go: these are narrowed. Bindings with other names are the users' own,
+// such as those for custom workloads.
 func (t *takeover) superfluous(ctx context.Context) (extra, narrowed []*unstructured.Unstructured, err error) {
 	have := map[reference]bool{}
 	for _, object := range t.manifests {

@@ -101,8 +101,9 @@ func TestAWorkloadDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// OPS-187 (part): the pass of a StatefulSet is rehearsed with the gates that the new manager is going to have, which are those of the other one:
-// a set with ordinals.start keeps its pods from 0 on where the other release does not obey it.
+// OPS-187 (part): the pass of a StatefulSet is rehearsed with the gates that the new manager is going to
+// have, which are those of the other one: a set with ordinals.start keeps its pods from 0 on where the other
+// release does not obey it.
 func TestRehearsedWithTheGatesOfTheNewManager(t *testing.T) {
 	w := newWorld(t, "")
 	var flags []string
@@ -135,7 +136,8 @@ spec:
 	}
 }
 
-// OPS-188 (part): where the other installation has neither node daemons nor the gate for them, none are brought.
+// OPS-188 (part): where the other installation has neither node daemons nor the gate for them, none are
+// brought.
 func TestNoNodeDaemonsWhereNobodyWantsThem(t *testing.T) {
 	w := newWorld(t, "")
 	w.patch(installation.Deployments, installation.Manager, `[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--feature-gates=KruiseDaemon=false"}]`)
@@ -152,7 +154,8 @@ func TestNoNodeDaemonsWhereNobodyWantsThem(t *testing.T) {
 	}
 }
 
-// OPS-180 (part): rights that the other manager has and this project's does not are named, where something needs them.
+// OPS-180 (part): rights that the other manager has and this project's does not are named, where something
+// needs them.
 func TestRightsThatAreNeededAreNamed(t *testing.T) {
 	w := newWorld(t, `---
 apiVersion: v1
@@ -171,8 +174,8 @@ data:
 	}
 }
 
-// OPS-182 (part): a folder is of one cluster, and of what is there: of another cluster, after the way back, or after the other installation was
-// changed it is refused, with its name, and nothing is changed.
+// OPS-182 (part): a folder is of one cluster, and of what is there: of another cluster, after the way back,
+// or after the other installation was changed it is refused, with its name, and nothing is changed.
 func TestFoldersOfSomethingElseAreRefused(t *testing.T) {
 	racetest.SkipAlone(t)
 	folder := filepath.Join(t.TempDir(), "backup")
@@ -217,8 +220,8 @@ func TestFoldersOfSomethingElseAreRefused(t *testing.T) {
 	refuses(w, false, "is not of what is there now: Deployment kruise-system/kruise-controller-manager: spec.template.spec.containers")
 }
 
-// OPS-181 (part): of the other manager's rights only those of its accounts go. People who are bound to the same role, or by the same binding, stay
-// bound, there and back.
+// OPS-181 (part): of the other manager's rights only those of its accounts go. People who are bound to the
+// same role, or by the same binding, stay bound, there and back.
 func TestRightsThatPeopleHaveToo(t *testing.T) {
 	w := newWorld(t, `---
 apiVersion: rbac.authorization.k8s.io/v1

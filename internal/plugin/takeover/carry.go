@@ -17,7 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// Flags that the manager and the daemon have besides those of the kinds and of logging. [ManagerFlags] is compared with the manager's own.
+// Flags that the manager and the daemon have besides those of the kinds and of logging. [ManagerFlags] is
+// compared with the manager's own.
 var (
 	// ManagerFlags are those of the manager that keep their meaning in another installation.
 	ManagerFlags = []string{"assign-bcj-pods-by-scheduler", "controller-cache-sync-timeout", "default-ttlseconds-for-always-nodeimage",
@@ -29,13 +30,14 @@ var (
 	// DaemonFlags are those of the daemon.
 	DaemonFlags = []string{"feature-gates", "max-workers-for-pull-image", "max-concurrency", "plugin-bin-dir", "plugin-config-file",
 		"rest-config-burst", "rest-config-qps", "socket-file"}
-	// set are flags whose values belong to the manifests: addresses that probes ask, folders that are mounted, and how much is logged.
+	// set are flags whose values belong to the manifests: addresses that probes ask, folders that are
+	// mounted, and how much is logged.
 	set = []string{"enable-pprof", "kubeconfig", "logtostderr", "pprof-addr", "protection-log-path", "socket-root", "v",
 		"webhook-client-ca-file", "webhook-client-names"}
 	// usual are values of flags of set with which nobody has changed anything. Others are told.
 	usual = map[string][]string{"protection-log-path": {"/log"}, "kubeconfig": {}}
-	// addresses are flags of the manager and the daemon with the port of a container, by its name in the manifests: the port is carried over, the
-	// address is not, because probes ask it.
+	// addresses are flags of the manager and the daemon with the port of a container, by its name in the
+	// manifests: the port is carried over, the address is not, because probes ask it.
 	addresses = map[string]string{"metrics-addr": "metrics", "health-probe-addr": "health", "addr": "health"}
 )
 
@@ -71,8 +73,8 @@ func flagSet(kinds bool, names []string) *pflag.FlagSet {
 	return fs
 }
 
-// carry reads what a Deployment of a manager, or a DaemonSet of node daemons, hands over to the one of ours. Without a reading, gates are
-// left out. manifest is the one of ours.
+// carry reads what a Deployment of a manager, or a DaemonSet of node daemons, hands over to the one of ours.
+// Without a reading, gates are left out. manifest is the one of ours.
 func carry(workload, manifest *unstructured.Unstructured, r *reading) carried {
 	var c carried
 	if workload == nil {

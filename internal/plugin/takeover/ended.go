@@ -13,8 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// gone waits for the end of the pods of the manager. w sees meanwhile whether their locks are renewed, and learns which pods their kubelets
-// have ended: those that had time to end, on nodes that are ready.
+// gone waits for the end of the pods of the manager. w sees meanwhile whether their locks are renewed, and
+// learns which pods their kubelets have ended: those that had time to end, on nodes that are ready.
 func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured, w *watcher) error {
 	nodes := map[string]string{}
 	if err := t.wait(ctx, "the end of the manager's pods", func(ctx context.Context) (string, error) {
@@ -53,9 +53,9 @@ func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured
 	return nil
 }
 
-// podsOf are the pods of a Deployment that may still run. Its label is the one that many operators have, so that pods of others in the
-// namespace match its selector, too: those with another controller are not meant. A pod without a controller is: it may have been left by a
-// Deployment that was deleted alone.
+// podsOf are the pods of a Deployment that may still run. Its label is the one that many operators have, so
+// that pods of others in the namespace match its selector, too: those with another controller are not meant.
+// A pod without a controller is: it may have been left by a Deployment that was deleted alone.
 func (t *takeover) podsOf(ctx context.Context, workload *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	selector, err := selectorOf(workload)
 	if err != nil {

@@ -68,8 +68,8 @@ func tagOf(image string) string {
 	return ""
 }
 
-// newReading decides of which release an installation is: by the tag of the image that runs, because labels and versions of its chart lie.
-// If the tag does not tell, by its definitions, as far as these tell.
+// newReading decides of which release an installation is: by the tag of the image that runs, because labels
+// and versions of its chart lie. If the tag does not tell, by its definitions, as far as these tell.
 func newReading(image string, definitions []*unstructured.Unstructured) *reading {
 	r := &reading{table: readGates()}
 	first := version.MustParseGeneric(r.table.releases[0])
@@ -120,8 +120,9 @@ func mayBe(release *version.Version, definitions []*unstructured.Unstructured) b
 	return lists == release.AtLeast(version.MustParseGeneric("1.5.0")) && beta == release.AtLeast(version.MustParseGeneric("1.9.0"))
 }
 
-// needUse are gates that change how certificates, rights or storage work. They are turned on if they are named; if they are on without
-// being named, by a switch of a whole stage or because an older release knew no gate for it, only where somebody uses them (OPS-187).
+// needUse are gates that change how certificates, rights or storage work. They are turned on if they are
+// named; if they are on without being named, by a switch of a whole stage or because an older release knew no
+// gate for it, only where somebody uses them (OPS-187).
 var needUse = map[featuregate.Feature]string{
 	features.EnableExternalCerts:                   "the Secret with certificates is not that of somebody else",
 	features.ResourceDistributionGate:              "there is no ResourceDistribution",
@@ -164,9 +165,10 @@ func (t *takeover) usedGates(ctx context.Context) (map[featuregate.Feature]bool,
 var daemonGates = []featuregate.Feature{features.KruiseDaemon, features.DaemonWatchingPod, features.InPlaceUpdateEnvFromMetadata,
 	features.PodProbeMarkerGate}
 
-// gates turns the list of another installation into the list with which this project's gates are what those of the other one are, and says
-// how it was read: entries of gates as they are, switches of stages as what they mean there, and what that release has on or off
-// where this one has not. of are the gates that matter to who gets the list.
+// gates turns the list of another installation into the list with which this project's gates are what those
+// of the other one are, and says how it was read: entries of gates as they are, switches of stages as what
+// they mean there, and what that release has on or off where this one has not. of are the gates that matter
+// to who gets the list.
 func (r *reading) gates(list string, of []featuregate.Feature) (carried string, notes []string) {
 	var entries []string
 	named, stages := map[featuregate.Feature]bool{}, map[string]bool{}
@@ -239,7 +241,8 @@ func (r *reading) gates(list string, of []featuregate.Feature) (carried string, 
 	return strings.Join(entries, ","), notes
 }
 
-// value is that of a gate that nobody named, in a release, and by the switch of which stage; before other gates force it.
+// value is that of a gate that nobody named, in a release, and by the switch of which stage; before other
+// gates force it.
 func (r *reading) value(gate featuregate.Feature, release string, stages map[string]bool) (value bool, stage string) {
 	mark := r.table.marks[gate][release]
 	switch mark[0] {
@@ -256,7 +259,8 @@ func (r *reading) value(gate featuregate.Feature, release string, stages map[str
 	return strings.HasSuffix(mark, "+"), ""
 }
 
-// forced is the value of a gate after others have forced it, as far as that differs from what this project's gates force.
+// forced is the value of a gate after others have forced it, as far as that differs from what this project's
+// gates force.
 func (r *reading) forced(gate featuregate.Feature, release string, value bool, named map[featuregate.Feature]bool,
 	stages map[string]bool) bool {
 	at := func(other featuregate.Feature) bool {

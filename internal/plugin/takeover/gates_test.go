@@ -40,8 +40,9 @@ func effective(t *testing.T, image, list string, used map[featuregate.Feature]bo
 	return gates, carried, notes
 }
 
-// OPS-187 (part): OpenKruise's own manifests say AllAlpha=true. What it means is what that release has, so that nothing is turned on that was
-// not on; no certificates of somebody else are waited for, and no kind is watched for which rights are missing.
+// OPS-187 (part): OpenKruise's own manifests say AllAlpha=true. What it means is what that release has, so
+// that nothing is turned on that was not on; no certificates of somebody else are waited for, and no kind is
+// watched for which rights are missing.
 func TestManifestsOfEveryReleaseMeanWhatTheyMeantThere(t *testing.T) {
 	for tag, list := range manifestGates {
 		gates, carried, notes := effective(t, "registry:5000/openkruise/kruise-manager:"+tag, list, nil)

@@ -62,8 +62,9 @@ func missingVersions(definition, wanted *unstructured.Unstructured) []string {
 	return missing
 }
 
-// compareFields finds the fields that a kind loses with its definition: objects in which one is set would lose it at their next write. Status
-// is left out, which the manager writes anew. Only the version that is stored can have them.
+// compareFields finds the fields that a kind loses with its definition: objects in which one is set would
+// lose it at their next write. Status is left out, which the manager writes anew. Only the version that is
+// stored can have them.
 func (t *takeover) compareFields(ctx context.Context, s *seen, definition, ours *unstructured.Unstructured) error {
 	kind := installation.StoredKind(definition)
 	live, wanted := installation.Versions(definition)[kind.Version], installation.Versions(ours)[kind.Version]
@@ -154,7 +155,8 @@ func (t *takeover) lookAtEntries(ctx context.Context, s *seen) error {
 	return nil
 }
 
-// asked are the kinds in use, not served by this project, that an entry is about. It is known if it is about the project's kinds alone.
+// asked are the kinds in use, not served by this project, that an entry is about. It is known if it is about
+// the project's kinds alone.
 func (s *seen) asked(entry map[string]any) (used []string, known bool) {
 	known = true
 	for _, rule := range installation.Maps(entry, "rules") {

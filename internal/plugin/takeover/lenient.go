@@ -23,15 +23,17 @@ var configurations = []struct {
 	name string
 }{{installation.MutatingKind, installation.Mutating}, {installation.ValidatingKind, installation.Validating}}
 
-// templateAnnotation is where a manager keeps the list of webhooks, from which the other one writes the live list anew each minute.
+// templateAnnotation is where a manager keeps the list of webhooks, from which the other one writes the live
+// list anew each minute.
 const templateAnnotation = "template"
 
 func isConfiguration(object *unstructured.Unstructured) bool {
 	return object.GetKind() == installation.MutatingKind.Kind || object.GetKind() == installation.ValidatingKind.Kind
 }
 
-// lenient lets pods pass if nobody answers the webhooks of a configuration: failurePolicy becomes Ignore in all entries about pods that are
-// created, in the list and in the annotation. It tells which entries it changed.
+// lenient lets pods pass if nobody answers the webhooks of a configuration: failurePolicy becomes Ignore in
+// all entries about pods that are created, in the list and in the annotation. It tells which entries it
+// changed.
 func lenient(configuration *unstructured.Unstructured) []string {
 	var changed []string
 	relax := func(entry map[string]any) {
@@ -70,7 +72,8 @@ func aboutNewPods(entry map[string]any) bool {
 	})
 }
 
-// letPodsPass makes the live configurations lenient, so that pods can be created whatever becomes of the managers.
+// letPodsPass makes the live configurations lenient, so that pods can be created whatever becomes of the
+// managers.
 func (t *takeover) letPodsPass(ctx context.Context) error {
 	var changed []string
 	for _, c := range configurations {
@@ -111,7 +114,8 @@ func (t *takeover) leave(ctx context.Context, err error) error {
 	return t.goOn(fmt.Errorf("%w\npods can be created meanwhile: webhooks about them let them pass as long as nobody answers", err))
 }
 
-// strict puts failure policies into force, once a manager answers, and sees that pods can be created then: if not, they are taken back.
+// strict puts failure policies into force, once a manager answers, and sees that pods can be created then: if
+// not, they are taken back.
 func (t *takeover) strict(ctx context.Context, put func() error) error {
 	if err := put(); err != nil {
 		return err

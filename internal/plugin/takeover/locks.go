@@ -20,7 +20,8 @@ import (
 // leaderAnnotation is on ConfigMaps by which old managers, up to 1.4, are the leader.
 const leaderAnnotation = "control-plane.alpha.kubernetes.io/leader"
 
-// quiet is for how long a lock must not have been renewed, where its holder's pod was seen to end. Holders renew it every two seconds.
+// quiet is for how long a lock must not have been renewed, where its holder's pod was seen to end. Holders
+// renew it every two seconds.
 const quiet = 3 * time.Second
 
 // place is where a lock may be.
@@ -29,8 +30,9 @@ type place struct {
 	lockName
 }
 
-// placesOf are where the lock of a manager may be: the flag's namespace, which is kruise-system if the manager has no such flag, however a
-// kustomization has named the namespace, and the manager's own; a Lease, and for managers up to 1.4 a ConfigMap.
+// placesOf are where the lock of a manager may be: the flag's namespace, which is kruise-system if the
+// manager has no such flag, however a kustomization has named the namespace, and the manager's own; a Lease,
+// and for managers up to 1.4 a ConfigMap.
 func placesOf(manager *unstructured.Unstructured, lock lockName, namespace string) []place {
 	space, has := argument(manager, "leader-election-namespace")
 	if !has {
@@ -143,8 +145,8 @@ func (t *takeover) see(ctx context.Context, w *watcher) (missing []string, err e
 	return missing, nil
 }
 
-// release gives back the lock of a holder that has ended without doing so. If somebody wrote it since it was read, that is a conflict: another
-// test in the patch would fail first, with an answer that says nothing.
+// release gives back the lock of a holder that has ended without doing so. If somebody wrote it since it was
+// read, that is a conflict: another test in the patch would fail first, with an answer that says nothing.
 func (t *takeover) release(ctx context.Context, lease *unstructured.Unstructured) error {
 	body, err := json.Marshal([]map[string]any{
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": lease.GetResourceVersion()},
@@ -159,8 +161,8 @@ func (t *takeover) release(ctx context.Context, lease *unstructured.Unstructured
 	return nil
 }
 
-// lockFree waits until nobody holds a lock: it was given back, or not renewed for as long as it holds; for less if its holder's pod was seen to
-// end.
+// lockFree waits until nobody holds a lock: it was given back, or not renewed for as long as it holds; for
+// less if its holder's pod was seen to end.
 func (t *takeover) lockFree(ctx context.Context, w *watcher) error {
 	w.alone = true
 	if err := t.wait(ctx, "the lock", func(ctx context.Context) (string, error) {

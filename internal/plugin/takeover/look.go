@@ -22,7 +22,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// backupAnnotation is on the manager's Deployment from the stop on: it names the folder, by which an interrupted run finds its way.
+// backupAnnotation is on the manager's Deployment from the stop on: it names the folder, by which an
+// interrupted run finds its way.
 const backupAnnotation = "afloat.dev/takeover-backup"
 
 // source is where flags come from: the other installation, as it runs or as it was saved.
@@ -60,7 +61,8 @@ type seen struct {
 	kinds []kindInUse
 	// resumed: a takeover was begun, so that conversion may not be answered at this moment.
 	resumed bool
-	// refusals are kinds and entries in use that nobody would serve; dropped are entries that go because nobody uses them.
+	// refusals are kinds and entries in use that nobody would serve; dropped are entries that go because
+	// nobody uses them.
 	refusals, dropped []string
 	// against are other reasons not to go on.
 	against []string
@@ -115,8 +117,8 @@ func (t *takeover) findManager(ctx context.Context) (*unstructured.Unstructured,
 	return found[0], nil
 }
 
-// removedManager is the manager as an interrupted run left it, if there is its backup: scaled to none, and removed, since one with another
-// selector is to come. It has no version.
+// removedManager is the manager as an interrupted run left it, if there is its backup: scaled to none, and
+// removed, since one with another selector is to come. It has no version.
 func (t *takeover) removedManager(ctx context.Context) (*unstructured.Unstructured, error) {
 	if t.backup == "" {
 		return nil, nil
@@ -248,8 +250,8 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 	return t.lookAtSecret(ctx)
 }
 
-// lookAtLists names the kinds that users list for WorkloadSpreads and PersistentPodStates: the other manager may list all objects of the cluster,
-// and this project's only what it is granted.
+// lookAtLists names the kinds that users list for WorkloadSpreads and PersistentPodStates: the other manager
+// may list all objects of the cluster, and this project's only what it is granted.
 func (t *takeover) lookAtLists(ctx context.Context) error {
 	lists, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, t.choice.Namespace,
 		workloadspread.ConfigMapName)
@@ -290,7 +292,8 @@ func (t *takeover) lookAtOtherDaemons(ctx context.Context) error {
 	}, client.InNamespace(t.choice.Namespace))
 }
 
-// read decides how flags are read. What it depends on is remembered with the backup: it is not what it was while a takeover is under way.
+// read decides how flags are read. What it depends on is remembered with the backup: it is not what it was
+// while a takeover is under way.
 func (t *takeover) read(ctx context.Context, s *seen, saved *backup) (*reading, error) {
 	var definitions []*unstructured.Unstructured
 	var err error

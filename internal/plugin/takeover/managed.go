@@ -20,7 +20,8 @@ import (
 type tool struct {
 	// name says what it is and what it calls the Deployment's application.
 	name string
-	// kind, namespace and object name what tells whether it is paused; an empty namespace means that it is looked for.
+	// kind, namespace and object name what tells whether it is paused; an empty namespace means that it is
+	// looked for.
 	kind              schema.GroupVersionKind
 	namespace, object string
 	// pause are the commands that pause it.
@@ -95,7 +96,8 @@ func toolsOf(object *unstructured.Unstructured) []tool {
 	return tools
 }
 
-// managed refuses to go on while a tool would put back what the takeover changes. One that is seen to be paused is in nobody's way.
+// managed refuses to go on while a tool would put back what the takeover changes. One that is seen to be
+// paused is in nobody's way.
 func (t *takeover) managed(ctx context.Context, manager *unstructured.Unstructured) error {
 	if manager == nil {
 		return nil
@@ -146,8 +148,8 @@ func (t *takeover) pausedTool(ctx context.Context, of tool) (paused, known bool)
 	return len(found) > 0 && !slices.Contains(found, false), len(found) > 0
 }
 
-// healed tells whether the Deployment is about to be replaced although the other manager runs again: somebody has put it back since it was
-// stopped. Two managers would act.
+// healed tells whether the Deployment is about to be replaced although the other manager runs again: somebody
+// has put it back since it was stopped. Two managers would act.
 func (t *takeover) healed(ctx context.Context, live *unstructured.Unstructured) error {
 	if live == nil || installation.IsOurs(live) != t.back {
 		return nil

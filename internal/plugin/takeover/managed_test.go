@@ -20,7 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/racetest"
 )
 
-// OPS-195: a Deployment that a tool keeps as a repository has it is not taken over: the tool is named, with what pauses it. A flag goes on.
+// OPS-195: a Deployment that a tool keeps as a repository has it is not taken over: the tool is named, with
+// what pauses it. A flag goes on.
 func TestAToolThatManagesTheDeployment(t *testing.T) {
 	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
@@ -98,8 +99,9 @@ func TestAToolThatIsPaused(t *testing.T) {
 	}
 }
 
-// OPS-183, OPS-195: a tool that nobody has recognised starts the other manager again while the manifests are applied, or puts it back after
-// ours was started. Two managers are never wanted at once; the command ends, and says who wrote it. Pods can be created.
+// OPS-183, OPS-195: a tool that nobody has recognised starts the other manager again while the manifests are
+// applied, or puts it back after ours was started. Two managers are never wanted at once; the command ends,
+// and says who wrote it. Pods can be created.
 func TestAToolThatHealsDuringTheTakeover(t *testing.T) {
 	brief := withoutSchemas(t)
 	for at, want := range map[string]string{
@@ -175,8 +177,9 @@ func (a *answered) Read(p []byte) (int, error) {
 	return copy(p, "y\n"), nil
 }
 
-// OPS-196: of two takeovers at once one goes on. The one that was asked first sees that the other was faster, also if that is done by then,
-// or if it is in the middle; a run that was killed holds up the next one only until its turn has run out.
+// OPS-196: of two takeovers at once one goes on. The one that was asked first sees that the other was faster,
+// also if that is done by then, or if it is in the middle; a run that was killed holds up the next one only
+// until its turn has run out.
 func TestTwoTakeoversAtOnce(t *testing.T) {
 	brief := withoutSchemas(t)
 	w := newWorld(t, "")

@@ -24,8 +24,8 @@ type fingerprint struct {
 	Spec     string `json:"spec"`
 }
 
-// fingerprints are those of the pods that a manager has to do with: of workloads of the project, with sidecars of SidecarSets, or placed by
-// WorkloadSpreads.
+// fingerprints are those of the pods that a manager has to do with: of workloads of the project, with
+// sidecars of SidecarSets, or placed by WorkloadSpreads.
 func (t *takeover) fingerprints(ctx context.Context) (map[string]fingerprint, error) {
 	pods := map[string]fingerprint{}
 	err := installation.Each(ctx, t.client, installation.Pods, func(pod *unstructured.Unstructured) error {

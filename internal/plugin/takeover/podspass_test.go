@@ -23,8 +23,8 @@ import (
 	"github.com/afloat-project/afloat/internal/racetest"
 )
 
-// refusing are the webhook entries because of which no pod can be created in a namespace at this moment. Those of this project are asked
-// about the pods that need them alone; strictly counts them, too.
+// refusing are the webhook entries because of which no pod can be created in a namespace at this moment.
+// Those of this project are asked about the pods that need them alone; strictly counts them, too.
 func (w *world) refusing(namespace string, strictly bool) (names []string) {
 	ctx := context.Background()
 	var pods corev1.PodList
@@ -70,7 +70,8 @@ func operations(rule admissionv1.RuleWithOperations) (all []string) {
 	return all
 }
 
-// asManifests makes the installation what the manifests of the reference make: another label, and webhooks that go by its presence.
+// asManifests makes the installation what the manifests of the reference make: another label, and webhooks
+// that go by its presence.
 func (w *world) asManifests(t *testing.T) {
 	t.Helper()
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
@@ -93,8 +94,9 @@ func (w *world) asManifests(t *testing.T) {
 	}
 }
 
-// OPS-193: whatever happens there or back, pods can be created: the manager's own, which a webhook of its own would refuse without the label
-// of its namespace, and those of everybody. The world looks after each write (violated).
+// OPS-193: whatever happens there or back, pods can be created: the manager's own, which a webhook of its own
+// would refuse without the label of its namespace, and those of everybody. The world looks after each write
+// (violated).
 func TestPodsCanBeCreatedThereAndBack(t *testing.T) {
 	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
@@ -151,7 +153,8 @@ func (w *world) entries(t *testing.T) []map[string]any {
 	return installation.Entries(configuration)
 }
 
-// OPS-193: a namespace that an earlier release of the plugin, or somebody else, has taken the label from gets it before the manager comes.
+// OPS-193: a namespace that an earlier release of the plugin, or somebody else, has taken the label from gets
+// it before the manager comes.
 func TestALostLabelIsPutBackFirst(t *testing.T) {
 	brief := withoutSchemas(t)
 	w := newWorld(t, "")
@@ -178,8 +181,8 @@ func TestALostLabelIsPutBackFirst(t *testing.T) {
 	}
 }
 
-// OPS-193: a run that ends while no manager serves, because one does not start or because of Ctrl-C, leaves a cluster in which every pod can
-// be created, and says so.
+// OPS-193: a run that ends while no manager serves, because one does not start or because of Ctrl-C, leaves a
+// cluster in which every pod can be created, and says so.
 func TestARunThatFailsLeavesPodsThatCanBeCreated(t *testing.T) {
 	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
@@ -223,8 +226,9 @@ func TestARunThatFailsLeavesPodsThatCanBeCreated(t *testing.T) {
 	}
 }
 
-// OPS-180: whatever is answered to the probe but that a webhook of ours or theirs could not be called means that webhooks answer: a policy
-// that refuses it, a webhook of others that knows no dry runs, one of others that does not answer. Neither there nor back waits for ever.
+// OPS-180: whatever is answered to the probe but that a webhook of ours or theirs could not be called means
+// that webhooks answer: a policy that refuses it, a webhook of others that knows no dry runs, one of others
+// that does not answer. Neither there nor back waits for ever.
 func TestOthersThatRefuseTheProbeStopNothing(t *testing.T) {
 	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
@@ -265,8 +269,9 @@ func TestOthersThatRefuseTheProbeStopNothing(t *testing.T) {
 	}
 }
 
-// OPS-183: controller-manager is the label that every operator made with kubebuilder gives its manager. Pods of another one in the namespace
-// are not waited for; those of the manager are, also if their Deployment, or their ReplicaSet, is another one by now or gone.
+// OPS-183: controller-manager is the label that every operator made with kubebuilder gives its manager. Pods
+// of another one in the namespace are not waited for; those of the manager are, also if their Deployment, or
+// their ReplicaSet, is another one by now or gone.
 func TestPodsOfAnotherOperatorInTheNamespace(t *testing.T) {
 	w := newWorld(t, `---
 apiVersion: apps/v1

@@ -51,8 +51,8 @@ func newAsking(config *rest.Config) (asking, error) {
 	}}, nil
 }
 
-// preflight finds what would keep a takeover from ending, while the other manager still runs: the API server's release, rights, and manifests
-// that it would refuse. It tells what would become of each manifest.
+// preflight finds what would keep a takeover from ending, while the other manager still runs: the API
+// server's release, rights, and manifests that it would refuse. It tells what would become of each manifest.
 func (t *takeover) preflight(ctx context.Context) (verbs map[reference]string, err error) {
 	var errs []error
 	if t.ask.version != nil {

@@ -16,7 +16,8 @@ import (
 // probeName is the name of what is created as a dry run.
 const probeName = "afloat-takeover-probe"
 
-// answers tells whether webhooks are answered: an object that both configurations are about is created as a dry run.
+// answers tells whether webhooks are answered: an object that both configurations are about is created as a
+// dry run.
 func (t *takeover) answers(ctx context.Context) (string, error) {
 	definition, err := installation.Get(ctx, t.client, installation.Definitions, "", "clonesets.apps.kruise.io")
 	if err != nil || definition == nil {
@@ -35,9 +36,10 @@ func (t *takeover) answers(ctx context.Context) (string, error) {
 // failedCall is how an API server says that a webhook did not answer, and which one.
 var failedCall = regexp.MustCompile(`failed calling webhook "([^"]*)"|conversion webhook for .* failed`)
 
-// unanswered tells whether the answer to a request means that a webhook of ours or theirs did not answer. Any other answer, also a refusal by
-// a policy, a quota, or a webhook of others that does not know dry runs, means that ours did, or need not. A webhook of others that does not
-// answer is no reason to wait: nothing here mends it.
+// unanswered tells whether the answer to a request means that a webhook of ours or theirs did not answer. Any
+// other answer, also a refusal by a policy, a quota, or a webhook of others that does not know dry runs,
+// means that ours did, or need not. A webhook of others that does not answer is no reason to wait: nothing
+// here mends it.
 func (t *takeover) unanswered(ctx context.Context, answer error) (string, error) {
 	var status apierrors.APIStatus
 	if answer == nil {

@@ -24,7 +24,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// edit changes an object by a patch of what differs, guarded by the version that was read. It is nil if there is no such object.
+// edit changes an object by a patch of what differs, guarded by the version that was read. It is nil if there
+// is no such object.
 func (t *takeover) edit(ctx context.Context, r reference, alter func(*unstructured.Unstructured) error) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		before, err := t.get(ctx, r)
@@ -61,8 +62,9 @@ func (t *takeover) stop(ctx context.Context, places []place) error {
 		return nil
 	}
 	if !t.back {
-		// Before the stop, so that pods can be created whatever happens then. This project's manager would take it back; its webhooks are asked
-		// about pods that need them alone, and its entries follow when it has ended.
+		// Before the stop, so that pods can be created whatever happens then. This project's manager would
+		// take it back; its webhooks are asked about pods that need them alone, and its entries follow when
+		// it has ended.
 		if err := t.letPodsPass(ctx); err != nil {
 			return err
 		}
@@ -162,7 +164,8 @@ func (t *takeover) stages(since time.Time) string {
 // checkPod is the pod that starts with both images.
 const checkPod = "kruise-takeover-check"
 
-// tryImages lets a pod start with both images, so that a wrong name is found while the other manager still runs.
+// tryImages lets a pod start with both images, so that a wrong name is found while the other manager still
+// runs.
 func (t *takeover) tryImages(ctx context.Context, s *seen) error {
 	pod, err := t.imagePod(s)
 	if err != nil {

@@ -1,13 +1,14 @@
-// Package takeover puts this project's manager in the place of the reference's, and back (OPS-110). No pod is written because of it: the
-// new
-// manager reads what the old one left, and two managers never act at once.
+// Package takeover puts this project's manager in the place of the reference's, and back (OPS-110). No pod is
+// written because of it: the new manager reads what the old one left, and two managers never act at once.
 //
 // # Invariants
 //
 //   - What is replaced or removed is in the backup before anything is changed.
 //   - A manager starts only after all pods of the other one are gone and its lock is free.
-//   - Every step looks at what the cluster is like, and can be made again: whoever was interrupted runs the command again.
-//   - Objects of users and pods are never written. The one exception is the way back to definitions that do not serve what is stored:
+//   - Every step looks at what the cluster is like, and can be made again: whoever was interrupted runs the
+//     command again.
+//   - Objects of users and pods are never written. The one exception is the way back to definitions that do
+//     not serve what is stored:
 //
 // then objects are
 //
@@ -89,7 +90,8 @@ type takeover struct {
 
 	client client.Client
 	ask    asking
-	// holder names this run in the Lease by which only one writes at a time, and turnFor is how long that holds.
+	// holder names this run in the Lease by which only one writes at a time, and turnFor is how long that
+	// holds.
 	holder              string
 	turnFor, renewEvery time.Duration
 	// cluster names the cluster in the name of the folder.
@@ -312,7 +314,8 @@ func (t *takeover) confirm(question string) error {
 	return nil
 }
 
-// wait looks again and again until there is nothing left to wait for. look says what is missing; an error of it is taken as such.
+// wait looks again and again until there is nothing left to wait for. look says what is missing; an error of
+// it is taken as such.
 func (t *takeover) wait(whole context.Context, what string, look func(context.Context) (missing string, err error)) error {
 	ctx, cancel := context.WithTimeout(whole, t.timeout)
 	defer cancel()

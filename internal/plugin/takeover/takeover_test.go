@@ -42,8 +42,8 @@ func listed(t *testing.T, state string) string {
 	return text.String()
 }
 
-// OPS-110 (part), OPS-182, OPS-185 (part): what a takeover and the way back say and do. What was there before is in files of mode 0600
-// when the first object is written, without the data of Secrets.
+// OPS-110 (part), OPS-182, OPS-185 (part): what a takeover and the way back say and do. What was there before
+// is in files of mode 0600 when the first object is written, without the data of Secrets.
 func TestThereAndBack(t *testing.T) {
 	w := newWorld(t, "")
 	before := w.state()
@@ -99,7 +99,8 @@ func files(t *testing.T, folder string) []string {
 	return found
 }
 
-// differences are objects that are only in before or only in after, but for namespaces and definitions that are new: these stay.
+// differences are objects that are only in before or only in after, but for namespaces and definitions that
+// are new: these stay.
 func differences(before, after string) []string {
 	had := map[string]bool{}
 	for object := range strings.SplitSeq(before, "---\n") {
@@ -118,10 +119,9 @@ func differences(before, after string) []string {
 	return different
 }
 
-// OPS-184: whoever is interrupted at any write, before it or before its answer arrives, runs the command again and gets what an
-// undisturbed run
-// gets. At no
-// time is one manager wanted while pods of the other are there, and no pod or workload of a user is written.
+// OPS-184: whoever is interrupted at any write, before it or before its answer arrives, runs the command
+// again and gets what an undisturbed run gets. At no time is one manager wanted while pods of the other are
+// there, and no pod or workload of a user is written.
 func TestInterruptedAnywhere(t *testing.T) {
 	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
@@ -277,9 +277,8 @@ status: {storedVersions: [v1gamma, v1beta1]}`,
 	}
 }
 
-// With --allow-unserved a takeover goes on although nobody acts on some objects then. Entries of kinds that are not served go, as do
-// rights that are
-// not needed, and conversion of what is not served.
+// With --allow-unserved a takeover goes on although nobody acts on some objects then. Entries of kinds that
+// are not served go, as do rights that are not needed, and conversion of what is not served.
 func unservedAllowed(t *testing.T) {
 	w := newWorld(t, "---\n{apiVersion: apps.kruise.io/v1beta1, kind: Voyage, metadata: {name: warm, namespace: shop}}")
 	var out bytes.Buffer
@@ -326,10 +325,9 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// OPS-183: the other manager's lock is waited for: it is free when it was given back, or was not renewed for as long as it holds; a
-// manager that goes on
-// renewing it ends the takeover. Pods of the other one are gone before one of this project is wanted (violated), and how long nobody
-// served is told.
+// OPS-183: the other manager's lock is waited for: it is free when it was given back, or was not renewed for
+// as long as it holds; a manager that goes on renewing it ends the takeover. Pods of the other one are gone
+// before one of this project is wanted (violated), and how long nobody served is told.
 func TestLock(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
 		w := newWorld(t, "")

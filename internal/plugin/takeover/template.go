@@ -26,13 +26,15 @@ type template struct {
 	replicas            int64            // if there may not be more of them
 }
 
-// Fields of pods' specs. Of placement those are carried over that say where pods may run, how they are reached and how they get their images,
-// unless they have the value in defaulted, which the API server fills in. Others are told if they are in neither and differ from the manifests.
+// Fields of pods' specs. Of placement those are carried over that say where pods may run, how they are
+// reached and how they get their images, unless they have the value in defaulted, which the API server fills
+// in. Others are told if they are in neither and differ from the manifests.
 var (
 	placement = []string{"affinity", "dnsConfig", "dnsPolicy", "hostAliases", "hostNetwork", "imagePullSecrets", "nodeSelector",
 		"priorityClassName", "runtimeClassName", "schedulerName", "tolerations", "topologySpreadConstraints"}
 	defaulted = map[string]any{"dnsPolicy": "ClusterFirst", "hostNetwork": false, "schedulerName": "default-scheduler"}
-	// own are fields that are those of the manifests without a word: names, and what was compiled for other programs.
+	// own are fields that are those of the manifests without a word: names, and what was compiled for other
+	// programs.
 	own = []string{"containers", "initContainers", "priority", "preemptionPolicy", "restartPolicy", "securityContext", "serviceAccount",
 		"serviceAccountName", "terminationGracePeriodSeconds", "volumes"}
 )
@@ -40,11 +42,13 @@ var (
 // theirVariables mean something to the other installation alone, or are set by the manifests.
 var theirVariables = []string{"KUBE_CACHE_MUTATION_DETECTOR", "NODE_NAME", "POD_NAMESPACE", "WEBHOOK_CONFIGURATION_FAILURE_POLICY_PODS"}
 
-// elsewhere are variables by which the manager is called or keeps certificates in another way than the manifests say, with their defaults.
+// elsewhere are variables by which the manager is called or keeps certificates in another way than the
+// manifests say, with their defaults.
 var elsewhere = map[string]string{"KRUISE_DAEMON_CONFIG_NS": "kruise-daemon-config", "SECRET_NAME": installation.Secret,
 	"SERVICE_NAME": installation.Service, "WEBHOOK_CERT_DIR": "/tmp/kruise-webhook-certs", "WEBHOOK_CERT_WRITER": "", "WEBHOOK_HOST": ""}
 
-// environment carries variables over: those that keep their meaning, and those that this project does not know, such as those of proxies.
+// environment carries variables over: those that keep their meaning, and those that this project does not
+// know, such as those of proxies.
 func (c *carried) environment(container map[string]any, r *reading) (notes []string) {
 	for _, item := range installation.Maps(container, "env") {
 		name, _ := item["name"].(string)
@@ -87,7 +91,8 @@ func (c *carried) port(name, address string) {
 	c.ports[name] = port
 }
 
-// read carries over what the template of a workload says, and says in what it differs from that of the manifests, and what it does not carry over.
+// read carries over what the template of a workload says, and says in what it differs from that of the
+// manifests, and what it does not carry over.
 func (c *carried) read(workload, manifest *unstructured.Unstructured) (notes []string) {
 	wanted := map[string]any{}
 	if manifest != nil {
@@ -144,7 +149,8 @@ func (c *carried) read(workload, manifest *unstructured.Unstructured) (notes []s
 	return notes
 }
 
-// readVolumes carries over what is mounted where the manifests mount nothing, and the folder of the runtimes' sockets.
+// readVolumes carries over what is mounted where the manifests mount nothing, and the folder of the runtimes'
+// sockets.
 func (c *carried) readVolumes(spec, container map[string]any) (carried []string) {
 	for _, mount := range installation.Maps(container, "volumeMounts") {
 		path, _ := mount["mountPath"].(string)
@@ -174,8 +180,8 @@ func limits(container map[string]any) string {
 	return ""
 }
 
-// into changes a workload of the manifests so that it does what the other one did. What the manifests say wins: base is the workload of this
-// release's own manifests, and what differs from it was meant (OPS-188).
+// into changes a workload of the manifests so that it does what the other one did. What the manifests say
+// wins: base is the workload of this release's own manifests, and what differs from it was meant (OPS-188).
 func (c *carried) into(workload, base *unstructured.Unstructured) error {
 	if workload == nil {
 		return nil
@@ -240,7 +246,8 @@ func nameOf(argument string) string {
 	return name
 }
 
-// intoContainer sets flags, variables, mounts and ports, but for those that the manifests have and base has not.
+// intoContainer sets flags, variables, mounts and ports, but for those that the manifests have and base has
+// not.
 func (c *carried) intoContainer(container, base map[string]any) {
 	args, _ := container["args"].([]any)
 	said, was := texts(container["args"]), texts(base["args"])
@@ -315,7 +322,8 @@ func hasPort(container map[string]any, name string) bool {
 	return slices.ContainsFunc(installation.Maps(container, "ports"), func(port map[string]any) bool { return port["name"] == name })
 }
 
-// mergeGates adds to the gates of the manifests those that are carried over and that these do not name, neither one by one nor by their stage.
+// mergeGates adds to the gates of the manifests those that are carried over and that these do not name,
+// neither one by one nor by their stage.
 func mergeGates(carried, manifests string) string {
 	named, stages := map[string]bool{}, map[string]bool{}
 	for item := range strings.SplitSeq(manifests, ",") {
@@ -336,7 +344,8 @@ func mergeGates(carried, manifests string) string {
 	return strings.Trim(strings.Join(list, ","), ",")
 }
 
-// intoVolumes adds the volumes of the mounts that were added, and lets the folder of sockets be the one that it was.
+// intoVolumes adds the volumes of the mounts that were added, and lets the folder of sockets be the one that
+// it was.
 func (c *carried) intoVolumes(workload *unstructured.Unstructured) error {
 	volumes, _, err := unstructured.NestedSlice(workload.Object, "spec", "template", "spec", "volumes")
 	if err != nil {
@@ -365,7 +374,8 @@ func (c *carried) intoVolumes(workload *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(workload.Object, volumes, "spec", "template", "spec", "volumes") //nolint:wrapcheck // it is there
 }
 
-// carryInto lets the manager and the node daemons of the manifests do what those of the other installation did.
+// carryInto lets the manager and the node daemons of the manifests do what those of the other installation
+// did.
 func (t *takeover) carryInto(s *seen, manifests []*unstructured.Unstructured) error {
 	base := manifests
 	if t.choice.Path != "" {
@@ -419,7 +429,8 @@ func turnsOn(manager *unstructured.Unstructured, gate featuregate.Feature) bool 
 	return err == nil && gates.Enabled(gate)
 }
 
-// placed lets a pod's spec be like that of the manager in where it may run, and like all of them in how it gets its images.
+// placed lets a pod's spec be like that of the manager in where it may run, and like all of them in how it
+// gets its images.
 func placed(spec map[string]any, workloads ...*unstructured.Unstructured) {
 	var secrets []any
 	for i, workload := range slices.DeleteFunc(workloads, func(w *unstructured.Unstructured) bool { return w == nil }) {

@@ -16,7 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// changedManifests are those of this release with a change to the pod template of the manager, as --manifests names them.
+// changedManifests are those of this release with a change to the pod template of the manager, as --manifests
+// names them.
 func changedManifests(t *testing.T, change func(spec, container map[string]any)) string {
 	t.Helper()
 	objects, err := installation.Manifests(installation.Choice{Path: withoutSchemas(t)})
@@ -124,7 +125,8 @@ func TestWhatPodsNeedIsCarriedOver(t *testing.T) {
 	}
 }
 
-// OPS-199: what --manifests says is not undone by what the other installation had: gate by gate, flag by flag, field by field.
+// OPS-199: what --manifests says is not undone by what the other installation had: gate by gate, flag by
+// flag, field by field.
 func TestWhatIsMeantByOtherManifestsHolds(t *testing.T) {
 	theirs := theirsWith(t, "Deployment", "", "imagePullSecrets: [{name: old}], nodeSelector: {pool: old}, ",
 		`, args: ["--cloneset-workers=7", "--sync-period=1h", "--feature-gates=CloneSetShortHash=true,SidecarTerminator=false,WorkloadSpread=false"], env: [{name: CERTS_RENEW_BEFORE, value: 90d}]`)

@@ -17,8 +17,9 @@ import (
 // turnName is the Lease by which only one takeover, there or back, writes at a time.
 const turnName = "afloat-takeover"
 
-// takeTurn takes the Lease, and returns a context that ends if somebody else takes it, and what gives it back. A run that was killed holds it
-// until nobody has renewed it for as long as it holds, by the clock of this machine alone; that is waited for.
+// takeTurn takes the Lease, and returns a context that ends if somebody else takes it, and what gives it
+// back. A run that was killed holds it until nobody has renewed it for as long as it holds, by the clock of
+// this machine alone; that is waited for.
 func (t *takeover) takeTurn(ctx context.Context) (context.Context, func(), error) {
 	var last string
 	var since time.Time
@@ -85,7 +86,8 @@ func (t *takeover) turn(live *unstructured.Unstructured) *unstructured.Unstructu
 	return lease
 }
 
-// renewTurn renews the Lease until the context ends. Whoever finds that it is somebody else's ends the run: that one was taken for dead.
+// renewTurn renews the Lease until the context ends. Whoever finds that it is somebody else's ends the run:
+// that one was taken for dead.
 func (t *takeover) renewTurn(ctx context.Context, lost context.CancelCauseFunc, done chan<- struct{}) {
 	defer close(done)
 	ticker := time.NewTicker(t.renewEvery)

@@ -13,7 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// serves waits until the manager answers webhooks and conversion, which ends the time without one, and until all of it is ready.
+// serves waits until the manager answers webhooks and conversion, which ends the time without one, and until
+// all of it is ready.
 func (t *takeover) serves(ctx context.Context, namespace string) error {
 	t.reached("manager applied")
 	if err := t.replicas(ctx, t.managerReference(), 1); err != nil {
@@ -99,7 +100,8 @@ func (t *takeover) verify(ctx context.Context, advise func(error) error) error {
 	return nil
 }
 
-// announce says what a run without --dry-run would do. With the server's dry run, the API server checks the manifests.
+// announce says what a run without --dry-run would do. With the server's dry run, the API server checks the
+// manifests.
 func (t *takeover) announce(ctx context.Context, s *seen, verbs map[reference]string) error {
 	extra, narrowed, err := t.superfluous(ctx)
 	if err != nil {
@@ -127,9 +129,8 @@ func (t *takeover) announce(ctx context.Context, s *seen, verbs map[reference]st
 	return nil
 }
 
-// try asks the API server whether it would take an object in place of what is there. As long as the fields of others are not taken over,
-// applying would not
-// remove them, so that what is there is replaced.
+// try asks the API server whether it would take an object in place of what is there. As long as the fields of
+// others are not taken over, applying would not remove them, so that what is there is replaced.
 func (t *takeover) try(ctx context.Context, live, object *unstructured.Unstructured) error {
 	if live == nil {
 		return t.apply(ctx, object, client.ForceOwnership, client.DryRunAll)

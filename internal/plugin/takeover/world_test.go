@@ -38,13 +38,15 @@ import (
 
 const namespace = "kruise-system"
 
-// world is a cluster in memory, with the reference's installation in it and stand-ins for what runs workloads.
+// world is a cluster in memory, with the reference's installation in it and stand-ins for what runs
+// workloads.
 type world struct {
 	t  *testing.T
 	mu sync.Mutex // of writes
 	client.WithWatch
 	bare client.WithWatch
-	// deadly is the number of the write at which the command dies; before tells whether the write is made nevertheless.
+	// deadly is the number of the write at which the command dies; before tells whether the write is made
+	// nevertheless.
 	deadly   int
 	after    bool
 	writes   int

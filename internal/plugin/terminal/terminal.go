@@ -1,5 +1,6 @@
-// Package terminal keeps what objects hold from steering the terminal that it is printed on: anybody who may write a message, an annotation or
-// a status could else hide lines of others, or worse, by control characters and escape sequences.
+// Package terminal keeps what objects hold from steering the terminal that it is printed on: anybody who may
+// write a message, an annotation or a status could else hide lines of others, or worse, by control characters
+// and escape sequences.
 package terminal
 
 import (
@@ -46,12 +47,14 @@ func Escaped(document string) string {
 	return text.String()
 }
 
-// steers tells whether a terminal takes the character for more than a sign: control characters, and those that turn the direction of writing.
+// steers tells whether a terminal takes the character for more than a sign: control characters, and those
+// that turn the direction of writing.
 func steers(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// Writer writes to another writer what is harmless of what is written to it. A character must not be parted between two writes.
+// Writer writes to another writer what is harmless of what is written to it. A character must not be parted
+// between two writes.
 func Writer(to io.Writer) io.Writer { return writer{to} }
 
 type writer struct{ to io.Writer }

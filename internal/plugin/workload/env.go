@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// SetEnv sets and removes variables of a container. Without overwrite it fails if a variable has another value.
+// SetEnv sets and removes variables of a container. Without overwrite it fails if a variable has another
+// value.
 func (c Container) SetEnv(set []corev1.EnvVar, remove []string, overwrite bool) error {
 	wanted := map[string]map[string]any{}
 	for _, variable := range set {

@@ -1,5 +1,6 @@
-// Package workload says where the documents of each kind have what commands read and change, and which objects a command line means. It
-// works on documents, so that fields that the client does not know survive, and on every version that a server may serve.
+// Package workload says where the documents of each kind have what commands read and change, and which
+// objects a command line means. It works on documents, so that fields that the client does not know survive,
+// and on every version that a server may serve.
 package workload
 
 import (
@@ -73,7 +74,8 @@ func Templates(object *unstructured.Unstructured) ([]Path, error) {
 	return found, nil
 }
 
-// PodSpecs are the paths of what has containers: the spec of a pod template, that of a pod, or that of a SidecarSet.
+// PodSpecs are the paths of what has containers: the spec of a pod template, that of a pod, or that of a
+// SidecarSet.
 func PodSpecs(object *unstructured.Unstructured) ([]Path, error) {
 	if kind := Kind(object); kind == SidecarSet || kind == (schema.GroupKind{Kind: "Pod"}) {
 		return []Path{{"spec"}}, nil

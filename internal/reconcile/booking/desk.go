@@ -1,11 +1,13 @@
-// Package booking writes decisions about single requests, such as those of webhooks, into the status of an object that they share.
+// Package booking writes decisions about single requests, such as those of webhooks, into the status of an
+// object that they share.
 //
-// Correctness rests on the version that each write is guarded by, whatever number of managers book: a decision counts only if the object
-// was still what it was made from. Within a process the decisions about one object come one after the other, each on what those before it
-// leave, and those that wait meanwhile share the next write.
+// Correctness rests on the version that each write is guarded by, whatever number of managers book: a
+// decision counts only if the object was still what it was made from. Within a process the decisions about
+// one object come one after the other, each on what those before it leave, and those that wait meanwhile
+// share the next write.
 //
-// An answer may be lost after the write has been done. The next attempt reads the object and decides again: who decides must find there
-// what it has booked already.
+// An answer may be lost after the write has been done. The next attempt reads the object and decides again:
+// who decides must find there what it has booked already.
 package booking
 
 import (
@@ -26,13 +28,15 @@ import (
 )
 
 var (
-	// ErrNotBooked is why nothing is booked for certain, or nobody knows whether it is, although it should be.
+	// ErrNotBooked is why nothing is booked for certain, or nobody knows whether it is, although it should
+	// be.
 	ErrNotBooked = errors.New("the status cannot be written")
 	// ErrBusy is why a request is not booked that finds too many others before it.
 	ErrBusy = errors.New("too many requests wait for the same status")
 	// ErrGone is why there is nothing to book in: the object does not exist any more, or is being deleted.
 	ErrGone = errors.New("the object is gone")
-	// ErrStale is returned by who decides, to decide again on an object that is at least as new as the request.
+	// ErrStale is returned by who decides, to decide again on an object that is at least as new as the
+	// request.
 	ErrStale = errors.New("the object may be older than the request")
 )
 
@@ -50,14 +54,17 @@ type Options[T any, P Object[T], D any] struct {
 	// Cached returns what the informer has, which is not changed; nil if it has none.
 	Cached func(types.NamespacedName) P
 	Now    func() time.Time
-	// Begin makes a draft. What the object holds must not be changed with it. ctx is that of one request of the batch.
+	// Begin makes a draft. What the object holds must not be changed with it. ctx is that of one request of
+	// the batch.
 	Begin func(ctx context.Context, object P) D
-	// Changes are the members of the status that a draft changes, as a JSON merge patch; with none of them nothing is written.
+	// Changes are the members of the status that a draft changes, as a JSON merge patch; with none of them
+	// nothing is written.
 	Changes func(draft D) map[string]any
-	// Backoff is the wait after each failed attempt; its steps are how many attempts there are. A request ends earlier with its context.
+	// Backoff is the wait after each failed attempt; its steps are how many attempts there are. A request
+	// ends earlier with its context.
 	Backoff wait.Backoff
-	// Batch is how many requests share a write at most, and Waiting how many wait for one object at most, beside those whose write is
-	// under way. 0 is no limit.
+	// Batch is how many requests share a write at most, and Waiting how many wait for one object at most,
+	// beside those whose write is under way. 0 is no limit.
 	Batch, Waiting int
 	// Writes counts the attempts to write by result: written, conflict, failed.
 	Writes *prometheus.CounterVec
@@ -76,11 +83,12 @@ func New[T any, P Object[T], D any](options Options[T, P, D]) *Desk[T, P, D] {
 	return &Desk[T, P, D]{options: options, rooms: map[types.UID]*room[T, P, D]{}}
 }
 
-// Do has decide called with a draft of the object, and returns once what it changed there is written: by this request, or by another one of
-// the same batch. It is called again after each attempt that failed, with a draft of what the API server has then. An error of decide is
-// the answer, once what it was decided on is written; it must have changed nothing then. age is for how
-// long before the request others may have changed the object, 0 if it is at least as new as the request: if it is not, decide may return
-// [ErrStale] to have the object read. Once Do has returned, decide is not called any more.
+// Do has decide called with a draft of the object, and returns once what it changed there is written: by this
+// request, or by another one of the same batch. It is called again after each attempt that failed, with a
+// draft of what the API server has then. An error of decide is the answer, once what it was decided on is
+// written; it must have changed nothing then. age is for how long before the request others may have changed
+// the object, 0 if it is at least as new as the request: if it is not, decide may return [ErrStale] to have
+// the object read. Once Do has returned, decide is not called any more.
 //
 // Other errors are [ErrGone], [ErrBusy], and [ErrNotBooked] after the last attempt or at the end of ctx.
 func (d *Desk[T, P, D]) Do(ctx context.Context, object P, decide func(draft D, age time.Duration) error) error {
@@ -108,8 +116,8 @@ func (d *Desk[T, P, D]) Do(ctx context.Context, object P, decide func(draft D, a
 	}
 }
 
-// Newest returns the newer of an object and of what was read or written here last. While somebody writes it is the object: what is read
-// then may be as old as it likes.
+// Newest returns the newer of an object and of what was read or written here last. While somebody writes it
+// is the object: what is read then may be as old as it likes.
 func (d *Desk[T, P, D]) Newest(object P) P {
 	r := d.enter(object.GetUID())
 	defer d.leave(object.GetUID(), r)
@@ -137,7 +145,8 @@ func (d *Desk[T, P, D]) serve(ctx context.Context, r *room[T, P, D], of P) {
 	ended = true
 }
 
-// pass decides about a batch, writes it and answers, unless it has no time for that. The lock of the room is held.
+// pass decides about a batch, writes it and answers, unless it has no time for that. The lock of the room is
+// held.
 func (d *Desk[T, P, D]) pass(ctx context.Context, r *room[T, P, D], of P, batch []*request[D]) bool {
 	live, backoff := r.doubt, d.options.Backoff
 	for attempt := 1; ; attempt++ {
@@ -162,7 +171,8 @@ func (d *Desk[T, P, D]) pass(ctx context.Context, r *room[T, P, D], of P, batch 
 	}
 }
 
-// attempt reads, decides, writes and answers once; live has the object read from the API server. With an error nobody is answered.
+// attempt reads, decides, writes and answers once; live has the object read from the API server. With an
+// error nobody is answered.
 func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P, batch []*request[D], live bool) error {
 	object, err := d.read(ctx, r, of, live)
 	if err != nil {
@@ -194,7 +204,8 @@ func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P, bat
 	return nil
 }
 
-// read returns the newer of what was written here last and of the informer's copy, or what the API server has. Nil: it is gone.
+// read returns the newer of what was written here last and of the informer's copy, or what the API server
+// has. Nil: it is gone.
 func (d *Desk[T, P, D]) read(ctx context.Context, r *room[T, P, D], of P, live bool) (P, error) {
 	key := client.ObjectKeyFromObject(of)
 	if !live {

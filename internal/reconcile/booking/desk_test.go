@@ -24,7 +24,8 @@ func (s *server) expect(name string, reads, sends int) {
 	s.reads, s.sends = 0, 0
 }
 
-// Several hundred requests at once share few writes, as many each as a write may hold, and each decides on what those before it leave.
+// Several hundred requests at once share few writes, as many each as a write may hold, and each decides on
+// what those before it leave.
 func TestRequestsShareWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(600))
@@ -78,8 +79,9 @@ func TestTwoReplicas(t *testing.T) {
 	}
 }
 
-// PUB-090: the first attempt is made from the newer of what was written here and what the informer has; each further one from a live read. That
-// bookings of one object are made one after the other shows TestRequestsShareWrites.
+// PUB-090: the first attempt is made from the newer of what was written here and what the informer has; each
+// further one from a live read. That bookings of one object are made one after the other shows
+// TestRequestsShareWrites.
 func TestConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(3))
@@ -162,8 +164,8 @@ func TestRefusalsOnWhatIsNotWritten(t *testing.T) {
 	})
 }
 
-// What cannot be written is an error after the last attempt; who has less time ends earlier. What became of the last write is found out
-// before the next one.
+// What cannot be written is an error after the last attempt; who has less time ends earlier. What became of
+// the last write is found out before the next one.
 func TestGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(3))
@@ -191,7 +193,8 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
-// Before a request is refused, the API server is asked, once for all that asked before; not if the object is known to be new enough.
+// Before a request is refused, the API server is asked, once for all that asked before; not if the object is
+// known to be new enough.
 func TestRefusalsAreFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(0))
@@ -283,7 +286,8 @@ func (d *Desk[T, P, D]) holding(t *testing.T, object P, begin func()) {
 	}
 }
 
-// Who has no time left leaves the others, which it was about to book, to one of them. What it asked for itself is not booked.
+// Who has no time left leaves the others, which it was about to book, to one of them. What it asked for
+// itself is not booked.
 func TestWhoGoesAwayLeavesTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(4))
@@ -366,7 +370,8 @@ func TestNoDecisionAfterTheEnd(t *testing.T) {
 	all.Wait()
 }
 
-// A draft that was begun as its request ended may lack what could not be read: nobody is refused because of it.
+// A draft that was begun as its request ended may lack what could not be read: nobody is refused because of
+// it.
 func TestDraftsOfEndedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(1))

@@ -11,15 +11,16 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// room is where the decisions about one object are made. It exists while somebody is in it, and as long as an object is remembered there.
+// room is where the decisions about one object are made. It exists while somebody is in it, and as long as an
+// object is remembered there.
 type room[T any, P Object[T], D any] struct {
 	// visitors are guarded by the mutex of the Desk.
 	visitors int
 
 	// lock is held by who reads, decides and writes.
 	lock chan struct{}
-	// last is the newest object that was written or read live here; fresh is when it was the newest of all for sure. doubt: the outcome of
-	// the last write is not known. All three are guarded by lock.
+	// last is the newest object that was written or read live here; fresh is when it was the newest of all
+	// for sure. doubt: the outcome of the last write is not known. All three are guarded by lock.
 	last  P
 	fresh time.Time
 	doubt bool
@@ -28,7 +29,8 @@ type room[T any, P Object[T], D any] struct {
 	waiting []*request[D]
 }
 
-// request is one that waits for its answer. Nobody waits any more once done is closed: then nothing may be booked.
+// request is one that waits for its answer. Nobody waits any more once done is closed: then nothing may be
+// booked.
 type request[D any] struct {
 	done    <-chan struct{}
 	arrived time.Time
@@ -60,7 +62,8 @@ func (k *request[D]) ended() bool {
 	}
 }
 
-// answer answers those of a batch that have no answer yet: with an error, or with what was decided about each.
+// answer answers those of a batch that have no answer yet: with an error, or with what was decided about
+// each.
 func answer[D any](batch []*request[D], err error) {
 	for _, k := range batch {
 		select {
@@ -95,7 +98,8 @@ func (d *Desk[T, P, D]) leave(uid types.UID, r *room[T, P, D]) {
 	}
 }
 
-// Forget drops what is kept of an object that is deleted. Another one of its name has another UID, and begins anew.
+// Forget drops what is kept of an object that is deleted. Another one of its name has another UID, and begins
+// anew.
 func (d *Desk[T, P, D]) Forget(uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,7 +125,8 @@ func (r *room[T, P, D]) wait(k *request[D], limit int) bool {
 	return true
 }
 
-// giveBack lets a batch wait again, before the others. Who has gone away meanwhile did not wait, and could not withdraw.
+// giveBack lets a batch wait again, before the others. Who has gone away meanwhile did not wait, and could
+// not withdraw.
 func (r *room[T, P, D]) giveBack(batch []*request[D]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

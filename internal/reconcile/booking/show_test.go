@@ -150,7 +150,8 @@ func (s *server) change(change func(*ShowStatus)) {
 	}
 }
 
-// behind is a desk whose informer shows the object as it is now, for ever. Tests change its options before they use it.
+// behind is a desk whose informer shows the object as it is now, for ever. Tests change its options before
+// they use it.
 func (s *server) behind() (*shows, *Show) {
 	cached := s.stored()
 	return New(Options[Show, *Show, *sale]{Client: s, Live: s, Cached: func(types.NamespacedName) *Show { return cached }, Now: time.Now,

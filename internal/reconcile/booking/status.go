@@ -12,10 +12,11 @@ import (
 // statusAttempts bounds how often a controller tries to write a status in one pass while others book in it.
 const statusAttempts = 4
 
-// WriteStatus is for the controller, whose writes of the status take their turn with the bookings. It calls decide with the newest version
-// of the object that is known, and patches the status with the JSON merge patch that it returns, which is guarded by that version; nil
-// writes nothing. After a conflict it does so again with a version that it reads from the API server. An error of decide ends it. It
-// returns what the API server answered, nil if nothing was written. The next booking is made from that.
+// WriteStatus is for the controller, whose writes of the status take their turn with the bookings. It calls
+// decide with the newest version of the object that is known, and patches the status with the JSON merge
+// patch that it returns, which is guarded by that version; nil writes nothing. After a conflict it does so
+// again with a version that it reads from the API server. An error of decide ends it. It returns what the API
+// server answered, nil if nothing was written. The next booking is made from that.
 func (d *Desk[T, P, D]) WriteStatus(ctx context.Context, object P, decide func(newest P) ([]byte, error)) (P, error) {
 	r := d.enter(object.GetUID())
 	defer d.leave(object.GetUID(), r)

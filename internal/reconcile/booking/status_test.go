@@ -26,8 +26,8 @@ func (u unreadable) Get(context.Context, types.NamespacedName, client.Object, ..
 	return u.err
 }
 
-// The controller holds the lock that bookings take: it begins with what was booked last here, and the next booking with what it wrote
-// (WS-110, WS-111). After a conflict it decides again, on a live read.
+// The controller holds the lock that bookings take: it begins with what was booked last here, and the next
+// booking with what it wrote (WS-110, WS-111). After a conflict it decides again, on a live read.
 func TestTheControllerTakesItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(10))

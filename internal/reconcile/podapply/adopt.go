@@ -44,8 +44,8 @@ func (a *Application) AdoptRevisions(ctx context.Context, revisions []*appsv1.Co
 	return nil
 }
 
-// Lives makes sure that the owner stands in the API server, with the spec that the plan was made for, and is not being deleted: what it
-// is made an owner of goes with it. It asks once in the course of a plan.
+// Lives makes sure that the owner stands in the API server, with the spec that the plan was made for, and is
+// not being deleted: what it is made an owner of goes with it. It asks once in the course of a plan.
 func (a *Application) Lives(ctx context.Context) error {
 	a.owned.Do(func() {
 		now := reflect.New(reflect.TypeOf(a.owner).Elem()).Interface().(client.Object)
@@ -60,8 +60,8 @@ func (a *Application) Lives(ctx context.Context) error {
 	return a.ownerErr
 }
 
-// taken tells whether the pod that has the name of one to be created is the owner's: an answer was lost, or a former manager created
-// it. The next plan knows of it, whosever it is.
+// taken tells whether the pod that has the name of one to be created is the owner's: an answer was lost, or a
+// former manager created it. The next plan knows of it, whosever it is.
 func (a *Application) taken(ctx context.Context, name string) bool {
 	pod := &corev1.Pod{}
 	if err := a.Read(ctx, types.NamespacedName{Namespace: a.owner.GetNamespace(), Name: name}, pod); err != nil {

@@ -18,7 +18,8 @@ import (
 // attempts bounds how often one in-place update is retried on conflicts before a new plan decides again.
 const attempts = 4
 
-// errRecreated: the API server refused to update the pod in place, so that it will be recreated. It is no error of the user's either.
+// errRecreated: the API server refused to update the pod in place, so that it will be recreated. It is no
+// error of the user's either.
 var errRecreated = errors.New("the pod will be recreated instead")
 
 // Applier carries plans out.
@@ -50,7 +51,8 @@ func (a Applier) To(owner client.Object, selector *metav1.LabelSelector, plan *p
 type Result struct {
 	// ScaleError and UpdateError are failures to create or delete, and to update.
 	ScaleError, UpdateError error
-	// CreateError is the failure to create pods alone; Refused is how the API server refused to update one in place.
+	// CreateError is the failure to create pods alone; Refused is how the API server refused to update one in
+	// place.
 	CreateError, Refused error
 	// RefusedObjects are the pods and claims about which the API server clearly refused a request.
 	RefusedObjects []types.UID

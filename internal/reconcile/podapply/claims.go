@@ -15,9 +15,10 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// HandOver makes the pod the controller of the claims, so that they go when the pod goes. It does not block the pod's deletion: that
-// would take a right on the finalizers of pods, and be of no use. The pod must exist: another manager may have deleted it, and given
-// its claims to its successor, which would lose them to a controller that is gone.
+// HandOver makes the pod the controller of the claims, so that they go when the pod goes. It does not block
+// the pod's deletion: that would take a right on the finalizers of pods, and be of no use. The pod must
+// exist: another manager may have deleted it, and given its claims to its successor, which would lose them to
+// a controller that is gone.
 func (a *Application) HandOver(ctx context.Context, pod *corev1.Pod, claims ...*corev1.PersistentVolumeClaim) error {
 	if len(claims) == 0 {
 		return nil
@@ -57,8 +58,9 @@ func (a *Application) Control(ctx context.Context, claim *corev1.PersistentVolum
 	return nil
 }
 
-// stays makes sure that a claim which a new pod takes over does not go: a manager that another one has taken over from may have handed
-// it to the former pod of that name, with which it goes (CS-063, CS-335, ASTS-264). Whose it is otherwise does not matter (CS-046).
+// stays makes sure that a claim which a new pod takes over does not go: a manager that another one has taken
+// over from may have handed it to the former pod of that name, with which it goes (CS-063, CS-335, ASTS-264).
+// Whose it is otherwise does not matter (CS-046).
 func (a *Application) stays(ctx context.Context, name, pod string) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := a.Read(ctx, types.NamespacedName{Namespace: a.owner.GetNamespace(), Name: name}, claim); err != nil {
@@ -72,8 +74,8 @@ func (a *Application) stays(ctx context.Context, name, pod string) error {
 	return nil
 }
 
-// keeps makes sure that no claim that is to stay goes with a pod: a manager that another one has taken over from may have handed it over,
-// and caches of claims lag by themselves.
+// keeps makes sure that no claim that is to stay goes with a pod: a manager that another one has taken over
+// from may have handed it over, and caches of claims lag by themselves.
 func (a *Application) keeps(ctx context.Context, v *podplan.Verdict) error {
 	for _, name := range v.Kept {
 		claim := &corev1.PersistentVolumeClaim{}
@@ -97,8 +99,8 @@ func (a *Application) CreateClaims(ctx context.Context, creations []podplan.Crea
 	})...))
 }
 
-// createClaims makes the PVCs of a new pod, all that can be made (ASTS-103). One that exists is kept (CS-046); look: the pod must not take
-// it over if it is about to go.
+// createClaims makes the PVCs of a new pod, all that can be made (ASTS-103). One that exists is kept
+// (CS-046); look: the pod must not take it over if it is about to go.
 func (a *Application) createClaims(ctx context.Context, creation podplan.Creation, look bool) error {
 	errs := make([]error, len(creation.Claims))
 	for i, document := range creation.Claims {
@@ -127,9 +129,10 @@ type GrowthWords struct {
 	Annotations map[string]any
 }
 
-// GrowClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the event and the condition
-// carry its words. It refuses the other PVCs of the same template too: they are left to the next attempt, and so one follows the other.
-// The failure is noted as the result's GrowthError; to which condition it belongs is up to the kind.
+// GrowClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the
+// event and the condition carry its words. It refuses the other PVCs of the same template too: they are left
+// to the next attempt, and so one follows the other. The failure is noted as the result's GrowthError; to
+// which condition it belongs is up to the kind.
 func (a *Application) GrowClaims(ctx context.Context, growths []podplan.Growth, words GrowthWords, result *Result) {
 	result.Grew = len(growths) > 0
 	end, refused := a.Now().Add(passTime), map[string]bool{}

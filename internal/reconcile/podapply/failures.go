@@ -8,8 +8,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// Failures are the places, which are nodes or names of pods, where pods of a workload ended by themselves, for a spec of one generation
-// (ADS-091, ASTS-140).
+// Failures are the places, which are nodes or names of pods, where pods of a workload ended by themselves,
+// for a spec of one generation (ADS-091, ASTS-140).
 type Failures struct {
 	generation int64
 	places     map[string]failure

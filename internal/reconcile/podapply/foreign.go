@@ -22,8 +22,8 @@ type foreignMemory struct {
 	last time.Time
 }
 
-// tellForeign tells of each image that others wrote into a pod once, as long as it stands there. It returns after which time a pass
-// is due to tell of more; 0 if there is nothing to tell.
+// tellForeign tells of each image that others wrote into a pod once, as long as it stands there. It returns
+// after which time a pass is due to tell of more; 0 if there is nothing to tell.
 func (m *Memory) tellForeign(a *Application, now time.Time) time.Duration {
 	memory := &m.foreign
 	if len(a.plan.ForeignImages) == 0 && memory.told == nil {

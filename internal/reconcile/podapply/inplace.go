@@ -19,8 +19,9 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// updateInPlace takes the pod out of service and begins its update, each step on the version that the step before left. A conflict
-// is answered with a fresh read and, if the pod is still the one that was decided about, another try (IPU-080 to 086, IPU-105, IPU-306).
+// updateInPlace takes the pod out of service and begins its update, each step on the version that the step
+// before left. A conflict is answered with a fresh read and, if the pod is still the one that was decided
+// about, another try (IPU-080 to 086, IPU-105, IPU-306).
 func (a *Application) updateInPlace(ctx context.Context, v *podplan.Verdict) error {
 	pod := v.Pod
 	for range attempts {
@@ -54,7 +55,8 @@ func (a *Application) updateInPlace(ctx context.Context, v *podplan.Verdict) err
 // patchStep computes one patch from the version of the pod that the step before left.
 type patchStep func(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error)
 
-// steps sends the patches in order, each only after the one before succeeded; empty ones are left out (IPU-080).
+// steps sends the patches in order, each only after the one before succeeded; empty ones are left out
+// (IPU-080).
 func (a *Application) steps(ctx context.Context, pod *corev1.Pod, steps ...patchStep) error {
 	for _, next := range steps {
 		patch, err := next(pod, a.Now())
@@ -71,8 +73,9 @@ func (a *Application) steps(ctx context.Context, pod *corev1.Pod, steps ...patch
 	return nil
 }
 
-// refused turns an update that the API server will not take, such as a resize against the pod's QoS class, into a recreation if the
-// policy allows one, and tells that it did; otherwise the server's words are reported (IPU-184).
+// refused turns an update that the API server will not take, such as a resize against the pod's QoS class,
+// into a recreation if the policy allows one, and tells that it did; otherwise the server's words are
+// reported (IPU-184).
 func (a *Application) refused(ctx context.Context, v *podplan.Verdict, err error) (recreated bool, _ error) {
 	tooLarge := apierrors.IsForbidden(err) && strings.Contains(err.Error(), nodeTooSmall)
 	if !v.MayRecreate || !apierrors.IsInvalid(err) && !apierrors.IsMethodNotSupported(err) && !tooLarge {
@@ -94,12 +97,14 @@ func (a *Application) refused(ctx context.Context, v *podplan.Verdict, err error
 	return err == nil, err
 }
 
-// nodeTooSmall is in the server's words for a resize that the pod's node can never carry out (IPU-315); there is no code for it.
+// nodeTooSmall is in the server's words for a resize that the pod's node can never carry out (IPU-315); there
+// is no code for it.
 const nodeTooSmall = "node didn't have enough allocatable resources"
 
-// sameDecision tells whether what was decided about a pod still holds for a newer version of it: the same pod, alive, of the same owner,
-// at the same revision, in the same state, with no update or deletion that somebody else began. A pod that was out of service when it
-// was decided about, and therefore cost nothing, must still be.
+// sameDecision tells whether what was decided about a pod still holds for a newer version of it: the same
+// pod, alive, of the same owner, at the same revision, in the same state, with no update or deletion that
+// somebody else began. A pod that was out of service when it was decided about, and therefore cost nothing,
+// must still be.
 func sameDecision(decided, now *corev1.Pod) bool {
 	if decided.UID != now.UID || !readiness.Active(now) || readiness.Ready(now) && !readiness.Ready(decided) {
 		return false
@@ -116,10 +121,11 @@ func sameDecision(decided, now *corev1.Pod) bool {
 		decided.Annotations[pub.InPlaceUpdateGrace] == now.Annotations[pub.InPlaceUpdateGrace]
 }
 
-// reported is the version of the pod that a patch of its gates is sent for: the newest that the caches show, if since the plan nothing came
-// but reports of the node, on which the decision does not depend. Pods of a plan wait for each other, and the nodes of new ones report of them
-// meanwhile: a third of what opens gates was refused. It is sent for one version nevertheless (IPU-133): by UID alone, a request that took
-// long would open what another leader closed since, see docs/decisions/0032-gates-are-opened-for-one-version.md.
+// reported is the version of the pod that a patch of its gates is sent for: the newest that the caches show,
+// if since the plan nothing came but reports of the node, on which the decision does not depend. Pods of a
+// plan wait for each other, and the nodes of new ones report of them meanwhile: a third of what opens gates
+// was refused. It is sent for one version nevertheless (IPU-133): by UID alone, a request that took long
+// would open what another leader closed since, see docs/decisions/0032-gates-are-opened-for-one-version.md.
 func (a *Application) reported(ctx context.Context, planned *corev1.Pod) *corev1.Pod {
 	if newer, ok := a.Own.Newer(ctx, planned).(*corev1.Pod); ok && onlyReported(planned, newer) {
 		return newer
@@ -127,8 +133,8 @@ func (a *Application) reported(ctx context.Context, planned *corev1.Pod) *corev1
 	return planned
 }
 
-// onlyReported tells whether nothing but its node's reports differs between two versions of a pod that is not being updated in place. While one
-// is, what is reported is what the update waits for.
+// onlyReported tells whether nothing but its node's reports differs between two versions of a pod that is not
+// being updated in place. While one is, what is reported is what the update waits for.
 func onlyReported(planned, newer *corev1.Pod) bool {
 	for _, key := range []string{pub.InPlaceUpdateState, pub.InPlaceUpdateGrace} {
 		if _, updated := planned.Annotations[key]; updated {

@@ -18,7 +18,8 @@ type Memory struct {
 	news reconcile.News // CS-237
 	// pullsHeld is until when the ImagePullJobs are left alone because they could not be written.
 	pullsHeld time.Time
-	// creation, updates and growth are what became of the last attempt to create pods, to update one in place, and to grow claims (CS-072).
+	// creation, updates and growth are what became of the last attempt to create pods, to update one in
+	// place, and to grow claims (CS-072).
 	creation, updates, growth retries.Retry
 	// refused are the objects about which requests were refused.
 	refused refusals
@@ -30,7 +31,8 @@ type Memory struct {
 	foreign foreignMemory
 }
 
-// refusals are objects about which the API server refused the last request, and when. Another spec may be another matter.
+// refusals are objects about which the API server refused the last request, and when. Another spec may be
+// another matter.
 type refusals struct {
 	generation int64
 	at         map[types.UID]time.Time
@@ -50,8 +52,9 @@ func (m *Memory) HoldBack(s *podplan.Snapshot, generation int64) {
 	}
 }
 
-// learn remembers what became of what the plan tried. Each attempt to create has other names and so another message; without a
-// pause the condition that tells it would call for the next attempt at once, and claims without a pod would come and go.
+// learn remembers what became of what the plan tried. Each attempt to create has other names and so another
+// message; without a pause the condition that tells it would call for the next attempt at once, and claims
+// without a pod would come and go.
 func (m *Memory) learn(generation int64, result *Result, now time.Time) {
 	attempted := func(retry *retries.Retry, succeeded bool, err error) {
 		switch {
@@ -67,7 +70,8 @@ func (m *Memory) learn(generation int64, result *Result, now time.Time) {
 	m.rememberRefusals(generation, result, now)
 }
 
-// refusalLasts is how long what was refused comes after everything else. It bounds what is remembered of objects that are gone.
+// refusalLasts is how long what was refused comes after everything else. It bounds what is remembered of
+// objects that are gone.
 const refusalLasts = 10 * time.Minute
 
 // rememberRefusals notes what was refused in this pass, and forgets what was written since.
@@ -91,12 +95,13 @@ func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Tim
 	m.refused = next
 }
 
-// pullRetryAfter is how long jobs are left alone after they could not be written; the rollout goes on meanwhile (CS-201).
+// pullRetryAfter is how long jobs are left alone after they could not be written; the rollout goes on
+// meanwhile (CS-201).
 const pullRetryAfter = 30 * time.Second
 
-// conclude remembers what became of a plan, and tells the owner's users of what holds it. progress is how far the owner is, as its
-// kind counts. It returns after which time a pass is due to go on, and after which one only to tell of what has not changed; 0
-// means not at all.
+// conclude remembers what became of a plan, and tells the owner's users of what holds it. progress is how far
+// the owner is, as its kind counts. It returns after which time a pass is due to go on, and after which one
+// only to tell of what has not changed; 0 means not at all.
 func (m *Memory) conclude(a *Application, result *Result, progress waiting.Progress) (after, tell time.Duration) {
 	now := a.Now()
 	m.learn(a.owner.GetGeneration(), result, now)
@@ -123,7 +128,8 @@ func (m *Memory) Once(a *Application, eventType, reason, message string) {
 	}
 }
 
-// stillness tells of what holds the workload, if nothing has moved for a while (OPS-099). It returns when a pass is due for that.
+// stillness tells of what holds the workload, if nothing has moved for a while (OPS-099). It returns when a
+// pass is due for that.
 func (m *Memory) stillness(a *Application, result *Result, progress waiting.Progress, now time.Time) time.Duration {
 	progress.Generation, progress.Moved, progress.Wait = a.owner.GetGeneration(), result.Created > 0, a.plan.Waiting
 	for _, v := range result.Done {

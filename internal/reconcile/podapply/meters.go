@@ -122,7 +122,8 @@ type Run func(ctx context.Context, name types.NamespacedName, owner types.UID) (
 // pauseAtMost is the longest pause between the plans of a workload.
 const pauseAtMost = time.Second
 
-// NewLoop returns the loop of a workload's controller, which makes its passes and meters them. owner tells the UID of a workload in the caches.
+// NewLoop returns the loop of a workload's controller, which makes its passes and meters them. owner tells
+// the UID of a workload in the caches.
 func NewLoop(controller string, owner func(context.Context, types.NamespacedName) (types.UID, error), run Run, forget func(types.UID),
 	limiter workqueue.TypedRateLimiter[ctrl.Request]) (*reconcile.Loop, error) {
 	meters := NewMeters(controller)

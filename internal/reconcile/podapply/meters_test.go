@@ -11,7 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// What is kept of updates that are under way goes with their pods, and what waits goes with the workload (CS-238 (part)).
+// What is kept of updates that are under way goes with their pods, and what waits goes with the workload
+// (CS-238 (part)).
 func TestMetersForget(t *testing.T) {
 	m, name := NewMeters("cloneset"), types.NamespacedName{Namespace: "shop", Name: "web"}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}

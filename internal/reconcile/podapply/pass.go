@@ -31,9 +31,9 @@ func (o Outcome) Loop(plan *podplan.Plan) reconcile.Done {
 		Held: plan.HeldByBudget, Progress: o.Created > 0 || len(o.Done) > 0}
 }
 
-// Finish ends a pass: it remembers what became of the plan, tells of what holds the workload, and has the status written last. status
-// writes it if it is to be written, and returns after which time it is due otherwise. An error means that something failed that
-// trying again may mend.
+// Finish ends a pass: it remembers what became of the plan, tells of what holds the workload, and has the
+// status written last. status writes it if it is to be written, and returns after which time it is due
+// otherwise. An error means that something failed that trying again may mend.
 func (m *Memory) Finish(a *Application, result *Result, planning time.Duration, progress waiting.Progress,
 	status func() (time.Duration, error)) (Outcome, error) {
 	o := Outcome{Planning: planning, After: a.plan.After, Done: result.Done, Created: result.Created,

@@ -17,8 +17,9 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// PreDownload ends and creates jobs, and when all exist, labels the update revision, from the version that left if this pass wrote it
-// (CS-201, CS-206, CS-207). Jobs are no own writes to be waited for: a name that is taken, or free already, is what was wanted.
+// PreDownload ends and creates jobs, and when all exist, labels the update revision, from the version that
+// left if this pass wrote it (CS-201, CS-206, CS-207). Jobs are no own writes to be waited for: a name that
+// is taken, or free already, is what was wanted.
 func (a *Application) PreDownload(ctx context.Context, left *appsv1.ControllerRevision) error {
 	errs := a.Each(ctx, len(a.plan.EndedPulls), func(i int) error {
 		job := a.plan.EndedPulls[i]

@@ -50,8 +50,9 @@ func (p *PullJobs) index(ctx context.Context) error {
 	return nil
 }
 
-// PullWatch begins to watch the metadata of jobs as soon as their kind is served. Nothing waits for it: until the cache holds the jobs
-// no plan knows of any, whether the CustomResourceDefinition is missing, the right to list, or time (CS-200).
+// PullWatch begins to watch the metadata of jobs as soon as their kind is served. Nothing waits for it: until
+// the cache holds the jobs no plan knows of any, whether the CustomResourceDefinition is missing, the right
+// to list, or time (CS-200).
 type PullWatch struct {
 	*PullJobs
 	toOwner handler.EventHandler
@@ -59,8 +60,8 @@ type PullWatch struct {
 	synced  atomic.Bool
 }
 
-// Watch returns a watch whose events lead to owners by toOwner. wake lists the workloads that are between two revisions, which get a
-// pass when the jobs are known: nothing else might call for one for a long time.
+// Watch returns a watch whose events lead to owners by toOwner. wake lists the workloads that are between two
+// revisions, which get a pass when the jobs are known: nothing else might call for one for a long time.
 func (p *PullJobs) Watch(toOwner handler.EventHandler, wake func(ctx context.Context) ([]ctrl.Request, error)) *PullWatch {
 	return &PullWatch{PullJobs: p, toOwner: toOwner, wake: wake}
 }
@@ -68,7 +69,8 @@ func (p *PullJobs) Watch(toOwner handler.EventHandler, wake func(ctx context.Con
 // Served tells whether jobs can be known.
 func (w *PullWatch) Served() bool { return w.synced.Load() }
 
-// Start is a source.Func. It returns at once, so that the controller does not wait for a kind that nobody may ever serve.
+// Start is a source.Func. It returns at once, so that the controller does not wait for a kind that nobody may
+// ever serve.
 func (w *PullWatch) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	go w.run(ctx, queue)
 	return nil

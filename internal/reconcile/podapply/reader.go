@@ -36,7 +36,8 @@ func IndexByController(object client.Object) []string {
 	return []string{string(owner.UID)}
 }
 
-// IndexRevisions adds the index by which the revisions of an owner are found, once for all controllers of a manager.
+// IndexRevisions adds the index by which the revisions of an owner are found, once for all controllers of a
+// manager.
 func IndexRevisions(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &appsv1.ControllerRevision{}, OwnerIndex, IndexByController); err != nil {
 		return fmt.Errorf("indexing ControllerRevisions by controller: %w", err)
@@ -44,7 +45,8 @@ func IndexRevisions(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Reader reads what workloads own from the caches, over which own writes are laid. The objects are the caches' own and must not be changed.
+// Reader reads what workloads own from the caches, over which own writes are laid. The objects are the
+// caches' own and must not be changed.
 type Reader struct {
 	*reconcile.API
 	// Pods finds pods in the caches.
@@ -53,8 +55,8 @@ type Reader struct {
 	PullJobs func() bool
 }
 
-// Read reads what the owner controls, and the revisions without a controller that the selector matches. Time and what failed before
-// are left out.
+// Read reads what the owner controls, and the revisions without a controller that the selector matches. Time
+// and what failed before are left out.
 func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1.LabelSelector) (podplan.Snapshot, error) {
 	snapshot, uid := podplan.Snapshot{}, owner.GetUID()
 	owned := []client.ListOption{client.InNamespace(owner.GetNamespace()), client.MatchingFields{OwnerIndex: string(uid)},
@@ -102,8 +104,9 @@ func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1
 	return snapshot, err
 }
 
-// Orphans finds the pods of the owner's namespace that nobody controls and that the selector matches, also if own writes alone know that of
-// one as yet. owned are those that Read has found: the caches may go on between two lists.
+// Orphans finds the pods of the owner's namespace that nobody controls and that the selector matches, also if
+// own writes alone know that of one as yet. owned are those that Read has found: the caches may go on between
+// two lists.
 func (r *Reader) Orphans(owner client.Object, selector *metav1.LabelSelector, owned []*corev1.Pod) ([]*corev1.Pod, error) {
 	matches, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil || matches.Empty() || owner.GetDeletionTimestamp() != nil {

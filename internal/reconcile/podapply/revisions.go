@@ -14,8 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Revisions writes what concerns the update revision itself and returns it as it was left, nil if there was nothing to write. If
-// that fails, nothing else may be tried.
+// Revisions writes what concerns the update revision itself and returns it as it was left, nil if there was
+// nothing to write. If that fails, nothing else may be tried.
 func (a *Application) Revisions(ctx context.Context, result *Result) (left *appsv1.ControllerRevision, ok bool) {
 	left, err := a.writeRevision(ctx)
 	if err != nil {
@@ -60,8 +60,9 @@ func (a *Application) writeRevision(ctx context.Context) (left *appsv1.Controlle
 	return left, nil
 }
 
-// nameTaken settles that the name of a new revision exists: with equal data it was written by ourselves before, or given up by a former
-// owner; with other data, or if it is somebody else's, the collision count grows and the next pass tries the next hash (CS-084).
+// nameTaken settles that the name of a new revision exists: with equal data it was written by ourselves
+// before, or given up by a former owner; with other data, or if it is somebody else's, the collision count
+// grows and the next pass tries the next hash (CS-084).
 func (a *Application) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
 	existing := &appsv1.ControllerRevision{}
 	if err := a.Own.Live.Get(ctx, client.ObjectKeyFromObject(r), existing); err != nil {
@@ -89,8 +90,9 @@ func revisionName(owner client.Object, label string) string {
 	return revision.Name(owner.GetName(), label) // the short hash (CS-050)
 }
 
-// missing makes sure that no revision of the name stands in the API server, though the cache has none: pods are recreated for it,
-// and caches of revisions and of pods lag each by itself, above all when a manager takes over from another.
+// missing makes sure that no revision of the name stands in the API server, though the cache has none: pods
+// are recreated for it, and caches of revisions and of pods lag each by itself, above all when a manager
+// takes over from another.
 func (a *Application) missing(ctx context.Context, label string) error {
 	if label == "" {
 		return nil

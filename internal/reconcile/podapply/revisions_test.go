@@ -11,7 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestRevisionOfALongNameThatTheCacheLacks: the name of a revision holds a part of a long name only, and the pods its short hash (CS-081).
+// TestRevisionOfALongNameThatTheCacheLacks: the name of a revision holds a part of a long name only, and the
+// pods its short hash (CS-081).
 func TestRevisionOfALongNameThatTheCacheLacks(t *testing.T) {
 	owner := &corev1.Pod{} // any object has a name
 	owner.Namespace, owner.Name = "default", strings.Repeat("w", 237)

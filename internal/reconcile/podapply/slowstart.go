@@ -8,9 +8,10 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// SlowStart is Pods for workloads that create pods in batches, the first one of that size and each twice as large as the one before: when one
-// of a batch fails, the rest waits for another plan (BJ-073). Each batch is as wide as the flow of tasks lets it be. It returns how large
-// the first batch of the next pass is to be, which goes on where this one ran out of time. Failed are told of each pod that was not created.
+// SlowStart is Pods for workloads that create pods in batches, the first one of that size and each twice as
+// large as the one before: when one of a batch fails, the rest waits for another plan (BJ-073). Each batch is
+// as wide as the flow of tasks lets it be. It returns how large the first batch of the next pass is to be,
+// which goes on where this one ran out of time. Failed are told of each pod that was not created.
 func (a *Application) SlowStart(ctx context.Context, result *Result, batch int, failed func(node string)) (next int) {
 	a.pods(ctx, result, nil)
 	end, left := a.Now().Add(passTime), a.plan.Create

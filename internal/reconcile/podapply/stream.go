@@ -18,9 +18,10 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Pods carries out what is decided about pods in one stream of requests, as long as there is time: what brings pods back into
-// service goes before what makes new ones, and that before what takes others out. No request waits for the slowest of those before
-// it. Once a creation failed no further one begins: it would fail too (CS-047).
+// Pods carries out what is decided about pods in one stream of requests, as long as there is time: what
+// brings pods back into service goes before what makes new ones, and that before what takes others out. No
+// request waits for the slowest of those before it. Once a creation failed no further one begins: it would
+// fail too (CS-047).
 func (a *Application) Pods(ctx context.Context, result *Result) { a.pods(ctx, result, a.plan.Create) }
 
 func (a *Application) pods(ctx context.Context, result *Result, creations []podplan.Creation) {
@@ -61,8 +62,8 @@ func (a *Application) pods(ctx context.Context, result *Result, creations []podp
 	result.Add(&result.UpdateError, errors.Join(panics...))
 }
 
-// passTime bounds how long a pass goes on taking up pods, or claims. A plan for many would otherwise be carried out for many seconds in
-// which pods that are complete wait for the next.
+// passTime bounds how long a pass goes on taking up pods, or claims. A plan for many would otherwise be
+// carried out for many seconds in which pods that are complete wait for the next.
 const passTime = 500 * time.Millisecond
 
 // InTime is Each, as long as there is time: what is left is planned anew.
@@ -134,8 +135,8 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 	return nil
 }
 
-// rejectMisplacedPod takes back a pod that admission made one for another node than the one for which it was created, or for none: the node would be
-// without a pod, and get one in each pass.
+// rejectMisplacedPod takes back a pod that admission made one for another node than the one for which it was
+// created, or for none: the node would be without a pod, and get one in each pass.
 func (a *Application) rejectMisplacedPod(ctx context.Context, pod *corev1.Pod, node string) error {
 	err := fmt.Errorf("creating pod %s: it was changed on admission so that it is not meant for node %s alone any more: "+
 		"a webhook or policy must leave its required node affinity as it is", pod.Name, node)
@@ -171,8 +172,8 @@ func (a *Application) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr
 	return nil, nil
 }
 
-// delete makes the pod's claims its own and deletes it. In this order nothing need be remembered: whoever deletes the pod, and whatever
-// happens meanwhile, its claims go with it, and only with it.
+// delete makes the pod's claims its own and deletes it. In this order nothing need be remembered: whoever
+// deletes the pod, and whatever happens meanwhile, its claims go with it, and only with it.
 func (a *Application) delete(ctx context.Context, v *podplan.Verdict) error {
 	if err := a.missing(ctx, v.Unstored); err != nil {
 		return err
@@ -212,13 +213,15 @@ func (a *Application) recreate(ctx context.Context, v *podplan.Verdict) error {
 	return nil
 }
 
-// patch sends the verdict's patch, made for exactly the version that was looked at; a conflict is left to the next pass (IPU-133).
+// patch sends the verdict's patch, made for exactly the version that was looked at; a conflict is left to the
+// next pass (IPU-133).
 func (a *Application) patch(ctx context.Context, v *podplan.Verdict) error {
 	_, err := a.send(ctx, v.Pod, v.Patch)
 	return reconcile.StaleIfNotFound(err)
 }
 
-// mend sends the verdict's patch, and tells of it if it gives the pod back what makes it one of the owner's (ASTS-308).
+// mend sends the verdict's patch, and tells of it if it gives the pod back what makes it one of the owner's
+// (ASTS-308).
 func (a *Application) mend(ctx context.Context, v *podplan.Verdict) error {
 	pod := v.Pod
 	if v.Disruption() == "" { // else it depends on whether the pod is in service

@@ -13,8 +13,9 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// TestAClaimThatGoesIsNoFailure: the claim that a new pod was to take over belongs to a pod that goes, which only the API server
-// knows as yet. No pod is created; that is no failed attempt, after which creation pauses, but calls for another plan.
+// TestAClaimThatGoesIsNoFailure: the claim that a new pod was to take over belongs to a pod that goes, which
+// only the API server knows as yet. No pod is created; that is no failed attempt, after which creation
+// pauses, but calls for another plan.
 func TestAClaimThatGoesIsNoFailure(t *testing.T) {
 	yes := true
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-web-a",

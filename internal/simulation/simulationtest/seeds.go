@@ -1,4 +1,5 @@
-// Package simulationtest runs simulations as tests: from seeds that are printed, and as narratives that are kept.
+// Package simulationtest runs simulations as tests: from seeds that are printed, and as narratives that are
+// kept.
 package simulationtest
 
 import (
@@ -10,15 +11,17 @@ import (
 	"testing"
 )
 
-// Seeds plays runs of a simulation, each from a seed of its own and as a subtest, as many at once as there are processors. It ends
-// after five failures. Three variables of the environment choose others than the usual runs, which are 1 to runs: SIM is how many,
-// FIRST the first, and SEED plays one alone. TRACE is for the simulation itself, which then prints every step.
+// Seeds plays runs of a simulation, each from a seed of its own and as a subtest, as many at once as there
+// are processors. It ends after five failures. Three variables of the environment choose others than the
+// usual runs, which are 1 to runs: SIM is how many, FIRST the first, and SEED plays one alone. TRACE is for
+// the simulation itself, which then prints every step.
 func Seeds(t *testing.T, runs int, play func(t *testing.T, seed uint64)) {
 	t.Helper()
 	Some(t, runs, 1, play)
 }
 
-// Some is Seeds for one of several simulations of a kind, or for one whose runs take long: it plays SIM divided by share, and five at least.
+// Some is Seeds for one of several simulations of a kind, or for one whose runs take long: it plays SIM
+// divided by share, and five at least.
 func Some(t *testing.T, runs int, share uint64, play func(t *testing.T, seed uint64)) {
 	t.Helper()
 	first, count := number(t, "FIRST", 1), number(t, "SIM", uint64(runs)*share)

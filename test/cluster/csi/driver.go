@@ -72,7 +72,8 @@ func fileSystems(capabilities ...*csi.VolumeCapability) error {
 	return nil
 }
 
-// CreateVolume makes a volume of the size asked for. Parameter expansion=offline makes one that grows only between pods.
+// CreateVolume makes a volume of the size asked for. Parameter expansion=offline makes one that grows only
+// between pods.
 func (c controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if err := fileSystems(r.GetVolumeCapabilities()...); err != nil {
 		return nil, err

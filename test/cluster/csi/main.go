@@ -1,5 +1,5 @@
-// Command csi is the storage driver of the local cluster: volumes with a size that is kept, that pods feel, and that grows. One process
-// serves the controller and all nodes, because these share one mount namespace.
+// Command csi is the storage driver of the local cluster: volumes with a size that is kept, that pods feel,
+// and that grows. One process serves the controller and all nodes, because these share one mount namespace.
 package main
 
 import (
@@ -102,7 +102,8 @@ func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*regist
 		SupportedVersions: []string{"1.0.0"}}, nil
 }
 
-// NotifyRegistrationStatus writes into the log what the kubelet thinks of the driver; it tries again by itself.
+// NotifyRegistrationStatus writes into the log what the kubelet thinks of the driver; it tries again by
+// itself.
 func (r *registrar) NotifyRegistrationStatus(_ context.Context, is *registration.RegistrationStatus) (
 	*registration.RegistrationStatusResponse, error) {
 	if !is.PluginRegistered {

@@ -15,8 +15,8 @@ import (
 	"syscall"
 )
 
-// volumes are the volumes of the cluster: each is a file system in memory of its own, mounted on a folder, with a record beside it. A
-// volume lives as long as the cluster's mount namespace.
+// volumes are the volumes of the cluster: each is a file system in memory of its own, mounted on a folder,
+// with a record beside it. A volume lives as long as the cluster's mount namespace.
 type volumes struct {
 	dir     string
 	mounter mounter
@@ -51,7 +51,8 @@ var (
 
 func (v *volumes) folder(id string) string { return filepath.Join(v.dir, "volumes", id) }
 
-// limit is the size, in bytes, beyond which the volume refuses to grow: whoever tests what happens then writes it into this file.
+// limit is the size, in bytes, beyond which the volume refuses to grow: whoever tests what happens then
+// writes it into this file.
 func (v *volumes) limit(id string) (int64, error) {
 	b, err := os.ReadFile(v.folder(id) + ".limit")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -147,7 +148,8 @@ func (linux) Unmount(folder string) error {
 	return err
 }
 
-// Mounted compares the device of a folder with that of its parent; volumes are mounted on folders of other file systems only.
+// Mounted compares the device of a folder with that of its parent; volumes are mounted on folders of other
+// file systems only.
 func (linux) Mounted(folder string) (bool, error) {
 	var own, parent syscall.Stat_t
 	err := syscall.Stat(folder, &own)

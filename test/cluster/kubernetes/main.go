@@ -1,7 +1,7 @@
 //go:build kubernetes
 
-// Command kubernetes is every Kubernetes program of one version in one binary, so that it is linked once: it acts as the
-// program whose name it is called by. The modules v1.N share this file by symbolic links.
+// Command kubernetes is every Kubernetes program of one version in one binary, so that it is linked once: it
+// acts as the program whose name it is called by. The modules v1.N share this file by symbolic links.
 package main
 
 import (

@@ -19,8 +19,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// With the manifests for cert-manager, and its own controllers, the managers come up by themselves; no admission fails while it renews the certificate; and
-// when it has changed the authority, too, they come back without a restart (OPS-050 (part), OPS-051 (part), OPS-047 (part)).
+// With the manifests for cert-manager, and its own controllers, the managers come up by themselves; no
+// admission fails while it renews the certificate; and when it has changed the authority, too, they come back
+// without a restart (OPS-050 (part), OPS-051 (part), OPS-047 (part)).
 func TestCertificatesOfCertManager(t *testing.T) {
 	binary := build(t, "../../certmanager", ".")
 	logs := &bytes.Buffer{}
@@ -94,7 +95,8 @@ func (w *world) renew(name string) {
 	})
 }
 
-// serves tells whether both managers serve the certificate, to callers that trust what the configurations say.
+// serves tells whether both managers serve the certificate, to callers that trust what the configurations
+// say.
 func (w *world) serves(certificate []byte) error {
 	for _, m := range w.managers {
 		served, err := w.dial(m)

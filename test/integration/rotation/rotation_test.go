@@ -77,7 +77,8 @@ func keyPEM(t *testing.T, key *ecdsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }
 
-// material is what the Secret holds if the authority has signed a certificate for ten years, of which so long is left.
+// material is what the Secret holds if the authority has signed a certificate for ten years, of which so long
+// is left.
 func (a *authority) material(t *testing.T, life time.Duration) map[string][]byte {
 	t.Helper()
 	key, certificate := sign(t, &x509.Certificate{SerialNumber: serial(t), Subject: pkix.Name{CommonName: host}, NotBefore: time.Now().Add(life - 3650*day),
@@ -98,8 +99,9 @@ func first(chain []byte) []byte {
 
 const day = 24 * time.Hour
 
-// Two managers change their certificates, whatever the reason, and every admission meanwhile succeeds, and every API server that connects anew trusts what it
-// meets (OPS-042 (part), OPS-044 (part), OPS-046, OPS-047 (part)).
+// Two managers change their certificates, whatever the reason, and every admission meanwhile succeeds, and
+// every API server that connects anew trusts what it meets (OPS-042 (part), OPS-044 (part), OPS-046,
+// OPS-047 (part)).
 func TestNoAdmissionFailsWhileCertificatesChange(t *testing.T) {
 	old := newAuthority(t, 200*day)
 	w := start(t, func(w *world) { // what is there is about to expire, and its authority, too

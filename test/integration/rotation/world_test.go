@@ -1,7 +1,7 @@
 //go:build integration
 
-// Package rotation tests that the certificates of the webhooks change under load without a failed admission: two real managers behind one Service, on a
-// real API server.
+// Package rotation tests that the certificates of the webhooks change under load without a failed admission:
+// two real managers behind one Service, on a real API server.
 package rotation
 
 import (
@@ -57,11 +57,13 @@ type manager struct {
 	logs         bytes.Buffer
 }
 
-// start starts the API server with what the test puts there and the manifests, and then two managers with the flags, and waits until both are ready.
+// start starts the API server with what the test puts there and the manifests, and then two managers with the
+// flags, and waits until both are ready.
 func start(t *testing.T, before func(w *world), objects func(t *testing.T) []*unstructured.Unstructured, flags ...string) *world {
 	t.Helper()
 	env := &envtest.Environment{}
-	// With it the API server calls webhooks at the endpoints of their Service, since there is no network of Services here.
+	// With it the API server calls webhooks at the endpoints of their Service, since there is no network of
+	// Services here.
 	env.ControlPlane.GetAPIServer().Configure().Set("enable-aggregator-routing", "true")
 	config, err := env.Start()
 	if err != nil {
@@ -273,7 +275,8 @@ func (w *world) admitPod() error {
 	return nil
 }
 
-// dial shakes hands with a manager as an API server would that has no connection yet and trusts what the configuration says.
+// dial shakes hands with a manager as an API server would that has no connection yet and trusts what the
+// configuration says.
 func (w *world) dial(m *manager) (*x509.Certificate, error) {
 	hooks := &admissionv1.MutatingWebhookConfiguration{}
 	if err := w.kube.Get(w.t.Context(), client.ObjectKey{Name: "kruise-mutating-webhook-configuration"}, hooks); err != nil {
@@ -290,7 +293,8 @@ func (w *world) dial(m *manager) (*x509.Certificate, error) {
 	return connection.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }
 
-// load admits without pause until the returned function is called, which fails the test if one admission failed.
+// load admits without pause until the returned function is called, which fails the test if one admission
+// failed.
 func (w *world) load() (end func()) {
 	var running sync.WaitGroup
 	ctx, stop := context.WithCancel(w.t.Context())

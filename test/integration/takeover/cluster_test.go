@@ -1,8 +1,8 @@
 //go:build integration
 
-// Package takeover tests that the manager takes over from the reference's, and gives back, against a real API server. Stand-ins play the
-// reference's manager,
-// kubelets and the controllers of Deployments and DaemonSets; the manager of this project is the real one.
+// Package takeover tests that the manager takes over from the reference's, and gives back, against a real API
+// server. Stand-ins play the reference's manager, kubelets and the controllers of Deployments and DaemonSets;
+// the manager of this project is the real one.
 package takeover
 
 import (
@@ -251,7 +251,8 @@ func (c *cluster) act() {
 	})
 }
 
-// turn brings the world one step nearer to what is wanted: pods of the Deployment, statuses, and the managers themselves.
+// turn brings the world one step nearer to what is wanted: pods of the Deployment, statuses, and the managers
+// themselves.
 func (c *cluster) turn(ctx context.Context) error {
 	var deployment appsv1.Deployment
 	if err := c.kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "kruise-controller-manager"}, &deployment); err != nil {
@@ -384,7 +385,8 @@ func (c *cluster) renewOld(ctx context.Context) error {
 	return c.kube.Patch(ctx, lock, client.RawPatch(types.MergePatchType, body))
 }
 
-// reconcile writes the status of new objects of all kinds, as controllers do: of those by which a takeover sees that a manager acts.
+// reconcile writes the status of new objects of all kinds, as controllers do: of those by which a takeover
+// sees that a manager acts.
 func (c *cluster) reconcile(ctx context.Context) error {
 	const name = "afloat-takeover-probe"
 	clonesets, err := installation.Get(ctx, c.kube, installation.Definitions, "", "clonesets.apps.kruise.io")
@@ -434,8 +436,9 @@ func (c *cluster) reconcile(ctx context.Context) error {
 	})
 }
 
-// heal is what each replica of the reference does with its webhook configurations once a minute and when they change: the list comes from the
-// annotation template, or becomes it; where webhooks are called is set; entries that nothing handles are dropped.
+// heal is what each replica of the reference does with its webhook configurations once a minute and when they
+// change: the list comes from the annotation template, or becomes it; where webhooks are called is set;
+// entries that nothing handles are dropped.
 func (c *cluster) heal(ctx context.Context) error {
 	for kind, name := range map[schema.GroupVersionKind]string{installation.MutatingKind: installation.Mutating, installation.ValidatingKind: installation.Validating} {
 		live := &unstructured.Unstructured{}

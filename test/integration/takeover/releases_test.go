@@ -52,8 +52,8 @@ var releases = map[string]release{
 		label: "controller-manager", betas: []string{"advancedcronjobs", "broadcastjobs", "daemonsets", "imagelistpulljobs", "imagepulljobs", "nodeimages", "sidecarsets"}},
 }
 
-// install makes the installation of a release: its namespace, Deployment with its flags, definitions in its versions, and webhooks that refuse
-// pods of everybody while nobody serves.
+// install makes the installation of a release: its namespace, Deployment with its flags, definitions in its
+// versions, and webhooks that refuse pods of everybody while nobody serves.
 func (c *cluster) install(r release) {
 	c.t.Helper()
 	c.heals, c.slow, c.paths = true, 5, map[string]bool{}
@@ -117,7 +117,8 @@ func (c *cluster) deploy(object *unstructured.Unstructured, r release) {
 	must(c.t, unstructured.SetNestedField(object.Object, replicas, "spec", "replicas"))
 }
 
-// versions makes a definition what the release has: v1alpha1 alone, but for StatefulSets, which it converts, and what is newer in it.
+// versions makes a definition what the release has: v1alpha1 alone, but for StatefulSets, which it converts,
+// and what is newer in it.
 func (c *cluster) versions(object *unstructured.Unstructured, plural string, r release) {
 	conversion := map[string]any{"strategy": "None"}
 	converted := map[string]any{"strategy": "Webhook", "webhook": map[string]any{"conversionReviewVersions": []any{"v1"},
@@ -137,7 +138,8 @@ func (c *cluster) versions(object *unstructured.Unstructured, plural string, r r
 	must(c.t, unstructured.SetNestedMap(object.Object, conversion, "spec", "conversion"))
 }
 
-// webhooks makes a configuration what the release has. Its pod webhook is asked about all pods but those of its namespace and its kind.
+// webhooks makes a configuration what the release has. Its pod webhook is asked about all pods but those of
+// its namespace and its kind.
 func (c *cluster) webhooks(object *unstructured.Unstructured, r release) {
 	selector := map[string]any{"matchExpressions": []any{map[string]any{"key": "control-plane", "operator": "DoesNotExist"}}}
 	if r.label == "openkruise" {
@@ -180,7 +182,8 @@ func (c *cluster) podsPass(when string) {
 	}
 }
 
-// change changes the template of every workload and waits until somebody has seen it, unless the stand-in serves, which follows nothing.
+// change changes the template of every workload and waits until somebody has seen it, unless the stand-in
+// serves, which follows nothing.
 func (c *cluster) change(objects []*unstructured.Unstructured, followed bool) {
 	c.t.Helper()
 	for _, object := range objects {
@@ -259,8 +262,9 @@ var newImages = []string{"--image", ours, "--daemon-image", "example.com/afloat/
 // everyRelease tells whether all that takes minutes is tested, as make test-takeover does.
 func everyRelease() bool { return os.Getenv("EVERY_RELEASE") != "" }
 
-// OPS-110 (part), OPS-183, OPS-185, OPS-193, OPS-194 (part): from what each release installs, there and back. Workloads are changed under both
-// managers, pods can be created in every namespace after each step, the label of the namespace is what it was, and both never run at once.
+// OPS-110 (part), OPS-183, OPS-185, OPS-193, OPS-194 (part): from what each release installs, there and back.
+// Workloads are changed under both managers, pods can be created in every namespace after each step, the
+// label of the namespace is what it was, and both never run at once.
 func TestReleasesThereAndBack(t *testing.T) {
 	for name, r := range releases {
 		if !everyRelease() && name != "1.3, manifests" && name != "1.9, manifests" { // the oldest and the newest
@@ -328,7 +332,8 @@ func (c *cluster) sameInstallation(r release) {
 	}
 }
 
-// OPS-184, OPS-193: a run is interrupted at every step, there and back, and run again. After each, pods can be created in every namespace.
+// OPS-184, OPS-193: a run is interrupted at every step, there and back, and run again. After each, pods can
+// be created in every namespace.
 func TestInterruptedAtEveryStep(t *testing.T) {
 	if !everyRelease() {
 		t.Skip("takes minutes: make test-takeover")
@@ -371,8 +376,8 @@ func TestInterruptedAtEveryStep(t *testing.T) {
 	}
 }
 
-// OPS-195, OPS-196: two takeovers at once, and one beside a tool that puts the Deployment back as soon as it is changed: never do two managers
-// run, there is a way back, and pods can be created.
+// OPS-195, OPS-196: two takeovers at once, and one beside a tool that puts the Deployment back as soon as it
+// is changed: never do two managers run, there is a way back, and pods can be created.
 func TestTwiceAtOnceAndBesideATool(t *testing.T) {
 	if !everyRelease() {
 		t.Skip("takes minutes: make test-takeover")

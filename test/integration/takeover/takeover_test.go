@@ -206,10 +206,9 @@ func (c *cluster) unwritten() {
 	}
 }
 
-// OPS-110 (part), OPS-112 (part), OPS-180, OPS-185, CS-043 (part): the manager takes over from the reference's where every kind is in
-// use, in
-// v1alpha1 and v1beta1, and gives back. No pod and no revision of users is written, no object is another one, and at no time do both
-// managers run or lead.
+// OPS-110 (part), OPS-112 (part), OPS-180, OPS-185, CS-043 (part): the manager takes over from the
+// reference's where every kind is in use, in v1alpha1 and v1beta1, and gives back. No pod and no revision of
+// users is written, no object is another one, and at no time do both managers run or lead.
 func TestThereAndBack(t *testing.T) {
 	c := newCluster(t)
 	c.installTheirs()
@@ -318,7 +317,8 @@ func TestThereAndBack(t *testing.T) {
 		return fmt.Errorf("it is there: %w", err)
 	})
 
-	// What the doctor finds wrong is what the stand-ins lack: a Secret, endpoints of the Service, node daemons.
+	// What the doctor finds wrong is what the stand-ins lack: a Secret, endpoints of the Service, node
+	// daemons.
 	before := len(c.byCommand.with(""))
 	out, err = c.plugin(t.Context(), "doctor")
 	if err == nil || len(c.byCommand.with("")) > before {

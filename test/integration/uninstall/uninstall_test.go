@@ -1,7 +1,8 @@
 //go:build integration
 
-// Package uninstall tests what runs before an installation is removed, against an API server with the shipped definitions and webhook
-// configurations and without a manager. KUBEBUILDER_ASSETS names the folder with etcd and kube-apiserver.
+// Package uninstall tests what runs before an installation is removed, against an API server with the shipped
+// definitions and webhook configurations and without a manager. KUBEBUILDER_ASSETS names the folder with etcd
+// and kube-apiserver.
 package uninstall
 
 import (
@@ -29,9 +30,10 @@ import (
 
 const patience = time.Minute
 
-// TestUninstallGuard runs the manager's binary as the job of the chart does. It refuses for an object of any of the kinds, naming it, also
-// for those that only other releases serve; then it removes what fails without a manager, and objects are read and deleted with no manager
-// there (OPS-116 (TestUninstallJob has the form of the job), OPS-117 (part), OPS-118 (part)).
+// TestUninstallGuard runs the manager's binary as the job of the chart does. It refuses for an object of any
+// of the kinds, naming it, also for those that only other releases serve; then it removes what fails without
+// a manager, and objects are read and deleted with no manager there (OPS-116 (TestUninstallJob has the form
+// of the job), OPS-117 (part), OPS-118 (part)).
 func TestUninstallGuard(t *testing.T) {
 	env := &envtest.Environment{}
 	config, err := env.Start()

@@ -37,7 +37,8 @@ type configMap struct {
 	Data     map[string]string
 }
 
-// run runs a script as Argo CD does: the object is the global obj, and of Lua's libraries there are only those that Argo CD opens.
+// run runs a script as Argo CD does: the object is the global obj, and of Lua's libraries there are only
+// those that Argo CD opens.
 func run(t *testing.T, script string, object map[string]any) any {
 	t.Helper()
 	engine := lua.NewState(lua.Options{SkipOpenLibs: true})
@@ -141,7 +142,8 @@ type healthCase struct {
 	Message string
 }
 
-// Objects of all kinds have a health, and a message that says why; also while the status lags behind, or is not there.
+// Objects of all kinds have a health, and a message that says why; also while the status lags behind, or is
+// not there.
 func TestHealth(t *testing.T) {
 	scripts := read[configMap](t, folder+"argocd-cm.yaml")
 	if scripts.Kind != "ConfigMap" || scripts.Metadata.Name != "argocd-cm" {
@@ -177,7 +179,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// Every object that has just been created is on its way, whatever kind it is, and never an error of the script.
+// Every object that has just been created is on its way, whatever kind it is, and never an error of the
+// script.
 func TestObjectsWithoutStatus(t *testing.T) {
 	for key, script := range read[configMap](t, folder+"argocd-cm.yaml").Data {
 		kind, ok := strings.CutPrefix(key, healths)

@@ -22,7 +22,8 @@ type application struct {
 	}
 }
 
-// normalized is an object without what the application says is to be ignored, by the engine and in the way of Argo CD.
+// normalized is an object without what the application says is to be ignored, by the engine and in the way of
+// Argo CD.
 func normalized(t *testing.T, app *application, object map[string]any) any {
 	t.Helper()
 	group, _, _ := strings.Cut(object["apiVersion"].(string), "/")
@@ -51,7 +52,8 @@ func normalized(t *testing.T, app *application, object map[string]any) any {
 	return value
 }
 
-// OPS-075 (part): what the manager writes into configurations and definitions is no difference for Argo CD; what anybody else writes is.
+// OPS-075 (part): what the manager writes into configurations and definitions is no difference for Argo CD;
+// what anybody else writes is.
 func TestIgnoredDifferences(t *testing.T) {
 	app := read[application](t, folder+"application.yaml")
 	if app.Spec.Source.Path != "config/default" || !strings.Contains(strings.Join(app.Spec.SyncPolicy.SyncOptions, " "), "RespectIgnoreDifferences=true") {

@@ -174,7 +174,8 @@ func TestFluxKnowsWhatIsReady(t *testing.T) {
 	}
 }
 
-// Flux makes the namespace, to store the release in, before it installs the chart: that must not make it, too, or no first installation succeeds.
+// Flux makes the namespace, to store the release in, before it installs the chart: that must not make it,
+// too, or no first installation succeeds.
 func TestFluxMakesTheNamespaceOnce(t *testing.T) {
 	for _, object := range manifests(t, "../../../config/flux/helmrelease.yaml") {
 		var release struct {

@@ -38,8 +38,8 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
-// builtIn are the kinds that are served from the beginning: resource, kind, subresources; a dash before a resource means that it is
-// cluster-scoped.
+// builtIn are the kinds that are served from the beginning: resource, kind, subresources; a dash before a
+// resource means that it is cluster-scoped.
 var builtIn = map[schema.GroupVersion][][]string{
 	{Version: "v1"}: {{"-namespaces", "Namespace", "status"}, {"-nodes", "Node", "status"},
 		{"-persistentvolumes", "PersistentVolume", "status"},
@@ -97,7 +97,8 @@ func ofCRD(crd *apiextensionsv1.CustomResourceDefinition) (*kind, error) {
 
 var verbs = metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}
 
-// discovery answers for /version, /api, /apis and the paths below them that are not objects; nil for other paths.
+// discovery answers for /version, /api, /apis and the paths below them that are not objects; nil for other
+// paths.
 func (s *Server) discovery(path string) any {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

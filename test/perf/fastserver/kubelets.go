@@ -13,11 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Kubelets are simulated: a scheduler and nodes in the process of the server, which write without requests. They do what the kwok stages of
-// the other scenarios do (test/cluster/kwok-stages.yaml), within milliseconds.
+// Kubelets are simulated: a scheduler and nodes in the process of the server, which write without requests.
+// They do what the kwok stages of the other scenarios do (test/cluster/kwok-stages.yaml), within
+// milliseconds.
 type Kubelets struct {
-	// Bind, Start, Restart, Ready and End are how long it takes to bind a pod to a node, to start its containers, to restart one whose
-	// image was changed, to set the condition Ready, and to end a pod.
+	// Bind, Start, Restart, Ready and End are how long it takes to bind a pod to a node, to start its
+	// containers, to restart one whose image was changed, to set the condition Ready, and to end a pod.
 	Bind, Start, Restart, Ready, End time.Duration
 	// Nodes is how many there are.
 	Nodes int
@@ -71,7 +72,8 @@ func (k *Kubelets) see(ctx context.Context, v *version) {
 	})
 }
 
-// act does the next step of the present version of a pod; the version that it writes leads to the step after it.
+// act does the next step of the present version of a pod; the version that it writes leads to the step after
+// it.
 func (k *Kubelets) act(ctx context.Context, v *version) {
 	now := k.pods.get(v.key)
 	if now == nil || now.GetUID() != v.GetUID() {

@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// quickPatch is a strategic merge patch of a pod as a rollout sends thousands: labels and annotations, images, conditions, and guards. The
-// library uses JSON documents, which takes ten times as long and would be most of this server's cost.
+// quickPatch is a strategic merge patch of a pod as a rollout sends thousands: labels and annotations,
+// images, conditions, and guards. The library uses JSON documents, which takes ten times as long and would be
+// most of this server's cost.
 type quickPatch struct {
 	Metadata struct {
 		UID             types.UID          `json:"uid"`

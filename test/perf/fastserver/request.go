@@ -46,7 +46,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client is gone
 	}
-	// The request takes effect when the answer is due, so that no client sees its writes earlier than with a real server.
+	// The request takes effect when the answer is due, so that no client sees its writes earlier than with a
+	// real server.
 	time.Sleep(s.delay - time.Since(begin))
 	q, err := s.parse(r)
 	if err != nil {
@@ -97,7 +98,8 @@ func (a answer) send(w http.ResponseWriter, err error) int {
 	return a.code
 }
 
-// parse parses a path such as /api/v1/namespaces/default/pods/web-0/status, /apis/apps.kruise.io/v1beta1/clonesets.
+// parse parses a path such as /api/v1/namespaces/default/pods/web-0/status,
+// /apis/apps.kruise.io/v1beta1/clonesets.
 func (s *Server) parse(r *http.Request) (*request, error) {
 	none := apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", errNone.Error(), 0, true)
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -129,7 +131,8 @@ func (s *Server) parse(r *http.Request) (*request, error) {
 	return q, nil
 }
 
-// accepted returns the first form in a client's Accept header that the kind supports, and otherwise whole objects in JSON.
+// accepted returns the first form in a client's Accept header that the kind supports, and otherwise whole
+// objects in JSON.
 func accepted(header string, k *kind) form {
 	for _, entry := range strings.Split(header, ",") {
 		media, parameters, err := mime.ParseMediaType(entry)

@@ -23,7 +23,8 @@ import (
 
 const image1, image2 = "nginx:1", "nginx:2"
 
-// started starts a server with namespace d. Its nodes do every step within milliseconds if nodes is true, otherwise nothing for an hour.
+// started starts a server with namespace d. Its nodes do every step within milliseconds if nodes is true,
+// otherwise nothing for an hour.
 func started(t *testing.T, nodes bool) (*Server, *rest.Config) {
 	t.Helper()
 	k := &Kubelets{Nodes: 2, Bind: time.Hour, Start: time.Hour, Restart: time.Hour, Ready: time.Hour, End: time.Hour}
@@ -340,7 +341,8 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// Kinds of definitions have a status that changes separately, and a scale; their metadata alone is served in both encodings.
+// Kinds of definitions have a status that changes separately, and a scale; their metadata alone is served in
+// both encodings.
 func TestDocuments(t *testing.T) {
 	_, config := started(t, false)
 	ctx := t.Context()
@@ -413,7 +415,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// The nodes start a pod, restart a container in place, set Ready as the readiness gates change, and end the pod.
+// The nodes start a pod, restart a container in place, set Ready as the readiness gates change, and end the
+// pod.
 func TestKubelets(t *testing.T) {
 	_, config := started(t, true)
 	pods, get := client(t, config, true).CoreV1().Pods("d"), must[*corev1.Pod](t)

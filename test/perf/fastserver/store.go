@@ -25,7 +25,8 @@ const history = 1 << 15
 // event is one change of a resource.
 type event struct {
 	kind watch.EventType
-	// before is what the event replaced or deleted, now what it left; a deletion has its last version with the number of the deletion.
+	// before is what the event replaced or deleted, now what it left; a deletion has its last version with
+	// the number of the deletion.
 	before, now *version
 }
 
@@ -36,7 +37,8 @@ type resource struct {
 
 	mu      sync.Mutex
 	objects map[string]*version
-	// log has the latest events; first is the position of log[0] among all events, lost the version of the last one that was dropped.
+	// log has the latest events; first is the position of log[0] among all events, lost the version of the
+	// last one that was dropped.
 	log   []event
 	first int
 	lost  uint64
@@ -66,8 +68,8 @@ func (r *resource) conflict(name, why string) error {
 
 const outdated = "the object has been modified; please apply your changes to the latest version and try again"
 
-// list returns all objects for which chosen is true, in the order of their names, and the version of the list. The position is that from
-// which a watch continues.
+// list returns all objects for which chosen is true, in the order of their names, and the version of the
+// list. The position is that from which a watch continues.
 func (r *resource) list(chosen func(*version) bool) (all []*version, number uint64, position int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,8 +113,8 @@ func (r *resource) store(before *version, o object, key string) *version {
 	return e.now
 }
 
-// since returns the events from a position on, and a channel that is closed when there are more. It returns false if the events are not
-// kept any more.
+// since returns the events from a position on, and a channel that is closed when there are more. It returns
+// false if the events are not kept any more.
 func (r *resource) since(position int) ([]event, <-chan struct{}, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,8 +178,9 @@ func (r *resource) create(o object, dry bool) (*version, error) {
 	return r.store(nil, o, key), nil
 }
 
-// update changes an object by a function that makes a new one from a version that it must not change, and is called again if another write
-// came between. Immutable fields are restored, and a change without effect makes no version.
+// update changes an object by a function that makes a new one from a version that it must not change, and is
+// called again if another write came between. Immutable fields are restored, and a change without effect
+// makes no version.
 func (r *resource) update(ctx context.Context, key, name, subresource string, dry bool,
 	change func(*version) (object, error)) (*version, error) {
 	for ctx.Err() == nil {
@@ -216,8 +219,8 @@ func (r *resource) update(ctx context.Context, key, name, subresource string, dr
 	return nil, context.Cause(ctx)
 }
 
-// change is a write of the server itself, without guards. The function makes a new object from a version that it must not change, or nil if
-// there is nothing to change.
+// change is a write of the server itself, without guards. The function makes a new object from a version that
+// it must not change, or nil if there is nothing to change.
 func (r *resource) change(ctx context.Context, key string, change func(object) object) {
 	for ctx.Err() == nil {
 		before := r.get(key)
@@ -231,7 +234,8 @@ func (r *resource) change(ctx context.Context, key string, change func(object) o
 	}
 }
 
-// replace stores an object unless there is another version by now. An object that is being deleted and has no finalizers left is removed.
+// replace stores an object unless there is another version by now. An object that is being deleted and has no
+// finalizers left is removed.
 func (r *resource) replace(before *version, o object) *version {
 	r.mu.Lock()
 	defer r.mu.Unlock()

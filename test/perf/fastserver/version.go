@@ -44,8 +44,8 @@ func (f form) contentType() string {
 	return runtime.ContentTypeJSON
 }
 
-// version is one immutable version of an object. Each of its forms is encoded once, when it is first needed, and the bytes are used for
-// answers and for all watches.
+// version is one immutable version of an object. Each of its forms is encoded once, when it is first needed,
+// and the bytes are used for answers and for all watches.
 type version struct {
 	object
 	number uint64

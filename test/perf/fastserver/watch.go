@@ -129,8 +129,8 @@ type stream struct {
 	chosen  func(*version) bool
 }
 
-// send writes the events that the client asked for. For the client an object is added when its selectors begin to match it, and deleted
-// when they cease to.
+// send writes the events that the client asked for. For the client an object is added when its selectors
+// begin to match it, and deleted when they cease to.
 func (s *stream) send(events []event) error {
 	for _, e := range events {
 		was, is := e.before != nil && s.chosen(e.before), e.kind != watch.Deleted && s.chosen(e.now)

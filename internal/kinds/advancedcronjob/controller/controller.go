@@ -37,7 +37,8 @@ import (
 
 const (
 	controllerName = "advancedcronjob-controller"
-	// byOwner indexes children by the AdvancedCronJob that controls them, byUnrecorded those whose run is not noted by its name.
+	// byOwner indexes children by the AdvancedCronJob that controls them, byUnrecorded those whose run is not
+	// noted by its name.
 	byOwner, byUnrecorded = "advancedcronjob.owner", "advancedcronjob.unrecorded"
 	// servedEvery is the pause between looks for kinds of children that are not served.
 	servedEvery = 10 * time.Second
@@ -88,7 +89,8 @@ func (s *served) all() (present, absent []advancedcronjob.Kind) {
 	return present, absent
 }
 
-// Setup adds the controller to the manager. Kinds of children that are not served yet are followed as soon as they are (ACJ-122).
+// Setup adds the controller to the manager. Kinds of children that are not served yet are followed as soon as
+// they are (ACJ-122).
 func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
 	r := &Reconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), Zone: time.Local,
 		meters: newMeters()}
@@ -206,7 +208,8 @@ func empty(kind advancedcronjob.Kind) client.Object {
 // indexes are the fields by which the children of a kind are indexed.
 type indexes map[string]bool
 
-// add adds those that are missing: caches refuse an index that they have, also if it was added by an attempt to follow the kind that failed.
+// add adds those that are missing: caches refuse an index that they have, also if it was added by an attempt
+// to follow the kind that failed.
 func (i indexes) add(ctx context.Context, indexer client.FieldIndexer, kind advancedcronjob.Kind) error {
 	for field, of := range map[string]client.IndexerFunc{byOwner: indexOwner, byUnrecorded: indexUnrecorded} {
 		if i[field] {
@@ -241,8 +244,8 @@ func indexUnrecorded(object client.Object) []string {
 	return []string{metav1.GetControllerOfNoCopy(object).Name}
 }
 
-// requests asks for a pass over the AdvancedCronJob that controls an object. What lost its owner, but not the finalizer, is let go by a pass
-// over an AdvancedCronJob that cannot be.
+// requests asks for a pass over the AdvancedCronJob that controls an object. What lost its owner, but not the
+// finalizer, is let go by a pass over an AdvancedCronJob that cannot be.
 func requests(_ context.Context, object client.Object) []ctrl.Request {
 	switch {
 	case advancedcronjob.OwnerOf(object) != "":

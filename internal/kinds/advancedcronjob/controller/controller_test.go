@@ -29,7 +29,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// stage is a cluster whose caches keep up, with an AdvancedCronJob called nightly in it and a manager that passes over it when it is told to.
+// stage is a cluster whose caches keep up, with an AdvancedCronJob called nightly in it and a manager that
+// passes over it when it is told to.
 type stage struct {
 	*simulation.Cluster
 	t    *testing.T
@@ -127,7 +128,8 @@ func (s *stage) failing(verb string, err error) {
 
 const hour = time.Hour
 
-// ACJ-001, ACJ-073, ACJ-103, ACJ-100 (part), ACJ-104 (part): a run from its time to its end, of each kind: the child, the status in the same pass, the events, and the metric.
+// ACJ-001, ACJ-073, ACJ-103, ACJ-100 (part), ACJ-104 (part): a run from its time to its end, of each kind:
+// the child, the status in the same pass, the events, and the metric.
 func TestARun(t *testing.T) {
 	for _, kind := range advancedcronjob.Kinds {
 		s := newStage(t, CronJob(string(kind), "0 * * * *", func(c *appsv1beta1.AdvancedCronJob) { c.UID = "" }))
@@ -246,8 +248,8 @@ func TestCreationFails(t *testing.T) {
 	})
 }
 
-// ACJ-062: with Replace active children are deleted before the next one is created, in the same pass; one that is gone is as it should be, any other
-// error ends the pass, which is tried again.
+// ACJ-062: with Replace active children are deleted before the next one is created, in the same pass; one
+// that is gone is as it should be, any other error ends the pass, which is tried again.
 func TestReplace(t *testing.T) {
 	for _, kind := range advancedcronjob.Kinds {
 		s := newStage(t, CronJob(string(kind), "0 * * * *", Policy("Replace")))
@@ -296,7 +298,8 @@ func TestHistoryFails(t *testing.T) {
 	}
 }
 
-// ACJ-102, ACJ-041: the status is written first; a conflict is tried again at once, with nothing done in between.
+// ACJ-102, ACJ-041: the status is written first; a conflict is tried again at once, with nothing done in
+// between.
 func TestStatusConflicts(t *testing.T) {
 	s := newStage(t, CronJob("Job", "0 * * * *"))
 	s.Answer = func(r *simulation.Request) error {
@@ -347,7 +350,8 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 }
 
-// A child that was created and not noted is let go when its AdvancedCronJob is gone, was replaced by another of its name, or lost it.
+// A child that was created and not noted is let go when its AdvancedCronJob is gone, was replaced by another
+// of its name, or lost it.
 func TestNobodysChildrenAreLetGo(t *testing.T) {
 	former := CronJob("Job", "0 0 1 1 *", func(c *appsv1beta1.AdvancedCronJob) { c.UID = "former" })
 	for name, replaced := range map[string]bool{"gone": false, "replaced": true} {
@@ -376,7 +380,8 @@ func TestNobodysChildrenAreLetGo(t *testing.T) {
 	}
 }
 
-// ACJ-040 (part): whose events ask for a pass over what, and which updates do not. Its watches are tested on a real API server.
+// ACJ-040 (part): whose events ask for a pass over what, and which updates do not. Its watches are tested on
+// a real API server.
 func TestRequests(t *testing.T) {
 	for _, kind := range advancedcronjob.Kinds {
 		cronJob := CronJob(string(kind), "@daily")
@@ -404,7 +409,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// ACJ-104: the delay of a run by the kind of its child, the runs that were left out by namespace and name, and the name of the controller.
+// ACJ-104: the delay of a run by the kind of its child, the runs that were left out by namespace and name,
+// and the name of the controller.
 func TestMetrics(t *testing.T) {
 	s := newStage(t, CronJob("Job", "0 * * * *", Deadline(60)))
 	s.good(2*hour + 30*time.Second)

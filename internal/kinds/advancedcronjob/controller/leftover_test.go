@@ -13,8 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// What an AdvancedCronJob of the same name has left behind, and nobody lets go of, keeps no run of this one from beginning. It is let go as soon
-// as that is possible.
+// What an AdvancedCronJob of the same name has left behind, and nobody lets go of, keeps no run of this one
+// from beginning. It is let go as soon as that is possible.
 func TestALeftoverKeepsNoRunFromBeginning(t *testing.T) {
 	w := newWorld(t, 1)
 	w.still = true

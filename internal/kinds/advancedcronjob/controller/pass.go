@@ -140,8 +140,8 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, name types.NamespacedNa
 	return errors.Join(errs...)
 }
 
-// release takes the finalizer off a child whose run is noted, or that nobody asks about any more. It returns the version that is left; one that
-// is gone is as it was.
+// release takes the finalizer off a child whose run is noted, or that nobody asks about any more. It returns
+// the version that is left; one that is gone is as it was.
 func release(ctx context.Context, w *reconcile.Writer, child client.Object) (client.Object, error) {
 	rest := slices.DeleteFunc(slices.Clone(child.GetFinalizers()), func(finalizer string) bool { return finalizer == pub.UnrecordedRun })
 	left, err := reconcile.Merge(ctx, w, child, map[string]any{"finalizers": rest}, nil, "")
@@ -199,7 +199,8 @@ func (r *Reconciler) tell(cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcr
 			r.Events.Event(cronJob, note.Type, note.Reason, note.Message)
 		}
 	}
-	// What was wrong with the object is told again if it is wrong again; what holds runs comes back with each of them, and is told once.
+	// What was wrong with the object is told again if it is wrong again; what holds runs comes back with each
+	// of them, and is told once.
 	for _, reason := range []string{string(advancedcronjob.NoZone), string(advancedcronjob.NoSchedule), advancedcronjob.FailedCreate} {
 		if !told[reason] {
 			memory.news.Is(reason, "")
@@ -220,7 +221,8 @@ func (n newest) of(child advancedcronjob.Child) client.Object {
 	return object
 }
 
-// tidy lets go of children whose run is noted, and deletes those that history has too many of. Errors do not keep a run from beginning (ACJ-091).
+// tidy lets go of children whose run is noted, and deletes those that history has too many of. Errors do not
+// keep a run from beginning (ACJ-091).
 func (r *Reconciler) tidy(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) (newest, error) {
 	left := newest{}
 	var errs []error

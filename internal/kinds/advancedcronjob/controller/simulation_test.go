@@ -225,8 +225,8 @@ func (w *world) users() {
 	}
 }
 
-// TestSimulatedSchedules (ACJ-053 (part), ACJ-092 (part)): each run begins once and none is forgotten, whatever dies, lags, is lost or deleted; and nothing is
-// written at rest.
+// TestSimulatedSchedules (ACJ-053 (part), ACJ-092 (part)): each run begins once and none is forgotten,
+// whatever dies, lags, is lost or deleted; and nothing is written at rest.
 func TestSimulatedSchedules(t *testing.T) {
 	simulationtest.Seeds(t, 300, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed)

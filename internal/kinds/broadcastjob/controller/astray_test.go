@@ -10,8 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// A webhook that rewrites the affinity of pods does not make a job without bound create pods that are meant for no node: it tries one now and
-// then, says why, and goes on when it can.
+// A webhook that rewrites the affinity of pods does not make a job without bound create pods that are meant
+// for no node: it tries one now and then, says why, and goes on when it can.
 func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
 	s := simulate(1, makeJob(), "n1", "n2", "n3")
 	created, keeps := 0, false

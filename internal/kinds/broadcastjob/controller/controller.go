@@ -57,7 +57,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 // jobOf finds the BroadcastJob that controls a pod.
 var jobOf = reconcile.OwnedBy(kind)
 
-// unfinishedIndex finds the jobs that have not ended: those that have are no matter of nodes any more (BJ-061, BJ-130).
+// unfinishedIndex finds the jobs that have not ended: those that have are no matter of nodes any more
+// (BJ-061, BJ-130).
 const unfinishedIndex, unfinished = "broadcastjob.unfinished", "true"
 
 func indexUnfinished(object client.Object) []string {

@@ -27,8 +27,8 @@ func settled(t *testing.T, s *simulated) {
 	}
 }
 
-// TestLifeOfAJob shows BJ-001, BJ-002, BJ-003, BJ-017 and BJ-018: each node gets one pod, once; the job ends when all have finished, or serves nodes that
-// come later; and the object keeps what its user wrote.
+// TestLifeOfAJob shows BJ-001, BJ-002, BJ-003, BJ-017 and BJ-018: each node gets one pod, once; the job ends
+// when all have finished, or serves nodes that come later; and the object keeps what its user wrote.
 func TestLifeOfAJob(t *testing.T) {
 	for _, completion := range []appsv1beta1.CompletionPolicyType{appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever} {
 		job := makeJob(onFailure(appsv1beta1.FailurePolicyContinue), func(job *appsv1beta1.BroadcastJob) { job.Spec.CompletionPolicy.Type = completion })
@@ -87,8 +87,8 @@ func TestLifeOfAJob(t *testing.T) {
 	}
 }
 
-// TestNothingIsDoneTwice shows BJ-060: with caches that show nothing of what was written, no pod is created twice; a creation whose answer was lost is looked up,
-// and nothing waits for five minutes.
+// TestNothingIsDoneTwice shows BJ-060: with caches that show nothing of what was written, no pod is created
+// twice; a creation whose answer was lost is looked up, and nothing waits for five minutes.
 func TestNothingIsDoneTwice(t *testing.T) {
 	s := simulate(1, makeJob(parallelism(number(2))), "n1", "n2", "n3")
 	lost := true
@@ -133,7 +133,8 @@ func (s *simulated) refuse(node string, err error) *[]string {
 	return asked
 }
 
-// TestSlowStart shows BJ-073: creations come in batches of 1, 2, 4 and so on, and no batch follows one with an error.
+// TestSlowStart shows BJ-073: creations come in batches of 1, 2, 4 and so on, and no batch follows one with
+// an error.
 func TestSlowStart(t *testing.T) {
 	names := strings.Fields("n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
 	for failing, want := range map[string]int{"n0": 1, "n1": 3, "n2": 3, "n3": 7, "n6": 7, "n7": 10} {
@@ -149,8 +150,8 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// TestErrorsAreTriedAgain shows BJ-065: an error comes back with the back-off of the queue, and the status is written all the same; one node that no pod can be
-// created for does not hold up the others.
+// TestErrorsAreTriedAgain shows BJ-065: an error comes back with the back-off of the queue, and the status is
+// written all the same; one node that no pod can be created for does not hold up the others.
 func TestErrorsAreTriedAgain(t *testing.T) {
 	s := simulate(1, makeJob(parallelism(number(1))), "n1", "n2", "n3")
 	asked := s.refuse("n1", apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("not here")))
@@ -191,7 +192,8 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	}
 }
 
-// TestTheEndIsWrittenFirst shows that a manager which dies after any write leaves a job that another one ends (BJ-100 (part), BJ-104 (part), BJ-114 (part)).
+// TestTheEndIsWrittenFirst shows that a manager which dies after any write leaves a job that another one ends
+// (BJ-100 (part), BJ-104 (part), BJ-114 (part)).
 func TestTheEndIsWrittenFirst(t *testing.T) {
 	for name, job := range map[string]*appsv1beta1.BroadcastJob{
 		"failed":    makeJob(),
@@ -226,7 +228,8 @@ func TestTheEndIsWrittenFirst(t *testing.T) {
 	}
 }
 
-// TestTimers shows BJ-103 (part) and BJ-120: deadline and time to live fire although nothing happens, in another manager, too; the job goes with its pods.
+// TestTimers shows BJ-103 (part) and BJ-120: deadline and time to live fire although nothing happens, in
+// another manager, too; the job goes with its pods.
 func TestTimers(t *testing.T) {
 	deadline, ttl := int64(300), int32(100)
 	s := simulate(1, makeJob(func(job *appsv1beta1.BroadcastJob) {
@@ -269,7 +272,8 @@ func TestDeletedJobs(t *testing.T) {
 	}
 }
 
-// TestNodeEvents shows BJ-130: the node that comes, goes or changes calls the jobs for which that matters, and heartbeats call none.
+// TestNodeEvents shows BJ-130: the node that comes, goes or changes calls the jobs for which that matters,
+// and heartbeats call none.
 func TestNodeEvents(t *testing.T) {
 	s := simulate(1, makeJob(), "n1", "n2")
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
@@ -324,7 +328,8 @@ func TestNodeEvents(t *testing.T) {
 	}
 }
 
-// TestSpecChangeIgnored: who changes the template of a job with pods, or of one that has ended, is told once (BJ-025 (part)).
+// TestSpecChangeIgnored: who changes the template of a job with pods, or of one that has ended, is told once
+// (BJ-025 (part)).
 func TestSpecChangeIgnored(t *testing.T) {
 	s := simulate(1, makeJob(), "n1")
 	change := func(image string) {
@@ -352,7 +357,8 @@ func TestSpecChangeIgnored(t *testing.T) {
 	}
 }
 
-// TestEvents shows that what is told of is told once, though many passes find it (BJ-044 (part), BJ-072 (part), BJ-092 (part), BJ-134 (part)).
+// TestEvents shows that what is told of is told once, though many passes find it (BJ-044 (part),
+// BJ-072 (part), BJ-092 (part), BJ-134 (part)).
 func TestEvents(t *testing.T) {
 	s := simulate(1, makeJob(onFailure(appsv1beta1.FailurePolicyPause)), "n1", "n2", "n3")
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
@@ -385,7 +391,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestStatusIsWrittenForTheNewestJob shows BJ-142: a status that was made for an older version of the job is not written, but made anew; and none that stays.
+// TestStatusIsWrittenForTheNewestJob shows BJ-142: a status that was made for an older version of the job is
+// not written, but made anew; and none that stays.
 func TestStatusIsWrittenForTheNewestJob(t *testing.T) {
 	s := simulate(1, makeJob(), "n1")
 	raced := false

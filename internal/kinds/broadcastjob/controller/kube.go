@@ -23,8 +23,8 @@ type Kube struct {
 	Rules *Rules
 }
 
-// Snapshot reads the job's pods, and all nodes unless the job has ended. The objects are the caches' own and must not be changed. Time and
-// what failed before are filled in by the pass.
+// Snapshot reads the job's pods, and all nodes unless the job has ended. The objects are the caches' own and
+// must not be changed. Time and what failed before are filled in by the pass.
 func (k *Kube) Snapshot(ctx context.Context, job *appsv1beta1.BroadcastJob, binds bool) (*broadcastjob.Snapshot, error) {
 	s := &broadcastjob.Snapshot{Job: job, Binds: binds, Taken: func(pod string) bool { return k.taken(ctx, job, pod) }}
 	pods, err := k.Pods.ControlledBy(job.Namespace, job.UID)
@@ -55,7 +55,8 @@ func (k *Kube) Snapshot(ctx context.Context, job *appsv1beta1.BroadcastJob, bind
 	return s, nil
 }
 
-// taken tells whether a pod has the name, as far as the caches and own writes know. One that nobody knows of is found out by creating it.
+// taken tells whether a pod has the name, as far as the caches and own writes know. One that nobody knows of
+// is found out by creating it.
 func (k *Kube) taken(ctx context.Context, job *appsv1beta1.BroadcastJob, name string) bool {
 	pod := &corev1.Pod{}
 	err := k.Client.Get(ctx, types.NamespacedName{Namespace: job.Namespace, Name: name}, pod, client.UnsafeDisableDeepCopy)

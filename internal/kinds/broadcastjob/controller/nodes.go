@@ -21,8 +21,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/broadcastjob"
 )
 
-// nodeEvents calls for a pass over those jobs for which the change of a node matters (BJ-130). What it costs does not depend on how many
-// pods or nodes there are, nor on how many jobs have ended.
+// nodeEvents calls for a pass over those jobs for which the change of a node matters (BJ-130). What it costs
+// does not depend on how many pods or nodes there are, nor on how many jobs have ended.
 func (k *Kube) nodeEvents() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	tell := func(ctx context.Context, q queue, before, after *corev1.Node) {
@@ -50,7 +50,8 @@ func (k *Kube) nodeEvents() handler.EventHandler {
 	}
 }
 
-// jobsOfNode are the jobs for which it matters that a node came (before is nil), went (after is nil), or changed.
+// jobsOfNode are the jobs for which it matters that a node came (before is nil), went (after is nil), or
+// changed.
 func (k *Kube) jobsOfNode(ctx context.Context, before, after *corev1.Node) []ctrl.Request {
 	if before != nil && after != nil && sameForJobs(before, after) {
 		return nil
@@ -85,7 +86,8 @@ type Rules struct {
 type rules struct {
 	generation int64
 	*nodes.Rules
-	// counted are the nodes that are not eligible and count nevertheless, since the job has a pod there; planned tells whether they are known.
+	// counted are the nodes that are not eligible and count nevertheless, since the job has a pod there;
+	// planned tells whether they are known.
 	counted sets.Set[string]
 	planned bool
 }

@@ -55,8 +55,9 @@ func (p *Pass) Once(ctx context.Context, name types.NamespacedName, owner types.
 	return &outcome.Plan.Plan, outcome.Outcome, err
 }
 
-// Run makes one pass over a job: it plans, applies, and writes the status last, unless the job ends: then nothing else is done before that
-// is written. An error means that something failed that trying again may mend (BJ-065).
+// Run makes one pass over a job: it plans, applies, and writes the status last, unless the job ends: then
+// nothing else is done before that is written. An error means that something failed that trying again may
+// mend (BJ-065).
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
 	now := p.Kube.Now()
 	job, err := reconcile.Begin[appsv1beta1.BroadcastJob](ctx, p.Kube.API, name, owner)
@@ -98,8 +99,9 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	return Outcome{outcome, plan}, err
 }
 
-// first does what is done alone, and tells whether there was any: annotations are written, the job is deleted, or its end is written.
-// Another plan is due at once: what follows from the end is decided from what is written.
+// first does what is done alone, and tells whether there was any: annotations are written, the job is
+// deleted, or its end is written. Another plan is due at once: what follows from the end is decided from what
+// is written.
 func (m *memory) first(ctx context.Context, a *podapply.Application, plan *broadcastjob.Plan, result *podapply.Result) (bool, error) {
 	job := plan.Job
 	result.Unfinished = true
@@ -134,8 +136,8 @@ func (p *Pass) Forget(owner types.UID) {
 	p.memory.Forget(owner)
 }
 
-// announce records what the plan itself has to say, once for each time that it has it to say; and that a new template changes nothing of
-// what there is (BJ-025).
+// announce records what the plan itself has to say, once for each time that it has it to say; and that a new
+// template changes nothing of what there is (BJ-025).
 func (m *memory) announce(a *podapply.Application, plan *broadcastjob.Plan) {
 	for _, reason := range broadcastjob.Told {
 		told := plan.Tell[reason]
@@ -150,7 +152,8 @@ func (m *memory) announce(a *podapply.Application, plan *broadcastjob.Plan) {
 	m.template = template
 }
 
-// failureLasts is how long a node comes after others because a pod could not be created for it, and mostFailed is of how many that is known.
+// failureLasts is how long a node comes after others because a pod could not be created for it, and
+// mostFailed is of how many that is known.
 const failureLasts, mostFailed = 10 * time.Minute, 1000
 
 // failedNodes are the nodes for which a pod could not be created a moment ago.

@@ -240,7 +240,8 @@ func (s *simulated) everybodyElse() (moved bool) {
 	return moved
 }
 
-// collectPods removes the pods of nodes that are gone, as the garbage collector of pods does: it lets them fail first.
+// collectPods removes the pods of nodes that are gone, as the garbage collector of pods does: it lets them
+// fail first.
 func (s *simulated) collectPods() (moved bool) {
 	for _, pod := range s.pods() {
 		if pod.Spec.NodeName == "" || s.Get(nodeKey(pod.Spec.NodeName)) != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
-// jobRun is one random life of a job. The rules by which it judges every write share nothing with the planner but what a node is to a pod
-// (package nodes).
+// jobRun is one random life of a job. The rules by which it judges every write share nothing with the planner
+// but what a node is to a pod (package nodes).
 type jobRun struct {
 	*simulated
 	seed    uint64
@@ -201,7 +201,8 @@ func (r *jobRun) status(before, after *appsv1beta1.BroadcastJobStatus, job *apps
 	}
 }
 
-// known are the pods of the job as the manager knows them: live reads and answers may be newer than the cache.
+// known are the pods of the job as the manager knows them: live reads and answers may be newer than the
+// cache.
 func (r *jobRun) known(job *appsv1beta1.BroadcastJob) []*corev1.Pod {
 	snapshot, err := r.kube.Snapshot(context.Background(), job, r.binds)
 	if err != nil {

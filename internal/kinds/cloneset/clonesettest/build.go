@@ -1,5 +1,5 @@
-// Package clonesettest builds CloneSets and their pods for tests of the planner and of the controller. What changes a set is an option of
-// Set, and a change that a user makes later.
+// Package clonesettest builds CloneSets and their pods for tests of the planner and of the controller. What
+// changes a set is an option of Set, and a change that a user makes later.
 package clonesettest
 
 import (
@@ -40,7 +40,8 @@ func Templated(template string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) { SetTemplate(set, template) }
 }
 
-// App is a template of one container that reads annotation config, and more members of metadata and container.
+// App is a template of one container that reads annotation config, and more members of metadata and
+// container.
 func App(image, config, metadata, container string) func(*appsv1beta1.CloneSet) {
 	return Templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web"},"annotations":{"config":%q%s}},"spec":{"containers":[{"name":"nginx","image":%q,`+
 		`"env":[{"name":"CONFIG","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['config']"}}}]%s}]}}`, config, metadata, image, container))
@@ -76,7 +77,8 @@ func ToDelete(names ...string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.PodsToDelete = names }
 }
 
-// UpdateHook holds pods with label traffic before their update in place, and marks them not ready if it says so.
+// UpdateHook holds pods with label traffic before their update in place, and marks them not ready if it says
+// so.
 func UpdateHook(mark bool) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
 		set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"traffic": "on"},

@@ -32,8 +32,8 @@ func (a *application) claims(ctx context.Context) error {
 	return errs
 }
 
-// deleteClaim deletes a claim that has no pod. The caches of claims and of pods lag by themselves, and an answer may have been lost while a
-// pod was created: only the API server can say that there is none.
+// deleteClaim deletes a claim that has no pod. The caches of claims and of pods lag by themselves, and an
+// answer may have been lost while a pod was created: only the API server can say that there is none.
 func (a *application) deleteClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	err := a.Read(ctx, types.NamespacedName{Namespace: a.plan.Set.Namespace, Name: a.plan.Set.Name + "-" +
 		claim.Labels[pub.CloneSetInstanceID]}, &corev1.Pod{})

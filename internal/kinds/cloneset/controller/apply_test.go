@@ -32,8 +32,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestCreationIsAStream: once a creation failed no further one begins, and those that run end; after that one pod shows whether
-// creation is possible again before the others follow (CS-047).
+// TestCreationIsAStream: once a creation failed no further one begins, and those that run end; after that one
+// pod shows whether creation is possible again before the others follow (CS-047).
 func TestCreationIsAStream(t *testing.T) {
 	for _, atOnce := range []int{1, 16} {
 		t.Run(fmt.Sprint(atOnce, " at once"), func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestEventsHoldNoSpec(t *testing.T) {
 	}
 }
 
-// TestServerRefusesAnUpdate: where the policy allows it the pod is recreated, else the server's words are reported (IPU-085, IPU-184,
-// IPU-175, IPU-190).
+// TestServerRefusesAnUpdate: where the policy allows it the pod is recreated, else the server's words are
+// reported (IPU-085, IPU-184, IPU-175, IPU-190).
 func TestServerRefusesAnUpdate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		policy appsv1beta1.CloneSetPodUpdatePolicy
@@ -138,7 +138,8 @@ func TestServerRefusesAnUpdate(t *testing.T) {
 	}
 }
 
-// unresizable answers a resize as a server does that finds it against the pod's QoS class, or with that error.
+// unresizable answers a resize as a server does that finds it against the pod's QoS class, or with that
+// error.
 func unresizable(err error) func(*simulation.Request) error {
 	return func(r *simulation.Request) error {
 		switch {
@@ -152,7 +153,8 @@ func unresizable(err error) func(*simulation.Request) error {
 	}
 }
 
-// IPU-080: out of service, then the resize, then one write of the pod; where one of them fails none of the later ones is sent.
+// IPU-080: out of service, then the resize, then one write of the pod; where one of them fails none of the
+// later ones is sent.
 func TestStepsOfAnUpdate(t *testing.T) {
 	steps := []simulation.Write{{Verb: "patch", Subresource: "status"}, {Verb: "patch", Subresource: "resize"}, {Verb: "patch"}}
 	for failing := range 4 {
@@ -191,7 +193,8 @@ func TestStepsOfAnUpdate(t *testing.T) {
 	}
 }
 
-// TestNodeTooSmall: a resize that the server forbids because the node can never hold it replaces the pod (IPU-315).
+// TestNodeTooSmall: a resize that the server forbids because the node can never hold it replaces the pod
+// (IPU-315).
 func TestNodeTooSmall(t *testing.T) {
 	s := simulate(1, clonesettest.Set(1, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("2"))),
 		cloneset.Features{InPlace: inplace.Options{Resize: true}})
@@ -210,8 +213,8 @@ func TestNodeTooSmall(t *testing.T) {
 	}
 }
 
-// TestOwnWritesAreKnownBeforeTheCacheShowsThem: a rollout goes on from the answers of its writes, and does nothing twice, although
-// no cache shows any of them (CS-073 (part), IPU-086).
+// TestOwnWritesAreKnownBeforeTheCacheShowsThem: a rollout goes on from the answers of its writes, and does
+// nothing twice, although no cache shows any of them (CS-073 (part), IPU-086).
 func TestOwnWritesAreKnownBeforeTheCacheShowsThem(t *testing.T) {
 	s := simulate(1, clonesettest.Set(1), cloneset.Features{})
 	if err := s.Settle(100); err != nil {
@@ -263,7 +266,8 @@ func TestMeters(t *testing.T) {
 	}
 }
 
-// TestStateLivesOnThePod: whatever the manager has to remember of an update stands on the pod, so that a new one goes on (IPU-003).
+// TestStateLivesOnThePod: whatever the manager has to remember of an update stands on the pod, so that a new
+// one goes on (IPU-003).
 func TestStateLivesOnThePod(t *testing.T) {
 	s := simulate(1, clonesettest.Set(1), cloneset.Features{})
 	if err := s.Settle(100); err != nil {
@@ -282,8 +286,8 @@ func TestStateLivesOnThePod(t *testing.T) {
 	}
 }
 
-// IPU-116: a resize is sent as a patch of its subresource, the one verb that is granted (TestRightsForDaemonKinds of the roles),
-// and nothing else is.
+// IPU-116: a resize is sent as a patch of its subresource, the one verb that is granted
+// (TestRightsForDaemonKinds of the roles), and nothing else is.
 func TestResizeIsSentAsPatch(t *testing.T) {
 	var sent []string
 	record := func(what string) { sent = append(sent, what) }

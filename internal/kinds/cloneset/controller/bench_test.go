@@ -17,8 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
-// many returns what a manager sees of a set with n pods at rest: those of a small set that came to rest in a simulation, copied.
-// Pods that were updated in place bear what is remembered of it.
+// many returns what a manager sees of a set with n pods at rest: those of a small set that came to rest in a
+// simulation, copied. Pods that were updated in place bear what is remembered of it.
 func many(b testing.TB, n int, updated bool) cloneset.Snapshot {
 	b.Helper()
 	s := simulate(1, clonesettest.Set(1, clonesettest.Image("nginx:0")), cloneset.Features{InPlace: inplace.Options{Resize: true}})
@@ -105,7 +105,8 @@ func writing(plan *cloneset.Plan) int {
 	return n
 }
 
-// BenchmarkScaleIn times the plan that deletes all pods of a set with claims, of which others are named in podsToDelete.
+// BenchmarkScaleIn times the plan that deletes all pods of a set with claims, of which others are named in
+// podsToDelete.
 func BenchmarkScaleIn(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {

@@ -18,8 +18,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 )
 
-// under has a PodUnavailableBudget limit what the manager does from a minute later on, and writes down what is asked. The webhooks find
-// everything booked.
+// under has a PodUnavailableBudget limit what the manager does from a minute later on, and writes down what
+// is asked. The webhooks find everything booked.
 func (n *tale) under(options ...func(*policyv1beta1.PodUnavailableBudget)) *policyv1beta1.PodUnavailableBudget {
 	budget := podunavailablebudgettest.Budget(append(options, func(b *policyv1beta1.PodUnavailableBudget) { b.Namespace = "default" })...)
 	guard := &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.pods,

@@ -17,9 +17,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestAClaimThatIsWrittenWhileItIsDeleted: a pod could not be created, and its claim is to go (CS-046 (part)). The volume
-// controller has written to the claim, which the cache does not show yet. That is no failure to tell anybody of; the claim goes as
-// soon as the cache shows it.
+// TestAClaimThatIsWrittenWhileItIsDeleted: a pod could not be created, and its claim is to go
+// (CS-046 (part)). The volume controller has written to the claim, which the cache does not show yet. That is
+// no failure to tell anybody of; the claim goes as soon as the cache shows it.
 func TestAClaimThatIsWrittenWhileItIsDeleted(t *testing.T) {
 	s := simulate(1, clonesettest.Set(1, clonesettest.Claims("1Gi"), withoutReuse), cloneset.Features{})
 	s.Answer = func(r *simulation.Request) error {

@@ -54,8 +54,8 @@ func (s *simulated) managed(d time.Duration) {
 	}
 }
 
-// TestDeletedPodComesBackToItsData: a pod that somebody deleted comes back under its name, with its claim, whether it goes at once or takes
-// its grace period (CS-061 (part), CS-272).
+// TestDeletedPodComesBackToItsData: a pod that somebody deleted comes back under its name, with its claim,
+// whether it goes at once or takes its grace period (CS-061 (part), CS-272).
 func TestDeletedPodComesBackToItsData(t *testing.T) {
 	for name, remove := range map[string]func(*simulated, string){
 		"deleted":     func(s *simulated, name string) { s.EndGracefully(podKey(name)) },
@@ -84,8 +84,9 @@ func TestDeletedPodComesBackToItsData(t *testing.T) {
 	}
 }
 
-// TestClaimsAreNotWaitedForWithoutEnd: the successor of a pod that does not go waits until 30 s after the pod should be gone, and
-// says so; then it gets a new name and a new claim. If the pod's node is lost it does so at once (CS-272, CS-335 (part)).
+// TestClaimsAreNotWaitedForWithoutEnd: the successor of a pod that does not go waits until 30 s after the pod
+// should be gone, and says so; then it gets a new name and a new claim. If the pod's node is lost it does so
+// at once (CS-272, CS-335 (part)).
 func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 	for name, lost := range map[string]bool{"a node that hangs": false, "a node that is lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -132,8 +133,8 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestWithoutReuseASuccessorIsNew: it has another name and another claim, at once, and the old claim goes with the old pod, not
-// before it (CS-272).
+// TestWithoutReuseASuccessorIsNew: it has another name and another claim, at once, and the old claim goes
+// with the old pod, not before it (CS-272).
 func TestWithoutReuseASuccessorIsNew(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, clonesettest.Claims("1Gi"), withoutReuse), cloneset.Features{})
 	name, before := s.active()[0].Name, s.data()
@@ -168,8 +169,8 @@ func TestFreeClaimsAreNotHeldUp(t *testing.T) {
 	}
 }
 
-// TestClaimsOfScaledInPodsGo: whatever is refused, and whenever the manager dies, a pod that was scaled in takes its claims along,
-// and no later pod gets its data (CS-061 (part), CS-273 (part)).
+// TestClaimsOfScaledInPodsGo: whatever is refused, and whenever the manager dies, a pod that was scaled in
+// takes its claims along, and no later pod gets its data (CS-061 (part), CS-273 (part)).
 func TestClaimsOfScaledInPodsGo(t *testing.T) {
 	for name, disturb := range map[string]func(*simulated){
 		"claims cannot be written for some seconds": func(s *simulated) {
@@ -228,8 +229,8 @@ func (s *simulated) dieAfter(verb, kind string) {
 	}
 }
 
-// TestClaimsOfPodsThatStayAfterAllStay: the deletion of a pod was begun and given up. Its claims are the set's again, so that a pod deleted
-// by somebody later still leaves its data to its successor.
+// TestClaimsOfPodsThatStayAfterAllStay: the deletion of a pod was begun and given up. Its claims are the
+// set's again, so that a pod deleted by somebody later still leaves its data to its successor.
 func TestClaimsOfPodsThatStayAfterAllStay(t *testing.T) {
 	s := atRest(t, clonesettest.Set(3, clonesettest.Claims("1Gi")), cloneset.Features{})
 	before := s.data()
@@ -263,8 +264,8 @@ func TestClaimsOfPodsThatStayAfterAllStay(t *testing.T) {
 	}
 }
 
-// TestClaimsOfLivingPodsAreNotDeleted: a claim without a pod in the cache is deleted only if the API server knows of no pod either:
-// caches lag each by itself, answers are lost, and pods change hands (CS-064 (part)).
+// TestClaimsOfLivingPodsAreNotDeleted: a claim without a pod in the cache is deleted only if the API server
+// knows of no pod either: caches lag each by itself, answers are lost, and pods change hands (CS-064 (part)).
 func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 	yes := true
 	controlledBy := func(uid types.UID) func(client.Object) {
@@ -322,8 +323,8 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 	})
 }
 
-// TestRevisionThatTheCacheLacks: a pod is not recreated because the cache of revisions is behind, as it may be when a manager takes
-// over; only if the API server has no such revision either (IPU-030 (part)).
+// TestRevisionThatTheCacheLacks: a pod is not recreated because the cache of revisions is behind, as it may
+// be when a manager takes over; only if the API server has no such revision either (IPU-030 (part)).
 func TestRevisionThatTheCacheLacks(t *testing.T) {
 	for name, short := range map[string]bool{"full names": false, "short hashes": true} {
 		t.Run(name, func(t *testing.T) {
@@ -359,8 +360,9 @@ func TestRevisionThatTheCacheLacks(t *testing.T) {
 	}
 }
 
-// TestRevisionThatIsNotTheSetsAnyMore: somebody took the owner and the labels from the revision of running pods. They are
-// recreated, since the set does not know it any more, although it exists (CS-057, IPU-030 (part)).
+// TestRevisionThatIsNotTheSetsAnyMore: somebody took the owner and the labels from the revision of running
+// pods. They are recreated, since the set does not know it any more, although it exists (CS-057,
+// IPU-030 (part)).
 func TestRevisionThatIsNotTheSetsAnyMore(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2), cloneset.Features{})
 	s.Change(revisionKey(s.set().Status.UpdateRevision), func(o client.Object) {
@@ -374,8 +376,8 @@ func TestRevisionThatIsNotTheSetsAnyMore(t *testing.T) {
 	}
 }
 
-// TestLateCachesAreWaitedFor: what the API server has and the caches do not show is looked for once, and again every two seconds
-// until they do, not by every plan (CS-073 (part)).
+// TestLateCachesAreWaitedFor: what the API server has and the caches do not show is looked for once, and
+// again every two seconds until they do, not by every plan (CS-073 (part)).
 func TestLateCachesAreWaitedFor(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2), cloneset.Features{})
 	former, reads := s.set().Status.UpdateRevision, 0
@@ -393,7 +395,8 @@ func TestLateCachesAreWaitedFor(t *testing.T) {
 	}
 }
 
-// lateCreation answers that the first creation of a pod timed out, which the test carries out later, and that the API server is busy then.
+// lateCreation answers that the first creation of a pod timed out, which the test carries out later, and that
+// the API server is busy then.
 type lateCreation struct {
 	name string
 	pod  client.Object
@@ -410,8 +413,8 @@ func (c *lateCreation) answer(r *simulation.Request) error {
 	return errors.New("the API server is busy")
 }
 
-// TestHandingOverNeedsNoFurtherRight: the API server asks for a right on pods/finalizers of whoever lets a claim block the deletion
-// of its pod, which the manager has not.
+// TestHandingOverNeedsNoFurtherRight: the API server asks for a right on pods/finalizers of whoever lets a
+// claim block the deletion of its pod, which the manager has not.
 func TestHandingOverNeedsNoFurtherRight(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, clonesettest.Claims("1Gi")), cloneset.Features{})
 	blocks := 0
@@ -453,8 +456,8 @@ func TestFurtherOwnersStay(t *testing.T) {
 	}
 }
 
-// TestRefusedGrowth: a StorageClass that does not let claims grow is asked again later each time, for one claim, and says so in the
-// condition all the time (CS-338 (part)).
+// TestRefusedGrowth: a StorageClass that does not let claims grow is asked again later each time, for one
+// claim, and says so in the condition all the time (CS-338 (part)).
 func TestRefusedGrowth(t *testing.T) {
 	s := atRest(t, clonesettest.Set(20, clonesettest.Claims("1Gi"), clonesettest.Annotated(pub.ResizeClaims, "true")), cloneset.Features{})
 	refused := 0

@@ -16,7 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
-// CS-190 (part), IPU-152 (part): a new pod is not available before its preNormal hook has wholly arrived, however ready it is; then it is.
+// CS-190 (part), IPU-152 (part): a new pod is not available before its preNormal hook has wholly arrived,
+// however ready it is; then it is.
 func TestANewPodWaitsForItsWholePreNormalHook(t *testing.T) {
 	s := simulate(1, clonesettest.Set(2, func(set *appsv1beta1.CloneSet) {
 		set.Spec.Lifecycle = &pub.Lifecycle{PreNormal: &pub.LifecycleHook{LabelsHandler: map[string]string{"registered": "yes"},
@@ -54,8 +55,9 @@ func TestANewPodWaitsForItsWholePreNormalHook(t *testing.T) {
 	}
 }
 
-// IPU-216: a rollback 10 s into a grace period of 30 s: the second image is written at its end all the same, then the first again,
-// and the pod ends complete and ready. Images without a tag among them, at which the reference hung.
+// IPU-216: a rollback 10 s into a grace period of 30 s: the second image is written at its end all the same,
+// then the first again, and the pod ends complete and ready. Images without a tag among them, at which the
+// reference hung.
 func TestARollbackInTheGracePeriodComesAfterIt(t *testing.T) {
 	for _, images := range [][2]string{{"nginx:1", "nginx:2"}, {"nginx", "nginx:2"}, {"nginx:1", "nginx"}} {
 		s := atRest(t, clonesettest.Set(1, clonesettest.Image(images[0]),
@@ -91,7 +93,8 @@ func TestARollbackInTheGracePeriodComesAfterIt(t *testing.T) {
 	}
 }
 
-// IPU-305: a record that nobody can read, in the grace period and after it, is told, and the update of that pod begins anew.
+// IPU-305: a record that nobody can read, in the grace period and after it, is told, and the update of that
+// pod begins anew.
 func TestAnUnreadableRecordIsToldAndTheUpdateBeginsAnew(t *testing.T) {
 	for name, grace := range map[string]int32{"in the grace period": 30, "without one": 0} {
 		s := atRest(t, clonesettest.Set(1, clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
@@ -122,8 +125,8 @@ func TestAnUnreadableRecordIsToldAndTheUpdateBeginsAnew(t *testing.T) {
 	}
 }
 
-// CS-276: a rollout that is paused from its beginning changes no pod and adds none, though surge is allowed; pods that go are
-// replaced by the revision that goes with the partition, and the deadline does not pass.
+// CS-276: a rollout that is paused from its beginning changes no pod and adds none, though surge is allowed;
+// pods that go are replaced by the revision that goes with the partition, and the deadline does not pass.
 func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 	deadline := int32(60)
 	inPlace, reCreate := appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.ReCreateCloneSetPodUpdatePolicy
@@ -184,8 +187,8 @@ func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 	}
 }
 
-// prioritizedApp is a template of nginx, and of agent with launch priority 10 that reads annotation config. The barriers are those
-// that the webhook gives pods: one of 0 to a container without priority.
+// prioritizedApp is a template of nginx, and of agent with launch priority 10 that reads annotation config.
+// The barriers are those that the webhook gives pods: one of 0 to a container without priority.
 func prioritizedApp(image, config string) func(*appsv1beta1.CloneSet) {
 	barrier := func(priority int) string {
 		return fmt.Sprintf(`{"name":"KRUISE_CONTAINER_BARRIER","valueFrom":{"configMapKeyRef":{"name":"b","key":"p_%d"}}}`, priority)
@@ -195,8 +198,8 @@ func prioritizedApp(image, config string) func(*appsv1beta1.CloneSet) {
 		config, image, barrier(0), barrier(10)))
 }
 
-// IPU-217: the configuration of a sidecar that starts first, and the image of the application, change together: the sidecar is
-// restarted, and only when it is complete and ready does the application follow.
+// IPU-217: the configuration of a sidecar that starts first, and the image of the application, change
+// together: the sidecar is restarted, and only when it is complete and ready does the application follow.
 func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 	s := simulate(1, clonesettest.Set(1, prioritizedApp("nginx:1", "a")), cloneset.Features{InPlace: inplace.Options{EnvFromMetadata: true}})
 	s.node.Daemon = true

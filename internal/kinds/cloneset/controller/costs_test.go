@@ -22,8 +22,9 @@ func allocated(s cloneset.Snapshot) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// IPU-326 (part), IPU-123 (part): what stands in an annotation of a pod is read once in a plan, not for each of its containers:
-// with 500 of them they took a worker, of all CloneSets, a second for each pod in each pass.
+// IPU-326 (part), IPU-123 (part): what stands in an annotation of a pod is read once in a plan, not for each
+// of its containers: with 500 of them they took a worker, of all CloneSets, a second for each pod in each
+// pass.
 func TestLongAnnotationsAreReadOnceForAllContainers(t *testing.T) {
 	const containers, long = 500, 200 << 10
 	names := make([]string, containers)

@@ -1,3 +1,3 @@
-// Package controller drives CloneSets: a pass takes a snapshot from the caches, has package cloneset plan, applies the plan and writes the
-// status, and the metrics tell of it.
+// Package controller drives CloneSets: a pass takes a snapshot from the caches, has package cloneset plan,
+// applies the plan and writes the status, and the metrics tell of it.
 package controller

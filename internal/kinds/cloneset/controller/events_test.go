@@ -99,8 +99,9 @@ func TestEveryEventHasItsType(t *testing.T) {
 	}
 }
 
-// CS-237: that a pod will be recreated is told once for each pod and update, however often it is looked at while it waits for the budget.
-// That creation is throttled is told once for each state of things, and again when it was over in between.
+// CS-237: that a pod will be recreated is told once for each pod and update, however often it is looked at
+// while it waits for the budget. That creation is throttled is told once for each state of things, and again
+// when it was over in between.
 func TestEventsDoNotRepeat(t *testing.T) {
 	s := atRest(t, clonesettest.Set(3, clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), cloneset.Features{})
 	// look makes passes and lets nothing else happen.

@@ -14,7 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
-// foreignEvents lets time pass, with every pass that the last one asked for, and returns what was told of images that others wrote.
+// foreignEvents lets time pass, with every pass that the last one asked for, and returns what was told of
+// images that others wrote.
 func foreignEvents(s *simulated, during time.Duration) []string {
 	s.events, s.tells = nil, true
 	for end := s.Now().Add(during); s.Now().Before(end); s.Pass(time.Second) {
@@ -27,8 +28,9 @@ func (s *simulated) setImageByHand(pod, image string) {
 	s.Change(podKey(pod), func(o client.Object) { o.(*corev1.Pod).Spec.Containers[0].Image = image })
 }
 
-// IPU-326 (part): somebody mends an incident with kubectl set image on a pod, and forgets it. Months later nobody knew why one pod
-// behaved unlike the others: the set said nothing. Now an event names the pod and both images, once; the image stays.
+// IPU-326 (part): somebody mends an incident with kubectl set image on a pod, and forgets it. Months later
+// nobody knew why one pod behaved unlike the others: the set said nothing. Now an event names the pod and
+// both images, once; the image stays.
 func TestAnImageSetByHandIsTold(t *testing.T) {
 	for _, p := range []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy,
 		appsv1beta1.ReCreateCloneSetPodUpdatePolicy} {
@@ -61,7 +63,8 @@ func TestAnImageSetByHandIsTold(t *testing.T) {
 	}
 }
 
-// IPU-326 (part): an image that another stored revision names is a lost update. It is written again, which has events of its own.
+// IPU-326 (part): an image that another stored revision names is a lost update. It is written again, which
+// has events of its own.
 func TestAnImageOfAnotherRevisionIsMendedAndNotTold(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2), cloneset.Features{})
 	s.change(clonesettest.Image("nginx:2"))
@@ -74,8 +77,8 @@ func TestAnImageOfAnotherRevisionIsMendedAndNotTold(t *testing.T) {
 	}
 }
 
-// IPU-326 (part): a webhook that gives every pod the image of a mirror does not fill the events of its set, nor drive out those
-// that matter.
+// IPU-326 (part): a webhook that gives every pod the image of a mirror does not fill the events of its set,
+// nor drive out those that matter.
 func TestAMirrorForAllImagesFillsNoEvents(t *testing.T) {
 	s := atRest(t, clonesettest.Set(50), cloneset.Features{})
 	for i, pod := range s.active() {

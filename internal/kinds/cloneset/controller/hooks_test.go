@@ -17,8 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// steps records which lifecycle states pods enter, each with the image and with the keys that hold the pod not ready just then, and
-// that a pod is deleted.
+// steps records which lifecycle states pods enter, each with the image and with the keys that hold the pod
+// not ready just then, and that a pod is deleted.
 func (s *simulated) steps() *[]string {
 	var seen []string
 	look := func(pod *corev1.Pod) string {
@@ -49,10 +49,11 @@ func (s *simulated) steps() *[]string {
 	return &seen
 }
 
-// CS-190, IPU-155: what each hook holds up, and what markPodNotReady does in each. A new pod that waits for its whole preNormal
-// hook is shown by TestANewPodWaitsForItsWholePreNormalHook.
+// CS-190, IPU-155: what each hook holds up, and what markPodNotReady does in each. A new pod that waits for
+// its whole preNormal hook is shown by TestANewPodWaitsForItsWholePreNormalHook.
 func TestWhatHooksHoldUp(t *testing.T) {
-	// IPU-143: the entries that steps looks for are those of hooks; TestRequestsHaveTheirOwnEntries of container restarts has theirs.
+	// IPU-143: the entries that steps looks for are those of hooks; TestRequestsHaveTheirOwnEntries of
+	// container restarts has theirs.
 	traffic := map[string]string{"traffic": "on"}
 	hooks := func(mark bool) func(*appsv1beta1.CloneSet) {
 		return func(set *appsv1beta1.CloneSet) {

@@ -25,8 +25,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestRefusedCreationIsNoLoop: pods that the server refuses have other names in each attempt. Neither the condition that tells of it nor
-// claims that find no pod call for the next attempt at once, and what else is to be done goes on (CS-072, CS-225).
+// TestRefusedCreationIsNoLoop: pods that the server refuses have other names in each attempt. Neither the
+// condition that tells of it nor claims that find no pod call for the next attempt at once, and what else is
+// to be done goes on (CS-072, CS-225).
 func TestRefusedCreationIsNoLoop(t *testing.T) {
 	set := clonesettest.Set(3, clonesettest.Claims("1Gi"), clonesettest.MaxUnavailable(2))
 	set.Spec.ScaleStrategy.EnablePVCReuse = false
@@ -57,8 +58,8 @@ func TestRefusedCreationIsNoLoop(t *testing.T) {
 	}
 }
 
-// TestWebhookRewritesImages: a webhook gives pods, instead of the image that they shall have, the one that an older revision names. The
-// rollout ends, and nobody fights (IPU-182, IPU-326).
+// TestWebhookRewritesImages: a webhook gives pods, instead of the image that they shall have, the one that an
+// older revision names. The rollout ends, and nobody fights (IPU-182, IPU-326).
 func TestWebhookRewritesImages(t *testing.T) {
 	for _, p := range []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.ReCreateCloneSetPodUpdatePolicy,
 		appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy} {
@@ -79,8 +80,8 @@ func TestWebhookRewritesImages(t *testing.T) {
 	}
 }
 
-// TestForbiddenUpdates: a disruption budget, a quota or a policy that refuses an update in place is waited for, and its words are shown;
-// the pod is not deleted to get round it (IPU-174, IPU-184).
+// TestForbiddenUpdates: a disruption budget, a quota or a policy that refuses an update in place is waited
+// for, and its words are shown; the pod is not deleted to get round it (IPU-174, IPU-184).
 func TestForbiddenUpdates(t *testing.T) {
 	s := simulate(1, clonesettest.Set(5, clonesettest.MaxUnavailable(3)), cloneset.Features{})
 	if err := s.Settle(100); err != nil {
@@ -124,8 +125,8 @@ func forbidding(r *simulation.Request) error {
 	return nil
 }
 
-// A refusal is remembered until an update succeeds: that other pods are written, or that the next attempt gets no answer, is no
-// sign of that.
+// A refusal is remembered until an update succeeds: that other pods are written, or that the next attempt
+// gets no answer, is no sign of that.
 func TestRefusalsAreRemembered(t *testing.T) {
 	s := simulate(1, clonesettest.Set(5, clonesettest.MaxUnavailable(3)), cloneset.Features{})
 	if err := s.Settle(100); err != nil {
@@ -258,8 +259,8 @@ func TestRefusedPruning(t *testing.T) {
 	}
 }
 
-// TestDetachedPodsKeepTheirClaims: whoever takes a pod out of the set by hand finds its data, and the set makes another under another
-// name, with and without reuse (CS-335, CS-348).
+// TestDetachedPodsKeepTheirClaims: whoever takes a pod out of the set by hand finds its data, and the set
+// makes another under another name, with and without reuse (CS-335, CS-348).
 func TestDetachedPodsKeepTheirClaims(t *testing.T) {
 	for _, reuse := range []bool{true, false} {
 		t.Run(fmt.Sprint("reuse ", reuse), func(t *testing.T) {
@@ -317,8 +318,8 @@ func TestUnlabelledPodsKeepTheirClaims(t *testing.T) {
 	}
 }
 
-// IPU-082, CS-041: a template made from a running pod has labels by which the pods are known; that it loses or changes them costs neither a
-// pod nor a claim, and a pod that is made of it is not deleted at once.
+// IPU-082, CS-041: a template made from a running pod has labels by which the pods are known; that it loses
+// or changes them costs neither a pod nor a claim, and a pod that is made of it is not deleted at once.
 func TestTemplatesOfRunningPods(t *testing.T) {
 	copied := func(id, hash string) string {
 		return `{"metadata":{"labels":{"app":"web","apps.kruise.io/cloneset-instance-id":"` + id + `","controller-revision-hash":"` + hash +
@@ -367,8 +368,9 @@ func rewriting(r *simulation.Request) error {
 	return nil
 }
 
-// TestPodsThatServeAreLeftAlone: the record of an update that the reference completed reads as incomplete, because the daemon that told
-// of it is gone. The pod serves, so it is neither replaced nor held, nor does its next update wait for it (IPU-312, IPU-325).
+// TestPodsThatServeAreLeftAlone: the record of an update that the reference completed reads as incomplete,
+// because the daemon that told of it is gone. The pod serves, so it is neither replaced nor held, nor does
+// its next update wait for it (IPU-312, IPU-325).
 func TestPodsThatServeAreLeftAlone(t *testing.T) {
 	s := simulate(1, clonesettest.Set(1, clonesettest.App("nginx:1", "a", "", "")),
 		cloneset.Features{InPlace: inplace.Options{EnvFromMetadata: true}})

@@ -53,8 +53,8 @@ func (s *simulated) advance(d time.Duration) {
 	}
 }
 
-// TestOneRefusedPodDoesNotHoldUpTheOthers: a policy refuses the update of one pod. Others are updated all the same, whichever place in the
-// order it has (IPU-173, IPU-184 (part)).
+// TestOneRefusedPodDoesNotHoldUpTheOthers: a policy refuses the update of one pod. Others are updated all the
+// same, whichever place in the order it has (IPU-173, IPU-184 (part)).
 func TestOneRefusedPodDoesNotHoldUpTheOthers(t *testing.T) {
 	for _, policy := range []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy,
 		appsv1beta1.ReCreateCloneSetPodUpdatePolicy} {
@@ -76,8 +76,8 @@ func TestOneRefusedPodDoesNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-// TestOneRefusedDeletionDoesNotHoldUpTheOthers: three pods are to be replaced one at a time, and a policy protects one of them. The
-// others are replaced (CS-132 (part)).
+// TestOneRefusedDeletionDoesNotHoldUpTheOthers: three pods are to be replaced one at a time, and a policy
+// protects one of them. The others are replaced (CS-132 (part)).
 func TestOneRefusedDeletionDoesNotHoldUpTheOthers(t *testing.T) {
 	for i := range 3 {
 		s := atRest(t, clonesettest.Set(3), cloneset.Features{})
@@ -95,8 +95,8 @@ func TestOneRefusedDeletionDoesNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-// TestOneRefusedClaimDoesNotHoldUpTheOthers: one claim of three cannot grow, because its volume was made by hand. The others do
-// (CS-338 (part)).
+// TestOneRefusedClaimDoesNotHoldUpTheOthers: one claim of three cannot grow, because its volume was made by
+// hand. The others do (CS-338 (part)).
 func TestOneRefusedClaimDoesNotHoldUpTheOthers(t *testing.T) {
 	for i := range 3 {
 		set := clonesettest.Set(3, clonesettest.Claims("1Gi"))
@@ -115,8 +115,8 @@ func TestOneRefusedClaimDoesNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-// TestRelabelledPodDoesNotTakeAnothersClaims: somebody gives a pod the instance ID of another one, and it is scaled in. It has the
-// claims that its name says (CS-061 (part), CS-137 (part)).
+// TestRelabelledPodDoesNotTakeAnothersClaims: somebody gives a pod the instance ID of another one, and it is
+// scaled in. It has the claims that its name says (CS-061 (part), CS-137 (part)).
 func TestRelabelledPodDoesNotTakeAnothersClaims(t *testing.T) {
 	for _, reuse := range []bool{true, false} {
 		set := clonesettest.Set(2, clonesettest.Claims("1Gi"))
@@ -140,8 +140,8 @@ func TestRelabelledPodDoesNotTakeAnothersClaims(t *testing.T) {
 	}
 }
 
-// TestUnlabelledPodTakesItsClaims: a pod that lost its instance ID is scaled in, and takes its claims along: a later pod must not get old
-// data (CS-061 (part)).
+// TestUnlabelledPodTakesItsClaims: a pod that lost its instance ID is scaled in, and takes its claims along:
+// a later pod must not get old data (CS-061 (part)).
 func TestUnlabelledPodTakesItsClaims(t *testing.T) {
 	for _, reuse := range []bool{true, false} {
 		set := clonesettest.Set(2, clonesettest.Claims("1Gi"))
@@ -162,8 +162,9 @@ func TestUnlabelledPodTakesItsClaims(t *testing.T) {
 	}
 }
 
-// TestAConflictHidesNoRefusal: claims of two pods that somebody deleted are to be handed to them. One has just been changed by
-// somebody else, the other is protected by a policy, which the condition says (CS-225 (part)).
+// TestAConflictHidesNoRefusal: claims of two pods that somebody deleted are to be handed to them. One has
+// just been changed by somebody else, the other is protected by a policy, which the condition says
+// (CS-225 (part)).
 func TestAConflictHidesNoRefusal(t *testing.T) {
 	set := clonesettest.Set(3, clonesettest.Claims("1Gi"))
 	set.Spec.ScaleStrategy.EnablePVCReuse = false
@@ -187,8 +188,9 @@ func TestAConflictHidesNoRefusal(t *testing.T) {
 	}
 }
 
-// TestClaimsOfAProtectedPod: a policy refuses to let a pod go that is to be deleted, whose claims are made its own before. They
-// stay its own, and are not taken back and handed over again at each attempt (CS-061 (part)).
+// TestClaimsOfAProtectedPod: a policy refuses to let a pod go that is to be deleted, whose claims are made
+// its own before. They stay its own, and are not taken back and handed over again at each attempt
+// (CS-061 (part)).
 func TestClaimsOfAProtectedPod(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, clonesettest.Claims("1Gi")), cloneset.Features{})
 	protected, changes := s.active()[0].Name, 0
@@ -205,8 +207,8 @@ func TestClaimsOfAProtectedPod(t *testing.T) {
 	}
 }
 
-// TestEndedPodThatMayNotBeDeleted: a pod that was evicted leaves its name and its claims to its successor, but a policy refuses to
-// delete it. After a minute a pod with a new name takes its place (CS-335 (part)).
+// TestEndedPodThatMayNotBeDeleted: a pod that was evicted leaves its name and its claims to its successor,
+// but a policy refuses to delete it. After a minute a pod with a new name takes its place (CS-335 (part)).
 func TestEndedPodThatMayNotBeDeleted(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, clonesettest.Claims("1Gi")), cloneset.Features{})
 	protected := s.active()[0].Name
@@ -222,8 +224,9 @@ func TestEndedPodThatMayNotBeDeleted(t *testing.T) {
 	}
 }
 
-// TestRefusedPodThatIsDownIsTriedAgain: the update of the only pod that may be updated, since it is down, is refused for a while.
-// It is tried again soon, although the partition lets no more pods move than wait before it (IPU-184 (part)).
+// TestRefusedPodThatIsDownIsTriedAgain: the update of the only pod that may be updated, since it is down, is
+// refused for a while. It is tried again soon, although the partition lets no more pods move than wait before
+// it (IPU-184 (part)).
 func TestRefusedPodThatIsDownIsTriedAgain(t *testing.T) {
 	s := atRest(t, clonesettest.Set(3, clonesettest.Rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.Partition = kindtest.Number(1) })), cloneset.Features{})
 	down := s.active()[0].Name
@@ -239,8 +242,8 @@ func TestRefusedPodThatIsDownIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestARevisionThatIsRefusedIsTold: a quota refuses the ControllerRevision of a new template. The status says so for the new generation,
-// and attempts become rare.
+// TestARevisionThatIsRefusedIsTold: a quota refuses the ControllerRevision of a new template. The status says
+// so for the new generation, and attempts become rare.
 func TestARevisionThatIsRefusedIsTold(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2), cloneset.Features{})
 	attempts := 0

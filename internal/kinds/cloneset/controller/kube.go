@@ -33,8 +33,8 @@ func indexByController(object client.Object) []string {
 // Kube reads from the caches, over which own writes are laid.
 type Kube struct{ podapply.Reader }
 
-// Snapshot reads what the set owns. The objects are the caches' own and must not be changed. Time, chance and features are filled
-// in by the pass.
+// Snapshot reads what the set owns. The objects are the caches' own and must not be changed. Time, chance and
+// features are filled in by the pass.
 func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.CloneSet) (*cloneset.Snapshot, error) {
 	owned, err := k.Read(ctx, set, set.Spec.Selector)
 	if err != nil {

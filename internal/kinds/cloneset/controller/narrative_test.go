@@ -172,7 +172,8 @@ func TestNarratives(t *testing.T) {
 	}
 }
 
-// TestThreeWritesPerPodInPlace counts the writes of a rollout: two for a new pod, three for an update in place (docs/decisions/0005).
+// TestThreeWritesPerPodInPlace counts the writes of a rollout: two for a new pod, three for an update in
+// place (docs/decisions/0005).
 func TestThreeWritesPerPodInPlace(t *testing.T) {
 	const pods = 4
 	s := simulate(3, clonesettest.Set(pods), cloneset.Features{})
@@ -202,8 +203,8 @@ func TestThreeWritesPerPodInPlace(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsReachThePodAndSurvive: a field that our types do not know is in the body of the request that creates the pod,
-// and an unrelated update does not touch it (CS-016, CS-359, docs/decisions/0001).
+// TestUnknownFieldsReachThePodAndSurvive: a field that our types do not know is in the body of the request
+// that creates the pod, and an unrelated update does not touch it (CS-016, CS-359, docs/decisions/0001).
 func TestUnknownFieldsReachThePodAndSurvive(t *testing.T) {
 	set := clonesettest.Set(1)
 	clonesettest.SetTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"future":{"x":[1,2]},"containers":[{"name":"nginx","image":"nginx:1","futureField":"kept"}]}}`)

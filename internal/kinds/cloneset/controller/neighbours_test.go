@@ -14,8 +14,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
-// A tenant of another namespace gives a set there as the controller of pods, claims and revisions of his own, with its UID and its
-// labels. The set knows of none of them, plans nothing about them, and they stay as they are.
+// A tenant of another namespace gives a set there as the controller of pods, claims and revisions of his own,
+// with its UID and its labels. The set knows of none of them, plans nothing about them, and they stay as they
+// are.
 func TestObjectsOfANeighbourAreNotTheSets(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, clonesettest.Claims("1Gi"), withoutReuse), cloneset.Features{})
 	set, own := s.set(), s.active()[0]

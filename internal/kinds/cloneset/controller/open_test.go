@@ -16,8 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// meanwhile lets something happen to the other pods at each opening of a gate, which the caches show at once, and counts the openings,
-// and those of them for a version that is not the newest.
+// meanwhile lets something happen to the other pods at each opening of a gate, which the caches show at once,
+// and counts the openings, and those of them for a version that is not the newest.
 func (s *simulated) meanwhile(happens func(name string)) (openings, late *int) {
 	openings, late = new(int), new(int)
 	s.Answer = func(r *simulation.Request) error {
@@ -39,8 +39,9 @@ func (s *simulated) meanwhile(happens func(name string)) (openings, late *int) {
 	return openings, late
 }
 
-// TestReportsOfKubeletDoNotRefuseOpenings: pods of a pass wait for each other, and kubelet reports of them meanwhile. A third of all openings of
-// gates were refused, and sent again, because they were for the version that the plan had seen (IPU-133 (part)).
+// TestReportsOfKubeletDoNotRefuseOpenings: pods of a pass wait for each other, and kubelet reports of them
+// meanwhile. A third of all openings of gates were refused, and sent again, because they were for the version
+// that the plan had seen (IPU-133 (part)).
 func TestReportsOfKubeletDoNotRefuseOpenings(t *testing.T) {
 	s := simulate(1, clonesettest.Set(10), cloneset.Features{})
 	openings, late := s.meanwhile(func(name string) { s.node.Step(name) })
@@ -52,8 +53,9 @@ func TestReportsOfKubeletDoNotRefuseOpenings(t *testing.T) {
 	}
 }
 
-// TestAGateThatAnotherWriterClosedIsNotOpened: another writer, such as the leader before this one, closes gates of pods after they were
-// planned to be opened. The pass does not open them again, whether the caches show already what happened or not (IPU-133 (part)).
+// TestAGateThatAnotherWriterClosedIsNotOpened: another writer, such as the leader before this one, closes
+// gates of pods after they were planned to be opened. The pass does not open them again, whether the caches
+// show already what happened or not (IPU-133 (part)).
 func TestAGateThatAnotherWriterClosedIsNotOpened(t *testing.T) {
 	for name, shown := range map[string]bool{"the caches show it": true, "the caches do not show it": false} {
 		t.Run(name, func(t *testing.T) {
@@ -101,8 +103,9 @@ func TestAGateThatAnotherWriterClosedIsNotOpened(t *testing.T) {
 	}
 }
 
-// TestAPodThatBecameReadyIsNotPreparedAtOnce: pods that are down cost nothing when their update is prepared, but one that became ready since the
-// plan does: what was decided about it is not carried out on its newer version (CS-102 (part)).
+// TestAPodThatBecameReadyIsNotPreparedAtOnce: pods that are down cost nothing when their update is prepared,
+// but one that became ready since the plan does: what was decided about it is not carried out on its newer
+// version (CS-102 (part)).
 func TestAPodThatBecameReadyIsNotPreparedAtOnce(t *testing.T) {
 	set := clonesettest.Set(3, clonesettest.MaxUnavailable(2), func(set *appsv1beta1.CloneSet) {
 		set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"app": "web"}}}

@@ -30,8 +30,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// CS-002: a rollout by recreation writes pods, claims and revisions, and no object of another kind beside the set itself; pods and
-// claims are controlled by the set, and its revisions hold the templates that it has had.
+// CS-002: a rollout by recreation writes pods, claims and revisions, and no object of another kind beside the
+// set itself; pods and claims are controlled by the set, and its revisions hold the templates that it has
+// had.
 func TestPodsAndClaimsAreTheSetsOwn(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, clonesettest.Claims("1Gi")), cloneset.Features{})
 	s.change(clonesettest.Both(clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), clonesettest.Image("nginx:2")))
@@ -69,8 +70,9 @@ func TestPodsAndClaimsAreTheSetsOwn(t *testing.T) {
 	}
 }
 
-// CS-003: names come from chance and do not count up, and no pod waits for another: all are made in one pass, whatever became of
-// those before, and one in the middle that never comes up holds up neither creation nor the scale-in of others.
+// CS-003: names come from chance and do not count up, and no pod waits for another: all are made in one pass,
+// whatever became of those before, and one in the middle that never comes up holds up neither creation nor
+// the scale-in of others.
 func TestPodsHaveNoOrder(t *testing.T) {
 	named := func(seed uint64) []string {
 		s := simulate(seed, clonesettest.Set(4), cloneset.Features{})
@@ -97,9 +99,9 @@ func TestPodsHaveNoOrder(t *testing.T) {
 	}
 }
 
-// CS-136: a pod that its hook holds prepares its deletion. Any other is deleted after its claims were made its own, and an event
-// says so; that it is gone already is no failure. A failure is told and does not hold up others, and a deletion that the server
-// refused comes behind those for 10 minutes.
+// CS-136: a pod that its hook holds prepares its deletion. Any other is deleted after its claims were made
+// its own, and an event says so; that it is gone already is no failure. A failure is told and does not hold
+// up others, and a deletion that the server refused comes behind those for 10 minutes.
 func TestDeletionOfOnePod(t *testing.T) {
 	remove := func(s *simulated, names ...string) {
 		for _, name := range names {

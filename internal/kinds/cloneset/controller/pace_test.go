@@ -33,8 +33,9 @@ func note(value string) func(*appsv1beta1.CloneSet) {
 		`"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
 }
 
-// TestChangedLabelsKeepThePace: a label may be what a Service selects. Pods get a new one within maxUnavailable, each watched for
-// minReadySeconds before the next, ready all the time and without a grace period (IPU-080 (part), IPU-308 (part)).
+// TestChangedLabelsKeepThePace: a label may be what a Service selects. Pods get a new one within
+// maxUnavailable, each watched for minReadySeconds before the next, ready all the time and without a grace
+// period (IPU-080 (part), IPU-308 (part)).
 func TestChangedLabelsKeepThePace(t *testing.T) {
 	for name, seconds := range map[string]int32{"without minReadySeconds": 0, "minReadySeconds 20": 20} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +80,8 @@ func TestChangedLabelsKeepThePace(t *testing.T) {
 	}
 }
 
-// TestChangedAnnotationsGoFaster: an annotation that nothing of the pod reads changes in one write, at once, and costs no pod of surge.
+// TestChangedAnnotationsGoFaster: an annotation that nothing of the pod reads changes in one write, at once,
+// and costs no pod of surge.
 func TestChangedAnnotationsGoFaster(t *testing.T) {
 	for name, options := range map[string]func(*appsv1beta1.CloneSet){"maxUnavailable 1": clonesettest.MaxUnavailable(1),
 		"surge alone": clonesettest.Surge(1, 0)} {
@@ -103,7 +105,8 @@ func TestChangedAnnotationsGoFaster(t *testing.T) {
 	}
 }
 
-// TestRecordNamesTheRevision: the record of an update has the whole name of the revision, whatever the labels have (IPU-061).
+// TestRecordNamesTheRevision: the record of an update has the whole name of the revision, whatever the labels
+// have (IPU-061).
 func TestRecordNamesTheRevision(t *testing.T) {
 	for _, short := range []bool{true, false} {
 		s := atRest(t, clonesettest.Set(1), cloneset.Features{ShortHash: short})
@@ -120,8 +123,8 @@ func TestRecordNamesTheRevision(t *testing.T) {
 	}
 }
 
-// TestOnDeleteLetsPreparingPodsServe: OnDelete never updates a pod; one that had begun to prepare its update comes back into service
-// (CS-361 (part), IPU-012 (part)).
+// TestOnDeleteLetsPreparingPodsServe: OnDelete never updates a pod; one that had begun to prepare its update
+// comes back into service (CS-361 (part), IPU-012 (part)).
 func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {
 	s := atRest(t, clonesettest.Set(1, clonesettest.UpdateHook(true), clonesettest.HookedImage("nginx:1")),
 		cloneset.Features{PreparingUpdateAsUpdate: true})
@@ -143,8 +146,9 @@ func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {
 	}
 }
 
-// TestAutoscalersSizeIsNotFoughtOver: quantities that another revision has are written again once at a revision, since a manager
-// may have died in the middle of an update. Whoever sets them again, such as an autoscaler, means them (IPU-326 (part)).
+// TestAutoscalersSizeIsNotFoughtOver: quantities that another revision has are written again once at a
+// revision, since a manager may have died in the middle of an update. Whoever sets them again, such as an
+// autoscaler, means them (IPU-326 (part)).
 func TestAutoscalersSizeIsNotFoughtOver(t *testing.T) {
 	s := atRest(t, clonesettest.Set(1, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("2"))),
 		cloneset.Features{InPlace: inplace.Options{Resize: true}})
@@ -173,9 +177,9 @@ func TestAutoscalersSizeIsNotFoughtOver(t *testing.T) {
 	}
 }
 
-// TestAPodThatPartitionKeepsHasItsOwnSize: the manager died after it had resized a pod and before it wrote its image; then the
-// partition was raised, and the pod stays at its revision. It gets back the size that goes with that, and keeps its name (IPU-326
-// (part)).
+// TestAPodThatPartitionKeepsHasItsOwnSize: the manager died after it had resized a pod and before it wrote
+// its image; then the partition was raised, and the pod stays at its revision. It gets back the size that
+// goes with that, and keeps its name (IPU-326 (part)).
 func TestAPodThatPartitionKeepsHasItsOwnSize(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("2"))),
 		cloneset.Features{InPlace: inplace.Options{Resize: true}})
@@ -192,8 +196,8 @@ func TestAPodThatPartitionKeepsHasItsOwnSize(t *testing.T) {
 	hasItsOwnSize(t, s, before)
 }
 
-// TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability: likewise where no pod may be unavailable: a surge pod stands in for
-// it meanwhile (IPU-326 (part), CS-102 (part)).
+// TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability: likewise where no pod may be unavailable: a
+// surge pod stands in for it meanwhile (IPU-326 (part), CS-102 (part)).
 func TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("2")), clonesettest.Surge(1, 0)),
 		cloneset.Features{InPlace: inplace.Options{Resize: true}})
@@ -233,8 +237,9 @@ func hasItsOwnSize(t *testing.T, s *simulated, before []*corev1.Pod) {
 	}
 }
 
-// TestAStuckUpdateEndsWhenPodsMayBeReplaced: an update in place waits for a node daemon that there is not, and the user turns to
-// ReCreate. The pod stayed as it was, not ready, for ever; it is replaced (IPU-312 (part)).
+// TestAStuckUpdateEndsWhenPodsMayBeReplaced: an update in place waits for a node daemon that there is not,
+// and the user turns to ReCreate. The pod stayed as it was, not ready, for ever; it is replaced
+// (IPU-312 (part)).
 func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
 	only := clonesettest.Policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)
 	s := atRest(t, clonesettest.Set(1, clonesettest.App("nginx:1", "a", "", ""), only),
@@ -257,9 +262,9 @@ func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
 	}
 }
 
-// TestAnUpdateDoesNotWaitForADaemonThatWasRemoved: the node daemon reported a pod, and was removed from the node, or crashes. An update that only
-// it can complete left the pod not ready for ever, and nothing told why. The pod is replaced where the policy allows, and else it is told
-// (IPU-312 (part)).
+// TestAnUpdateDoesNotWaitForADaemonThatWasRemoved: the node daemon reported a pod, and was removed from the
+// node, or crashes. An update that only it can complete left the pod not ready for ever, and nothing told
+// why. The pod is replaced where the policy allows, and else it is told (IPU-312 (part)).
 func TestAnUpdateDoesNotWaitForADaemonThatWasRemoved(t *testing.T) {
 	for policy, replaced := range map[appsv1beta1.CloneSetPodUpdatePolicy]bool{appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy: false,
 		appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy: true} {
@@ -298,8 +303,8 @@ func TestAnUpdateDoesNotWaitForADaemonThatWasRemoved(t *testing.T) {
 	}
 }
 
-// TestRefusedUpdateIsNoSuccess: an update that the API server refuses, so that the pod is recreated, is told as that alone, and
-// counted as that (CS-235 (part)).
+// TestRefusedUpdateIsNoSuccess: an update that the API server refuses, so that the pod is recreated, is told
+// as that alone, and counted as that (CS-235 (part)).
 func TestRefusedUpdateIsNoSuccess(t *testing.T) {
 	s := atRest(t, clonesettest.Set(1, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("2"))),
 		cloneset.Features{InPlace: inplace.Options{Resize: true}})
@@ -344,9 +349,9 @@ func TestActionsAreCountedWhenDone(t *testing.T) {
 	}
 }
 
-// TestSurgePodThatNeverComesUpIsReplaced: an old pod is to be deleted and may only go when another one is ready. Its stand-in has
-// an image that cannot be pulled, and the user corrects the image: the stand-in gets it. Otherwise both would wait for each other
-// for ever (CS-120, CS-126).
+// TestSurgePodThatNeverComesUpIsReplaced: an old pod is to be deleted and may only go when another one is
+// ready. Its stand-in has an image that cannot be pulled, and the user corrects the image: the stand-in gets
+// it. Otherwise both would wait for each other for ever (CS-120, CS-126).
 func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
 	for name, policy := range map[string]appsv1beta1.CloneSetPodUpdatePolicy{
 		"recreated": appsv1beta1.ReCreateCloneSetPodUpdatePolicy, "in place": appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy} {
@@ -379,9 +384,9 @@ func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
 	}
 }
 
-// TestSurgePodThatNeverComesUpIsReplacedDespitePriority: pods that are to be updated first may only go when another one is ready.
-// The pod above the replicas has an image that cannot be pulled, and the user corrects the image: that pod gets it first (CS-123,
-// CS-125 (part)).
+// TestSurgePodThatNeverComesUpIsReplacedDespitePriority: pods that are to be updated first may only go when
+// another one is ready. The pod above the replicas has an image that cannot be pulled, and the user corrects
+// the image: that pod gets it first (CS-123, CS-125 (part)).
 func TestSurgePodThatNeverComesUpIsReplacedDespitePriority(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, labelled("gold", "nginx:1"), clonesettest.Rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
 		r.PodUpdatePolicy, r.MaxUnavailable, r.MaxSurge = appsv1beta1.ReCreateCloneSetPodUpdatePolicy, kindtest.Number(0),
@@ -402,8 +407,9 @@ func TestSurgePodThatNeverComesUpIsReplacedDespitePriority(t *testing.T) {
 	}
 }
 
-// TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable: changed annotations stop nothing, but an inPlaceUpdate hook takes the
-// pod out of service for them, so that it needs a stand-in (CS-102, IPU-308 (part)).
+// TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable: changed annotations stop nothing, but an
+// inPlaceUpdate hook takes the pod out of service for them, so that it needs a stand-in (CS-102,
+// IPU-308 (part)).
 func TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable(t *testing.T) {
 	noted := func(note string) func(*appsv1beta1.CloneSet) {
 		return func(set *appsv1beta1.CloneSet) {

@@ -26,7 +26,8 @@ type Pass struct {
 	memory reconcile.Memory[memory]
 }
 
-// Outcome is what a pass did, with the plan that was carried out; nil if there was nothing to plan, or not yet.
+// Outcome is what a pass did, with the plan that was carried out; nil if there was nothing to plan, or not
+// yet.
 type Outcome struct {
 	podapply.Outcome
 	Plan *cloneset.Plan
@@ -38,8 +39,8 @@ type memory struct {
 	status reconcile.StatusThrottle
 }
 
-// Run makes one pass over a set: it plans, applies, and writes the status last (CS-070). An error means that something failed that
-// trying again may mend; it is on the set's conditions and events too.
+// Run makes one pass over a set: it plans, applies, and writes the status last (CS-070). An error means that
+// something failed that trying again may mend; it is on the set's conditions and events too.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
 	now := p.Kube.Now()
 	set, err := reconcile.Begin[appsv1beta1.CloneSet](ctx, p.Kube.API, name, owner)
@@ -99,7 +100,8 @@ func onlyNumbers(from, status *appsv1beta1.CloneSetStatus) bool {
 	return equality.Semantic.DeepEqual(*old, *status)
 }
 
-// announce records what the plan itself has to say: refusals when they change, throttled creation once for each state (CS-237).
+// announce records what the plan itself has to say: refusals when they change, throttled creation once for
+// each state (CS-237).
 func (m *memory) announce(a *application) {
 	plan := a.plan
 	if plan.UpdateError != "" {

@@ -66,7 +66,8 @@ func (s *simulated) reported(reason string) []string {
 	return slices.DeleteFunc(slices.Clone(s.events), func(e string) bool { return !strings.Contains(e, reason) })
 }
 
-// TestJobsThatCannotBeCreated stop nothing, are told as a Warning once, and are created when that is possible (CS-201, CS-235 to 237).
+// TestJobsThatCannotBeCreated stop nothing, are told as a Warning once, and are created when that is possible
+// (CS-201, CS-235 to 237).
 func TestJobsThatCannotBeCreated(t *testing.T) {
 	s := pulling(t, 1)
 	cluster := &refusing{err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x",
@@ -112,8 +113,8 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 	}
 }
 
-// TestManagerDiesWhilePullingAhead ends the manager after each of its writes in turn: the jobs and the label come all the same, once
-// (CS-201, CS-206), and nothing is left when the revisions are equal (CS-207).
+// TestManagerDiesWhilePullingAhead ends the manager after each of its writes in turn: the jobs and the label
+// come all the same, once (CS-201, CS-206), and nothing is left when the revisions are equal (CS-207).
 func TestManagerDiesWhilePullingAhead(t *testing.T) {
 	for n := 1; ; n++ {
 		s := pulling(t, uint64(n), clonesettest.TwoImages("nginx:1", "agent:1"))
@@ -155,8 +156,8 @@ func TestManagerDiesWhilePullingAhead(t *testing.T) {
 	}
 }
 
-// TestJobsThatLinger: a job of before that its own controller still holds keeps its name; it is waited for by nobody but its
-// successor (CS-201, CS-208).
+// TestJobsThatLinger: a job of before that its own controller still holds keeps its name; it is waited for by
+// nobody but its successor (CS-201, CS-208).
 func TestJobsThatLinger(t *testing.T) {
 	s := pulling(t, 5, clonesettest.Partition(4))
 	s.change(clonesettest.Image("nginx:2"))
@@ -187,7 +188,8 @@ func TestJobsThatLinger(t *testing.T) {
 	}
 }
 
-// TestRaisedRevisionLosesItsLabels in the very write that raises its number, whether images are pulled ahead or not (CS-208, CS-352).
+// TestRaisedRevisionLosesItsLabels in the very write that raises its number, whether images are pulled ahead
+// or not (CS-208, CS-352).
 func TestRaisedRevisionLosesItsLabels(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		s := pulling(t, 6, clonesettest.Partition(4))
@@ -227,7 +229,8 @@ func TestRaisedRevisionLosesItsLabels(t *testing.T) {
 	}
 }
 
-// TestPreDownloadNarrative plays what users of issue #1419 saw: images were pulled ahead once, and never again (CS-208, CS-352).
+// TestPreDownloadNarrative plays what users of issue #1419 saw: images were pulled ahead once, and never
+// again (CS-208, CS-352).
 func TestPreDownloadNarrative(t *testing.T) {
 	const title = "#1419 pre-download is repeated and re-evaluated"
 	features := cloneset.Features{PreDownload: true, PreparingUpdateAsUpdate: true}
@@ -258,8 +261,9 @@ func TestPreDownloadNarrative(t *testing.T) {
 	simulationtest.Golden(t, title, n.text.String(), n.events, *update)
 }
 
-// TestSimulatedRolloutsWithJobs plays random rollouts with pulling ahead: under faults, deaths, jobs whose time is over and jobs that
-// linger, the rollout keeps its invariants, nothing is written at rest, and the jobs that are left belong there (CS-201 to 208).
+// TestSimulatedRolloutsWithJobs plays random rollouts with pulling ahead: under faults, deaths, jobs whose
+// time is over and jobs that linger, the rollout keeps its invariants, nothing is written at rest, and the
+// jobs that are left belong there (CS-201 to 208).
 func TestSimulatedRolloutsWithJobs(t *testing.T) {
 	var created atomic.Int32
 	simulationtest.Some(t, 80, 10, func(t *testing.T, seed uint64) {

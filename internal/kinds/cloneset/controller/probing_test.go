@@ -16,9 +16,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestAPlanThatCreatesNothingTellsNothingOfCreation: creation fails, and the next plan comes to nothing because the revision of the
-// template, which somebody deleted, cannot be stored. Creation was not tried, so that one pod shows afterwards whether it is
-// possible again, not many at once (CS-047 (part)).
+// TestAPlanThatCreatesNothingTellsNothingOfCreation: creation fails, and the next plan comes to nothing
+// because the revision of the template, which somebody deleted, cannot be stored. Creation was not tried, so
+// that one pod shows afterwards whether it is possible again, not many at once (CS-047 (part)).
 func TestAPlanThatCreatesNothingTellsNothingOfCreation(t *testing.T) {
 	for name, answer := range map[string]error{
 		"refused":  apierrors.NewForbidden(corev1.Resource("controllerrevisions"), "", errors.New("over quota")),
@@ -61,7 +61,8 @@ func TestAPlanThatCreatesNothingTellsNothingOfCreation(t *testing.T) {
 	}
 }
 
-// TestAStatusThatOnlyTheClockTellsApart: nothing is sent where two statuses are the same once they are written.
+// TestAStatusThatOnlyTheClockTellsApart: nothing is sent where two statuses are the same once they are
+// written.
 func TestAStatusThatOnlyTheClockTellsApart(t *testing.T) {
 	s := simulate(1, clonesettest.Set(1), cloneset.Features{})
 	if err := s.Settle(100); err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// IPU-001: of a pod that is updated in place nothing changes that anybody relies on: neither name nor UID, node, address and
-// volumes, nor the container that has nothing to change, which runs on.
+// IPU-001: of a pod that is updated in place nothing changes that anybody relies on: neither name nor UID,
+// node, address and volumes, nor the container that has nothing to change, which runs on.
 func TestWhatAnUpdateInPlaceLeavesAlone(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, clonesettest.TwoImages("nginx:1", "agent:1"), clonesettest.Claims("1Gi")), cloneset.Features{})
 	for i, pod := range s.active() {
@@ -69,9 +69,9 @@ func TestWhatAnUpdateInPlaceLeavesAlone(t *testing.T) {
 	}
 }
 
-// CS-001: as many pods as are wanted, alike but for their names, with claims of their own or without; what is lost is replaced; a
-// changed template reaches them in place or by recreation, no faster than allowed, in the order asked for, and no more of them than
-// the partition lets.
+// CS-001: as many pods as are wanted, alike but for their names, with claims of their own or without; what is
+// lost is replaced; a changed template reaches them in place or by recreation, no faster than allowed, in the
+// order asked for, and no more of them than the partition lets.
 func TestWhatACloneSetIsFor(t *testing.T) {
 	inPlace, reCreate := appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.ReCreateCloneSetPodUpdatePolicy
 	for _, how := range []appsv1beta1.CloneSetPodUpdatePolicy{inPlace, reCreate} {

@@ -47,9 +47,11 @@ type rolloutRun struct {
 	specified bool
 	// hooked: pods carry the labels of lifecycle hooks, which an operator takes off and puts back.
 	hooked bool
-	// reclaimed: the claim templates were changed, so that pods have the claims of the template of their time.
+	// reclaimed: the claim templates were changed, so that pods have the claims of the template of their
+	// time.
 	reclaimed bool
-	// redirected: updates were stopped or went another way, so that a pod that stays old may have been resized already.
+	// redirected: updates were stopped or went another way, so that a pod that stays old may have been
+	// resized already.
 	redirected bool
 	spec       podSpec
 	// haunted: managers may go on after others took over from them; zombie is one that does.
@@ -112,7 +114,8 @@ func (r *rolloutRun) limitsSeen() (rollout.Limits, *appsv1beta1.CloneSet) {
 	return limitsOf(set), set
 }
 
-// limitsOf resolves the user's numbers by the words of the specification, with nothing of the code that is tested (CS-090 to 092).
+// limitsOf resolves the user's numbers by the words of the specification, with nothing of the code that is
+// tested (CS-090 to 092).
 func limitsOf(set *appsv1beta1.CloneSet) rollout.Limits {
 	replicas := int(*set.Spec.Replicas)
 	share := func(value *intstr.IntOrString, otherwise string, up bool) int {
@@ -243,7 +246,8 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 	}
 }
 
-// newest is the revision of the highest number, which is the update revision of the plan that is being carried out.
+// newest is the revision of the highest number, which is the update revision of the plan that is being
+// carried out.
 func (r *rolloutRun) newest() string {
 	name, number := "", int64(0)
 	for _, object := range r.List("ControllerRevision", false) {
@@ -254,7 +258,8 @@ func (r *rolloutRun) newest() string {
 	return name
 }
 
-// partitionHolds counts the pods that were moved already. Those that will go have successors, and do not count (CS-120 (part)).
+// partitionHolds counts the pods that were moved already. Those that will go have successors, and do not
+// count (CS-120 (part)).
 func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Limits, set *appsv1beta1.CloneSet) {
 	to := after.Labels[pub.ControllerRevisionHash]
 	if before.Labels[pub.ControllerRevisionHash] == to || r.pass.Features.PartitionRollback && !revision.SameLabel(to, r.newest()) {
@@ -278,7 +283,8 @@ func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Li
 	}
 }
 
-// kubelet steps a random pod; a container that is stopped in service means that its update was called complete too early.
+// kubelet steps a random pod; a container that is stopped in service means that its update was called
+// complete too early.
 func (r *rolloutRun) kubelet(name string) {
 	before, _ := r.Get(podKey(name)).(*corev1.Pod)
 	r.node.Step(name)
@@ -536,7 +542,8 @@ func (r *rolloutRun) play(steps int) {
 	}
 }
 
-// zombie is a manager that goes on although another one has taken over. It knows what it wrote itself, and hears late of what happens.
+// zombie is a manager that goes on although another one has taken over. It knows what it wrote itself, and
+// hears late of what happens.
 type zombie struct {
 	view *simulation.View
 	kube *Kube
@@ -721,9 +728,9 @@ func TestSimulatedRollouts(t *testing.T) {
 	})
 }
 
-// TestSimulatedZombies plays rollouts in which managers go on for a while after others took over from them. Two that count alike
-// may take more pods together than the budget allows; each write is of exactly the version that it was decided for, so that nothing
-// else goes wrong.
+// TestSimulatedZombies plays rollouts in which managers go on for a while after others took over from them.
+// Two that count alike may take more pods together than the budget allows; each write is of exactly the
+// version that it was decided for, so that nothing else goes wrong.
 func TestSimulatedZombies(t *testing.T) {
 	simulationtest.Some(t, 500, 4, func(t *testing.T, seed uint64) {
 		r := newRun(seed)

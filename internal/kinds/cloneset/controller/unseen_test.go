@@ -11,8 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestAPodThatGoesBeforeItIsShown: a set is scaled out and in again before the cache of pods shows the new pod, and shows it alive
-// then. The pod is deleted once, and never counted as one that stays (CS-073 (part)).
+// TestAPodThatGoesBeforeItIsShown: a set is scaled out and in again before the cache of pods shows the new
+// pod, and shows it alive then. The pod is deleted once, and never counted as one that stays (CS-073 (part)).
 func TestAPodThatGoesBeforeItIsShown(t *testing.T) {
 	s := simulate(1, clonesettest.Set(3), cloneset.Features{})
 	if err := s.Settle(100); err != nil {

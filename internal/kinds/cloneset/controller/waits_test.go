@@ -16,7 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// waitingEvents lets time pass, with every pass that the last one asked for, and returns what was told of waiting.
+// waitingEvents lets time pass, with every pass that the last one asked for, and returns what was told of
+// waiting.
 func waitingEvents(s *simulated, during time.Duration) []string {
 	s.events, s.tells = nil, true
 	for end := s.Now().Add(during); s.Now().Before(end); s.Pass(time.Second) {
@@ -31,8 +32,8 @@ func waitingEvents(s *simulated, during time.Duration) []string {
 	return told
 }
 
-// OPS-099: a rollout to an image that does not exist said nothing for as long as one liked. It is told after 30 s, with the pods
-// and their own reasons, and every ten minutes.
+// OPS-099: a rollout to an image that does not exist said nothing for as long as one liked. It is told after
+// 30 s, with the pods and their own reasons, and every ten minutes.
 func TestARolloutToAnImageThatDoesNotExistIsTold(t *testing.T) {
 	s := atRest(t, clonesettest.Set(3), cloneset.Features{})
 	s.node.Digests["nginx:bad"] = ""
@@ -49,8 +50,8 @@ func TestARolloutToAnImageThatDoesNotExistIsTold(t *testing.T) {
 	}
 }
 
-// OPS-099: a single pod whose new image does not exist waits for nobody, and is told likewise. One that crashes when all is done is
-// no rollout.
+// OPS-099: a single pod whose new image does not exist waits for nobody, and is told likewise. One that
+// crashes when all is done is no rollout.
 func TestASetOfOnePodIsTold(t *testing.T) {
 	s := atRest(t, clonesettest.Set(1), cloneset.Features{})
 	s.node.Digests["nginx:bad"] = ""
@@ -72,8 +73,8 @@ func TestASetOfOnePodIsTold(t *testing.T) {
 	}
 }
 
-// OPS-099: what the user asked for is no news: Paused, Partition, OnDelete, grace and minReadySeconds. What the user's operators do
-// not do is.
+// OPS-099: what the user asked for is no news: Paused, Partition, OnDelete, grace and minReadySeconds. What
+// the user's operators do not do is.
 func TestOnlyWhatNobodyAskedForIsTold(t *testing.T) {
 	hooked := func(set *appsv1beta1.CloneSet) {
 		set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"hook": "on"}}}

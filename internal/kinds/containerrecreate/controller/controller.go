@@ -133,8 +133,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: plan.After}, nil
 }
 
-// pod reads the pod of the request. The cache is trusted only to say that the pod is there: it may not have come yet, and it does not
-// hold all of what plans need of pods of others.
+// pod reads the pod of the request. The cache is trusted only to say that the pod is there: it may not have
+// come yet, and it does not hold all of what plans need of pods of others.
 func (r *Reconciler) pod(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) (*corev1.Pod, error) {
 	name := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
 	held := slices.Contains(request.Finalizers, pub.RecreateUnreadyAcquired)
@@ -211,8 +211,9 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 	return nil
 }
 
-// tell tells of the end of the request, before the label goes that shows that it is still to be told: a manager that dies in between tells
-// twice at most, and not never. One that lives remembers it for as long as its cache shows the label (CRR-137, CRR-138).
+// tell tells of the end of the request, before the label goes that shows that it is still to be told: a
+// manager that dies in between tells twice at most, and not never. One that lives remembers it for as long as
+// its cache shows the label (CRR-137, CRR-138).
 func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *containerrecreate.Plan) {
 	name := client.ObjectKeyFromObject(request)
 	if plan.Ended == "" {
@@ -229,8 +230,9 @@ func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *c
 	r.Events.Event(request, kind, reason, note)
 }
 
-// current is a conflict if the request is not what the cache shows: the pod's version does not tell, and a pod that is held for a request
-// that has let go of it is held for ever (CRR-067). Only who takes over from another manager sees that.
+// current is a conflict if the request is not what the cache shows: the pod's version does not tell, and a
+// pod that is held for a request that has let go of it is held for ever (CRR-067). Only who takes over from
+// another manager sees that.
 func (r *Reconciler) current(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, release bool) error {
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind("ContainerRecreateRequest"))

@@ -29,8 +29,8 @@ import (
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// CRR-080, CRR-083, CRR-057, CRR-137: a request takes its pod out of service, lets go of it at its end, and tells of it once. The manager
-// dies after every write there is, and goes on.
+// CRR-080, CRR-083, CRR-057, CRR-137: a request takes its pod out of service, lets go of it at its end, and
+// tells of it once. The manager dies after every write there is, and goes on.
 func TestRequestFromHoldToRelease(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme} {
@@ -104,8 +104,8 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 	}
 }
 
-// CRR-137, CRR-138: the end of a request is told and counted before the trace of it goes, so that it is not lost if the manager dies or the
-// answer does not come; and once, if the write is refused or the cache lags.
+// CRR-137, CRR-138: the end of a request is told and counted before the trace of it goes, so that it is not
+// lost if the manager dies or the answer does not come; and once, if the write is refused or the cache lags.
 func TestEndIsTold(t *testing.T) {
 	for name, answer := range map[string]func(write func() error) error{
 		"the answer is lost": func(write func() error) error {
@@ -168,8 +168,8 @@ func TestPodEvents(t *testing.T) {
 	}
 }
 
-// CRR-067, CRR-068: the manager's cache is behind: the daemon has completed the request since. Whatever the plan is, it is written for the
-// version that it was made from, so nothing changes, and there is another try.
+// CRR-067, CRR-068: the manager's cache is behind: the daemon has completed the request since. Whatever the
+// plan is, it is written for the version that it was made from, so nothing changes, and there is another try.
 func TestStalePlansAreNotWritten(t *testing.T) {
 	for name, change := range map[string]func(*appsv1beta1.ContainerRecreateRequest){
 		"the deadline has passed": containerrecreatetest.Deadline,

@@ -1,2 +1,3 @@
-// Package controller drives ContainerRecreateRequests as package containerrecreate has it, and reads the facts that admission asks for.
+// Package controller drives ContainerRecreateRequests as package containerrecreate has it, and reads the
+// facts that admission asks for.
 package controller

@@ -23,8 +23,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Facts reads what is to be filled into requests for a pod from the API server: the pod and the labels of its node. Either is nil
-// if it does not exist.
+// Facts reads what is to be filled into requests for a pod from the API server: the pod and the labels of its
+// node. Either is nil if it does not exist.
 func Facts(ctx context.Context, live client.Reader, name types.NamespacedName) (*corev1.Pod, *metav1.PartialObjectMetadata, error) {
 	pod := &corev1.Pod{}
 	if err := live.Get(ctx, name, pod); err != nil {
@@ -47,11 +47,13 @@ func Facts(ctx context.Context, live client.Reader, name types.NamespacedName) (
 	return pod, node, nil
 }
 
-// filler writes the facts about pods into requests that were admitted without (CRR-035). Every replica of the manager has one, as
-// each has the webhook: a request shall not wait for a leader. All of them would write the same, and only the first write succeeds.
+// filler writes the facts about pods into requests that were admitted without (CRR-035). Every replica of the
+// manager has one, as each has the webhook: a request shall not wait for a leader. All of them would write
+// the same, and only the first write succeeds.
 type filler struct{ *reconcile.API }
 
-// tryAnotherReplica is the pause after the webhook of a manager of an earlier release refused what it does not know.
+// tryAnotherReplica is the pause after the webhook of a manager of an earlier release refused what it does
+// not know.
 const tryAnotherReplica = time.Second
 
 func (f *filler) setup(mgr ctrl.Manager, options reconcile.Options) error {

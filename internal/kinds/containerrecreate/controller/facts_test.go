@@ -23,9 +23,9 @@ import (
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// CRR-035 (part), CRR-036, CRR-037 (part), CRR-060: a request is filled in once, whichever replica of the manager comes first and
-// whatever the others' caches show; while a replica of an earlier release refuses that it is tried again; and it is never filled in
-// from another pod of that name.
+// CRR-035 (part), CRR-036, CRR-037 (part), CRR-060: a request is filled in once, whichever replica of the
+// manager comes first and whatever the others' caches show; while a replica of an earlier release refuses
+// that it is tried again; and it is never filled in from another pod of that name.
 func TestRequestsAreFilledIn(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme} {

@@ -86,7 +86,8 @@ func (p *Pass) Once(ctx context.Context, name types.NamespacedName, owner types.
 // ownerOf finds the DaemonSet that controls an object (ADS-040 (part)).
 var ownerOf = reconcile.OwnedBy(kind)
 
-// setsOf finds the set that controls a pod, or those of its namespace that could adopt one that nobody controls (ADS-040).
+// setsOf finds the set that controls a pod, or those of its namespace that could adopt one that nobody
+// controls (ADS-040).
 func (k *Kube) setsOf(ctx context.Context, object client.Object) []ctrl.Request {
 	if metav1.GetControllerOfNoCopy(object) != nil {
 		return ownerOf(ctx, object)

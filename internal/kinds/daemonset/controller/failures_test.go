@@ -30,8 +30,8 @@ const (
 	failedUpdate = appsv1beta1.DaemonSetConditionFailedUpdatePod
 )
 
-// TestEveryFailureIsTold shows ADS-044, ADS-192 (part), ADS-194 and ADS-D9: whichever request is refused, the counts are written and the
-// generation stays; a condition says what failed until it does not.
+// TestEveryFailureIsTold shows ADS-044, ADS-192 (part), ADS-194 and ADS-D9: whichever request is refused, the
+// counts are written and the generation stays; a condition says what failed until it does not.
 func TestEveryFailureIsTold(t *testing.T) {
 	for name, tt := range map[string]struct {
 		denied    func(*simulation.Request) bool
@@ -96,8 +96,9 @@ func TestEveryFailureIsTold(t *testing.T) {
 	}
 }
 
-// TestTemplatesThatCannotBeCompleted shows ADS-061 (part): as long as the API server does not complete templates, nobody can tell what
-// changed: that is told, pods stay as they are, and the rollout goes on when it does.
+// TestTemplatesThatCannotBeCompleted shows ADS-061 (part): as long as the API server does not complete
+// templates, nobody can tell what changed: that is told, pods stay as they are, and the rollout goes on when
+// it does.
 func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 	s := started(t, makeSet(), everything, "n1", "n2")
 	complete := s.pass.Template
@@ -122,8 +123,8 @@ func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 	}
 }
 
-// TestCreationStopsAtAFailure shows ADS-111: creations go on side by side, and stop when one fails; what the end of the namespace refuses
-// is no failure, and a pod that is gone already is deleted.
+// TestCreationStopsAtAFailure shows ADS-111: creations go on side by side, and stop when one fails; what the
+// end of the namespace refuses is no failure, and a pod that is gone already is deleted.
 func TestCreationStopsAtAFailure(t *testing.T) {
 	nodes := []string{"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"}
 	s := simulate(1, makeSet(), everything, nodes...)
@@ -168,9 +169,9 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	}
 }
 
-// TestPodsThatEnd shows ADS-091, ADS-092, ADS-164 and ADS-D5, with TestFailuresBackOff of the planner: a pod that ends again and again is
-// replaced after one second at first, twice as long each time, and 15 minutes at last, on its node alone and for one generation of the set;
-// it is told of.
+// TestPodsThatEnd shows ADS-091, ADS-092, ADS-164 and ADS-D5, with TestFailuresBackOff of the planner: a pod
+// that ends again and again is replaced after one second at first, twice as long each time, and 15 minutes at
+// last, on its node alone and for one generation of the set; it is told of.
 func TestPodsThatEnd(t *testing.T) {
 	for phase, reason := range map[corev1.PodPhase]string{corev1.PodFailed: "Warning FailedDaemonPod",
 		corev1.PodSucceeded: "Normal SucceededDaemonPod"} {

@@ -12,8 +12,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// A set that takes over healthy pods of an older template begins its rollout with as many nodes as maxSurge says: the caches know of a pod
-// without a controller no more than its phase, which is not that it is out of service.
+// A set that takes over healthy pods of an older template begins its rollout with as many nodes as maxSurge
+// says: the caches know of a pod without a controller no more than its phase, which is not that it is out of
+// service.
 func TestTakenOverPodsAreNoReasonToSurge(t *testing.T) {
 	s := simulate(1, makeSet(), daemonset.Features{}, "n1", "n2", "n3", "n4")
 	settled(t, s)
@@ -44,8 +45,8 @@ func TestTakenOverPodsAreNoReasonToSurge(t *testing.T) {
 	}
 }
 
-// With a maxSurge in percent no old pod goes before its new one is there, also when no node should have a new pod any more: a taint lets
-// pods stay, and the update must not take them away for good.
+// With a maxSurge in percent no old pod goes before its new one is there, also when no node should have a new
+// pod any more: a taint lets pods stay, and the update must not take them away for good.
 func TestSurgeInPercentOfNoNodes(t *testing.T) {
 	s := simulate(1, makeSet(func(set *appsv1beta1.DaemonSet) {
 		half := intstr.FromString("50%")
@@ -62,8 +63,8 @@ func TestSurgeInPercentOfNoNodes(t *testing.T) {
 	}
 }
 
-// A pod that was just given up by hand is known from the answer of the API server before the caches show it: it still has its node, and no
-// second one comes beside it.
+// A pod that was just given up by hand is known from the answer of the API server before the caches show it:
+// it still has its node, and no second one comes beside it.
 func TestPodGivenUpBeforeTheCachesShowIt(t *testing.T) {
 	s := simulate(1, makeSet(func(set *appsv1beta1.DaemonSet) {
 		set.Spec.UpdateStrategy.RollingUpdate.Type = appsv1beta1.InPlaceIfPossibleRollingUpdateType

@@ -29,8 +29,9 @@ func templated(metadata, spec string) option {
 
 const plainLabels = `{"labels":{"app":"agent"}}`
 
-// TestWhatIsUpdatedInPlace shows ADS-140, IPU-011 (part) and IPU-172: which pods keep their name, UID and node, by what changes and how
-// they were made. A pod without the readiness gate is updated in place where the change stops no container.
+// TestWhatIsUpdatedInPlace shows ADS-140, IPU-011 (part) and IPU-172: which pods keep their name, UID and
+// node, by what changes and how they were made. A pod without the readiness gate is updated in place where
+// the change stops no container.
 func TestWhatIsUpdatedInPlace(t *testing.T) {
 	of := func(image, more string) string {
 		return `{"containers":[{"name":"agent","image":"` + image + `","env":[{"name":"NOTE","valueFrom":{"fieldRef":{"fieldPath":` +
@@ -98,8 +99,9 @@ func TestWhatIsUpdatedInPlace(t *testing.T) {
 	}
 }
 
-// TestTheStepsOfAnUpdate shows ADS-141 and IPU-157: what becomes of a pod in an update in place: it is taken out of service and gets the
-// image at once, with the bare hash, and its state says that it is being updated until it is complete. New pods have none.
+// TestTheStepsOfAnUpdate shows ADS-141 and IPU-157: what becomes of a pod in an update in place: it is taken
+// out of service and gets the image at once, with the bare hash, and its state says that it is being updated
+// until it is complete. New pods have none.
 func TestTheStepsOfAnUpdate(t *testing.T) {
 	s := started(t, makeSet(inPlace, func(set *appsv1beta1.DaemonSet) {
 		set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"app": "agent"}}}
@@ -136,8 +138,8 @@ func TestTheStepsOfAnUpdate(t *testing.T) {
 	}
 }
 
-// TestEventsOfUpdatesInPlace shows ADS-144 and ADS-145: what is told of updates that begin, and of those that are refused, with the
-// revision. A pod that turns out not to be updatable is deleted.
+// TestEventsOfUpdatesInPlace shows ADS-144 and ADS-145: what is told of updates that begin, and of those that
+// are refused, with the revision. A pod that turns out not to be updatable is deleted.
 func TestEventsOfUpdatesInPlace(t *testing.T) {
 	s := started(t, makeSet(inPlace), everything, "n1")
 	pod := s.only(t, "n1")
@@ -174,8 +176,9 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 	}
 }
 
-// TestEventsOfPods shows ADS-115 and ADS-195, with TestASelectorOfAll, TestPodsThatEnd, TestEventsOfUpdatesInPlace and
-// TestImagesArePulledAhead: each event with its type and the name of the pod, and a failure with its error.
+// TestEventsOfPods shows ADS-115 and ADS-195, with TestASelectorOfAll, TestPodsThatEnd,
+// TestEventsOfUpdatesInPlace and TestImagesArePulledAhead: each event with its type and the name of the pod,
+// and a failure with its error.
 func TestEventsOfPods(t *testing.T) {
 	for name, tt := range map[string]struct {
 		disturb func(*simulated)
@@ -213,8 +216,9 @@ func TestEventsOfPods(t *testing.T) {
 	}
 }
 
-// TestThePreDeleteHook shows ADS-151 and ADS-150 (part): a pod that waits for its hook is marked as not ready, where it has the gate and
-// the set says so, and is deleted when it is let go. A pod that a user deletes goes at once (ADS-155 (part)).
+// TestThePreDeleteHook shows ADS-151 and ADS-150 (part): a pod that waits for its hook is marked as not
+// ready, where it has the gate and the set says so, and is deleted when it is let go. A pod that a user
+// deletes goes at once (ADS-155 (part)).
 func TestThePreDeleteHook(t *testing.T) {
 	for _, mark := range []bool{true, false} {
 		for _, gated := range []bool{true, false} {
@@ -254,8 +258,8 @@ func TestThePreDeleteHook(t *testing.T) {
 	}
 }
 
-// TestARolloutOfMetadata shows ADS-W6: a template annotation such as that of kubectl rollout restart makes all pods anew, one by one, but
-// in place nothing restarts for it.
+// TestARolloutOfMetadata shows ADS-W6: a template annotation such as that of kubectl rollout restart makes
+// all pods anew, one by one, but in place nothing restarts for it.
 func TestARolloutOfMetadata(t *testing.T) {
 	restart := templated(`{"labels":{"app":"agent"},"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}`,
 		`{"containers":[{"name":"agent","image":"agent:1"}]}`)

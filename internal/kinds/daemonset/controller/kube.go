@@ -22,8 +22,8 @@ type Kube struct {
 	Rules *Rules
 }
 
-// Snapshot reads what the set owns or may adopt, and all nodes. The objects are the caches' own and must not be changed. Time and what
-// failed before are filled in by the pass.
+// Snapshot reads what the set owns or may adopt, and all nodes. The objects are the caches' own and must not
+// be changed. Time and what failed before are filled in by the pass.
 func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.DaemonSet, features daemonset.Features) (*daemonset.Snapshot, error) {
 	owned, err := k.Read(ctx, set, set.Spec.Selector)
 	if err != nil {
@@ -45,7 +45,8 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.DaemonSet, feature
 	return s, nil
 }
 
-// taken tells whether a pod has the name, as far as the caches and own writes know. One that nobody knows of is found out by creating it.
+// taken tells whether a pod has the name, as far as the caches and own writes know. One that nobody knows of
+// is found out by creating it.
 func (k *Kube) taken(ctx context.Context, set *appsv1beta1.DaemonSet, name string) bool {
 	pod := &corev1.Pod{}
 	err := k.Client.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: name}, pod, client.UnsafeDisableDeepCopy)

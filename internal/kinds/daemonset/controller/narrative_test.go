@@ -140,8 +140,8 @@ func TestNarratives(t *testing.T) {
 	}
 }
 
-// under has a PodUnavailableBudget limit what the manager does from a minute later on, and writes down what is asked. The webhooks find
-// everything booked.
+// under has a PodUnavailableBudget limit what the manager does from a minute later on, and writes down what
+// is asked. The webhooks find everything booked.
 func (n *tale) under() {
 	budget := podunavailablebudgettest.Budget(func(b *policyv1beta1.PodUnavailableBudget) {
 		b.Namespace = "default"

@@ -22,8 +22,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/nodes"
 )
 
-// nodeEvents calls for a pass over those sets for which the change of a node matters (ADS-084 to 086). What it costs does not depend on how
-// many pods or nodes there are.
+// nodeEvents calls for a pass over those sets for which the change of a node matters (ADS-084 to 086). What
+// it costs does not depend on how many pods or nodes there are.
 func (k *Kube) nodeEvents() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	tell := func(ctx context.Context, q queue, before, after *corev1.Node) {
@@ -51,7 +51,8 @@ func (k *Kube) nodeEvents() handler.EventHandler {
 	}
 }
 
-// setsOfNode are the sets for which it matters that a node came (before is nil), went (after is nil), or changed.
+// setsOfNode are the sets for which it matters that a node came (before is nil), went (after is nil), or
+// changed.
 func (k *Kube) setsOfNode(ctx context.Context, before, after *corev1.Node) []ctrl.Request {
 	if before != nil && after != nil && sameForSets(before, after) {
 		return nil

@@ -17,9 +17,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestWhichNodesCallASet shows ADS-084, ADS-085, ADS-086 and ADS-D14: which sets are called when a node comes, goes, or changes. Of the
-// sets, "ssd" has pods on nodes with such a disk, "canary" updates chosen nodes, "asleep" would, but is OnDelete, and "patient" leaves
-// nodes out that are not ready for long.
+// TestWhichNodesCallASet shows ADS-084, ADS-085, ADS-086 and ADS-D14: which sets are called when a node
+// comes, goes, or changes. Of the sets, "ssd" has pods on nodes with such a disk, "canary" updates chosen
+// nodes, "asleep" would, but is OnDelete, and "patient" leaves nodes out that are not ready for long.
 func TestWhichNodesCallASet(t *testing.T) {
 	s := simulate(1, makeSet(), everything)
 	add := func(name string, options ...option) {
@@ -100,8 +100,8 @@ func TestWhichNodesCallASet(t *testing.T) {
 	}
 }
 
-// TestNodesComeAndGo shows ADS-001 (part), ADS-084 (part), ADS-086 (part) and ADS-190 (part): every eligible node gets one pod, and what
-// the status says follows the nodes without any other event.
+// TestNodesComeAndGo shows ADS-001 (part), ADS-084 (part), ADS-086 (part) and ADS-190 (part): every eligible
+// node gets one pod, and what the status says follows the nodes without any other event.
 func TestNodesComeAndGo(t *testing.T) {
 	s := started(t, makeSet(), everything, "n1", "n2")
 	status := func(desired, current, misscheduled int32) {

@@ -14,7 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// failure is what the oracle knows of a node where pods end: how long the next one stays, and until when (ADS-091).
+// failure is what the oracle knows of a node where pods end: how long the next one stays, and until when
+// (ADS-091).
 type failure struct {
 	wait  time.Duration
 	until time.Time
@@ -63,7 +64,8 @@ func (r *rolloutRun) keepsSurge(set *appsv1beta1.DaemonSet, target string) {
 	}
 }
 
-// viewed is a pod as the manager sees it: the answers of its own writes may be newer than the cache; nil if it does not know of it.
+// viewed is a pod as the manager sees it: the answers of its own writes may be newer than the cache; nil if
+// it does not know of it.
 func (r *rolloutRun) viewed(pod *corev1.Pod) *corev1.Pod {
 	like, known := r.Cached(podKey(pod.Name)).(*corev1.Pod)
 	if !known {
@@ -150,8 +152,8 @@ func (r *rolloutRun) tolerable(set *appsv1beta1.DaemonSet, name string) bool {
 	return node != nil && nodes.ForDaemon(&set.Spec.Template.Spec).Judge(node).Tolerable
 }
 
-// deletesNoOther: an old pod that is alone on its node, and whose deletion nobody asked for, is deleted for the rollout alone, as far as
-// type, paused, selector and partition let it.
+// deletesNoOther: an old pod that is alone on its node, and whose deletion nobody asked for, is deleted for
+// the rollout alone, as far as type, paused, selector and partition let it.
 func (r *rolloutRun) deletesNoOther(set *appsv1beta1.DaemonSet, pod *corev1.Pod) {
 	target := nodes.Target(pod)
 	node, _ := r.Cached(nodeKey(target)).(*corev1.Node)

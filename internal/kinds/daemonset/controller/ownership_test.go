@@ -18,8 +18,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestWhatCallsASet shows ADS-040, with the tests of nodes, and ADS-D1: its own changes, those of its pods, whatever version their owner
-// reference has, and those of pods of nobody that its selector matches.
+// TestWhatCallsASet shows ADS-040, with the tests of nodes, and ADS-D1: its own changes, those of its pods,
+// whatever version their owner reference has, and those of pods of nobody that its selector matches.
 func TestWhatCallsASet(t *testing.T) {
 	yes := true
 	owned := func(apiVersion, kind, name string) func(*corev1.Pod) {
@@ -88,7 +88,8 @@ func TestWhatCallsASet(t *testing.T) {
 	}
 }
 
-// TestADeletedSet shows ADS-041: whatever there is to do, nothing is written, not even its status; its pods go with it.
+// TestADeletedSet shows ADS-041: whatever there is to do, nothing is written, not even its status; its pods
+// go with it.
 func TestADeletedSet(t *testing.T) {
 	s := started(t, makeSet(inPlace), everything, "n1", "n2", "n3")
 	s.change(func(set *appsv1beta1.DaemonSet) {
@@ -128,8 +129,8 @@ func TestASelectorOfAll(t *testing.T) {
 	}
 }
 
-// TestAdoption shows ADS-046: pods and revisions of nobody with the labels of the set become its own, after a look at the set as it is now;
-// those that lost the labels are given up. Owner references name v1beta1.
+// TestAdoption shows ADS-046: pods and revisions of nobody with the labels of the set become its own, after a
+// look at the set as it is now; those that lost the labels are given up. Owner references name v1beta1.
 func TestAdoption(t *testing.T) {
 	yes := true
 	s := started(t, makeSet(), everything, "n1", "n2", "n3")
@@ -189,8 +190,8 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// TestACollisionOfNames shows ADS-064 and ADS-D4: where the name of a new revision is taken by another content, whether or not the caches
-// show it, the set raises its own collision count and finds another name.
+// TestACollisionOfNames shows ADS-064 and ADS-D4: where the name of a new revision is taken by another
+// content, whether or not the caches show it, the set raises its own collision count and finds another name.
 func TestACollisionOfNames(t *testing.T) {
 	name := "agent-" + started(t, makeSet(), everything, "n1").set().Status.UpdateRevision
 	for kind, labels := range map[string]map[string]string{"one that the selector matches": {"app": "agent"}, "one of others": nil} {
@@ -211,8 +212,9 @@ func TestACollisionOfNames(t *testing.T) {
 	}
 }
 
-// TestTakenOver shows ADS-061, ADS-062 (part) and ADS-063 (part): what the native kind leaves, completed revision and all, is known again:
-// no pod is touched but for its owner; and an update then rolls out although the generation annotation stays.
+// TestTakenOver shows ADS-061, ADS-062 (part) and ADS-063 (part): what the native kind leaves, completed
+// revision and all, is known again: no pod is touched but for its owner; and an update then rolls out
+// although the generation annotation stays.
 func TestTakenOver(t *testing.T) {
 	s := started(t, makeSet(), everything, "n1", "n2")
 	uids := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}
@@ -229,7 +231,8 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// native makes the pods and the revision of the set what a set of the native kind leaves that is deleted without them.
+// native makes the pods and the revision of the set what a set of the native kind leaves that is deleted
+// without them.
 func native(s *simulated) {
 	for _, object := range s.List("ControllerRevision", false) {
 		left := object.DeepCopyObject().(*appsv1.ControllerRevision)

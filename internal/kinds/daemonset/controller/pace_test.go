@@ -17,8 +17,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestTheOrderOfAPass shows ADS-043: the revision is written before anything else, then image pulls, then pods, whose own writes no pass
-// waits for, then what is left of the history, and the status last, with the generation.
+// TestTheOrderOfAPass shows ADS-043: the revision is written before anything else, then image pulls, then
+// pods, whose own writes no pass waits for, then what is left of the history, and the status last, with the
+// generation.
 func TestTheOrderOfAPass(t *testing.T) {
 	s := pulling(t, true, maxUnavailable(2), func(set *appsv1beta1.DaemonSet) {
 		none := int32(0)
@@ -67,9 +68,9 @@ func TestTheOrderOfAPass(t *testing.T) {
 	}
 }
 
-// TestUpdatesThatTheCachesDoNotShow shows ADS-045, ADS-110 (part), ADS-143 and ADS-135 (part): as long as the caches show nothing of what
-// was written, nothing is done twice, and no more is begun than maxUnavailable lets, whether or not answers came. Nothing stalls by that,
-// however long it takes.
+// TestUpdatesThatTheCachesDoNotShow shows ADS-045, ADS-110 (part), ADS-143 and ADS-135 (part): as long as the
+// caches show nothing of what was written, nothing is done twice, and no more is begun than maxUnavailable
+// lets, whether or not answers came. Nothing stalls by that, however long it takes.
 func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 	for name, lost := range map[string]float64{"answered": 0, "the answers are lost": 1} {
 		for _, option := range []option{inPlace, maxSurge(1), func(*appsv1beta1.DaemonSet) {}} {
@@ -108,7 +109,8 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 	}
 }
 
-// TestALostAnswerIsSettledWithinSeconds shows ADS-045 (part): whatever write has its answer lost, what became of it is found out at once.
+// TestALostAnswerIsSettledWithinSeconds shows ADS-045 (part): whatever write has its answer lost, what became
+// of it is found out at once.
 func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 	for n := range 6 {
 		s := simulate(1, makeSet(), everything, "n1", "n2", "n3")
@@ -126,8 +128,8 @@ func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 	}
 }
 
-// TestSurgeWaitsForMinReadySeconds shows ADS-163: the old pod goes when the new one has been ready for minReadySeconds, although nothing
-// happens then but that time passes.
+// TestSurgeWaitsForMinReadySeconds shows ADS-163: the old pod goes when the new one has been ready for
+// minReadySeconds, although nothing happens then but that time passes.
 func TestSurgeWaitsForMinReadySeconds(t *testing.T) {
 	s := started(t, makeSet(maxSurge(1), func(set *appsv1beta1.DaemonSet) { set.Spec.MinReadySeconds = 30 }), everything, "n1", "n2")
 	begun := s.Now()
@@ -154,8 +156,9 @@ func TestSurgeWaitsForMinReadySeconds(t *testing.T) {
 	}
 }
 
-// TestAPausedRollout shows ADS-171 and ADS-142: nothing is updated while paused, but nodes that come get a pod, those that are tainted lose
-// theirs, failed pods are replaced, second pods are cleaned up, and what was updated before comes into service. It is not taken back.
+// TestAPausedRollout shows ADS-171 and ADS-142: nothing is updated while paused, but nodes that come get a
+// pod, those that are tainted lose theirs, failed pods are replaced, second pods are cleaned up, and what was
+// updated before comes into service. It is not taken back.
 func TestAPausedRollout(t *testing.T) {
 	s := started(t, makeSet(inPlace), everything, "n1", "n2", "n3", "n4")
 	s.change(image("agent:2"))
@@ -205,7 +208,8 @@ func TestOnDelete(t *testing.T) {
 	}
 }
 
-// TestBurstReplicasFollow shows ADS-110 (part): what is beyond burstReplicas follows in later passes, without an event.
+// TestBurstReplicasFollow shows ADS-110 (part): what is beyond burstReplicas follows in later passes, without
+// an event.
 func TestBurstReplicasFollow(t *testing.T) {
 	var nodes []string
 	for i := range 20 {

@@ -20,13 +20,15 @@ type Pass struct {
 	Kube     *Kube
 	Applier  podapply.Applier
 	Features daemonset.Features
-	// Template completes a pod template as the API server does. A template that it refuses comes back as it is.
+	// Template completes a pod template as the API server does. A template that it refuses comes back as it
+	// is.
 	Template func(ctx context.Context, namespace string, template []byte) ([]byte, error)
 
 	memory reconcile.Memory[memory]
 }
 
-// Outcome is what a pass did, with the plan that was carried out; nil if there was nothing to plan, or not yet.
+// Outcome is what a pass did, with the plan that was carried out; nil if there was nothing to plan, or not
+// yet.
 type Outcome struct {
 	podapply.Outcome
 	Plan *daemonset.Plan
@@ -41,8 +43,8 @@ type memory struct {
 	had map[string]bool
 }
 
-// Run makes one pass over a set: it plans, applies, and writes the status last (ADS-043, ADS-192). An error means that something failed
-// that trying again may mend; it is on the set's conditions and events too.
+// Run makes one pass over a set: it plans, applies, and writes the status last (ADS-043, ADS-192). An error
+// means that something failed that trying again may mend; it is on the set's conditions and events too.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
 	now := p.Kube.Now()
 	set, err := reconcile.Begin[appsv1beta1.DaemonSet](ctx, p.Kube.API, name, owner)
@@ -77,8 +79,8 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	return Outcome{outcome, plan}, err
 }
 
-// plan makes a plan; what it has to know of templates is asked of the API server before (ADS-061). Templates that were completed are known to
-// the next plans. After an error the plan says so, and does nothing else.
+// plan makes a plan; what it has to know of templates is asked of the API server before (ADS-061). Templates
+// that were completed are known to the next plans. After an error the plan says so, and does nothing else.
 func (p *Pass) plan(ctx context.Context, snapshot daemonset.Snapshot) (plan *daemonset.Plan, err error) {
 	for {
 		if plan = daemonset.Make(snapshot); !plan.Incomplete() {
@@ -114,8 +116,9 @@ func (m *memory) announce(a *application) {
 	m.Once(a.Application, corev1.EventTypeWarning, "NodesLeftOut", a.plan.LeftOut)               // ADS-136
 }
 
-// remember notes on which nodes pods are, so that one that loses its pod gets it back before another gets its first. A node that is gone is
-// forgotten. What a manager knew that is gone is lost with it: then nodes are taken in the order of their names.
+// remember notes on which nodes pods are, so that one that loses its pod gets it back before another gets its
+// first. A node that is gone is forgotten. What a manager knew that is gone is lost with it: then nodes are
+// taken in the order of their names.
 func (m *memory) remember(s *daemonset.Snapshot) map[string]bool {
 	if !daemonset.Partitioned(s.Set) {
 		m.had = nil

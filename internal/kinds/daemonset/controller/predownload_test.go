@@ -41,8 +41,8 @@ func (s *simulated) marks() string {
 	return labels[pub.PreDownloadCreated] + "/" + labels[pub.PreDownloadIgnored]
 }
 
-// TestImagesArePulledAhead shows ADS-180, ADS-186 and ADS-D3 (part), with those of the planner: jobs are made once for a revision, told of,
-// and gone when all nodes are updated; what fails stops nothing.
+// TestImagesArePulledAhead shows ADS-180, ADS-186 and ADS-D3 (part), with those of the planner: jobs are made
+// once for a revision, told of, and gone when all nodes are updated; what fails stops nothing.
 func TestImagesArePulledAhead(t *testing.T) {
 	creates := func(err error) func(*simulation.Request) error {
 		return func(r *simulation.Request) error {

@@ -33,9 +33,9 @@ func decodeStrictly(text string, into any) error {
 	return decoder.Decode(into)
 }
 
-// TestAManifestOfTheNativeKind shows ADS-002, with the validation of manifests: each field of the native kind is one of ours; a manifest
-// with another apiVersion is complete, and is one of a rolling update of one node at a time, whose pods tolerate what those of the native
-// kind do.
+// TestAManifestOfTheNativeKind shows ADS-002, with the validation of manifests: each field of the native kind
+// is one of ours; a manifest with another apiVersion is complete, and is one of a rolling update of one node
+// at a time, whose pods tolerate what those of the native kind do.
 func TestAManifestOfTheNativeKind(t *testing.T) {
 	fields := func(of reflect.Type, path ...string) map[string]reflect.Type {
 		for _, key := range path {
@@ -125,8 +125,8 @@ func rollsOutLikeTheNativeKind(t *testing.T, set *appsv1beta1.DaemonSet) {
 	}
 }
 
-// TestWhatTheKindIsFor shows ADS-001, with the tests of each of these: one pod for every eligible node, as of the native kind, and each of
-// the things that this kind adds does something that the native one does not.
+// TestWhatTheKindIsFor shows ADS-001, with the tests of each of these: one pod for every eligible node, as of
+// the native kind, and each of the things that this kind adds does something that the native one does not.
 func TestWhatTheKindIsFor(t *testing.T) {
 	all := []string{"n1", "n2", "n3", "n4"}
 	for name, tt := range map[string]struct {
@@ -174,8 +174,8 @@ func TestWhatTheKindIsFor(t *testing.T) {
 	}
 }
 
-// TestConflictsOfTheStatus shows ADS-192, with TestFinalStatus of the planner: a status that changes is written, also when somebody changes
-// the set just then, and one that does not is not written.
+// TestConflictsOfTheStatus shows ADS-192, with TestFinalStatus of the planner: a status that changes is
+// written, also when somebody changes the set just then, and one that does not is not written.
 func TestConflictsOfTheStatus(t *testing.T) {
 	s := started(t, makeSet(), everything, "n1", "n2")
 	writes, meddled := 0, false

@@ -53,8 +53,8 @@ func settled(t *testing.T, s *simulated) {
 	}
 }
 
-// One pod whose deletion a webhook refuses does not keep the others from being updated, whichever node it is on and however few may go at
-// a time.
+// One pod whose deletion a webhook refuses does not keep the others from being updated, whichever node it is
+// on and however few may go at a time.
 func TestRefusedDeletionHoldsUpNoOther(t *testing.T) {
 	for name, option := range map[string]func(*appsv1beta1.DaemonSet){
 		"maxUnavailable 1": func(*appsv1beta1.DaemonSet) {},
@@ -80,7 +80,8 @@ func TestRefusedDeletionHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// A pod that may not stay on its node and whose deletion is refused does not take the place of others that burstReplicas counts.
+// A pod that may not stay on its node and whose deletion is refused does not take the place of others that
+// burstReplicas counts.
 func TestRefusedDeletionTakesNoBurst(t *testing.T) {
 	s := simulate(1, makeSet(func(set *appsv1beta1.DaemonSet) {
 		set.Spec.BurstReplicas, set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(1), number(2)

@@ -34,7 +34,8 @@ type simulated struct {
 	trace  bool
 	// planned is told each plan that was carried out; nil means nobody is.
 	planned func(*daemonset.Plan)
-	// others acts beside kubelets and the garbage collector, and tells whether anything happened; nil means nobody.
+	// others acts beside kubelets and the garbage collector, and tells whether anything happened; nil means
+	// nobody.
 	others func() bool
 	// asked counts the templates that the API server was asked to complete.
 	asked int

@@ -28,8 +28,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
-// rolloutRun is one random life of a set. The rules by which it judges every write share nothing with the planner but what a node is to a
-// pod (package nodes).
+// rolloutRun is one random life of a set. The rules by which it judges every write share nothing with the
+// planner but what a node is to a pod (package nodes).
 type rolloutRun struct {
 	*simulated
 	seed    uint64
@@ -37,9 +37,11 @@ type rolloutRun struct {
 	image   string
 	note    string
 	hooked  bool
-	// calm: nobody but the manager takes pods out of service, nodes only come, and kubelets bring all pods up.
+	// calm: nobody but the manager takes pods out of service, nodes only come, and kubelets bring all pods
+	// up.
 	calm bool
-	// haunted: managers overlap. surged: the set had a surge at some time. handedOver: pods of another set were taken over.
+	// haunted: managers overlap. surged: the set had a surge at some time. handedOver: pods of another set
+	// were taken over.
 	haunted, surged, handedOver, forgetful bool
 	zombie                                 *zombie
 	// excused are the nodes whose pod was deleted in this pass, and did not serve (ADS-131).

@@ -60,10 +60,12 @@ type memory struct {
 	ledger ephemeraljob.Ledger
 	// missed is when pods were first missing that the manager before this one had treated.
 	missed time.Time
-	// failed are pods that could not be treated a moment ago; refused those for which the containers are invalid.
+	// failed are pods that could not be treated a moment ago; refused those for which the containers are
+	// invalid.
 	failed  retries.Retries
 	refused map[types.UID]string
-	// pause holds all pods back after some could not be treated, so that a policy that refuses all of them is asked ever more rarely.
+	// pause holds all pods back after some could not be treated, so that a policy that refuses all of them is
+	// asked ever more rarely.
 	pause retries.Retry
 	// unsupported says why the API server adds no ephemeral containers, until then.
 	unsupported string
@@ -157,7 +159,8 @@ func (r *Reconciler) again(done reconcile.Done, err error) (reconcile.Done, erro
 	return done, err
 }
 
-// plan reads what a plan is made from, and makes it. A job that is being deleted or has ended needs no pods (EJ-041).
+// plan reads what a plan is made from, and makes it. A job that is being deleted or has ended needs no pods
+// (EJ-041).
 func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (*ephemeraljob.Plan, error) {
 	m := r.memory.Of(job.UID)
 	s := ephemeraljob.Snapshot{Job: job, Ledger: m.ledger, Refused: m.refused, Unsupported: m.unsupported, UnsupportedUntil: m.until, Now: r.Now()}
@@ -194,7 +197,8 @@ func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 	return plan, nil
 }
 
-// pods are those of the namespace that the job selects, and those that it has treated, whatever their labels are now (EJ-035, EJ-037).
+// pods are those of the namespace that the job selects, and those that it has treated, whatever their labels
+// are now (EJ-035, EJ-037).
 func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) ([]*corev1.Pod, error) {
 	found, err := r.Pods.TreatedBy(job.Namespace, job.UID)
 	if err != nil {
@@ -222,7 +226,8 @@ func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 	}), nil
 }
 
-// apply brings the finalizer in order, and deletes the job. It returns the job as it is then; nil if it is gone or going.
+// apply brings the finalizer in order, and deletes the job. It returns the job as it is then; nil if it is
+// gone or going.
 func (r *Reconciler) apply(ctx context.Context, job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) (*appsv1alpha1.EphemeralJob, error) {
 	w := r.For(job.UID)
 	finalizers := slices.Clone(job.Finalizers)
@@ -246,8 +251,8 @@ func (r *Reconciler) apply(ctx context.Context, job *appsv1alpha1.EphemeralJob, 
 	return job, nil
 }
 
-// inject adds the containers to the pods, in batches of 1, 2, 4 and so on, and none after a batch in which one failed (EJ-045). The error is
-// that of writes of which nobody knows whether they happened.
+// inject adds the containers to the pods, in batches of 1, 2, 4 and so on, and none after a batch in which
+// one failed (EJ-045). The error is that of writes of which nobody knows whether they happened.
 func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob, pods []*corev1.Pod) error {
 	containers, err := ephemeraljob.Containers(job)
 	if err != nil {
@@ -321,8 +326,8 @@ func (r *Reconciler) answered(job *appsv1alpha1.EphemeralJob, m *memory, batch [
 	return cmp.Or(open, changed)
 }
 
-// invalid tells that the API server itself finds the containers invalid in a pod: it names the field. Policies and webhooks may think better
-// of it (EJ-048).
+// invalid tells that the API server itself finds the containers invalid in a pod: it names the field.
+// Policies and webhooks may think better of it (EJ-048).
 func invalid(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != http.StatusUnprocessableEntity || status.Status().Details == nil ||

@@ -95,8 +95,9 @@ func parallel(n int32) func(*appsv1alpha1.EphemeralJob) {
 	return func(job *appsv1alpha1.EphemeralJob) { job.Spec.Parallelism = &n }
 }
 
-// EJ-045: all containers of a pod come with one patch of the subresource; the pods in batches of 1, 2, 4, and none after a batch in which one failed. EJ-084: an event for each
-// batch. EJ-047 (part): what failed is told once, and tried again later.
+// EJ-045: all containers of a pod come with one patch of the subresource; the pods in batches of 1, 2, 4, and
+// none after a batch in which one failed. EJ-084: an event for each batch. EJ-047 (part): what failed is told
+// once, and tried again later.
 func TestBatches(t *testing.T) {
 	job := Job(parallel(10), With(`[{"name":"dump","image":"a"},{"name":"two","image":"b"}]`))
 	s := newStage(t, job, many(10)...)
@@ -192,7 +193,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// EJ-046: without the subresource the job is in error, with a message, not succeeded; the API server is asked again once a minute, and nothing is written at rest.
+// EJ-046: without the subresource the job is in error, with a message, not succeeded; the API server is asked
+// again once a minute, and nothing is written at rest.
 func TestNoSubresource(t *testing.T) {
 	for name, answer := range map[string]error{
 		"no details": &apierrors.StatusError{ErrStatus: metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound}},
@@ -236,7 +238,8 @@ func TestNoSubresource(t *testing.T) {
 	}
 }
 
-// EJ-048: pods for which the containers are invalid are tried once, and count as failed in the end; policies that answer with the same code are asked again.
+// EJ-048: pods for which the containers are invalid are tried once, and count as failed in the end; policies
+// that answer with the same code are asked again.
 func TestInvalidContainers(t *testing.T) {
 	s := newStage(t, Job(parallel(5)), many(2)...)
 	asked := 0
@@ -288,8 +291,9 @@ func TestTakenNames(t *testing.T) {
 	}
 }
 
-// EJ-041, EJ-082: the finalizer is added to live jobs, and taken off when they are deleted, also if pods cannot be listed and nothing else can be written. EJ-042: a
-// finished job is deleted after its time to live. EJ-073: metrics.
+// EJ-041, EJ-082: the finalizer is added to live jobs, and taken off when they are deleted, also if pods
+// cannot be listed and nothing else can be written. EJ-042: a finished job is deleted after its time to live.
+// EJ-073: metrics.
 func TestLifeOfAJob(t *testing.T) {
 	job := Job()
 	job.Finalizers = []string{"mine"}

@@ -95,7 +95,8 @@ func (b *yard) treated() (names []string) {
 	return names
 }
 
-// A pod that a policy protects, or for which a webhook fails, does not keep the others waiting: it comes last (EJ-045 (part), EJ-047 (part)).
+// A pod that a policy protects, or for which a webhook fails, does not keep the others waiting: it comes last
+// (EJ-045 (part), EJ-047 (part)).
 func TestOneRefusedPodHoldsNoOthers(t *testing.T) {
 	for name, answer := range map[string]error{
 		"a policy":             apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("protected")),
@@ -127,7 +128,8 @@ func TestOneRefusedPodHoldsNoOthers(t *testing.T) {
 	}
 }
 
-// A manager that starts with caches which do not show yet what the one before it wrote takes no pod for one that is gone (EJ-038 (part)).
+// A manager that starts with caches which do not show yet what the one before it wrote takes no pod for one
+// that is gone (EJ-038 (part)).
 func TestStartWithCachesThatLag(t *testing.T) {
 	job := ephemeraljobtest.Job(func(job *appsv1alpha1.EphemeralJob) {
 		job.Status.Succeeded, job.Status.Running, job.Status.Matches = 1, 1, 2

@@ -166,7 +166,8 @@ func (r *jobRun) status(before, after *appsv1alpha1.EphemeralJobStatus) {
 			succeeded++
 		}
 	}
-	// One that was not seen to succeed counts as failed. Of one that goes before the lost answer about it is looked up nobody knows that it was treated.
+	// One that was not seen to succeed counts as failed. Of one that goes before the lost answer about it is
+	// looked up nobody knows that it was treated.
 	if int(after.Succeeded) > succeeded || !r.faulty && int(after.Succeeded+after.Failed) < len(r.truth) {
 		r.fail("%d of %d succeeded, and the status says %+v", succeeded, len(r.truth), after)
 	}
@@ -342,9 +343,10 @@ func newJobRun(seed uint64) *jobRun {
 	return r
 }
 
-// TestSimulatedEphemeralJobs plays jobs against caches that lag, lost answers, conflicts, pods that come and go, and managers that die between any
-// two writes: never more pods at once than allowed, no pod twice, no container of others changed, no result that vanishes; in the end the job is
-// finished and gone, and nothing is written at rest (EJ-037 (part), EJ-038 (part), EJ-044 (part), EJ-047 (part)).
+// TestSimulatedEphemeralJobs plays jobs against caches that lag, lost answers, conflicts, pods that come and
+// go, and managers that die between any two writes: never more pods at once than allowed, no pod twice, no
+// container of others changed, no result that vanishes; in the end the job is finished and gone, and nothing
+// is written at rest (EJ-037 (part), EJ-038 (part), EJ-044 (part), EJ-047 (part)).
 func TestSimulatedEphemeralJobs(t *testing.T) {
 	simulationtest.Seeds(t, 30, func(t *testing.T, seed uint64) {
 		r := newJobRun(seed)

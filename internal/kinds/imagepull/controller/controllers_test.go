@@ -74,8 +74,8 @@ func schemeOf(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// IMG-001, IMG-051, IMG-053, IMG-058, IMG-060: a node gets a NodeImage of its name with its labels; when the node does not answer, the
-// NodeImage and every owner of the tag are told, once.
+// IMG-001, IMG-051, IMG-053, IMG-058, IMG-060: a node gets a NodeImage of its name with its labels; when the
+// node does not answer, the NodeImage and every owner of the tag are told, once.
 func TestNodeImageOfANode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "web"}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
@@ -193,7 +193,8 @@ func TestNodesOfJobs(t *testing.T) {
 	check("IMG-071 pods of a StatefulSet: from the highest ordinal", ownedBy("apps.kruise.io/v1beta1", "StatefulSet", "web"), "n1 n3 n2")
 	check("IMG-071 a CloneSet that is gone", ownedBy("apps.kruise.io/v1beta1", "CloneSet", "gone"), "n3 n2 n1")
 
-	// IMG-074, IMG-219: a node that gets its label later, for example from the helper that has to run before the first pull, joins.
+	// IMG-074, IMG-219: a node that gets its label later, for example from the helper that has to run before
+	// the first pull, joins.
 	node := &appsv1beta1.NodeImage{}
 	if err := c.Get(t.Context(), types.NamespacedName{Name: "n4"}, node); err != nil {
 		t.Fatal(err)
@@ -269,8 +270,8 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	}
 }
 
-// IMG-121, IMG-227: a job can be deleted when the namespace of the copies is gone, and the right to look into it with it, or
-// while it terminates; an API server that is only away is no reason to forget copies.
+// IMG-121, IMG-227: a job can be deleted when the namespace of the copies is gone, and the right to look into
+// it with it, or while it terminates; an API server that is only away is no reason to forget copies.
 func TestDeletionWithoutTheNamespace(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("secrets"), "", errors.New("no role"))
 	for name, test := range map[string]struct {

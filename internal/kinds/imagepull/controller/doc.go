@@ -1,3 +1,3 @@
-// Package controller drives NodeImages, ImagePullJobs and ImageListPullJobs, and keeps the copies of pull secrets: it reads what package
-// imagepull plans from, and writes what that decided.
+// Package controller drives NodeImages, ImagePullJobs and ImageListPullJobs, and keeps the copies of pull
+// secrets: it reads what package imagepull plans from, and writes what that decided.
 package controller

@@ -40,8 +40,8 @@ func fakeClient(t *testing.T, objects ...client.Object) client.Client {
 		WithIndex(&appsv1beta1.NodeImage{}, ownersOf, indexOwners).Build()
 }
 
-// IMG-075, IMG-076, IMG-225: with 200 jobs on 100 nodes a changed tag of a node calls for a pass over the job that owns it, and for no
-// other; a hundred nodes that report within a moment for one pass together.
+// IMG-075, IMG-076, IMG-225: with 200 jobs on 100 nodes a changed tag of a node calls for a pass over the job
+// that owns it, and for no other; a hundred nodes that report within a moment for one pass together.
 func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 	const jobs, nodes = 200, 100
 	var objects []client.Object
@@ -118,8 +118,8 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 	})
 }
 
-// IMG-075: a job hears of a pod that it selects now, or does not any more, and of nothing else that becomes of pods: a rollout changes
-// every pod of its set several times.
+// IMG-075: a job hears of a pod that it selects now, or does not any more, and of nothing else that becomes
+// of pods: a rollout changes every pod of its set several times.
 func TestPodsThatAJobSelects(t *testing.T) {
 	c := fakeClient(t, imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 		j.ResourceVersion = ""
@@ -175,7 +175,8 @@ func TestPodsThatAJobSelects(t *testing.T) {
 	}
 }
 
-// IMG-082, IMG-085, IMG-213, IMG-214: a whole job; NodeImages that another job has just written get this one too, and its entry stays.
+// IMG-082, IMG-085, IMG-213, IMG-214: a whole job; NodeImages that another job has just written get this one
+// too, and its entry stays.
 func TestJobRunsToItsEnd(t *testing.T) {
 	job := imagepulltest.Job(imagepulltest.Parallelism(2), func(j *appsv1beta1.ImagePullJob) {
 		j.ResourceVersion, j.Finalizers, j.Status = "", nil, appsv1beta1.ImagePullJobStatus{}
@@ -259,7 +260,8 @@ func TestJobRunsToItsEnd(t *testing.T) {
 	}
 }
 
-// IMG-114, IMG-116, IMG-119, IMG-120 (part): jobs share a copy, it follows its source, foreign secrets are not touched.
+// IMG-114, IMG-116, IMG-119, IMG-120 (part): jobs share a copy, it follows its source, foreign secrets are
+// not touched.
 func TestSecretsAreShared(t *testing.T) {
 	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login"}, Type: corev1.SecretTypeDockercfg,
 		Data: map[string][]byte{".dockercfg": []byte("{}"), "old": []byte("x")}}

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A NodeImage that has grown too large for the store comes after the others, as one that refuses for another reason.
+// A NodeImage that has grown too large for the store comes after the others, as one that refuses for another
+// reason.
 func TestTooLargeIsRefused(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	var r refusals

@@ -29,8 +29,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Sources of pull secrets are read by name; nothing lists or watches the secrets of users. In the namespace of the node daemons the
-// copies are kept.
+// Sources of pull secrets are read by name; nothing lists or watches the secrets of users. In the namespace
+// of the node daemons the copies are kept.
 //
 // +kubebuilder:rbac:groups="",roleName=kruise-manager-image-pull-role,resources=secrets,verbs=get
 // +kubebuilder:rbac:groups="",namespace=kruise-daemon-config,roleName=kruise-pull-secrets-role,resources=secrets,verbs=get;list;create;patch;delete
@@ -79,8 +79,8 @@ func (r *refusals) took(name string, err error, now time.Time) {
 	}
 }
 
-// tooLarge tells of an object that cannot be stored for its size. What the store says of that, or the connection to it, has no code
-// of its own.
+// tooLarge tells of an object that cannot be stored for its size. What the store says of that, or the
+// connection to it, has no code of its own.
 func tooLarge(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInternalError(err) &&
 		(strings.Contains(err.Error(), "request is too large") || strings.Contains(err.Error(), "message larger than max"))
@@ -403,7 +403,8 @@ func statusDocument(status *appsv1beta1.ImagePullJobStatus) map[string]any {
 	return document
 }
 
-// change writes to one NodeImage. If somebody else was faster, it decides anew on what is there now (IMG-085, IMG-213).
+// change writes to one NodeImage. If somebody else was faster, it decides anew on what is there now (IMG-085,
+// IMG-213).
 func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1beta1.NodeImage,
 	decide func(*appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error)) error {
 	w := r.For(job)

@@ -139,8 +139,9 @@ func sameResult(a, b *appsv1beta1.ImageTagStatus) bool {
 	return a.Version == b.Version && a.Phase == b.Phase
 }
 
-// ofPods finds the jobs that select their nodes by a pod that they select now, or do not any more. What else changes of a pod, such
-// as a label with every step of a rollout, may change the order of nodes, which each pass reads anew.
+// ofPods finds the jobs that select their nodes by a pod that they select now, or do not any more. What else
+// changes of a pod, such as a label with every step of a rollout, may change the order of nodes, which each
+// pass reads anew.
 func (j *jobEvents) ofPods() handler.EventHandler {
 	// before or after is nil if there was or is no pod on a node.
 	notify := func(ctx context.Context, q queue, before, after *corev1.Pod) {

@@ -38,7 +38,8 @@ type ListReconciler struct {
 	refused reconcile.Memory[refusals]
 }
 
-// refusedLast puts jobs that were refused behind the others: an image that a policy forbids must not keep the others from being pulled.
+// refusedLast puts jobs that were refused behind the others: an image that a policy forbids must not keep the
+// others from being pulled.
 func (r refusals) refusedLast(jobs []*appsv1beta1.ImagePullJob) []*appsv1beta1.ImagePullJob {
 	var first, last []*appsv1beta1.ImagePullJob
 	for _, job := range jobs {
@@ -155,8 +156,8 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 	return errors.Join(errs...)
 }
 
-// create makes jobs in growing batches, so that what fails for all fails once (IMG-152). A creation that was lost and took place is
-// found by the next plan, which deletes the younger of two.
+// create makes jobs in growing batches, so that what fails for all fails once (IMG-152). A creation that was
+// lost and took place is found by the next plan, which deletes the younger of two.
 func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageListPullJob, jobs []*appsv1beta1.ImagePullJob) error {
 	w, refused := r.For(list.UID), r.refused.Of(list.UID)
 	jobs = refused.refusedLast(jobs)

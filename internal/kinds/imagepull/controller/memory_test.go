@@ -13,8 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
-// IMG-114 (part), IMG-119 (part): the data of all copies, a MiB each and as many as tenants like, never are in the memory of a
-// manager at once.
+// IMG-114 (part), IMG-119 (part): the data of all copies, a MiB each and as many as tenants like, never are
+// in the memory of a manager at once.
 func TestTheDataOfCopiesAreNotListed(t *testing.T) {
 	copied := login("config", corev1.SecretTypeDockerConfigJson)
 	copied.Name, copied.Annotations = "copy", map[string]string{pub.SecretSource: "shop/login", pub.SecretReferences: "shop/warm",

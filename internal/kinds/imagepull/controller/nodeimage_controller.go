@@ -42,7 +42,8 @@ import (
 type Options struct {
 	reconcile.Options // Workers are those of NodeImages.
 	JobWorkers        int
-	// CreationDelay is flag --nodeimage-creation-delay, ExtraTTL flag --default-ttlseconds-for-always-nodeimage.
+	// CreationDelay is flag --nodeimage-creation-delay, ExtraTTL flag
+	// --default-ttlseconds-for-always-nodeimage.
 	CreationDelay, ExtraTTL time.Duration
 	// Namespace is the one in which node daemons read secrets.
 	Namespace string
@@ -195,7 +196,8 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 		r.mu.Unlock()
 	}
 	if s.NodeImage != nil && s.Node == nil {
-		// The cache of nodes may be behind that of NodeImages: only the API server can say that there is none.
+		// The cache of nodes may be behind that of NodeImages: only the API server can say that there is
+		// none.
 		switch err := r.Live.Get(ctx, types.NamespacedName{Name: request.Name}, node); {
 		case err == nil:
 			s.Node = node
@@ -261,7 +263,8 @@ func (r *NodeReconciler) apply(ctx context.Context, s *imagepull.NodeSnapshot, p
 	return nil
 }
 
-// job reads a job. A job that the cache does not show may be too new for it: only the API server can say that there is none.
+// job reads a job. A job that the cache does not show may be too new for it: only the API server can say that
+// there is none.
 func (r *NodeReconciler) job(ctx context.Context, namespace, name string) (*appsv1beta1.ImagePullJob, error) {
 	job := &appsv1beta1.ImagePullJob{}
 	key := types.NamespacedName{Namespace: namespace, Name: name}
@@ -275,8 +278,9 @@ func (r *NodeReconciler) job(ctx context.Context, namespace, name string) (*apps
 	return job, err
 }
 
-// jobUID returns the UID of a job. One that differs from that which is asked about is looked up, as one that is not shown: the cache may
-// show an earlier job of that name. What is gone never comes again, so that it is looked up once for all nodes that had it.
+// jobUID returns the UID of a job. One that differs from that which is asked about is looked up, as one that
+// is not shown: the cache may show an earlier job of that name. What is gone never comes again, so that it is
+// looked up once for all nodes that had it.
 func (r *NodeReconciler) jobUID(ctx context.Context, namespace, name string, wanted types.UID) (types.UID, bool) {
 	job, key := &appsv1beta1.ImagePullJob{}, types.NamespacedName{Namespace: namespace, Name: name}
 	if err := r.Client.Get(ctx, key, job, client.UnsafeDisableDeepCopy); err == nil && job.UID == wanted {
@@ -315,7 +319,8 @@ func (r *NodeReconciler) busy(ctx context.Context, namespace, name string) bool 
 		job.DeletionTimestamp == nil
 }
 
-// inUse remembers who uses a secret. Only that a secret is used is taken from memory: what is to be dropped is looked up.
+// inUse remembers who uses a secret. Only that a secret is used is taken from memory: what is to be dropped
+// is looked up.
 type inUse struct {
 	users []string
 	at    time.Time

@@ -21,7 +21,8 @@ import (
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// IMG-085, IMG-098: a node whose NodeImage does not accept the job holds up no other; it is tried again after them.
+// IMG-085, IMG-098: a node whose NodeImage does not accept the job holds up no other; it is tried again after
+// them.
 func TestRefusedNodesComeLast(t *testing.T) {
 	job := imagepulltest.Job(imagepulltest.Parallelism(1), func(j *appsv1beta1.ImagePullJob) { j.ResourceVersion = "" })
 	objects := []client.Object{job}
@@ -85,8 +86,8 @@ func TestRefusedNodesComeLast(t *testing.T) {
 	}
 }
 
-// IMG-152, IMG-154: an image of a list that a policy refuses keeps neither the other images from being pulled nor the status from
-// being written.
+// IMG-152, IMG-154: an image of a list that a policy refuses keeps neither the other images from being pulled
+// nor the status from being written.
 func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "l"},
 		Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"forbidden", "b", "c"}}}
@@ -140,8 +141,8 @@ func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// IMG-085 (part): a refusal leaves no doubt, so that nodes which refuse a job are not read from the API server, one after the
-// other, at each of its passes; a lost answer is looked up.
+// IMG-085 (part): a refusal leaves no doubt, so that nodes which refuse a job are not read from the API
+// server, one after the other, at each of its passes; a lost answer is looked up.
 func TestRefusalsAreNotLookedUp(t *testing.T) {
 	for reads, failure := range map[int]error{0: apierrors.NewInvalid(appsv1beta1.GroupVersion.WithKind("NodeImage").GroupKind(), "n", nil),
 		1: apierrors.NewTimeoutError("lost", 1)} {

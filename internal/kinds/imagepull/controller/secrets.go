@@ -24,8 +24,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Copies of pull secrets (IMG-110 to IMG-123). The name of a copy follows from its source, so that two jobs, or two tries, that make the
-// copy at the same time make the same one.
+// Copies of pull secrets (IMG-110 to IMG-123). The name of a copy follows from its source, so that two jobs,
+// or two tries, that make the copy at the same time make the same one.
 
 // Secrets keeps the copies.
 type Secrets struct {
@@ -37,8 +37,9 @@ type Secrets struct {
 	Copies prometheus.Gauge
 }
 
-// copyName is the n-th name for the copy of a secret (IMG-113). The UID of the source, which nobody knows who may not read the
-// source, makes that nobody can find a copy by trying names: node daemons may get any copy whose name they know (ND-066).
+// copyName is the n-th name for the copy of a secret (IMG-113). The UID of the source, which nobody knows who
+// may not read the source, makes that nobody can find a copy by trying names: node daemons may get any copy
+// whose name they know (ND-066).
 func copyName(source *corev1.Secret, n int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s#%s#%d", source.Namespace, source.Name, source.UID, n))
 	const chars = 16
@@ -62,7 +63,8 @@ func referenceTo(secret *corev1.Secret) appsv1beta1.ReferenceObject {
 	return appsv1beta1.ReferenceObject{Namespace: secret.Namespace, Name: secret.Name, Mode: secret.Annotations[pub.SecretMode]}
 }
 
-// copies returns the copies of a source that there are; those that list the job first, then by name (IMG-114).
+// copies returns the copies of a source that there are; those that list the job first, then by name
+// (IMG-114).
 func copies(all []metav1.PartialObjectMetadata, source, job string) []*metav1.PartialObjectMetadata {
 	var found []*metav1.PartialObjectMetadata
 	for i := range all {
@@ -83,8 +85,8 @@ func copies(all []metav1.PartialObjectMetadata, source, job string) []*metav1.Pa
 	return found
 }
 
-// Sync makes and updates the copies that the job needs, releases the others, and returns the references for NodeImages. problems tell of
-// pull secrets that the job has to do without (IMG-116, IMG-123).
+// Sync makes and updates the copies that the job needs, releases the others, and returns the references for
+// NodeImages. problems tell of pull secrets that the job has to do without (IMG-116, IMG-123).
 func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs []appsv1beta1.ReferenceObject, problems []string,
 	err error) {
 	key := client.ObjectKeyFromObject(job).String()
@@ -140,8 +142,8 @@ func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs
 	return refs, problems, s.release(ctx, all, key, keep)
 }
 
-// Release takes the job out of all copies, and deletes those that nobody uses (IMG-120). A namespace that is missing
-// has none, and one that terminates loses them anyway (IMG-121).
+// Release takes the job out of all copies, and deletes those that nobody uses (IMG-120). A namespace that is
+// missing has none, and one that terminates loses them anyway (IMG-121).
 func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 	all, err := s.all(ctx)
 	if err != nil {
@@ -158,7 +160,8 @@ func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 	return s.release(ctx, all, job.String(), nil)
 }
 
-// all lists the secrets in the namespace of the copies without their data: those of one tenant may be more than the memory of a manager.
+// all lists the secrets in the namespace of the copies without their data: those of one tenant may be more
+// than the memory of a manager.
 func (s *Secrets) all(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
@@ -209,13 +212,13 @@ func (s *Secrets) release(ctx context.Context, all []metav1.PartialObjectMetadat
 	return nil
 }
 
-// outlives is how long a copy stays in use whose source is gone: who replaces a secret may delete it first, and who deletes one takes away what
-// it lets others do.
+// outlives is how long a copy stays in use whose source is gone: who replaces a secret may delete it first,
+// and who deletes one takes away what it lets others do.
 const outlives = 10 * time.Minute
 
-// provide returns the copy of the source with the job in its references, made or brought up to date. Of a source that is gone, which is
-// nil then, the copy that there is does for a while, if there is one. The job becomes one of its users: else it would be nobody's who pulls
-// with it.
+// provide returns the copy of the source with the job in its references, made or brought up to date. Of a
+// source that is gone, which is nil then, the copy that there is does for a while, if there is one. The job
+// becomes one of its users: else it would be nobody's who pulls with it.
 func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadata, key types.NamespacedName, source *corev1.Secret,
 	job string) (*corev1.Secret, error) {
 	present := copies(all, key.String(), job)
@@ -282,7 +285,8 @@ func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadat
 
 func sameData(a, b *corev1.Secret) bool { return maps.EqualFunc(a.Data, b.Data, bytes.Equal) }
 
-// create makes the copy: none of the labels and annotations of the source (IMG-115), never immutable (IMG-117).
+// create makes the copy: none of the labels and annotations of the source (IMG-115), never immutable
+// (IMG-117).
 func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string) (*corev1.Secret, error) {
 	key := client.ObjectKeyFromObject(source)
 	for n := range 10 {
@@ -303,7 +307,8 @@ func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string)
 		present := &corev1.Secret{}
 		if err := s.Live.Get(ctx, client.ObjectKeyFromObject(secret), present); err != nil ||
 			present.Annotations[pub.SecretSource] == key.String() {
-			// Another job has just made it, and the cache is behind or it is not ready: the next try finds it.
+			// Another job has just made it, and the cache is behind or it is not ready: the next try finds
+			// it.
 			return nil, apierrors.NewConflict(corev1.Resource("secrets"), secret.Name, fmt.Errorf("it was made just now"))
 		}
 	}

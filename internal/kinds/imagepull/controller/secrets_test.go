@@ -29,8 +29,9 @@ func login(namespace string, kind corev1.SecretType) *corev1.Secret {
 		Data: map[string][]byte{".dockerconfigjson": []byte("{}")}}
 }
 
-// IMG-057, IMG-089, IMG-111, IMG-116, IMG-123: whatever the state of the pull secret is, the controllers of jobs and of NodeImages agree on
-// it, so that both come to rest, and the image is pulled; the user is told what is missing.
+// IMG-057, IMG-089, IMG-111, IMG-116, IMG-123: whatever the state of the pull secret is, the controllers of
+// jobs and of NodeImages agree on it, so that both come to rest, and the image is pulled; the user is told
+// what is missing.
 func TestSecretsComeToRest(t *testing.T) {
 	source := login("shop", corev1.SecretTypeDockerConfigJson)
 	copied := login("config", corev1.SecretTypeDockerConfigJson)
@@ -142,8 +143,9 @@ func TestNamesOfCopies(t *testing.T) {
 	}
 }
 
-// IMG-113 (part), IMG-114 (part), ND-066 (part): who knows namespace and name of a pull secret, which stand in every pod that uses
-// it, cannot tell the name of its copy. Two tries make the same one; one of an earlier release, under a shorter name, is used on.
+// IMG-113 (part), IMG-114 (part), ND-066 (part): who knows namespace and name of a pull secret, which stand
+// in every pod that uses it, cannot tell the name of its copy. Two tries make the same one; one of an earlier
+// release, under a shorter name, is used on.
 func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 	source := func(uid types.UID) *corev1.Secret {
 		s := login("shop", corev1.SecretTypeDockerConfigJson)
@@ -166,8 +168,8 @@ func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 	}
 }
 
-// IMG-120: a job that ends, or that names another secret, leaves its copy, and the last one takes it along; but not if another job
-// came to use it since it was read: that one would pull without credentials.
+// IMG-120: a job that ends, or that names another secret, leaves its copy, and the last one takes it along;
+// but not if another job came to use it since it was read: that one would pull without credentials.
 func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
 	for name, leave := range map[string]func(*Secrets, *appsv1beta1.ImagePullJob) error{
 		"it ended": func(s *Secrets, job *appsv1beta1.ImagePullJob) error {
@@ -233,7 +235,8 @@ func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
 	}
 }
 
-// A copy of a pull secret that was deleted does for ten minutes, as when somebody replaces it, and not for ever; one that is back is used on.
+// A copy of a pull secret that was deleted does for ten minutes, as when somebody replaces it, and not for
+// ever; one that is back is used on.
 func TestACopyDoesNotOutliveItsSource(t *testing.T) {
 	now := imagepulltest.Noon
 	c := fakeClient(t, login("shop", corev1.SecretTypeDockerConfigJson))

@@ -17,8 +17,9 @@ import (
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// IMG-052, IMG-054, IMG-096: the caches of nodes and of jobs are behind that of NodeImages. What users asked of a new node stays, and what
-// a job of a name that is in use again asked for; a job that is gone is looked up once, however many nodes had it.
+// IMG-052, IMG-054, IMG-096: the caches of nodes and of jobs are behind that of NodeImages. What users asked
+// of a new node stays, and what a job of a name that is in use again asked for; a job that is gone is looked
+// up once, however many nodes had it.
 func TestNodeImagesAgainstStaleCaches(t *testing.T) {
 	again := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.UID, j.ResourceVersion = "uid-again", "" })
 	before := imagepulltest.Job()

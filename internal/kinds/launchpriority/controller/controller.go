@@ -27,7 +27,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// ConfigMaps are watched by label and as metadata only, which rights cannot express. None is deleted: owner references see to that.
+// ConfigMaps are watched by label and as metadata only, which rights cannot express. None is deleted: owner
+// references see to that.
 //
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch
@@ -44,7 +45,8 @@ type Reconciler struct {
 	backOff *pacing.BackOff
 }
 
-// mendedAfter is for how long at most a pod waits after that was mended which refused its ConfigMap, such as a quota: no event tells.
+// mendedAfter is for how long at most a pod waits after that was mended which refused its ConfigMap, such as
+// a quota: no event tells.
 const mendedAfter = time.Minute
 
 // Setup adds the controller to the manager, whose cache must hold ConfigMaps with label LaunchBarrier only.
@@ -64,7 +66,8 @@ func Setup(mgr ctrl.Manager, options reconcile.Options) error {
 // BackOff is the rate limiter that the controller must have.
 func (r *Reconciler) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return r.backOff }
 
-// podEvents are those of pods that may wait (ND-135), and the end of any with barriers, of which nothing is remembered then.
+// podEvents are those of pods that may wait (ND-135), and the end of any with barriers, of which nothing is
+// remembered then.
 var podEvents = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool {
 		pod, ok := e.Object.(*corev1.Pod)
@@ -149,7 +152,8 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return result, err
 }
 
-// carryOut makes a plan and carries it out. The snapshot is live if the ConfigMap was read from the API server.
+// carryOut makes a plan and carries it out. The snapshot is live if the ConfigMap was read from the API
+// server.
 func (r *Reconciler) carryOut(ctx context.Context, s launchpriority.Snapshot, live bool) (ctrl.Result, error) {
 	plan := launchpriority.NewPlan(s)
 	if !plan.Idle() {
@@ -196,7 +200,8 @@ func (r *Reconciler) carryOut(ctx context.Context, s launchpriority.Snapshot, li
 	return ctrl.Result{RequeueAfter: plan.After}, nil
 }
 
-// count counts what was done. A ConfigMap of somebody else is one refusal, however often it is looked at again.
+// count counts what was done. A ConfigMap of somebody else is one refusal, however often it is looked at
+// again.
 func (r *Reconciler) count(pod *corev1.Pod, action launchpriority.Action) {
 	name := client.ObjectKeyFromObject(pod)
 	if action != launchpriority.Refuse {
@@ -209,8 +214,8 @@ func (r *Reconciler) count(pod *corev1.Pod, action launchpriority.Action) {
 	}
 }
 
-// current tells whether the pod is still there, where keys are written that would let containers of a later pod of the same name start
-// out of order. The cache may be behind.
+// current tells whether the pod is still there, where keys are written that would let containers of a later
+// pod of the same name start out of order. The cache may be behind.
 func (r *Reconciler) current(ctx context.Context, pod *corev1.Pod, plan *launchpriority.Plan) (bool, error) {
 	if plan.Action != launchpriority.Reset && !plan.Restores {
 		return true, nil
@@ -222,7 +227,8 @@ func (r *Reconciler) current(ctx context.Context, pod *corev1.Pod, plan *launchp
 	return found.UID == pod.UID && found.DeletionTimestamp == nil, nil
 }
 
-// complete marks the pod (ND-138). The guard is its UID alone: keys are never taken back, so that no later version says otherwise.
+// complete marks the pod (ND-138). The guard is its UID alone: keys are never taken back, so that no later
+// version says otherwise.
 func (r *Reconciler) complete(ctx context.Context, pod *corev1.Pod) error {
 	body := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:"true"}}}`, pod.UID, pub.LaunchCompleted)
 	_, err := reconcile.Patch(ctx, r.writer(pod), pod, []byte(body), "")

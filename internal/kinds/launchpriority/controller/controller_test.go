@@ -31,7 +31,8 @@ import (
 
 var request = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}}
 
-// onServer returns a reconciler that sees all of a server with the objects but ConfigMaps without our label, and the server.
+// onServer returns a reconciler that sees all of a server with the objects but ConfigMaps without our label,
+// and the server.
 func onServer(funcs interceptor.Funcs, objects ...client.Object) (*Reconciler, client.WithWatch, *events.FakeRecorder) {
 	server := fake.NewClientBuilder().WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).Build()
 	recorder := events.NewFakeRecorder(10)
@@ -139,7 +140,8 @@ func TestConfigMapOfThatName(t *testing.T) {
 	}
 }
 
-// ND-139: while the cache shows a pod that another has replaced, nothing is written that could let containers of that one start early.
+// ND-139: while the cache shows a pod that another has replaced, nothing is written that could let containers
+// of that one start early.
 func TestReplacedPodWritesNothing(t *testing.T) {
 	old := launchprioritytest.Pod([]int{1, 0}, launchprioritytest.Running(true, 0))
 	for name, live := range map[string]*corev1.Pod{"replaced": launchprioritytest.Pod([]int{1, 0}, func(p *corev1.Pod) { p.UID = "new" }),
@@ -199,8 +201,8 @@ func TestRefusedConfigMaps(t *testing.T) {
 	}
 }
 
-// TestAPodWaitsForItsConfigMapAMinuteAtMost: a quota was used up for hours, so that the back-off is long. When there is room again
-// no event tells; the pod starts within a minute.
+// TestAPodWaitsForItsConfigMapAMinuteAtMost: a quota was used up for hours, so that the back-off is long.
+// When there is room again no event tells; the pod starts within a minute.
 func TestAPodWaitsForItsConfigMapAMinuteAtMost(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "p-barrier", context.DeadlineExceeded)
 	r, _, _ := onServer(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
@@ -216,8 +218,8 @@ func TestAPodWaitsForItsConfigMapAMinuteAtMost(t *testing.T) {
 	}
 }
 
-// TestActionsAreCountedWhenTheyAreDone: afloat_launch_barrier_actions_total counts what was done, and a ConfigMap of somebody else
-// once, however often it is looked at.
+// TestActionsAreCountedWhenTheyAreDone: afloat_launch_barrier_actions_total counts what was done, and a
+// ConfigMap of somebody else once, however often it is looked at.
 func TestActionsAreCountedWhenTheyAreDone(t *testing.T) {
 	foreign := &corev1.ConfigMap{ObjectMeta: launchprioritytest.ConfigMap("u", "").ObjectMeta}
 	foreign.OwnerReferences = nil

@@ -24,8 +24,8 @@ func remembers(r *Reconciler) bool {
 	return newest != before
 }
 
-// A pod lives for long after it has started, and no event of it is looked at then (ND-138 (part)). What was written to it is
-// remembered until the cache shows it, not for as long as the pod lives.
+// A pod lives for long after it has started, and no event of it is looked at then (ND-138 (part)). What was
+// written to it is remembered until the cache shows it, not for as long as the pod lives.
 func TestACompletedPodIsNotRemembered(t *testing.T) {
 	r, server, _ := onServer(interceptor.Funcs{}, launchprioritytest.Pod([]int{1, 0}, launchprioritytest.Running(true, 0)))
 	now := time.Unix(100, 0)
@@ -56,8 +56,8 @@ func TestACompletedPodIsNotRemembered(t *testing.T) {
 	}
 }
 
-// ND-144 (part): the answer of a creation is lost, and the ConfigMap that is there is somebody else's, which no cache ever shows.
-// The pod is looked at as rarely as any other whose ConfigMap is refused.
+// ND-144 (part): the answer of a creation is lost, and the ConfigMap that is there is somebody else's, which
+// no cache ever shows. The pod is looked at as rarely as any other whose ConfigMap is refused.
 func TestSomebodyElsesConfigMapAfterALostAnswer(t *testing.T) {
 	foreign := &corev1.ConfigMap{ObjectMeta: launchprioritytest.ConfigMap("u", "").ObjectMeta}
 	foreign.OwnerReferences, foreign.Labels = nil, nil

@@ -31,7 +31,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
-// world is a pod with a kubelet that starts what it may, a cache that lags, and writes that fail before or after they happened.
+// world is a pod with a kubelet that starts what it may, a cache that lags, and writes that fail before or
+// after they happened.
 type world struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -106,7 +107,8 @@ func (w *world) restart() {
 		Events: own.NewRecorder(events.NewFakeRecorder(1000))}
 }
 
-// sameUID refuses, as a real server does and the fake one does not, a patch that names the UID of an earlier object of that name.
+// sameUID refuses, as a real server does and the fake one does not, a patch that names the UID of an earlier
+// object of that name.
 func (w *world) sameUID(object client.Object, patch client.Patch) error {
 	if patch.Type() == types.JSONPatchType {
 		return nil
@@ -164,7 +166,8 @@ func (w *world) replace() {
 		func(p *corev1.Pod) { p.UID = types.UID(fmt.Sprintf("u-%d", w.uids)) })))
 }
 
-// kubelet moves one container on, if it may, and holds the order to what is promised (ND-122 (part), ND-137 (part)).
+// kubelet moves one container on, if it may, and holds the order to what is promised (ND-122 (part),
+// ND-137 (part)).
 func (w *world) kubelet(i int, crashes bool) {
 	pod, barrier := w.livePod(), w.liveBarrier()
 	i %= len(pod.Spec.Containers)
@@ -176,7 +179,8 @@ func (w *world) kubelet(i int, crashes bool) {
 	case status.State.Running != nil:
 		status.Ready = true
 	case status.State.Waiting != nil:
-		// Kubelet sees a pod after the manager had time to look at what is left of a former one (ND-139 (part)).
+		// Kubelet sees a pod after the manager had time to look at what is left of a former one
+		// (ND-139 (part)).
 		if barrier == nil || barrier.Data[key] != "true" || barrier.OwnerReferences[0].UID != pod.UID {
 			return
 		}
@@ -219,8 +223,8 @@ func (w *world) collect(lose bool) {
 	}
 }
 
-// delete ends an object. Versions of this server, unlike those of a real one, start anew with the next object of that name, so that none
-// may be remembered.
+// delete ends an object. Versions of this server, unlike those of a real one, start anew with the next object
+// of that name, so that none may be remembered.
 func (w *world) delete(object client.Object) {
 	w.check(w.server.Delete(w.t.Context(), object))
 	w.r.Own = &own.Own{Cache: w.r.Client, Live: w.r.Live}
@@ -233,8 +237,8 @@ func (w *world) reconcile() {
 	}
 }
 
-// TestSimulatedLaunches: under any interleaving containers start in order, all of them in the end, and then nothing is written
-// (ND-137 to ND-139, ND-142 (part)).
+// TestSimulatedLaunches: under any interleaving containers start in order, all of them in the end, and then
+// nothing is written (ND-137 to ND-139, ND-142 (part)).
 func TestSimulatedLaunches(t *testing.T) {
 	ctrl.SetLogger(klog.NewKlogr())
 	simulationtest.Some(t, 10, 10, func(t *testing.T, seed uint64) {

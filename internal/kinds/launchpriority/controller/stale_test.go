@@ -23,8 +23,8 @@ func formers() *corev1.ConfigMap {
 		Data: map[string]string{"p_1": "true", "p_0": "true"}}
 }
 
-// ND-139 (part): the ConfigMap of a pod that another has replaced is not taken over for the one that the cache still shows: the new one's
-// containers would start by it, and its owner would be gone.
+// ND-139 (part): the ConfigMap of a pod that another has replaced is not taken over for the one that the
+// cache still shows: the new one's containers would start by it, and its owner would be gone.
 func TestAReplacedPodTakesNoConfigMapOver(t *testing.T) {
 	cached := launchprioritytest.Pod([]int{1, 0})
 	stale := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,
@@ -53,8 +53,8 @@ func TestAReplacedPodTakesNoConfigMapOver(t *testing.T) {
 	}
 }
 
-// A write that the server refuses is an error or a reason to look again, and never passes for done; what became of one without an
-// answer is looked up, and a refusal is certain.
+// A write that the server refuses is an error or a reason to look again, and never passes for done; what
+// became of one without an answer is looked up, and a refusal is certain.
 func TestWritesThatFail(t *testing.T) {
 	resource := schema.GroupResource{Resource: "configmaps"}
 	for name, tt := range map[string]struct {

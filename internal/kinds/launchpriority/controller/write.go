@@ -18,7 +18,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// write does to the ConfigMap what the plan says. One that was read live, not from the cache, must show in the cache before the next plan.
+// write does to the ConfigMap what the plan says. One that was read live, not from the cache, must show in
+// the cache before the next plan.
 func (r *Reconciler) write(ctx context.Context, s launchpriority.Snapshot, plan *launchpriority.Plan, live bool) error {
 	pod, data := s.Pod, map[string]string{}
 	for _, key := range plan.Keys {

@@ -1,4 +1,5 @@
-// Package launchprioritytest builds pods that are launched in order, for tests of the plan and of the controller.
+// Package launchprioritytest builds pods that are launched in order, for tests of the plan and of the
+// controller.
 package launchprioritytest
 
 import (

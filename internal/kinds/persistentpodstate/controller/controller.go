@@ -194,7 +194,8 @@ func requests(states []*appsv1beta1.PersistentPodState, err error) (all []ctrl.R
 	return all
 }
 
-// ofWorkload asks for a pass over the PersistentPodStates of a workload that appears, goes, or changes in what is read of it (PPS-045).
+// ofWorkload asks for a pass over the PersistentPodStates of a workload that appears, goes, or changes in
+// what is read of it (PPS-045).
 func (r *Reconciler) ofWorkload(ctx context.Context, kind schema.GroupKind, before, after client.Object) []ctrl.Request {
 	one := after
 	if one == nil {
@@ -215,7 +216,8 @@ func (r *Reconciler) ofListed(ctx context.Context) []ctrl.Request {
 	}), err)
 }
 
-// ofAsking asks for a look at a workload that asks for a PersistentPodState, or asked for one, or for another (PPS-073).
+// ofAsking asks for a look at a workload that asks for a PersistentPodState, or asked for one, or for another
+// (PPS-073).
 func ofAsking(_ context.Context, _ schema.GroupKind, before, after client.Object) []ctrl.Request {
 	switch {
 	case after == nil:
@@ -228,7 +230,8 @@ func ofAsking(_ context.Context, _ schema.GroupKind, before, after client.Object
 	return []ctrl.Request{reconcile.Request(after.GetNamespace(), after.GetName())}
 }
 
-// ofState asks for a look at the workloads that a PersistentPodState may be generated for, or keep from that (PPS-073, PPS-079).
+// ofState asks for a look at the workloads that a PersistentPodState may be generated for, or keep from that
+// (PPS-073, PPS-079).
 func (g *Generator) ofState(_ context.Context, _ schema.GroupKind, before, after client.Object) (all []ctrl.Request) {
 	old, _ := before.(*appsv1beta1.PersistentPodState)
 	state, _ := after.(*appsv1beta1.PersistentPodState)
@@ -254,7 +257,8 @@ type podEvents struct{ r *Reconciler }
 
 var _ handler.EventHandler = &podEvents{}
 
-// Create implements handler.EventHandler. The pods found at the start are not looked at one by one, since every PersistentPodState is.
+// Create implements handler.EventHandler. The pods found at the start are not looked at one by one, since
+// every PersistentPodState is.
 func (h *podEvents) Create(ctx context.Context, e event.CreateEvent, q queue) {
 	if pod, ok := e.Object.(*corev1.Pod); ok && !e.IsInInitialList && readiness.Ready(pod) {
 		h.enqueue(ctx, q, pod)
@@ -287,7 +291,8 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	}
 }
 
-// enqueue asks for a pass over the PersistentPodStates of a pod: that which has bound it, and those of its controller.
+// enqueue asks for a pass over the PersistentPodStates of a pod: that which has bound it, and those of its
+// controller.
 func (h *podEvents) enqueue(ctx context.Context, q queue, pod *corev1.Pod) {
 	if name := pod.Annotations[pub.InjectedPersistentPodState]; name != "" {
 		state, err := reconcile.Find[appsv1beta1.PersistentPodState](ctx, h.r.API, types.NamespacedName{Namespace: pod.Namespace, Name: name})
@@ -300,7 +305,8 @@ func (h *podEvents) enqueue(ctx context.Context, q queue, pod *corev1.Pod) {
 	}
 }
 
-// nodeEvents lead from nodes to PersistentPodStates that remember them: labels may be new, or gone, and so may be the node.
+// nodeEvents lead from nodes to PersistentPodStates that remember them: labels may be new, or gone, and so
+// may be the node.
 type nodeEvents struct{ r *Reconciler }
 
 var _ handler.EventHandler = &nodeEvents{}
@@ -317,7 +323,8 @@ func (h *nodeEvents) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
 	h.keptNoMore(ctx, q, e.Object.GetLabels(), nil)
 }
 
-// keptNoMore asks for a pass over all PersistentPodStates with a must that a node kept and does not keep any more: it may have been the last one.
+// keptNoMore asks for a pass over all PersistentPodStates with a must that a node kept and does not keep any
+// more: it may have been the last one.
 func (h *nodeEvents) keptNoMore(ctx context.Context, q queue, before, after map[string]string) {
 	if !h.r.Cleanup {
 		return

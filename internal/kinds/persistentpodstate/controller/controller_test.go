@@ -65,8 +65,9 @@ func (w *world) tells(reason string) (found int) {
 	return found
 }
 
-// Reports of users: label keys of former times, which no node has. No pod waits because of them, an event names them once, they are remembered as soon as
-// nodes have them, without a restart, and one that is taken from a node does not bind. PPS-051 (part), PPS-052 (part).
+// Reports of users: label keys of former times, which no node has. No pod waits because of them, an event
+// names them once, they are remembered as soon as nodes have them, without a restart, and one that is taken
+// from a node does not bind. PPS-051 (part), PPS-052 (part).
 func TestLabelKeysOfFormerTimesHoldNoPod(t *testing.T) {
 	w := pinned(t)
 	w.make("web", 2, 0, nil)
@@ -109,8 +110,9 @@ func TestLabelKeysOfFormerTimesHoldNoPod(t *testing.T) {
 	}
 }
 
-// Reports of users: scaling in and out with both policies, a start ordinal, an evicted pod, and a set that is made again without its pods having gone.
-// PPS-055 (part), PPS-060 (part), PPS-061 (part), PPS-063 (part), PPS-064, PPS-078 (part), PPS-101 (part), PPS-108.
+// Reports of users: scaling in and out with both policies, a start ordinal, an evicted pod, and a set that is
+// made again without its pods having gone. PPS-055 (part), PPS-060 (part), PPS-061 (part), PPS-063 (part),
+// PPS-064, PPS-078 (part), PPS-101 (part), PPS-108.
 func TestScalingInAndOut(t *testing.T) {
 	w := pinned(t)
 	scale := func(replicas int32) {
@@ -143,7 +145,8 @@ func TestScalingInAndOut(t *testing.T) {
 	if state := w.state("web"); state == nil || !metav1.IsControlledBy(state, w.set("web")) || len(state.Status.PodStates) != 2 { // web-6 has failed
 		t.Errorf("it is not generated anew: %+v", state)
 	}
-	// Orphaned: the garbage collector takes the references away, and the set is made again. Its pods stay, and so does what is remembered.
+	// Orphaned: the garbage collector takes the references away, and the set is made again. Its pods stay,
+	// and so does what is remembered.
 	uid := w.state("web").UID
 	for _, kind := range []string{"Pod", pps} {
 		for _, object := range w.List(kind, false) {
@@ -219,8 +222,9 @@ func TestWhatUsersWroteStays(t *testing.T) {
 	}
 }
 
-// PPS-097, PPS-105 (part): the gate is alpha and off. With it, a place is forgotten once its node is looked for in vain: not while that cannot be told. The pod that waits keeps its
-// selector; the next one starts anywhere.
+// PPS-097, PPS-105 (part): the gate is alpha and off. With it, a place is forgotten once its node is looked
+// for in vain: not while that cannot be told. The pod that waits keeps its selector; the next one starts
+// anywhere.
 func TestPlacesOnNodesThatAreGone(t *testing.T) {
 	if known := features.Known()[features.PersistentPodStateAutoCleanup]; known.Default || known.PreRelease != "ALPHA" {
 		t.Errorf("%+v", known)
@@ -264,7 +268,8 @@ func TestPlacesOnNodesThatAreGone(t *testing.T) {
 	}
 }
 
-// PPS-053, PPS-081 (part): a node that cannot be read keeps what is remembered, and is looked for again; the others are remembered.
+// PPS-053, PPS-081 (part): a node that cannot be read keeps what is remembered, and is looked for again; the
+// others are remembered.
 func TestANodeThatTheCacheLacks(t *testing.T) {
 	w := pinned(t)
 	w.make("web", 1, 0, nil)
@@ -380,8 +385,9 @@ func TestOrdinalsOfEachKind(t *testing.T) {
 	}
 }
 
-// PPS-060 (part), PPS-047 (part): a manager that began to lead with caches that lag saw the set as it was before a scale-out, and a pod where it was ready once. It
-// forgot the place of the pod that took its name since.
+// PPS-060 (part), PPS-047 (part): a manager that began to lead with caches that lag saw the set as it was
+// before a scale-out, and a pod where it was ready once. It forgot the place of the pod that took its name
+// since.
 func TestThePlaceOfAPodInUseWasForgottenAfterAScaleOut(t *testing.T) {
 	w := pinned(t)
 	w.node("b", "z2")

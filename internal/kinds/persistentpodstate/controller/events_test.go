@@ -26,7 +26,8 @@ func namesAsked(do func(q *requestsOf)) (names []string) {
 	return names
 }
 
-// PPS-045, PPS-046: which changes of pods, nodes and workloads ask for a pass, and of what. PPS-102 (part): those of either group lead to their own.
+// PPS-045, PPS-046: which changes of pods, nodes and workloads ask for a pass, and of what. PPS-102 (part):
+// those of either group lead to their own.
 func TestWhatAsksForAPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.write("places", "web", nil)

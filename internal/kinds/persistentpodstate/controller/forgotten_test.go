@@ -14,8 +14,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// PPS-045 (part), PPS-052 (part): a node was made anew with another label while its pods went on; the former label stayed recorded, and the next pod waited for it for
-// ever.
+// PPS-045 (part), PPS-052 (part): a node was made anew with another label while its pods went on; the former
+// label stayed recorded, and the next pod waited for it for ever.
 func TestLabelsOfANodeThatWasMadeAnewWereMissed(t *testing.T) {
 	w := pinned(t)
 	w.make("web", 1, 0, nil)
@@ -33,8 +33,9 @@ func TestLabelsOfANodeThatWasMadeAnewWereMissed(t *testing.T) {
 	}
 }
 
-// PPS-047 (part), PPS-078 (part): a set was made again to change what cannot be changed, without its pods having gone. The place of a pod that was not ready at that time was
-// forgotten, and the next pod of its name started anywhere.
+// PPS-047 (part), PPS-078 (part): a set was made again to change what cannot be changed, without its pods
+// having gone. The place of a pod that was not ready at that time was forgotten, and the next pod of its name
+// started anywhere.
 func TestThePlaceOfAPodThatOutlivedItsSetWasForgotten(t *testing.T) {
 	for name, byHand := range map[string]bool{"generated": false, "by hand": true} {
 		t.Run(name, func(t *testing.T) {
@@ -85,8 +86,8 @@ func TestThePlaceOfAPodThatOutlivedItsSetWasForgotten(t *testing.T) {
 	}
 }
 
-// PPS-105 (part): with the gate, a pod that had to stay in its zone started in another one after an autoscaler had taken its node away, although the zone had others. The
-// place goes with the last of them.
+// PPS-105 (part): with the gate, a pod that had to stay in its zone started in another one after an
+// autoscaler had taken its node away, although the zone had others. The place goes with the last of them.
 func TestAMustThatOtherNodesCouldKeepWasForgottenWithTheNode(t *testing.T) {
 	for name, last := range map[string]func(*world){"the last one goes": func(w *world) { w.Remove(key("Node", "a2")) },
 		"the last one is moved": func(w *world) { w.Change(key("Node", "a2"), func(o client.Object) { o.GetLabels()["zone"] = "z2" }) }} {

@@ -23,8 +23,9 @@ import (
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=persistentpodstates,verbs=create;patch;delete
 
-// Generator keeps the PersistentPodStates that annotations of workloads ask for (PPS-070). A request is for the workloads of a name, of whatever
-// kind, and for the PersistentPodState of that name. Its API remembers no own writes: what was planned from a cache that lags ends in a conflict.
+// Generator keeps the PersistentPodStates that annotations of workloads ask for (PPS-070). A request is for
+// the workloads of a name, of whatever kind, and for the PersistentPodState of that name. Its API remembers
+// no own writes: what was planned from a cache that lags ends in a conflict.
 type Generator struct {
 	*Reconciler
 	// told is what was told of a workload last.

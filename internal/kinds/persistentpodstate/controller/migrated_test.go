@@ -11,7 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 )
 
-// migrated has Advanced StatefulSets of some names and no others, since the simulation has but those of Kubernetes.
+// migrated has Advanced StatefulSets of some names and no others, since the simulation has but those of
+// Kubernetes.
 type migrated struct {
 	onlyNative
 	there map[string]bool
@@ -28,8 +29,9 @@ func (m migrated) Read(ctx context.Context, namespace string, of persistentpodst
 	return nil, nil
 }
 
-// PPS-078 (part): a StatefulSet was migrated to the other group with its pods. What had been generated for the former one stayed, none was generated for the new one, and no
-// place was remembered any more. While the former one is there it stays.
+// PPS-078 (part): a StatefulSet was migrated to the other group with its pods. What had been generated for
+// the former one stayed, none was generated for the new one, and no place was remembered any more. While the
+// former one is there it stays.
 func TestAMigratedSetHadNoPersistentPodState(t *testing.T) {
 	for name, there := range map[string]bool{"it is gone": false, "it is there": true} {
 		w := pinned(t)

@@ -20,11 +20,13 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Bounds of what one pass reads from the API server, and when it comes back for the rest, or for a node that could not be read.
+// Bounds of what one pass reads from the API server, and when it comes back for the rest, or for a node that
+// could not be read.
 const (
 	mostMoves, mostGone = 50, 20
 	readAgain           = 5 * time.Second
-	// orphansAgain is when pods are looked for again that outlived their workload: nothing leads from them to what is remembered.
+	// orphansAgain is when pods are looked for again that outlived their workload: nothing leads from them to
+	// what is remembered.
 	orphansAgain = time.Minute
 	// large is how many entries a status has whose writes are spaced out.
 	large = 100
@@ -78,8 +80,9 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	return done, err
 }
 
-// plan plans what is remembered. What is to be forgotten, and pods that have moved, are looked at in the API server before: the caches of
-// workloads and pods may be older than what is remembered, and what is lost by that would be lost for good.
+// plan plans what is remembered. What is to be forgotten, and pods that have moved, are looked at in the API
+// server before: the caches of workloads and pods may be older than what is remembered, and what is lost by
+// that would be lost for good.
 func (r *Reconciler) plan(ctx context.Context, state *appsv1beta1.PersistentPodState) (plan *persistentpodstate.Plan, after time.Duration, err error) {
 	target := persistentpodstate.TargetOf(state)
 	unchanged := &persistentpodstate.Plan{Status: *state.Status.DeepCopy()}
@@ -137,7 +140,8 @@ func (r *Reconciler) snapshot(ctx context.Context, state *appsv1beta1.Persistent
 	return s, after, err
 }
 
-// readNamed reads the pods that are remembered of a workload that is gone: they may have been left when it was deleted.
+// readNamed reads the pods that are remembered of a workload that is gone: they may have been left when it
+// was deleted.
 func (r *Reconciler) readNamed(ctx context.Context, s *persistentpodstate.Snapshot) error {
 	for name := range s.State.Status.PodStates {
 		pod := &corev1.Pod{}
@@ -170,7 +174,8 @@ func (r *Reconciler) readNodes(ctx context.Context, s *persistentpodstate.Snapsh
 	return nil
 }
 
-// lookForNodes looks in the API server for nodes of entries that the caches do not have, where no other node can keep the must (PPS-105).
+// lookForNodes looks in the API server for nodes of entries that the caches do not have, where no other node
+// can keep the must (PPS-105).
 func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Snapshot) (after time.Duration, err error) {
 	s.Gone = map[string]bool{}
 	there, pods := map[string]bool{"": true}, map[string][]string{} // the latter by the nodes that the caches lack
@@ -219,8 +224,9 @@ func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Sna
 	return after, nil
 }
 
-// confirm reads pods again that are ready elsewhere than before: what the cache shows may be older than what is remembered. Those that are too many
-// for one pass count as not ready, so that what is remembered of them stays.
+// confirm reads pods again that are ready elsewhere than before: what the cache shows may be older than what
+// is remembered. Those that are too many for one pass count as not ready, so that what is remembered of them
+// stays.
 func (r *Reconciler) confirm(ctx context.Context, s *persistentpodstate.Snapshot, moved []string, after *time.Duration) error {
 	pods := slices.Clone(s.Pods)
 	for i, name := range moved {

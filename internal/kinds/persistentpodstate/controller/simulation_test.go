@@ -41,9 +41,16 @@ func apply(t *testing.T, pod *corev1.Pod, operations []byte) {
 	}
 }
 
-// PPS-003 (part), PPS-030 (part), PPS-031 (part), PPS-032 (part), PPS-033 (part), PPS-034 (part), PPS-035 (part), PPS-036 (part), PPS-037 (part), PPS-038 (part), PPS-039 (part), PPS-045 (part), PPS-046 (part), PPS-047 (part), PPS-048 (part), PPS-050 (part), PPS-051 (part), PPS-052 (part), PPS-053 (part), PPS-054 (part), PPS-055 (part), PPS-056 (part), PPS-060 (part), PPS-061 (part), PPS-062 (part), PPS-063 (part), PPS-064 (part), PPS-065 (part), PPS-070 (part), PPS-071 (part), PPS-072 (part), PPS-073 (part), PPS-074 (part), PPS-075 (part), PPS-076 (part), PPS-077 (part), PPS-078 (part), PPS-079 (part), PPS-080 (part), PPS-081 (part): whatever users do, and whatever lags, is lost, or dies,
-// what is recorded is where a pod of that name was ready; it is forgotten only when its workload or its ordinal is gone; a must that is recorded
-// is given to pods by whichever manager answers; what users wrote is not touched by generation; and in the end everything is as its plan wants it, and
+// PPS-003 (part), PPS-030 (part), PPS-031 (part), PPS-032 (part), PPS-033 (part), PPS-034 (part),
+// PPS-035 (part), PPS-036 (part), PPS-037 (part), PPS-038 (part), PPS-039 (part), PPS-045 (part),
+// PPS-046 (part), PPS-047 (part), PPS-048 (part), PPS-050 (part), PPS-051 (part), PPS-052 (part),
+// PPS-053 (part), PPS-054 (part), PPS-055 (part), PPS-056 (part), PPS-060 (part), PPS-061 (part),
+// PPS-062 (part), PPS-063 (part), PPS-064 (part), PPS-065 (part), PPS-070 (part), PPS-071 (part),
+// PPS-072 (part), PPS-073 (part), PPS-074 (part), PPS-075 (part), PPS-076 (part), PPS-077 (part),
+// PPS-078 (part), PPS-079 (part), PPS-080 (part), PPS-081 (part): whatever users do, and whatever lags, is
+// lost, or dies, what is recorded is where a pod of that name was ready; it is forgotten only when its
+// workload or its ordinal is gone; a must that is recorded is given to pods by whichever manager answers;
+// what users wrote is not touched by generation; and in the end everything is as its plan wants it, and
 // nothing is written at rest.
 func TestSimulatedPlaces(t *testing.T) {
 	simulationtest.Seeds(t, 300, func(t *testing.T, seed uint64) {

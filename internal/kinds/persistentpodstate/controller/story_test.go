@@ -19,9 +19,10 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// PPS-001, PPS-004, PPS-070 (part): two sets with stable pod names, of which each pod is remembered with its node, the labels of that node and an annotation
-// of its own. The state of one was written by a user, and binds; that of the other comes from its annotations, and prefers. A pod that is made again has
-// the place that its name had.
+// PPS-001, PPS-004, PPS-070 (part): two sets with stable pod names, of which each pod is remembered with its
+// node, the labels of that node and an annotation of its own. The state of one was written by a user, and
+// binds; that of the other comes from its annotations, and prefers. A pod that is made again has the place
+// that its name had.
 func TestPodsOfBothKindsOfStatesComeBack(t *testing.T) {
 	w := newWorld(t, 3)
 	w.node("a", "z1")
@@ -118,8 +119,9 @@ func TestEventsOfPersistentPodStates(t *testing.T) {
 	}
 }
 
-// PPS-083: thousands of pods have room in a status that can be stored, in which there is one entry for each with nothing but its place. Where annotations
-// are large, what is remembered stays, further pods are not, and an event says so; they are once there is room.
+// PPS-083: thousands of pods have room in a status that can be stored, in which there is one entry for each
+// with nothing but its place. Where annotations are large, what is remembered stays, further pods are not,
+// and an event says so; they are once there is room.
 func TestAStatusThatIsFull(t *testing.T) {
 	const pods = 1200
 	w := pinned(t)

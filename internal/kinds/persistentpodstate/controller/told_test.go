@@ -31,7 +31,8 @@ func TestNothingToldThatWhatIsGeneratedIsRefused(t *testing.T) {
 	}
 }
 
-// PPS-017 (part), PPS-082 (part): the manager had not been granted to read what is listed. No place was recorded, and nothing told why but the log of the manager.
+// PPS-017 (part), PPS-082 (part): the manager had not been granted to read what is listed. No place was
+// recorded, and nothing told why but the log of the manager.
 func TestNothingToldThatTheWorkloadMayNotBeRead(t *testing.T) {
 	w := pinned(t)
 	w.make("web", 1, 0, nil)

@@ -22,8 +22,9 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Bounds of what the creation of pods reads from the API server: readingTime is how long a pod waits, readAtOnce how many objects are read at the
-// same time by this process. Pods of one workload that come together share a reading (PPS-038).
+// Bounds of what the creation of pods reads from the API server: readingTime is how long a pod waits,
+// readAtOnce how many objects are read at the same time by this process. Pods of one workload that come
+// together share a reading (PPS-038).
 const (
 	readingTime = 2 * time.Second
 	readAtOnce  = 16
@@ -49,7 +50,8 @@ type Watch struct {
 	deadline time.Duration
 }
 
-// NewWatch returns what follows PersistentPodStates, from Follow on; kinds returns the kinds that an administrator lists, as soon as ready.
+// NewWatch returns what follows PersistentPodStates, from Follow on; kinds returns the kinds that an
+// administrator lists, as soon as ready.
 func NewWatch(mgr manager.Manager, kinds func() workloadspread.AllowList, ready func() bool) *Watch {
 	return newWatch(mgr.GetAPIReader(), kinds, ready, mgr.GetLogger().WithName("persistentpodstate"), time.Now)
 }
@@ -76,8 +78,8 @@ func (w *Watch) Changed() <-chan struct{} { return w.states.Changed() }
 // Synced tells whether all PersistentPodStates are known that there were at the start.
 func (w *Watch) Synced() bool { return w.states.Synced() }
 
-// Learn reads the PersistentPodStates of a namespace from the API server: one that was admitted a moment ago may not have reached the cache of
-// this replica.
+// Learn reads the PersistentPodStates of a namespace from the API server: one that was admitted a moment ago
+// may not have reached the cache of this replica.
 func (w *Watch) Learn(ctx context.Context, namespace string) error {
 	_, err := w.learns.Do(ctx, namespace, func(ctx context.Context) (none struct{}, err error) {
 		var list appsv1beta1.PersistentPodStateList
@@ -112,9 +114,9 @@ func askedBy(by target) matchconditions.Controlled {
 	return matchconditions.Controlled{Namespace: by.namespace, Kind: kind}
 }
 
-// Of returns what is remembered for a pod that is created; nil if nothing is. It is read from the API server, since the cache of this replica may
-// not show yet what another one has recorded; if that fails, what the cache has counts, and an error says that a must may not be kept (PPS-030,
-// PPS-038, PPS-039).
+// Of returns what is remembered for a pod that is created; nil if nothing is. It is read from the API server,
+// since the cache of this replica may not show yet what another one has recorded; if that fails, what the
+// cache has counts, and an error says that a must may not be kept (PPS-030, PPS-038, PPS-039).
 func (w *Watch) Of(ctx context.Context, pod *corev1.Pod, namespace string) (*appsv1beta1.PersistentPodState, error) {
 	owner, ok := workloadspread.ControllerOf(pod)
 	if _, numbered := persistentpodstate.Ordinal(pod.Name); !ok || !numbered {

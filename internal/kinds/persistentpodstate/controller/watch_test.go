@@ -70,7 +70,8 @@ func watchOf(live client.Reader, cached ...*appsv1beta1.PersistentPodState) *Wat
 	return w
 }
 
-// PPS-011, PPS-012 (part), PPS-030 (part), PPS-031 (part): for which pods something is remembered, whatever version their owner is of.
+// PPS-011, PPS-012 (part), PPS-030 (part), PPS-031 (part): for which pods something is remembered, whatever
+// version their owner is of.
 func TestWhosePlacesAreRemembered(t *testing.T) {
 	native, advanced, game := stateOf("native", "apps/v1", "StatefulSet", "web", "web-0"), stateOf("advanced", "apps.kruise.io/v1beta1", "StatefulSet", "web", "web-0"),
 		stateOf("game", "games.example.com/v1", "Game", "chess", "chess-0")
@@ -110,8 +111,9 @@ func TestWhosePlacesAreRemembered(t *testing.T) {
 	}
 }
 
-// PPS-038, PPS-039: of two replicas the one whose cache lags gives a pod what the other has recorded, also where its cache has an earlier place. Where the
-// API server does not answer, what the cache has counts; without that, a preference starts anywhere, and a must refuses the pod.
+// PPS-038, PPS-039: of two replicas the one whose cache lags gives a pod what the other has recorded, also
+// where its cache has an earlier place. Where the API server does not answer, what the cache has counts;
+// without that, a preference starts anywhere, and a must refuses the pod.
 func TestEitherReplicaGivesWhatIsRecorded(t *testing.T) {
 	pod := podBy("web-0", "apps/v1", "StatefulSet", "web")
 	none, recorded := stateOf("places", "apps/v1", "StatefulSet", "web"), stateOf("places", "apps/v1", "StatefulSet", "web", "web-0")
@@ -154,7 +156,8 @@ func TestEitherReplicaGivesWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// PPS-038 (part): many pods of one workload share reads, those of many workloads make a bounded number at once, and none waits for long.
+// PPS-038 (part): many pods of one workload share reads, those of many workloads make a bounded number at
+// once, and none waits for long.
 func TestReadsForPodsAreBounded(t *testing.T) {
 	var reads, atOnce, most atomic.Int32
 	block := make(chan struct{})
@@ -196,7 +199,8 @@ func TestReadsForPodsAreBounded(t *testing.T) {
 	}
 }
 
-// PPS-030 (part): a replica that does not know a PersistentPodState yet, of which the API server has begun to send pods, reads it.
+// PPS-030 (part): a replica that does not know a PersistentPodState yet, of which the API server has begun to
+// send pods, reads it.
 func TestRecentPersistentPodStatesAreRead(t *testing.T) {
 	w := watchOf(apiServer(t, nil, stateOf("places", "apps/v1", "StatefulSet", "web", "web-0")))
 	pod := podBy("web-0", "apps/v1", "StatefulSet", "web")
@@ -214,7 +218,8 @@ func TestRecentPersistentPodStatesAreRead(t *testing.T) {
 	}
 }
 
-// PPS-015 (part): a pod of a custom kind that comes before the list is known waits for it; those of StatefulSets do not.
+// PPS-015 (part): a pod of a custom kind that comes before the list is known waits for it; those of
+// StatefulSets do not.
 func TestPodsWaitForTheList(t *testing.T) {
 	w := watchOf(apiServer(t, nil, stateOf("game", "games.example.com/v1", "Game", "chess", "chess-0"), stateOf("places", "apps/v1", "StatefulSet", "web", "web-0")),
 		stateOf("game", "games.example.com/v1", "Game", "chess", "chess-0"), stateOf("places", "apps/v1", "StatefulSet", "web", "web-0"))
@@ -229,8 +234,8 @@ func TestPodsWaitForTheList(t *testing.T) {
 	}
 }
 
-// PPS-038 (part): a must was missed by pods that were created right after their PersistentPodState had been replaced by one of another name: to the cache that lagged
-// the former one was still there.
+// PPS-038 (part): a must was missed by pods that were created right after their PersistentPodState had been
+// replaced by one of another name: to the cache that lagged the former one was still there.
 func TestAPodThatCameAfterItsPersistentPodStateWasReplacedStartedAnywhere(t *testing.T) {
 	former, next := stateOf("former", "apps/v1", "StatefulSet", "web", "web-0"), stateOf("next", "apps/v1", "StatefulSet", "web", "web-0")
 	former.CreationTimestamp, next.CreationTimestamp, next.UID = metav1.Unix(1, 0), metav1.Unix(2, 0), "u-2"

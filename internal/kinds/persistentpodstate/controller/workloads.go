@@ -1,4 +1,5 @@
-// Package controller remembers where pods of workloads with stable names are ready, and follows for webhooks what is remembered.
+// Package controller remembers where pods of workloads with stable names are ready, and follows for webhooks
+// what is remembered.
 package controller
 
 import (
@@ -34,13 +35,14 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=statefulsets,verbs=get;list;watch
 
-// errUnknown: nothing can be told of workloads of a kind, as it is neither supported nor listed, or not served.
+// errUnknown: nothing can be told of workloads of a kind, as it is neither supported nor listed, or not
+// served.
 var errUnknown = errors.New("the kind is neither supported nor listed, or not served")
 
 // Workloads reads workloads.
 type Workloads interface {
-	// Read returns a workload; nil if there is none. live asks the API server instead of the caches. Of a kind of which nothing can be told
-	// the error is errUnknown.
+	// Read returns a workload; nil if there is none. live asks the API server instead of the caches. Of a
+	// kind of which nothing can be told the error is errUnknown.
 	Read(ctx context.Context, namespace string, of persistentpodstate.Reference, live bool) (*persistentpodstate.Workload, error)
 	// All are the kinds that are supported or listed.
 	All() []schema.GroupKind
@@ -65,7 +67,8 @@ type Kinds struct {
 	relisted []func()
 }
 
-// NewKinds returns what reads workloads; listed returns the kinds that an administrator lists, as soon as ready.
+// NewKinds returns what reads workloads; listed returns the kinds that an administrator lists, as soon as
+// ready.
 func NewKinds(mgr manager.Manager, listed func() workloadspread.AllowList, ready func() bool, startOrdinal bool) *Kinds {
 	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
 		listed: listed, ready: ready, startOrdinal: startOrdinal, followed: map[schema.GroupKind]cache.Informer{}, told: map[string]bool{},
@@ -176,7 +179,8 @@ func (k *Kinds) workload(ctx context.Context, of persistentpodstate.Reference, o
 	return w, nil
 }
 
-// specOf reads the ordinals of a custom kind, which may have such fields as StatefulSets have; false if they are of another form.
+// specOf reads the ordinals of a custom kind, which may have such fields as StatefulSets have; false if they
+// are of another form.
 func specOf(object map[string]any) (*appsv1beta1.StatefulSetSpec, bool) {
 	spec := &appsv1beta1.StatefulSetSpec{}
 	if replicas, found, err := unstructured.NestedInt64(object, "spec", "replicas"); found && err == nil {
@@ -211,7 +215,8 @@ func (k *Kinds) filled(kind schema.GroupKind) bool {
 // Tell is one who is told of objects of listed kinds, before and after a change, each nil if there is none.
 type Tell func(kind schema.GroupKind, before, after client.Object)
 
-// Follow watches the listed kinds for the one of that name, who is told of all objects; those that it watches already stay so (PPS-014).
+// Follow watches the listed kinds for the one of that name, who is told of all objects; those that it watches
+// already stay so (PPS-014).
 func (k *Kinds) Follow(ctx context.Context, name string, tell Tell) (err error) {
 	for _, kind := range k.All() {
 		if !persistentpodstate.BuiltIn(kind) {

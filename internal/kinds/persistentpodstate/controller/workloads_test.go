@@ -25,7 +25,8 @@ func (a answers) Get(context.Context, client.ObjectKey, client.Object, ...client
 	return a.err
 }
 
-// PPS-013 (part): an administrator ended the version of a listed kind of which the manager knew, and all places were forgotten as if the workloads had been deleted.
+// PPS-013 (part): an administrator ended the version of a listed kind of which the manager knew, and all
+// places were forgotten as if the workloads had been deleted.
 func TestPlacesWereForgottenWhenAVersionOfAListedKindWasServedNoMore(t *testing.T) {
 	game := schema.GroupVersionKind{Group: "games.example.com", Version: "v1", Kind: "Game"}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{game.GroupVersion()})

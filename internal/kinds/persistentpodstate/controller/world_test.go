@@ -49,8 +49,8 @@ func (q *requestsOf) take() []types.NamespacedName {
 	return names
 }
 
-// world is a cluster with StatefulSets of Kubernetes, their pods and nodes, the manager that leads, and one that only answers webhooks, whose caches
-// lag apart.
+// world is a cluster with StatefulSets of Kubernetes, their pods and nodes, the manager that leads, and one
+// that only answers webhooks, whose caches lag apart.
 type world struct {
 	simulation.Play
 	t    *testing.T
@@ -287,8 +287,8 @@ func (w *world) admit(pod *corev1.Pod) bool {
 	for _, object := range w.List(pps, false) {
 		states = append(states, object.(*appsv1beta1.PersistentPodState))
 	}
-	// What is recorded counts, whoever answers; of an object that a replica does not know yet the API server has it read again by the entry for recent
-	// rules, which is not played here.
+	// What is recorded counts, whoever answers; of an object that a replica does not know yet the API server
+	// has it read again by the entry for recent rules, which is not played here.
 	want := persistentpodstate.Of(owner, states)
 	if state != nil {
 		patch, err := json.Marshal(persistentpodstate.Bind(state, pod))
@@ -309,7 +309,8 @@ func (w *world) admit(pod *corev1.Pod) bool {
 	return true
 }
 
-// others lets everybody else act: the controller of StatefulSets, the garbage collector, the scheduler and the kubelets.
+// others lets everybody else act: the controller of StatefulSets, the garbage collector, the scheduler and
+// the kubelets.
 func (w *world) others() (moved bool) {
 	for _, object := range w.List(ss, false) {
 		moved = w.fill(object.(*appsv1.StatefulSet)) || moved

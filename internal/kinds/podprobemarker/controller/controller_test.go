@@ -68,8 +68,8 @@ func (w *world) names() (names []string) {
 	return names
 }
 
-// PPM-050 (part), PPM-051 (part), PPM-055, PPM-065 (part), PPM-142: the first pods of a node that becomes ready are probed, without another event of
-// theirs.
+// PPM-050 (part), PPM-051 (part), PPM-055, PPM-065 (part), PPM-142: the first pods of a node that becomes
+// ready are probed, without another event of theirs.
 func TestANodeThatBecomesReadyLaterIsTold(t *testing.T) {
 	w := newWorld(t, 1, Options{})
 	w.Store(nodeKey("n"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
@@ -86,7 +86,8 @@ func TestANodeThatBecomesReadyLaterIsTold(t *testing.T) {
 	}
 }
 
-// PPM-057 (part), PPM-149 (part): deleting b leaves the probes of ab; nodes without matching pods are covered, too.
+// PPM-057 (part), PPM-149 (part): deleting b leaves the probes of ab; nodes without matching pods are
+// covered, too.
 func TestDeletingAPodProbeMarkerLeavesThoseOfSimilarNames(t *testing.T) {
 	w := town(t)
 	w.put(given.Marker("b", given.Probe("idle")))
@@ -99,7 +100,8 @@ func TestDeletingAPodProbeMarkerLeavesThoseOfSimilarNames(t *testing.T) {
 	}
 }
 
-// What another manager left is taken over: the finalizer that is there, and lists in its own order. Nothing is written, so no probe begins anew.
+// What another manager left is taken over: the finalizer that is there, and lists in its own order. Nothing
+// is written, so no probe begins anew.
 func TestNodesAreNotToldAnewByAnotherManager(t *testing.T) {
 	w := town(t, given.Probe("idle"), given.Probe("warm"))
 	w.add("b")
@@ -117,7 +119,8 @@ func TestNodesAreNotToldAnewByAnotherManager(t *testing.T) {
 	}
 }
 
-// PPM-053 (part): ports of pods that the caches do not keep are read once for each pod; a name that is none is told once, whatever happens then.
+// PPM-053 (part): ports of pods that the caches do not keep are read once for each pod; a name that is none
+// is told once, whatever happens then.
 func TestNamedPortsAreReadOnce(t *testing.T) {
 	socket := func(name, port string) appsv1alpha1.PodContainerProbe {
 		return given.Probe(name, func(p *appsv1alpha1.PodContainerProbe) {
@@ -161,7 +164,8 @@ func (w *world) condition(of corev1.PodConditionType) *corev1.PodCondition {
 	return nil
 }
 
-// PPM-069 (part), PPM-143 (part): annotations of pods that the caches do not keep are looked at once for each result, and written only if they differ.
+// PPM-069 (part), PPM-143 (part): annotations of pods that the caches do not keep are looked at once for each
+// result, and written only if they differ.
 func TestPodsAreNotPatchedAgainAndAgain(t *testing.T) {
 	w := town(t, given.Probe("idle", func(p *appsv1alpha1.PodContainerProbe) {
 		p.MarkerPolicy[0].Annotations = map[string]string{"example.com/note": "idle"}
@@ -184,8 +188,8 @@ func TestPodsAreNotPatchedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// PPM-072 (part), report of users of the reference: while a container is being replaced the condition does not go on telling of the one before; its
-// labels stay, and a daemon that begins anew changes nothing.
+// PPM-072 (part), report of users of the reference: while a container is being replaced the condition does
+// not go on telling of the one before; its labels stay, and a daemon that begins anew changes nothing.
 func TestAReplacedContainerIsNotTakenForTheOneBefore(t *testing.T) {
 	w := town(t, given.Probe("idle"))
 	started := func(after time.Duration) {
@@ -213,8 +217,8 @@ func TestAReplacedContainerIsNotTakenForTheOneBefore(t *testing.T) {
 	}
 }
 
-// The command of a probe was changed to one that there is not, so that nothing is known any more of its pods, whose condition is True from before:
-// they are not read from the API server at each event of their node.
+// The command of a probe was changed to one that there is not, so that nothing is known any more of its pods,
+// whose condition is True from before: they are not read from the API server at each event of their node.
 func TestPodsOfWhichNothingIsKnownAreNotReadAgainAndAgain(t *testing.T) {
 	w := town(t, given.Probe("idle"))
 	started := func(restarts int32) {
@@ -310,7 +314,8 @@ func (w *world) requests() (names []string) {
 	return names
 }
 
-// PPM-121 (part): a failed liveness probe restarts its container by one request, once budgets allow it; a request that was made stays the only one.
+// PPM-121 (part): a failed liveness probe restarts its container by one request, once budgets allow it; a
+// request that was made stays the only one.
 func TestAFailedLivenessProbeAsksForOneRestart(t *testing.T) {
 	guard := &budget{refuse: true}
 	w := dying(t, guard)
@@ -332,8 +337,9 @@ func TestAFailedLivenessProbeAsksForOneRestart(t *testing.T) {
 	}
 }
 
-// A database is down, the liveness probes of all its clients fail, and their budget allows no restart: the API server is not asked five times a
-// second for each of them whether it does by now, and the pod says once what its restart waits for.
+// A database is down, the liveness probes of all its clients fail, and their budget allows no restart: the
+// API server is not asked five times a second for each of them whether it does by now, and the pod says once
+// what its restart waits for.
 func TestABudgetThatHoldsARestartIsNotAskedAgainAndAgain(t *testing.T) {
 	guard := &budget{refuse: true}
 	w := dying(t, guard)
@@ -352,7 +358,8 @@ func TestABudgetThatHoldsARestartIsNotAskedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// The container ends by itself and starts anew while its budget is asked, and the caches do not show it: the new one is not restarted for the old.
+// The container ends by itself and starts anew while its budget is asked, and the caches do not show it: the
+// new one is not restarted for the old.
 func TestAContainerThatHasJustRestartedIsNotRestarted(t *testing.T) {
 	w := dying(t, &budget{})
 	w.Deliver(1 << 20)
@@ -365,8 +372,8 @@ func TestAContainerThatHasJustRestartedIsNotRestarted(t *testing.T) {
 	}
 }
 
-// The pods of one tenant cannot be marked, since a policy refuses it; a pod of another one changed just when it was marked. It is marked soon after,
-// and does not wait as long as the first one is not tried again.
+// The pods of one tenant cannot be marked, since a policy refuses it; a pod of another one changed just when
+// it was marked. It is marked soon after, and does not wait as long as the first one is not tried again.
 func TestWhoCannotBeMarkedDoesNotHoldUpOthers(t *testing.T) {
 	w := town(t, given.Probe("idle"))
 	w.add("b")
@@ -394,7 +401,8 @@ func TestWhoCannotBeMarkedDoesNotHoldUpOthers(t *testing.T) {
 	}
 }
 
-// PPM-060 (part): the node writes results each second, and the caches of the manager are seconds behind: it is told of a new pod all the same.
+// PPM-060 (part): the node writes results each second, and the caches of the manager are seconds behind: it
+// is told of a new pod all the same.
 func TestANodeThatWritesResultsAllTheTimeIsTold(t *testing.T) {
 	w := town(t, given.Probe("idle"))
 	w.add("b")
@@ -413,7 +421,8 @@ func TestANodeThatWritesResultsAllTheTimeIsTold(t *testing.T) {
 	}
 }
 
-// The list of a node cannot be written, for whatever reason: the results of what it probes already come to its pods all the same.
+// The list of a node cannot be written, for whatever reason: the results of what it probes already come to
+// its pods all the same.
 func TestAListThatCannotBeWrittenHoldsUpNoResults(t *testing.T) {
 	w := town(t, given.Probe("idle"))
 	w.Answer = func(r *simulation.Request) error {
@@ -469,7 +478,8 @@ func TestOneOfTooManyIsTold(t *testing.T) {
 	}
 }
 
-// Somebody else writes the label that a probe gives, each time that it was given: who else has pods on the node is not held up by the answers.
+// Somebody else writes the label that a probe gives, each time that it was given: who else has pods on the
+// node is not held up by the answers.
 func TestALabelThatTwoWriteIsWrittenOnceASecond(t *testing.T) {
 	w := town(t, given.Probe("idle", func(p *appsv1alpha1.PodContainerProbe) {
 		p.MarkerPolicy[0].Labels = map[string]string{"example.com/idle": "yes"}

@@ -16,9 +16,9 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// restarts asks for the restarts of containers whose liveness probes failed, once for each of their lives, and as far as budgets allow it
-// (PPM-121). held tells that one does not: as soon as it may, the node is looked at again. Until then it is not asked again and again: when a
-// database is down all its clients fail.
+// restarts asks for the restarts of containers whose liveness probes failed, once for each of their lives,
+// and as far as budgets allow it (PPM-121). held tells that one does not: as soon as it may, the node is
+// looked at again. Until then it is not asked again and again: when a database is down all its clients fail.
 func (r *NodeReconciler) restarts(ctx context.Context, w *reconcile.Writer, s *snapshot, wanted []podprobemarker.Restart) (held bool, errs []error) {
 	var open []*podprobemarker.Restart
 	var pods []*corev1.Pod
@@ -66,7 +66,8 @@ const livenessFailed = "LivenessProbeFailed"
 
 // restart asks for the restart of a container. The error is ErrStalePlan if a budget does not allow it.
 func (r *NodeReconciler) restart(ctx context.Context, w *reconcile.Writer, restart *podprobemarker.Restart) error {
-	// The request is about the container that is there when it is made, which may be another one than the caches show.
+	// The request is about the container that is there when it is made, which may be another one than the
+	// caches show.
 	pod, err := r.whole(ctx, restart.Pod)
 	if err != nil || pod == nil || !restart.Meant(pod) {
 		return err

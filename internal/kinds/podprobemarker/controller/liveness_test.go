@@ -16,8 +16,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
-// TestSimulatedRestarts (PPM-121 (part)): containers die, recover and end by themselves, daemons are away, budgets refuse, caches lag, answers are lost and
-// the manager dies: no container is restarted that has not failed itself, none twice, and in the end none is dead.
+// TestSimulatedRestarts (PPM-121 (part)): containers die, recover and end by themselves, daemons are away,
+// budgets refuse, caches lag, answers are lost and the manager dies: no container is restarted that has not
+// failed itself, none twice, and in the end none is dead.
 func TestSimulatedRestarts(t *testing.T) {
 	simulationtest.Seeds(t, 200, func(t *testing.T, seed uint64) {
 		guard := &budget{}

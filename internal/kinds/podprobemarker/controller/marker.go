@@ -34,7 +34,8 @@ func split(marker string) (namespace, name string) {
 	return namespace, name
 }
 
-// MarkerReconciler counts the pods of PodProbeMarkers, and lets them go once no node has their probes. Its fields are for tests to fill in.
+// MarkerReconciler counts the pods of PodProbeMarkers, and lets them go once no node has their probes. Its
+// fields are for tests to fill in.
 type MarkerReconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
@@ -127,7 +128,8 @@ func (r *MarkerReconciler) warn(ctx context.Context, memory *markerMemory, marke
 	return nil
 }
 
-// leave lets a PodProbeMarker go once no node has its probes (PPM-057). Passes over the nodes take them off, and call this one.
+// leave lets a PodProbeMarker go once no node has its probes (PPM-057). Passes over the nodes take them off,
+// and call this one.
 func (r *MarkerReconciler) leave(ctx context.Context, marker *appsv1alpha1.PodProbeMarker) (done reconcile.Done, err error) {
 	if !slices.Contains(marker.Finalizers, pub.ProbeCleanup) {
 		return done, nil

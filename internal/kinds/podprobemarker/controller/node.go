@@ -39,7 +39,8 @@ type NodeReconciler struct {
 	wake   func(namespace, name string)
 	memory reconcile.Memory[memory]
 	mu     sync.Mutex
-	// told are the PodProbeMarkers with probes in the NodePodProbe of a node, or in one that is being written, as namespace/name, by node.
+	// told are the PodProbeMarkers with probes in the NodePodProbe of a node, or in one that is being
+	// written, as namespace/name, by node.
 	told map[string]map[string]bool
 }
 
@@ -57,14 +58,16 @@ type known struct {
 	ports map[[2]string]int32
 	// sum stands for the annotations that the pod was found to have; 0 is none.
 	sum uint64
-	// same are questions whether a container was replaced that were answered with no, with what the caches keep of the containers.
+	// same are questions whether a container was replaced that were answered with no, with what the caches
+	// keep of the containers.
 	same map[string]bool
 	// marked is when its labels and annotations were written last, and later for how long they have to wait.
 	marked time.Time
 	later  time.Duration
 }
 
-// markEvery is how often labels and annotations of a pod are written at most: whoever writes the same ones would be answered each time.
+// markEvery is how often labels and annotations of a pod are written at most: whoever writes the same ones
+// would be answered each time.
 const markEvery = time.Second
 
 // ownerOf is as whom own writes for a node are remembered: its NodePodProbe may not be there yet.
@@ -90,7 +93,8 @@ func (r *NodeReconciler) forget(name types.NamespacedName, owner types.UID) {
 	r.tells(name.Name, nil)
 }
 
-// tells notes which PodProbeMarkers have probes on a node, and has those looked at that have none there any more.
+// tells notes which PodProbeMarkers have probes on a node, and has those looked at that have none there any
+// more.
 func (r *NodeReconciler) tells(node string, markers map[string]bool) {
 	r.mu.Lock()
 	before := r.told[node]
@@ -180,7 +184,8 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 		s.List = newest
 	}
 	if !there[node] && s.List != nil {
-		// The cache of nodes may be behind that of NodePodProbes: only the API server can say that there is none.
+		// The cache of nodes may be behind that of NodePodProbes: only the API server can say that there is
+		// none.
 		switch err := r.Live.Get(ctx, key, node); {
 		case err == nil:
 			there[node] = true
@@ -254,7 +259,8 @@ func (r *NodeReconciler) whole(ctx context.Context, pod *corev1.Pod) (*corev1.Po
 	return found, nil
 }
 
-// read reads a pod for the plan. Where that fails, or the pod is gone, nothing is done by the plan: it says what is not so.
+// read reads a pod for the plan. Where that fails, or the pod is gone, nothing is done by the plan: it says
+// what is not so.
 func (s *snapshot) read(ctx context.Context, r *NodeReconciler, pod *corev1.Pod) *corev1.Pod {
 	found, err := r.whole(ctx, pod)
 	switch {
@@ -339,7 +345,8 @@ func (r *NodeReconciler) warn(s *snapshot, plan *podprobemarker.Plan) {
 	s.memory.events = told
 }
 
-// apply makes the writes of a plan. What is not done now is found by the next one; what cannot be written does not keep the rest from being.
+// apply makes the writes of a plan. What is not done now is found by the next one; what cannot be written
+// does not keep the rest from being.
 func (r *NodeReconciler) apply(ctx context.Context, s *snapshot, plan *podprobemarker.Plan, done *reconcile.Done) (found error) {
 	w := r.For(s.owner)
 	errs := []error{r.tell(ctx, w, s, plan)}
@@ -369,7 +376,8 @@ func (r *NodeReconciler) tell(ctx context.Context, w *reconcile.Writer, s *snaps
 		both := maps.Clone(wanted)
 		maps.Copy(both, now)
 		r.tells(s.Name, both)
-		// One that is going asks which nodes have its probes, and is gone if none has. Who asked before this was told has been seen going by now.
+		// One that is going asks which nodes have its probes, and is gone if none has. Who asked before this
+		// was told has been seen going by now.
 		for marker := range wanted {
 			switch going, err := r.going(ctx, marker); {
 			case err != nil:

@@ -23,7 +23,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Events of many pods are gathered into one pass: over a node this long, over a PodProbeMarker, which only counts, longer.
+// Events of many pods are gathered into one pass: over a node this long, over a PodProbeMarker, which only
+// counts, longer.
 const (
 	gatherNode   = 100 * time.Millisecond
 	gatherMarker = time.Second
@@ -181,7 +182,8 @@ func conditionsChanged(before, after *corev1.Pod) bool {
 	return len(before.Status.Conditions) != len(after.Status.Conditions)
 }
 
-// NodesOfMarker asks for passes over the nodes that have probes of a PodProbeMarker, or are to have some (PPM-051, PPM-054, PPM-057).
+// NodesOfMarker asks for passes over the nodes that have probes of a PodProbeMarker, or are to have some
+// (PPM-051, PPM-054, PPM-057).
 func (r *Reconcilers) NodesOfMarker(ctx context.Context, before, after client.Object, add add) {
 	object := after
 	if object == nil {
@@ -239,7 +241,8 @@ func (r *Reconcilers) MarkersOfPod(ctx context.Context, old, new client.Object, 
 	}
 }
 
-// selecting asks for passes over the PodProbeMarkers that select one of the pods; of those that are too many the pods are not counted anew.
+// selecting asks for passes over the PodProbeMarkers that select one of the pods; of those that are too many
+// the pods are not counted anew.
 func (r *Reconcilers) selecting(ctx context.Context, add add, pods ...*corev1.Pod) {
 	read := map[string][]podprobemarker.Marker{}
 	for _, pod := range pods {
@@ -262,7 +265,8 @@ func (r *Reconcilers) selecting(ctx context.Context, add add, pods ...*corev1.Po
 	}
 }
 
-// MarkersOfNode asks for passes over the PodProbeMarkers that select pods of a node that has come or gone (PPM-040).
+// MarkersOfNode asks for passes over the PodProbeMarkers that select pods of a node that has come or gone
+// (PPM-040).
 func (r *Reconcilers) MarkersOfNode(ctx context.Context, before, after client.Object, add add) {
 	if before != nil && after != nil {
 		return

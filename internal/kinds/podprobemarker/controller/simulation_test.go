@@ -139,9 +139,11 @@ func (w *world) daemons(rest bool) (moved bool) {
 	return moved
 }
 
-// TestSimulatedProbes (PPM-050, PPM-051 (part), PPM-054 (part), PPM-055, PPM-056 (part), PPM-057, PPM-059, PPM-060, PPM-065, PPM-066 (part), PPM-074
-// (part), PPM-116 (part)): whatever dies, lags, is lost, or is done by users, no PodProbeMarker goes while a node has its probes, nothing of others is
-// written, and in the end each node is told what it is to probe, each pod has what the results say, all are counted, and nothing is written at rest.
+// TestSimulatedProbes (PPM-050, PPM-051 (part), PPM-054 (part), PPM-055, PPM-056 (part), PPM-057, PPM-059,
+// PPM-060, PPM-065, PPM-066 (part), PPM-074 (part), PPM-116 (part)): whatever dies, lags, is lost, or is done
+// by users, no PodProbeMarker goes while a node has its probes, nothing of others is written, and in the end
+// each node is told what it is to probe, each pod has what the results say, all are counted, and nothing is
+// written at rest.
 func TestSimulatedProbes(t *testing.T) {
 	simulationtest.Seeds(t, 200, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed, Options{Serverless: true})

@@ -20,8 +20,9 @@ import (
 	given "github.com/afloat-project/afloat/internal/kinds/podprobemarker/podprobemarkertest"
 )
 
-// PPM-001: a pod that is selected is probed again and again, its result becomes condition, label and annotation, and nothing else happens to it: it
-// stays ready, and no container of it is restarted, though the probe has failed for an hour.
+// PPM-001: a pod that is selected is probed again and again, its result becomes condition, label and
+// annotation, and nothing else happens to it: it stays ready, and no container of it is restarted, though the
+// probe has failed for an hour.
 func TestAFailedProbeOnlyMarksItsPod(t *testing.T) {
 	w := town(t, given.Probe("idle", func(p *appsv1alpha1.PodContainerProbe) {
 		p.Probe.PeriodSeconds = 7
@@ -57,8 +58,9 @@ func TestAFailedProbeOnlyMarksItsPod(t *testing.T) {
 	}
 }
 
-// PPM-004, PPM-117: a pod of a virtual node carries its probes in an annotation, who provides the node carries them out and writes the condition, and the
-// manager does nothing but to mark the pod. What is changed in the PodProbeMarker later does not come to the pod, and its policies do.
+// PPM-004, PPM-117: a pod of a virtual node carries its probes in an annotation, who provides the node
+// carries them out and writes the condition, and the manager does nothing but to mark the pod. What is
+// changed in the PodProbeMarker later does not come to the pod, and its policies do.
 func TestAServerlessPodIsProbedByItsProvider(t *testing.T) {
 	marker := given.Marker("m", given.Probe("idle"))
 	w := newWorld(t, 1, Options{Serverless: true})
@@ -112,7 +114,8 @@ func TestAServerlessPodIsProbedByItsProvider(t *testing.T) {
 	}
 }
 
-// PPM-146: each node is told of its own pods, by one object and one write, however many pods and nodes there are; nothing is probed by the manager.
+// PPM-146: each node is told of its own pods, by one object and one write, however many pods and nodes there
+// are; nothing is probed by the manager.
 func TestEachNodeProbesItsOwnPods(t *testing.T) {
 	const nodes, pods = 20, 15
 	w := newWorld(t, 1, Options{})

@@ -22,7 +22,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// world is a cluster with nodes whose daemons stand by, and a manager with both controllers, whose caches lag, whose requests fail, and which dies.
+// world is a cluster with nodes whose daemons stand by, and a manager with both controllers, whose caches
+// lag, whose requests fail, and which dies.
 type world struct {
 	t *testing.T
 	*simulation.Play
@@ -223,7 +224,8 @@ func (w *world) put(marker *appsv1alpha1.PodProbeMarker) {
 	})
 }
 
-// probing is the daemon of a node: what it is told it answers, by what the probes of the node say, and forgets the rest (PPM-096).
+// probing is the daemon of a node: what it is told it answers, by what the probes of the node say, and
+// forgets the rest (PPM-096).
 func (w *world) probing(node string, answer func(pod *appsv1alpha1.PodProbe, probe *appsv1alpha1.ContainerProbe) appsv1alpha1.ContainerProbeState) bool {
 	list := w.list(node)
 	if list == nil {

@@ -1,4 +1,5 @@
-// Package podprobemarkertest builds PodProbeMarkers, pods and NodePodProbes for tests of the plans and of the controllers.
+// Package podprobemarkertest builds PodProbeMarkers, pods and NodePodProbes for tests of the plans and of the
+// controllers.
 package podprobemarkertest
 
 import (
@@ -19,7 +20,8 @@ func Exec(command ...string) appsv1alpha1.ContainerProbeSpec {
 	return appsv1alpha1.ContainerProbeSpec{ContainerProbeHandler: appsv1alpha1.ContainerProbeHandler{Exec: &corev1.ExecAction{Command: command}}}
 }
 
-// Probe is a probe of container app whose result is the condition example.com/NAME, and label NAME with value true or false.
+// Probe is a probe of container app whose result is the condition example.com/NAME, and label NAME with value
+// true or false.
 func Probe(name string, changes ...func(*appsv1alpha1.PodContainerProbe)) appsv1alpha1.PodContainerProbe {
 	p := appsv1alpha1.PodContainerProbe{Name: name, ContainerName: "app", Probe: Exec("/" + name), PodConditionType: "example.com/" + name,
 		MarkerPolicy: []appsv1alpha1.ProbeMarkerPolicy{

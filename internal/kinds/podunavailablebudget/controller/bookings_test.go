@@ -32,7 +32,8 @@ func target(apiVersion, kind, name string) func(*policyv1beta1.PodUnavailableBud
 	}
 }
 
-// beginOnTime starts the replicas of the manager, whose clocks are right, and which nobody disturbs in the middle of what they do.
+// beginOnTime starts the replicas of the manager, whose clocks are right, and which nobody disturbs in the
+// middle of what they do.
 func (r *budgetRun) beginOnTime() {
 	r.undisturbed = true
 	r.begin()
@@ -75,9 +76,10 @@ func (r *budgetRun) events(reason string) []string {
 	return slices.DeleteFunc(slices.Clone(r.told), func(event string) bool { return !strings.Contains(event, " "+reason+" ") })
 }
 
-// PUB-061, PUB-062, PUB-D6: a booking ends 20 s or 10 s after it, by a look at the API server: a pod that is out of service there counts no
-// more, though the cache does not show that yet. Of a deletion that has not come the pod is told, and of an update or a resize, which is
-// booked as one, it is not. TestHowLongBookingsLive shows the other ends.
+// PUB-061, PUB-062, PUB-D6: a booking ends 20 s or 10 s after it, by a look at the API server: a pod that is
+// out of service there counts no more, though the cache does not show that yet. Of a deletion that has not
+// come the pod is told, and of an update or a resize, which is booked as one, it is not.
+// TestHowLongBookingsLive shows the other ends.
 func TestTheEndOfABooking(t *testing.T) {
 	for by, want := range map[operation]struct {
 		life time.Duration
@@ -150,8 +152,9 @@ func sameTimes(a, b map[string]metav1.Time) bool {
 	return len(a) == len(b)
 }
 
-// PUB-075, PUB-076, PUB-D4: whatever pods say of their budgets, they are protected at once, and say the truth again a moment later. What no
-// budget covers may say what it likes. PUB-074: so it is with pods of whose creation nobody found out.
+// PUB-075, PUB-076, PUB-D4: whatever pods say of their budgets, they are protected at once, and say the truth
+// again a moment later. What no budget covers may say what it likes. PUB-074: so it is with pods of whose
+// creation nobody found out.
 func TestWhatPodsSayOfTheirBudgets(t *testing.T) {
 	const key, legacy = "pub.kruise.io/related-pub", "kruise.io/related-pub"
 	for name, says := range map[string]map[string]string{"nothing": nil, "one that is not there": {key: "gone", legacy: "gone"},

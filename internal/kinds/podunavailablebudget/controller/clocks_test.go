@@ -7,8 +7,9 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 )
 
-// TestABookingOfAManagerWhoseClockIsBehindStays: the clock of the manager that counts is a minute ahead of that of a replica. It took what the
-// replica had just booked for long over and let another pod go (PUB-061 (part), PUB-062 (part)).
+// TestABookingOfAManagerWhoseClockIsBehindStays: the clock of the manager that counts is a minute ahead of
+// that of a replica. It took what the replica had just booked for long over and let another pod go
+// (PUB-061 (part), PUB-062 (part)).
 func TestABookingOfAManagerWhoseClockIsBehindStays(t *testing.T) {
 	for by, life := range map[operation]time.Duration{policyv1beta1.Delete: 20 * time.Second, policyv1beta1.Update: 10 * time.Second} {
 		for _, skew := range []time.Duration{time.Minute, -time.Minute} {

@@ -26,7 +26,8 @@ import (
 
 const (
 	controllerName = "podunavailablebudget-controller"
-	// pauseAtMost is the longest pause between the passes of a budget; passEvery is the least time between two.
+	// pauseAtMost is the longest pause between the passes of a budget; passEvery is the least time between
+	// two.
 	pauseAtMost = time.Second
 	passEvery   = 100 * time.Millisecond
 	// deletedAgain is when a budget is looked at again after one of its pods began to be deleted (PUB-105).
@@ -88,10 +89,12 @@ func (r *reconciler) forget(name types.NamespacedName, owner types.UID) {
 	r.meters.forget(name)
 }
 
-// settleAgain is when a budget is looked at again after somebody booked in it: not earlier than a booking may end.
+// settleAgain is when a budget is looked at again after somebody booked in it: not earlier than a booking may
+// end.
 const settleAgain = 5 * time.Second
 
-// budgets ask for passes of their own when they say something else, and a while after bookings: these are known to who made them.
+// budgets ask for passes of their own when they say something else, and a while after bookings: these are
+// known to who made them.
 func budgets() handler.EventHandler {
 	now := func(q queue, budget client.Object) {
 		q.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(budget)})
@@ -160,7 +163,8 @@ func (r *reconciler) pods() handler.EventHandler {
 	}
 }
 
-// concerns tells whether a budget may cover the pod. A pod that says nothing true of its budget is looked at by all those of workloads.
+// concerns tells whether a budget may cover the pod. A pod that says nothing true of its budget is looked at
+// by all those of workloads.
 func (r *reconciler) concerns(rules *podunavailablebudget.Rules, pod *corev1.Pod) bool {
 	if rules.Target.Name == "" {
 		return rules.Selects(pod)

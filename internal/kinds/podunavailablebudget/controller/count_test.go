@@ -42,7 +42,8 @@ func (r *budgetRun) fleet(replicas int64) {
 
 var fleetKey = simulation.Key{Kind: "Fleet", Name: "fleet"}
 
-// PUB-003: a crash, the eviction of a pod by its kubelet, and a node that is lost are not prevented, and leave fewer pods that may go.
+// PUB-003: a crash, the eviction of a pod by its kubelet, and a node that is lost are not prevented, and
+// leave fewer pods that may go.
 func TestInvoluntaryLoss(t *testing.T) {
 	for name, lose := range map[string]func(r *budgetRun, pod string){
 		"crash":            func(r *budgetRun, pod string) { r.node.Crash(pod) },
@@ -74,8 +75,9 @@ func TestInvoluntaryLoss(t *testing.T) {
 	}
 }
 
-// PUB-036, PUB-D3: once a workload is gone, terminating or scaled to 0, none are expected and nothing holds the pods that are left, also of a
-// budget with an integer minAvailable. Only pods of what is scaled to 0 still are of the set of a budget that names it.
+// PUB-036, PUB-D3: once a workload is gone, terminating or scaled to 0, none are expected and nothing holds
+// the pods that are left, also of a budget with an integer minAvailable. Only pods of what is scaled to 0
+// still are of the set of a budget that names it.
 func TestTheLastPodsOfAWorkloadCanGo(t *testing.T) {
 	for end, do := range map[string]func(r *budgetRun, key simulation.Key){
 		"gone":        func(r *budgetRun, key simulation.Key) { r.Remove(key) },
@@ -117,8 +119,8 @@ func TestTheLastPodsOfAWorkloadCanGo(t *testing.T) {
 	}
 }
 
-// PUB-042: where nobody says how many pods there shall be, those that there are count, and an event asks for protectTotalReplicas, once. That a
-// negative number never enters the sum shows TestTheNumbers.
+// PUB-042: where nobody says how many pods there shall be, those that there are count, and an event asks for
+// protectTotalReplicas, once. That a negative number never enters the sum shows TestTheNumbers.
 func TestWorkloadsThatDoNotSayTheirReplicas(t *testing.T) {
 	for name, option := range map[string]func(*policyv1beta1.PodUnavailableBudget){"labels": func(*policyv1beta1.PodUnavailableBudget) {},
 		"target": target("apps/v1", "DaemonSet", "agent")} {
@@ -155,7 +157,8 @@ func TestWorkloadsThatDoNotSayTheirReplicas(t *testing.T) {
 	}
 }
 
-// PUB-042 (part), ADS-W4: a DaemonSet, native or ours, has no scale, but its status says how many pods there shall be; also when fewer are there.
+// PUB-042 (part), ADS-W4: a DaemonSet, native or ours, has no scale, but its status says how many pods there
+// shall be; also when fewer are there.
 func TestDaemonSetsSayTheirReplicas(t *testing.T) {
 	native := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 5, ObservedGeneration: 1}}
 	ours := &appsv1beta1.DaemonSet{}
@@ -192,8 +195,8 @@ func TestDaemonSetsSayTheirReplicas(t *testing.T) {
 	}
 }
 
-// PUB-107, PUB-D2: a budget that is there before its pods, or before its workload, of whatever kind, picks them up: at once where it is told of
-// them, and within a minute otherwise.
+// PUB-107, PUB-D2: a budget that is there before its pods, or before its workload, of whatever kind, picks
+// them up: at once where it is told of them, and within a minute otherwise.
 func TestBudgetsThatAreThereFirst(t *testing.T) {
 	r := newWorld(1)
 	r.protect("of-fleet", target("x.io/v1", "Fleet", "fleet"))
@@ -252,8 +255,9 @@ func TestAScaleInIsNotHeld(t *testing.T) {
 	}
 }
 
-// PUB-105 (part): of kinds that are not watched the replicas are looked at from time to time, also where no pod changes. A budget that read
-// them shortly before somebody changed them once kept the former number for ever.
+// PUB-105 (part): of kinds that are not watched the replicas are looked at from time to time, also where no
+// pod changes. A budget that read them shortly before somebody changed them once kept the former number for
+// ever.
 func TestReplicasOfOtherKinds(t *testing.T) {
 	for name, option := range map[string]func(*policyv1beta1.PodUnavailableBudget){"labels": func(*policyv1beta1.PodUnavailableBudget) {},
 		"target": target("x.io/v1", "Fleet", "fleet")} {
@@ -277,8 +281,9 @@ func TestReplicasOfOtherKinds(t *testing.T) {
 	}
 }
 
-// PUB-035, PUB-040: the active pods of a workload are those that its UID owns, by whatever kind, and how many there shall be is what it says,
-// or else what the budget does. TestPodsOfADeployment and TestPodsThatAScaleSelects show the others, TestActivePods which are active.
+// PUB-035, PUB-040: the active pods of a workload are those that its UID owns, by whatever kind, and how many
+// there shall be is what it says, or else what the budget does. TestPodsOfADeployment and
+// TestPodsThatAScaleSelects show the others, TestActivePods which are active.
 func TestPodsOfAWorkload(t *testing.T) {
 	for _, of := range [][2]string{{"apps/v1", "ReplicaSet"}, {"v1", "ReplicationController"}, {"apps/v1", "StatefulSet"},
 		{"apps.kruise.io/v1beta1", "CloneSet"}, {"apps.kruise.io/v1beta1", "StatefulSet"}, {"x.io/v1", "Fleet"}} {
@@ -311,7 +316,8 @@ func TestPodsOfAWorkload(t *testing.T) {
 	}
 }
 
-// PUB-035 (part): a Deployment has the pods of all its ReplicaSets, also of those that are scaled to 0 or terminating.
+// PUB-035 (part): a Deployment has the pods of all its ReplicaSets, also of those that are scaled to 0 or
+// terminating.
 func TestPodsOfADeployment(t *testing.T) {
 	r := newWorld(1)
 	r.withDeployment(3)
@@ -341,8 +347,8 @@ func TestPodsOfADeployment(t *testing.T) {
 	}
 }
 
-// PUB-035 (part), PUB-073 (part): pods that only the selector of a scale subresource finds are covered, told, and decided about, unless another
-// budget covers them.
+// PUB-035 (part), PUB-073 (part): pods that only the selector of a scale subresource finds are covered, told,
+// and decided about, unless another budget covers them.
 func TestPodsThatAScaleSelects(t *testing.T) {
 	r := newWorld(1)
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.io/v1", "kind": "Fleet",
@@ -380,7 +386,8 @@ func TestPodsThatAScaleSelects(t *testing.T) {
 	}
 }
 
-// PUB-110: the status has all numbers and both maps, of the generation that it was counted for, and is written only when something changes.
+// PUB-110: the status has all numbers and both maps, of the generation that it was counted for, and is
+// written only when something changes.
 func TestTheStatusIsWrittenWhenItChanges(t *testing.T) {
 	r := newWorld(1)
 	r.withSet(4, 1)

@@ -22,8 +22,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
-// PUB-105 (part): a budget counts anew when one of its pods leaves service, also if the pod names another budget that covers it too. Once that
-// one is gone it would allow too much.
+// PUB-105 (part): a budget counts anew when one of its pods leaves service, also if the pod names another
+// budget that covers it too. Once that one is gone it would allow too much.
 func TestABudgetCountsPodsThatAnotherOneDecidesAbout(t *testing.T) {
 	for app, target := range map[string]policyv1beta1.TargetReference{
 		"web": {APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: setName},
@@ -56,8 +56,9 @@ func TestABudgetCountsPodsThatAnotherOneDecidesAbout(t *testing.T) {
 	}
 }
 
-// PUB-073: of two budgets that cover a pod the one of its workload decides, whichever counts first, and those that do not decide are told, as is
-// the one that does where the other has a selector. TestWhichBudgetDecides shows who decides otherwise. PUB-071 (part): no webhook is asked.
+// PUB-073: of two budgets that cover a pod the one of its workload decides, whichever counts first, and those
+// that do not decide are told, as is the one that does where the other has a selector. TestWhichBudgetDecides
+// shows who decides otherwise. PUB-071 (part): no webhook is asked.
 func TestPodsAreToldOfTheBudgetOfTheirWorkload(t *testing.T) {
 	r := newWorld(1)
 	r.unasked = true
@@ -105,9 +106,10 @@ func (a *asked) AddAfter(r ctrl.Request, after time.Duration) {
 	a.of = append(a.of, fmt.Sprint(r.Name, " after ", after))
 }
 
-// PUB-105: when budgets are counted again: one that is new, says something else, or was booked in; one of which a pod comes, goes, or changes in
-// what is counted, and 5 s after its deletion began. Events of creation come for all there is when the manager starts. TestWhenWorkloadsTell
-// shows the workloads, TestReplicasOfOtherKinds those of other kinds, and TestTheEndOfABooking the ends of bookings.
+// PUB-105: when budgets are counted again: one that is new, says something else, or was booked in; one of
+// which a pod comes, goes, or changes in what is counted, and 5 s after its deletion began. Events of
+// creation come for all there is when the manager starts. TestWhenWorkloadsTell shows the workloads,
+// TestReplicasOfOtherKinds those of other kinds, and TestTheEndOfABooking the ends of bookings.
 func TestWhenBudgetsAreCounted(t *testing.T) {
 	r := newWorld(1)
 	r.withSet(1, 1)
@@ -174,8 +176,8 @@ func TestWhenBudgetsAreCounted(t *testing.T) {
 	}
 }
 
-// PUB-105 (part): a workload that comes, goes, begins to be deleted, is another one, or changes its spec has those budgets counted whose numbers
-// depend on it.
+// PUB-105 (part): a workload that comes, goes, begins to be deleted, is another one, or changes its spec has
+// those budgets counted whose numbers depend on it.
 func TestWhenWorkloadsTell(t *testing.T) {
 	kind := func(group, kind string) schema.GroupKind { return schema.GroupKind{Group: group, Kind: kind} }
 	for _, of := range []schema.GroupKind{kind("apps", "Deployment"), kind("apps", "StatefulSet"), kind("apps", "ReplicaSet"),
@@ -244,8 +246,9 @@ func TestWhenWorkloadsTell(t *testing.T) {
 	}
 }
 
-// PUB-089 (part): a budget that is gone holds nobody, and another one that covers the pod decides in its place, however late a replica hears
-// of it all. Who replaced a budget by one of another name once left its pods unprotected for a moment.
+// PUB-089 (part): a budget that is gone holds nobody, and another one that covers the pod decides in its
+// place, however late a replica hears of it all. Who replaced a budget by one of another name once left its
+// pods unprotected for a moment.
 func TestAnotherBudgetDecidesInThePlaceOfOneThatIsGone(t *testing.T) {
 	for _, test := range []struct {
 		both    bool
@@ -274,8 +277,9 @@ func TestAnotherBudgetDecidesInThePlaceOfOneThatIsGone(t *testing.T) {
 	}
 }
 
-// PUB-070 (part), PUB-076 (part): who writes the name of a budget on a pod frees it from none that covers it. A budget of a workload of another kind
-// may have pods that only its scale subresource selects, which was believed of each pod that names it.
+// PUB-070 (part), PUB-076 (part): who writes the name of a budget on a pod frees it from none that covers it.
+// A budget of a workload of another kind may have pods that only its scale subresource selects, which was
+// believed of each pod that names it.
 func TestAPodCannotChooseABudgetThatDoesNotCoverIt(t *testing.T) {
 	for _, strict := range []string{"target", "selector"} {
 		r := newWorld(1)
@@ -306,7 +310,8 @@ func TestAPodCannotChooseABudgetThatDoesNotCoverIt(t *testing.T) {
 	}
 }
 
-// Events ask which budgets a workload counts for while these are counted. This once ended the process: a map was read and written.
+// Events ask which budgets a workload counts for while these are counted. This once ended the process: a map
+// was read and written.
 func TestEventsComeDuringAPass(t *testing.T) {
 	r := newWorld(1)
 	r.withSet(3, 1)

@@ -12,9 +12,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestNoPodIsFreeByAnOldBudget: the budget that a replica knows says that no pod need stay, that the pod is ignored, that the operation is not
-// protected, or that the pod is booked. Others have changed that. What is not booked is not written either, so that nobody found out
-// (PUB-087 (part)).
+// TestNoPodIsFreeByAnOldBudget: the budget that a replica knows says that no pod need stay, that the pod is
+// ignored, that the operation is not protected, or that the pod is booked. Others have changed that. What is
+// not booked is not written either, so that nobody found out (PUB-087 (part)).
 func TestNoPodIsFreeByAnOldBudget(t *testing.T) {
 	for name, before := range map[string]func(b *policyv1beta1.PodUnavailableBudget, pod *corev1.Pod, now time.Time){
 		"no pod need stay": func(b *policyv1beta1.PodUnavailableBudget, _ *corev1.Pod, _ time.Time) {
@@ -63,8 +63,8 @@ func TestNoPodIsFreeByAnOldBudget(t *testing.T) {
 	}
 }
 
-// TestFreePodsCostNoReadEach: who answers for many pods at the same time, or for one that was booked just now, does not read the budget
-// for each of them.
+// TestFreePodsCostNoReadEach: who answers for many pods at the same time, or for one that was booked just
+// now, does not read the budget for each of them.
 func TestFreePodsCostNoReadEach(t *testing.T) {
 	r := newWorld(1)
 	r.withSet(3, 1)

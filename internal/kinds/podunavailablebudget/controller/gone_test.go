@@ -36,7 +36,8 @@ func (r *budgetRun) wait(d time.Duration) {
 	}
 }
 
-// allowed is how many of the pods with a label may go at once, by what one replica of the manager after the other says.
+// allowed is how many of the pods with a label may go at once, by what one replica of the manager after the
+// other says.
 func (r *budgetRun) allowed(t *testing.T, app string, by operation) (n int) {
 	for _, pod := range r.pods() {
 		if pod.Labels["app"] == app && r.book(t, pod, by).Allowed {
@@ -46,14 +47,16 @@ func (r *budgetRun) allowed(t *testing.T, app string, by operation) (n int) {
 	return n
 }
 
-// leave is kubectl delete deployment dep --cascade=orphan: the ReplicaSet loses the reference, and the Deployment goes.
+// leave is kubectl delete deployment dep --cascade=orphan: the ReplicaSet loses the reference, and the
+// Deployment goes.
 func (r *budgetRun) leave() {
 	r.Change(simulation.Key{Kind: "ReplicaSet", Name: "dep-1"}, func(o client.Object) { o.SetOwnerReferences(nil) })
 	r.Remove(deploymentKey)
 }
 
-// PUB-041 (part), PUB-105 (part): a Deployment that was deleted with its pods left behind leaves a ReplicaSet that wants them still. It was
-// remembered as theirs, so that nothing was expected any more, and no event told otherwise.
+// PUB-041 (part), PUB-105 (part): a Deployment that was deleted with its pods left behind leaves a ReplicaSet
+// that wants them still. It was remembered as theirs, so that nothing was expected any more, and no event
+// told otherwise.
 func TestPodsThatADeploymentLeftBehindStayProtected(t *testing.T) {
 	for _, d := range []time.Duration{time.Second, 20 * time.Second, 10 * time.Minute} {
 		t.Run(d.String(), func(t *testing.T) {
@@ -78,8 +81,9 @@ func TestPodsThatADeploymentLeftBehindStayProtected(t *testing.T) {
 	}
 }
 
-// PUB-072 (part): a Deployment that is applied again takes its ReplicaSets over at once, and so does its budget the pods. That a ReplicaSet had
-// no controller, and that its former Deployment was another, was remembered for half a minute.
+// PUB-072 (part): a Deployment that is applied again takes its ReplicaSets over at once, and so does its
+// budget the pods. That a ReplicaSet had no controller, and that its former Deployment was another, was
+// remembered for half a minute.
 func TestPodsThatADeploymentTookOverAgainAreProtectedAtOnce(t *testing.T) {
 	for name, ask := range map[string]bool{"a drain asked meanwhile": true, "nobody asked": false} {
 		t.Run(name, func(t *testing.T) {
@@ -124,8 +128,8 @@ func TestPodsThatADeploymentTookOverAgainAreProtectedAtOnce(t *testing.T) {
 	}
 }
 
-// PUB-035 (part), PUB-D11 (part): kubectl replace --force makes a StatefulSet anew while the pods of the former one are there. These are not of
-// the new one, which cannot make its own before they are gone.
+// PUB-035 (part), PUB-D11 (part): kubectl replace --force makes a StatefulSet anew while the pods of the
+// former one are there. These are not of the new one, which cannot make its own before they are gone.
 func TestPodsOfAStatefulSetThatWasReplacedByForceCanGo(t *testing.T) {
 	r := newWorld(1)
 	set := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet",
@@ -152,7 +156,8 @@ func TestPodsOfAStatefulSetThatWasReplacedByForceCanGo(t *testing.T) {
 	}
 }
 
-// PUB-036 (part), PUB-052 (part): once a workload is gone for sure, protectTotalReplicas holds none of its pods. They stayed for ever.
+// PUB-036 (part), PUB-052 (part): once a workload is gone for sure, protectTotalReplicas holds none of its
+// pods. They stayed for ever.
 func TestPodsOfADeletedWorkloadGoAlsoWithProtectTotalReplicas(t *testing.T) {
 	for name, option := range map[string]func(*policyv1beta1.PodUnavailableBudget){"labels": func(*policyv1beta1.PodUnavailableBudget) {},
 		"target": target("apps/v1", "ReplicaSet", "rs")} {
@@ -171,8 +176,8 @@ func TestPodsOfADeletedWorkloadGoAlsoWithProtectTotalReplicas(t *testing.T) {
 	}
 }
 
-// PUB-052 (part): one pod without controller, as of kubectl debug --copy-to, keeps no workload from being scaled to 0, whatever becomes of it,
-// and stays protected itself.
+// PUB-052 (part): one pod without controller, as of kubectl debug --copy-to, keeps no workload from being
+// scaled to 0, whatever becomes of it, and stays protected itself.
 func TestAWorkloadBesideACopyOfItsPodIsScaledToNothing(t *testing.T) {
 	for name, ready := range map[string]bool{"in service": true, "not in service": false} {
 		t.Run(name, func(t *testing.T) {
@@ -197,8 +202,9 @@ func TestAWorkloadBesideACopyOfItsPodIsScaledToNothing(t *testing.T) {
 	}
 }
 
-// PUB-042 (part): a workload whose scale, or which itself, never answers holds nobody else: of it the pods count that there are, which is told,
-// and the others are protected as ever. A new budget over one such workload once refused everything, for ever.
+// PUB-042 (part): a workload whose scale, or which itself, never answers holds nobody else: of it the pods
+// count that there are, which is told, and the others are protected as ever. A new budget over one such
+// workload once refused everything, for ever.
 func TestAWorkloadThatNeverAnswersHoldsNobodyElse(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fleet   string

@@ -25,7 +25,8 @@ import (
 
 type desk = booking.Desk[policyv1beta1.PodUnavailableBudget, *policyv1beta1.PodUnavailableBudget, *podunavailablebudget.Ledger]
 
-// Attempts of one booking, and the waits between them (PUB-089), and how many requests may wait for one budget.
+// Attempts of one booking, and the waits between them (PUB-089), and how many requests may wait for one
+// budget.
 var bookingBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 3, Jitter: 0.5, Steps: 4, Cap: 500 * time.Millisecond}
 
 const (
@@ -33,8 +34,8 @@ const (
 	bookingWaiting = podunavailablebudget.MaxBookings
 )
 
-// Guard books disruptions of pods in the budgets that cover them. The webhooks of pods ask it for everybody (PUB-080 to PUB-091), and our own
-// controllers before they touch a pod (PUB-100, PUB-101).
+// Guard books disruptions of pods in the budgets that cover them. The webhooks of pods ask it for everybody
+// (PUB-080 to PUB-091), and our own controllers before they touch a pod (PUB-100, PUB-101).
 type Guard struct {
 	index   *Index
 	owners  *Owners
@@ -97,7 +98,8 @@ type Answer struct {
 	Budget *policyv1beta1.PodUnavailableBudget
 }
 
-// Book decides about a request, and books it if that is needed. An error says that it is not decided: the pod must be left alone.
+// Book decides about a request, and books it if that is needed. An error says that it is not decided: the pod
+// must be left alone.
 func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 	pod := request.Pod
 	if why, free := podunavailablebudget.Free(pod, g.now()); free {
@@ -123,11 +125,13 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 	}
 }
 
-// freeAge is for how long after a budget was read or written here pods are free by what it says, without a write that would find out whether
-// it has changed. So a budget is read as often at most, however many pods are asked about.
+// freeAge is for how long after a budget was read or written here pods are free by what it says, without a
+// write that would find out whether it has changed. So a budget is read as often at most, however many pods
+// are asked about.
 const freeAge = 2 * time.Second
 
-// decide has one budget decide about a request. The error is booking.ErrGone if there is no such budget any more.
+// decide has one budget decide about a request. The error is booking.ErrGone if there is no such budget any
+// more.
 func (g *Guard) decide(ctx context.Context, rules *podunavailablebudget.Rules, request Request) (Answer, error) {
 	answer := Answer{Budget: rules.Budget}
 	if request.DryRun {
@@ -179,9 +183,10 @@ func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailabl
 	return covering(candidates, pod, chain), nil
 }
 
-// covering are the candidates that cover a pod. If there are none, it is the one that the pod names, if that is of a workload that may have pods
-// by other ways than as their controller: what its scale subresource selects (PUB-035). The controller has looked at that; who writes another
-// name cannot leave a budget by it (PUB-076). Pods that a workload controlled which is gone are not of the one that has its name now.
+// covering are the candidates that cover a pod. If there are none, it is the one that the pod names, if that
+// is of a workload that may have pods by other ways than as their controller: what its scale subresource
+// selects (PUB-035). The controller has looked at that; who writes another name cannot leave a budget by it
+// (PUB-076). Pods that a workload controlled which is gone are not of the one that has its name now.
 func covering(candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain Chain) []*podunavailablebudget.Rules {
 	var found []*podunavailablebudget.Rules
 	var named *podunavailablebudget.Rules
@@ -202,7 +207,8 @@ func covering(candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain C
 	return found
 }
 
-// Limits implements reconcile.Guard. A pod of which nobody knows what controls it waits alone: the plan may be for pods of many namespaces.
+// Limits implements reconcile.Guard. A pod of which nobody knows what controls it waits alone: the plan may
+// be for pods of many namespaces.
 func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error) {
 	chains, unknown := map[parentKey]Chain{}, map[parentKey]error{}
 	newest := map[string][]*podunavailablebudget.Rules{}

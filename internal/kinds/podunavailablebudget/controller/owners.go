@@ -29,7 +29,8 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-budget-role,resources=uniteddeployments,verbs=get
 
 const (
-	// maxOwners is how far up a chain of controllers is followed. No workload comes near; a ring of references must not be endless.
+	// maxOwners is how far up a chain of controllers is followed. No workload comes near; a ring of
+	// references must not be endless.
 	maxOwners = 10
 	// ownersKept bounds what is remembered of controllers, for so long.
 	ownersKept    = 8192
@@ -44,8 +45,9 @@ type Owners struct {
 	partial bool
 	// watched reads an object of a kind that is watched, which is to have that UID; nil where none is.
 	watched func(ctx context.Context, kind schema.GroupKind, key types.NamespacedName, uid types.UID) (*metav1.PartialObjectMetadata, error)
-	// parents has what was found out about controllers, a link for each parentKey. Of watched kinds nothing is remembered, and on replicas that
-	// do not watch them not that one has no controller: a Deployment that is made again takes its ReplicaSets over at any time.
+	// parents has what was found out about controllers, a link for each parentKey. Of watched kinds nothing
+	// is remembered, and on replicas that do not watch them not that one has no controller: a Deployment that
+	// is made again takes its ReplicaSets over at any time.
 	parents *cache.LRUExpireCache
 }
 
@@ -58,7 +60,8 @@ func NewOwners(live client.Reader, mapper meta.RESTMapper, clock clock.Clock) *O
 type Chain struct {
 	References []podunavailablebudget.Reference
 	UIDs       []types.UID
-	// gone tells of each whether it is no more, or is being deleted: such a workload has no pods (PUB-036), whoever has its name now.
+	// gone tells of each whether it is no more, or is being deleted: such a workload has no pods (PUB-036),
+	// whoever has its name now.
 	gone []bool
 }
 
@@ -82,8 +85,8 @@ type link struct {
 	gone   bool
 }
 
-// controller is what an object says of its controller. Name and UID need not be of the same object: who writes a pod says what he likes, and
-// what is found out holds only for those that say the same.
+// controller is what an object says of its controller. Name and UID need not be of the same object: who
+// writes a pod says what he likes, and what is found out holds only for those that say the same.
 type controller struct {
 	podunavailablebudget.Reference
 	uid types.UID
@@ -104,9 +107,10 @@ type parentKey struct {
 	controller
 }
 
-// Above returns the chain of an object. What cannot be read for want of rights, or does not exist, has nothing above it; another error says
-// that nobody knows what stands above the last of the chain. That something is gone is never taken from what was known before: a ReplicaSet
-// may have been taken over by a Deployment of the same name meanwhile.
+// Above returns the chain of an object. What cannot be read for want of rights, or does not exist, has
+// nothing above it; another error says that nobody knows what stands above the last of the chain. That
+// something is gone is never taken from what was known before: a ReplicaSet may have been taken over by a
+// Deployment of the same name meanwhile.
 func (o *Owners) Above(ctx context.Context, object metav1.Object) (Chain, error) {
 	chain, err := o.above(ctx, object, false)
 	if err == nil && slices.Contains(chain.gone, true) {
@@ -144,7 +148,8 @@ func (o *Owners) above(ctx context.Context, object metav1.Object, fresh bool) (C
 	return chain, nil
 }
 
-// read finds out about a controller. One that may not be read, or of a kind that is not served, has nothing above it.
+// read finds out about a controller. One that may not be read, or of a kind that is not served, has nothing
+// above it.
 func (o *Owners) read(ctx context.Context, namespace string, kind schema.GroupVersionKind, owner *metav1.OwnerReference, watched bool) (link, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: owner.Name}
 	if !exists(owner.Name) {
@@ -175,8 +180,8 @@ func (o *Owners) read(ctx context.Context, namespace string, kind schema.GroupVe
 	}
 }
 
-// linkOf is what an object of that name says, nil for none. One with another UID has taken the place of the one that is meant, or somebody
-// wrote what he liked.
+// linkOf is what an object of that name says, nil for none. One with another UID has taken the place of the
+// one that is meant, or somebody wrote what he liked.
 func linkOf(found *metav1.PartialObjectMetadata, owner *metav1.OwnerReference) link {
 	if found == nil || found.UID != owner.UID {
 		return link{gone: true}
@@ -184,5 +189,6 @@ func linkOf(found *metav1.PartialObjectMetadata, owner *metav1.OwnerReference) l
 	return link{parent: metav1.GetControllerOf(found), gone: found.DeletionTimestamp != nil}
 }
 
-// exists tells whether there can be an object of that name. Clients do not ask for others, and the API server takes them in references.
+// exists tells whether there can be an object of that name. Clients do not ask for others, and the API server
+// takes them in references.
 func exists(name string) bool { return len(content.IsPathSegmentName(name)) == 0 }

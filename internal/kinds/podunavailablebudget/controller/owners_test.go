@@ -19,8 +19,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// PUB-072 (part), PUB-041 (part): what a pod says of its controller holds for that pod alone. A pod with the UID of a ReplicaSet and another
-// name once freed all pods of that ReplicaSet, because what was found out about one was remembered by the UID for the others.
+// PUB-072 (part), PUB-041 (part): what a pod says of its controller holds for that pod alone. A pod with the
+// UID of a ReplicaSet and another name once freed all pods of that ReplicaSet, because what was found out
+// about one was remembered by the UID for the others.
 func TestAPodThatLiesAboutItsControllerFreesNoOther(t *testing.T) {
 	for _, name := range []string{"target", "selector"} {
 		t.Run(name, func(t *testing.T) {
@@ -52,8 +53,9 @@ func TestAPodThatLiesAboutItsControllerFreesNoOther(t *testing.T) {
 	}
 }
 
-// PUB-072 (part), PUB-074 (part): the API server takes any name of a controller, and clients ask for none that cannot be part of a path. One
-// pod with such a name once kept all budgets of its namespace from being counted, and could not be deleted.
+// PUB-072 (part), PUB-074 (part): the API server takes any name of a controller, and clients ask for none
+// that cannot be part of a path. One pod with such a name once kept all budgets of its namespace from being
+// counted, and could not be deleted.
 func TestAControllerThatNobodyCanAskForDoesNotExist(t *testing.T) {
 	for _, name := range []string{"target", "selector"} {
 		t.Run(name, func(t *testing.T) {
@@ -76,8 +78,8 @@ func TestAControllerThatNobodyCanAskForDoesNotExist(t *testing.T) {
 	}
 }
 
-// PUB-042 (part): of a workload that the manager may not read the pods count that there are, whether the budget names it or selects its pods. A
-// budget with a selector once expected none, and let all go.
+// PUB-042 (part): of a workload that the manager may not read the pods count that there are, whether the
+// budget names it or selects its pods. A budget with a selector once expected none, and let all go.
 func TestPodsOfWorkloadsThatMayNotBeReadCount(t *testing.T) {
 	for _, name := range []string{"target", "selector"} {
 		t.Run(name, func(t *testing.T) {
@@ -114,8 +116,9 @@ func (r *budgetRun) budgetOfRollout(name string) {
 	r.Store(budgetKey(name), b)
 }
 
-// PUB-105 (part), PUB-106 (part): a workload of a kind that is not watched is read again within a minute, although nothing is told of it. One that
-// was scaled out once left its budget with the former number, by which all pods that came could go.
+// PUB-105 (part), PUB-106 (part): a workload of a kind that is not watched is read again within a minute,
+// although nothing is told of it. One that was scaled out once left its budget with the former number, by
+// which all pods that came could go.
 func TestAWorkloadThatIsNotWatchedIsReadAgain(t *testing.T) {
 	for _, name := range []string{"target", "selector"} {
 		t.Run(name, func(t *testing.T) {
@@ -149,8 +152,8 @@ func TestAWorkloadThatIsNotWatchedAppears(t *testing.T) {
 	}
 }
 
-// PUB-042 (part): the same holds where the manager may read a workload, and not its scale subresource, as with the roles of an older version.
-// Such workloads once counted as gone, so that all their pods could go.
+// PUB-042 (part): the same holds where the manager may read a workload, and not its scale subresource, as
+// with the roles of an older version. Such workloads once counted as gone, so that all their pods could go.
 func TestPodsOfWorkloadsWithoutTheRightToTheirScaleCount(t *testing.T) {
 	for _, name := range []string{"target", "selector"} {
 		t.Run(name, func(t *testing.T) {
@@ -170,8 +173,8 @@ func TestPodsOfWorkloadsWithoutTheRightToTheirScaleCount(t *testing.T) {
 	}
 }
 
-// PUB-101 (part): a pod of which nobody knows what controls it waits alone. A SidecarSet plans for pods of many namespaces, and one such pod once
-// kept it from all others.
+// PUB-101 (part): a pod of which nobody knows what controls it waits alone. A SidecarSet plans for pods of
+// many namespaces, and one such pod once kept it from all others.
 func TestAPodOfWhichNobodyKnowsTheControllerWaitsAlone(t *testing.T) {
 	r := newWorld(1)
 	r.withDeployment(3)
@@ -209,8 +212,8 @@ func (r reads) Get(_ context.Context, key client.ObjectKey, into client.Object, 
 	return nil
 }
 
-// PUB-072 (part): a pod of another namespace that names the same controller says nothing about those that it has. A plan for pods of many
-// namespaces once took them for uncovered, and asked in vain, again and again.
+// PUB-072 (part): a pod of another namespace that names the same controller says nothing about those that it
+// has. A plan for pods of many namespaces once took them for uncovered, and asked in vain, again and again.
 func TestPodsOfAnotherNamespaceSayNothing(t *testing.T) {
 	yes, index := true, &Index{}
 	for _, namespace := range []string{"a", "b"} {

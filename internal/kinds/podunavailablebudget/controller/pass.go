@@ -50,14 +50,17 @@ type memory struct {
 	compared time.Time
 }
 
-// rivalsEvery is how often budgets are compared with the others of their namespace: that costs their number times that of the pods.
+// rivalsEvery is how often budgets are compared with the others of their namespace: that costs their number
+// times that of the pods.
 const rivalsEvery = 30 * time.Second
 
 // seen is what a pass has read, and does not change any more.
 type seen struct {
-	// tops are the workloads that count, and above is all that stands above pods, as far as that had to be read.
+	// tops are the workloads that count, and above is all that stands above pods, as far as that had to be
+	// read.
 	tops, above map[podunavailablebudget.Reference]bool
-	// controllers tells of the controllers of pods whether the target of the budget is one of them, or stands above.
+	// controllers tells of the controllers of pods whether the target of the budget is one of them, or stands
+	// above.
 	controllers map[controller]bool
 }
 
@@ -74,7 +77,8 @@ func (m *memory) words(from, to *policyv1beta1.PodUnavailableBudgetStatus, now t
 	return wordsEvery - now.Sub(m.written)
 }
 
-// lookAgain is when a budget is looked at again although nothing is told: one that covers no pod (PUB-D2), or of workloads that are not watched.
+// lookAgain is when a budget is looked at again although nothing is told: one that covers no pod (PUB-D2), or
+// of workloads that are not watched.
 const lookAgain = time.Minute
 
 // Run makes one pass: it counts, writes the numbers, and tells the pods which budget covers them.
@@ -150,14 +154,15 @@ func (p *Pass) Forget(owner types.UID) {
 	p.memory.Forget(owner)
 }
 
-// Counts tells whether the numbers of a budget came from the workload last, or, if that has moved to another controller, whether it leads to one.
+// Counts tells whether the numbers of a budget came from the workload last, or, if that has moved to another
+// controller, whether it leads to one.
 func (p *Pass) Counts(budget *podunavailablebudget.Rules, workload podunavailablebudget.Reference, moved bool) bool {
 	last := p.memory.Of(budget.Budget.UID).seen.Load()
 	return budget.Target == workload || last != nil && (last.tops[workload] || moved && last.above[workload])
 }
 
-// MayLead tells whether the workload that a budget names stands above a pod, as far as the last numbers tell: a controller that they do not
-// know may lead there.
+// MayLead tells whether the workload that a budget names stands above a pod, as far as the last numbers tell:
+// a controller that they do not know may lead there.
 func (p *Pass) MayLead(budget *podunavailablebudget.Rules, pod *corev1.Pod) bool {
 	direct := controllerOf(pod)
 	if direct == (controller{}) || direct.Reference == budget.Target || alone(budget.Target, direct.Reference) {
@@ -171,7 +176,8 @@ func (p *Pass) MayLead(budget *podunavailablebudget.Rules, pod *corev1.Pod) bool
 	return leads || !known
 }
 
-// alone tells whether what controls a pod has nothing above it that is of the kind of the target, so that it need not be read.
+// alone tells whether what controls a pod has nothing above it that is of the kind of the target, so that it
+// need not be read.
 func alone(target, direct podunavailablebudget.Reference) bool {
 	return direct.GroupKind == target.GroupKind || counted(target.GroupKind) && target.Kind != "Deployment" && counted(direct.GroupKind)
 }
@@ -179,11 +185,13 @@ func alone(target, direct podunavailablebudget.Reference) bool {
 // reading is what is found out while the pods of a budget are read.
 type reading struct {
 	seen
-	// doubt: of some pods nobody knows what stands above them, or what controlled them is gone, which no event need tell of once it is not so.
+	// doubt: of some pods nobody knows what stands above them, or what controlled them is gone, which no
+	// event need tell of once it is not so.
 	doubt bool
 }
 
-// above is the chain of a pod, as far as it can be read. One that cannot keeps no budget from counting other pods.
+// above is the chain of a pod, as far as it can be read. One that cannot keeps no budget from counting other
+// pods.
 func (p *Pass) above(ctx context.Context, pod *corev1.Pod, read *reading) (Chain, error) {
 	chain, err := p.Guard.owners.Above(ctx, pod)
 	if err != nil && ctx.Err() != nil {
@@ -217,8 +225,8 @@ func (p *Pass) snapshot(ctx context.Context, budget *policyv1beta1.PodUnavailabl
 	return s, read, nil
 }
 
-// targeted takes the pods of the workload that the budget names (PUB-035, PUB-036), and tells of their controllers whether it is one of them,
-// or stands above. Pods of which nobody knows that are not counted on.
+// targeted takes the pods of the workload that the budget names (PUB-035, PUB-036), and tells of their
+// controllers whether it is one of them, or stands above. Pods of which nobody knows that are not counted on.
 func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod, read *reading) error {
 	budget, target := s.Rules.Budget, s.Rules.Target
 	workload, err := p.Workloads.Get(ctx, budget.Namespace, target)
@@ -269,7 +277,8 @@ func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebud
 	return slices.Contains(chain.UIDs, uid) || uid == "" && slices.Contains(chain.References, target), err
 }
 
-// selected takes the pods that the selector selects, and the workloads at the top of their controllers (PUB-037, PUB-041).
+// selected takes the pods that the selector selects, and the workloads at the top of their controllers
+// (PUB-037, PUB-041).
 func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod, read *reading) error {
 	tops := map[controller]*podunavailablebudget.Workload{}
 	topOf, gone := map[controller]controller{}, map[controller]bool{}
@@ -324,7 +333,8 @@ func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, p
 	return nil
 }
 
-// look reads the pods from the API server whose bookings end now although they are in service by what the cache says: it may lag.
+// look reads the pods from the API server whose bookings end now although they are in service by what the
+// cache says: it may lag.
 func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error {
 	overdue := podunavailablebudget.Overdue(s)
 	if len(overdue) == 0 {
@@ -390,7 +400,8 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 	return errors.Join(errs...)
 }
 
-// announce tells what is new about the numbers, and about other budgets of the same pods (PUB-042, PUB-061, PUB-073, PUB-111).
+// announce tells what is new about the numbers, and about other budgets of the same pods (PUB-042, PUB-061,
+// PUB-073, PUB-111).
 func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan) {
 	once := func(eventType, reason, message string) {
 		if kept.news.Is(reason, message) {

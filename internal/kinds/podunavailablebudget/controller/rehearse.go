@@ -18,11 +18,12 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Rehearsed are the budgets of a rehearsal: a Guard that books as the manager's does, and numbers that follow the pods.
+// Rehearsed are the budgets of a rehearsal: a Guard that books as the manager's does, and numbers that follow
+// the pods.
 type Rehearsed struct{ watch *Watch }
 
-// NewRehearsed returns budgets that are read and booked through an API in memory. Nothing is known of what stands above the controllers of
-// pods but what that API holds.
+// NewRehearsed returns budgets that are read and booked through an API in memory. Nothing is known of what
+// stands above the controllers of pods but what that API holds.
 func NewRehearsed(api *reconcile.API, options podunavailablebudget.Options) *Rehearsed {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind, version := range followed {
@@ -41,9 +42,10 @@ func (r *Rehearsed) Guard() reconcile.Guard { return r.watch.Guard }
 // Follow takes up a version of a budget.
 func (r *Rehearsed) Follow(budget *policyv1beta1.PodUnavailableBudget) { r.watch.set(budget) }
 
-// Count returns the status of a budget over the pods of a stage. totals are how many pods the workloads of budgets are to have by what a cluster
-// says; of a budget that nobody has counted yet it is how many there are the first time, which is noted there. more is how many more that are,
-// by controller, if it covers pods of it. after is when to count again although nothing happens; 0 means not at all.
+// Count returns the status of a budget over the pods of a stage. totals are how many pods the workloads of
+// budgets are to have by what a cluster says; of a budget that nobody has counted yet it is how many there
+// are the first time, which is noted there. more is how many more that are, by controller, if it covers pods
+// of it. after is when to count again although nothing happens; 0 means not at all.
 func (r *Rehearsed) Count(ctx context.Context, budget *policyv1beta1.PodUnavailableBudget, pods []*corev1.Pod, totals,
 	more map[types.UID]int32) (status *policyv1beta1.PodUnavailableBudgetStatus, after time.Duration, err error) {
 	s := podunavailablebudget.Snapshot{Rules: r.watch.Guard.rulesOf(budget), Now: r.watch.Guard.now()}

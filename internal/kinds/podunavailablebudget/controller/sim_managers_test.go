@@ -39,7 +39,8 @@ import (
 
 func init() { bookingBackoff.Duration = 0 } // simulations have a clock of their own
 
-// replica is one process of the manager: it answers admission by what it knows, and has controllers while it leads, and some time longer.
+// replica is one process of the manager: it answers admission by what it knows, and has controllers while it
+// leads, and some time longer.
 type replica struct {
 	run   *budgetRun
 	name  string

@@ -18,21 +18,24 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// What the simulation lets happen at most: lagAtMost is how far caches are behind, and requestAtMost how long a request takes from its
-// admission to its effect, and kubeletAtMost how long a kubelet leaves a container of a former image alone.
+// What the simulation lets happen at most: lagAtMost is how far caches are behind, and requestAtMost how long
+// a request takes from its admission to its effect, and kubeletAtMost how long a kubelet leaves a container
+// of a former image alone.
 const (
 	lagAtMost     = 2 * time.Second
 	requestAtMost = 2 * time.Second
 	kubeletAtMost = 3 * time.Second
 )
 
-// oracle judges by the words of the specification, on what is stored in the API server, with nothing of the code that is tested. It
-// forgives what nobody can know: what has changed within the lag of the caches, or since the pods were counted last.
+// oracle judges by the words of the specification, on what is stored in the API server, with nothing of the
+// code that is tested. It forgives what nobody can know: what has changed within the lag of the caches, or
+// since the pods were counted last.
 type oracle struct {
 	r *budgetRun
 	// worlds are the budgets as they were, the latest last.
 	worlds []world
-	// totals are, by budget, how many pods there were expected to be; losses are when pods left service that were not booked in it.
+	// totals are, by budget, how many pods there were expected to be; losses are when pods left service that
+	// were not booked in it.
 	totals map[types.UID][]total
 	losses map[types.UID][]time.Time
 	// counts are those that have ended, by budget.
@@ -59,7 +62,8 @@ type saying struct {
 
 type count struct{ begin, end time.Time }
 
-// total is how many pods there shall be by workload, how many there are, and how many of them, also of those in service, have none.
+// total is how many pods there shall be by workload, how many there are, and how many of them, also of those
+// in service, have none.
 type total struct {
 	at                  time.Time
 	of                  map[string]int
@@ -113,7 +117,8 @@ func (o *oracle) inService(pod *corev1.Pod) bool {
 	return ready
 }
 
-// above are kind and name of what controls the pod, what controls that, and so on, and which of these lives (PUB-036).
+// above are kind and name of what controls the pod, what controls that, and so on, and which of these lives
+// (PUB-036).
 func (o *oracle) above(pod *corev1.Pod) (chain, living []string) {
 	for owner := metav1.GetControllerOf(pod); owner != nil; {
 		name := owner.Kind + " " + owner.Name
@@ -242,7 +247,8 @@ func (o *oracle) free(budget *policyv1beta1.PodUnavailableBudget, pod *corev1.Po
 	return matches(budget.Spec.IgnoredPodSelector, pod) || !slices.Contains(operations, by) || by == "UPDATE" && !o.r.options.Updates
 }
 
-// judge is called when a pod in service is about to be taken out of it on purpose: so many others must be in service (PUB-002).
+// judge is called when a pod in service is about to be taken out of it on purpose: so many others must be in
+// service (PUB-002).
 func (o *oracle) judge(pod *corev1.Pod, by policyv1beta1.PodUnavailableBudgetOperation) {
 	o.observe()
 	delete(o.decided, pod.UID)
@@ -262,7 +268,8 @@ func (o *oracle) judge(pod *corev1.Pod, by policyv1beta1.PodUnavailableBudgetOpe
 		}
 		since := o.since(b.UID, now.Add(-requestAtMost)) // it may have been admitted by that count
 		floor := o.floor(b, since)
-		// Nothing is booked where nothing is demanded, and that may be decided by numbers of before the last count.
+		// Nothing is booked where nothing is demanded, and that may be decided by numbers of before the last
+		// count.
 		if floor == 0 || o.floor(b, o.since(b.UID, now.Add(-lagAtMost-requestAtMost))) == 0 {
 			return
 		}
@@ -306,8 +313,8 @@ func (o *oracle) since(uid types.UID, at time.Time) time.Time {
 	return begin.Add(-lagAtMost - requestAtMost)
 }
 
-// floor is the least number of pods that a budget may have demanded to stay in service since then: caches lag by kind, so that each of the
-// workloads may have been seen as it was at another time.
+// floor is the least number of pods that a budget may have demanded to stay in service since then: caches lag
+// by kind, so that each of the workloads may have been seen as it was at another time.
 func (o *oracle) floor(b *policyv1beta1.PodUnavailableBudget, since time.Time) int {
 	list := o.totals[b.UID]
 	least := list[len(list)-1]
@@ -381,7 +388,8 @@ func (o *oracle) observe() {
 	o.serving = serving
 }
 
-// wrote judges a write of a budget's status: a booking charges one for a pod that was not booked, and nothing for one that was (PUB-087).
+// wrote judges a write of a budget's status: a booking charges one for a pod that was not booked, and nothing
+// for one that was (PUB-087).
 func (o *oracle) wrote(before, after *policyv1beta1.PodUnavailableBudget) {
 	was, is := &before.Status, &after.Status
 	if is.UnavailableAllowed < 0 || is.ObservedGeneration != was.ObservedGeneration || is.DesiredAvailable != was.DesiredAvailable ||

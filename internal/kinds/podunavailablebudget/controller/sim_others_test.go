@@ -41,8 +41,8 @@ func (r *budgetRun) answering(by *replica) *replica {
 
 var errNoAnswer = apierrors.NewInternalError(errors.New("the webhook does not answer"))
 
-// admit asks a manager whether the pod may be disrupted, as the API server does with the pod that it has; by is the manager that wants it,
-// if it is one.
+// admit asks a manager whether the pod may be disrupted, as the API server does with the pod that it has; by
+// is the manager that wants it, if it is one.
 func (r *budgetRun) admit(pod *corev1.Pod, by operation, who *replica) error {
 	m := r.answering(who)
 	if m == nil {
@@ -148,8 +148,9 @@ func (r *budgetRun) mutate(pod *corev1.Pod) {
 	})
 }
 
-// disrupt does something to a pod as anybody but a manager does: it is admitted, some time later it takes effect, and it is admitted
-// again if the pod has changed meanwhile; but evictions are admitted once, and then a PodDisruptionBudget is asked.
+// disrupt does something to a pod as anybody but a manager does: it is admitted, some time later it takes
+// effect, and it is admitted again if the pod has changed meanwhile; but evictions are admitted once, and
+// then a PodDisruptionBudget is asked.
 func (r *budgetRun) disrupt(name string, by operation, effect func()) error {
 	for range 3 {
 		pod, _ := r.Get(podKey(name)).(*corev1.Pod)
@@ -276,7 +277,8 @@ func (r *budgetRun) replicaSets() bool {
 	return r.deployment() || moved
 }
 
-// deployment lets the controller of Deployments act once: there is one more pod than there shall be at most, and one fewer at least.
+// deployment lets the controller of Deployments act once: there is one more pod than there shall be at most,
+// and one fewer at least.
 func (r *budgetRun) deployment() bool {
 	deployment, _ := r.Get(deploymentKey).(*appsv1.Deployment)
 	if deployment == nil {

@@ -423,7 +423,8 @@ func (r *budgetRun) round() bool {
 	return moved
 }
 
-// finish ends the disturbances, and checks what must hold at rest: what was begun ends, the numbers are exact, and nothing is written.
+// finish ends the disturbances, and checks what must hold at rest: what was begun ends, the numbers are
+// exact, and nothing is written.
 func (r *budgetRun) finish() {
 	r.Faults, r.healthy, r.undisturbed = simulation.Faults{}, -1, true
 	for _, m := range r.managers {
@@ -513,9 +514,10 @@ func (r *budgetRun) describe() string {
 	return b.String()
 }
 
-// TestSimulatedBudgets: whoever takes pods out of service, however many managers answer, die, lag, and go on after others took over from them,
-// so many others stay in service as the budget wants; nobody is charged twice; what waits for a budget goes on when it allows more; a
-// budget that is gone holds nobody (PUB-087 (part), PUB-089 (part), PUB-090 (part)).
+// TestSimulatedBudgets: whoever takes pods out of service, however many managers answer, die, lag, and go on
+// after others took over from them, so many others stay in service as the budget wants; nobody is charged
+// twice; what waits for a budget goes on when it allows more; a budget that is gone holds nobody
+// (PUB-087 (part), PUB-089 (part), PUB-090 (part)).
 func TestSimulatedBudgets(t *testing.T) {
 	var judged, refused atomic.Int64
 	simulationtest.Seeds(t, 2000, func(t *testing.T, seed uint64) {

@@ -75,7 +75,8 @@ func (w *Watch) Changed() <-chan struct{} { return w.budgets.Changed() }
 // Synced tells whether all budgets are known that there were at the start.
 func (w *Watch) Synced() bool { return w.budgets.Synced() }
 
-// Namespaces are those that have budgets, or had until a moment ago: what is done to their pods is sent to the webhooks.
+// Namespaces are those that have budgets, or had until a moment ago: what is done to their pods is sent to
+// the webhooks.
 func (w *Watch) Namespaces() []string {
 	asked := map[string]string{}
 	for _, namespace := range w.Index.all() {

@@ -24,13 +24,15 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/scale"
 )
 
-// How many pods a workload shall have is what its scale subresource says, whatever its kind (PUB-040). Other kinds need rights that users add.
+// How many pods a workload shall have is what its scale subresource says, whatever its kind (PUB-040). Other
+// kinds need rights that users add.
 //
 // +kubebuilder:rbac:groups=apps,roleName=kruise-manager-budget-role,resources=deployments/scale;replicasets/scale;statefulsets/scale,verbs=get
 // +kubebuilder:rbac:groups="",roleName=kruise-manager-budget-role,resources=replicationcontrollers/scale,verbs=get
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-budget-role,resources=clonesets/scale;statefulsets/scale;uniteddeployments/scale,verbs=get
 
-// followed are the kinds whose objects are watched, as metadata alone, once a budget depends on one. Others are looked at from time to time.
+// followed are the kinds whose objects are watched, as metadata alone, once a budget depends on one. Others
+// are looked at from time to time.
 var followed = map[schema.GroupKind]string{
 	{Group: "apps", Kind: "Deployment"}:            "v1",
 	{Group: "apps", Kind: "ReplicaSet"}:            "v1",
@@ -44,12 +46,13 @@ var followed = map[schema.GroupKind]string{
 func counted(kind schema.GroupKind) bool { return followed[kind] != "" }
 
 const (
-	// replicasKept bounds what is remembered of workloads. What is read of an object that is watched holds for its generation, and of others
-	// for otherFor.
+	// replicasKept bounds what is remembered of workloads. What is read of an object that is watched holds
+	// for its generation, and of others for otherFor.
 	replicasKept    = 8192
 	replicasKeptFor = time.Hour
 	otherFor        = 10 * time.Second
-	// unansweredFor is how long the API server is asked again about a workload before budgets count without an answer.
+	// unansweredFor is how long the API server is asked again about a workload before budgets count without
+	// an answer.
 	unansweredFor = 10 * time.Second
 )
 
@@ -61,7 +64,8 @@ type Workload struct {
 	Replicas *int32
 	// Selector finds its pods where its scale subresource says so; nil otherwise.
 	Selector labels.Selector
-	// Doubt is why this may be out of date, or lack the replicas: the API server did not answer. It is empty if it did.
+	// Doubt is why this may be out of date, or lack the replicas: the API server did not answer. It is empty
+	// if it did.
 	Doubt string
 }
 
@@ -84,8 +88,8 @@ func NewWorkloads(caches cache.Cache, live client.Reader, scales client.SubResou
 		known: lru.NewLRUExpireCacheWithClock(replicasKept, clock.RealClock{}), informers: map[schema.GroupKind]cache.Informer{}}
 }
 
-// Tell has do called with each watched workload that appears, is deleted, or changes its spec or its controller (PUB-105); moved: it is gone, or
-// what controls it is another.
+// Tell has do called with each watched workload that appears, is deleted, or changes its spec or its
+// controller (PUB-105); moved: it is gone, or what controls it is another.
 func (w *Workloads) Tell(do func(namespace string, changed podunavailablebudget.Reference, moved bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,9 +143,10 @@ func (w *Workloads) answered(name string, workload *Workload) {
 	w.known.Remove("unanswered " + name)
 }
 
-// unanswered is what counts of a workload that cannot be read. At first that is an error, since it may pass. A scale subresource may never
-// answer though, or the webhook that converts a kind, and one such workload must not keep a budget from counting all others (PUB-042): then
-// what was known of it last counts, or else nobody says how many pods it shall have.
+// unanswered is what counts of a workload that cannot be read. At first that is an error, since it may pass.
+// A scale subresource may never answer though, or the webhook that converts a kind, and one such workload
+// must not keep a budget from counting all others (PUB-042): then what was known of it last counts, or else
+// nobody says how many pods it shall have.
 func (w *Workloads) unanswered(ctx context.Context, name string, uid types.UID, err error) (*Workload, error) {
 	if ctx.Err() != nil {
 		return nil, err
@@ -195,8 +200,8 @@ func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key
 	return workload, nil
 }
 
-// desiredByNodes is how many pods the status of a workload with one for each node says that there shall be, as that of DaemonSets does, which
-// have no scale; nil if no controller has said it (PUB-042).
+// desiredByNodes is how many pods the status of a workload with one for each node says that there shall be,
+// as that of DaemonSets does, which have no scale; nil if no controller has said it (PUB-042).
 func desiredByNodes(object *unstructured.Unstructured) *int32 {
 	status, _, _ := unstructured.NestedMap(object.Object, "status")
 	observed, _, _ := unstructured.NestedInt64(status, "observedGeneration")
@@ -207,8 +212,8 @@ func desiredByNodes(object *unstructured.Unstructured) *int32 {
 	return new(int32(max(min(desired, math.MaxInt32), 0)))
 }
 
-// metadata reads a watched workload from the cache, or, if it is not there, from the API server: what is not there yet must not count as
-// gone. uid is which one is meant, empty for any.
+// metadata reads a watched workload from the cache, or, if it is not there, from the API server: what is not
+// there yet must not count as gone. uid is which one is meant, empty for any.
 func (w *Workloads) metadata(ctx context.Context, kind schema.GroupKind, key types.NamespacedName, uid types.UID) (*metav1.PartialObjectMetadata,
 	error) {
 	object := &metav1.PartialObjectMetadata{}

@@ -1,4 +1,5 @@
-// Package podunavailablebudgettest builds PodUnavailableBudgets and pods for tests of their rules, and of controllers that ask them.
+// Package podunavailablebudgettest builds PodUnavailableBudgets and pods for tests of their rules, and of
+// controllers that ask them.
 package podunavailablebudgettest
 
 import (
@@ -20,7 +21,8 @@ var Now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // AllGates are the options with every gate on.
 var AllGates = podunavailablebudget.Options{Deletes: true, Updates: true, Resizes: true}
 
-// Budget returns a budget named web of the pods with label app=web, of which one may be out of service; options change it.
+// Budget returns a budget named web of the pods with label app=web, of which one may be out of service;
+// options change it.
 func Budget(options ...func(*policyv1beta1.PodUnavailableBudget)) *policyv1beta1.PodUnavailableBudget {
 	one := intstr.FromInt32(1)
 	budget := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "budget", Generation: 1}}

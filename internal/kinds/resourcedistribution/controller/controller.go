@@ -27,7 +27,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// A creation cannot be limited to a name. Who narrows the other rights by resourceNames narrows what is distributed (RD-021).
+// A creation cannot be limited to a name. Who narrows the other rights by resourceNames narrows what is
+// distributed (RD-021).
 //
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-resourcedistribution-role,resources=resourcedistributions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-resourcedistribution-role,resources=resourcedistributions/status,verbs=patch
@@ -136,7 +137,8 @@ func namespaceOf(name string, object client.Object) resourcedistribution.Namespa
 	return resourcedistribution.Namespace{Name: name, Exists: true, Terminating: object.GetDeletionTimestamp() != nil, Labels: object.GetLabels()}
 }
 
-// namespaceChanged has those distributions look at a namespace of which it is a target, or was one (RD-080); nil stands for none.
+// namespaceChanged has those distributions look at a namespace of which it is a target, or was one (RD-080);
+// nil stands for none.
 func (r *Reconciler) namespaceChanged(before, after client.Object) {
 	if before != nil && after != nil && before.GetUID() == after.GetUID() && maps.Equal(before.GetLabels(), after.GetLabels()) &&
 		(before.GetDeletionTimestamp() == nil) == (after.GetDeletionTimestamp() == nil) {

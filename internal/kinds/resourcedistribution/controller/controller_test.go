@@ -27,7 +27,8 @@ import (
 
 var team = map[string]string{"team": "x"}
 
-// spread is a world with namespaces a and b of the team, c of none, and a ResourceDistribution to the team and to namespace later.
+// spread is a world with namespaces a and b of the team, c of none, and a ResourceDistribution to the team
+// and to namespace later.
 func spread(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, 1)
@@ -66,8 +67,8 @@ func (w *world) says(want string) {
 	}
 }
 
-// RD-001, RD-002, RD-056, RD-080, RD-D3, RD-D7: copies come, are restored, follow the spec and the namespaces, and go, by events alone: no time passes
-// but what batches statuses.
+// RD-001, RD-002, RD-056, RD-080, RD-D3, RD-D7: copies come, are restored, follow the spec and the
+// namespaces, and go, by events alone: no time passes but what batches statuses.
 func TestCopiesFollow(t *testing.T) {
 	w := spread(t)
 	w.has("1,1,,")
@@ -118,8 +119,8 @@ func TestCopiesFollow(t *testing.T) {
 	}
 }
 
-// RD-059, RD-071 (part): while a ResourceDistribution is being deleted its copies are left to the garbage collector, also if the cache does not show that
-// it is; and no finalizer is put on it.
+// RD-059, RD-071 (part): while a ResourceDistribution is being deleted its copies are left to the garbage
+// collector, also if the cache does not show that it is; and no finalizer is put on it.
 func TestNothingIsDoneForWhatGoes(t *testing.T) {
 	for _, shown := range []bool{true, false} {
 		w := spread(t)
@@ -182,7 +183,8 @@ func TestTwoOfTheSame(t *testing.T) {
 	w.has("2,,2,")
 }
 
-// RD-081: what fails in one namespace is tried again later each time, and does not hold up others; conflicts and missing namespaces wait for events.
+// RD-081: what fails in one namespace is tried again later each time, and does not hold up others; conflicts
+// and missing namespaces wait for events.
 func TestFailuresAreRetried(t *testing.T) {
 	w := spread(t)
 	refused := true
@@ -216,7 +218,8 @@ func TestFailuresAreRetried(t *testing.T) {
 	}
 }
 
-// RD-057: an update is of the version that was read; if that is old, it is refused, the object is read, and what is decided then is done.
+// RD-057: an update is of the version that was read; if that is old, it is refused, the object is read, and
+// what is decided then is done.
 func TestUpdatesAreOfOneVersion(t *testing.T) {
 	w := spread(t)
 	before := w.Get(w.key("a"))
@@ -237,7 +240,8 @@ func TestUpdatesAreOfOneVersion(t *testing.T) {
 	}
 }
 
-// RD-051: batches are of 1, 2, 4 and so on, each namespace is attempted in each round, and errors do not stop the rest.
+// RD-051: batches are of 1, 2, 4 and so on, each namespace is attempted in each round, and errors do not stop
+// the rest.
 func TestSlowStart(t *testing.T) {
 	w := newWorld(t, 1)
 	for i := range 20 {
@@ -263,7 +267,8 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// A user who deletes a copy again and again gets it back at once a few times, and then later each time; copies in other namespaces do not wait.
+// A user who deletes a copy again and again gets it back at once a few times, and then later each time;
+// copies in other namespaces do not wait.
 func TestRestlessUsers(t *testing.T) {
 	w := spread(t)
 	back := 0
@@ -296,7 +301,8 @@ func TestRestlessUsers(t *testing.T) {
 	}
 }
 
-// RD-095, RD-097: status changes ask for no pass, statuses are written only when they change, and events tell once what is news.
+// RD-095, RD-097: status changes ask for no pass, statuses are written only when they change, and events tell
+// once what is news.
 func TestEventsAndStatus(t *testing.T) {
 	old, status, spec := &appsv1beta1.ResourceDistribution{}, &appsv1beta1.ResourceDistribution{}, &appsv1beta1.ResourceDistribution{}
 	status.Status.Desired, spec.Generation = 3, 2
@@ -436,7 +442,8 @@ func TestVersionsOfCopies(t *testing.T) {
 	is("a list without it", "")
 }
 
-// One namespace among many, and one copy, cost a look at that one, for each of the distributions that it concerns: operations are counted, not time.
+// One namespace among many, and one copy, cost a look at that one, for each of the distributions that it
+// concerns: operations are counted, not time.
 func TestWorkForOneNamespace(t *testing.T) {
 	const spaces, distributions = 1000, 5
 	w := newWorld(t, 2)

@@ -16,12 +16,14 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
 )
 
-// copies are the objects of one kind and name in all namespaces, as a watch and own writes show them. Of each version the newest counts, whoever
-// brought it: a watch tells of all versions of its objects in their order, so that an answer which is not newer than what the watch told last
-// is known already. Nothing has to wait for the watch, and nothing is forgotten by time.
+// copies are the objects of one kind and name in all namespaces, as a watch and own writes show them. Of each
+// version the newest counts, whoever brought it: a watch tells of all versions of its objects in their order,
+// so that an answer which is not newer than what the watch told last is known already. Nothing has to wait
+// for the watch, and nothing is forgotten by time.
 type copies struct {
 	of resourcedistribution.Of
-	// changed is called, without the lock, when a namespace is otherwise than it was known; with an empty name when all may be.
+	// changed is called, without the lock, when a namespace is otherwise than it was known; with an empty
+	// name when all may be.
 	changed func(of *copies, namespace string)
 	// users are the distributions, and stop ends the watch; both belong to watches.
 	users map[types.UID]*distribution
@@ -50,7 +52,8 @@ func newCopies(of resourcedistribution.Of, changed func(*copies, string)) *copie
 	return &copies{of: of, changed: changed, users: map[types.UID]*distribution{}, stop: func() {}, known: map[string]known{}}
 }
 
-// newer tells whether a version is newer than another, empty ones being the oldest; those that cannot be compared are.
+// newer tells whether a version is newer than another, empty ones being the oldest; those that cannot be
+// compared are.
 func newer(version, than string) bool {
 	if than == "" || version == "" {
 		return version != than
@@ -151,7 +154,8 @@ func (c *copies) Replace(list []any, version string) error {
 func (c *copies) replace(list []any, version string) (changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A list is never older than what the watch told before it, unless storage was restored from a backup: then all that is known is of no history.
+	// A list is never older than what the watch told before it, unless storage was restored from a backup:
+	// then all that is known is of no history.
 	back := c.seen != "" && newer(c.seen, version)
 	if c.seen = version; back {
 		for namespace, k := range c.known {
@@ -240,8 +244,8 @@ func (c *copies) answered(namespace string, copied *resourcedistribution.Copy) {
 	}
 }
 
-// absent notes that a live read showed nothing; before is what was known when it began. What the watch has told of since is not older than that, and
-// its end will be told, too. It ends doubt.
+// absent notes that a live read showed nothing; before is what was known when it began. What the watch has
+// told of since is not older than that, and its end will be told, too. It ends doubt.
 func (c *copies) absent(namespace string, before *resourcedistribution.Copy) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,12 +18,14 @@ type distribution struct {
 	mu sync.Mutex
 	// targets are nil while it cannot be read.
 	targets *resourcedistribution.Targets
-	// pending are the namespaces that are to be looked at, in the order in which they were marked; whole stands for all.
+	// pending are the namespaces that are to be looked at, in the order in which they were marked; whole
+	// stands for all.
 	pending []string
 	queued  map[string]bool
 	whole   bool
 
-	// What follows is the pass's alone. resource is what is distributed, of that generation, nil if there is fault.
+	// What follows is the pass's alone. resource is what is distributed, of that generation, nil if there is
+	// fault.
 	generation int64
 	resource   *resourcedistribution.Resource
 	fault      error
@@ -108,7 +110,8 @@ func (d *distribution) concerns(versions ...resourcedistribution.Namespace) bool
 	return false
 }
 
-// Bounds of how often the copy in one namespace is written though it was right before: others may change it again and again.
+// Bounds of how often the copy in one namespace is written though it was right before: others may change it
+// again and again.
 const (
 	freeRepairs  = 4
 	firstPause   = time.Second
@@ -165,7 +168,8 @@ func (d *distribution) failed(namespace string, err error, now time.Time) {
 	d.agenda.add(namespace, until)
 }
 
-// wrote notes a write; repaired: the copy was right before. What failed after it is noted next, and its pauses go on.
+// wrote notes a write; repaired: the copy was right before. What failed after it is noted next, and its
+// pauses go on.
 func (d *distribution) wrote(namespace string, repaired bool, err error, now time.Time) {
 	t := d.troubles[namespace]
 	if t == nil && !repaired {

@@ -18,7 +18,8 @@ import (
 
 var secrets = schema.GroupResource{Resource: "secrets"}
 
-// An answer that there is nothing, which comes after the watch told of an object that was created meanwhile, does not hide it.
+// An answer that there is nothing, which comes after the watch told of an object that was created meanwhile,
+// does not hide it.
 func TestLateAnswerOfNothing(t *testing.T) {
 	w := spread(t)
 	creations := 0
@@ -45,7 +46,8 @@ func TestLateAnswerOfNothing(t *testing.T) {
 	}
 }
 
-// A copy that cannot be changed stays until the API server would take another one: what pods need does not go for what is refused.
+// A copy that cannot be changed stays until the API server would take another one: what pods need does not go
+// for what is refused.
 func TestWhatIsRefusedReplacesNothing(t *testing.T) {
 	w := spread(t)
 	refused := true
@@ -93,7 +95,8 @@ func TestWithoutTheListThereIsRest(t *testing.T) {
 	}
 }
 
-// After the cluster's storage was restored from a backup versions are lower than those that are known: a list tells how it is.
+// After the cluster's storage was restored from a backup versions are lower than those that are known: a list
+// tells how it is.
 func TestVersionsGoBack(t *testing.T) {
 	w := spread(t)
 	c := w.r.watches.all()[0]
@@ -137,7 +140,8 @@ func TestNamespacesThatEndAreForgotten(t *testing.T) {
 	}
 }
 
-// A webhook that makes something else of each write is told as such, the same after each attempt, and attempts are ever further apart.
+// A webhook that makes something else of each write is told as such, the same after each attempt, and
+// attempts are ever further apart.
 func TestWhatWebhooksChange(t *testing.T) {
 	w := spread(t)
 	told, writes := map[string]bool{}, 0

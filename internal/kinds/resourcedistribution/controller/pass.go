@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Bounds of a pass: chunk is how many namespaces it looks at, so that the next one begins with the newest spec and a status is written on the way;
-// mostBatch how many are worked on together at most (RD-051).
+// Bounds of a pass: chunk is how many namespaces it looks at, so that the next one begins with the newest
+// spec and a status is written on the way; mostBatch how many are worked on together at most (RD-051).
 const chunk, mostBatch = 1000, 1024
 
 // pass looks at the namespaces that changed, all of them after the spec has.
@@ -114,7 +114,8 @@ func (r *Reconciler) aim(rd *appsv1beta1.ResourceDistribution, d *distribution) 
 	d.aim(targets)
 }
 
-// unreadable says what is wrong with a ResourceDistribution that was stored before it was validated. Nothing is done for it.
+// unreadable says what is wrong with a ResourceDistribution that was stored before it was validated. Nothing
+// is done for it.
 func (r *Reconciler) unreadable(ctx context.Context, rd *appsv1beta1.ResourceDistribution, d *distribution) (reconcile.Done, error) {
 	if d.news.Is(distributeFailed, d.fault.Error()) {
 		r.Events.Event(rd, corev1.EventTypeWarning, distributeFailed, d.fault.Error())
@@ -134,8 +135,8 @@ func (r *Reconciler) namespaces(ctx context.Context) (*metav1.PartialObjectMetad
 	return all, nil
 }
 
-// enqueueAll marks what a new spec may concern: targets, what was one, and where there is an object. Targets are counted from now on, and not yet
-// as correct.
+// enqueueAll marks what a new spec may concern: targets, what was one, and where there is an object. Targets
+// are counted from now on, and not yet as correct.
 func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 	all, err := r.namespaces(ctx)
 	if err != nil {
@@ -173,7 +174,8 @@ func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 	return nil
 }
 
-// blind notes that nothing is known of any namespace. What was marked needs no look of its own: all are looked at once there is a list.
+// blind notes that nothing is known of any namespace. What was marked needs no look of its own: all are
+// looked at once there is a list.
 func (r *Reconciler) blind(ctx context.Context, d *distribution, why error) {
 	d.take(math.MaxInt)
 	if all, err := r.namespaces(ctx); err == nil {
@@ -239,8 +241,8 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 		return nil
 	}
 	if repairs {
-		// What was right is not any more. If that is because the ResourceDistribution goes, which the cache may not show yet, the copies
-		// are being collected (RD-059).
+		// What was right is not any more. If that is because the ResourceDistribution goes, which the cache
+		// may not show yet, the copies are being collected (RD-059).
 		if gone, err := r.gone(ctx, rd); gone || err != nil {
 			for _, t := range tasks {
 				d.mark(t.namespace.Name)
@@ -288,7 +290,8 @@ func (r *Reconciler) note(d *distribution, t *task) {
 	d.tally.Set(name, t.outcome)
 }
 
-// writer writes copies. What it wrote is laid over what the watches of names show, not over the manager's caches, which have no copies.
+// writer writes copies. What it wrote is laid over what the watches of names show, not over the manager's
+// caches, which have no copies.
 func (r *Reconciler) writer(owner types.UID) *reconcile.Writer {
 	loose := *r.API
 	loose.Own = nil
@@ -323,10 +326,12 @@ func (r *Reconciler) gone(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 // errStored is why a copy is not written for ever that comes out otherwise each time.
 var errStored = errors.New("what was stored is not what was written: a webhook, or a controller, may have changed it")
 
-// attempts bounds how often a namespace that others write in is looked at again in one pass, writes what is written there: a deletion and a creation.
+// attempts bounds how often a namespace that others write in is looked at again in one pass, writes what is
+// written there: a deletion and a creation.
 const attempts, writes = 4, 2
 
-// act does in one namespace what is to be done. After each write, and after each conflict, it is decided anew what that is.
+// act does in one namespace what is to be done. After each write, and after each conflict, it is decided anew
+// what that is.
 func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, d *distribution,
 	resource *resourcedistribution.Resource, t *task) error {
 	name, written, refused := t.namespace.Name, 0, error(nil)
@@ -380,8 +385,8 @@ func (t *task) failed(target bool, action resourcedistribution.Action, err error
 	return nil
 }
 
-// others has the other distributions of the same kind and name look at a namespace: what was learned there is no news any more when the watch
-// brings it.
+// others has the other distributions of the same kind and name look at a namespace: what was learned there is
+// no news any more when the watch brings it.
 func (r *Reconciler) others(but *distribution, namespace string) {
 	for _, d := range r.watches.users(but.copies) {
 		if d != but {
@@ -418,7 +423,8 @@ func (r *Reconciler) write(ctx context.Context, w *reconcile.Writer, rd *appsv1b
 		return nil
 	}
 	if action == resourcedistribution.Recreate {
-		// What pods need does not go for what the namespace refuses: what exists is told after what is refused.
+		// What pods need does not go for what the namespace refuses: what exists is told after what is
+		// refused.
 		err := w.Client.Create(ctx, &unstructured.Unstructured{Object: resource.Document(namespace, resourcedistribution.Owner(rd))}, client.DryRunAll)
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err //nolint:wrapcheck // as above

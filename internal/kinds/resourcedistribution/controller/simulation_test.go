@@ -101,9 +101,10 @@ func (w *world) users() {
 	}
 }
 
-// TestSimulatedDistributions (RD-003, RD-042 (part), RD-044 (part), RD-052 (part), RD-059 (part), RD-070 (part)): whatever dies, lags, is lost, or is
-// done by users of namespaces, nothing of others is written, and in the end each target has its copy, or is told as the one that cannot have it; and
-// nothing is written at rest.
+// TestSimulatedDistributions (RD-003, RD-042 (part), RD-044 (part), RD-052 (part), RD-059 (part),
+// RD-070 (part)): whatever dies, lags, is lost, or is done by users of namespaces, nothing of others is
+// written, and in the end each target has its copy, or is told as the one that cannot have it; and nothing is
+// written at rest.
 func TestSimulatedDistributions(t *testing.T) {
 	simulationtest.Seeds(t, 300, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed)

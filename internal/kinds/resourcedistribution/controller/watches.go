@@ -21,9 +21,10 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
 )
 
-// watches are those of the kinds and names that are distributed, one for each, for as long as a ResourceDistribution has it. A watch of one name is
-// authorised by that name, so that a role may be narrowed to the names that are distributed, and no other Secret of the cluster comes to this
-// process (docs/decisions/0031-copies-are-watched-by-name.md).
+// watches are those of the kinds and names that are distributed, one for each, for as long as a
+// ResourceDistribution has it. A watch of one name is authorised by that name, so that a role may be narrowed
+// to the names that are distributed, and no other Secret of the cluster comes to this process
+// (docs/decisions/0031-copies-are-watched-by-name.md).
 type watches struct {
 	// follow keeps copies up to date until the context ends; it does not block.
 	follow  func(context.Context, *copies)
@@ -107,7 +108,8 @@ func (w *watches) count() int {
 	return len(w.of)
 }
 
-// page is how many objects are listed at once: each may have a megabyte, and is digested before the next page is read.
+// page is how many objects are listed at once: each may have a megabyte, and is digested before the next page
+// is read.
 const page = 50
 
 // follower follows copies in a cluster.

@@ -13,8 +13,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
-// TestAPodOfTheNewSidecarSetIsNotTakenBack: a pod is created from the SidecarSet as it was just changed, and the manager sees it
-// before it sees the change. The sidecar is not restarted with the former image, and once more with the new one (SS-193, SS-210).
+// TestAPodOfTheNewSidecarSetIsNotTakenBack: a pod is created from the SidecarSet as it was just changed, and
+// the manager sees it before it sees the change. The sidecar is not restarted with the former image, and once
+// more with the new one (SS-193, SS-210).
 func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce), 2)
 	if err := s.Settle(50); err != nil {
@@ -44,8 +45,9 @@ func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
 	}
 }
 
-// TestARollbackIsNotTakenBack: a bad image is taken back, and a pod that is created then, with the good one, is seen before the
-// manager sees the rollback. It does not get the bad one, though the manager knows the good one's revision from before (SS-193).
+// TestARollbackIsNotTakenBack: a bad image is taken back, and a pod that is created then, with the good one,
+// is seen before the manager sees the rollback. It does not get the bad one, though the manager knows the
+// good one's revision from before (SS-193).
 func TestARollbackIsNotTakenBack(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce), 2)
 	if err := s.Settle(50); err != nil {
@@ -79,8 +81,9 @@ func TestARollbackIsNotTakenBack(t *testing.T) {
 	}
 }
 
-// TestAnImageThatWasOvertakenTwice: three images follow one another before kubelet acts, and the first of them comes up for a
-// moment. The upgrade is not taken for complete, and the next pod not begun (SS-215, SS-231).
+// TestAnImageThatWasOvertakenTwice: three images follow one another before kubelet acts, and the first of
+// them comes up for a moment. The upgrade is not taken for complete, and the next pod not begun (SS-215,
+// SS-231).
 func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(), 1)
 	if err := s.Settle(50); err != nil {

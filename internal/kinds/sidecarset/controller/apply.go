@@ -39,12 +39,13 @@ type Result struct {
 	Err error
 	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
 	Retry bool
-	// Tried are the pods that were written, with nil, or could not be, though nothing changed meanwhile; likewise the SidecarSet for its
-	// new revision, and old ones that could not be deleted.
+	// Tried are the pods that were written, with nil, or could not be, though nothing changed meanwhile;
+	// likewise the SidecarSet for its new revision, and old ones that could not be deleted.
 	Tried map[types.UID]error
 	// Done is how many pods were upgraded or reset.
 	Done map[sidecarset.Action]int
-	// NoRevision: the revision of the present spec could not be stored, so that nothing that names it was written.
+	// NoRevision: the revision of the present spec could not be stored, so that nothing that names it was
+	// written.
 	NoRevision bool
 }
 
@@ -149,8 +150,8 @@ func (a *application) failed(v *sidecarset.PodVerdict, err error) {
 		v.Pod.Namespace, v.Pod.Name, err))
 }
 
-// change sends the patches of a verdict, each on the version that the one before left. A conflict is answered with a fresh read
-// and, if what was decided still holds, another try (SS-229).
+// change sends the patches of a verdict, each on the version that the one before left. A conflict is answered
+// with a fresh read and, if what was decided still holds, another try (SS-229).
 func (a *application) change(ctx context.Context, v *sidecarset.PodVerdict) (*corev1.Pod, error) {
 	pod := v.Pod
 	for range attempts {
@@ -229,8 +230,9 @@ func (a *application) revision(ctx context.Context) error {
 	return nil
 }
 
-// nameTaken settles that the name of a new revision exists: one of our own is there, one of a former SidecarSet of that name is about to be
-// collected, and for one with other content the collision count grows (SS-185).
+// nameTaken settles that the name of a new revision exists: one of our own is there, one of a former
+// SidecarSet of that name is about to be collected, and for one with other content the collision count grows
+// (SS-185).
 func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
 	existing := &appsv1.ControllerRevision{}
 	if err := a.Own.Live.Get(ctx, client.ObjectKeyFromObject(r), existing); err != nil {

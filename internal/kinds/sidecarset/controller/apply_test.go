@@ -24,8 +24,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestOnePodFails: one pod that is refused, as by a PodUnavailableBudget, does not keep the others from being upgraded, is told of,
-// and is tried again (SS-230, SS-253 (part)).
+// TestOnePodFails: one pod that is refused, as by a PodUnavailableBudget, does not keep the others from being
+// upgraded, is told of, and is tried again (SS-230, SS-253 (part)).
 func TestOnePodFails(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce), 3)
 	refuse := true
@@ -53,8 +53,8 @@ func TestOnePodFails(t *testing.T) {
 	}
 }
 
-// TestOnePodFailsAtATime: a pod that is refused again and again does not take up all of maxUnavailable for ever: once it was
-// refused the others come first (SS-230).
+// TestOnePodFailsAtATime: a pod that is refused again and again does not take up all of maxUnavailable for
+// ever: once it was refused the others come first (SS-230).
 func TestOnePodFailsAtATime(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(), 3)
 	refuse, tried := true, 0
@@ -84,7 +84,8 @@ func TestOnePodFailsAtATime(t *testing.T) {
 	}
 }
 
-// TestOneResetFails: a hot upgrade that cannot be ended is told of and tried again, and the other pods go on (SS-230, SS-262).
+// TestOneResetFails: a hot upgrade that cannot be ended is told of and tried again, and the other pods go on
+// (SS-230, SS-262).
 func TestOneResetFails(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce, sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:1"))), 3)
 	refuse := true
@@ -115,8 +116,8 @@ func TestOneResetFails(t *testing.T) {
 	}
 }
 
-// TestResize: cpu of a sidecar changes one pod at a time without a restart; a node that cannot give it stops the upgrade, and the
-// pod says so, until the SidecarSet asks for less (SS-W02).
+// TestResize: cpu of a sidecar changes one pod at a time without a restart; a node that cannot give it stops
+// the upgrade, and the pod says so, until the SidecarSet asks for less (SS-W02).
 func TestResize(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.Sized("1")), 2)
 	s.features.Resize = true
@@ -151,8 +152,9 @@ func TestResize(t *testing.T) {
 	is("less", "4 4", "true true", 1)
 }
 
-// TestResizeThatIsTakenBackHalfWay: a pod was given other resources, the manager died before it wrote that down, and the user wants
-// the former ones again: the pod gets them, although its record never told of others (SS-231, SS-W02).
+// TestResizeThatIsTakenBackHalfWay: a pod was given other resources, the manager died before it wrote that
+// down, and the user wants the former ones again: the pod gets them, although its record never told of others
+// (SS-231, SS-W02).
 func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.Sized("1")), 1)
 	s.features.Resize = true
@@ -184,7 +186,8 @@ func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	}
 }
 
-// TestConflict: a pod that changed meanwhile is upgraded in the same pass, from what it is now, if the decision still holds (SS-229).
+// TestConflict: a pod that changed meanwhile is upgraded in the same pass, from what it is now, if the
+// decision still holds (SS-229).
 func TestConflict(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*corev1.Pod)
@@ -215,7 +218,8 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// TestFreeBeforeConflict: a pod that was not ready, and therefore free of charge, is left alone if it has become ready meanwhile (SS-219).
+// TestFreeBeforeConflict: a pod that was not ready, and therefore free of charge, is left alone if it has
+// become ready meanwhile (SS-219).
 func TestFreeBeforeConflict(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Number(0) })), 1)
 	s.Change(podKey("web-0"), func(o client.Object) { sidecarsettest.Ready(o.(*corev1.Pod), false) })
@@ -230,8 +234,8 @@ func TestFreeBeforeConflict(t *testing.T) {
 	}
 }
 
-// TestNameTaken: a revision whose name is taken by one of a former SidecarSet of that name is waited for; one with other content
-// counts as a collision (SS-185).
+// TestNameTaken: a revision whose name is taken by one of a former SidecarSet of that name is waited for; one
+// with other content counts as a collision (SS-185).
 func TestNameTaken(t *testing.T) {
 	for name, tt := range map[string]struct {
 		mutate func(*appsv1.ControllerRevision)
@@ -269,8 +273,8 @@ func TestNameTaken(t *testing.T) {
 	}
 }
 
-// TestOnePodPanics: what nobody thought of in one pod ends neither the manager, with the webhooks in it, nor the upgrade of the
-// others (SS-230, SS-D07).
+// TestOnePodPanics: what nobody thought of in one pod ends neither the manager, with the webhooks in it, nor
+// the upgrade of the others (SS-230, SS-D07).
 func TestOnePodPanics(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce), 2)
 	if err := s.Settle(50); err != nil {
@@ -294,7 +298,8 @@ func TestOnePodPanics(t *testing.T) {
 	}
 }
 
-// TestRevisionThatIsRefused: what keeps the revision from being stored, and with it all that names it, is told (SS-183, SS-262).
+// TestRevisionThatIsRefused: what keeps the revision from being stored, and with it all that names it, is
+// told (SS-183, SS-262).
 func TestRevisionThatIsRefused(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(), 1)
 	refuse := true
@@ -312,8 +317,8 @@ func TestRevisionThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestCacheThatNeverShowsAWrite: a cache that does not show what was written holds up nothing, and nothing is written twice for it
-// (SS-193).
+// TestCacheThatNeverShowsAWrite: a cache that does not show what was written holds up nothing, and nothing is
+// written twice for it (SS-193).
 func TestCacheThatNeverShowsAWrite(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(), 2)
 	s.Manage() // its writes are never delivered

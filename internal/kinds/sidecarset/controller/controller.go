@@ -28,7 +28,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Rights on ControllerRevisions are those of CloneSets: the namespace of an installation is not known when roles are written (SS-281).
+// Rights on ControllerRevisions are those of CloneSets: the namespace of an installation is not known when
+// roles are written (SS-281).
 //
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets/status,verbs=patch
@@ -132,8 +133,8 @@ func (r *reconciler) podEvents() handler.Funcs {
 	}
 }
 
-// enqueue leaves out SidecarSets that are gone, if the pod's condition does not name them: pods list them for as long as they live,
-// and each pass would look at all of them to find nothing (SS-005, SS-261).
+// enqueue leaves out SidecarSets that are gone, if the pod's condition does not name them: pods list them for
+// as long as they live, and each pass would look at all of them to find nothing (SS-005, SS-261).
 func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 	list := pod.GetAnnotations()[pub.SidecarSetInjectedList]
 	if list == "" {

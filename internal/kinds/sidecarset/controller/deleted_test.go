@@ -9,9 +9,10 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestADeletedSidecarSetUpgradesNothing: a SidecarSet is changed and deleted, and the manager's cache shows the change alone. No
-// pod is upgraded to what does not exist any more, and the API server is not asked without a pause (SS-005 (part)). The same holds
-// where another of its name has come, which pods are upgraded to instead.
+// TestADeletedSidecarSetUpgradesNothing: a SidecarSet is changed and deleted, and the manager's cache shows
+// the change alone. No pod is upgraded to what does not exist any more, and the API server is not asked
+// without a pause (SS-005 (part)). The same holds where another of its name has come, which pods are upgraded
+// to instead.
 func TestADeletedSidecarSetUpgradesNothing(t *testing.T) {
 	for name, another := range map[string]bool{"it is gone": false, "another of its name has come": true} {
 		t.Run(name, func(t *testing.T) {

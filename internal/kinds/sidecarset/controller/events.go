@@ -9,7 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// announce tells what holds a rollout back (SS-262, SS-D20, SS-D23). It is said again when it changes, not at every pass.
+// announce tells what holds a rollout back (SS-262, SS-D20, SS-D23). It is said again when it changes, not at
+// every pass.
 func (p *Pass) announce(plan *sidecarset.Plan) {
 	notUpgradable := ""
 	if plan.NotUpgradable > 0 {
@@ -51,7 +52,8 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 		"Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: "+plan.Unmatched)
 }
 
-// say records an event if it is not what was said last for that reason in that generation; an empty message forgets it.
+// say records an event if it is not what was said last for that reason in that generation; an empty message
+// forgets it.
 func (p *Pass) say(plan *sidecarset.Plan, eventType, reason, message string) {
 	p.tell(plan, eventType, reason, message, message)
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
-// TestPodsThatLackContainers: pods that were injected and are not counted any more are told of (SS-200, SS-203, SS-W01b, SS-W09).
+// TestPodsThatLackContainers: pods that were injected and are not counted any more are told of (SS-200,
+// SS-203, SS-W01b, SS-W09).
 func TestPodsThatLackContainers(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(), 3)
 	s.change(sidecarsettest.Inits(sidecarsettest.NativeSidecar("net:1")))
@@ -30,7 +31,8 @@ func TestPodsThatLackContainers(t *testing.T) {
 	}
 }
 
-// TestEventsDoNotDependOnOrder: caches give pods in any order; what is told stays the same, and is told once (SS-262).
+// TestEventsDoNotDependOnOrder: caches give pods in any order; what is told stays the same, and is told once
+// (SS-262).
 func TestEventsDoNotDependOnOrder(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(), 3, sidecarsettest.Annotated(pub.SidecarSetHash, "{"))
 	s.Round()
@@ -53,8 +55,8 @@ func TestEventsDoNotDependOnOrder(t *testing.T) {
 	}
 }
 
-// TestAnnotationThatCannotBeMerged: the pod waits, and is upgraded soon after somebody mends the annotation, of which no event tells
-// (SS-152, SS-190).
+// TestAnnotationThatCannotBeMerged: the pod waits, and is upgraded soon after somebody mends the annotation,
+// of which no event tells (SS-152, SS-190).
 func TestAnnotationThatCannotBeMerged(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce, func(set *appsv1beta1.SidecarSet) {
 		set.Spec.PatchPodMetadata = []appsv1beta1.SidecarSetPatchPodMetadata{

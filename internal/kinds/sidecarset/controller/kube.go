@@ -36,8 +36,8 @@ func (k *Kube) Injected(name string, owner types.UID) ([]*corev1.Pod, error) {
 	}), err
 }
 
-// Snapshot reads the pods and revisions of a SidecarSet. The objects are the caches' own and must not be changed. Time and features
-// are filled in by the pass.
+// Snapshot reads the pods and revisions of a SidecarSet. The objects are the caches' own and must not be
+// changed. Time and features are filled in by the pass.
 func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.SidecarSet) (*sidecarset.Snapshot, error) {
 	snapshot := &sidecarset.Snapshot{Set: set, RevisionNamespace: k.Namespace}
 	var err error

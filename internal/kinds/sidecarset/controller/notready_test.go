@@ -14,8 +14,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// SS-228: the first that is written of an upgrade is the new image; until then the pod serves, and afterwards its readiness is what
-// kubelet finds. Whatever the pod has to be held by stays as it is: conditions, gates, lifecycle, and no grace annotation comes.
+// SS-228: the first that is written of an upgrade is the new image; until then the pod serves, and afterwards
+// its readiness is what kubelet finds. Whatever the pod has to be held by stays as it is: conditions, gates,
+// lifecycle, and no grace annotation comes.
 func TestAnUpgradeTakesNoPodOutOfService(t *testing.T) {
 	gates := []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady}
 	for name, gated := range map[string]bool{"pods with gates": true, "pods without": false} {

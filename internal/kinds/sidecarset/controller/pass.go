@@ -52,7 +52,8 @@ type Outcome struct {
 	Tell time.Duration
 }
 
-// mendedAfter is when to look again at pods with an annotation that cannot be merged: annotations of others are no events.
+// mendedAfter is when to look again at pods with an annotation that cannot be merged: annotations of others
+// are no events.
 const mendedAfter = time.Minute
 
 // Run makes one pass: it plans, applies, and writes the status last (SS-192).
@@ -96,10 +97,10 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	return outcome, errors.Join(result.Err, err)
 }
 
-// overtaken tells that the SidecarSet is not as the cache has it, before pods are upgraded, and when to come back then. Caches of
-// pods and of SidecarSets lag apart, and webhooks may have known a change before; a pod that has what that gives must not be taken
-// back. One live read tells, which the next plan is made from. One that does not exist any more upgrades nothing, and the next plan
-// waits for the cache to show that.
+// overtaken tells that the SidecarSet is not as the cache has it, before pods are upgraded, and when to come
+// back then. Caches of pods and of SidecarSets lag apart, and webhooks may have known a change before; a pod
+// that has what that gives must not be taken back. One live read tells, which the next plan is made from. One
+// that does not exist any more upgrades nothing, and the next plan waits for the cache to show that.
 func (p *Pass) overtaken(ctx context.Context, plan *sidecarset.Plan) (after time.Duration, err error) {
 	if !slices.ContainsFunc(plan.Verdicts, func(v *sidecarset.PodVerdict) bool { return v.Action == sidecarset.Upgrade }) {
 		return 0, nil
@@ -124,8 +125,8 @@ func (p *Pass) Forget(owner types.UID) {
 	p.memory.Forget(owner)
 }
 
-// forgotten takes a SidecarSet that does not exist any more out of the conditions of its pods (SS-261). Nothing else of them is touched
-// (SS-005).
+// forgotten takes a SidecarSet that does not exist any more out of the conditions of its pods (SS-261).
+// Nothing else of them is touched (SS-005).
 func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	pods, err := p.Kube.Injected(name, "")
 	if err != nil {

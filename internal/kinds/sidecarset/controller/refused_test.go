@@ -19,8 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestOneRefusedPodDoesNotFreezeTheStatus: a pod is refused for hours, so that passes fail. The status follows the other pods all
-// the same, as fast as ever (CS-076, SS-204, SS-230).
+// TestOneRefusedPodDoesNotFreezeTheStatus: a pod is refused for hours, so that passes fail. The status
+// follows the other pods all the same, as fast as ever (CS-076, SS-204, SS-230).
 func TestOneRefusedPodDoesNotFreezeTheStatus(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce), 2)
 	s.Refused = func(w simulation.Write) bool { return w.Key.Name == "web-0" }
@@ -76,9 +76,9 @@ func TestADueTimeBeatsTheBackOff(t *testing.T) {
 	}
 }
 
-// TestARefusedPodIsNotTriedAtEveryEvent: the other pods of a SidecarSet come and go, and every event calls for a pass. A pod that a
-// policy refuses is tried again after a second and then less and less often, says so meanwhile, and is tried at once when the
-// SidecarSet changes (SS-230).
+// TestARefusedPodIsNotTriedAtEveryEvent: the other pods of a SidecarSet come and go, and every event calls
+// for a pass. A pod that a policy refuses is tried again after a second and then less and less often, says so
+// meanwhile, and is tried at once when the SidecarSet changes (SS-230).
 func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 	for name, set := range map[string]*appsv1beta1.SidecarSet{"an upgrade": sidecarsettest.Set(sidecarsettest.AllAtOnce),
 		"a hot upgrade": sidecarsettest.Set(sidecarsettest.AllAtOnce,
@@ -125,7 +125,8 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 	}
 }
 
-// TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent: likewise for what a pod's condition says (SS-260, SS-261).
+// TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent: likewise for what a pod's condition says (SS-260,
+// SS-261).
 func TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent(t *testing.T) {
 	for name, change := range map[string]func(*simulated){
 		"not upgradable": func(s *simulated) {
@@ -165,7 +166,8 @@ func TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent(t *testing.T) {
 	}
 }
 
-// TestRefusedUpgradesAreNotCounted: afloat_sidecarset_pod_actions_total tells what was done, not what was planned (SS-264).
+// TestRefusedUpgradesAreNotCounted: afloat_sidecarset_pod_actions_total tells what was done, not what was
+// planned (SS-264).
 func TestRefusedUpgradesAreNotCounted(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce), 3)
 	if err := s.Settle(50); err != nil {
@@ -187,8 +189,8 @@ func TestRefusedUpgradesAreNotCounted(t *testing.T) {
 	}
 }
 
-// TestARevisionThatIsRefusedIsNotTriedAtEveryEvent: nor is a revision that cannot be stored, or deleted, as long as the SidecarSet
-// stays as it is (SS-183).
+// TestARevisionThatIsRefusedIsNotTriedAtEveryEvent: nor is a revision that cannot be stored, or deleted, as
+// long as the SidecarSet stays as it is (SS-183).
 func TestARevisionThatIsRefusedIsNotTriedAtEveryEvent(t *testing.T) {
 	for _, verb := range []string{"create", "delete"} {
 		t.Run(verb, func(t *testing.T) { refusedRevision(t, verb) })

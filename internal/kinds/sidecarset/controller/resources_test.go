@@ -18,8 +18,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestResizesOfSidecars: what a change of resources sends to the server, which refuses what is not consistent, or would change the
-// QoS class (SS-W02).
+// TestResizesOfSidecars: what a change of resources sends to the server, which refuses what is not
+// consistent, or would change the QoS class (SS-W02).
 func TestResizesOfSidecars(t *testing.T) {
 	guaranteed := sidecarsettest.Every(func(pod *corev1.Pod) {
 		pod.Spec.Containers[1].Resources = corev1.ResourceRequirements{Requests: sidecarsettest.Resources("cpu", "1", "memory", "1Gi"),
@@ -133,8 +133,8 @@ func resized(t *testing.T, pod *corev1.Pod, patches []*podpatch.Patch) corev1.Re
 	return s.pods()[0].Spec.Containers[0].Resources
 }
 
-// TestAResetForgetsNoResize: the end of a hot upgrade is no end of an upgrade that was overtaken after it gave the pod resources
-// (SS-231, SS-242).
+// TestAResetForgetsNoResize: the end of a hot upgrade is no end of an upgrade that was overtaken after it
+// gave the pod resources (SS-231, SS-242).
 func TestAResetForgetsNoResize(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce, sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:1"))), 1)
 	if err := s.Settle(50); err != nil {

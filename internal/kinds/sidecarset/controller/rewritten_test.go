@@ -12,8 +12,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestImagesThatAWebhookRewrites: where somebody's webhook gives containers other names of their images, a pair at rest is neither
-// reset again and again nor taken for a hot upgrade, and one that was upgraded comes to rest (SS-216, SS-242).
+// TestImagesThatAWebhookRewrites: where somebody's webhook gives containers other names of their images, a
+// pair at rest is neither reset again and again nor taken for a hot upgrade, and one that was upgraded comes
+// to rest (SS-216, SS-242).
 func TestImagesThatAWebhookRewrites(t *testing.T) {
 	rewrite := func(pod *corev1.Pod) {
 		for i := range pod.Spec.Containers {

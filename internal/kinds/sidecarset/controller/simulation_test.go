@@ -37,7 +37,8 @@ type upgradeRun struct {
 	disturbed map[types.UID]bool
 	// app counts the images of the application.
 	app int
-	// wild: the user changes more than images, so that pods are left behind that cannot be upgraded, and deletes the SidecarSet.
+	// wild: the user changes more than images, so that pods are left behind that cannot be upgraded, and
+	// deletes the SidecarSet.
 	wild bool
 	// limits: sidecars ask for limits alone where they are resized.
 	limits bool
@@ -139,7 +140,8 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 	}
 }
 
-// recovered forgets pods that have come out of their upgrade: what befalls them later is not the manager's doing.
+// recovered forgets pods that have come out of their upgrade: what befalls them later is not the manager's
+// doing.
 func (r *upgradeRun) recovered() {
 	if len(r.disturbed) == 0 {
 		return
@@ -152,8 +154,8 @@ func (r *upgradeRun) recovered() {
 	}
 }
 
-// onlySidecars holds a write to images and annotations of ours: no label, owner or finalizer is (SS-004 (part), SS-225 (part),
-// SS-250 (part)).
+// onlySidecars holds a write to images and annotations of ours: no label, owner or finalizer is
+// (SS-004 (part), SS-225 (part), SS-250 (part)).
 func (r *upgradeRun) onlySidecars(set *appsv1beta1.SidecarSet, before, after *corev1.Pod) {
 	a, b := before.DeepCopy(), after.DeepCopy()
 	names := sidecarset.PodNames(&set.Spec)
@@ -318,9 +320,10 @@ func theirs(pod *corev1.Pod) {
 	pod.Annotations[pub.SidecarSetInPlaceUpdateState] = `{"other":{"revision":"kept","updateTimestamp":"2030-01-01T00:00:00Z","lastContainerStatuses":{}}}`
 }
 
-// TestSimulatedUpgrades: whatever happens, no more pods are unavailable by upgrades than allowed, nothing but images and
-// annotations of ours changes, all pods arrive, and then nothing is written (SS-193 (part), SS-210 (part), SS-219 (part), SS-225
-// (part), SS-229 (part), SS-230 (part), SS-240 to SS-244, SS-250 (part), SS-D02 (part)).
+// TestSimulatedUpgrades: whatever happens, no more pods are unavailable by upgrades than allowed, nothing but
+// images and annotations of ours changes, all pods arrive, and then nothing is written (SS-193 (part),
+// SS-210 (part), SS-219 (part), SS-225 (part), SS-229 (part), SS-230 (part), SS-240 to SS-244, SS-250 (part),
+// SS-D02 (part)).
 func TestSimulatedUpgrades(t *testing.T) {
 	simulationtest.Seeds(t, 500, func(t *testing.T, seed uint64) {
 		if problem := simulatedUpgrade(seed); problem != "" {
@@ -368,7 +371,8 @@ func simulatedUpgrade(seed uint64) string {
 	return r.end()
 }
 
-// strange tells of a pod that was injected from a spec that was another one before the manager had kept it: nobody knows what it has.
+// strange tells of a pod that was injected from a spec that was another one before the manager had kept it:
+// nobody knows what it has.
 func (r *upgradeRun) strange(pod sidecarset.PodState) bool {
 	return r.features.Resize && !slices.ContainsFunc(r.List("ControllerRevision", false), func(o client.Object) bool {
 		return o.GetAnnotations()[pub.SidecarSetHash] == pod.Hash

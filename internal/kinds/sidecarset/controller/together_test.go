@@ -28,8 +28,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// workload is the real controller of CloneSets on the same simulated cluster, with a cache that shows what this manager's shows.
-// Its pods get the sidecars when they are made.
+// workload is the real controller of CloneSets on the same simulated cluster, with a cache that shows what
+// this manager's shows. Its pods get the sidecars when they are made.
 type workload struct {
 	s    *simulated
 	pass *clonesetcontroller.Pass
@@ -117,9 +117,9 @@ func (c sidecars) Create(ctx context.Context, object client.Object, options ...c
 	return c.Client.Create(ctx, object, options...)
 }
 
-// TestBesideCloneSet: the real controllers of CloneSets and SidecarSets update the same pods in place at the same time, with caches
-// that lag, conflicts, lost answers and managers that die. Both arrive, no pod is replaced, and then neither writes (SS-250,
-// SS-229, SS-D01).
+// TestBesideCloneSet: the real controllers of CloneSets and SidecarSets update the same pods in place at the
+// same time, with caches that lag, conflicts, lost answers and managers that die. Both arrive, no pod is
+// replaced, and then neither writes (SS-250, SS-229, SS-D01).
 func TestBesideCloneSet(t *testing.T) {
 	for seed := uint64(1); seed <= 60; seed++ {
 		t.Run(fmt.Sprintf("SEED=%d", seed), func(t *testing.T) {

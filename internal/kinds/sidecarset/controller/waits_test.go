@@ -14,8 +14,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
-// OPS-099: an upgrade to an image that does not exist is told after 30 s, with the pods and their own reasons, and every ten
-// minutes; what the user asked for is not.
+// OPS-099: an upgrade to an image that does not exist is told after 30 s, with the pods and their own
+// reasons, and every ten minutes; what the user asked for is not.
 func TestAnUpgradeThatStandsStillIsTold(t *testing.T) {
 	partition := func(set *appsv1beta1.SidecarSet) { set.Spec.UpdateStrategy.Partition = kindtest.Number(3) }
 	paused := func(set *appsv1beta1.SidecarSet) { set.Spec.UpdateStrategy.Paused = true }

@@ -11,8 +11,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne: pods whose node has not given a sidecar its resources yet serve all the same. A new
-// image restarts their sidecar within maxUnavailable, not in all of them at once (SS-219, SS-W02).
+// TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne: pods whose node has not given a sidecar its resources
+// yet serve all the same. A new image restarts their sidecar within maxUnavailable, not in all of them at
+// once (SS-219, SS-W02).
 func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.Sized("1"),
 		sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Text("100%") })), 6)

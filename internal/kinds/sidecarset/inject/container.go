@@ -16,7 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// build makes the containers that stand for a sidecar in the pod, one or two, and notes the volumes that they use.
+// build makes the containers that stand for a sidecar in the pod, one or two, and notes the volumes that they
+// use.
 func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error) {
 	c := container{env: slices.Clone(s.lists.Env), mounts: slices.Clone(s.lists.VolumeMounts), devices: slices.Clone(s.lists.VolumeDevices),
 		envNames: map[string]bool{}, paths: map[string]bool{}}
@@ -150,7 +151,8 @@ func (in *injection) transferEnv(s *sidecar, c *container) {
 		}
 		from := &in.apps[at]
 		if IsInjected(from.Container) {
-			// Perhaps one of the pod that a sidecar replaced when the pod passed first: what was copied then is in our own container.
+			// Perhaps one of the pod that a sidecar replaced when the pod passed first: what was copied then
+			// is in our own container.
 			if from = in.present(s); from == nil {
 				continue
 			}
@@ -184,8 +186,8 @@ func (in *injection) sourceOf(transfer *appsv1beta1.TransferEnvVar) (string, boo
 	return "", false
 }
 
-// variable is the document of a variable of the container, of several of a name the last, which is what the container gets; nil if
-// there is none.
+// variable is the document of a variable of the container, of several of a name the last, which is what the
+// container gets; nil if there is none.
 func (a *app) variable(name string) json.RawMessage {
 	if a.variables == nil {
 		a.variables = make(map[string]json.RawMessage, len(a.Container.Env))
@@ -229,8 +231,9 @@ func (in *injection) shareVolumes(s *sidecar, c *container) {
 	}
 }
 
-// shared is a mount of another container in one with this security context. Mounts of a container that is not privileged cannot go back to the
-// node, and the pod would be refused for one that does; those that others make there are still seen (SS-116).
+// shared is a mount of another container in one with this security context. Mounts of a container that is not
+// privileged cannot go back to the node, and the pod would be refused for one that does; those that others
+// make there are still seen (SS-116).
 func shared(mount *corev1.VolumeMount, document json.RawMessage, security *corev1.SecurityContext) json.RawMessage {
 	if ptr.Deref(mount.MountPropagation, "") != corev1.MountPropagationBidirectional ||
 		security != nil && ptr.Deref(security.Privileged, false) {

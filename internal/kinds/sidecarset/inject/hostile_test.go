@@ -12,8 +12,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// TestAPodWithManyVariablesAndMounts: the effort for a pod does not grow with the product of its variables and of their uses: who
-// may create pods could keep the webhook from answering for all others (SS-117, SS-107).
+// TestAPodWithManyVariablesAndMounts: the effort for a pod does not grow with the product of its variables
+// and of their uses: who may create pods could keep the webhook from answering for all others (SS-117,
+// SS-107).
 func TestAPodWithManyVariablesAndMounts(t *testing.T) {
 	sidecar := appsv1beta1.SidecarContainer{}
 	sidecar.Name, sidecar.Image = "proxy", "proxy:1"

@@ -46,8 +46,8 @@ func (e *Error) Error() string { return fmt.Sprintf("SidecarSet %s: %v", e.Sidec
 // Unwrap returns the error without the SidecarSet.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Inject returns what the templates make of the pod, in the order of their names (SS-093). raw is the document that pod was read from.
-// An error is an *Error: then nothing is injected at all (SS-094).
+// Inject returns what the templates make of the pod, in the order of their names (SS-093). raw is the
+// document that pod was read from. An error is an *Error: then nothing is injected at all (SS-094).
 func Inject(raw []byte, pod *corev1.Pod, templates []*Template, options Options) (Result, error) {
 	if len(templates) == 0 {
 		return Result{}, nil
@@ -217,7 +217,8 @@ func (in *injection) add(t *Template) error {
 	return nil
 }
 
-// clashes refuses a pod that has a name in the other list, before the API server does without saying where it comes from (SS-D18).
+// clashes refuses a pod that has a name in the other list, before the API server does without saying where it
+// comes from (SS-D18).
 func (in *injection) clashes(t *Template) error {
 	var errs field.ErrorList
 	check := func(list string, containers []corev1.Container, sidecars []sidecar, kind string) {
@@ -295,7 +296,8 @@ func (in *injection) annotationChanges() []operations.Operation {
 // escape makes a key part of a JSON pointer.
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// placed puts containers into a list of the pod: in the place of one of the same name, else before all or behind all (SS-102, SS-103).
+// placed puts containers into a list of the pod: in the place of one of the same name, else before all or
+// behind all (SS-102, SS-103).
 func (in *injection) placed(list string, present []corev1.Container, containers []injected) []operations.Operation {
 	var changes []operations.Operation
 	var before, after []any

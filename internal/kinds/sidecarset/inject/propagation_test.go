@@ -11,8 +11,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// A pod of a storage driver was refused because of its sidecar: a mount that propagates back to the node is for privileged containers alone
-// (SS-116 (part)).
+// A pod of a storage driver was refused because of its sidecar: a mount that propagates back to the node is
+// for privileged containers alone (SS-116 (part)).
 func TestASharedMountDoesNotNeedPrivileges(t *testing.T) {
 	yes, back := true, corev1.MountPropagationBidirectional
 	for name, test := range map[string]struct {

@@ -14,12 +14,13 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// Template is a SidecarSet as it is injected: its spec or a revision of it, read once for all pods. It is immutable.
+// Template is a SidecarSet as it is injected: its spec or a revision of it, read once for all pods. It is
+// immutable.
 type Template struct {
 	// Name is that of the SidecarSet.
 	Name string
-	// Hash and HashWithoutImage are recorded in the pods, and Revision, the name of the ControllerRevision that holds this; empty if it
-	// is not known (SS-181).
+	// Hash and HashWithoutImage are recorded in the pods, and Revision, the name of the ControllerRevision
+	// that holds this; empty if it is not known (SS-181).
 	Hash, HashWithoutImage, Revision string
 
 	names         []string // as in the record (SS-180)
@@ -57,7 +58,8 @@ type volume struct {
 var sidecarOnly = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy", "shareVolumeDevicePolicy", "transferEnv",
 	"resourcesPolicy"}
 
-// NewTemplate reads a spec that has its defaults. Hashes are computed where they are empty. An error names the field.
+// NewTemplate reads a spec that has its defaults. Hashes are computed where they are empty. An error names
+// the field.
 func NewTemplate(name string, spec *appsv1beta1.SidecarSetSpec, hash, hashWithoutImage, revision string) (*Template, error) {
 	t := &Template{Name: name, Hash: hash, HashWithoutImage: hashWithoutImage, Revision: revision, owned: map[string]bool{},
 		pullSecrets: spec.ImagePullSecrets, metadata: spec.PatchPodMetadata}

@@ -1,4 +1,5 @@
-// Package sidecarsettest builds SidecarSets, their pods and snapshots for tests of the planner and of the controller.
+// Package sidecarsettest builds SidecarSets, their pods and snapshots for tests of the planner and of the
+// controller.
 package sidecarsettest
 
 import (

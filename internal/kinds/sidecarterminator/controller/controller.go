@@ -33,7 +33,8 @@ import (
 // ofPod indexes requests by the UID of the pod in their names.
 const ofPod = "sidecarterminator.podUID"
 
-// mendedAfter is for how long at most a pod waits after that was mended which refused a write, such as a quota: no event tells.
+// mendedAfter is for how long at most a pod waits after that was mended which refused a write, such as a
+// quota: no event tells.
 const mendedAfter = time.Minute
 
 // Reconciler carries out plans. Its fields are for tests to fill in.
@@ -75,8 +76,8 @@ func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *rec
 		Forget: func(_ types.NamespacedName, owner types.UID) { r.forget(owner) }}, time.Second, limiter)
 }
 
-// owner is the UID of a pod with sidecars. Of others nothing may be kept: no event tells of their end, and whoever makes a request of our names
-// calls a pass for them.
+// owner is the UID of a pod with sidecars. Of others nothing may be kept: no event tells of their end, and
+// whoever makes a request of our names calls a pass for them.
 func (r *Reconciler) owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
 	pod, err := reconcile.Find[corev1.Pod](ctx, r.API, name)
 	if err != nil || pod == nil || !sidecarterminator.Marked(pod) {
@@ -98,8 +99,8 @@ func index(object client.Object) []string {
 	return []string{string(uid)}
 }
 
-// podEvents are those of pods about which something is to be done, and of those about which nothing is any more, of which nothing is
-// remembered then (JST-021, JST-022).
+// podEvents are those of pods about which something is to be done, and of those about which nothing is any
+// more, of which nothing is remembered then (JST-021, JST-022).
 var podEvents = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return concerns(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool { return concerns(e.ObjectNew) || concerns(e.ObjectOld) },

@@ -88,7 +88,8 @@ func (b *bench) counted(way sidecarterminator.Way, result string) float64 {
 
 var done = given.With("main", given.Ended(0))
 
-// JST-050: one event of each write, and none of passes that write nothing; JST-051 (part): and so are they counted.
+// JST-050: one event of each write, and none of passes that write nothing; JST-051 (part): and so are they
+// counted.
 func TestEventsOfWrites(t *testing.T) {
 	virtual := map[string]string{pub.NodeType: pub.VirtualNode}
 	for name, test := range map[string]struct {
@@ -139,7 +140,8 @@ func admitted(b *bench) func(*simulation.Request) error {
 	}
 }
 
-// JST-036: the images of those that have not ended are set, once; a conflict is tried again soon, and a pod that has gone is no error.
+// JST-036: the images of those that have not ended are set, once; a conflict is tried again soon, and a pod
+// that has gone is no error.
 func TestImagesOfPodsThatChange(t *testing.T) {
 	virtual := map[string]string{pub.NodeType: pub.VirtualNode}
 	b := newBench(t, given.Pod(done, given.ByImage("a", given.Running(0)), given.ByImage("b", given.Ended(0))), virtual)
@@ -189,8 +191,8 @@ func TestNodeThatIsMissing(t *testing.T) {
 	}
 }
 
-// A request of that name which the cache does not show is read: one of an earlier manager is this pod's, one of somebody else is passed over,
-// and told of once.
+// A request of that name which the cache does not show is read: one of an earlier manager is this pod's, one
+// of somebody else is passed over, and told of once.
 func TestRequestThatIsThereAlready(t *testing.T) {
 	for name, ours := range map[string]bool{"of an earlier manager": true, "of somebody else": false} {
 		r := given.Request("sidecar-termination-u", "a")
@@ -248,7 +250,8 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
-// JST-021: creations and updates of pods count as soon as something is to be done, and the end of that, so that nothing is remembered.
+// JST-021: creations and updates of pods count as soon as something is to be done, and the end of that, so
+// that nothing is remembered.
 func TestPodEvents(t *testing.T) {
 	idle, due, finished := given.Pod(given.With("main", given.Running(0)), given.Sidecar("a", given.Running(0))),
 		given.Pod(done, given.Sidecar("a", given.Running(0))), given.Pod(done, given.Sidecar("a", given.Ended(0)))
@@ -280,7 +283,8 @@ func TestPodEvents(t *testing.T) {
 	}
 }
 
-// JST-051: sidecars are counted by way and result. The end of a request is counted for each of its sidecars, once, and calls a pass for the pod.
+// JST-051: sidecars are counted by way and result. The end of a request is counted for each of its sidecars,
+// once, and calls a pass for the pod.
 func TestEndsOfRequests(t *testing.T) {
 	b := newBench(t, given.Pod(done, given.Sidecar("a", given.Running(0))), map[string]string{})
 	open := given.Request("sidecar-termination-u", "a", "b")
@@ -314,7 +318,8 @@ func TestEndsOfRequests(t *testing.T) {
 	}
 }
 
-// A manager that dies between the phase and what comes after it is followed by one that goes on (JST-033 (part), JST-040 (part)).
+// A manager that dies between the phase and what comes after it is followed by one that goes on
+// (JST-033 (part), JST-040 (part)).
 func TestDeathAfterThePhase(t *testing.T) {
 	b := newBench(t, given.Pod(done, given.Ignored("a", given.Running(0))), map[string]string{})
 	b.Answer = admitted(b)
@@ -327,7 +332,8 @@ func TestDeathAfterThePhase(t *testing.T) {
 	}
 }
 
-// JST-002, JST-015 (part): the caches keep enough of a pod of any owner, a BroadcastJob and a SidecarSet included, and all of them are treated alike.
+// JST-002, JST-015 (part): the caches keep enough of a pod of any owner, a BroadcastJob and a SidecarSet
+// included, and all of them are treated alike.
 func TestDecisionsNeedNoMoreThanTheCaches(t *testing.T) {
 	yes := true
 	owners := map[string]func(*corev1.Pod){"nobody": func(*corev1.Pod) {},
@@ -370,7 +376,8 @@ func TestDecisionsNeedNoMoreThanTheCaches(t *testing.T) {
 	}
 }
 
-// Nothing is remembered of pods without sidecars, whatever requests of our names are made for them: no event tells of their end.
+// Nothing is remembered of pods without sidecars, whatever requests of our names are made for them: no event
+// tells of their end.
 func TestPodsWithoutSidecarsAreNotRemembered(t *testing.T) {
 	b := newBench(t, given.Pod(done, given.With("a", given.Running(0))), map[string]string{})
 	var called []ctrl.Request

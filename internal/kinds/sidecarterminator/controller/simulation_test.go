@@ -39,7 +39,8 @@ type process struct {
 	stubborn       int // so often it ends with 143 when it is stopped, then with 0
 }
 
-// world is a pod on a node with a kubelet and perhaps a daemon, and a manager whose caches lag, whose requests fail, and which dies.
+// world is a pod on a node with a kubelet and perhaps a daemon, and a manager whose caches lag, whose
+// requests fail, and which dies.
 type world struct {
 	t *testing.T
 	*simulation.Play
@@ -406,9 +407,9 @@ func (w *world) user() {
 		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "q"}})
 }
 
-// TestSimulatedTerminations: whatever fails, lags or dies in between, nothing is done while a main container is not done, no two requests of a
-// pod are under way, no phase is set before sidecars whose code counts have ended, each pod ends, and nothing is written at rest
-// (JST-001, JST-022, JST-030, JST-034 (part)).
+// TestSimulatedTerminations: whatever fails, lags or dies in between, nothing is done while a main container
+// is not done, no two requests of a pod are under way, no phase is set before sidecars whose code counts have
+// ended, each pod ends, and nothing is written at rest (JST-001, JST-022, JST-030, JST-034 (part)).
 func TestSimulatedTerminations(t *testing.T) {
 	simulationtest.Seeds(t, 30, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed)

@@ -69,7 +69,8 @@ func With(name string, state State, env ...string) Option {
 	}
 }
 
-// Sidecar adds one whose exit code counts, Ignored one whose does not, and ByImage one that only names an image.
+// Sidecar adds one whose exit code counts, Ignored one whose does not, and ByImage one that only names an
+// image.
 func Sidecar(name string, state State) Option {
 	return With(name, state, pub.TerminateSidecarEnv, "true")
 }

@@ -53,8 +53,9 @@ func (a *application) collided(ctx context.Context, count int32) error {
 	return a.PatchStatus(ctx, a.plan.Set, &a.plan.Set.Status, status)
 }
 
-// owners gives PVCs the owners of the retention policy. A spec that is not the newest may say that PVCs go which are to stay, and one
-// that lost its owner because the set is deleted without its pods must not get it back.
+// owners gives PVCs the owners of the retention policy. A spec that is not the newest may say that PVCs go
+// which are to stay, and one that lost its owner because the set is deleted without its pods must not get it
+// back.
 func (a *application) owners(ctx context.Context, result *podapply.Result) {
 	if len(a.plan.ClaimOwners) == 0 {
 		return

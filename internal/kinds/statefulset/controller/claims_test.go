@@ -70,8 +70,9 @@ func (s *simulated) spend(d time.Duration) {
 	}
 }
 
-// TestADeletedClaimIsTakenUp shows that a user who is told to delete a PVC need do no more than that, although the PVC, which the
-// retention policy gives no owner, does not say whose it is (ASTS-075, ASTS-275 (part)).
+// TestADeletedClaimIsTakenUp shows that a user who is told to delete a PVC need do no more than that,
+// although the PVC, which the retention policy gives no owner, does not say whose it is (ASTS-075,
+// ASTS-275 (part)).
 func TestADeletedClaimIsTakenUp(t *testing.T) {
 	set := makeSet(2)
 	set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
@@ -101,8 +102,9 @@ func TestADeletedClaimIsTakenUp(t *testing.T) {
 	}
 }
 
-// TestARefusedGrowthIsToldInOnePlace shows that a PVC that the API server does not let grow stands in the condition FailedUpdatePod as long as
-// that is so, in the pass that tries and in those that wait, and nowhere else; and that it ends with the growth (ASTS-277 (part), ASTS-307 (part)).
+// TestARefusedGrowthIsToldInOnePlace shows that a PVC that the API server does not let grow stands in the
+// condition FailedUpdatePod as long as that is so, in the pass that tries and in those that wait, and nowhere
+// else; and that it ends with the growth (ASTS-277 (part), ASTS-307 (part)).
 func TestARefusedGrowthIsToldInOnePlace(t *testing.T) {
 	set := makeSet(1)
 	set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
@@ -135,8 +137,9 @@ func TestARefusedGrowthIsToldInOnePlace(t *testing.T) {
 	}
 }
 
-// TestClaimsOfANewPod shows ASTS-103: PVCs come before the pod; those that exist are left as they are; one that goes, and one that cannot
-// be made, keep the pod from being made, but no other PVC, and are tried again.
+// TestClaimsOfANewPod shows ASTS-103: PVCs come before the pod; those that exist are left as they are; one
+// that goes, and one that cannot be made, keep the pod from being made, but no other PVC, and are tried
+// again.
 func TestClaimsOfANewPod(t *testing.T) {
 	names := []string{"a", "b", "c", "d"}
 	s := simulate(1, makeSet(1, func(set *appsv1beta1.StatefulSet) { setClaims(set, names, "1Gi") }), statefulset.Features{})

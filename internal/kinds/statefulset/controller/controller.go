@@ -80,7 +80,8 @@ func (p *Pass) Once(ctx context.Context, name types.NamespacedName, owner types.
 // ownerOf finds the StatefulSet that controls an object (ASTS-072 (part)).
 var ownerOf = reconcile.OwnedBy(kind)
 
-// setsOf finds the set that controls a pod, or else the one that waits for its name or could adopt it, if it exists (ASTS-072).
+// setsOf finds the set that controls a pod, or else the one that waits for its name or could adopt it, if it
+// exists (ASTS-072).
 func (k *Kube) setsOf(ctx context.Context, object client.Object) []ctrl.Request {
 	if requests := ownerOf(ctx, object); requests != nil {
 		return requests
@@ -95,8 +96,8 @@ func (k *Kube) setsOf(ctx context.Context, object client.Object) []ctrl.Request 
 	return []ctrl.Request{reconcile.Request(name.Namespace, name.Name)}
 }
 
-// setsOfClaim finds the sets that may have a PVC, by its name alone: what the retention policy gives no owner says nothing else of whose it
-// is (ASTS-075).
+// setsOfClaim finds the sets that may have a PVC, by its name alone: what the retention policy gives no owner
+// says nothing else of whose it is (ASTS-075).
 func (k *Kube) setsOfClaim(ctx context.Context, object client.Object) (requests []ctrl.Request) {
 	for of, set := range statefulset.ClaimsOf(object.GetName()) {
 		name := types.NamespacedName{Namespace: object.GetNamespace(), Name: set}

@@ -26,9 +26,9 @@ func (s *simulated) refuse(verb, kind string) {
 	}
 }
 
-// TestEventsOfStatefulSets shows ASTS-308, with TestEventsOfUpdatesInPlace, TestClaimsGrow, TestClaimsThatCannotGrow,
-// TestImagesArePulledAhead, and TestEventsOfAStatefulSet of the API server: each event with its type, the name of the object, and a
-// failure with its error.
+// TestEventsOfStatefulSets shows ASTS-308, with TestEventsOfUpdatesInPlace, TestClaimsGrow,
+// TestClaimsThatCannotGrow, TestImagesArePulledAhead, and TestEventsOfAStatefulSet of the API server: each
+// event with its type, the name of the object, and a failure with its error.
 func TestEventsOfStatefulSets(t *testing.T) {
 	unlabelled := func(s *simulated) {
 		s.edit("web-0", func(pod *corev1.Pod) { delete(pod.Labels, appsv1.StatefulSetPodNameLabel) })
@@ -98,8 +98,8 @@ func TestEventsOfStatefulSets(t *testing.T) {
 	}
 }
 
-// TestConflictsOfTheStatus shows ASTS-305, with TestTheWholeStatusIsCompared: a status that changes is written, also when somebody
-// changes the set just then, and one that does not is not written.
+// TestConflictsOfTheStatus shows ASTS-305, with TestTheWholeStatusIsCompared: a status that changes is
+// written, also when somebody changes the set just then, and one that does not is not written.
 func TestConflictsOfTheStatus(t *testing.T) {
 	s := started(t, makeSet(2), everything)
 	writes, meddled := 0, false
@@ -127,8 +127,8 @@ func TestConflictsOfTheStatus(t *testing.T) {
 	}
 }
 
-// TestALostAnswerIsSettledWithinSeconds shows ASTS-356: whatever write has its answer lost, what became of it is found out at once,
-// nothing is done twice, and no pass waits for minutes.
+// TestALostAnswerIsSettledWithinSeconds shows ASTS-356: whatever write has its answer lost, what became of it
+// is found out at once, nothing is done twice, and no pass waits for minutes.
 func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 	for n := range 6 {
 		s := simulate(1, makeSet(3, claimed("data"), parallel), everything)

@@ -61,8 +61,8 @@ const (
 	failedUpdate = appsv1beta1.StatefulSetConditionFailedUpdatePod
 )
 
-// TestEveryFailureIsToldAndTriedAgain shows ASTS-117: whichever request is refused, the status is written with what is known, and the
-// request is made again, less and less often.
+// TestEveryFailureIsToldAndTriedAgain shows ASTS-117: whichever request is refused, the status is written
+// with what is known, and the request is made again, less and less often.
 func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 	verb := func(verb, kind string) func(*simulation.Request) bool {
 		return func(r *simulation.Request) bool { return r.Verb == verb && r.Key.Kind == kind }
@@ -161,7 +161,8 @@ func scaled(n int32) func(*appsv1beta1.StatefulSet) {
 	return func(set *appsv1beta1.StatefulSet) { set.Spec.Replicas = &n }
 }
 
-// TestReservedOrdinalsThatNobodyUnderstands shows ASTS-095: they are told, and nothing is changed until they are understood.
+// TestReservedOrdinalsThatNobodyUnderstands shows ASTS-095: they are told, and nothing is changed until they
+// are understood.
 func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 	s := simulate(1, makeSet(3, inParallel, inPlace, func(set *appsv1beta1.StatefulSet) {
 		setClaims(set, []string{"data"}, "1Gi")
@@ -193,8 +194,9 @@ func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 	}
 }
 
-// TestANameThatIsTaken shows ASTS-106: a pod of others has the name of a slot. That is told, the other slots get their pods, and this one
-// when it is free. A pod that the caches do not show yet is found when the API server refuses its name.
+// TestANameThatIsTaken shows ASTS-106: a pod of others has the name of a slot. That is told, the other slots
+// get their pods, and this one when it is free. A pod that the caches do not show yet is found when the API
+// server refuses its name.
 func TestANameThatIsTaken(t *testing.T) {
 	for name, hidden := range map[string]bool{"known": false, "not known yet": true} {
 		t.Run(name, func(t *testing.T) {
@@ -231,8 +233,8 @@ func TestANameThatIsTaken(t *testing.T) {
 	}
 }
 
-// TestInPlaceOnly shows ASTS-162: a pod that cannot be updated in place is told of by its name, and others go on. Under ReCreate all are
-// deleted, whatever changes.
+// TestInPlaceOnly shows ASTS-162: a pod that cannot be updated in place is told of by its name, and others go
+// on. Under ReCreate all are deleted, whatever changes.
 func TestInPlaceOnly(t *testing.T) {
 	only := func(set *appsv1beta1.StatefulSet) {
 		set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = appsv1beta1.InPlaceOnlyStatefulSetPodUpdatePolicy
@@ -281,8 +283,8 @@ func TestInPlaceOnly(t *testing.T) {
 	}
 }
 
-// TestADisruptionBudgetIsObeyed shows ASTS-166: what PodUnavailableBudget refuses is an event and an error of the pass, and done when it
-// is allowed.
+// TestADisruptionBudgetIsObeyed shows ASTS-166: what PodUnavailableBudget refuses is an event and an error of
+// the pass, and done when it is allowed.
 func TestADisruptionBudgetIsObeyed(t *testing.T) {
 	recreate := func(set *appsv1beta1.StatefulSet) {
 		set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = appsv1beta1.ReCreateStatefulSetPodUpdatePolicy
@@ -339,8 +341,9 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 	}
 }
 
-// TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime: a policy refused an update in place, and then its webhook did not answer. The pods
-// behind the one that tries again have no time of their own, so that the back-off alone says when it does (IPU-184 (part)).
+// TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime: a policy refused an update in place, and then its
+// webhook did not answer. The pods behind the one that tries again have no time of their own, so that the
+// back-off alone says when it does (IPU-184 (part)).
 func TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime(t *testing.T) {
 	two := intstr.FromInt32(2)
 	s := simulate(1, makeSet(4, inPlace, inParallel, func(set *appsv1beta1.StatefulSet) {
@@ -366,8 +369,8 @@ func TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime(t *testing.T) {
 	}
 }
 
-// TestAPodThatFailsEachTimeIsMadeAnewLessAndLessOften shows ASTS-140 (part): a node that rejects a pod, or evicts it, each time. Another spec
-// begins anew.
+// TestAPodThatFailsEachTimeIsMadeAnewLessAndLessOften shows ASTS-140 (part): a node that rejects a pod, or
+// evicts it, each time. Another spec begins anew.
 func TestAPodThatFailsEachTimeIsMadeAnewLessAndLessOften(t *testing.T) {
 	s := simulate(1, makeSet(1), statefulset.Features{})
 	s.others = func() bool {
@@ -414,8 +417,8 @@ func (l shownLate) Get(ctx context.Context, name client.ObjectKey, into client.O
 	return l.Client.Get(ctx, name, into, options...) //nolint:wrapcheck // it stands for the client
 }
 
-// TestNobodyIsToldToDeleteThePodThatTheCachesShowAMomentLater shows ASTS-106 (part): caches go on between two reads. A pod of the set, or one that
-// it will adopt, is no stranger.
+// TestNobodyIsToldToDeleteThePodThatTheCachesShowAMomentLater shows ASTS-106 (part): caches go on between two
+// reads. A pod of the set, or one that it will adopt, is no stranger.
 func TestNobodyIsToldToDeleteThePodThatTheCachesShowAMomentLater(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*corev1.Pod)

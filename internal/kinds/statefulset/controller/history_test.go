@@ -26,8 +26,8 @@ func (s *simulated) stored() string {
 	return strings.Join(images, " ")
 }
 
-// TestHistory shows ASTS-086: revisions go, the oldest first, but for as many as revisionHistoryLimit, the current one, the update
-// revision, and those that pods are labelled with; also in passes that fail.
+// TestHistory shows ASTS-086: revisions go, the oldest first, but for as many as revisionHistoryLimit, the
+// current one, the update revision, and those that pods are labelled with; also in passes that fail.
 func TestHistory(t *testing.T) {
 	limit := func(n int32) func(*appsv1beta1.StatefulSet) {
 		return func(set *appsv1beta1.StatefulSet) { set.Spec.RevisionHistoryLimit = &n }
@@ -72,8 +72,9 @@ func TestHistory(t *testing.T) {
 	}, "9")
 }
 
-// TestACollisionOfNames shows ASTS-084, with TestARevisionToBeAdoptedIsNoCollision: where the name of a new revision is taken by another
-// content, whosever it is and whether or not the caches show it, the collision count is raised and another name is found.
+// TestACollisionOfNames shows ASTS-084, with TestARevisionToBeAdoptedIsNoCollision: where the name of a new
+// revision is taken by another content, whosever it is and whether or not the caches show it, the collision
+// count is raised and another name is found.
 func TestACollisionOfNames(t *testing.T) {
 	first := simulate(1, makeSet(1), statefulset.Features{})
 	first.spend(time.Minute)
@@ -100,8 +101,9 @@ func TestACollisionOfNames(t *testing.T) {
 	}
 }
 
-// TestARevisionToBeAdoptedIsNoCollision shows that a set which is handed over keeps its revision although the caches do not show yet that
-// the former owner gave it up: the pods keep their labels (ASTS-071 (part), ASTS-084 (part)).
+// TestARevisionToBeAdoptedIsNoCollision shows that a set which is handed over keeps its revision although the
+// caches do not show yet that the former owner gave it up: the pods keep their labels (ASTS-071 (part),
+// ASTS-084 (part)).
 func TestARevisionToBeAdoptedIsNoCollision(t *testing.T) {
 	s := started(t, makeSet(2), statefulset.Features{})
 	name := s.set().Status.UpdateRevision

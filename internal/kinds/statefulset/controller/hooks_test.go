@@ -47,8 +47,8 @@ func finalize(pod *corev1.Pod) {
 	}
 }
 
-// states records which lifecycle states web-0 enters, each with its image and with the keys that hold it not ready then, and that it is
-// deleted. It checks that a change of state has its time.
+// states records which lifecycle states web-0 enters, each with its image and with the keys that hold it not
+// ready then, and that it is deleted. It checks that a change of state has its time.
 func (s *simulated) states(t *testing.T) *[]string {
 	var seen []string
 	look := func(pod *corev1.Pod) string {
@@ -85,9 +85,9 @@ func (s *simulated) states(t *testing.T) *[]string {
 	return &seen
 }
 
-// TestWhatHooksHoldUp shows what each hook holds up: ASTS-220, ASTS-221 (part), ASTS-222 (part), ASTS-223, ASTS-224, ASTS-225, and
-// ASTS-226, with TestEveryDeletionHasItsHook. It shows what markPodNotReady does then (ASTS-227 (part)), and that each change has its
-// time (ASTS-228).
+// TestWhatHooksHoldUp shows what each hook holds up: ASTS-220, ASTS-221 (part), ASTS-222 (part), ASTS-223,
+// ASTS-224, ASTS-225, and ASTS-226, with TestEveryDeletionHasItsHook. It shows what markPodNotReady does then
+// (ASTS-227 (part)), and that each change has its time (ASTS-228).
 func TestWhatHooksHoldUp(t *testing.T) {
 	type act = func(*simulated)
 	user := func(changes ...func(*appsv1beta1.StatefulSet)) act {
@@ -188,7 +188,8 @@ func TestWhatHooksHoldUp(t *testing.T) {
 	}
 }
 
-// TestPodsWithoutTheGate shows ASTS-227, with TestWhatHooksHoldUp, and TestPodsGetTheirGate of the webhook: such a pod is not held.
+// TestPodsWithoutTheGate shows ASTS-227, with TestWhatHooksHoldUp, and TestPodsGetTheirGate of the webhook:
+// such a pod is not held.
 func TestPodsWithoutTheGate(t *testing.T) {
 	s := simulate(1, makeSet(1, inPlace, hooked(true), hookedImage("nginx:1")), everything)
 	s.spend(time.Minute)
@@ -206,8 +207,8 @@ func TestPodsWithoutTheGate(t *testing.T) {
 	}
 }
 
-// TestANewPodWaitsForItsPreNormalHook shows ASTS-221, with TestFirstState: it is not available before the hook has wholly arrived, or is
-// gone, however ready it is.
+// TestANewPodWaitsForItsPreNormalHook shows ASTS-221, with TestFirstState: it is not available before the
+// hook has wholly arrived, or is gone, however ready it is.
 func TestANewPodWaitsForItsPreNormalHook(t *testing.T) {
 	for name, last := range map[string]func(*simulated){
 		"the rest of the hook arrives": func(s *simulated) { s.edit("web-0", finalize) },
@@ -234,8 +235,9 @@ func TestANewPodWaitsForItsPreNormalHook(t *testing.T) {
 	}
 }
 
-// TestADeletionThatIsNotNeededAnyMore shows ASTS-229, and ASTS-230: a pod that prepares its deletion comes back if it is a slot again,
-// and goes on if there is still a reason; it is not updated in place before it is back.
+// TestADeletionThatIsNotNeededAnyMore shows ASTS-229, and ASTS-230: a pod that prepares its deletion comes
+// back if it is a slot again, and goes on if there is still a reason; it is not updated in place before it is
+// back.
 func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 	type option = func(*appsv1beta1.StatefulSet)
 	replicas := func(n int32) option { return func(set *appsv1beta1.StatefulSet) { set.Spec.Replicas = &n } }
@@ -302,8 +304,9 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 	}
 }
 
-// TestADeletionThatIsNotNeededInTheMidstOfAnUpdate shows ASTS-229 (part): a pod that comes back while its new container does not run yet
-// is not in service before that runs. It came back as Normal, which says that the update is complete.
+// TestADeletionThatIsNotNeededInTheMidstOfAnUpdate shows ASTS-229 (part): a pod that comes back while its new
+// container does not run yet is not in service before that runs. It came back as Normal, which says that the
+// update is complete.
 func TestADeletionThatIsNotNeededInTheMidstOfAnUpdate(t *testing.T) {
 	replicas := func(n int32) func(*appsv1beta1.StatefulSet) {
 		return func(set *appsv1beta1.StatefulSet) { set.Spec.Replicas = &n }

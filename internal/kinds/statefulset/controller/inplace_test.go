@@ -60,7 +60,8 @@ const readsMetadata = `{"containers":[{"name":"main","image":"nginx:1","env":[
 	{"name":"TIER","valueFrom":{"fieldRef":{"fieldPath":"metadata.labels['tier']"}}},
 	{"name":"NOTE","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['note']"}}}]},{"name":"side","image":"agent:1"}]}`
 
-// TestMetadataInPlace shows ASTS-171, a change of metadata alone, and ASTS-172, one that a container reads through its environment.
+// TestMetadataInPlace shows ASTS-171, a change of metadata alone, and ASTS-172, one that a container reads
+// through its environment.
 func TestMetadataInPlace(t *testing.T) {
 	const before = `{"labels":{"app":"web","tier":"a"},"annotations":{"note":"1","gone":"x"}}`
 	for name, tt := range map[string]struct {
@@ -168,8 +169,8 @@ func (s *simulated) stepsOf(name string) *[]string {
 	return &steps
 }
 
-// TestStepsOfAnUpdate shows what is written to a pod, in which order: ASTS-173 (part), ASTS-174, ASTS-175 (part), and ASTS-180, with
-// TestWhatQualifies, and TestQualifies of the manager.
+// TestStepsOfAnUpdate shows what is written to a pod, in which order: ASTS-173 (part), ASTS-174,
+// ASTS-175 (part), and ASTS-180, with TestWhatQualifies, and TestQualifies of the manager.
 func TestStepsOfAnUpdate(t *testing.T) {
 	const hold, back = "patch status, InPlaceUpdateReady=False StartInPlaceUpdate, Ready=False ReadinessGatesNotReady",
 		"patch status, InPlaceUpdateReady=True , Normal"
@@ -238,8 +239,8 @@ func TestStepsOfAnUpdate(t *testing.T) {
 	}
 }
 
-// TestARollbackInItsGracePeriod shows the end of ASTS-175, with TestStepsOfAnUpdate and TestGracePeriod: content that is not that of
-// the pod's revision is dropped, and the update is decided anew.
+// TestARollbackInItsGracePeriod shows the end of ASTS-175, with TestStepsOfAnUpdate and TestGracePeriod:
+// content that is not that of the pod's revision is dropped, and the update is decided anew.
 func TestARollbackInItsGracePeriod(t *testing.T) {
 	s := started(t, makeSet(1, inPlace, grace(30)), everything)
 	current := s.pod("web-0").Labels[pub.ControllerRevisionHash]
@@ -259,7 +260,8 @@ func TestARollbackInItsGracePeriod(t *testing.T) {
 	}
 }
 
-// meddle changes a pod just before the manager's next write to it of that kind, which therefore is refused as a conflict.
+// meddle changes a pod just before the manager's next write to it of that kind, which therefore is refused as
+// a conflict.
 func (s *simulated) meddle(name, subresource, content string) (asked *[]string) {
 	asked = &[]string{}
 	done := false
@@ -284,8 +286,8 @@ func (s *simulated) onePass() {
 	s.Manage()
 }
 
-// TestConflicts shows ASTS-173, with what TestStepsOfAnUpdate shows: a pod is taken out of service at once in spite of a conflict, as
-// it is then. It shows ASTS-179: it comes back only as the version that was judged.
+// TestConflicts shows ASTS-173, with what TestStepsOfAnUpdate shows: a pod is taken out of service at once in
+// spite of a conflict, as it is then. It shows ASTS-179: it comes back only as the version that was judged.
 func TestConflicts(t *testing.T) {
 	s := started(t, makeSet(1, inPlace), everything)
 	asked := s.meddle("web-0", "status", `InPlaceUpdateReady`)

@@ -21,8 +21,8 @@ import (
 // Kube reads from the caches, over which own writes are laid.
 type Kube struct{ podapply.Reader }
 
-// Snapshot reads what the set owns or may adopt. The objects are the caches' own and must not be changed. Time and features are
-// filled in by the pass.
+// Snapshot reads what the set owns or may adopt. The objects are the caches' own and must not be changed.
+// Time and features are filled in by the pass.
 func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.StatefulSet, features statefulset.Features) (*statefulset.Snapshot, error) {
 	owned, err := k.Read(ctx, set, set.Spec.Selector)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestClaimsStayWhenTheSetIsDeletedWithoutItsPods shows that a manager whose cache does not show yet that the set goes, or that it is gone,
-// does not give claims back the owner that "kubectl delete --cascade=orphan" took from them: they would go with the set (ASTS-073 (part)).
+// TestClaimsStayWhenTheSetIsDeletedWithoutItsPods shows that a manager whose cache does not show yet that the
+// set goes, or that it is gone, does not give claims back the owner that "kubectl delete --cascade=orphan"
+// took from them: they would go with the set (ASTS-073 (part)).
 func TestClaimsStayWhenTheSetIsDeletedWithoutItsPods(t *testing.T) {
 	for how, goes := range map[string]func(*simulated){
 		"goes": func(s *simulated) {
@@ -42,8 +43,8 @@ func TestClaimsStayWhenTheSetIsDeletedWithoutItsPods(t *testing.T) {
 	}
 }
 
-// TestClaimsStayWithAPodThatIsNoSlotInAnOldSpecAlone shows that a manager that does not know the present spec lets no claim go with a pod
-// that is a slot again (ASTS-263 (part)).
+// TestClaimsStayWithAPodThatIsNoSlotInAnOldSpecAlone shows that a manager that does not know the present spec
+// lets no claim go with a pod that is a slot again (ASTS-263 (part)).
 func TestClaimsStayWithAPodThatIsNoSlotInAnOldSpecAlone(t *testing.T) {
 	s := started(t, makeSet(3, claimed("data"), retain(keep, remove)), everything)
 	s.change(replicas(2))
@@ -59,7 +60,8 @@ func TestClaimsStayWithAPodThatIsNoSlotInAnOldSpecAlone(t *testing.T) {
 	}
 }
 
-// TestAClaimUnderContentionIsNotFought shows that a claim whose newest version the cache does not show is not written again and again.
+// TestAClaimUnderContentionIsNotFought shows that a claim whose newest version the cache does not show is not
+// written again and again.
 func TestAClaimUnderContentionIsNotFought(t *testing.T) {
 	s := started(t, makeSet(1, claimed("data")), everything)
 	s.change(retain(remove, keep))

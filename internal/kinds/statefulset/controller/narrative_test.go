@@ -95,8 +95,9 @@ func TestNarratives(t *testing.T) {
 			set.Spec.PodManagementPolicy = appsv1beta1.ParallelPodManagement
 			set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(3)
 		}), func(n *tale) {
-			// PUB-101: StatefulSets ask. CloneSets do in tales of theirs, SidecarSets in TestBudgetsHoldUpgrades; in TestSimulatedBudgets the
-			// controllers of others are refused by the webhooks, try again, and get what they want in the end.
+			// PUB-101: StatefulSets ask. CloneSets do in tales of theirs, SidecarSets in
+			// TestBudgetsHoldUpgrades; in TestSimulatedBudgets the controllers of others are refused by the
+			// webhooks, try again, and get what they want in the end.
 			n.under()
 			n.then("image nginx:2, one of three at a time", image("nginx:2"))
 			n.then("replicas 1", func(set *appsv1beta1.StatefulSet) { *set.Spec.Replicas = 1 })
@@ -140,8 +141,8 @@ func TestNarratives(t *testing.T) {
 	}
 }
 
-// under has a PodUnavailableBudget limit what the manager does from a minute later on, and writes down what is asked. The webhooks find
-// everything booked.
+// under has a PodUnavailableBudget limit what the manager does from a minute later on, and writes down what
+// is asked. The webhooks find everything booked.
 func (n *tale) under(options ...func(*policyv1beta1.PodUnavailableBudget)) *policyv1beta1.PodUnavailableBudget {
 	budget := podunavailablebudgettest.Budget(append(options, func(b *policyv1beta1.PodUnavailableBudget) { b.Namespace = "default" })...)
 	guard := &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.pods,

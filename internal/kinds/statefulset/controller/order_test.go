@@ -17,8 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 )
 
-// TestOrderOfWork shows ASTS-115: what one pass writes when there is everything to do, in this order, and what it leaves out under
-// OnDelete, and while the set is being deleted.
+// TestOrderOfWork shows ASTS-115: what one pass writes when there is everything to do, in this order, and
+// what it leaves out under OnDelete, and while the set is being deleted.
 func TestOrderOfWork(t *testing.T) {
 	adoption := []string{"patch ControllerRevision left"}
 	pulls := []string{"create ImagePullJob", "patch ControllerRevision"}
@@ -92,8 +92,8 @@ func TestOrderOfWork(t *testing.T) {
 	}
 }
 
-// TestAnAdoptedPodThatGoesIsSeen shows that a pod which was adopted and deleted, of which the caches show neither, is still there: no other
-// condemned pod goes (ASTS-126 (part)), and it counts.
+// TestAnAdoptedPodThatGoesIsSeen shows that a pod which was adopted and deleted, of which the caches show
+// neither, is still there: no other condemned pod goes (ASTS-126 (part)), and it counts.
 func TestAnAdoptedPodThatGoesIsSeen(t *testing.T) {
 	s := started(t, makeSet(3), everything)
 	s.Change(podKey("web-2"), func(o client.Object) { o.SetOwnerReferences(nil) })
@@ -108,7 +108,8 @@ func TestAnAdoptedPodThatGoesIsSeen(t *testing.T) {
 	}
 }
 
-// TestTheNameOfAnAdoptedPodThatGoes shows that such a pod is not told to be somebody else's (ASTS-106 (part)).
+// TestTheNameOfAnAdoptedPodThatGoes shows that such a pod is not told to be somebody else's
+// (ASTS-106 (part)).
 func TestTheNameOfAnAdoptedPodThatGoes(t *testing.T) {
 	s := started(t, makeSet(3, parallel), everything)
 	s.Change(podKey("web-2"), func(o client.Object) {

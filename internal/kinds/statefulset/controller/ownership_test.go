@@ -43,8 +43,8 @@ func controllerOf(object client.Object) types.UID {
 	return ""
 }
 
-// TestRevisionsAreAdoptedFirst shows ASTS-071: those that match the selector and have no controller, in each pass, before anything else is
-// written, and only if the set lives in the API server.
+// TestRevisionsAreAdoptedFirst shows ASTS-071: those that match the selector and have no controller, in each
+// pass, before anything else is written, and only if the set lives in the API server.
 func TestRevisionsAreAdoptedFirst(t *testing.T) {
 	ours, yes := map[string]string{"app": "web"}, true
 	orphans := func(s *simulated) {
@@ -102,8 +102,8 @@ func TestRevisionsAreAdoptedFirst(t *testing.T) {
 	}
 }
 
-// TestReferencesToTheSet shows ASTS-072: what pods and revisions refer to, that references of any version count, and that pods without a
-// controller call the set too.
+// TestReferencesToTheSet shows ASTS-072: what pods and revisions refer to, that references of any version
+// count, and that pods without a controller call the set too.
 func TestReferencesToTheSet(t *testing.T) {
 	s := simulate(1, makeSet(2, inPlace), statefulset.Features{})
 	s.spend(time.Minute)
@@ -130,7 +130,8 @@ func TestReferencesToTheSet(t *testing.T) {
 			}
 		}
 	}
-	// A pod that lost its label is nobody's, and has a name that the set needs. It calls the set when it gets the label back.
+	// A pod that lost its label is nobody's, and has a name that the set needs. It calls the set when it gets
+	// the label back.
 	uid := s.pod("web-1").UID
 	s.Change(podKey("web-1"), func(o client.Object) { o.GetLabels()["app"] = "debug" })
 	s.spend(5 * time.Minute)
@@ -154,8 +155,8 @@ func TestReferencesToTheSet(t *testing.T) {
 	}
 }
 
-// TestADeletedSet shows ASTS-073: whatever there is to do, nothing but its status is written; then its pods go all at once, with the PVCs
-// of the retention policy.
+// TestADeletedSet shows ASTS-073: whatever there is to do, nothing but its status is written; then its pods
+// go all at once, with the PVCs of the retention policy.
 func TestADeletedSet(t *testing.T) {
 	const keep, remove = appsv1beta1.RetainStatefulSetClaims, appsv1beta1.DeleteStatefulSetClaims
 	for _, whenDeleted := range []appsv1beta1.StatefulSetClaimRetention{keep, remove} {
@@ -244,8 +245,9 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestPodsAreGivenUpBeforeTheirRevision shows that no pod is restarted when it changes hands, though the garbage collector has not taken
-// its revision from the former owner yet, or the caches do not show that it has (ASTS-083 (part)). The new set was there first.
+// TestPodsAreGivenUpBeforeTheirRevision shows that no pod is restarted when it changes hands, though the
+// garbage collector has not taken its revision from the former owner yet, or the caches do not show that it
+// has (ASTS-083 (part)). The new set was there first.
 func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
 	for name, hide := range map[string]bool{"it is somebody else's": false, "it is not in the caches": true} {
 		for policy, option := range map[string]func(*appsv1beta1.StatefulSet){"recreate": parallel, "in place": inPlace} {
@@ -287,8 +289,9 @@ func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsGivenUpIsNotUpdated shows that an update in place does not go on, after a conflict, with a pod that is not the set's any
-// more, as while it changes hands: the pod got the label of the new revision, and not its image, of which the caches keep nothing then.
+// TestAPodThatIsGivenUpIsNotUpdated shows that an update in place does not go on, after a conflict, with a
+// pod that is not the set's any more, as while it changes hands: the pod got the label of the new revision,
+// and not its image, of which the caches keep nothing then.
 func TestAPodThatIsGivenUpIsNotUpdated(t *testing.T) {
 	for _, subresource := range []string{"status", ""} {
 		s := started(t, makeSet(1, inPlace), everything)

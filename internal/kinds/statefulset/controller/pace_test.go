@@ -29,8 +29,9 @@ func (s *simulated) moved() (n int) {
 	return n
 }
 
-// TestUpdatesThatTheCachesDoNotShow shows ASTS-119: as long as the caches show nothing of the updates that were begun, no more are begun
-// than maxUnavailable lets, whether or not their answers came, also when a pod has disappeared meanwhile. Nothing stalls by that.
+// TestUpdatesThatTheCachesDoNotShow shows ASTS-119: as long as the caches show nothing of the updates that
+// were begun, no more are begun than maxUnavailable lets, whether or not their answers came, also when a pod
+// has disappeared meanwhile. Nothing stalls by that.
 func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 	for name, lost := range map[string]float64{"answered": 0, "the answers are lost": 1} {
 		for _, most := range []int{1, 2} {
@@ -69,8 +70,8 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 	}
 }
 
-// TestCondemnedPodsArePaced shows ASTS-128: nothing happens but that time passes, and condemned pods go when they have been ready for
-// minReadySeconds, in order.
+// TestCondemnedPodsArePaced shows ASTS-128: nothing happens but that time passes, and condemned pods go when
+// they have been ready for minReadySeconds, in order.
 func TestCondemnedPodsArePaced(t *testing.T) {
 	seconds := int32(30)
 	s := simulate(1, makeSet(3, func(set *appsv1beta1.StatefulSet) {
@@ -103,8 +104,8 @@ func TestCondemnedPodsArePaced(t *testing.T) {
 	}
 }
 
-// TestPausedUpdatesAreCompleted shows ASTS-145: while updates are paused none begins, but what has begun is completed: its grace period
-// ends, it gets its images, its hook lets it go, and it comes back into service.
+// TestPausedUpdatesAreCompleted shows ASTS-145: while updates are paused none begins, but what has begun is
+// completed: its grace period ends, it gets its images, its hook lets it go, and it comes back into service.
 func TestPausedUpdatesAreCompleted(t *testing.T) {
 	hooked := func(image string) func(*appsv1beta1.StatefulSet) {
 		return func(set *appsv1beta1.StatefulSet) {
@@ -147,7 +148,8 @@ func TestPausedUpdatesAreCompleted(t *testing.T) {
 	}
 }
 
-// slowly is a client whose requests that create or delete take a second, and which counts how many of a kind are under way at most.
+// slowly is a client whose requests that create or delete take a second, and which counts how many of a kind
+// are under way at most.
 type slowly struct {
 	client.Client
 	mu            sync.Mutex
@@ -188,9 +190,9 @@ type silent struct{}
 
 func (silent) Event(client.Object, string, string, string) {}
 
-// TestManyPodsAtATime shows ASTS-135: under Parallel all pods that are missing are created in one pass, each after its PVC, and all
-// condemned ones deleted, as many at a time as the bound of all controllers leaves. After a creation failed no further one begins; a
-// deletion that fails stops no other.
+// TestManyPodsAtATime shows ASTS-135: under Parallel all pods that are missing are created in one pass, each
+// after its PVC, and all condemned ones deleted, as many at a time as the bound of all controllers leaves.
+// After a creation failed no further one begins; a deletion that fails stops no other.
 func TestManyPodsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := simulate(1, makeSet(0, inParallel, func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "1Gi") }),
@@ -236,8 +238,8 @@ func TestManyPodsAtATime(t *testing.T) {
 	})
 }
 
-// TestClaimsDoNotKeepPodsWaiting shows that a pass over many claims on a slow API server is as short as one over many pods: the next plan
-// goes on with the rest, and with the pods that are complete by then.
+// TestClaimsDoNotKeepPodsWaiting shows that a pass over many claims on a slow API server is as short as one
+// over many pods: the next plan goes on with the rest, and with the pods that are complete by then.
 func TestClaimsDoNotKeepPodsWaiting(t *testing.T) {
 	follow := func(set *appsv1beta1.StatefulSet) {
 		follows(set)

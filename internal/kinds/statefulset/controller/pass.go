@@ -23,7 +23,8 @@ type Pass struct {
 	memory reconcile.Memory[memory]
 }
 
-// Outcome is what a pass did, with the plan that was carried out; nil if there was nothing to plan, or not yet.
+// Outcome is what a pass did, with the plan that was carried out; nil if there was nothing to plan, or not
+// yet.
 type Outcome struct {
 	podapply.Outcome
 	Plan *statefulset.Plan
@@ -36,8 +37,8 @@ type memory struct {
 	failures podapply.Failures
 }
 
-// Run makes one pass over a set: it plans, applies, and writes the status last (ASTS-115, ASTS-117). An error means that something
-// failed that trying again may mend; it is on the set's conditions and events too.
+// Run makes one pass over a set: it plans, applies, and writes the status last (ASTS-115, ASTS-117). An error
+// means that something failed that trying again may mend; it is on the set's conditions and events too.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
 	now := p.Kube.Now()
 	set, err := reconcile.Begin[appsv1beta1.StatefulSet](ctx, p.Kube.API, name, owner)
@@ -80,7 +81,8 @@ func (p *Pass) Forget(owner types.UID) {
 	p.memory.Forget(owner)
 }
 
-// announce records what the plan itself has to say, when it changes. growth is why claims could not be grown a moment ago.
+// announce records what the plan itself has to say, when it changes. growth is why claims could not be grown
+// a moment ago.
 func (m *memory) announce(a *application, growth string) {
 	plan := a.plan
 	updates := plan.UpdateError

@@ -48,8 +48,8 @@ func partition(n int32) func(*appsv1beta1.StatefulSet) {
 	return func(set *appsv1beta1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Partition = &n }
 }
 
-// TestImagesArePulledAhead shows ASTS-288, ASTS-291 and ASTS-292, with TestPullJobsEnd: jobs are made once for a revision, told of, and
-// gone when the update is complete; what fails stops nothing.
+// TestImagesArePulledAhead shows ASTS-288, ASTS-291 and ASTS-292, with TestPullJobsEnd: jobs are made once
+// for a revision, told of, and gone when the update is complete; what fails stops nothing.
 func TestImagesArePulledAhead(t *testing.T) {
 	next := func(image string, n int32) func(*appsv1beta1.StatefulSet) {
 		return func(set *appsv1beta1.StatefulSet) {

@@ -39,8 +39,9 @@ func decodeStrictly(text string, into any) error {
 	return decoder.Decode(into)
 }
 
-// TestAManifestOfTheNativeKind shows ASTS-001: each field of the native kind is one of ours, but minReadySeconds, which is refused; a
-// manifest with another apiVersion is complete and valid, and its pods are made in order, and made anew one by one, the highest first.
+// TestAManifestOfTheNativeKind shows ASTS-001: each field of the native kind is one of ours, but
+// minReadySeconds, which is refused; a manifest with another apiVersion is complete and valid, and its pods
+// are made in order, and made anew one by one, the highest first.
 func TestAManifestOfTheNativeKind(t *testing.T) {
 	fields := func(of reflect.Type, path ...string) map[string]reflect.Type {
 		for _, key := range path {
@@ -147,8 +148,8 @@ func (r *reads) List(ctx context.Context, into client.ObjectList, options ...cli
 	return r.Client.List(ctx, into, options...)
 }
 
-// TestWhatIsWritten shows ASTS-003: whatever happens to a set, nothing is written but its pods, PVCs, revisions, image pulls, and its
-// status; no Service is made, nor looked at, though there is none.
+// TestWhatIsWritten shows ASTS-003: whatever happens to a set, nothing is written but its pods, PVCs,
+// revisions, image pulls, and its status; no Service is made, nor looked at, though there is none.
 func TestWhatIsWritten(t *testing.T) {
 	s := simulate(1, makeSet(5, inPlace, func(set *appsv1beta1.StatefulSet) {
 		setClaims(set, []string{"data"}, "1Gi")

@@ -69,8 +69,8 @@ func (s *simulated) deleting(t *testing.T, want bool) {
 	}
 }
 
-// TestClaimsGoOrStay shows ASTS-260, ASTS-262 (part) and ASTS-263, with the tests below: what PVCs are owned by, and what the garbage
-// collector takes with sets and pods.
+// TestClaimsGoOrStay shows ASTS-260, ASTS-262 (part) and ASTS-263, with the tests below: what PVCs are owned
+// by, and what the garbage collector takes with sets and pods.
 func TestClaimsGoOrStay(t *testing.T) {
 	for _, tt := range []struct {
 		deleted, scaled appsv1beta1.StatefulSetClaimRetention
@@ -148,8 +148,9 @@ func TestClaimsGoOrStay(t *testing.T) {
 	}
 }
 
-// TestAChangedPolicy shows ASTS-262, with TestClaimsGoOrStay and TestClaimsStayWhenTheSetIsDeletedWithoutItsPods, and ASTS-265: references
-// follow the policy, also where a pod is just made, and nothing is deleted for that; others' references stay, and PVCs that are missing are
+// TestAChangedPolicy shows ASTS-262, with TestClaimsGoOrStay and
+// TestClaimsStayWhenTheSetIsDeletedWithoutItsPods, and ASTS-265: references follow the policy, also where a
+// pod is just made, and nothing is deleted for that; others' references stay, and PVCs that are missing are
 // not waited for.
 func TestAChangedPolicy(t *testing.T) {
 	s := simulate(1, makeSet(2, claimed("data")), everything)
@@ -209,8 +210,8 @@ func TestNoRetentionWithoutItsGate(t *testing.T) {
 	}
 }
 
-// TestAClaimThatWouldGoIsSeenInTime shows that no claim goes with a pod that is made anew, where a former manager had made the pod its
-// owner and the cache does not show it yet (ASTS-263 (part)).
+// TestAClaimThatWouldGoIsSeenInTime shows that no claim goes with a pod that is made anew, where a former
+// manager had made the pod its owner and the cache does not show it yet (ASTS-263 (part)).
 func TestAClaimThatWouldGoIsSeenInTime(t *testing.T) {
 	s := started(t, makeSet(3, claimed("data"), retain(keep, remove)), everything)
 	uid, claim := s.claim("data-web-2").UID, s.Cached(claimKey("data-web-2"))
@@ -232,8 +233,8 @@ func TestAClaimThatWouldGoIsSeenInTime(t *testing.T) {
 	}
 }
 
-// TestClaimsOfAScaleInByKubernetes shows that claims stay which the StatefulSet of Kubernetes was about to let go with a pod that is a slot
-// of ours: the pod is their controller (ASTS-261 (part), ASTS-263 (part)).
+// TestClaimsOfAScaleInByKubernetes shows that claims stay which the StatefulSet of Kubernetes was about to
+// let go with a pod that is a slot of ours: the pod is their controller (ASTS-261 (part), ASTS-263 (part)).
 func TestClaimsOfAScaleInByKubernetes(t *testing.T) {
 	s := started(t, makeSet(3, claimed("data"), retain(keep, remove)), everything)
 	uid, pod, yes := s.claim("data-web-2").UID, s.pod("web-2"), true

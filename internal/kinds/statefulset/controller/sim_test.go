@@ -31,7 +31,8 @@ type simulated struct {
 	trace  bool
 	// planned is told each plan that was carried out; nil means nobody is.
 	planned func(*statefulset.Plan)
-	// others acts beside kubelets and the garbage collector, and tells whether anything happened; nil means nobody.
+	// others acts beside kubelets and the garbage collector, and tells whether anything happened; nil means
+	// nobody.
 	others func() bool
 }
 

@@ -27,7 +27,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
-// rolloutRun is one random life of a set. The rules by which it judges every write share nothing with the planner.
+// rolloutRun is one random life of a set. The rules by which it judges every write share nothing with the
+// planner.
 type rolloutRun struct {
 	*simulated
 	seed    uint64
@@ -37,8 +38,8 @@ type rolloutRun struct {
 	hooked  bool
 	// calm: nobody but the manager takes pods out of service, and kubelets bring all of them up.
 	calm bool
-	// haunted: managers overlap. deletesClaims: PVCs may go, because the retention policy was one that deletes at some time.
-	// forgetful: a user deleted revisions.
+	// haunted: managers overlap. deletesClaims: PVCs may go, because the retention policy was one that
+	// deletes at some time. forgetful: a user deleted revisions.
 	haunted, deletesClaims, forgetful bool
 	zombie                            *zombie
 	// claims are all PVCs that ever existed, by name.
@@ -209,8 +210,8 @@ func (r *rolloutRun) creation(set *appsv1beta1.StatefulSet, slots []int, name st
 	}
 }
 
-// newest is the revision of the highest number that is not somebody else's. A set that was there before its former one gave up the
-// revisions gives a number twice; then the younger one counts.
+// newest is the revision of the highest number that is not somebody else's. A set that was there before its
+// former one gave up the revisions gives a number twice; then the younger one counts.
 func (r *rolloutRun) newest() string {
 	newest := &appsv1.ControllerRevision{}
 	for _, object := range r.List("ControllerRevision", false) {
@@ -694,8 +695,8 @@ func (r *rolloutRun) finish() {
 	}
 }
 
-// giveUp deletes a pod that was taken out of the set, whose name the set needs, and one that waits for a PVC which a user deleted, and of which
-// there is no template any more.
+// giveUp deletes a pod that was taken out of the set, whose name the set needs, and one that waits for a PVC
+// which a user deleted, and of which there is no template any more.
 func (r *rolloutRun) giveUp(pod *corev1.Pod) bool {
 	set := r.set()
 	for _, claim := range claimsOf(pod) {
@@ -811,7 +812,8 @@ func TestSimulatedStatefulSets(t *testing.T) {
 	})
 }
 
-// TestSimulatedZombies plays lives in which managers go on for a while after others took over from them (ASTS-119 (part)).
+// TestSimulatedZombies plays lives in which managers go on for a while after others took over from them
+// (ASTS-119 (part)).
 func TestSimulatedZombies(t *testing.T) {
 	simulationtest.Some(t, 500, 4, func(t *testing.T, seed uint64) {
 		r := newRun(seed)

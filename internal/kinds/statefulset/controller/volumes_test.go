@@ -39,8 +39,9 @@ func (s *simulated) told(words ...string) (events []string) {
 	return events
 }
 
-// TestClaimsGrow shows ASTS-273, with TestGrowth and TestAnUnboundClaimHoldsUpNothing, and ASTS-277: a claim that is too small asks for
-// the size of its template and is annotated, no container is restarted for it, and what became of that is told.
+// TestClaimsGrow shows ASTS-273, with TestGrowth and TestAnUnboundClaimHoldsUpNothing, and ASTS-277: a claim
+// that is too small asks for the size of its template and is annotated, no container is restarted for it, and
+// what became of that is told.
 func TestClaimsGrow(t *testing.T) {
 	s := started(t, makeSet(2, inPlace, sizedClaims("1Gi"), follows), everything)
 	s.Change(claimKey("data-web-1"), func(o client.Object) {
@@ -91,8 +92,8 @@ func TestClaimsGrow(t *testing.T) {
 	}
 }
 
-// TestClaimsThatCannotGrow shows ASTS-275, with TestADeletedClaimIsTakenUp: what cannot be changed, and a growth that is refused, is
-// told and is an error, and no pod is taken out of service while it stands.
+// TestClaimsThatCannotGrow shows ASTS-275, with TestADeletedClaimIsTakenUp: what cannot be changed, and a
+// growth that is refused, is told and is an error, and no pod is taken out of service while it stands.
 func TestClaimsThatCannotGrow(t *testing.T) {
 	class := func(set *appsv1beta1.StatefulSet) {
 		other := "silver"

@@ -87,7 +87,8 @@ func (a *application) onlyNumbers() bool {
 	}) && was.ObservedGeneration == is.ObservedGeneration && was.CurrentRevision == is.CurrentRevision && was.UpdatedRevision == is.UpdatedRevision
 }
 
-// first stores the conditions of subsets, if they change, before anything is done by them: a manager that dies in between must find them.
+// first stores the conditions of subsets, if they change, before anything is done by them: a manager that
+// dies in between must find them.
 func (a *application) first(ctx context.Context) error {
 	if !a.plan.First {
 		return nil
@@ -102,7 +103,8 @@ func (a *application) first(ctx context.Context) error {
 	return nil
 }
 
-// live makes sure that the object stands in the API server and is not being deleted, before anything becomes its own (UD-061).
+// live makes sure that the object stands in the API server and is not being deleted, before anything becomes
+// its own (UD-061).
 func (a *application) live(ctx context.Context) error {
 	now := &appsv1beta1.UnitedDeployment{}
 	err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.united), now)
@@ -158,8 +160,8 @@ func (a *application) revisions(ctx context.Context) error {
 	return reconcile.ErrStalePlan
 }
 
-// adoptRevision takes over the revision of the template that one of the same name left when it was deleted without its children: under
-// another name all pods would be made anew (UD-132).
+// adoptRevision takes over the revision of the template that one of the same name left when it was deleted
+// without its children: under another name all pods would be made anew (UD-132).
 func (a *application) adoptRevision(ctx context.Context, left *appsv1.ControllerRevision) error {
 	if err := a.lives(); err != nil {
 		return err
@@ -231,8 +233,9 @@ func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
 	return nil
 }
 
-// subsets creates, adopts and updates children in batches of 1, 2, 4 and so on, in the order of their names; a batch in which one fails is
-// the last (UD-067). Those that failed come last, so that one that is refused for ever does not hold up the others.
+// subsets creates, adopts and updates children in batches of 1, 2, 4 and so on, in the order of their names;
+// a batch in which one fails is the last (UD-067). Those that failed come last, so that one that is refused
+// for ever does not hold up the others.
 func (a *application) subsets(ctx context.Context) {
 	var due []*uniteddeployment.Verdict
 	for i := range a.plan.Subsets {
@@ -286,7 +289,8 @@ func (a *application) subset(ctx context.Context, v *uniteddeployment.Verdict) e
 	return a.bring(ctx, v)
 }
 
-// create creates the child of a subset (UD-064). Its name is taken if an answer was lost; others may have it, too, by accident or on purpose.
+// create creates the child of a subset (UD-064). Its name is taken if an answer was lost; others may have it,
+// too, by accident or on purpose.
 func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) error {
 	kind := a.plan.Template.Kind
 	document, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)

@@ -19,8 +19,9 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// verified tells whether a child that seems to be as it should was found to be so in the API server, in this version of its spec: the caches
-// keep no templates, which somebody may have changed by hand, or which may be bound to other nodes since it was adopted (UD-174).
+// verified tells whether a child that seems to be as it should was found to be so in the API server, in this
+// version of its spec: the caches keep no templates, which somebody may have changed by hand, or which may be
+// bound to other nodes since it was adopted (UD-174).
 func (a *application) verified(v *uniteddeployment.Verdict) bool {
 	return (v.Action == uniteddeployment.Verify || v.Action == uniteddeployment.Keep) &&
 		a.memory.verified[v.Child.Object.GetUID()] == fingerprint(v.Child.Object.GetGeneration(), v)
@@ -35,7 +36,8 @@ func fingerprint(generation int64, v *uniteddeployment.Verdict) string {
 		v.Subset.NodeSelectorTerm, v.Subset.Tolerations)
 }
 
-// bring makes a child what it should be, by a patch of what differs in the whole of it as it is in the API server (UD-068, UD-071).
+// bring makes a child what it should be, by a patch of what differs in the whole of it as it is in the API
+// server (UD-068, UD-071).
 func (a *application) bring(ctx context.Context, v *uniteddeployment.Verdict) error {
 	after, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)
 	if err != nil {
@@ -105,7 +107,8 @@ func (a *application) verify(v *uniteddeployment.Verdict, generation int64) {
 	a.memory.verified[v.Child.Object.GetUID()] = fingerprint(generation, v)
 }
 
-// difference is the merge patch that leads from one document to another. A member that is null is absent, as typed clients write it.
+// difference is the merge patch that leads from one document to another. A member that is null is absent, as
+// typed clients write it.
 func difference(before, after map[string]any) (map[string]any, error) {
 	old, err := json.Marshal(withoutNulls(before))
 	if err != nil {
@@ -144,7 +147,8 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// before is what the child was made from: the revision and the patch that it names; nil if that is not known any more.
+// before is what the child was made from: the revision and the patch that it names; nil if that is not known
+// any more.
 func (a *application) before(ctx context.Context, v *uniteddeployment.Verdict) (map[string]any, error) {
 	template := a.plan.Template
 	c := v.Child

@@ -44,8 +44,8 @@ import (
 
 const (
 	controllerName = "uniteddeployment-controller"
-	// byOwner indexes children by the UnitedDeployment that controls them, and by nobody those that could be adopted; byDeployment indexes
-	// ReplicaSets by their Deployment.
+	// byOwner indexes children by the UnitedDeployment that controls them, and by nobody those that could be
+	// adopted; byDeployment indexes ReplicaSets by their Deployment.
 	byOwner, byDeployment = "uniteddeployment.owner", "uniteddeployment.deployment"
 	nobody                = "-"
 )
@@ -102,7 +102,8 @@ func (s *served) all() (present, absent []uniteddeployment.Kind) {
 	return present, absent
 }
 
-// Setup adds the controller to the manager. A kind of children that is not served yet is followed as soon as it is.
+// Setup adds the controller to the manager. A kind of children that is not served yet is followed as soon as
+// it is.
 func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
 	r := &Reconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), Pods: options.Pods,
 		meters: newMeters()}
@@ -238,7 +239,8 @@ var podChanges = predicate.Funcs{
 	},
 }
 
-// setChanges are those that let pods be found which the caches may have shown before: that their ReplicaSet is there, too.
+// setChanges are those that let pods be found which the caches may have shown before: that their ReplicaSet
+// is there, too.
 var setChanges = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return labelled(e.Object) },
 	UpdateFunc: func(event.UpdateEvent) bool { return false },
@@ -247,7 +249,8 @@ var setChanges = predicate.Funcs{
 
 func labelled(pod client.Object) bool { return pod.GetLabels()[uniteddeployment.SubsetName] != "" }
 
-// ofPod asks for a pass over the UnitedDeployment of a pod, or of a ReplicaSet: that of the child that controls it, for a Deployment by way of a ReplicaSet.
+// ofPod asks for a pass over the UnitedDeployment of a pod, or of a ReplicaSet: that of the child that
+// controls it, for a Deployment by way of a ReplicaSet.
 func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Request {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller != nil && controller.Kind == "ReplicaSet" {

@@ -41,7 +41,8 @@ func (w *world) now(after time.Duration) {
 	w.quiet()
 }
 
-// UD-001, UD-003 (part), UD-066, UD-164 (part): a child of one kind for each subset; another kind takes the place of the first at once.
+// UD-001, UD-003 (part), UD-066, UD-164 (part): a child of one kind for each subset; another kind takes the
+// place of the first at once.
 func TestSubsetsHaveChildren(t *testing.T) {
 	w := newWorld(t, 1, played, united(t, uniteddeployment.CloneSet, 5, "a", "b"))
 	w.rest()
@@ -65,7 +66,8 @@ func TestSubsetsHaveChildren(t *testing.T) {
 	w.expect("exchanged", "[2 3]")
 }
 
-// UD-060, UD-162, UD-061: neither children of others nor orphans elsewhere matter; an orphan of the subset is adopted, and what the selector loses is released.
+// UD-060, UD-162, UD-061: neither children of others nor orphans elsewhere matter; an orphan of the subset is
+// adopted, and what the selector loses is released.
 func TestAdoption(t *testing.T) {
 	w := newWorld(t, 1, played, united(t, uniteddeployment.CloneSet, 4, "a", "b"))
 	w.Namespaces = false
@@ -100,8 +102,8 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// UD-064, UD-067: children are created by name, in batches of 1, 2, 4; the batch in which one fails is the last; and one whose creation was not answered is
-// not created again.
+// UD-064, UD-067: children are created by name, in batches of 1, 2, 4; the batch in which one fails is the
+// last; and one whose creation was not answered is not created again.
 func TestCreations(t *testing.T) {
 	w := newWorld(t, 1, played, united(t, uniteddeployment.CloneSet, 9, "g", "f", "e", "d", "c", "b", "a"))
 	w.Deliver(1 << 10)

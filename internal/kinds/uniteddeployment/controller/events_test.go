@@ -81,7 +81,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// UD-074, UD-137 (part): pods of Deployments are found by way of their ReplicaSets, and never written without reservation.
+// UD-074, UD-137 (part): pods of Deployments are found by way of their ReplicaSets, and never written without
+// reservation.
 func TestPodsOfDeployments(t *testing.T) {
 	w := newWorld(t, 1, played, united(t, uniteddeployment.Deployment, 4, "a", "b"))
 	w.BeforeWrite = func(write simulation.Write, _, _ client.Object) {
@@ -95,7 +96,8 @@ func TestPodsOfDeployments(t *testing.T) {
 	}
 }
 
-// UD-075: what happens to a child or its pods calls for a pass over its UnitedDeployment, as far as plans read it.
+// UD-075: what happens to a child or its pods calls for a pass over its UnitedDeployment, as far as plans
+// read it.
 func TestWatches(t *testing.T) {
 	for _, kind := range played {
 		w := newWorld(t, 1, played, united(t, kind, 1, "a"))
@@ -140,7 +142,8 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// UD-076, UD-139: a status is written once, though the caches show the old one; a conflict ends in a new pass; at rest nothing is written.
+// UD-076, UD-139: a status is written once, though the caches show the old one; a conflict ends in a new
+// pass; at rest nothing is written.
 func TestStatusIsWrittenOnce(t *testing.T) {
 	w := newWorld(t, 1, played, united(t, uniteddeployment.CloneSet, 4, "a", "b"))
 	w.Deliver(1 << 10)
@@ -165,7 +168,8 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// UD-132 (part), UD-172: the name of a revision that another has is passed over; the count is stored, and then nothing is written any more.
+// UD-132 (part), UD-172: the name of a revision that another has is passed over; the count is stored, and
+// then nothing is written any more.
 func TestCollisionsOfRevisions(t *testing.T) {
 	w := newWorld(t, 1, played, united(t, uniteddeployment.CloneSet, 1, "a"))
 	w.rest()

@@ -58,7 +58,8 @@ func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind unitedde
 	for i := range all.Items {
 		queue.Add(reconcile.Request(all.Items[i].Namespace, all.Items[i].Name))
 	}
-	// The handler comes last: it is told of all that exist, and is not added a second time if something before it has failed.
+	// The handler comes last: it is told of all that exist, and is not added a second time if something
+	// before it has failed.
 	ask := func(object any) {
 		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = gone.Obj

@@ -187,8 +187,8 @@ func (w *world) settled() {
 	}
 }
 
-// Whatever dies, lags, is lost, edited by hand or deleted: each subset has one child, all replicas are given, no child is deleted that its subset
-// needs, and nothing is written at rest.
+// Whatever dies, lags, is lost, edited by hand or deleted: each subset has one child, all replicas are given,
+// no child is deleted that its subset needs, and nothing is written at rest.
 func TestSimulatedSubsets(t *testing.T) {
 	simulationtest.Some(t, 30, 3, func(t *testing.T, seed uint64) { play(t, seed, &appsv1beta1.UnitedDeploymentScheduleStrategy{}) })
 }

@@ -236,8 +236,8 @@ func TestTheLabelOfTheSubsetIsEdited(t *testing.T) {
 	}
 }
 
-// UD-071 (part), UD-174 (part): an image that somebody sets on a child, for all kinds of children, does not stay behind a status that says that
-// all is updated. It comes back also if nobody ran when it was set.
+// UD-071 (part), UD-174 (part): an image that somebody sets on a child, for all kinds of children, does not
+// stay behind a status that says that all is updated. It comes back also if nobody ran when it was set.
 func TestAnImageSetByHandOnAChildComesBack(t *testing.T) {
 	for _, kind := range uniteddeployment.Kinds {
 		w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 4, "a", "b"))
@@ -284,7 +284,8 @@ func edited(t *testing.T, of json.Unmarshaler) {
 	}
 }
 
-// UD-001 (part), UD-046 (part), UD-070 (part): making a UnitedDeployment again with its orphans is how a subset gets other nodes.
+// UD-001 (part), UD-046 (part), UD-070 (part): making a UnitedDeployment again with its orphans is how a
+// subset gets other nodes.
 func TestMadeAgainWithItsOrphansOnOtherNodes(t *testing.T) {
 	kind := uniteddeployment.Deployment
 	w := newWorld(t, 1, []uniteddeployment.Kind{kind}, united(t, kind, 4, "a", "b"))

@@ -19,8 +19,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestAPodThatTheCacheShowsLateKeepsItsPlace: the manager's watch of pods stands still for longer than a booking lasts, while that
-// of WorkloadSpreads goes on. The pods that were booked are there, and their places are not given to others (WS-114, WS-152).
+// TestAPodThatTheCacheShowsLateKeepsItsPlace: the manager's watch of pods stands still for longer than a
+// booking lasts, while that of WorkloadSpreads goes on. The pods that were booked are there, and their places
+// are not given to others (WS-114, WS-152).
 func TestAPodThatTheCacheShowsLateKeepsItsPlace(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2, workloadspreadtest.Zone("a")),
 		workloadspreadtest.Subset("b", nil, workloadspreadtest.Zone("b"))), 0)
@@ -55,8 +56,8 @@ func TestAPodThatTheCacheShowsLateKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestNoPodIsAdoptedBeforeItIsCounted: the deletion of a pod frees its place in the count, so that the pod must be in it: it gets
-// its annotation only after the status is written (WS-103, WS-130).
+// TestNoPodIsAdoptedBeforeItIsCounted: the deletion of a pod frees its place in the count, so that the pod
+// must be in it: it gets its annotation only after the status is written (WS-103, WS-130).
 func TestNoPodIsAdoptedBeforeItIsCounted(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2, workloadspreadtest.Zone("a", "b", "c"))), 1)
 	s.Refused = func(w simulation.Write) bool { return w.Key == spreadKey }
@@ -80,7 +81,8 @@ func TestNoPodIsAdoptedBeforeItIsCounted(t *testing.T) {
 	}
 }
 
-// TestWhichPodsAreThere: those of the WorkloadSpread, by the keys that they were booked under, whatever their number.
+// TestWhichPodsAreThere: those of the WorkloadSpread, by the keys that they were booked under, whatever their
+// number.
 func TestWhichPodsAreThere(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -105,9 +107,10 @@ func TestWhichPodsAreThere(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsBookedBehindTheCacheKeepsItsPlace: the manager's watches of pods and of WorkloadSpreads both stand still. It writes
-// the status because of another booking, meets a conflict, and finds in the API server a booking that its cache has never shown.
-// The pod of that one is there: its place is not given to others (WS-114, WS-152).
+// TestAPodThatIsBookedBehindTheCacheKeepsItsPlace: the manager's watches of pods and of WorkloadSpreads both
+// stand still. It writes the status because of another booking, meets a conflict, and finds in the API server
+// a booking that its cache has never shown. The pod of that one is there: its place is not given to others
+// (WS-114, WS-152).
 func TestAPodThatIsBookedBehindTheCacheKeepsItsPlace(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2, workloadspreadtest.Zone("a")),
 		workloadspreadtest.Subset("b", nil, workloadspreadtest.Zone("b"))), 0)

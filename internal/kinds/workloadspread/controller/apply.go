@@ -33,7 +33,8 @@ type Result struct {
 	Deleted []*corev1.Pod
 	// DeleteErrors are those of pods that could not be deleted (WS-175).
 	DeleteErrors []error
-	// Tried are the pods that were written or deleted, with nil, or could not be, though nothing changed meanwhile.
+	// Tried are the pods that were written or deleted, with nil, or could not be, though nothing changed
+	// meanwhile.
 	Tried map[types.UID]error
 	// Written is the change of the status that was written; nil if there was none to write.
 	Written *workloadspread.StatusChange
@@ -61,9 +62,10 @@ func (r *Result) tried(pod *corev1.Pod, err error) (failed bool) {
 	return failed
 }
 
-// Apply carries out a plan: deletion costs are written, then the status, and only after that pods are adopted, so that no deletion
-// of theirs is booked before they are counted, and others deleted, so that their replacements already find their subset passed over
-// (WS-130). writeStatus tells whether the status may not wait.
+// Apply carries out a plan: deletion costs are written, then the status, and only after that pods are
+// adopted, so that no deletion of theirs is booked before they are counted, and others deleted, so that their
+// replacements already find their subset passed over (WS-130). writeStatus tells whether the status may not
+// wait.
 func (a *Applier) Apply(ctx context.Context, plan *workloadspread.Plan, writeStatus bool) Result {
 	result := Result{Tried: map[types.UID]error{}}
 	a.pods(ctx, plan, &result, false)

@@ -22,8 +22,9 @@ import (
 
 // Booker writes decisions into the status of WorkloadSpreads (WS-110 to WS-115).
 //
-// A booking whose answer was lost is found again by its key, which is kept for all attempts of one request. A pod without a name of its own
-// has another key when its controller tries again: the booking of the first try then expires by time (WS-152).
+// A booking whose answer was lost is found again by its key, which is kept for all attempts of one request. A
+// pod without a name of its own has another key when its controller tries again: the booking of the first try
+// then expires by time (WS-152).
 type Booker struct {
 	*desk
 	workloads Workloads
@@ -35,7 +36,8 @@ type Booker struct {
 
 type desk = booking.Desk[appsv1beta1.WorkloadSpread, *appsv1beta1.WorkloadSpread, *workloadspread.Ledger]
 
-// NewBooker returns a Booker. c patches, live reads from the API server, cached returns what the informer has, which is not changed.
+// NewBooker returns a Booker. c patches, live reads from the API server, cached returns what the informer
+// has, which is not changed.
 func NewBooker(c client.Client, live client.Reader, cached func(types.NamespacedName) *appsv1beta1.WorkloadSpread, workloads Workloads,
 	log logr.Logger, now func() time.Time) *Booker {
 	b := &Booker{workloads: workloads, log: log, now: now,
@@ -64,9 +66,9 @@ func NewBooker(c client.Client, live client.Reader, cached func(types.Namespaced
 // Metrics are for the registry.
 func (b *Booker) Metrics() []prometheus.Collector { return []prometheus.Collector{b.writes, b.booked} }
 
-// Create chooses a subset and books the pod there (WS-076). The decision has no subset if none has a free place (WS-077), or if the
-// WorkloadSpread is gone (WS-113). prepare is told what is decided before that is written; its error refuses the pod, and nothing
-// is booked.
+// Create chooses a subset and books the pod there (WS-076). The decision has no subset if none has a free
+// place (WS-077), or if the WorkloadSpread is gone (WS-113). prepare is told what is decided before that is
+// written; its error refuses the pod, and nothing is booked.
 func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
 	prepare func(workloadspread.Decision) error) (workloadspread.Decision, error) {
 	decision := workloadspread.Decision{Subset: workloadspread.Alone(spread)} // WS-056
@@ -83,7 +85,8 @@ func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		func(l *workloadspread.Ledger) (workloadspread.Decision, func()) { return l.Create(pod) })
 }
 
-// byOrdinal chooses without booking. Whether subsets can be scheduled to is what was written here last, if that is newer than the cache.
+// byOrdinal chooses without booking. Whether subsets can be scheduled to is what was written here last, if
+// that is newer than the cache.
 func (b *Booker) byOrdinal(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) (workloadspread.Decision,
 	error) {
 	name := pod.Key
@@ -108,8 +111,9 @@ func (b *Booker) Delete(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		func(l *workloadspread.Ledger) (workloadspread.Decision, func()) { return l.Delete(pod) })
 }
 
-// Release gives back the place of a pod whose creation was refused for certain, so that another one need not wait until its booking expires
-// (WS-152). Who does not know that for certain must not: two pods would have the place.
+// Release gives back the place of a pod whose creation was refused for certain, so that another one need not
+// wait until its booking expires (WS-152). Who does not know that for certain must not: two pods would have
+// the place.
 func (b *Booker) Release(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) error {
 	if workloadspread.Ordinal(workloadspread.TargetOf(spread).GroupKind) || workloadspread.Alone(spread) != nil {
 		return nil
@@ -119,8 +123,9 @@ func (b *Booker) Release(ctx context.Context, spread *appsv1beta1.WorkloadSpread
 	return err
 }
 
-// settle decides, and books what decide's other result says. A pod that finds no subset, or no booking to be given back, is decided about
-// again if the object may be older than its request (WS-077). prepare may be nil.
+// settle decides, and books what decide's other result says. A pod that finds no subset, or no booking to be
+// given back, is decided about again if the object may be older than its request (WS-077). prepare may be
+// nil.
 func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread, kind string,
 	prepare func(workloadspread.Decision) error,
 	decide func(*workloadspread.Ledger) (workloadspread.Decision, func())) (decision workloadspread.Decision, err error) {
@@ -149,7 +154,8 @@ func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	return decision, err
 }
 
-// target is read only for quotas that depend on it. What cannot be read must not block pods: these quotas then count 0 (WS-133).
+// target is read only for quotas that depend on it. What cannot be read must not block pods: these quotas
+// then count 0 (WS-133).
 func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) *workloadspread.Target {
 	if !workloadspread.ReadsTarget(spread) {
 		return nil
@@ -166,8 +172,8 @@ func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread)
 	return target
 }
 
-// workload reads the target from the API server: pods come because their workload was scaled, which the cache may show later than
-// they come. The cache is asked only where the API server does not answer.
+// workload reads the target from the API server: pods come because their workload was scaled, which the cache
+// may show later than they come. The cache is asked only where the API server does not answer.
 func (b *Booker) workload(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (*workloadspread.Target, error) {
 	target, err := b.workloads.Target(ctx, spread, true)
 	if err == nil {

@@ -149,7 +149,8 @@ func prepared(workloadspread.Decision) error { return nil }
 const two = `{metadata: {name: ws, namespace: d, uid: u1, generation: 1}, spec: {targetRef: {apiVersion: apps/v1, kind: ReplicaSet, name: r}, subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 3}]},
 	status: {observedGeneration: 1, versionedSubsetStatuses: {other: [{name: a, replicas: 1, missingReplicas: 1}]}}}`
 
-// WS-111, WS-112: the first attempt is made from what is known here, each further one from a fresh read; the booking is written once.
+// WS-111, WS-112: the first attempt is made from what is known here, each further one from a fresh read; the
+// booking is written once.
 func TestBookerRetriesConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBookServer(t, workloadspreadtest.Read(t, two))
@@ -187,7 +188,8 @@ func TestBookerRetriesConflicts(t *testing.T) {
 	})
 }
 
-// A write is a patch of the lists of its versions, for exactly the object that was decided on; nothing else is sent.
+// A write is a patch of the lists of its versions, for exactly the object that was decided on; nothing else
+// is sent.
 func TestBookerWritesWhatItMeans(t *testing.T) {
 	s := newBookServer(t, workloadspreadtest.Read(t, two))
 	b, spread := s.behind(t, &standing{})
@@ -234,8 +236,8 @@ func TestBookerFindsItsLostWrites(t *testing.T) {
 	}
 }
 
-// WS-112: what cannot be written is an error in the end, well within the time that a pod may take; who has less time ends earlier, and then
-// the outcome of the write is found out before the next.
+// WS-112: what cannot be written is an error in the end, well within the time that a pod may take; who has
+// less time ends earlier, and then the outcome of the write is found out before the next.
 func TestBookerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBookServer(t, workloadspreadtest.Read(t, two))
@@ -303,7 +305,8 @@ func TestBookerWithoutReplicas(t *testing.T) {
 	}
 }
 
-// WS-113, WS-115: a WorkloadSpread that is gone, or going, has no pods; what was kept of it is not used for another of its name.
+// WS-113, WS-115: a WorkloadSpread that is gone, or going, has no pods; what was kept of it is not used for
+// another of its name.
 func TestBookerOfWhatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBookServer(t, workloadspreadtest.Read(t, two))
@@ -357,7 +360,8 @@ func TestBookerPreparesFirst(t *testing.T) {
 	}
 }
 
-// WS-056, WS-060, WS-064, WS-075: nothing is read or written where nothing is counted; a StatefulSet that cannot be read refuses the pod.
+// WS-056, WS-060, WS-064, WS-075: nothing is read or written where nothing is counted; a StatefulSet that
+// cannot be read refuses the pod.
 func TestBookerWithoutCounters(t *testing.T) {
 	for name, test := range map[string]struct {
 		subsets, kind string
@@ -396,8 +400,8 @@ func TestBookerWithoutCounters(t *testing.T) {
 	}
 }
 
-// WS-103, WS-106, WS-114: two managers book creations and deletions at the same time; each subset has what it may, and those that
-// wait share writes.
+// WS-103, WS-106, WS-114: two managers book creations and deletions at the same time; each subset has what it
+// may, and those that wait share writes.
 func TestBookersOfTwoManagers(t *testing.T) {
 	const many = `{metadata: {name: ws, namespace: d, uid: u1, generation: 1}, spec: {targetRef: {apiVersion: apps/v1, kind: ReplicaSet, name: r}, subsets: [{name: a, maxReplicas: 70}, {name: b, maxReplicas: 50}, {name: c}]},
 		status: {observedGeneration: 1}}`

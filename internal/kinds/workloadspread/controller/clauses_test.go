@@ -14,9 +14,10 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// WS-001: pods of a workload that was there before fill the subsets in their order as they are created, and leave those behind
-// first when there are to be fewer. The workload is not written; of pods only annotations are, and their cost is what steers it.
-// The rules that bring a pod to its nodes are shown by TestWhereTheRulesOfASubsetGo.
+// WS-001: pods of a workload that was there before fill the subsets in their order as they are created, and
+// leave those behind first when there are to be fewer. The workload is not written; of pods only annotations
+// are, and their cost is what steers it. The rules that bring a pod to its nodes are shown by
+// TestWhereTheRulesOfASubsetGo.
 func TestWhatAWorkloadSpreadIsFor(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2, workloadspreadtest.Zone("a")),
 		workloadspreadtest.Subset("b", 1, workloadspreadtest.Zone("b")), workloadspreadtest.Subset("c", nil, workloadspreadtest.Zone("c"))), 0)
@@ -69,8 +70,8 @@ func TestWhatAWorkloadSpreadIsFor(t *testing.T) {
 	spread("four", map[string]int{"a": 2, "b": 1, "c": 1})
 }
 
-// WS-107: a pod that ends by itself, which no request announces, is counted out by its phase, and its place is free again. That
-// the end of a pod gives reason to count is shown by TestPodEvents.
+// WS-107: a pod that ends by itself, which no request announces, is counted out by its phase, and its place
+// is free again. That the end of a pod gives reason to count is shown by TestPodEvents.
 func TestAPodThatEndsByItselfMakesRoom(t *testing.T) {
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
 		s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2, workloadspreadtest.Zone("a")),

@@ -39,7 +39,8 @@ type Options struct {
 	Booker *Booker
 	// Versioned are the kinds whose pods are counted by version (WS-184).
 	Versioned workloadspread.Versioned
-	// Window is for how long a subset is passed over in which pods could not be scheduled; 0 is UnschedulableWindow (WS-199).
+	// Window is for how long a subset is passed over in which pods could not be scheduled; 0 is
+	// UnschedulableWindow (WS-199).
 	Window time.Duration
 }
 
@@ -111,7 +112,8 @@ func (r *reconciler) ofTarget(ctx context.Context, q queue, namespace string, ch
 	}
 }
 
-// rivals asks for a pass of the other WorkloadSpreads of a namespace: they may have left pods to the one that is gone.
+// rivals asks for a pass of the other WorkloadSpreads of a namespace: they may have left pods to the one that
+// is gone.
 func (r *reconciler) rivals(ctx context.Context, e event.DeleteEvent, q queue) {
 	var list appsv1beta1.WorkloadSpreadList
 	if err := r.kube.Client.List(ctx, &list, client.InNamespace(e.Object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
@@ -129,7 +131,8 @@ func requestFor(namespace, name string) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// podEvents lead from pods to WorkloadSpreads: by their annotation, or, while they are in no subset, by their controller (WS-120).
+// podEvents lead from pods to WorkloadSpreads: by their annotation, or, while they are in no subset, by their
+// controller (WS-120).
 type podEvents struct {
 	r         *reconciler
 	versioned workloadspread.Versioned
@@ -137,7 +140,8 @@ type podEvents struct {
 
 var _ handler.EventHandler = &podEvents{}
 
-// Create implements handler.EventHandler. The pods found at the start are not looked at one by one, since every WorkloadSpread is.
+// Create implements handler.EventHandler. The pods found at the start are not looked at one by one, since
+// every WorkloadSpread is.
 func (h *podEvents) Create(ctx context.Context, e event.CreateEvent, q queue) {
 	if !e.IsInInitialList {
 		h.enqueue(ctx, q, e.Object, true)
@@ -187,7 +191,8 @@ func scheduling(pod *corev1.Pod) [3]string {
 	return state
 }
 
-// controllerUID is empty for none: a workload lets pods go that do not match it any more, and takes others in.
+// controllerUID is empty for none: a workload lets pods go that do not match it any more, and takes others
+// in.
 func controllerUID(pod *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return owner.UID
@@ -195,8 +200,9 @@ func controllerUID(pod *corev1.Pod) types.UID {
 	return ""
 }
 
-// enqueue asks for a pass of the pod's WorkloadSpread. If it has none, and strangers matter, of all that it may belong to: that is
-// found out by names, because a request for each pod of the cluster would cost more than a pass that finds nothing.
+// enqueue asks for a pass of the pod's WorkloadSpread. If it has none, and strangers matter, of all that it
+// may belong to: that is found out by names, because a request for each pod of the cluster would cost more
+// than a pass that finds nothing.
 func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, strangers bool) {
 	if p, ok := pub.ParsePlacement(pod.GetAnnotations()); ok {
 		request := requestFor(pod.GetNamespace(), p.Name)

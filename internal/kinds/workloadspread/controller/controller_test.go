@@ -218,7 +218,8 @@ func TestMayLead(t *testing.T) {
 	}
 }
 
-// WS-014, WS-020: the pods of a target, by controller, by selector, and by what the scale of a custom kind selects.
+// WS-014, WS-020: the pods of a target, by controller, by selector, and by what the scale of a custom kind
+// selects.
 func TestPodsOfTarget(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	label := func(key, value string) workloadspreadtest.PodOption {

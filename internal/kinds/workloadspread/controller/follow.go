@@ -13,8 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
-// Tell has do called with each object of a followed kind that appears, goes, or changes in what is read of it, and with the Deployment of
-// a ReplicaSet (WS-121). It is called before the first Follow.
+// Tell has do called with each object of a followed kind that appears, goes, or changes in what is read of
+// it, and with the Deployment of a ReplicaSet (WS-121). It is called before the first Follow.
 func (k *Kinds) Tell(do func(namespace string, changed workloadspread.Reference)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -34,7 +34,8 @@ func (unwatched) GetInformer(context.Context, client.Object, ...cache.InformerGe
 	return nil, &meta.NoKindMatchError{}
 }
 
-// WS-028: that the manager has no right to read a listed kind is told on the WorkloadSpread; what passes by itself is just tried again.
+// WS-028: that the manager has no right to read a listed kind is told on the WorkloadSpread; what passes by
+// itself is just tried again.
 func TestMissingRightsAreTold(t *testing.T) {
 	game := workloadspread.AllowList{Workloads: []workloadspread.CustomKind{{GroupVersionKind: gameKind}}}
 	spread := spreadFrom(t, `{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`)

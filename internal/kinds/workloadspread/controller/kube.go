@@ -27,7 +27,8 @@ import (
 // Followed are workloads whose changes are told. Kinds is one.
 type Followed interface {
 	Workloads
-	// Follow starts to watch the kind of a target, and the kinds between it and its pods, if they are not watched yet.
+	// Follow starts to watch the kind of a target, and the kinds between it and its pods, if they are not
+	// watched yet.
 	Follow(ctx context.Context, target workloadspread.Reference) error
 	// Tell has do called with each workload that appears, goes, or changes in what is read of it (WS-121).
 	Tell(do func(namespace string, changed workloadspread.Reference))

@@ -21,9 +21,9 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// TestScalingThatTheCacheShowsLate: a workload was scaled, and its pods come before the cache shows that. They fill the share of
-// the new number, and not that of the old one (WS-012). Where the API server does not answer, what the cache has is better than
-// nothing.
+// TestScalingThatTheCacheShowsLate: a workload was scaled, and its pods come before the cache shows that.
+// They fill the share of the new number, and not that of the old one (WS-012). Where the API server does not
+// answer, what the cache has is better than nothing.
 func TestScalingThatTheCacheShowsLate(t *testing.T) {
 	const shares = `{metadata: {name: ws, namespace: d, uid: u1, generation: 1}, spec: {targetRef: {apiVersion: apps/v1, kind: %s, name: web-5}, subsets: [{name: a, maxReplicas: 30%%}, {name: b%s}]},
 		status: {observedGeneration: 1, versionedSubsetStatuses: {v: [{name: a, replicas: %d, missingReplicas: 0}, {name: b, replicas: 0, missingReplicas: -1}]}}}`
@@ -90,7 +90,8 @@ func TestOrdinalsThatTheCacheShowsLate(t *testing.T) {
 	}
 }
 
-// TestWhatIsReadForEachPod: of a workload no more is read live than decides about new pods: a namespace may have thousands of ReplicaSets.
+// TestWhatIsReadForEachPod: of a workload no more is read live than decides about new pods: a namespace may
+// have thousands of ReplicaSets.
 func TestWhatIsReadForEachPod(t *testing.T) {
 	game := workloadspread.AllowList{Workloads: []workloadspread.CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size",
 		SubResources: []schema.GroupVersionKind{{Group: "apps", Kind: "ReplicaSet"}}}}}
@@ -119,8 +120,8 @@ func (noLists) List(context.Context, client.ObjectList, ...client.ListOption) er
 	return errors.New("a list is read")
 }
 
-// WS-111, WS-130: that a subset is closed counts from when it was written here, not from when the informer shows it, for pods too
-// that are not booked.
+// WS-111, WS-130: that a subset is closed counts from when it was written here, not from when the informer
+// shows it, for pods too that are not booked.
 func TestBookerKnowsWhatItsControllerClosed(t *testing.T) {
 	const ordered = `{metadata: {name: ws, namespace: d, uid: u1}, spec: {targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: s}, subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 2}]}}`
 	s := newBookServer(t, workloadspreadtest.Read(t, ordered))
@@ -143,7 +144,8 @@ func TestBookerKnowsWhatItsControllerClosed(t *testing.T) {
 	}
 }
 
-// WS-020: the pods of a listed kind are those below what stands between, whatever its scale says, which may not exist.
+// WS-020: the pods of a listed kind are those below what stands between, whatever its scale says, which may
+// not exist.
 func TestPodsBelowAListedKind(t *testing.T) {
 	game := workloadspread.AllowList{Workloads: []workloadspread.CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size",
 		SubResources: []schema.GroupVersionKind{{Group: "apps", Kind: "ReplicaSet"}, {Group: "x", Kind: "NotServed"}}}}}
@@ -168,8 +170,8 @@ func TestPodsBelowAListedKind(t *testing.T) {
 	}
 }
 
-// TestAKindThatIsListedInTwoVersions: the kind between a workload and its pods is listed in two versions. Its pods count once
-// (WS-020, WS-025).
+// TestAKindThatIsListedInTwoVersions: the kind between a workload and its pods is listed in two versions. Its
+// pods count once (WS-020, WS-025).
 func TestAKindThatIsListedInTwoVersions(t *testing.T) {
 	game := workloadspread.AllowList{Workloads: []workloadspread.CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size",
 		SubResources: []schema.GroupVersionKind{{Group: "apps", Version: "v1beta1", Kind: "ReplicaSet"},

@@ -21,7 +21,8 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
 
-// Listed follows a list of kinds of workloads that an administrator makes, so that changes count without a restart (WS-026).
+// Listed follows a list of kinds of workloads that an administrator makes, so that changes count without a
+// restart (WS-026).
 type Listed struct {
 	log    logr.Logger
 	synced func() bool
@@ -34,8 +35,9 @@ type Listed struct {
 	err  error
 }
 
-// FollowLists starts to follow the ConfigMap in the install namespace once the manager runs, on every replica, for lists of kinds, each at a key
-// of its own. newInformer makes the informer of its cache; nil means the library's.
+// FollowLists starts to follow the ConfigMap in the install namespace once the manager runs, on every
+// replica, for lists of kinds, each at a key of its own. newInformer makes the informer of its cache; nil
+// means the library's.
 func FollowLists(ctx context.Context, mgr manager.Manager, namespace string, newInformer watches.NewInformer, lists ...*Listed) error {
 	named := fields.OneTermEqualSelector("metadata.name", workloadspread.ConfigMapName)
 	// A cache of its own: that of the manager holds other ConfigMaps.

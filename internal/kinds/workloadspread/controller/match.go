@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// Index holds the WorkloadSpreads by namespace, with what is read from them for each pod. The zero value is empty. It may be used by many
-// at once. Its objects must not be changed.
+// Index holds the WorkloadSpreads by namespace, with what is read from them for each pod. The zero value is
+// empty. It may be used by many at once. Its objects must not be changed.
 type Index struct {
 	mu         sync.RWMutex
 	namespaces map[string][]*indexed
@@ -94,7 +94,8 @@ func (x *Index) in(namespace string) []*indexed {
 	return x.namespaces[namespace]
 }
 
-// maxOwners is how far up a chain of controllers is followed. No workload comes near; a ring of references must not be endless.
+// maxOwners is how far up a chain of controllers is followed. No workload comes near; a ring of references
+// must not be endless.
 const maxOwners = 10
 
 // Matcher finds the WorkloadSpread of a pod.
@@ -109,8 +110,9 @@ func NewMatcher(index *Index, workloads Workloads, log logr.Logger) *Matcher {
 	return &Matcher{index, workloads, log}
 }
 
-// Match returns the WorkloadSpread of a pod that is created; nil if it has none. The controllers above that of the pod are looked at only
-// where one of them may be a target (WS-055); it is an error that one is not found (WS-053).
+// Match returns the WorkloadSpread of a pod that is created; nil if it has none. The controllers above that
+// of the pod are looked at only where one of them may be a target (WS-055); it is an error that one is not
+// found (WS-053).
 func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) (*appsv1beta1.WorkloadSpread, error) {
 	candidates := m.index.in(namespace)
 	if len(candidates) == 0 || !readiness.Active(pod) {
@@ -153,7 +155,8 @@ func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) 
 	return nil, nil
 }
 
-// wait returns when it is known whether a kind is listed, if that may put a pod into a subset: one that came before would do without.
+// wait returns when it is known whether a kind is listed, if that may put a pod into a subset: one that came
+// before would do without.
 func (m *Matcher) wait(ctx context.Context, kind schema.GroupKind, candidates []*indexed) error {
 	custom := func(e *indexed) bool { return !workloadspread.BuiltIn(e.target.GroupKind) }
 	if workloadspread.BuiltIn(kind) || !slices.ContainsFunc(candidates, custom) || m.workloads.Ready() ||
@@ -163,8 +166,8 @@ func (m *Matcher) wait(ctx context.Context, kind schema.GroupKind, candidates []
 	return fmt.Errorf("this manager has just started and does not know yet which kinds are listed: %w", ctx.Err())
 }
 
-// mayControl tells whether an object of the one kind may stand above an object of the other. The supported kinds control pods, but for
-// Deployments, which control ReplicaSets; of others nothing is known.
+// mayControl tells whether an object of the one kind may stand above an object of the other. The supported
+// kinds control pods, but for Deployments, which control ReplicaSets; of others nothing is known.
 func mayControl(above, below schema.GroupKind) bool {
 	switch {
 	case above == workloadspread.Deployment:

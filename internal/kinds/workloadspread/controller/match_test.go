@@ -168,8 +168,8 @@ func asks(t testing.TB, expression, namespace string, pod *corev1.Pod) bool {
 	return value.Value().(bool)
 }
 
-// WS-050, WS-051, WS-055: the API server asks about pods of namespaces that have a WorkloadSpread, whose controller leads to a target, and
-// about no others; what is not asked for any more stays for a while.
+// WS-050, WS-051, WS-055: the API server asks about pods of namespaces that have a WorkloadSpread, whose
+// controller leads to a target, and about no others; what is not asked for any more stays for a while.
 func TestScope(t *testing.T) {
 	now := time.Unix(0, 0)
 	index := &Index{}
@@ -229,7 +229,8 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// WS-026: a kind that is listed after the WorkloadSpread was seen, as after each start, is followed then; others are not touched.
+// WS-026: a kind that is listed after the WorkloadSpread was seen, as after each start, is followed then;
+// others are not touched.
 func TestKindsAreFollowedWhenTheyAreListed(t *testing.T) {
 	l, workloads, index := &Listed{log: logr.Discard()}, &standing{}, &Index{}
 	w := newWatch(index, NewBooker(nil, nil, index.Get, workloads, logr.Discard(), time.Now), NewMatcher(index, workloads, logr.Discard()),
@@ -247,7 +248,8 @@ func TestKindsAreFollowedWhenTheyAreListed(t *testing.T) {
 	}
 }
 
-// WS-055, WS-110, WS-115: events change what is known, follow the kinds of targets once for each spec, and drop what bookings remember.
+// WS-055, WS-110, WS-115: events change what is known, follow the kinds of targets once for each spec, and
+// drop what bookings remember.
 func TestWatchFollowsWorkloadSpreads(t *testing.T) {
 	index, workloads := &Index{}, &standing{}
 	written := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(_ context.Context, _ client.Client,

@@ -35,7 +35,8 @@ type Reader interface {
 	Node(ctx context.Context, name string) (*corev1.Node, error)
 	// Whole reads a pod from the API server, as the document that it is; nil if it does not exist.
 	Whole(ctx context.Context, pod types.NamespacedName) ([]byte, error)
-	// Placed looks in the API server for the pods of bookings of a WorkloadSpread, by their keys, and returns those that are there.
+	// Placed looks in the API server for the pods of bookings of a WorkloadSpread, by their keys, and returns
+	// those that are there.
 	Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error)
 }
 
@@ -54,8 +55,8 @@ type Pass struct {
 type memory struct {
 	news   reconcile.News
 	status reconcile.StatusThrottle
-	// examined are pods that were looked at and are in no subset yet: those that fit in none are not read again at each pass, and
-	// those that could not be written keep their place until they are tried again.
+	// examined are pods that were looked at and are in no subset yet: those that fit in none are not read
+	// again at each pass, and those that could not be written keep their place until they are tried again.
 	examined map[types.UID]examined
 	// retries are pods that could not be written, or deleted, when it was tried last.
 	retries retries.Retries
@@ -78,11 +79,12 @@ type Outcome struct {
 	After time.Duration
 }
 
-// unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile (WS-026).
+// unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile
+// (WS-026).
 const unknownAfter = time.Minute
 
-// Run makes one pass: it plans from what the caches hold and what was written, and applies. An error means that something failed
-// that trying again may mend.
+// Run makes one pass: it plans from what the caches hold and what was written, and applies. An error means
+// that something failed that trying again may mend.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
 	now := p.Applier.API.Now()
 	spread, err := reconcile.Begin[appsv1beta1.WorkloadSpread](ctx, p.Applier.API, name, owner)
@@ -137,8 +139,8 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	return outcome, errors.Join(result.Err, plan.Incomplete, lookErr)
 }
 
-// unseen are the keys of overdue creations whose place must not be given away: their pods are there, or may be. The cache of pods
-// may be behind for longer than a booking lasts, while that of WorkloadSpreads is not.
+// unseen are the keys of overdue creations whose place must not be given away: their pods are there, or may
+// be. The cache of pods may be behind for longer than a booking lasts, while that of WorkloadSpreads is not.
 func (p *Pass) unseen(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string, now time.Time) (map[string]bool, error) {
 	kept := p.memory.Of(spread.UID)
 	due := now.Sub(kept.looked) >= workloadspread.LookEvery
@@ -226,8 +228,8 @@ type examined struct {
 	fits        []workloadspread.Fit
 }
 
-// strangers reads the pods that are in no subset from the API server, since the caches keep little of the pods of others. That is done once
-// for each pod, and again if that may matter.
+// strangers reads the pods that are in no subset from the API server, since the caches keep little of the
+// pods of others. That is done once for each pod, and again if that may matter.
 func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error {
 	kept := p.memory.Of(s.Spread.UID)
 	before, still, retries := kept.examined, map[types.UID]examined{}, &kept.retries
@@ -338,8 +340,8 @@ func (p *Pass) statusMayWait(plan *workloadspread.Plan) time.Duration {
 	return p.memory.Of(plan.Spread.UID).status.Wait(p.Applier.API.Now(), onlyNumbers)
 }
 
-// sameButNumbers tells whether two statuses let the webhooks decide the same: no place is free in one and not in the other. They look for
-// places in the lists by version only.
+// sameButNumbers tells whether two statuses let the webhooks decide the same: no place is free in one and not
+// in the other. They look for places in the lists by version only.
 func sameButNumbers(a, b *appsv1beta1.WorkloadSpreadStatus) bool {
 	same := func(x, y []appsv1beta1.WorkloadSpreadSubsetStatus, places bool) bool {
 		return slices.EqualFunc(x, y, func(s, t appsv1beta1.WorkloadSpreadSubsetStatus) bool {
@@ -410,7 +412,8 @@ func (p *Pass) announce(plan *workloadspread.Plan, result *Result) {
 	p.say(plan, workloadspread.ReasonQuotaUnknown, "")
 }
 
-// say records a warning if it is not what was said last for that reason of that generation; an empty message forgets it.
+// say records a warning if it is not what was said last for that reason of that generation; an empty message
+// forgets it.
 func (p *Pass) say(plan *workloadspread.Plan, reason, message string) {
 	about := ""
 	if message != "" {

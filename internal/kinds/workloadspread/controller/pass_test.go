@@ -39,7 +39,8 @@ func verbs(s *simulated) []string {
 	return all
 }
 
-// WS-130, WS-144, WS-160: pods that were there before are counted, and then get annotation, metadata and cost in one patch each.
+// WS-130, WS-144, WS-160: pods that were there before are counted, and then get annotation, metadata and cost
+// in one patch each.
 func TestAdoptionIsOnePatchAPod(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 1, workloadspreadtest.Zone("a", "b", "c"),
 		workloadspreadtest.Patches(`{"metadata":{"labels":{"pool":"a"}},"spec":{"priority":5}}`)),
@@ -71,7 +72,8 @@ func (c counting) Whole(ctx context.Context, name types.NamespacedName) ([]byte,
 	return c.simReader.Whole(ctx, name)
 }
 
-// Pods that fit nowhere are read once, and again if their node, the WorkloadSpread or they change; not at every event (WS-141, WS-142).
+// Pods that fit nowhere are read once, and again if their node, the WorkloadSpread or they change; not at
+// every event (WS-141, WS-142).
 func TestPodsThatFitNowhereAreReadOnce(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", nil, workloadspreadtest.Zone("elsewhere"))), 3)
 	reads := 0
@@ -150,7 +152,8 @@ func TestNoPodIsGivenUpBeforeTheStatusIsWritten(t *testing.T) {
 	}
 }
 
-// WS-174, WS-175, WS-204: events tell of pods that cannot be deleted, and of the end of the window, which is exact.
+// WS-174, WS-175, WS-204: events tell of pods that cannot be deleted, and of the end of the window, which is
+// exact.
 func TestGivingUpIsTold(t *testing.T) {
 	s := stuck(t)
 	s.Refused = func(w simulation.Write) bool { return w.Verb == "delete" }
@@ -170,7 +173,8 @@ func TestGivingUpIsTold(t *testing.T) {
 	}
 }
 
-// WS-152, WS-153, WS-166: what does not come, what does not go, and what cannot be written is told; many of one sort at once.
+// WS-152, WS-153, WS-166: what does not come, what does not go, and what cannot be written is told; many of
+// one sort at once.
 func TestWhatFailsIsTold(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 20, workloadspreadtest.Zone("a", "b", "c"))), 7)
 	rests(t, s)

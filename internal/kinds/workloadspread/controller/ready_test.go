@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
-// WS-026, WS-027: until it is known what users list, pods of such kinds are not let go without a subset, and nobody's status is emptied;
-// pods of supported kinds do not wait.
+// WS-026, WS-027: until it is known what users list, pods of such kinds are not let go without a subset, and
+// nobody's status is emptied; pods of supported kinds do not wait.
 func TestWhatUsersListIsWaitedFor(t *testing.T) {
 	l, read := &Listed{log: logr.Discard()}, false
 	l.synced = func() bool { return read }
@@ -58,7 +58,8 @@ func (u unlisted) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread
 	return (&kubeReader{&Kube{Workloads: u.kinds}}).Target(ctx, spread)
 }
 
-// WS-026, WS-133: a kind that is taken off the list leaves the status as it is, which counts pods that are still there, and that is told.
+// WS-026, WS-133: a kind that is taken off the list leaves the status as it is, which counts pods that are
+// still there, and that is told.
 func TestAStatusOutlivesTheListing(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 3, workloadspreadtest.Zone("a", "b", "c"))), 2)
 	rests(t, s)

@@ -25,9 +25,10 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestRefusedPodsDoNotUseUpTheirSubsets: a quota of the namespace refuses the pods of a workload again and again, each under
-// another name, and then lets them in: they come to the first subset, and not without rules because the refused ones have its place
-// still (WS-077, WS-152). The manager that is told of a refusal is not the one that booked, and its cache is behind.
+// TestRefusedPodsDoNotUseUpTheirSubsets: a quota of the namespace refuses the pods of a workload again and
+// again, each under another name, and then lets them in: they come to the first subset, and not without rules
+// because the refused ones have its place still (WS-077, WS-152). The manager that is told of a refusal is
+// not the one that booked, and its cache is behind.
 func TestRefusedPodsDoNotUseUpTheirSubsets(t *testing.T) {
 	for _, most := range []string{"2", "50%"} {
 		t.Run(most, func(t *testing.T) {
@@ -56,7 +57,8 @@ func TestRefusedPodsDoNotUseUpTheirSubsets(t *testing.T) {
 	}
 }
 
-// WS-152: what is not booked, or not any more, is not given back: nothing is written, and no place becomes free.
+// WS-152: what is not booked, or not any more, is not given back: nothing is written, and no place becomes
+// free.
 func TestNothingIsGivenBackTwice(t *testing.T) {
 	s := newBookServer(t, workloadspreadtest.Read(t, two))
 	b, spread := s.behind(t, &standing{})
@@ -131,8 +133,8 @@ func TestABookingThatIsUnderWayIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestWhichAnswersRefuse: only those that leave no doubt: a request that timed out may have created the pod, and so may an earlier
-// one of that name.
+// TestWhichAnswersRefuse: only those that leave no doubt: a request that timed out may have created the pod,
+// and so may an earlier one of that name.
 func TestWhichAnswersRefuse(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for name, test := range map[string]struct {
@@ -157,7 +159,8 @@ func TestWhichAnswersRefuse(t *testing.T) {
 	}
 }
 
-// TestWhoIsToldOfARefusal: the place is that of the WorkloadSpread that the pod belongs to, in the list of its version.
+// TestWhoIsToldOfARefusal: the place is that of the WorkloadSpread that the pod belongs to, in the list of
+// its version.
 func TestWhoIsToldOfARefusal(t *testing.T) {
 	s := newBookServer(t, workloadspreadtest.Read(t, two))
 	workloads := &standing{parents: map[workloadspread.Reference]workloadspread.Reference{}}
@@ -188,8 +191,9 @@ func TestWhoIsToldOfARefusal(t *testing.T) {
 	}
 }
 
-// TestARefusedPodIsNotTriedAtEveryEvent: a pod whose deletion cost cannot be written, or that cannot be deleted, is tried again
-// after a second and then less and less often, while pods come and go and each event calls for a pass (WS-166, WS-175).
+// TestARefusedPodIsNotTriedAtEveryEvent: a pod whose deletion cost cannot be written, or that cannot be
+// deleted, is tried again after a second and then less and less often, while pods come and go and each event
+// calls for a pass (WS-166, WS-175).
 func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 	for name, test := range map[string]struct {
 		setup func(*testing.T) *simulated
@@ -250,8 +254,8 @@ func (u unreadable) Whole(ctx context.Context, name types.NamespacedName) ([]byt
 	return u.simReader.Whole(ctx, name)
 }
 
-// TestOnePodThatCannotBeReadDoesNotFreezeTheStatus: the others are adopted and counted, bookings expire, and the pod is not read at
-// every event (WS-141, WS-166).
+// TestOnePodThatCannotBeReadDoesNotFreezeTheStatus: the others are adopted and counted, bookings expire, and
+// the pod is not read at every event (WS-141, WS-166).
 func TestOnePodThatCannotBeReadDoesNotFreezeTheStatus(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 20, workloadspreadtest.Zone("a", "b", "c"))), 3)
 	tried := 0
@@ -272,9 +276,9 @@ func TestOnePodThatCannotBeReadDoesNotFreezeTheStatus(t *testing.T) {
 	}
 }
 
-// TestAPodThatMayNotBeAdoptedKeepsItsPlace: a policy refuses that a pod is annotated which was there before the WorkloadSpread. It
-// stays counted in the subset that its node is in: its place is not free for others between two attempts, and the status is not
-// written back and forth (WS-143, WS-145, WS-178).
+// TestAPodThatMayNotBeAdoptedKeepsItsPlace: a policy refuses that a pod is annotated which was there before
+// the WorkloadSpread. It stays counted in the subset that its node is in: its place is not free for others
+// between two attempts, and the status is not written back and forth (WS-143, WS-145, WS-178).
 func TestAPodThatMayNotBeAdoptedKeepsItsPlace(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 3, workloadspreadtest.Zone("a", "b", "c")),
 		workloadspreadtest.Subset("b", nil)), 3)

@@ -14,9 +14,10 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// withoutRivals returns the pods without those that are annotated for another WorkloadSpread that exists and may lead to them, and
-// how many these are. Two that adopted each other's pods, or ranked them, would do so for ever. Validation refuses two of the same
-// target, unless they come at once, or their targets stand one above the other.
+// withoutRivals returns the pods without those that are annotated for another WorkloadSpread that exists and
+// may lead to them, and how many these are. Two that adopted each other's pods, or ranked them, would do so
+// for ever. Validation refuses two of the same target, unless they come at once, or their targets stand one
+// above the other.
 func (p *Pass) withoutRivals(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pods []*corev1.Pod) ([]*corev1.Pod, int, error) {
 	rivals := map[string]*appsv1beta1.WorkloadSpread{}
 	kept := make([]*corev1.Pod, 0, len(pods))

@@ -15,8 +15,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// Two WorkloadSpreads of the same pods, which two requests at once, or targets one above the other, can lead to, do not write each other's
-// pods for ever: a pod stays with the one that it is annotated for, as long as that exists and may lead to it (WS-141).
+// Two WorkloadSpreads of the same pods, which two requests at once, or targets one above the other, can lead
+// to, do not write each other's pods for ever: a pod stays with the one that it is annotated for, as long as
+// that exists and may lead to it (WS-141).
 func TestRivalsLeaveEachOthersPods(t *testing.T) {
 	rival := func(change func(*appsv1beta1.WorkloadSpread)) *appsv1beta1.WorkloadSpread {
 		spread := workloadspreadtest.Spread(workloadspreadtest.Subset("x", nil))

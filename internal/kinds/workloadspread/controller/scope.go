@@ -11,8 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Scope says which pods the API server must ask about, as expressions of match conditions: those of namespaces that have a
-// WorkloadSpread, whose controller is of a kind that leads to a target.
+// Scope says which pods the API server must ask about, as expressions of match conditions: those of
+// namespaces that have a WorkloadSpread, whose controller is of a kind that leads to a target.
 type Scope struct {
 	index *Index
 	now   func() time.Time
@@ -69,7 +69,8 @@ func creations(asked []scopeTerm) string {
 	return matchconditions.Creations(terms)
 }
 
-// Evictions is the condition of evictions, which know the name of the pod alone; "false" if none is asked for.
+// Evictions is the condition of evictions, which know the name of the pod alone; "false" if none is asked
+// for.
 func (s *Scope) Evictions() string {
 	namespaces := sets.New[string]()
 	for _, t := range s.terms() {

@@ -222,8 +222,8 @@ func (s *simulated) admitDeletion(pod *corev1.Pod) {
 	}
 }
 
-// workload is the Deployment's controller: it creates pods of the latest version, one more than there shall be at most, and deletes what is
-// too much, former versions first, those of the lowest cost first.
+// workload is the Deployment's controller: it creates pods of the latest version, one more than there shall
+// be at most, and deletes what is too much, former versions first, those of the lowest cost first.
 func (s *simulated) workload() bool {
 	target := targetFrom(s.Get(deploymentKey))
 	latest, former, total := 0, 0, 0
@@ -347,7 +347,8 @@ func running(now time.Time, zone string) workloadspreadtest.PodOption {
 	}
 }
 
-// everybodyElse lets the Deployment's controller, requests that are under way, scheduler and kubelets act once.
+// everybodyElse lets the Deployment's controller, requests that are under way, scheduler and kubelets act
+// once.
 func (s *simulated) everybodyElse() bool {
 	moved := s.workload()
 	moved = s.requests() || moved
@@ -365,7 +366,8 @@ func (s *simulated) describe() string {
 	return b.String()
 }
 
-// simReader is the manager's reader, but for workloads: the Deployment tells its latest version itself, and all pods are its own.
+// simReader is the manager's reader, but for workloads: the Deployment tells its latest version itself, and
+// all pods are its own.
 type simReader struct {
 	*kubeReader
 	s *simulated

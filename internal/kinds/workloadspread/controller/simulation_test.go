@@ -38,8 +38,8 @@ func (r *spreadRun) fail(format string, args ...any) {
 	}
 }
 
-// booked: at the time of a booking there are fewer pods, with those that come and without those that go, than the quota (WS-114
-// (part), WS-150 (part)).
+// booked: at the time of a booking there are fewer pods, with those that come and without those that go, than
+// the quota (WS-114 (part), WS-150 (part)).
 func (r *spreadRun) booked(version, subset string, quota int32) {
 	n := int32(0)
 	for _, pod := range slices.Concat(r.active(), r.coming) {
@@ -163,8 +163,8 @@ func (r *spreadRun) user() {
 	}
 }
 
-// limited is one of the subsets that have a quota. One without stays as it is: nothing is booked there, so that nobody knows how
-// many pods come when it gets one.
+// limited is one of the subsets that have a quota. One without stays as it is: nothing is booked there, so
+// that nobody knows how many pods come when it gets one.
 func (r *spreadRun) limited(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.WorkloadSpreadSubset {
 	for {
 		if subset := &spread.Spec.Subsets[r.Rand.IntN(len(spread.Spec.Subsets))]; subset.MaxReplicas != nil {
@@ -173,9 +173,10 @@ func (r *spreadRun) limited(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.Wor
 	}
 }
 
-// TestSimulatedSpreads: whatever happens, no pod is booked into a full subset, pods are given up only where that is called for, no
-// window ends early, numbers and costs become right, and then nothing is written (WS-114 (part), WS-130 (part), WS-150 to WS-156,
-// WS-160 to WS-164, WS-170 (part) to WS-178 (part), WS-198 (part), WS-204 (part)).
+// TestSimulatedSpreads: whatever happens, no pod is booked into a full subset, pods are given up only where
+// that is called for, no window ends early, numbers and costs become right, and then nothing is written
+// (WS-114 (part), WS-130 (part), WS-150 to WS-156, WS-160 to WS-164, WS-170 (part) to WS-178 (part),
+// WS-198 (part), WS-204 (part)).
 func TestSimulatedSpreads(t *testing.T) {
 	var given atomic.Int32
 	simulationtest.Seeds(t, 300, func(t *testing.T, seed uint64) {

@@ -12,7 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
-// WS-085, WS-205: the ReplicaSet with the Deployment's template is the latest, whatever its age, and the oldest of several.
+// WS-085, WS-205: the ReplicaSet with the Deployment's template is the latest, whatever its age, and the
+// oldest of several.
 func TestLatestOfDeployment(t *testing.T) {
 	template := func(image, hash string) corev1.PodTemplateSpec {
 		p := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},

@@ -18,9 +18,9 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
-// WS-121: creation, deletion, and a change of the replicas of each kind are told, with the revision of a CloneSet and of a
-// Deployment, and a ReplicaSet's with its Deployment; a change of what nobody reads is not. Whose WorkloadSpread is asked for then
-// is shown by TestEventsOfTargets.
+// WS-121: creation, deletion, and a change of the replicas of each kind are told, with the revision of a
+// CloneSet and of a Deployment, and a ReplicaSet's with its Deployment; a change of what nobody reads is not.
+// Whose WorkloadSpread is asked for then is shown by TestEventsOfTargets.
 func TestWhatOfWorkloadsIsTold(t *testing.T) {
 	list := workloadspread.AllowList{}
 	if parsed, err := workloadspread.ParseAllowList(fmt.Sprintf(`{"workloads":[{"Group":%q,"Version":%q,"Kind":%q}]}`, gameKind.Group,

@@ -11,7 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
-// TestVersionsThatNobodyCounts: nor do the lists of former versions stay for ever, each of which a rollout leaves behind (WS-155).
+// TestVersionsThatNobodyCounts: nor do the lists of former versions stay for ever, each of which a rollout
+// leaves behind (WS-155).
 func TestVersionsThatNobodyCounts(t *testing.T) {
 	s := newBookServer(t, workloadspreadtest.Read(t, two))
 	b, spread := s.behind(t, &standing{})

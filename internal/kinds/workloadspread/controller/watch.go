@@ -16,7 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Watch is an Index that follows the cluster, with the Matcher, the Scope and the Booker of it, on every replica.
+// Watch is an Index that follows the cluster, with the Matcher, the Scope and the Booker of it, on every
+// replica.
 type Watch struct {
 	Index   *Index
 	Scope   *Scope
@@ -33,7 +34,8 @@ type Watch struct {
 // Targets are workloads that can be followed.
 type Targets interface {
 	Workloads
-	// Follow fills the caches with the kind of a target, so that what controls a pod, and its replicas, need not be read live.
+	// Follow fills the caches with the kind of a target, so that what controls a pod, and its replicas, need
+	// not be read live.
 	Follow(ctx context.Context, target workloadspread.Reference) error
 }
 
@@ -54,8 +56,8 @@ func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) *Watch 
 // readingTime is how long a pod may wait for WorkloadSpreads to be read.
 const readingTime = 5 * time.Second
 
-// Learn reads the WorkloadSpreads of a namespace from the API server: one that was admitted a moment ago may not have reached the
-// cache of this replica. Pods that come together share a reading.
+// Learn reads the WorkloadSpreads of a namespace from the API server: one that was admitted a moment ago may
+// not have reached the cache of this replica. Pods that come together share a reading.
 func (w *Watch) Learn(ctx context.Context, namespace string) error {
 	_, err := w.together.Do(ctx, namespace, func(ctx context.Context) (none struct{}, err error) {
 		var list appsv1beta1.WorkloadSpreadList
@@ -76,7 +78,8 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 	return w.spreads.Follow(ctx, mgr, &appsv1beta1.WorkloadSpread{})
 }
 
-// Absent says that the kind is not served: pods need not wait for WorkloadSpreads to be known. Follow is called when it is.
+// Absent says that the kind is not served: pods need not wait for WorkloadSpreads to be known. Follow is
+// called when it is.
 func (w *Watch) Absent() { w.spreads.Absent() }
 
 func newWatch(index *Index, booker *Booker, matcher *Matcher, follow func(*appsv1beta1.WorkloadSpread)) *Watch {
@@ -103,7 +106,8 @@ func newWatch(index *Index, booker *Booker, matcher *Matcher, follow func(*appsv
 	return w
 }
 
-// FollowListed follows the kinds of targets that users list, as far as that is not done: WorkloadSpreads may be known before the list is.
+// FollowListed follows the kinds of targets that users list, as far as that is not done: WorkloadSpreads may
+// be known before the list is.
 func (w *Watch) FollowListed() {
 	for _, spread := range w.Index.custom() {
 		w.follow(spread)

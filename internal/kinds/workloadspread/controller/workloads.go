@@ -37,20 +37,22 @@ import (
 
 // Workloads reads targets.
 type Workloads interface {
-	// Target returns the workload of a WorkloadSpread; it is not an error that it does not exist. live asks the API server instead of
-	// the caches, for what decides about new pods alone: how many it shall have, and its ordinals.
+	// Target returns the workload of a WorkloadSpread; it is not an error that it does not exist. live asks
+	// the API server instead of the caches, for what decides about new pods alone: how many it shall have,
+	// and its ordinals.
 	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) (*workloadspread.Target, error)
 	// Ready tells whether it is known what users list: before, only the supported kinds are.
 	Ready() bool
-	// Known tells whether the kind is supported, or listed by the user as a workload or as one of its sub-resources (WS-051).
+	// Known tells whether the kind is supported, or listed by the user as a workload or as one of its
+	// sub-resources (WS-051).
 	Known(kind schema.GroupKind) bool
-	// Parent returns the controller of an object of a known kind; false if it has none. A missing object is a NotFound error
-	// (WS-052, WS-053).
+	// Parent returns the controller of an object of a known kind; false if it has none. A missing object is a
+	// NotFound error (WS-052, WS-053).
 	Parent(ctx context.Context, namespace string, of workloadspread.Reference) (workloadspread.Reference, bool, error)
 }
 
-// Kinds reads workloads. The caches of a kind are filled from the first time that a WorkloadSpread refers to it, so that a cluster pays
-// only for the kinds that are spread; until they are, the API server is asked.
+// Kinds reads workloads. The caches of a kind are filled from the first time that a WorkloadSpread refers to
+// it, so that a cluster pays only for the kinds that are spread; until they are, the API server is asked.
 type Kinds struct {
 	caches    cache.Cache
 	live      client.Reader
@@ -83,7 +85,8 @@ func (k *Kinds) Known(kind schema.GroupKind) bool {
 	return workloadspread.BuiltIn(kind) || k.listed().Known(kind)
 }
 
-// empty returns an object of the kind to be read into. A kind that is not served is NotFound: it has no objects.
+// empty returns an object of the kind to be read into. A kind that is not served is NotFound: it has no
+// objects.
 func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 	switch kind {
 	case workloadspread.CloneSet:
@@ -228,7 +231,8 @@ func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 	return target, nil
 }
 
-// atPaths reads the replicas at the paths. Cached objects of kinds that are supported hold only what else is read of them.
+// atPaths reads the replicas at the paths. Cached objects of kinds that are supported hold only what else is
+// read of them.
 func (k *Kinds) atPaths(ctx context.Context, namespace string, object client.Object, of workloadspread.Reference, paths []string) (int32,
 	error) {
 	whole, ok := object.(*unstructured.Unstructured)
@@ -357,8 +361,9 @@ func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.Grou
 	return found, nil
 }
 
-// latestOf is the hash of the ReplicaSet with the Deployment's template (WS-085, WS-205). There may be several, since our types may
-// not know all that differs: then it is the one of the Deployment's revision, else the oldest, as its controller chooses.
+// latestOf is the hash of the ReplicaSet with the Deployment's template (WS-085, WS-205). There may be
+// several, since our types may not know all that differs: then it is the one of the Deployment's revision,
+// else the oldest, as its controller chooses.
 func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, error) {
 	present := func(set *appsv1.ReplicaSet) int {
 		if revision, ok := set.Annotations[slim.DeploymentRevision]; ok && revision == deployment.Annotations[slim.DeploymentRevision] {

@@ -212,8 +212,8 @@ func spreadFrom(t *testing.T, spec string) *appsv1beta1.WorkloadSpread {
 	return s
 }
 
-// WS-085, WS-205: of ReplicaSets whose templates are the same to our types, which may not know all fields, the latest is the one of the
-// Deployment's revision, else the oldest, whatever order they are listed in.
+// WS-085, WS-205: of ReplicaSets whose templates are the same to our types, which may not know all fields,
+// the latest is the one of the Deployment's revision, else the oldest, whatever order they are listed in.
 func TestLatestOfEqualTemplates(t *testing.T) {
 	set := func(hash, revision string, seconds int) appsv1.ReplicaSet {
 		return appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web-" + hash, CreationTimestamp: workloadspreadtest.At(seconds),
@@ -260,7 +260,8 @@ func TestParent(t *testing.T) {
 	}
 }
 
-// WS-026, WS-027, WS-051: what users list counts as soon as they list it; what cannot be read changes nothing.
+// WS-026, WS-027, WS-051: what users list counts as soon as they list it; what cannot be read changes
+// nothing.
 func TestListed(t *testing.T) {
 	l := &Listed{log: logr.Discard()}
 	kinds := &Kinds{listed: l.Kinds, ready: l.Ready}
@@ -282,10 +283,10 @@ func TestListed(t *testing.T) {
 	}
 }
 
-// OPS-013: kinds are listed under their key of ConfigMap kruise-configuration, in JSON, whatever stands under other keys; an absent
-// key lists nothing. TestTheConfigurationOfTheInstallation is about the key of SidecarSets; that of PersistentPodStates means
-// nothing to anybody yet. That the ConfigMap is the one in the namespace of the manager is shown by TestWorkloadSpreadOfAListedKind
-// on a real API server, too.
+// OPS-013: kinds are listed under their key of ConfigMap kruise-configuration, in JSON, whatever stands under
+// other keys; an absent key lists nothing. TestTheConfigurationOfTheInstallation is about the key of
+// SidecarSets; that of PersistentPodStates means nothing to anybody yet. That the ConfigMap is the one in the
+// namespace of the manager is shown by TestWorkloadSpreadOfAListedKind on a real API server, too.
 func TestTheKeyOfListedKinds(t *testing.T) {
 	if workloadspread.ConfigMapName != "kruise-configuration" ||
 		workloadspread.AllowListKey != "WorkloadSpread_Watch_Custom_Workload_WhiteList" {

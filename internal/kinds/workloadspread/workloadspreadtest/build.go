@@ -1,4 +1,5 @@
-// Package workloadspreadtest builds WorkloadSpreads, their pods and bookings for tests of the planner and of the controller.
+// Package workloadspreadtest builds WorkloadSpreads, their pods and bookings for tests of the planner and of
+// the controller.
 package workloadspreadtest
 
 import (

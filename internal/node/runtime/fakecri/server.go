@@ -1,5 +1,6 @@
-// Package fakecri is a container runtime for tests: it serves CRI v1 on a unix socket from a few tables in memory, and restarts containers
-// as kubelet would. Its fields make it fail on purpose; they may be set before or while it serves.
+// Package fakecri is a container runtime for tests: it serves CRI v1 on a unix socket from a few tables in
+// memory, and restarts containers as kubelet would. Its fields make it fail on purpose; they may be set
+// before or while it serves.
 package fakecri
 
 import (
@@ -58,7 +59,8 @@ type Server struct {
 	Pods int
 	// OnExec answers commands; nil answers NotFound.
 	OnExec func(id string, command []string) (stdout string, code int32, err error)
-	// OnStop is called with the container before it ends; its error is the answer, and the container goes on. It may wait.
+	// OnStop is called with the container before it ends; its error is the answer, and the container goes on.
+	// It may wait.
 	OnStop func(ctx context.Context, c Container, grace time.Duration) error
 	// Restart makes the new container after a stop, as kubelet does; nil makes none.
 	Restart func(old Container) *Container

@@ -20,7 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// Guard keeps one budget in memory, which covers the pods that its selector selects. It counts whenever somebody plans.
+// Guard keeps one budget in memory, which covers the pods that its selector selects. It counts whenever
+// somebody plans.
 type Guard struct {
 	Budget *policyv1beta1.PodUnavailableBudget
 	Now    func() time.Time
@@ -103,8 +104,8 @@ func (g *Guard) Watch(cluster *simulation.Cluster, failed func(error)) {
 	}
 }
 
-// Admit judges a change of a pod, or its deletion if after is nil, as the webhooks do. It is an error if the budget refuses it, and also if it
-// were booked only now: who changes pods has asked before.
+// Admit judges a change of a pod, or its deletion if after is nil, as the webhooks do. It is an error if the
+// budget refuses it, and also if it were booked only now: who changes pods has asked before.
 func (g *Guard) Admit(before, after *corev1.Pod) error {
 	by := policyv1beta1.Delete
 	if after != nil {

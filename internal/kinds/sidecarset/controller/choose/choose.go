@@ -40,7 +40,8 @@ type Chooser struct {
 	random     func() float64
 }
 
-// NewChooser returns a Chooser; random returns numbers from 0 up to but not 1, nil is that of the process (SS-174).
+// NewChooser returns a Chooser; random returns numbers from 0 up to but not 1, nil is that of the process
+// (SS-174).
 func NewChooser(index *Index, namespaces Namespaces, revisions Revisions, random func() float64) *Chooser {
 	if random == nil {
 		random = rand.Float64
@@ -48,8 +49,8 @@ func NewChooser(index *Index, namespaces Namespaces, revisions Revisions, random
 	return &Chooser{index: index, namespaces: namespaces, revisions: revisions, random: random}
 }
 
-// Choose returns the templates for a pod that is created in the namespace, in the order of their names (SS-080 to SS-093, SS-170 to
-// SS-175). What the pod says of its status counts for nothing: the API server
+// Choose returns the templates for a pod that is created in the namespace, in the order of their names
+// (SS-080 to SS-093, SS-170 to SS-175). What the pod says of its status counts for nothing: the API server
 // takes it away later (SS-083). An error denies the pod; where it is that of one SidecarSet it is an *Error.
 func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*inject.Template, error) {
 	entries, err := c.inNamespace(ctx, c.index.matches(pod.Labels), namespace)
@@ -74,7 +75,8 @@ func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string)
 	return templates, nil
 }
 
-// inNamespace leaves those whose namespaces the pod's is one of; the namespace is only looked up if one of them asks.
+// inNamespace leaves those whose namespaces the pod's is one of; the namespace is only looked up if one of
+// them asks.
 func (c *Chooser) inNamespace(ctx context.Context, entries []*entry, name string) ([]*entry, error) {
 	var namespace labels.Set
 	var kept []*entry
@@ -126,7 +128,8 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inj
 	return e.template, e.templateErr
 }
 
-// before is what the pod was given when it passed first, so that a second pass does not give it something else (SS-107).
+// before is what the pod was given when it passed first, so that a second pass does not give it something
+// else (SS-107).
 func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inject.Template {
 	marked := func(c corev1.Container) bool { return inject.IsInjected(&c) }
 	if !slices.ContainsFunc(pod.Spec.Containers, marked) && !slices.ContainsFunc(pod.Spec.InitContainers, marked) || e.template == nil {
@@ -189,7 +192,8 @@ func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error)
 		func(a, b *appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) }))
 }
 
-// formers tells whether a revision was another SidecarSet's, of the same name, whose revisions are about to be collected (SS-188).
+// formers tells whether a revision was another SidecarSet's, of the same name, whose revisions are about to
+// be collected (SS-188).
 func (e *entry) formers(revision *appsv1.ControllerRevision) bool {
 	owner := metav1.GetControllerOfNoCopy(revision)
 	return owner != nil && owner.UID != e.uid

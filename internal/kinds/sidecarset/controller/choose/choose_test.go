@@ -36,8 +36,8 @@ func chosen(t *testing.T, w *world, pod *corev1.Pod, namespace string) string {
 	return strings.Join(names, " ")
 }
 
-// SS-080, SS-082, SS-D16: the labels of the Namespace decide, it is asked for only if a SidecarSet asks, and a pod whose namespace cannot
-// be read is refused with the SidecarSet and the field.
+// SS-080, SS-082, SS-D16: the labels of the Namespace decide, it is asked for only if a SidecarSet asks, and
+// a pod whose namespace cannot be read is refused with the SidecarSet and the field.
 func TestNamespaces(t *testing.T) {
 	w := &world{namespaces: map[string]map[string]string{"shop": {"team": "payments"}, "bare": nil}, err: errors.New("no answer")}
 	w.index.Set(selecting("everywhere", matching("app", "x"), nil))
@@ -61,7 +61,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// SS-083: a pod that is created is active, whatever it says of its status: the API server drops that, and the pod would run without.
+// SS-083: a pod that is created is active, whatever it says of its status: the API server drops that, and the
+// pod would run without.
 func TestStatusOfNewPods(t *testing.T) {
 	w := &world{}
 	w.index.Set(selecting("a", matching("app", "x"), nil))
@@ -136,8 +137,9 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// SS-251, SS-170: a pod that its workload makes anew is a pod like any other: without a revision that is named for injection it
-// gets the latest sidecar, whatever the partition of the update, or a pause of it, keeps the running pods at.
+// SS-251, SS-170: a pod that its workload makes anew is a pod like any other: without a revision that is
+// named for injection it gets the latest sidecar, whatever the partition of the update, or a pause of it,
+// keeps the running pods at.
 func TestPodsMadeAnewGetTheLatest(t *testing.T) {
 	old := admitted(t, selecting("a", matching("app", "x"), nil))
 	for _, partition := range []*intstr.IntOrString{nil, new(intstr.FromInt32(7)), new(intstr.FromString("100%"))} {
@@ -168,7 +170,8 @@ func TestPodsMadeAnewGetTheLatest(t *testing.T) {
 	}
 }
 
-// SS-171, SS-188: a revision of a former SidecarSet of the name, which is about to be collected, is none of this one's.
+// SS-171, SS-188: a revision of a former SidecarSet of the name, which is about to be collected, is none of
+// this one's.
 func TestRevisionsOfAFormerSidecarSet(t *testing.T) {
 	old := admitted(t, selecting("a", matching("app", "x"), nil))
 	old.Spec.CustomVersion = "v"
@@ -200,7 +203,8 @@ func TestRevisionsOfAFormerSidecarSet(t *testing.T) {
 	}
 }
 
-// SS-107, SS-174: the second time the pod's record decides, also where all that was injected are init containers.
+// SS-107, SS-174: the second time the pod's record decides, also where all that was injected are init
+// containers.
 func TestShareOfInitContainers(t *testing.T) {
 	set := selecting("a", matching("app", "x"), nil)
 	set.Spec.InitContainers = make([]appsv1beta1.SidecarContainer, 1)
@@ -239,7 +243,8 @@ func TestRevisionsCannotBeRead(t *testing.T) {
 	}
 }
 
-// SS-181: the name of the revision is known once the status is of this spec, without reading the containers anew in between.
+// SS-181: the name of the revision is known once the status is of this spec, without reading the containers
+// anew in between.
 func TestRevisionOfTheLatest(t *testing.T) {
 	w := &world{}
 	set := admitted(t, selecting("a", matching("app", "x"), nil))
@@ -308,7 +313,8 @@ func BenchmarkInject(b *testing.B) {
 	}
 }
 
-// The bound that the benchmark shows: what is looked at does not grow with the SidecarSets that select by other values.
+// The bound that the benchmark shows: what is looked at does not grow with the SidecarSets that select by
+// other values.
 func TestChooseLooksAtFew(t *testing.T) {
 	w := many(200)
 	if at := len(w.index.byLabel[label{"app", "app-7"}]) + len(w.index.rest); at != 1 {

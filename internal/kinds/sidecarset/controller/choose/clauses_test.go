@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// sidecarIn injects a SidecarSet whose one sidecar, named side, has these members, beside another one named other with its own,
-// into a pod of this spec, and returns what side has become.
+// sidecarIn injects a SidecarSet whose one sidecar, named side, has these members, beside another one named
+// other with its own, into a pod of this spec, and returns what side has become.
 func sidecarIn(t *testing.T, side, other, metadata, spec string) corev1.Container {
 	t.Helper()
 	w := read(t, `kind: SidecarSet
@@ -52,7 +52,8 @@ func parsed[T any](t *testing.T, text string) T {
 
 const appPod = `labels: {app: x, main: second}, annotations: {main/one: first}`
 
-// SS-111, SS-112: which variables are copied, whole, from which container, in which order; what is not there is passed over.
+// SS-111, SS-112: which variables are copied, whole, from which container, in which order; what is not there
+// is passed over.
 func TestTransferredVariables(t *testing.T) {
 	const pod = `{initContainers: [{name: boot, image: i, env: [{name: BOOT, value: b}]}, {name: native, image: i, restartPolicy: Always, env: [{name: NATIVE, value: native}]}],
 		containers: [{name: first, image: i, env: [{name: C, value: c1}, {name: A, value: a1}, {name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]},
@@ -87,7 +88,8 @@ func TestTransferredVariables(t *testing.T) {
 	}
 }
 
-// SS-116, SS-118: mounts and devices of the pod's own regular containers, in their order, but where a path is taken already, by either.
+// SS-116, SS-118: mounts and devices of the pod's own regular containers, in their order, but where a path is
+// taken already, by either.
 func TestSharedVolumesAndDevices(t *testing.T) {
 	const token = `{name: kube-api-access-x, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}`
 	const pod = `{volumes: [{name: v, emptyDir: {}}, {name: b, persistentVolumeClaim: {claimName: b}}, {name: kube-api-access-x, projected: {sources: []}}],
@@ -129,8 +131,8 @@ func TestSharedVolumesAndDevices(t *testing.T) {
 	}
 }
 
-// SS-132, SS-133, SS-135, SS-136: limits and requests apart, summed or the largest, of cpu and of memory; what the sidecar had
-// goes, and nothing is bent to fit.
+// SS-132, SS-133, SS-135, SS-136: limits and requests apart, summed or the largest, of cpu and of memory;
+// what the sidecar had goes, and nothing is bent to fit.
 func TestResourcesOfTargets(t *testing.T) {
 	const sized = `{containers: [{name: a, image: i, resources: {limits: {cpu: "2", memory: 2Gi}, requests: {cpu: 500m, memory: 1Gi}}},
 		{name: b, image: i, resources: {limits: {cpu: "1", memory: 3Gi}, requests: {cpu: 700m}}}]}`

@@ -101,7 +101,8 @@ func admitted(t testing.TB, set *appsv1beta1.SidecarSet) *appsv1beta1.SidecarSet
 	return set
 }
 
-// read fills a world from documents: SidecarSets, Namespaces, Pods, Options, and SidecarSets of kind Revision, which are old ones.
+// read fills a world from documents: SidecarSets, Namespaces, Pods, Options, and SidecarSets of kind
+// Revision, which are old ones.
 func read(t testing.TB, text string) *world {
 	t.Helper()
 	w := &world{namespaces: map[string]map[string]string{}}
@@ -199,8 +200,8 @@ var goldens = map[string]string{
 	"volumes":      "SS-115, SS-D07, SS-W08",
 }
 
-// Each file of testdata is what is in a cluster, and pods; beside it is what becomes of the pods. The comment at its head names what is
-// shown. A pod that passes twice does not change the second time (SS-107).
+// Each file of testdata is what is in a cluster, and pods; beside it is what becomes of the pods. The comment
+// at its head names what is shown. A pod that passes twice does not change the second time (SS-107).
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {

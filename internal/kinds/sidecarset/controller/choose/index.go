@@ -17,8 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
-// Index holds the SidecarSets with everything read from them that a pod needs, so that a pod costs neither a list nor the reading of a
-// selector. The zero value is empty. It may be used by many at once.
+// Index holds the SidecarSets with everything read from them that a pod needs, so that a pod costs neither a
+// list nor the reading of a selector. The zero value is empty. It may be used by many at once.
 type Index struct {
 	mu      sync.RWMutex
 	entries map[string]*entry
@@ -92,7 +92,8 @@ func (x *Index) arrange() {
 	}
 }
 
-// bucketsOf are labels of which each pod that the selector selects has exactly one; none if there is no such key.
+// bucketsOf are labels of which each pod that the selector selects has exactly one; none if there is no such
+// key.
 func bucketsOf(selector labels.Selector) []label {
 	requirements, _ := selector.Requirements()
 	for i := range requirements {
@@ -109,8 +110,8 @@ func bucketsOf(selector labels.Selector) []label {
 	return nil
 }
 
-// matches returns the entries that select pods with these labels, whatever the namespace, in the order of their names. Paused ones are
-// none (SS-091).
+// matches returns the entries that select pods with these labels, whatever the namespace, in the order of
+// their names. Paused ones are none (SS-091).
 func (x *Index) matches(podLabels labels.Set) []*entry {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

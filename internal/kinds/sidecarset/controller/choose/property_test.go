@@ -58,8 +58,9 @@ func drawnSidecars(r *rapid.T, names []string) []any {
 	return all
 }
 
-// SS-105, SS-107, SS-D07, SS-D24: whatever the pod and the SidecarSets are, the patch can be applied, a second pass changes
-// nothing, the pod's own containers stay as they are to the last unknown field, and each injected one is marked once.
+// SS-105, SS-107, SS-D07, SS-D24: whatever the pod and the SidecarSets are, the patch can be applied, a
+// second pass changes nothing, the pod's own containers stay as they are to the last unknown field, and each
+// injected one is marked once.
 func TestInjectProperty(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var own []any

@@ -16,9 +16,10 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Scope says which pods the API server must ask about, as an expression of a match condition: all that some SidecarSet may select, and
-// as few others as can be told without the labels of namespaces. It is wide before it is narrow: what a SidecarSet asked for is still
-// asked for matchconditions.Remembered after it has changed or gone, since other replicas and API servers may be behind.
+// Scope says which pods the API server must ask about, as an expression of a match condition: all that some
+// SidecarSet may select, and as few others as can be told without the labels of namespaces. It is wide before
+// it is narrow: what a SidecarSet asked for is still asked for matchconditions.Remembered after it has
+// changed or gone, since other replicas and API servers may be behind.
 type Scope struct {
 	index *Index
 	now   func() time.Time
@@ -117,7 +118,8 @@ func newTerm(e *entry) term {
 	return t
 }
 
-// namespaceOf is what a selector says of the names of namespaces; their labels are not known to a match condition.
+// namespaceOf is what a selector says of the names of namespaces; their labels are not known to a match
+// condition.
 func namespaceOf(selector labels.Selector) string {
 	if selector == nil {
 		return ""
@@ -141,7 +143,8 @@ func namespaceOf(selector labels.Selector) string {
 	return strings.Join(conditions, " && ")
 }
 
-// quoted are key and values as texts of an expression; what has other characters than these have is not put into one.
+// quoted are key and values as texts of an expression; what has other characters than these have is not put
+// into one.
 func quoted(r *labels.Requirement) (key string, values []string, ok bool) {
 	if !matchconditions.Harmless(r.Key()) {
 		return "", nil, false
@@ -155,7 +158,8 @@ func quoted(r *labels.Requirement) (key string, values []string, ok bool) {
 	return "'" + r.Key() + "'", values, true
 }
 
-// union is the condition that some term holds, exact if that is short enough, else by keys alone, else always true.
+// union is the condition that some term holds, exact if that is short enough, else by keys alone, else always
+// true.
 func union(terms []term) string {
 	if len(terms) == 0 {
 		return "false"

@@ -158,8 +158,8 @@ func TestScopeRemembersWhatIsGone(t *testing.T) {
 	}
 }
 
-// Whatever the selectors are, a pod that matches is asked about; and as long as the expression is exact, no other is, namespaces by
-// other labels than their names aside.
+// Whatever the selectors are, a pod that matches is asked about; and as long as the expression is exact, no
+// other is, namespaces by other labels than their names aside.
 func TestScopeProperty(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		word := rapid.SampledFrom([]string{"a", "b", "c", "kubernetes.io/metadata.name"})

@@ -46,14 +46,15 @@ func follow(index *Index) *matchconditions.Follower[*appsv1beta1.SidecarSet] {
 		func(old, set *appsv1beta1.SidecarSet) bool { return old.Generation != set.Generation })
 }
 
-// NewWatch returns what follows SidecarSets whose ControllerRevisions are in the install namespace. It does so from Follow on. newInformer
-// makes the informers of its own cache; nil means the library's.
+// NewWatch returns what follows SidecarSets whose ControllerRevisions are in the install namespace. It does
+// so from Follow on. newInformer makes the informers of its own cache; nil means the library's.
 func NewWatch(mgr manager.Manager, namespace string, newInformer watches.NewInformer) (*Watch, error) {
 	ofSidecarSets, err := labels.NewRequirement(pub.SidecarSetName, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("selecting revisions: %w", err)
 	}
-	// A cache of its own: that of the manager may hold revisions of all workloads, or none on a replica that does not lead.
+	// A cache of its own: that of the manager may hold revisions of all workloads, or none on a replica that
+	// does not lead.
 	revisions, err := cache.New(mgr.GetConfig(),
 		cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), NewInformer: newInformer,
 			ByObject: map[client.Object]cache.ByObject{&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}},
@@ -68,8 +69,8 @@ func NewWatch(mgr manager.Manager, namespace string, newInformer watches.NewInfo
 			&storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}, nil
 }
 
-// Follow starts to follow SidecarSets, the names and labels of namespaces, and the ControllerRevisions of SidecarSets, once the
-// manager runs.
+// Follow starts to follow SidecarSets, the names and labels of namespaces, and the ControllerRevisions of
+// SidecarSets, once the manager runs.
 func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.Add(matchconditions.Everywhere(w.revisions.Start)); err != nil {
 		return fmt.Errorf("adding the cache of revisions: %w", err)
@@ -88,7 +89,8 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 	return nil
 }
 
-// Absent says that the kind is not served: pods need not wait for SidecarSets to be known. Follow is called when it is.
+// Absent says that the kind is not served: pods need not wait for SidecarSets to be known. Follow is called
+// when it is.
 func (w *Watch) Absent() { w.sets.Absent() }
 
 // Changed has a value when the scope may have changed.
@@ -97,8 +99,8 @@ func (w *Watch) Changed() <-chan struct{} { return w.sets.Changed() }
 // readingTime is how long a pod may wait for SidecarSets to be read.
 const readingTime = 5 * time.Second
 
-// Learn reads all SidecarSets from the API server: one that was admitted a moment ago may not have reached the cache of this
-// replica. Pods that come together share a reading.
+// Learn reads all SidecarSets from the API server: one that was admitted a moment ago may not have reached
+// the cache of this replica. Pods that come together share a reading.
 func (w *Watch) Learn(ctx context.Context, _ string) error {
 	_, err := w.together.Do(ctx, "", func(ctx context.Context) (none struct{}, err error) {
 		var list appsv1beta1.SidecarSetList

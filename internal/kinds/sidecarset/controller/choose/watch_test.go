@@ -73,7 +73,8 @@ func TestNamespacesAreReadLiveOnAMiss(t *testing.T) {
 	}
 }
 
-// SS-171, SS-172: revisions come from the install namespace alone, live if the cache has none, and what cannot be read is an error.
+// SS-171, SS-172: revisions come from the install namespace alone, live if the cache has none, and what
+// cannot be read is an error.
 func TestStoredRevisions(t *testing.T) {
 	revision := func(namespace, name, version string) *appsv1.ControllerRevision {
 		return &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
@@ -115,8 +116,8 @@ func TestStoredRevisions(t *testing.T) {
 	}
 }
 
-// SS-082, SS-091: events change what is chosen and tell that the scope may have changed, unless only the status did; before all
-// SidecarSets are known pods wait, and are refused in the end.
+// SS-082, SS-091: events change what is chosen and tell that the scope may have changed, unless only the
+// status did; before all SidecarSets are known pods wait, and are refused in the end.
 func TestWatchFollowsEvents(t *testing.T) {
 	index, synced := &Index{}, false
 	w := &Watch{Chooser: NewChooser(index, &world{}, &world{}, nil), Scope: NewScope(index, time.Now), sets: follow(index)}
@@ -164,8 +165,8 @@ func TestWatchFollowsEvents(t *testing.T) {
 	var _ toolscache.ResourceEventHandler = w.sets
 }
 
-// A SidecarSet that the cache does not have yet is chosen once it was read from the API server; what is older than what the cache
-// has is not.
+// A SidecarSet that the cache does not have yet is chosen once it was read from the API server; what is older
+// than what the cache has is not.
 func TestLearn(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := appsv1beta1.AddToScheme(scheme); err != nil {
