@@ -40,7 +40,7 @@ func acknowledged(job *appsv1beta1.BroadcastJob) map[string]bool {
 
 // unacknowledged counts the failed pods that nobody has acknowledged.
 func (p *planner) unacknowledged() (n int) {
-	marks := acknowledged(p.Job)
+	marks := acknowledged(p.job)
 	p.eachFailed(func(pod *corev1.Pod) {
 		if !marks[mark(pod.UID)] {
 			n++
@@ -62,24 +62,24 @@ func (p *planner) eachFailed(do func(*corev1.Pod)) {
 // acknowledge notes which pods had failed when the user let the job go on (BJ-094). The webhook has written
 // when that was, so that nobody need have seen the job paused.
 func (p *planner) acknowledge() {
-	text, resumed := p.Job.Annotations[pub.BroadcastJobResumed]
-	if !resumed || p.Job.Spec.Paused {
+	text, resumed := p.job.Annotations[pub.BroadcastJobResumed]
+	if !resumed || p.job.Spec.Paused {
 		return
 	}
-	p.Annotations = map[string]any{pub.BroadcastJobResumed: nil}
-	if p.Job.Spec.FailurePolicy.Type != appsv1beta1.FailurePolicyPause {
+	p.out.Annotations = map[string]any{pub.BroadcastJobResumed: nil}
+	if p.job.Spec.FailurePolicy.Type != appsv1beta1.FailurePolicyPause {
 		return
 	}
-	before, at := acknowledged(p.Job), resumedAt(text, p.Now)
+	before, at := acknowledged(p.job), resumedAt(text, p.in.Now)
 	var marks []string
 	p.eachFailed(func(pod *corev1.Pod) {
-		if m := mark(pod.UID); (before[m] || !failedBetween(pod, at, p.Now)) && len(marks) < mostAcknowledged {
+		if m := mark(pod.UID); (before[m] || !failedBetween(pod, at, p.in.Now)) && len(marks) < mostAcknowledged {
 			marks = append(marks, m)
 		}
 	})
 	slices.Sort(marks)
-	p.Annotations[pub.BroadcastJobAcknowledged] = strings.Join(slices.Compact(marks), "")
-	p.Say("the user let the job go on: %s acknowledged", plural.Of(len(marks), "failed pod"))
+	p.out.Annotations[pub.BroadcastJobAcknowledged] = strings.Join(slices.Compact(marks), "")
+	p.core.Say("the user let the job go on: %s acknowledged", plural.Of(len(marks), "failed pod"))
 }
 
 // failedBetween tells whether a container of a pod ended after the user let the job go on, and before this

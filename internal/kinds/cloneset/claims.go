@@ -21,7 +21,7 @@ import (
 // sortClaims sorts the live claims of the set by instance ID.
 func (p *planner) sortClaims() {
 	p.claimsOf = map[string][]*corev1.PersistentVolumeClaim{}
-	for _, claim := range p.Claims {
+	for _, claim := range p.in.Claims {
 		if id := claim.Labels[pub.CloneSetInstanceID]; id != "" && claim.DeletionTimestamp == nil {
 			p.claimsOf[id] = append(p.claimsOf[id], claim)
 		}
@@ -33,13 +33,13 @@ func (p *planner) sortClaims() {
 // (CS-063) or that belongs to a pod.
 func (p *planner) takenIDs() (taken map[string]bool, free []string) {
 	taken = map[string]bool{}
-	for _, pods := range [][]*corev1.Pod{p.Pods, p.ForeignPods} {
+	for _, pods := range [][]*corev1.Pod{p.in.Pods, p.in.ForeignPods} {
 		for _, pod := range pods {
 			taken[p.idOf(pod)] = true
 		}
 	}
-	for _, claim := range slices.Concat(p.Claims, p.PodOwnedClaims) {
-		if owner := metav1.GetControllerOfNoCopy(claim); claim.DeletionTimestamp != nil || owner != nil && owner.UID != p.Set.UID {
+	for _, claim := range slices.Concat(p.in.Claims, p.in.PodOwnedClaims) {
+		if owner := metav1.GetControllerOfNoCopy(claim); claim.DeletionTimestamp != nil || owner != nil && owner.UID != p.set.UID {
 			taken[claim.Labels[pub.CloneSetInstanceID]] = true
 		}
 	}
@@ -55,20 +55,20 @@ func (p *planner) takenIDs() (taken map[string]bool, free []string) {
 // keepsClaims tells whether the pod leaves its claims for its successor (CS-337). Without reuse they would
 // find none.
 func (p *planner) keepsClaims(pod *corev1.Pod) bool {
-	return pod.Labels[pub.KeepClaims] == "true" && p.Set.Spec.ScaleStrategy.EnablePVCReuse
+	return pod.Labels[pub.KeepClaims] == "true" && p.set.Spec.ScaleStrategy.EnablePVCReuse
 }
 
 // leavesClaims tells whether the successor of an inactive pod takes over its claims: with reuse, unless the
 // set itself wanted the pod to go (CS-061, CS-272, CS-337).
 func (p *planner) leavesClaims(pod *corev1.Pod) bool {
 	_, wanted := pod.Labels[pub.SpecifiedDelete]
-	return p.Set.Spec.ScaleStrategy.EnablePVCReuse && len(p.claimsOf[p.idOf(pod)]) > 0 && (!wanted || p.keepsClaims(pod))
+	return p.set.Spec.ScaleStrategy.EnablePVCReuse && len(p.claimsOf[p.idOf(pod)]) > 0 && (!wanted || p.keepsClaims(pod))
 }
 
 // needsClaims tells whether a pod that has ended stands in the way of a successor: it has the name that goes
 // with the claims.
 func (p *planner) needsClaims(pod *corev1.Pod) bool {
-	return p.Set.DeletionTimestamp == nil && p.leavesClaims(pod)
+	return p.set.DeletionTimestamp == nil && p.leavesClaims(pod)
 }
 
 // claimPatience is how long after it should be gone the claims of a pod are waited for.
@@ -78,7 +78,7 @@ const claimPatience = 30 * time.Second
 // gone. Those of a pod whose node is lost are not: it may never go.
 func (p *planner) leavingUntil(pod *corev1.Pod) time.Time {
 	switch {
-	case p.LostNodes[pod.Spec.NodeName]:
+	case p.in.LostNodes[pod.Spec.NodeName]:
 		return time.Time{}
 	case pod.DeletionTimestamp != nil:
 		return pod.DeletionTimestamp.Add(claimPatience) // the time by which it shall be gone, its grace period included
@@ -103,12 +103,12 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 	lacking := scale.Create - len(free)
 	var awaited, given []string
 	var last time.Time
-	for _, pod := range p.Pods {
+	for _, pod := range p.in.Pods {
 		if readiness.Active(pod) || !p.leavesClaims(pod) {
 			continue
 		}
 		until := p.leavingUntil(pod)
-		if !p.Now.Before(until) {
+		if !p.in.Now.Before(until) {
 			given = append(given, pod.Name)
 			continue
 		}
@@ -117,27 +117,27 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 			if until.After(last) {
 				last = until
 			}
-			if v := p.Verdict(pod); v.Action == podplan.Keep {
-				p.Decide(pod, podplan.Wait, podplan.ReasonInactive, "%s; its successor takes over its claims", v.Message).Until = until
+			if v := p.core.Verdict(pod); v.Action == podplan.Keep {
+				p.core.Decide(pod, podplan.Wait, podplan.ReasonInactive, "%s; its successor takes over its claims", v.Message).Until = until
 			}
-			p.LookAgain(until)
+			p.core.LookAgain(until)
 		}
 	}
 	if n := min(len(given), lacking-len(awaited)); n > 0 {
-		p.ClaimsNotReused = fmt.Sprintf("claims stay with pods that should be gone (%s); pods with new claims take their places",
+		p.out.ClaimsNotReused = fmt.Sprintf("claims stay with pods that should be gone (%s); pods with new claims take their places",
 			plural.Few(given[:n], 3))
-		p.Say("%s", p.ClaimsNotReused)
+		p.core.Say("%s", p.out.ClaimsNotReused)
 	}
 	if n := len(awaited); n > 0 {
 		scale.Create -= n
 		scale.CreateOld = min(scale.CreateOld, scale.Create)
-		p.ClaimsAwaited = fmt.Sprintf("%d new pods take over the claims of %s and wait until these are gone, until %s at the latest", n,
+		p.out.ClaimsAwaited = fmt.Sprintf("%d new pods take over the claims of %s and wait until these are gone, until %s at the latest", n,
 			plural.Few(awaited, 3), last.UTC().Format(time.RFC3339))
 		if n == 1 {
-			p.ClaimsAwaited = fmt.Sprintf("a new pod takes over the claims of %s and waits until that is gone, until %s at the latest",
+			p.out.ClaimsAwaited = fmt.Sprintf("a new pod takes over the claims of %s and waits until that is gone, until %s at the latest",
 				awaited[0], last.UTC().Format(time.RFC3339))
 		}
-		p.Say("%s", p.ClaimsAwaited)
+		p.core.Say("%s", p.out.ClaimsAwaited)
 	}
 }
 
@@ -156,9 +156,9 @@ func (p *planner) settleClaims() {
 	active := map[string]bool{}
 	inactive := map[string]*corev1.Pod{}
 	released := map[string]*corev1.Pod{}
-	for _, pod := range p.Pods {
+	for _, pod := range p.in.Pods {
 		id := p.idOf(pod)
-		switch v := p.Verdict(pod); {
+		switch v := p.core.Verdict(pod); {
 		case id == "":
 		case v != nil && v.Action == podplan.Release:
 			released[id] = pod
@@ -168,15 +168,15 @@ func (p *planner) settleClaims() {
 			inactive[id] = pod
 		}
 	}
-	for _, pod := range p.ForeignPods {
+	for _, pod := range p.in.ForeignPods {
 		id := p.idOf(pod)
-		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.UID == p.Set.UID {
+		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.UID == p.set.UID {
 			active[id] = true // the index of pods by controller is behind the cache
 		} else if id != "" {
 			released[id] = pod
 		}
 	}
-	for _, claim := range p.Claims {
+	for _, claim := range p.in.Claims {
 		id := claim.Labels[pub.CloneSetInstanceID]
 		if id == "" || active[id] || claim.DeletionTimestamp != nil {
 			continue
@@ -184,33 +184,33 @@ func (p *planner) settleClaims() {
 		left := inactive[id]
 		switch {
 		case released[id] != nil:
-			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, HandTo: released[id], Why: "its pod is released"})
+			p.out.ClaimFates = append(p.out.ClaimFates, ClaimFate{Claim: claim, HandTo: released[id], Why: "its pod is released"})
 		case left != nil && p.leavesClaims(left):
 		case left != nil:
-			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, HandTo: left, Why: "its pod is " + inactivity(left)})
-		case p.Set.Spec.ScaleStrategy.EnablePVCReuse:
-		case p.Now.Sub(claim.CreationTimestamp.Time) < creationTime:
-			p.LookAgain(claim.CreationTimestamp.Add(creationTime))
+			p.out.ClaimFates = append(p.out.ClaimFates, ClaimFate{Claim: claim, HandTo: left, Why: "its pod is " + inactivity(left)})
+		case p.set.Spec.ScaleStrategy.EnablePVCReuse:
+		case p.in.Now.Sub(claim.CreationTimestamp.Time) < creationTime:
+			p.core.LookAgain(claim.CreationTimestamp.Add(creationTime))
 		default:
-			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, Why: "it has no pod and reuse is off"})
+			p.out.ClaimFates = append(p.out.ClaimFates, ClaimFate{Claim: claim, Why: "it has no pod and reuse is off"})
 		}
 	}
 }
 
 // takeClaimsBack makes claims the set's again whose pod was to be deleted and is to stay now.
 func (p *planner) takeClaimsBack() {
-	if len(p.PodOwnedClaims) == 0 {
+	if len(p.in.PodOwnedClaims) == 0 {
 		return
 	}
 	staying := map[types.UID]bool{}
-	for _, info := range p.Members {
-		if v := p.Verdict(info.Pod); !info.Preparing && !info.Specified && (v == nil || v.Action != podplan.Delete) {
+	for _, info := range p.core.Members {
+		if v := p.core.Verdict(info.Pod); !info.Preparing && !info.Specified && (v == nil || v.Action != podplan.Delete) {
 			staying[info.Pod.UID] = true
 		}
 	}
-	for _, claim := range p.PodOwnedClaims {
+	for _, claim := range p.in.PodOwnedClaims {
 		if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && staying[owner.UID] && claim.DeletionTimestamp == nil {
-			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, TakeBack: true, Why: "its pod stays"})
+			p.out.ClaimFates = append(p.out.ClaimFates, ClaimFate{Claim: claim, TakeBack: true, Why: "its pod stays"})
 		}
 	}
 }
@@ -219,40 +219,40 @@ func (p *planner) takeClaimsBack() {
 // left to the StorageClass, shrinking is impossible and said (CS-338). Growth that was refused is tried again
 // later.
 func (p *planner) growClaims() {
-	if p.Set.Annotations[pub.ResizeClaims] != "true" {
+	if p.set.Annotations[pub.ResizeClaims] != "true" {
 		return
 	}
 	var held []string
 	wanted := map[string]resource.Quantity{} // by template: both templates and claims may be many
-	for i := range p.Set.Spec.VolumeClaimTemplates {
-		template := &p.Set.Spec.VolumeClaimTemplates[i]
+	for i := range p.set.Spec.VolumeClaimTemplates {
+		template := &p.set.Spec.VolumeClaimTemplates[i]
 		if want, ok := template.Spec.Resources.Requests[corev1.ResourceStorage]; ok {
 			wanted[template.Name] = want
 		}
 	}
-	for _, claim := range p.Claims {
-		template, ours := strings.CutSuffix(claim.Name, p.ClaimName("", claim.Labels[pub.CloneSetInstanceID]))
+	for _, claim := range p.in.Claims {
+		template, ours := strings.CutSuffix(claim.Name, p.core.ClaimName("", claim.Labels[pub.CloneSetInstanceID]))
 		want, ok := wanted[template]
 		if !ours || !ok || claim.DeletionTimestamp != nil {
 			continue
 		}
 		switch have := claim.Spec.Resources.Requests[corev1.ResourceStorage]; want.Cmp(have) {
 		case 1:
-			p.ClaimGrowth = append(p.ClaimGrowth, podplan.Growth{Claim: claim, Template: template, Storage: want})
+			p.out.ClaimGrowth = append(p.out.ClaimGrowth, podplan.Growth{Claim: claim, Template: template, Storage: want})
 		case -1:
 			held = append(held, fmt.Sprintf("%s (%s)", claim.Name, have.String()))
 		}
 	}
 	if len(held) > 0 {
 		slices.Sort(held)
-		p.ClaimsHeld = "claims are larger than their templates ask for, and cannot shrink: " + strings.Join(held, ", ")
-		p.Say("%s", p.ClaimsHeld)
+		p.out.ClaimsHeld = "claims are larger than their templates ask for, and cannot shrink: " + strings.Join(held, ", ")
+		p.core.Say("%s", p.out.ClaimsHeld)
 	}
-	slices.SortStableFunc(p.ClaimGrowth, func(a, b podplan.Growth) int { return p.byRefusal(a.Claim.UID, b.Claim.UID) })
-	if n := len(p.ClaimGrowth); n > 0 && p.Now.Before(p.GrowthHeldUntil) {
-		p.Say("%s smaller than %s; the next attempt is made later: %s", plural.Of(n, "claim"), plural.Form(n, "its template",
-			"their templates"), p.GrowthError)
-		p.ClaimGrowth, p.ScaleError = nil, p.GrowthError
-		p.LookAgain(p.GrowthHeldUntil)
+	slices.SortStableFunc(p.out.ClaimGrowth, func(a, b podplan.Growth) int { return p.byRefusal(a.Claim.UID, b.Claim.UID) })
+	if n := len(p.out.ClaimGrowth); n > 0 && p.in.Now.Before(p.in.GrowthHeldUntil) {
+		p.core.Say("%s smaller than %s; the next attempt is made later: %s", plural.Of(n, "claim"), plural.Form(n, "its template",
+			"their templates"), p.in.GrowthError)
+		p.out.ClaimGrowth, p.out.ScaleError = nil, p.in.GrowthError
+		p.core.LookAgain(p.in.GrowthHeldUntil)
 	}
 }

@@ -23,7 +23,7 @@ const maxCreate = 2000
 // pass (CS-117, CS-072).
 func (p *planner) scale() bool {
 	census := p.census(true)
-	scale := rollout.ComputeScale(census, p.Limits)
+	scale := rollout.ComputeScale(census, p.out.Limits)
 	p.sayScale(census, scale)
 	if p.cancelDeletions() {
 		return true
@@ -36,12 +36,12 @@ func (p *planner) scale() bool {
 		p.createPods(scale)
 		return true
 	}
-	if scale.Missing > 0 && p.ScaleLimited == "" && p.ClaimsAwaited == "" && !p.creationHeld {
-		p.ScaleLimited = fmt.Sprintf("%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
-			plural.Of(scale.Missing, "pod"), scale.Unavailable, p.Limits.ScaleMaxUnavailable)
+	if scale.Missing > 0 && p.out.ScaleLimited == "" && p.out.ClaimsAwaited == "" && !p.creationHeld {
+		p.out.ScaleLimited = fmt.Sprintf("%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
+			plural.Of(scale.Missing, "pod"), scale.Unavailable, p.out.Limits.ScaleMaxUnavailable)
 	}
-	if p.ScaleLimited != "" {
-		p.Say("creation waits: %s", p.ScaleLimited)
+	if p.out.ScaleLimited != "" {
+		p.core.Say("creation waits: %s", p.out.ScaleLimited)
 	}
 	if p.deletePrepared() {
 		return true
@@ -56,33 +56,33 @@ func (p *planner) scale() bool {
 }
 
 func (p *planner) sayScale(census rollout.Census, scale rollout.Scale) {
-	p.Say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable", census.Old.Total+census.New.Total,
-		plural.Of(p.Limits.Replicas, "pod"), census.New.Total, p.UpdateRevision, census.Old.Total, p.Limits.Partition, p.Limits.MaxUnavailable, p.Limits.MaxSurge,
+	p.core.Say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable", census.Old.Total+census.New.Total,
+		plural.Of(p.out.Limits.Replicas, "pod"), census.New.Total, p.out.UpdateRevision, census.Old.Total, p.out.Limits.Partition, p.out.Limits.MaxUnavailable, p.out.Limits.MaxSurge,
 		scale.Unavailable)
 	if scale.Surge > 0 {
-		p.Say("surge of %s", plural.Of(scale.Surge, "pod"))
+		p.core.Say("surge of %s", plural.Of(scale.Surge, "pod"))
 	}
 }
 
 func (p *planner) createPods(scale rollout.Scale) {
 	next := p.ids()
 	for i := range scale.Create {
-		from := p.Update
+		from := p.core.Update
 		if i < scale.CreateOld { // CS-112
-			from = p.Current
+			from = p.core.Current
 		}
 		if err := p.create(next(), from); err != nil {
-			p.ScaleError = err.Error()
+			p.out.ScaleError = err.Error()
 			return
 		}
 	}
-	p.Say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"), scale.CreateOld, p.CurrentRevision)
+	p.core.Say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"), scale.CreateOld, p.out.CurrentRevision)
 }
 
 // holdCreation creates nothing for a while after that failed: whatever is to be deleted or updated goes on
 // meanwhile (CS-072).
 func (p *planner) holdCreation(scale *rollout.Scale) {
-	n := p.MayCreate(scale.Create)
+	n := p.core.MayCreate(scale.Create)
 	p.creationHeld = n == 0 && scale.Create > 0
 	scale.Create, scale.CreateOld = n, min(scale.CreateOld, n)
 }
@@ -90,27 +90,27 @@ func (p *planner) holdCreation(scale *rollout.Scale) {
 // cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not
 // specified (CS-118).
 func (p *planner) cancelDeletions() bool {
-	for _, hook := range []*pub.LifecycleHook{p.Hooks().PreDelete, p.Hooks().InPlaceUpdate} {
+	for _, hook := range []*pub.LifecycleHook{p.core.Hooks().PreDelete, p.core.Hooks().InPlaceUpdate} {
 		if hook != nil && hook.MarkPodNotReady {
 			return false
 		}
 	}
 	spoken := 0
-	for _, info := range p.Members {
+	for _, info := range p.core.Members {
 		if info.Preparing || info.Specified {
 			spoken++
 		}
 	}
-	excess, changed := p.Limits.Replicas-len(p.Members)+spoken, false
-	for _, info := range p.Members {
+	excess, changed := p.out.Limits.Replicas-len(p.core.Members)+spoken, false
+	for _, info := range p.core.Members {
 		if excess <= 0 {
 			break
 		}
 		if info.Preparing && !p.specified(info.Pod) {
 			patch := &podpatch.Patch{}
-			lifecycle.Enter(patch, pub.LifecycleStatePreparingNormal, p.Now)
-			p.Share(patch, info.Pod, pub.LifecycleStatePreparingNormal)
-			p.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
+			lifecycle.Enter(patch, pub.LifecycleStatePreparingNormal, p.in.Now)
+			p.core.Share(patch, info.Pod, pub.LifecycleStatePreparingNormal)
+			p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
 			excess, changed = excess-1, true
 		}
 	}
@@ -120,12 +120,12 @@ func (p *planner) cancelDeletions() bool {
 // deletePrepared deletes pods whose preDelete hook has let them go (IPU-152).
 func (p *planner) deletePrepared() bool {
 	changed := false
-	for _, info := range p.Members {
+	for _, info := range p.core.Members {
 		if !info.Preparing {
 			continue
 		}
 		if lifecycle.Hooked(p.preDelete(), info.Pod) {
-			p.Decide(info.Pod, podplan.Wait, podplan.ReasonLifecycleHook, "its preDelete hook holds it")
+			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonLifecycleHook, "its preDelete hook holds it")
 			continue
 		}
 		p.deletePod(info, podplan.ReasonSpecifiedDelete, "its preDelete hook let it go")
@@ -140,9 +140,9 @@ func (p *planner) deletePrepared() bool {
 type deletions struct{ serving, available int }
 
 func (p *planner) deletions() *deletions {
-	keep := p.Limits.Replicas - p.Limits.MaxUnavailable
+	keep := p.out.Limits.Replicas - p.out.Limits.MaxUnavailable
 	d := &deletions{-keep, -keep}
-	for _, info := range p.Members {
+	for _, info := range p.core.Members {
 		count(&d.serving, info.Serving)
 		count(&d.available, info.Available)
 	}
@@ -166,8 +166,8 @@ func (d *deletions) take(info *podplan.Pod) bool {
 // deleteSpecified deletes pods specified for deletion: those that are not ready at once, the others while
 // enough pods are left (CS-132).
 func (p *planner) deleteSpecified() (deleted, pending bool) {
-	budget, infos := p.deletions(), p.Members
-	if len(p.Refused) > 0 {
+	budget, infos := p.deletions(), p.core.Members
+	if len(p.in.Refused) > 0 {
 		infos = slices.SortedStableFunc(slices.Values(infos), func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	}
 	for _, info := range infos {
@@ -176,7 +176,7 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 			pending = true
 		case !info.Specified:
 		case !budget.take(info):
-			p.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion, %s", p.budgetWords())
+			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion, %s", p.budgetWords())
 			pending = true
 		default:
 			p.deletePod(info, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
@@ -193,8 +193,8 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		return false
 	}
 	var old, new []rollout.Candidate
-	infos := make(map[*corev1.Pod]*podplan.Pod, len(p.Members))
-	for _, info := range p.Members {
+	infos := make(map[*corev1.Pod]*podplan.Pod, len(p.core.Members))
+	for _, info := range p.core.Members {
 		infos[info.Pod] = info
 		switch {
 		case info.Preparing || info.Specified:
@@ -205,18 +205,18 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		}
 	}
 	for _, group := range [][]rollout.Candidate{old, new} {
-		rollout.Rank(group, topologyKeys(p.Set), func(node, key string) (string, bool) {
-			value, ok := p.NodeLabels[node][key]
+		rollout.Rank(group, topologyKeys(p.set), func(node, key string) (string, bool) {
+			value, ok := p.in.NodeLabels[node][key]
 			return value, ok
 		})
 	}
 	slices.SortFunc(old, rollout.ByRemoval)
 	slices.SortFunc(new, rollout.ByRemoval)
-	if p.CurrentRevision != p.UpdateRevision {
+	if p.out.CurrentRevision != p.out.UpdateRevision {
 		slices.SortStableFunc(new, func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
 	}
 	fromOld := min(scale.RemoveOld, len(old))
-	if p.Workload.Paused { // what a pause leaves over must not bring the rollout further (CS-353)
+	if p.core.Workload.Paused { // what a pause leaves over must not bring the rollout further (CS-353)
 		down := 0
 		for _, candidate := range old {
 			count(&down, !candidate.Available)
@@ -227,7 +227,7 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 	budget, changed := p.deletions(), false
 	for _, candidate := range chosen {
 		if !budget.take(infos[candidate.Pod]) {
-			p.Decide(candidate.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "%s, %s", tooMany(scale.Remove), p.budgetWords())
+			p.core.Decide(candidate.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "%s, %s", tooMany(scale.Remove), p.budgetWords())
 			continue
 		}
 		p.deletePod(infos[candidate.Pod], podplan.ReasonScaleIn, tooMany(scale.Remove))
@@ -247,7 +247,7 @@ func tooMany(n int) string {
 // what surge added, and go before the originals that were updated, also if one of these is not available at
 // the moment (CS-103).
 func (p *planner) surged(pod *corev1.Pod) int {
-	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.Workload.Policy == podplan.ReCreate || !p.surges() {
+	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.core.Workload.Policy == podplan.ReCreate || !p.surges() {
 		return 0
 	}
 	return 1
@@ -255,7 +255,7 @@ func (p *planner) surged(pod *corev1.Pod) int {
 
 // surges tells whether the user asks for surge, also while a pause suspends it.
 func (p *planner) surges() bool {
-	rolling := rollingOf(p.Set)
+	rolling := rollingOf(p.set)
 	return rolling != nil && rolling.MaxSurge != nil && rolling.MaxSurge.String() != "0" && rolling.MaxSurge.String() != "0%"
 }
 
@@ -272,12 +272,12 @@ func topologyKeys(set *appsv1beta1.CloneSet) []string {
 func (p *planner) budgetWords() string {
 	if p.spent == "" {
 		ready, available := 0, 0
-		for _, info := range p.Members {
+		for _, info := range p.core.Members {
 			count(&ready, info.Serving)
 			count(&available, info.Available)
 		}
 		p.spent = fmt.Sprintf("but %d of %s must stay (maxUnavailable %d); with those that go now %d %s ready, %d available",
-			p.Limits.Replicas-p.Limits.MaxUnavailable, plural.Of(p.Limits.Replicas, "pod"), p.Limits.MaxUnavailable, ready,
+			p.out.Limits.Replicas-p.out.Limits.MaxUnavailable, plural.Of(p.out.Limits.Replicas, "pod"), p.out.Limits.MaxUnavailable, ready,
 			plural.Form(ready, "is", "are"), available)
 	}
 	return p.spent
@@ -286,17 +286,17 @@ func (p *planner) budgetWords() string {
 // deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook
 // (CS-136, CS-137).
 func (p *planner) deletePod(info *podplan.Pod, reason podplan.Reason, why string) {
-	if !info.Preparing && p.Prepare(info.Pod, why) != nil {
+	if !info.Preparing && p.core.Prepare(info.Pod, why) != nil {
 		return
 	}
-	v := p.Decide(info.Pod, podplan.Delete, reason, "%s", why)
+	v := p.core.Decide(info.Pod, podplan.Delete, reason, "%s", why)
 	if id := p.idOf(info.Pod); id != "" && (reason != podplan.ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
 		v.Claims = p.claimsOf[id]
 	}
 }
 
 func (p *planner) preDelete() *pub.LifecycleHook {
-	return p.Hooks().PreDelete
+	return p.core.Hooks().PreDelete
 }
 
 func count[N int | int32](n *N, yes bool) {

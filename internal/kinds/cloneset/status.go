@@ -27,14 +27,14 @@ const (
 
 // status computes the status from the snapshot (CS-220 to 224).
 func (p *planner) status() {
-	old, status := p.Set.Status, &p.Status
-	status.ObservedGeneration = p.Set.Generation
+	old, status := p.set.Status, &p.out.Status
+	status.ObservedGeneration = p.set.Generation
 	status.LabelSelector = old.LabelSelector
 	if p.selector != nil {
 		status.LabelSelector = p.selector.String()
 	}
-	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.UpdateRevision, p.CurrentRevision, p.CollisionCount
-	for _, info := range p.Members {
+	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.out.UpdateRevision, p.out.CurrentRevision, p.out.CollisionCount
+	for _, info := range p.core.Members {
 		status.Replicas++
 		count(&status.ReadyReplicas, info.Ready)
 		count(&status.AvailableReplicas, info.Available)
@@ -45,12 +45,12 @@ func (p *planner) status() {
 		}
 	}
 	replicas := int32(p.replicas())
-	if status.UpdatedReplicas == replicas && status.Replicas == replicas && p.UpdateRevision != "" { // CS-086
-		status.CurrentRevision = p.UpdateRevision
+	if status.UpdatedReplicas == replicas && status.Replicas == replicas && p.out.UpdateRevision != "" { // CS-086
+		status.CurrentRevision = p.out.UpdateRevision
 	}
-	status.ExpectedUpdatedReplicas = max(replicas-int32(p.Limits.Partition), 0)
-	if p.Update != nil && p.Current != nil {
-		p.PruneHistory(status.CurrentRevision)
+	status.ExpectedUpdatedReplicas = max(replicas-int32(p.out.Limits.Partition), 0)
+	if p.core.Update != nil && p.core.Current != nil {
+		p.core.PruneHistory(status.CurrentRevision)
 	}
 	status.Conditions = slices.Clone(old.Conditions)
 	p.available()
@@ -60,28 +60,28 @@ func (p *planner) status() {
 // available keeps the condition Available for tools that know nothing of CloneSets, where the owner asks for
 // it (CS-363).
 func (p *planner) available() {
-	if p.Set.Annotations[pub.PublishConditions] != "true" {
-		removeCondition(&p.Status, appsv1beta1.CloneSetConditionAvailable)
+	if p.set.Annotations[pub.PublishConditions] != "true" {
+		removeCondition(&p.out.Status, appsv1beta1.CloneSetConditionAvailable)
 		return
 	}
-	enough := p.Limits.Replicas - p.Limits.MaxUnavailable
+	enough := p.out.Limits.Replicas - p.out.Limits.MaxUnavailable
 	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionAvailable, Status: corev1.ConditionTrue,
 		Reason: "MinimumPodsAvailable",
-		Message: fmt.Sprintf("%s available, %d of %d must be (maxUnavailable %d)", plural.Of(p.Status.AvailableReplicas, "pod"), enough,
-			p.Limits.Replicas,
-			p.Limits.MaxUnavailable)}
-	if int(p.Status.AvailableReplicas) < enough {
+		Message: fmt.Sprintf("%s available, %d of %d must be (maxUnavailable %d)", plural.Of(p.out.Status.AvailableReplicas, "pod"), enough,
+			p.out.Limits.Replicas,
+			p.out.Limits.MaxUnavailable)}
+	if int(p.out.Status.AvailableReplicas) < enough {
 		next.Status, next.Reason = corev1.ConditionFalse, "MinimumPodsUnavailable"
 	}
-	setCondition(&p.Status, next, p.Now, false)
+	setCondition(&p.out.Status, next, p.in.Now, false)
 }
 
 // progressing keeps the condition of that name, which exists only with a deadline (CS-226 to 231).
 func (p *planner) progressing() {
-	deadline := p.Set.Spec.ProgressDeadlineSeconds
-	status := &p.Status
+	deadline := p.set.Spec.ProgressDeadlineSeconds
+	status := &p.out.Status
 	limited := deadline != nil && *deadline != math.MaxInt32
-	if !limited && p.Set.Annotations[pub.PublishConditions] != "true" {
+	if !limited && p.set.Annotations[pub.PublishConditions] != "true" {
 		removeCondition(status, appsv1beta1.CloneSetConditionProgressing)
 		return
 	}
@@ -93,12 +93,12 @@ func (p *planner) progressing() {
 			plural.Of(status.ExpectedUpdatedReplicas, "pod"))}
 	// A new goal restarts the clock (CS-229): another template or another number of pods, seen by the
 	// generation.
-	restarted := p.Set.Status.ObservedGeneration != p.Set.Generation
+	restarted := p.set.Status.ObservedGeneration != p.set.Generation
 	switch {
 	case status.CurrentRevision == status.UpdateRevision && status.Replicas == replicas && status.UpdatedReplicas == replicas &&
 		status.UpdatedAvailableReplicas == replicas:
 		next.Reason = progressAvailable
-	case p.Workload.Paused:
+	case p.core.Workload.Paused:
 		next.Reason, next.Message = progressPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	case status.ExpectedUpdatedReplicas < replicas && status.UpdatedAvailableReplicas >= status.ExpectedUpdatedReplicas:
 		next.Reason = progressPartitionAvailable
@@ -107,17 +107,17 @@ func (p *planner) progressing() {
 		next = *previous
 	case previous.Reason == progressUpdated:
 		due := previous.LastUpdateTime.Add(time.Duration(*deadline) * time.Second)
-		if p.Now.Before(due) {
-			p.LookAgain(due)
+		if p.in.Now.Before(due) {
+			p.core.LookAgain(due)
 		} else {
 			next.Status, next.Reason = corev1.ConditionFalse, progressDeadlineExceeded
 			next.Message = fmt.Sprintf("exceeded progressDeadlineSeconds %d: %s; the update goes on", *deadline, next.Message)
 		}
 	}
 	if limited && next.Reason == progressUpdated && (previous == nil || restarted || previous.Reason != progressUpdated) {
-		p.LookAgain(p.Now.Add(time.Duration(*deadline) * time.Second))
+		p.core.LookAgain(p.in.Now.Add(time.Duration(*deadline) * time.Second))
 	}
-	setCondition(status, next, p.Now, restarted && next.Reason == progressUpdated)
+	setCondition(status, next, p.in.Now, restarted && next.Reason == progressUpdated)
 }
 
 // Condition returns the condition of the type, nil if the status has none.

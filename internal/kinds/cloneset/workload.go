@@ -12,6 +12,9 @@ import (
 // Kind is the name of the kind in references to it.
 const Kind = "CloneSet"
 
+// traits are where CloneSets differ from other workloads.
+var traits = podplan.Traits{TemplateHash: true}
+
 // Reference is what an object bears that the set controls.
 func Reference(set *appsv1beta1.CloneSet) metav1.OwnerReference {
 	return *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(Kind))
@@ -26,7 +29,7 @@ func workloadOf(set *appsv1beta1.CloneSet, features Features) *podplan.Workload 
 		Template: &spec.Template, Claims: spec.VolumeClaimTemplates, Selector: spec.Selector,
 		MinReadySeconds: spec.MinReadySeconds, HistoryLimit: spec.RevisionHistoryLimit, Lifecycle: spec.Lifecycle, Policy: podplan.ReCreate,
 		CollisionCount: set.Status.CollisionCount, CurrentRevision: set.Status.CurrentRevision,
-		TemplateHash: true, Gates: []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady},
+		Traits: traits, Gates: []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady},
 		ShortHash: features.ShortHash, RecreateOnClaimChange: features.RecreateOnClaimChange, InPlace: features.InPlace,
 		DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
 	}

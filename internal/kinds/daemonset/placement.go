@@ -38,7 +38,7 @@ func (p *planner) placement() {
 	if p.partitioned {
 		slices.SortStableFunc(needs, func(a, b *site) int { return cmp.Compare(p.rankOf(a), p.rankOf(b)) })
 		if most := p.partitionAllows(needs); len(needs) > most {
-			p.Say("%s without a pod: partition %d keeps them so", plural.Of(len(needs)-most, "node"), p.Limits.Partition)
+			p.core.Say("%s without a pod: partition %d keeps them so", plural.Of(len(needs)-most, "node"), p.out.Limits.Partition)
 			needs = needs[:most]
 		}
 	}
@@ -55,8 +55,8 @@ func (p *planner) vanished(l *site) {
 		case d.pod.DeletionTimestamp != nil:
 		case d.pod.Spec.NodeName == "":
 			p.deletePod(d.pod, ReasonNode, "node "+l.name+", for which it is meant, does not exist")
-		case p.Verdict(d.pod) == nil:
-			p.Decide(d.pod, podplan.Wait, ReasonNode, "node %s does not exist: the pod is cleaned up with it", l.name)
+		case p.core.Verdict(d.pod) == nil:
+			p.core.Decide(d.pod, podplan.Wait, ReasonNode, "node %s does not exist: the pod is cleaned up with it", l.name)
 		}
 	}
 }
@@ -127,27 +127,27 @@ func (p *planner) keepOne(l *site, of []*daemon) (kept *daemon) {
 
 // failed deletes a pod that ended on its node, unless that happened there a moment ago (ADS-091, ADS-092).
 func (p *planner) failed(l *site, d *daemon) {
-	if v := p.Verdict(d.pod); v != nil { // it is adopted first
+	if v := p.core.Verdict(d.pod); v != nil { // it is adopted first
 		return
 	}
 	why := "it ended with phase " + string(d.pod.Status.Phase)
 	if d.pod.Status.Reason != "" {
 		why += " (" + d.pod.Status.Reason + ")"
 	}
-	if until := p.FailedUntil[l.name]; p.Now.Before(until) {
-		p.Decide(d.pod, podplan.Wait, podplan.ReasonFailed, "%s; it stays until %s, because others failed on node %s before", why,
+	if until := p.in.FailedUntil[l.name]; p.in.Now.Before(until) {
+		p.core.Decide(d.pod, podplan.Wait, podplan.ReasonFailed, "%s; it stays until %s, because others failed on node %s before", why,
 			until.UTC().Format(time.RFC3339), l.name).Until = until
 		return
 	}
 	if v := p.deletePod(d.pod, podplan.ReasonFailed, why); v.Action == podplan.Delete {
-		p.Failures = append(p.Failures, Failure{l.name, d.pod})
+		p.out.Failures = append(p.out.Failures, Failure{l.name, d.pod})
 	}
 }
 
 // rankOf orders nodes without a pod: one that just lost its own gets it back before others get their first
 // (ADS-100).
 func (p *planner) rankOf(l *site) int {
-	if p.Had[l.name] || len(l.pods) > 0 {
+	if p.in.Had[l.name] || len(l.pods) > 0 {
 		return 0
 	}
 	return 1
@@ -164,8 +164,8 @@ func (p *planner) partitionAllows(needs []*site) int {
 			taken++
 		}
 	}
-	desired := p.Limits.Replicas
-	return max(desired-taken-min(p.Limits.Partition, desired), 0)
+	desired := p.out.Limits.Replicas
+	return max(desired-taken-min(p.out.Limits.Partition, desired), 0)
 }
 
 // keptEmpty tells whether partition keeps a node without a pod, which does not count as unavailable then
@@ -175,22 +175,22 @@ func (p *planner) keptEmpty(l *site) bool { return p.partitioned && len(l.pods) 
 // deletePod deletes a pod, or, if its preDelete hook holds it, lets that come first; no more than
 // burstReplicas at a time (ADS-110, ADS-150, ADS-152).
 func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) *podplan.Verdict {
-	if v := p.Verdict(pod); v != nil && (v.Action == podplan.Adopt || v.Action == podplan.Delete) {
+	if v := p.core.Verdict(pod); v != nil && (v.Action == podplan.Adopt || v.Action == podplan.Delete) {
 		return v
 	}
-	if held := p.Prepare(pod, why); held != nil {
+	if held := p.core.Prepare(pod, why); held != nil {
 		return held
 	}
 	n := &p.deletions
-	if !p.Refused[pod.UID].IsZero() { // it takes the place of none that may go
+	if !p.in.Refused[pod.UID].IsZero() { // it takes the place of none that may go
 		n = &p.retried
 	}
 	if *n >= p.burst {
-		p.More = true
-		return p.Decide(pod, podplan.Wait, ReasonBurst, "%s; burstReplicas lets %d go at a time", why, p.burst)
+		p.out.More = true
+		return p.core.Decide(pod, podplan.Wait, ReasonBurst, "%s; burstReplicas lets %d go at a time", why, p.burst)
 	}
 	*n++
-	return p.Decide(pod, podplan.Delete, reason, "%s", why)
+	return p.core.Decide(pod, podplan.Delete, reason, "%s", why)
 }
 
 // goes tells whether a pod is being deleted, or was decided to go, or to prepare for it.
@@ -198,7 +198,7 @@ func (p *planner) goes(d *daemon) bool {
 	if d.pod.DeletionTimestamp != nil || d.info != nil && d.info.Preparing {
 		return true
 	}
-	v := p.Verdict(d.pod)
+	v := p.core.Verdict(d.pod)
 	return v != nil && (v.Action == podplan.Delete || v.Action == podplan.Patch && v.Prepares != "")
 }
 
@@ -235,20 +235,20 @@ func (l *site) crowded() bool {
 
 // adopts tells whether the pod becomes the set's first.
 func (p *planner) adopts(d *daemon) bool {
-	v := p.Verdict(d.pod)
+	v := p.core.Verdict(d.pod)
 	return v != nil && v.Action == podplan.Adopt
 }
 
 // deletes tells whether it was decided to delete the pod now.
 func (p *planner) deletes(d *daemon) bool {
-	v := p.Verdict(d.pod)
+	v := p.core.Verdict(d.pod)
 	return v != nil && v.Action == podplan.Delete
 }
 
 // specified deletes pods that somebody wants to go: one that is available as long as fewer nodes lack an
 // available pod than maxUnavailable says (ADS-175).
 func (p *planner) specified() {
-	down, most := 0, max(p.Limits.MaxUnavailable, 1)
+	down, most := 0, max(p.out.Limits.MaxUnavailable, 1)
 	for _, l := range p.sites {
 		if l.Eligible && p.serving(l) == nil && !p.keptEmpty(l) {
 			down++
@@ -257,13 +257,13 @@ func (p *planner) specified() {
 	for _, l := range p.lastRefused(p.sites) {
 		for _, d := range l.pods {
 			switch {
-			case d.info == nil || !d.info.Specified || p.goes(d) || p.Verdict(d.pod) != nil: // it is adopted first
+			case d.info == nil || !d.info.Specified || p.goes(d) || p.core.Verdict(d.pod) != nil: // it is adopted first
 			case !d.available():
 				p.deletePod(d.pod, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
 			case l.Eligible && down >= most:
-				p.Decide(d.pod, podplan.Wait, podplan.ReasonMaxUnavailable,
+				p.core.Decide(d.pod, podplan.Wait, podplan.ReasonMaxUnavailable,
 					"it is specified for deletion; %d of %s without an available pod, %d may be (maxUnavailable)", down,
-					plural.Of(p.Limits.Replicas, "node"), most)
+					plural.Of(p.out.Limits.Replicas, "node"), most)
 			default:
 				if v := p.deletePod(d.pod, podplan.ReasonSpecifiedDelete, "it is specified for deletion"); v.Action != podplan.Wait && l.Eligible {
 					down++

@@ -16,10 +16,10 @@ func (p *planner) updateSet() (set, others []*site) {
 	var updated, updating, rest []*site
 	all := 0
 	for _, l := range slices.Backward(p.ordered()) {
-		if !l.Eligible && p.Features.PruneIneligible {
+		if !l.Eligible && p.in.Features.PruneIneligible {
 			p.hold([]*site{l}, ReasonNode, func(l *site) string { return "its node is left out of the rollout: " + l.Why })
 		}
-		if !l.Eligible && (len(l.pods) == 0 || p.Features.PruneIneligible) {
+		if !l.Eligible && (len(l.pods) == 0 || p.in.Features.PruneIneligible) {
 			continue
 		}
 		all++
@@ -37,7 +37,7 @@ func (p *planner) updateSet() (set, others []*site) {
 		}
 	}
 	set = slices.Concat(updated, updating, p.lastRefused(rest))
-	if most := max(all-p.Limits.Partition, 0); len(set) > most {
+	if most := max(all-p.out.Limits.Partition, 0); len(set) > most {
 		set, others = set[:most:most], append(others, set[most:]...)
 	}
 	return set, others
@@ -46,12 +46,12 @@ func (p *planner) updateSet() (set, others []*site) {
 // lastRefused puts sites after all others of which the API server refused to change a pod, and of these that
 // last of which it did last: one pod that a policy protects must not hold up the others for ever.
 func (p *planner) lastRefused(sites []*site) []*site {
-	if len(p.Refused) == 0 {
+	if len(p.in.Refused) == 0 {
 		return sites
 	}
 	refused := func(l *site) (at time.Time) {
 		for _, d := range l.pods {
-			if of := p.Refused[d.pod.UID]; of.After(at) {
+			if of := p.in.Refused[d.pod.UID]; of.After(at) {
 				at = of
 			}
 		}
@@ -61,7 +61,7 @@ func (p *planner) lastRefused(sites []*site) []*site {
 }
 
 // ordered are the sites whose nodes exist, in ascending order of their names.
-func (p *planner) ordered() []*site { return p.sites[:len(p.Nodes)] }
+func (p *planner) ordered() []*site { return p.sites[:len(p.in.Nodes)] }
 
 // usable are the only new and the only old pod of a site, as far as they stay; several tells that there are
 // more of a kind.
@@ -86,10 +86,10 @@ func (p *planner) roll() {
 	set, others := p.updateSet()
 	for _, l := range set {
 		if !l.out {
-			p.updates++
+			p.out.updates++
 		}
 		if d := p.serving(l); !l.out && d != nil && d.new {
-			p.arrived++
+			p.out.arrived++
 		}
 	}
 	reason, why := p.standstill()
@@ -103,9 +103,9 @@ func (p *planner) roll() {
 		p.rollInPlace(set, others)
 	}
 	for _, l := range others {
-		if l.selected || rollingOf(p.Set).Selector == nil {
+		if l.selected || rollingOf(p.set).Selector == nil {
 			p.hold([]*site{l}, podplan.ReasonPartition, func(*site) string {
-				return fmt.Sprintf("partition keeps the pods of %d nodes at their revision", p.Limits.Partition)
+				return fmt.Sprintf("partition keeps the pods of %d nodes at their revision", p.out.Limits.Partition)
 			})
 		} else {
 			p.hold([]*site{l}, ReasonNodeSelector, func(l *site) string {
@@ -118,9 +118,9 @@ func (p *planner) roll() {
 // standstill says why no pod is updated at all, nothing if pods may be (ADS-170, ADS-171).
 func (p *planner) standstill() (podplan.Reason, string) {
 	switch {
-	case rollingOf(p.Set) == nil:
+	case rollingOf(p.set) == nil:
 		return podplan.ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
-	case p.Workload.Paused:
+	case p.core.Workload.Paused:
 		return podplan.ReasonPaused, "the update is paused; set paused to false in updateStrategy.rollingUpdate to go on"
 	}
 	return "", ""
@@ -130,11 +130,11 @@ func (p *planner) standstill() (podplan.Reason, string) {
 func (p *planner) hold(sites []*site, reason podplan.Reason, why func(*site) string) {
 	for _, l := range sites {
 		for _, d := range l.pods {
-			if d.info == nil || d.new || d.info.Preparing || d.info.Progress.InGrace || p.Verdict(d.pod) != nil {
+			if d.info == nil || d.new || d.info.Preparing || d.info.Progress.InGrace || p.core.Verdict(d.pod) != nil {
 				continue
 			}
 			d.info.Stay = true
-			p.Decide(d.pod, podplan.Keep, reason, "%s", why(l))
+			p.core.Decide(d.pod, podplan.Keep, reason, "%s", why(l))
 		}
 	}
 }
@@ -174,13 +174,13 @@ func (p *planner) rollInPlace(set, others []*site) {
 			resting++
 		}
 	}
-	spare := max(p.Limits.MaxUnavailable-unavailable, 0)
+	spare := max(p.out.Limits.MaxUnavailable-unavailable, 0)
 	if p.strict {
 		immediate := min(spare, len(down))
 		spare = max(spare-len(down), 0)
 		p.hold(down[immediate:], podplan.ReasonMaxUnavailable, func(*site) string {
 			return fmt.Sprintf("as many nodes lack an available pod as maxUnavailable %d allows, which is counted strictly",
-				p.Limits.MaxUnavailable)
+				p.out.Limits.MaxUnavailable)
 		})
 		down = down[:immediate]
 	}
@@ -216,16 +216,16 @@ func (p *planner) preparesNew(l *site) bool {
 // move brings the old pod of a site towards the update revision if that is possible now.
 func (p *planner) move(l *site, d *daemon, budget *podplan.Budget) {
 	switch {
-	case p.Verdict(d.pod) != nil && p.Verdict(d.pod).Action != podplan.Wait: // it is adopted, or goes
+	case p.core.Verdict(d.pod) != nil && p.core.Verdict(d.pod).Action != podplan.Wait: // it is adopted, or goes
 	case d.info == nil: // it has failed
 		p.deletePod(d.pod, podplan.ReasonOutdated, "it ended on node "+l.name+", and is not of the update revision")
 	case d.info.Progress.InGrace:
 	case p.updated+p.deletions >= p.burst:
-		p.More = true
-		p.Decide(d.pod, podplan.Wait, ReasonBurst, "burstReplicas lets %d pods be updated at a time", p.burst)
+		p.out.More = true
+		p.core.Decide(d.pod, podplan.Wait, ReasonBurst, "burstReplicas lets %d pods be updated at a time", p.burst)
 	default:
-		p.MoveTo(d.info, p.Update, true, budget)
-		if v := p.Verdict(d.pod); v.Action == podplan.UpdateInPlace {
+		p.core.MoveTo(d.info, p.core.Update, true, budget)
+		if v := p.core.Verdict(d.pod); v.Action == podplan.UpdateInPlace {
 			p.updated++
 		}
 	}
@@ -234,11 +234,11 @@ func (p *planner) move(l *site, d *daemon, budget *podplan.Budget) {
 // mend gives a pod that stays at its revision back in place what another one has changed in it, after all
 // updates (IPU-326).
 func (p *planner) mend(d *daemon, budget *podplan.Budget) {
-	if d.info == nil || d.info.Preparing || d.info.Progress.InGrace || p.Verdict(d.pod) != nil || p.updated+p.deletions >= p.burst {
+	if d.info == nil || d.info.Preparing || d.info.Progress.InGrace || p.core.Verdict(d.pod) != nil || p.updated+p.deletions >= p.burst {
 		return
 	}
-	if own := p.MendsInPlace(d.info); own != nil {
-		if v := p.MendInPlace(d.info, own, budget); v.Action == podplan.UpdateInPlace {
+	if own := p.core.MendsInPlace(d.info); own != nil {
+		if v := p.core.MendInPlace(d.info, own, budget); v.Action == podplan.UpdateInPlace {
 			p.updated++
 		}
 	}
@@ -266,7 +266,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 	var candidates []*site
 	for _, l := range set {
 		_, old, _ := p.usable(l)
-		failing := p.Now.Before(p.FailedUntil[l.name])
+		failing := p.in.Now.Before(p.in.FailedUntil[l.name])
 		switch {
 		case l.out:
 		case l.crowded():
@@ -275,7 +275,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 		case !l.Eligible:
 			p.hold([]*site{l}, ReasonNode, func(l *site) string { return "no new pod can come beside it: " + l.Why })
 		case failing: // ADS-164
-			p.LookAgain(p.FailedUntil[l.name])
+			p.core.LookAgain(p.in.FailedUntil[l.name])
 			p.hold([]*site{l}, podplan.ReasonFailed, func(l *site) string { return "new pods failed on node " + l.name })
 		case !old.available():
 			l.create = true
@@ -286,20 +286,20 @@ func (p *planner) rollWithSurge(set, others []*site) {
 	}
 	for i, l := range candidates {
 		_, old, _ := p.usable(l)
-		if i < p.Limits.MaxSurge-surge {
+		if i < p.out.Limits.MaxSurge-surge {
 			l.create = true
 			p.beside(l, old)
 			continue
 		}
-		if old.info != nil && p.Verdict(old.pod) == nil {
-			p.Decide(old.pod, podplan.Wait, ReasonSurge, "as many nodes have a new pod beside their old one as maxSurge %d allows",
-				p.Limits.MaxSurge)
+		if old.info != nil && p.core.Verdict(old.pod) == nil {
+			p.core.Decide(old.pod, podplan.Wait, ReasonSurge, "as many nodes have a new pod beside their old one as maxSurge %d allows",
+				p.out.Limits.MaxSurge)
 		}
 	}
 	p.hold(left(set), ReasonNodeNotReady, func(l *site) string { return "node " + l.name + " is not ready for long" })
 	for _, l := range set {
-		if now, old, _ := p.usable(l); now != nil && old != nil && old.info != nil && p.Verdict(old.pod) == nil {
-			p.Decide(old.pod, podplan.Wait, podplan.ReasonUpdateUnhealthy, "it stays until pod %s of the update revision is available",
+		if now, old, _ := p.usable(l); now != nil && old != nil && old.info != nil && p.core.Verdict(old.pod) == nil {
+			p.core.Decide(old.pod, podplan.Wait, podplan.ReasonUpdateUnhealthy, "it stays until pod %s of the update revision is available",
 				now.pod.Name)
 		}
 	}
@@ -307,7 +307,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 
 // beside says of an old pod that a new one comes beside it.
 func (p *planner) beside(l *site, old *daemon) {
-	if old.info != nil && p.Verdict(old.pod) == nil {
-		p.Decide(old.pod, podplan.Wait, podplan.ReasonUpdating, "a new pod comes beside it on node %s", l.name)
+	if old.info != nil && p.core.Verdict(old.pod) == nil {
+		p.core.Decide(old.pod, podplan.Wait, podplan.ReasonUpdating, "a new pod comes beside it on node %s", l.name)
 	}
 }

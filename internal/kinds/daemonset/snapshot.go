@@ -50,6 +50,9 @@ type Features struct {
 	PreDownload bool
 }
 
+// traits are where DaemonSets differ from other workloads.
+var traits = podplan.Traits{HashLabel: pub.ControllerRevisionHash, Gated: true, Stateless: true, Completes: true, SameClaims: true}
+
 // workloadOf is the set as plans of all kinds see it.
 func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload {
 	spec := &set.Spec
@@ -58,7 +61,7 @@ func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload
 		Annotations: set.Annotations, Deleted: set.DeletionTimestamp != nil,
 		Template: &spec.Template, Selector: spec.Selector, MinReadySeconds: spec.MinReadySeconds,
 		HistoryLimit: spec.RevisionHistoryLimit, Policy: podplan.ReCreate, CollisionCount: set.Status.CollisionCount,
-		ShortHash: true, HashLabel: pub.ControllerRevisionHash, Gated: true, Stateless: true, SameClaims: true, Completes: true,
+		Traits: traits, ShortHash: true,
 		InPlace: features.InPlace, DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
 		Strategy: podplan.WithAnnotations(nil, set.Annotations),
 	}

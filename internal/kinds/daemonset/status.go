@@ -16,8 +16,8 @@ import (
 
 // count counts nodes as the snapshot shows them (ADS-190, ADS-191).
 func (p *planner) count() {
-	status := &p.Status
-	status.DesiredNumberScheduled = int32(p.Limits.Replicas)
+	status := &p.out.Status
+	status.DesiredNumberScheduled = int32(p.out.Limits.Replicas)
 	for _, l := range p.ordered() {
 		switch {
 		case len(l.pods) == 0:
@@ -33,7 +33,7 @@ func (p *planner) count() {
 		}
 	}
 	status.NumberUnavailable = status.DesiredNumberScheduled - status.NumberAvailable
-	p.full = status.NumberUnavailable == 0
+	p.out.full = status.NumberUnavailable == 0
 }
 
 // first is the first pod of a site that is not being deleted; nil if there is none.
@@ -54,28 +54,28 @@ func tally(n *int32, yes bool) {
 
 // status completes the status (ADS-066, ADS-192).
 func (p *planner) status() {
-	old, status := &p.Set.Status, &p.Status
-	if p.Update == nil || p.Set.DeletionTimestamp != nil || p.SelectsAll { // what is not counted stays
+	old, status := &p.set.Status, &p.out.Status
+	if p.core.Update == nil || p.set.DeletionTimestamp != nil || p.out.SelectsAll { // what is not counted stays
 		*status = *old.DeepCopy()
 		return
 	}
-	status.ObservedGeneration, status.CollisionCount = p.Set.Generation, p.CollisionCount
-	status.UpdateRevision = revision.ShortHash(p.UpdateRevision)
+	status.ObservedGeneration, status.CollisionCount = p.set.Generation, p.out.CollisionCount
+	status.UpdateRevision = revision.ShortHash(p.out.UpdateRevision)
 	status.Conditions = slices.Clone(old.Conditions)
-	p.PruneHistory(p.UpdateRevision)
+	p.core.PruneHistory(p.out.UpdateRevision)
 	p.dropDuplicates()
 }
 
 // dropDuplicates deletes revisions that hold the template of the update revision, too, when no pod carries
 // them any more (ADS-062).
 func (p *planner) dropDuplicates() {
-	for _, stored := range p.Revisions {
-		if stored.Name != p.UpdateRevision && p.Duplicate(stored.Name) && !slices.Contains(p.History, stored) &&
-			metav1.IsControlledBy(stored, p.Set) &&
-			!slices.ContainsFunc(p.Pods, func(pod *corev1.Pod) bool {
+	for _, stored := range p.in.Revisions {
+		if stored.Name != p.out.UpdateRevision && p.core.Duplicate(stored.Name) && !slices.Contains(p.out.History, stored) &&
+			metav1.IsControlledBy(stored, p.set) &&
+			!slices.ContainsFunc(p.in.Pods, func(pod *corev1.Pod) bool {
 				return revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], stored.Name)
 			}) {
-			p.History = append(p.History, stored)
+			p.out.History = append(p.out.History, stored)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func NewPlan(s Snapshot) *Plan {
 		return p
 	}
 	p.AddFinalizer = !held
-	t := &tally{Snapshot: s, plan: p, status: job.Status.DeepCopy()}
+	t := &tally{in: s, plan: p, status: job.Status.DeepCopy()}
 	if t.status.StartTime == nil {
 		t.status.StartTime = &metav1.Time{Time: s.Now}
 	}
@@ -139,9 +139,9 @@ func (p *Plan) expire(s Snapshot) {
 	}
 }
 
-// tally is a plan while it is made.
+// tally is a plan while it is made; in is what it is made from.
 type tally struct {
-	Snapshot
+	in     Snapshot
 	plan   *Plan
 	status *appsv1alpha1.EphemeralJobStatus
 	ledger Ledger
@@ -162,7 +162,7 @@ func (t *tally) say(pod string, v Verdict) {
 
 // soon has the job looked at again then, if that is later than now.
 func (t *tally) soon(at time.Time) {
-	again.At(&t.plan.After, t.Now, at)
+	again.At(&t.plan.After, t.in.Now, at)
 }
 
 // SelectorOf is the selector of a job. One that cannot be read, or says nothing, selects no pods: it would
@@ -181,7 +181,7 @@ func SelectorOf(job *appsv1alpha1.EphemeralJob) (labels.Selector, error) {
 
 // find finds the treated pods, and the targets (EJ-035 to EJ-038).
 func (t *tally) find() {
-	job := t.Job
+	job := t.in.Job
 	selector, err := SelectorOf(job)
 	template := &job.Spec.Template.EphemeralContainers
 	switch {
@@ -191,11 +191,11 @@ func (t *tally) find() {
 		t.wrong = "spec.template.ephemeralContainers is empty: there is nothing to add"
 	case err != nil:
 		t.wrong = err.Error()
-	case t.Unsupported != "" && t.Now.Before(t.UnsupportedUntil):
-		t.wrong = t.Unsupported
-		t.soon(t.UnsupportedUntil)
+	case t.in.Unsupported != "" && t.in.Now.Before(t.in.UnsupportedUntil):
+		t.wrong = t.in.Unsupported
+		t.soon(t.in.UnsupportedUntil)
 	}
-	pods := slices.Clone(t.Pods)
+	pods := slices.Clone(t.in.Pods)
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
@@ -219,11 +219,11 @@ func (t *tally) find() {
 			candidates = append(candidates, pod)
 		}
 	}
-	t.ledger = t.Ledger.next(&job.Status, treated, t.Now)
-	if !t.Ledger.begun {
+	t.ledger = t.in.Ledger.next(&job.Status, treated, t.in.Now)
+	if !t.in.Ledger.begun {
 		t.plan.Missing = t.ledger.gone()
 	}
-	t.soon(t.ledger.soonest(t.Now))
+	t.soon(t.ledger.soonest(t.in.Now))
 	t.count(treated, treatedPods)
 	room := len(candidates)
 	if replicas := job.Spec.Replicas; replicas != nil {
@@ -273,7 +273,7 @@ func (t *tally) count(treated []live, pods []*corev1.Pod) {
 
 // rank is 1 for pods that come after others, since the last attempt to treat them failed.
 func (t *tally) rank(pod *corev1.Pod) int {
-	if t.Failed != nil && t.Failed(pod.UID) {
+	if t.in.Failed != nil && t.in.Failed(pod.UID) {
 		return 1
 	}
 	return 0
@@ -282,7 +282,7 @@ func (t *tally) rank(pod *corev1.Pod) int {
 // decide says what becomes of each target (EJ-013, EJ-044).
 func (t *tally) decide() {
 	parallelism := defaultParallelism
-	if given := t.Job.Spec.Parallelism; given != nil {
+	if given := t.in.Job.Spec.Parallelism; given != nil {
 		parallelism = max(int(*given), 0)
 	}
 	slices.SortStableFunc(t.targets, func(a, b *corev1.Pod) int { // else one that is refused for ever is the first to be tried for ever
@@ -293,7 +293,7 @@ func (t *tally) decide() {
 		wait := func(reason, format string, args ...any) {
 			t.say(pod.Name, Verdict{Waits: true, Reason: reason, Message: fmt.Sprintf(format, args...)})
 		}
-		if why, ok := t.Refused[pod.UID]; ok {
+		if why, ok := t.in.Refused[pod.UID]; ok {
 			t.refused = append(t.refused, pod.Name)
 			t.why = cmp.Or(t.why, why)
 			t.say(pod.Name, Verdict{Done: true, Reason: "Refused", Message: "the containers cannot be added: " + why})
@@ -301,17 +301,17 @@ func (t *tally) decide() {
 		}
 		var until time.Time
 		var why string
-		if t.Held != nil {
-			until, why = t.Held(pod.UID)
+		if t.in.Held != nil {
+			until, why = t.in.Held(pod.UID)
 		}
 		switch {
 		case t.wrong != "":
 			wait("Error", "%s", t.wrong)
-		case t.Job.Spec.Paused:
+		case t.in.Job.Spec.Paused:
 			wait("Paused", "spec.paused is true")
 		case pod.Spec.NodeName == "":
 			wait("NotScheduled", "the pod has no node yet")
-		case until.After(t.Now):
+		case until.After(t.in.Now):
 			t.soon(until)
 			t.say(pod.Name, Verdict{Waits: true, Reason: "CreateFailed", Message: "it could not be treated: " + why, Until: until})
 		case slots <= 0:

@@ -40,7 +40,7 @@ func (t *tally) conclude() {
 	}
 	add(appsv1alpha1.EphemeralJobConditionInitialized, ReasonInitialized, "the controller has seen the job")
 	end := func(phase appsv1alpha1.EphemeralJobPhase, of appsv1beta1.JobConditionType, reason, format string, args ...any) {
-		status.Phase, status.CompletionTime, status.Failed = phase, &metav1.Time{Time: t.Now}, number(failures)
+		status.Phase, status.CompletionTime, status.Failed = phase, &metav1.Time{Time: t.in.Now}, number(failures)
 		add(of, reason, format, args...)
 		p.Ended, p.Inject, p.After = true, nil, 0
 	}
@@ -61,9 +61,9 @@ func (t *tally) conclude() {
 	default:
 		status.Phase = appsv1alpha1.EphemeralJobWaiting
 	}
-	if deadline := t.Job.Spec.ActiveDeadlineSeconds; deadline != nil && !p.Ended && !t.Job.Spec.Paused {
+	if deadline := t.in.Job.Spec.ActiveDeadlineSeconds; deadline != nil && !p.Ended && !t.in.Job.Spec.Paused {
 		at := status.StartTime.Add(seconds.Duration(max(*deadline, 0)))
-		if t.soon(at); !at.After(t.Now) {
+		if t.soon(at); !at.After(t.in.Now) {
 			end(appsv1alpha1.EphemeralJobFailed, appsv1alpha1.EphemeralJobConditionFailed, ReasonDeadlineExceeded,
 				"the job did not end within %d s: %s", *deadline, strings.TrimPrefix(t.progress(failures, open), "; "))
 		}
@@ -72,7 +72,7 @@ func (t *tally) conclude() {
 		add(appsv1alpha1.EphemeralJobConditionFailed, ReasonCreateFailed, "%s", t.failed(failures))
 	}
 	p.Why = string(status.Phase) + ": " + t.progress(failures, open)
-	if t.Job.Spec.Paused && !p.Ended {
+	if t.in.Job.Spec.Paused && !p.Ended {
 		status.Phase = appsv1alpha1.EphemeralJobPaused
 	}
 	if p.Ended {
@@ -84,8 +84,8 @@ func (t *tally) conclude() {
 // condition is the condition with its times: they change only when it appears or its reason does (EJ-063).
 func (t *tally) condition(of appsv1beta1.JobConditionType, reason, message string) appsv1beta1.JobCondition {
 	next := appsv1beta1.JobCondition{Type: of, Status: corev1.ConditionTrue, Reason: reason, Message: message,
-		LastProbeTime: metav1.Time{Time: t.Now}, LastTransitionTime: metav1.Time{Time: t.Now}}
-	for _, c := range t.Job.Status.Conditions {
+		LastProbeTime: metav1.Time{Time: t.in.Now}, LastTransitionTime: metav1.Time{Time: t.in.Now}}
+	for _, c := range t.in.Job.Status.Conditions {
 		switch {
 		case c.Type != of:
 		case of == appsv1alpha1.EphemeralJobConditionInitialized:
@@ -99,7 +99,7 @@ func (t *tally) condition(of appsv1beta1.JobConditionType, reason, message strin
 
 // none says why there are no targets.
 func (t *tally) none() string {
-	if replicas := t.Job.Spec.Replicas; replicas != nil && *replicas <= 0 {
+	if replicas := t.in.Job.Spec.Replicas; replicas != nil && *replicas <= 0 {
 		return "spec.replicas is 0"
 	}
 	if taken := t.plan.Taken; len(taken) > 0 {

@@ -37,12 +37,12 @@ const askAgain = time.Second
 // heldByBudget says which budget does not allow the pod to be taken out of service now, empty if it may be;
 // then it counts as taken.
 func (p *planner) heldByBudget(pod *corev1.Pod, by disruption.Operation) string {
-	if p.Disruptions == nil || by == "" {
+	if p.in.Disruptions == nil || by == "" {
 		return ""
 	}
-	refusal := p.Disruptions.Take(pod, by)
+	refusal := p.in.Disruptions.Take(pod, by)
 	if refusal != "" {
-		p.HeldByBudget = true
+		p.out.HeldByBudget = true
 		p.comeBack(askAgain)
 	}
 	return refusal

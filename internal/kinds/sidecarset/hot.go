@@ -43,7 +43,7 @@ func (p *planner) hotUpgrade(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, w
 		return retreat(works, standby, empty), ""
 	}
 	target, other := p.hotTarget(pod, c, working)
-	version := p.Set.ResourceVersion
+	version := p.in.Set.ResourceVersion
 	return &hotChange{container: target, image: c.Image, working: target, annotations: map[string]string{
 		pub.SidecarSetVersionPrefix + target:    version,
 		pub.SidecarSetVersionAltPrefix + target: pod.Annotations[pub.SidecarSetVersionPrefix+other],
@@ -79,7 +79,7 @@ func (p *planner) hotTarget(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, wo
 
 // serves tells whether a half is ready and runs what it should.
 func (p *planner) serves(pod *corev1.Pod, name string) bool {
-	behind, _ := consistency(pod, p.Set.Name, []string{name}, false)
+	behind, _ := consistency(pod, p.in.Set.Name, []string{name}, false)
 	_, status := containerOf(pod, name)
 	return behind == "" && status != nil && status.Ready
 }
@@ -97,8 +97,8 @@ func ImageOf(pod *corev1.Pod, name string) string {
 // why those that are upgraded are not done.
 func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 	pod, working, standby := info.Pod, info.working, map[string]bool{}
-	for i := range p.Set.Spec.Containers {
-		c := &p.Set.Spec.Containers[i]
+	for i := range p.in.Set.Spec.Containers {
+		c := &p.in.Set.Spec.Containers[i]
 		if !IsHot(c) {
 			continue
 		}
@@ -114,12 +114,12 @@ func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 		return nil, ""
 	}
 	var names []string
-	for _, name := range PodNames(&p.Set.Spec) {
+	for _, name := range PodNames(&p.in.Set.Spec) {
 		if !standby[name] {
 			names = append(names, name)
 		}
 	}
-	if behind, _ := consistency(pod, p.Set.Name, names, len(nativeSidecars(&p.Set.Spec)) > 0); behind != "" {
+	if behind, _ := consistency(pod, p.in.Set.Name, names, len(nativeSidecars(&p.in.Set.Spec)) > 0); behind != "" {
 		return nil, "a hot upgrade is under way: " + behind
 	}
 	if podReady(pod) {
@@ -145,8 +145,8 @@ func atRest(pod *corev1.Pod, name string, working WorkingContainers) bool {
 // this (SS-240).
 func (p *planner) overtaken(pod *corev1.Pod, working WorkingContainers) []*hotChange {
 	var changes []*hotChange
-	for i := range p.Set.Spec.Containers {
-		c := &p.Set.Spec.Containers[i]
+	for i := range p.in.Set.Spec.Containers {
+		c := &p.in.Set.Spec.Containers[i]
 		if !IsHot(c) {
 			continue
 		}

@@ -35,7 +35,7 @@ type PodInspector struct{ planner planner }
 
 // NewLooker looks with what the snapshot has beside its pods.
 func NewLooker(s Snapshot) *PodInspector {
-	l := &PodInspector{planner{Snapshot: s}}
+	l := &PodInspector{planner{in: s}}
 	l.planner.prepare()
 	return l
 }
@@ -54,7 +54,7 @@ func (l *PodInspector) Lacks(pod *corev1.Pod) (images, resources string) {
 	if cold, hot := l.planner.wanted(pod); len(cold) > 0 || len(hot) > 0 {
 		images = fmt.Sprint(cold, hot)
 	}
-	if sizes := l.planner.quantities(pod); l.planner.Features.Resize && len(sizes) > 0 {
+	if sizes := l.planner.quantities(pod); l.planner.in.Features.Resize && len(sizes) > 0 {
 		resources = fmt.Sprint(sizes)
 	}
 	return images, resources

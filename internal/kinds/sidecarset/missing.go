@@ -77,7 +77,7 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 	}
 	lookers := make([]*looker, 0, len(sets))
 	for _, set := range sets {
-		l := &looker{planner: &planner{Snapshot: Snapshot{Set: set}}}
+		l := &looker{planner: &planner{in: Snapshot{Set: set}}}
 		l.prepare()
 		lookers = append(lookers, l)
 	}
@@ -99,11 +99,11 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 		for _, l := range lookers {
 			if !l.selector.Matches(labels.Set(pod.Labels)) || !l.namespaces.Matches(labels.Set(namespaces[pod.Namespace])) ||
 				slices.ContainsFunc(injected, func(name string) bool {
-					return name == l.Set.Name || bases[name] == l.Set.Name // SS-175
+					return name == l.in.Set.Name || bases[name] == l.in.Set.Name // SS-175
 				}) {
 				continue
 			}
-			if name := pod.Namespace + "/" + pod.Name; pod.CreationTimestamp.Before(&l.Set.CreationTimestamp) {
+			if name := pod.Namespace + "/" + pod.Name; pod.CreationTimestamp.Before(&l.in.Set.CreationTimestamp) {
 				l.older.add(name)
 			} else {
 				l.escaped.add(name)
@@ -114,7 +114,7 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 	counts := map[string]Missing{}
 	for _, l := range lookers {
 		named := append(l.escaped.first, l.older.first...)
-		counts[l.Set.Name] = Missing{Pods: l.escaped.count + l.older.count, Escaped: l.escaped.count,
+		counts[l.in.Set.Name] = Missing{Pods: l.escaped.count + l.older.count, Escaped: l.escaped.count,
 			Examples: named[:min(examples, len(named))]}
 	}
 	return counts

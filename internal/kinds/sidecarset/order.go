@@ -44,7 +44,7 @@ func (l *limits) String() string {
 }
 
 func (p *planner) limits() (limits, error) {
-	l, strategy, total := limits{maxUnavailable: 1}, &p.Set.Spec.UpdateStrategy, len(p.matched)
+	l, strategy, total := limits{maxUnavailable: 1}, &p.in.Set.Spec.UpdateStrategy, len(p.matched)
 	var err error
 	if l.partition, err = rollout.Partition(strategy.Partition, total); err != nil {
 		return l, err
@@ -75,7 +75,7 @@ func (p *planner) inOrder(candidates []*podInfo) []*podInfo {
 	for _, pod := range candidates {
 		byPod[pod.Pod] = pod
 	}
-	strategy := &p.Set.Spec.UpdateStrategy
+	strategy := &p.in.Set.Spec.UpdateStrategy
 	sorted := make([]*podInfo, 0, len(candidates))
 	for _, c := range rollout.SortForSidecars(of(candidates), of(p.matched), strategy.PriorityStrategy, strategy.ScatterStrategy) {
 		sorted = append(sorted, byPod[c.Pod])

@@ -47,7 +47,7 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 	if err := p.images(patch, pod, images, hot, pub.SidecarSetState{Revision: p.hash}, now); err != nil {
 		return nil, err
 	}
-	metadata, err := PatchMetadata(pod.Annotations, p.Set.Spec.PatchPodMetadata)
+	metadata, err := PatchMetadata(pod.Annotations, p.in.Set.Spec.PatchPodMetadata)
 	if err != nil {
 		return nil, err
 	}
@@ -60,19 +60,19 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 			return nil, err
 		}
 		record := pub.SidecarSetRecord{UpdateTimestamp: metav1.NewTime(now.UTC().Truncate(time.Second)), Hash: p.hash,
-			SidecarSetName: p.Set.Name,
-			SidecarList:    Names(&p.Set.Spec), ControllerRevision: p.Status.LatestRevision}
+			SidecarSetName: p.in.Set.Name,
+			SidecarList:    Names(&p.in.Set.Spec), ControllerRevision: p.out.Status.LatestRevision}
 		if key == pub.SidecarSetHashWithoutImage {
-			if records[p.Set.Name].Hash == p.hashWithoutImage {
+			if records[p.in.Set.Name].Hash == p.hashWithoutImage {
 				continue
 			}
 			record.Hash, record.ControllerRevision = p.hashWithoutImage, ""
 		}
-		records[p.Set.Name] = record
+		records[p.in.Set.Name] = record
 		patch.Annotation(key, records.String())
 	}
-	if list := pod.Annotations[pub.SidecarSetInjectedList]; !slices.Contains(ReadInjectedList(list), p.Set.Name) {
-		patch.Annotation(pub.SidecarSetInjectedList, InjectedList(list, p.Set.Name))
+	if list := pod.Annotations[pub.SidecarSetInjectedList]; !slices.Contains(ReadInjectedList(list), p.in.Set.Name) {
+		patch.Annotation(pub.SidecarSetInjectedList, InjectedList(list, p.in.Set.Name))
 	}
 	return append(patches, patch), nil
 }
@@ -87,7 +87,7 @@ func (p *planner) noteResize(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 	if err != nil {
 		states = States{} // nobody can read what stands there (SS-215)
 	}
-	state, begun := states[p.Set.Name]
+	state, begun := states[p.in.Set.Name]
 	if slices.Contains(state.Resizing, p.hash) {
 		return patch
 	}
@@ -97,7 +97,7 @@ func (p *planner) noteResize(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 	if state.Resizing = append(slices.Clone(state.Resizing), p.hash); len(state.Resizing) > maxResizing {
 		state.Resizing = append([]string{""}, state.Resizing[len(state.Resizing)-maxResizing+1:]...) // of some nothing is known any more
 	}
-	states[p.Set.Name] = state
+	states[p.in.Set.Name] = state
 	patch.Annotation(pub.SidecarSetInPlaceUpdateState, states.String())
 	return patch
 }
@@ -109,8 +109,8 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 	if err != nil {
 		working = WorkingContainers{}
 	}
-	for i := range p.Set.Spec.Containers {
-		c := &p.Set.Spec.Containers[i]
+	for i := range p.in.Set.Spec.Containers {
+		c := &p.in.Set.Spec.Containers[i]
 		if IsHot(c) {
 			if change, _ := p.hotUpgrade(pod, c, working); change != nil {
 				hot = append(hot, change)
@@ -119,8 +119,8 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 			images[c.Name] = c.Image
 		}
 	}
-	for i := range p.Set.Spec.InitContainers {
-		if c := &p.Set.Spec.InitContainers[i]; IsNative(&c.Container) && ImageOf(pod, c.Name) != c.Image {
+	for i := range p.in.Set.Spec.InitContainers {
+		if c := &p.in.Set.Spec.InitContainers[i]; IsNative(&c.Container) && ImageOf(pod, c.Name) != c.Image {
 			images[c.Name] = c.Image
 		}
 	}
@@ -153,9 +153,9 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 			}
 		}
 		if change.working != "" {
-			for i := range p.Set.Spec.Containers {
-				if first, second := HotNames(p.Set.Spec.Containers[i].Name); change.working == first || change.working == second {
-					working[p.Set.Spec.Containers[i].Name] = change.working
+			for i := range p.in.Set.Spec.Containers {
+				if first, second := HotNames(p.in.Set.Spec.Containers[i].Name); change.working == first || change.working == second {
+					working[p.in.Set.Spec.Containers[i].Name] = change.working
 				}
 			}
 		}
@@ -168,7 +168,7 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 		states = States{} // nobody can read what stands there (SS-215)
 	}
 	state.UpdateTimestamp = metav1.NewTime(now.UTC().Truncate(time.Second))
-	state.LastContainerStatuses = maps.Clone(states[p.Set.Name].LastContainerStatuses)
+	state.LastContainerStatuses = maps.Clone(states[p.in.Set.Name].LastContainerStatuses)
 	if state.LastContainerStatuses == nil {
 		state.LastContainerStatuses = map[string]pub.SidecarSetContainerState{}
 	}
@@ -185,7 +185,7 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 			RunningImage: r.RunningImage, Overtaken: r.Overtaken}
 		patch.Image(name, image)
 	}
-	states[p.Set.Name] = state
+	states[p.in.Set.Name] = state
 	patch.Annotation(pub.SidecarSetInPlaceUpdateState, states.String())
 	return nil
 }

@@ -64,7 +64,7 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 		working = WorkingContainers{}
 	}
 	info.working = working
-	if info.why = lacking(&p.Set.Spec, pod, working); info.why != "" {
+	if info.why = lacking(&p.in.Set.Spec, pod, working); info.why != "" {
 		return info
 	}
 	info.matched = true
@@ -76,8 +76,8 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	case errWithout != nil:
 		info.unreadable = errWithout
 	}
-	info.record = withImage[p.Set.Name]
-	info.upgradable = p.hashWithoutImage != "" && withoutImage[p.Set.Name].Hash == p.hashWithoutImage
+	info.record = withImage[p.in.Set.Name]
+	info.upgradable = p.hashWithoutImage != "" && withoutImage[p.in.Set.Name].Hash == p.hashWithoutImage
 	info.behind, info.busy = p.consistency(pod)
 	info.notReady = p.unready(pod, working)
 	info.ready = info.notReady == ""
@@ -85,7 +85,7 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	if err != nil {
 		states = nil // consistency says so
 	}
-	state, begun := states[p.Set.Name]
+	state, begun := states[p.in.Set.Name]
 	info.resizing = state.Resizing
 	info.updated = p.hash != "" && info.record.Hash == p.hash && len(info.resizing) == 0
 	if begun && info.behind == "" {
@@ -98,16 +98,16 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 
 // unmatched says why the selectors do not match the pod (SS-080, SS-200).
 func (p *planner) unmatched(pod *corev1.Pod) string {
-	if !slices.Contains(ReadInjectedList(pod.Annotations[pub.SidecarSetInjectedList]), p.Set.Name) {
+	if !slices.Contains(ReadInjectedList(pod.Annotations[pub.SidecarSetInjectedList]), p.in.Set.Name) {
 		return "it does not list the SidecarSet"
 	}
 	if !p.selector.Matches(labels.Set(pod.Labels)) {
 		return "spec.selector does not match its labels"
 	}
-	if p.Set.Spec.NamespaceSelector == nil {
+	if p.in.Set.Spec.NamespaceSelector == nil {
 		return ""
 	}
-	namespace, known := p.Namespaces[pod.Namespace]
+	namespace, known := p.in.Namespaces[pod.Namespace]
 	if !known || !p.namespaces.Matches(labels.Set(namespace)) {
 		return "spec.namespaceSelector does not match its namespace"
 	}
@@ -172,7 +172,7 @@ func containerOf(pod *corev1.Pod, name string) (*corev1.Container, *corev1.Conta
 // consistency says which sidecar does not run yet what the pod's spec says, and which of them is ready all
 // the same.
 func (p *planner) consistency(pod *corev1.Pod) (behind, busy string) {
-	return consistency(pod, p.Set.Name, PodNames(&p.Set.Spec), len(nativeSidecars(&p.Set.Spec)) > 0)
+	return consistency(pod, p.in.Set.Name, PodNames(&p.in.Set.Spec), len(nativeSidecars(&p.in.Set.Spec)) > 0)
 }
 
 // consistency looks at sidecars of the pod by the names that they have there (SS-215).
@@ -295,8 +295,8 @@ func (p *planner) unready(pod *corev1.Pod, working WorkingContainers) string {
 
 // standing says which half of a pair stands by without its empty image, in the middle of a hot upgrade.
 func (p *planner) standing(pod *corev1.Pod, working WorkingContainers) string {
-	for i := range p.Set.Spec.Containers {
-		c := &p.Set.Spec.Containers[i]
+	for i := range p.in.Set.Spec.Containers {
+		c := &p.in.Set.Spec.Containers[i]
 		if !IsHot(c) {
 			continue
 		}

@@ -22,9 +22,9 @@ import (
 // upgradable tells whether the pod can be upgraded in place; if not, it gives the verdict (SS-211, SS-260,
 // SS-D20).
 func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
-	if !p.Features.NativeSidecars {
-		for i := range p.Set.Spec.InitContainers {
-			c := &p.Set.Spec.InitContainers[i]
+	if !p.in.Features.NativeSidecars {
+		for i := range p.in.Set.Spec.InitContainers {
+			c := &p.in.Set.Spec.InitContainers[i]
 			if IsNative(&c.Container) && ImageOf(pod.Pod, c.Name) != c.Image {
 				p.verdict(pod, Wait, ReasonNativeSidecars,
 					"native sidecar %s is not upgraded in place: the gate SidecarSetInPlaceUpdateNativeSidecar is off, "+
@@ -48,10 +48,10 @@ func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 			why = "its record says so"
 		}
 	}
-	p.NotUpgradable++
+	p.out.NotUpgradable++
 	blocked[why]++
 	v := p.verdict(pod, Wait, ReasonNotUpgradable, "more than images differs from what it was injected with: %s", why)
-	if entry, listed := UpgradableOf(pod.Pod)[p.Set.Name]; !listed || entry {
+	if entry, listed := UpgradableOf(pod.Pod)[p.in.Set.Name]; !listed || entry {
 		v.Upgradable = &isFalse
 	}
 	return false
@@ -85,11 +85,11 @@ func (p *planner) compare(r *appsv1.ControllerRevision) (fields []string, resour
 		return known.fields, known.resources
 	}
 	defer func() { p.compared[r] = comparison{fields, resources} }()
-	before, err := Restore(&p.Set.Spec, r.Data.Raw)
+	before, err := Restore(&p.in.Set.Spec, r.Data.Raw)
 	if err != nil {
 		return []string{err.Error()}, false
 	}
-	old, new := documents(before), documents(&p.Set.Spec)
+	old, new := documents(before), documents(&p.in.Set.Spec)
 	if !slices.Equal(old.order, new.order) && sameNames(old.order, new.order) {
 		fields = append(fields, "the order of the containers")
 	}
@@ -109,7 +109,7 @@ func (p *planner) compare(r *appsv1.ControllerRevision) (fields []string, resour
 			if key == "image" || reflect.DeepEqual(a[key], b[key]) {
 				continue
 			}
-			if key == "resources" && p.Features.Resize && !new.plain[name] && resizable(a, b) {
+			if key == "resources" && p.in.Features.Resize && !new.plain[name] && resizable(a, b) {
 				resources = true
 				continue
 			}
@@ -257,8 +257,8 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 			changes[name] = lacking
 		}
 	}
-	for i := range p.Set.Spec.Containers {
-		c := &p.Set.Spec.Containers[i]
+	for i := range p.in.Set.Spec.Containers {
+		c := &p.in.Set.Spec.Containers[i]
 		if IsHot(c) {
 			first, second := HotNames(c.Name)
 			add(c, first)
@@ -267,8 +267,8 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 			add(c, c.Name)
 		}
 	}
-	for i := range p.Set.Spec.InitContainers {
-		if c := &p.Set.Spec.InitContainers[i]; IsNative(&c.Container) {
+	for i := range p.in.Set.Spec.InitContainers {
+		if c := &p.in.Set.Spec.InitContainers[i]; IsNative(&c.Container) {
 			add(c, c.Name)
 		}
 	}
@@ -282,9 +282,9 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 	if err != nil {
 		return nil, false
 	}
-	revisions := []*appsv1.ControllerRevision{p.recorded(records[p.Set.Name])}
+	revisions := []*appsv1.ControllerRevision{p.recorded(records[p.in.Set.Name])}
 	if states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState]); err == nil {
-		for _, begun := range states[p.Set.Name].Resizing {
+		for _, begun := range states[p.in.Set.Name].Resizing {
 			if begun != p.hash {
 				revisions = append(revisions, p.recorded(pub.SidecarSetRecord{Hash: begun}))
 			}
@@ -298,7 +298,7 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 		}
 		quantities, ok := p.sizes[r]
 		if !ok {
-			spec, err := Restore(&p.Set.Spec, r.Data.Raw)
+			spec, err := Restore(&p.in.Set.Spec, r.Data.Raw)
 			if err != nil {
 				return nil, false
 			}
@@ -338,13 +338,13 @@ func coherent(change, want, have corev1.ResourceRequirements) corev1.ResourceReq
 // resize gives the pod the quantities of the SidecarSet, if it was injected with others.
 func (p *planner) resize(pod *corev1.Pod) *podpatch.Patch {
 	patch := &podpatch.Patch{}
-	if !p.Features.Resize {
+	if !p.in.Features.Resize {
 		return patch
 	}
 	records, err := ReadRecords(pod.Annotations[pub.SidecarSetHashWithoutImage])
 	states, errStates := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
-	begun := errStates == nil && len(states[p.Set.Name].Resizing) > 0 // it may have been given what the record does not tell
-	if err != nil || records[p.Set.Name].Hash == p.hashWithoutImage && !begun {
+	begun := errStates == nil && len(states[p.in.Set.Name].Resizing) > 0 // it may have been given what the record does not tell
+	if err != nil || records[p.in.Set.Name].Hash == p.hashWithoutImage && !begun {
 		return patch
 	}
 	changes := p.quantities(pod)
@@ -356,7 +356,7 @@ func (p *planner) resize(pod *corev1.Pod) *podpatch.Patch {
 
 // infeasible says that the node cannot give a sidecar the resources that it was given by an upgrade (SS-W02).
 func (p *planner) infeasible(pod *corev1.Pod) string {
-	if !p.Features.Resize {
+	if !p.in.Features.Resize {
 		return ""
 	}
 	pending := readiness.Condition(pod, corev1.PodResizePending)
@@ -372,10 +372,10 @@ func (p *planner) infeasible(pod *corev1.Pod) string {
 
 // unresized says which sidecar runs without the resources of the pod's spec, where they change in place.
 func (p *planner) unresized(pod *corev1.Pod) string {
-	if !p.Features.Resize {
+	if !p.in.Features.Resize {
 		return ""
 	}
-	for _, name := range PodNames(&p.Set.Spec) {
+	for _, name := range PodNames(&p.in.Set.Spec) {
 		container, status := containerOf(pod, name)
 		if container == nil || status == nil || status.Resources == nil || status.State.Running == nil {
 			continue

@@ -30,13 +30,13 @@ var (
 // verdict records the decision about a pod.
 func (p *planner) verdict(info *podInfo, action Action, reason Reason, format string, args ...any) *PodVerdict {
 	v := &PodVerdict{Pod: info.Pod, Action: action, Reason: reason, Message: fmt.Sprintf(format, args...)}
-	p.Verdicts = append(p.Verdicts, v)
+	p.out.Verdicts = append(p.out.Verdicts, v)
 	return v
 }
 
 // decide gives every matched pod a verdict (SS-192, SS-210 to SS-220, SS-242).
 func (p *planner) decide() {
-	strategy := &p.Set.Spec.UpdateStrategy
+	strategy := &p.in.Set.Spec.UpdateStrategy
 	halt, halted := Reason(""), ""
 	switch {
 	case p.hash == "" || p.hashWithoutImage == "":
@@ -95,12 +95,12 @@ func (p *planner) current(pod *podInfo) {
 	case !pod.ready:
 		v = p.verdict(pod, Wait, ReasonNotReady, "%s", pod.notReady)
 	default:
-		v = p.verdict(pod, Keep, ReasonUpdated, "it is at %s", p.Status.LatestRevision)
+		v = p.verdict(pod, Keep, ReasonUpdated, "it is at %s", p.out.Status.LatestRevision)
 	}
 	entries := UpgradableOf(pod.Pod)
-	entry, listed := entries[p.Set.Name]
+	entry, listed := entries[p.in.Set.Name]
 	states, err := ReadStates(pod.Pod.Annotations[pub.SidecarSetInPlaceUpdateState])
-	upgraded := err == nil && states[p.Set.Name].Revision == p.hash // and the manager died before it said so
+	upgraded := err == nil && states[p.in.Set.Name].Revision == p.hash // and the manager died before it said so
 	if listed && !entry || !listed && upgraded {
 		v.Upgradable = &isTrue
 	}
@@ -141,7 +141,7 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 	for i, c := range changes {
 		names[i] = c.container
 	}
-	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image", strings.Join(workingOf(p.Set, pod.working), ", "),
+	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image", strings.Join(workingOf(p.in.Set, pod.working), ", "),
 		strings.Join(names, ", "))
 	v.By = policyv1beta1.Update
 	v.Change = func(now *corev1.Pod, at time.Time) ([]*podpatch.Patch, error) {
@@ -197,8 +197,8 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 			}
 			underway = append(underway, pod)
 		default:
-			if len(p.Set.Spec.PatchPodMetadata) > 0 {
-				if _, err := PatchMetadata(pod.Pod.Annotations, p.Set.Spec.PatchPodMetadata); err != nil {
+			if len(p.in.Set.Spec.PatchPodMetadata) > 0 {
+				if _, err := PatchMetadata(pod.Pod.Annotations, p.in.Set.Spec.PatchPodMetadata); err != nil {
 					waits(ReasonMetadata, err.Error())
 					continue
 				}
@@ -206,7 +206,7 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 			candidates = append(candidates, pod)
 		}
 	}
-	p.Differences = differences(blocked)
+	p.out.Differences = differences(blocked)
 	if resetting > 0 {
 		for _, pod := range candidates {
 			p.verdict(pod, Wait, ReasonResetFirst, "%s first", plural.Of(resetting, "hot upgrade")+plural.Form(resetting, " ends", " end"))
@@ -289,18 +289,18 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	switch {
 	case chosen > 0 || len(candidates) == 0 || used > 0:
 	case kept == len(candidates):
-		p.HeldBackReason = ReasonPartition
-		p.HeldBack = fmt.Sprintf("partition %d alone holds back %s that could be upgraded; pods that wait or cannot be upgraded do not count for it (%d outdated in all)",
+		p.out.HeldBackReason = ReasonPartition
+		p.out.HeldBack = fmt.Sprintf("partition %d alone holds back %s that could be upgraded; pods that wait or cannot be upgraded do not count for it (%d outdated in all)",
 			l.partition, plural.Of(len(candidates), "pod"), outdated)
 	case l.maxUnavailable == 0:
-		p.HeldBackReason = ReasonMaxUnavailable
-		p.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %s that could be upgraded",
+		p.out.HeldBackReason = ReasonMaxUnavailable
+		p.out.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %s that could be upgraded",
 			plural.Of(len(candidates)-kept, "ready pod"))
 	}
 }
 
 func (p *planner) upgradeVerdict(pod *podInfo, how string) {
-	v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.Status.LatestRevision, p.changeWords(pod.Pod), how)
+	v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.out.Status.LatestRevision, p.changeWords(pod.Pod), how)
 	v.Upgradable, v.Change, v.By = &isTrue, p.change(pod), p.operation(pod)
 }
 

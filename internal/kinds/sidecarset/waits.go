@@ -15,7 +15,7 @@ import (
 // user asked for (OPS-099). Pods that are not ready for reasons of their own hold it only where they use up
 // maxUnavailable; those that cannot be upgraded are told of otherwise (SS-262).
 func (p *planner) waits() *waiting.Wait {
-	if !slices.ContainsFunc(p.Verdicts, func(v *PodVerdict) bool { return v.Action == Wait }) {
+	if !slices.ContainsFunc(p.out.Verdicts, func(v *PodVerdict) bool { return v.Action == Wait }) {
 		return nil
 	}
 	infos := make(map[*corev1.Pod]*podInfo, len(p.matched))
@@ -24,7 +24,7 @@ func (p *planner) waits() *waiting.Wait {
 	}
 	wait := &waiting.Wait{}
 	down, other := 0, waiting.NotReady
-	for _, v := range p.Verdicts {
+	for _, v := range p.out.Verdicts {
 		info := infos[v.Pod]
 		if v.Action != Wait || info == nil {
 			continue

@@ -53,20 +53,20 @@ func (p *planner) observeClaims() {
 }
 
 func (p *planner) claimsAt(s *slot) *claimState {
-	templates := p.Set.Spec.VolumeClaimTemplates
+	templates := p.set.Spec.VolumeClaimTemplates
 	c := &claimState{}
 	if len(templates) == 0 {
 		return c
 	}
 	c.present, c.compatible, c.ready = map[string]bool{}, make([]bool, len(templates)), make([]bool, len(templates))
 	for i := range templates {
-		name := claimName(templates[i].Name, p.Set.Name, s.ordinal)
-		claim := p.Claims[name]
+		name := claimName(templates[i].Name, p.set.Name, s.ordinal)
+		claim := p.in.Claims[name]
 		if claim == nil {
 			continue
 		}
 		c.present[name] = true
-		if claim.DeletionTimestamp != nil || s.pod == nil && p.deletesScaled() && ownedBy(claim, "Pod", podName(p.Set.Name, s.ordinal)) {
+		if claim.DeletionTimestamp != nil || s.pod == nil && p.deletesScaled() && ownedBy(claim, "Pod", podName(p.set.Name, s.ordinal)) {
 			c.leaving = "claim " + name
 			continue
 		}
@@ -74,14 +74,14 @@ func (p *planner) claimsAt(s *slot) *claimState {
 			c.leaving = fmt.Sprintf("claim %s, which goes with pod %s,", name, owner.Name) // and must not go from under another one
 			continue
 		}
-		p.compare(c, i, claim, podName(p.Set.Name, s.ordinal))
+		p.compare(c, i, claim, podName(p.set.Name, s.ordinal))
 	}
 	return c
 }
 
 // compare compares a PVC with its template (ASTS-271 to 276).
 func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeClaim, pod string) {
-	template := &p.Set.Spec.VolumeClaimTemplates[i].PersistentVolumeClaim
+	template := &p.set.Spec.VolumeClaimTemplates[i].PersistentVolumeClaim
 	want, asked := template.Spec.Resources.Requests[corev1.ResourceStorage], claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	capacity, bound := claim.Status.Capacity[corev1.ResourceStorage]
 	class, wanted := claim.Spec.StorageClassName, template.Spec.StorageClassName
@@ -138,12 +138,12 @@ func (p *planner) claimsGrow(s *slot) bool {
 // volume of its name, which the template of the pod does not have, is the work of a webhook: it would be put
 // into the next pod as well.
 func (p *planner) lacksVolume(s *slot) string {
-	for i := range p.Set.Spec.VolumeClaimTemplates {
-		template := p.Set.Spec.VolumeClaimTemplates[i].Name
-		if mounts(s.pod, claimName(template, p.Set.Name, s.ordinal)) {
+	for i := range p.set.Spec.VolumeClaimTemplates {
+		template := p.set.Spec.VolumeClaimTemplates[i].Name
+		if mounts(s.pod, claimName(template, p.set.Name, s.ordinal)) {
 			continue
 		}
-		own, known := p.HasVolume(s.info.Label, template)
+		own, known := p.core.HasVolume(s.info.Label, template)
 		if known && !own && slices.ContainsFunc(s.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == template }) {
 			continue
 		}
@@ -154,21 +154,21 @@ func (p *planner) lacksVolume(s *slot) string {
 
 // deletesScaled tells whether PVCs go with pods that scaling in takes away.
 func (p *planner) deletesScaled() bool {
-	policy := p.Set.Spec.PersistentVolumeClaimRetentionPolicy
-	return p.Features.DeleteClaims && policy != nil && policy.WhenScaled == appsv1beta1.DeleteStatefulSetClaims
+	policy := p.set.Spec.PersistentVolumeClaimRetentionPolicy
+	return p.in.Features.DeleteClaims && policy != nil && policy.WhenScaled == appsv1beta1.DeleteStatefulSetClaims
 }
 
 // ownersOf are the owners that the retention policy gives the PVCs of a pod, which may be nil; condemned: it
 // is no slot any more (ASTS-261).
 func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerReference {
-	policy := p.Set.Spec.PersistentVolumeClaimRetentionPolicy
-	if policy == nil || !p.Features.DeleteClaims {
+	policy := p.set.Spec.PersistentVolumeClaimRetentionPolicy
+	if policy == nil || !p.in.Features.DeleteClaims {
 		return nil
 	}
 	withSet, scaled := policy.WhenDeleted == appsv1beta1.DeleteStatefulSetClaims, p.deletesScaled()
 	var owners []metav1.OwnerReference
 	if withSet && (!scaled || !condemned) {
-		owner := p.Workload.Owner
+		owner := p.core.Workload.Owner
 		owners = append(owners, metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID})
 	}
 	if scaled && condemned && pod != nil {
@@ -182,7 +182,7 @@ func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerRefere
 // none of them. While a slot has no pod, a reference to its former one stays too under whenScaled Delete:
 // that PVC goes (ASTS-264).
 func (p *planner) retain() {
-	if !p.Features.DeleteClaims {
+	if !p.in.Features.DeleteClaims {
 		return
 	}
 	for i := range p.slots {
@@ -198,30 +198,30 @@ func (p *planner) retainAt(s *slot, condemned bool) {
 		return
 	}
 	want := p.ownersOf(s.pod, condemned)
-	for i := range p.Set.Spec.VolumeClaimTemplates {
-		name := claimName(p.Set.Spec.VolumeClaimTemplates[i].Name, p.Set.Name, s.ordinal)
+	for i := range p.set.Spec.VolumeClaimTemplates {
+		name := claimName(p.set.Spec.VolumeClaimTemplates[i].Name, p.set.Name, s.ordinal)
 		if p.deletesScaled() && !condemned {
 			p.claims[s.ordinal].kept = append(p.claims[s.ordinal].kept, name)
 		}
-		claim := p.Claims[name]
+		claim := p.in.Claims[name]
 		if claim == nil || claim.DeletionTimestamp != nil {
 			continue
 		}
 		others := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool {
-			return owner.UID == p.Set.UID || owner.Kind == "Pod" && owner.Name == podName(p.Set.Name, s.ordinal)
+			return owner.UID == p.set.UID || owner.Kind == "Pod" && owner.Name == podName(p.set.Name, s.ordinal)
 		})
 		next := append(others, want...)
 		if sameOwners(claim.OwnerReferences, next) {
 			continue
 		}
-		p.ClaimOwners = append(p.ClaimOwners, ClaimOwners{Claim: claim, Owners: next, Why: p.retentionWords(condemned)})
+		p.out.ClaimOwners = append(p.out.ClaimOwners, ClaimOwners{Claim: claim, Owners: next, Why: p.retentionWords(condemned)})
 		p.claims[s.ordinal].settling = true
 	}
 }
 
 func (p *planner) retentionWords(condemned bool) string {
 	deleted, scaled := appsv1beta1.RetainStatefulSetClaims, appsv1beta1.RetainStatefulSetClaims
-	if policy := p.Set.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
+	if policy := p.set.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
 		deleted, scaled = policy.WhenDeleted, policy.WhenScaled
 	}
 	who := "a pod of the set"
@@ -252,21 +252,21 @@ func (p *planner) createClaims() {
 			continue
 		}
 		creation := podplan.Creation{Name: s.pod.Name}
-		for j := range p.Set.Spec.VolumeClaimTemplates {
-			template := p.Set.Spec.VolumeClaimTemplates[j]
-			name := claimName(template.Name, p.Set.Name, s.ordinal)
+		for j := range p.set.Spec.VolumeClaimTemplates {
+			template := p.set.Spec.VolumeClaimTemplates[j]
+			name := claimName(template.Name, p.set.Name, s.ordinal)
 			if p.claims[s.ordinal].present[name] || !mounts(s.pod, name) {
 				continue
 			}
-			claim, err := p.ClaimDocument(template, p.identity(s.ordinal))
+			claim, err := p.core.ClaimDocument(template, p.identity(s.ordinal))
 			if err != nil {
-				p.ScaleError = err.Error()
+				p.out.ScaleError = err.Error()
 				return
 			}
 			creation.Claims = append(creation.Claims, claim)
 		}
 		if len(creation.Claims) > 0 {
-			p.CreateClaims = append(p.CreateClaims, creation)
+			p.out.CreateClaims = append(p.out.CreateClaims, creation)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 
 // sortMembers finds the slots and the condemned pods, and observes those that are active.
 func (p *planner) sortMembers(ordinals Slots) {
-	p.slots, p.condemned = p.members(ordinals)
+	p.slots, p.condemned = p.in.members(ordinals)
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {
 			p.observe(&list[i])
@@ -86,19 +86,19 @@ func (p *planner) sortMembers(ordinals Slots) {
 
 func (p *planner) observe(s *slot) {
 	switch {
-	case s.pod == nil || p.Verdict(s.pod) != nil: // it is adopted or given up first
+	case s.pod == nil || p.core.Verdict(s.pod) != nil: // it is adopted or given up first
 	case s.pod.DeletionTimestamp != nil:
-		p.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "it is being deleted")
-		if end := s.pod.DeletionTimestamp.Time; p.Now.Before(end) { // one that outlasts it is told of
-			p.LookAgain(end)
+		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "it is being deleted")
+		if end := s.pod.DeletionTimestamp.Time; p.in.Now.Before(end) { // one that outlasts it is told of
+			p.core.LookAgain(end)
 		}
 	case !readiness.Active(s.pod):
 		s.finished = true
-		p.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "its phase is %s", s.pod.Status.Phase)
+		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "its phase is %s", s.pod.Status.Phase)
 	default:
 		_, specified := s.pod.Labels[pub.SpecifiedDelete] // any value does (ASTS-235)
-		p.Observe(s.pod, specified)
-		s.info = p.Members[len(p.Members)-1]
+		p.core.Observe(s.pod, specified)
+		s.info = p.core.Members[len(p.core.Members)-1]
 	}
 }
 

@@ -151,6 +151,9 @@ func (s *Snapshot) Vacant() []string {
 	return names
 }
 
+// traits are where StatefulSets differ from other workloads.
+var traits = podplan.Traits{BornNormal: true, SameClaims: true}
+
 // workloadOf is the set as plans of all kinds see it.
 func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Workload {
 	spec := &set.Spec
@@ -160,7 +163,7 @@ func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Worklo
 		Template: &spec.Template, Claims: spec.VolumeClaimTemplates, Selector: spec.Selector,
 		HistoryLimit: spec.RevisionHistoryLimit, Lifecycle: spec.Lifecycle, Policy: podplan.ReCreate,
 		CollisionCount: set.Status.CollisionCount, CurrentRevision: set.Status.CurrentRevision,
-		BornNormal: true, SameClaims: true, InPlace: features.InPlace, DeferredResize: features.DeferredResize,
+		Traits: traits, InPlace: features.InPlace, DeferredResize: features.DeferredResize,
 		PreDownload: features.PreDownload, Gates: []corev1.PodConditionType{pub.KruisePodReady},
 	}
 	w.OnDelete = onDelete(set)

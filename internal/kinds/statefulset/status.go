@@ -17,7 +17,7 @@ import (
 
 // countStatus counts the pods as the snapshot shows them, slots and condemned ones (ASTS-300).
 func (p *planner) countStatus() {
-	status := &p.Status
+	status := &p.out.Status
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {
 			s := &list[i]
@@ -26,17 +26,17 @@ func (p *planner) countStatus() {
 			}
 			status.Replicas++
 			ready := readiness.Ready(s.pod)
-			available, _ := readiness.Available(s.pod, p.Workload.MinReadySeconds, p.Now)
+			available, _ := readiness.Available(s.pod, p.core.Workload.MinReadySeconds, p.in.Now)
 			count(&status.ReadyReplicas, ready)
 			count(&status.AvailableReplicas, available)
-			if p.carries(s.pod, p.UpdateRevision) {
+			if p.carries(s.pod, p.out.UpdateRevision) {
 				count(&status.UpdatedReadyReplicas, ready)
 				count(&status.UpdatedAvailableReplicas, available)
 			}
 		}
 	}
-	for i := range p.Set.Spec.VolumeClaimTemplates { // ASTS-279
-		of := appsv1beta1.StatefulSetVolumeClaimStatus{VolumeClaimName: p.Set.Spec.VolumeClaimTemplates[i].Name}
+	for i := range p.set.Spec.VolumeClaimTemplates { // ASTS-279
+		of := appsv1beta1.StatefulSetVolumeClaimStatus{VolumeClaimName: p.set.Spec.VolumeClaimTemplates[i].Name}
 		for j := range p.slots {
 			if c := p.claims[p.slots[j].ordinal]; p.slots[j].pod != nil {
 				count(&of.CompatibleReplicas, c.compatible[i])
@@ -53,20 +53,20 @@ func (p *planner) carries(pod *corev1.Pod, name string) bool {
 
 // status completes the status (ASTS-301 to 304).
 func (p *planner) status() {
-	old, status := p.Set.Status, &p.Status
-	if p.Update == nil { // what is not counted stays
+	old, status := p.set.Status, &p.out.Status
+	if p.core.Update == nil { // what is not counted stays
 		counted := old.DeepCopy()
 		counted.Conditions, counted.LabelSelector = nil, ""
 		*status = *counted
 	}
-	status.ObservedGeneration = p.Set.Generation
+	status.ObservedGeneration = p.set.Generation
 	status.LabelSelector = old.LabelSelector
 	if p.selector != nil {
 		status.LabelSelector = p.selector.String()
 	}
-	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.UpdateRevision, p.CurrentRevision, p.CollisionCount
+	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.out.UpdateRevision, p.out.CurrentRevision, p.out.CollisionCount
 	status.Conditions = slices.Clone(old.Conditions)
-	if p.Update == nil || p.Current == nil {
+	if p.core.Update == nil || p.core.Current == nil {
 		return
 	}
 	for _, list := range [][]slot{p.slots, p.condemned} {
@@ -74,13 +74,13 @@ func (p *planner) status() {
 			p.countRevision(&list[i])
 		}
 	}
-	if p.Set.DeletionTimestamp != nil { // pods that are left do not complete a rollout, and revisions go with the set (ASTS-073)
+	if p.set.DeletionTimestamp != nil { // pods that are left do not complete a rollout, and revisions go with the set (ASTS-073)
 		return
 	}
-	if status.UpdatedReplicas == status.Replicas && status.ReadyReplicas == status.Replicas && int(status.Replicas) == p.Limits.Replicas {
+	if status.UpdatedReplicas == status.Replicas && status.ReadyReplicas == status.Replicas && int(status.Replicas) == p.out.Limits.Replicas {
 		status.CurrentRevision, status.CurrentReplicas = status.UpdateRevision, status.UpdatedReplicas // ASTS-302, ASTS-303
 	}
-	p.PruneHistory(status.CurrentRevision)
+	p.core.PruneHistory(status.CurrentRevision)
 }
 
 // countRevision counts a pod for its revision, unless the plan takes it away or moves it (ASTS-301).
@@ -88,10 +88,10 @@ func (p *planner) countRevision(s *slot) {
 	if s.pod == nil || s.pod.Status.Phase == "" || s.pod.DeletionTimestamp != nil {
 		return
 	}
-	v := p.Verdict(s.pod)
+	v := p.core.Verdict(s.pod)
 	goes := v != nil && v.Action == podplan.Delete
-	count(&p.Status.UpdatedReplicas, p.carries(s.pod, p.UpdateRevision) && !goes)
-	count(&p.Status.CurrentReplicas, p.carries(s.pod, p.CurrentRevision) && !goes && (v == nil || v.Action != podplan.UpdateInPlace))
+	count(&p.out.Status.UpdatedReplicas, p.carries(s.pod, p.out.UpdateRevision) && !goes)
+	count(&p.out.Status.CurrentReplicas, p.carries(s.pod, p.out.CurrentRevision) && !goes && (v == nil || v.Action != podplan.UpdateInPlace))
 }
 
 func count(n *int32, yes bool) {
@@ -133,7 +133,7 @@ func (p *Plan) Settled() bool {
 
 // fill finds out whether every slot has an available pod, and there are no others.
 func (p *planner) fill() {
-	p.full = len(p.condemned) == 0 && len(p.slots) == p.Limits.Replicas &&
+	p.out.full = len(p.condemned) == 0 && len(p.slots) == p.out.Limits.Replicas &&
 		!slices.ContainsFunc(p.slots, func(s slot) bool { return s.info == nil || !s.info.Available })
 }
 
