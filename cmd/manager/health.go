@@ -59,7 +59,8 @@ type health struct {
 
 // newHealth returns the health of a replica whose installation is in the namespace. Nothing has been told
 // yet.
-func newHealth(w *watches.Watches, pulse *reconcile.Pulse, elected <-chan struct{}, namespace string) *health {
+func newHealth(w *watches.Watches, pulse *reconcile.Pulse, elected <-chan struct{},
+	namespace string) *health {
 	deployment := &appsv1.Deployment{}
 	deployment.Namespace, deployment.Name = namespace, managerDeployment
 	return &health{watches: w, pulse: pulse, elected: elected, clock: clock.RealClock{}, about: deployment,
@@ -134,10 +135,12 @@ func (h *health) look() {
 	for _, name := range names {
 		silent = append(silent, lasting[string]{name, func(first bool) {
 			if first {
-				h.log.Info("A controller does not work: its caches are not filled, or its workers hang", "controller", name)
+				h.log.Info("A controller does not work: its caches are not filled, or its workers hang",
+					"controller", name)
 			}
 			h.events.Event(h.about, corev1.EventTypeWarning, controllerNotWorking,
-				fmt.Sprintf("controller %s does not work: its caches are not filled, or its workers hang", name))
+				fmt.Sprintf("controller %s does not work: its caches are not filled, or its workers hang",
+					name))
 		}})
 	}
 	h.silent = tell(now, h.silent, silent, func(name string) {

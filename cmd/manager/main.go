@@ -128,7 +128,8 @@ func run(signal context.Context, args []string) error {
 		return err
 	}
 	creations.release(kinds)
-	if err := admission.Setup(ctx, mgr, kinds.Options); err != nil { // on every replica, leader or not (OPS-032)
+	// on every replica, leader or not (OPS-032)
+	if err := admission.Setup(ctx, mgr, kinds.Options); err != nil {
 		return err
 	}
 	if err := mgr.AddReadyzCheck("shutdown", ending.ready); err != nil {
@@ -167,7 +168,8 @@ func sendLast(stop func(context.Context) error) {
 // garbage, since pods arrive whole and are kept slim, and the process would otherwise keep the memory.
 func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil { // returns when the cache is filled
+		// returns when the cache is filled
+		if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil {
 			return fmt.Errorf("waiting for the pods: %w", err)
 		}
 		debug.FreeOSMemory()
@@ -183,8 +185,10 @@ func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 // addHealth adds the checks of what this replica has read and of its controllers, and what tells of them.
 func addHealth(mgr ctrl.Manager, watched *watches.Watches, pulse *reconcile.Pulse, namespace string) error {
 	h := newHealth(watched, pulse, mgr.Elected(), namespace)
-	h.events, h.log = reconcile.NewRecorder(mgr.GetEventRecorder("manager")), mgr.GetLogger().WithName("health")
-	if err := errors.Join(mgr.AddReadyzCheck("caches-read", h.read), mgr.AddHealthzCheck("controllers", h.work), mgr.Add(h)); err != nil {
+	h.events, h.log = reconcile.NewRecorder(mgr.GetEventRecorder("manager")),
+		mgr.GetLogger().WithName("health")
+	if err := errors.Join(mgr.AddReadyzCheck("caches-read", h.read),
+		mgr.AddHealthzCheck("controllers", h.work), mgr.Add(h)); err != nil {
 		return fmt.Errorf("adding the checks of controllers: %w", err)
 	}
 	return nil
@@ -215,7 +219,8 @@ func leadership(elected <-chan struct{}) prometheus.Collector {
 
 func scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme,
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme,
+		appsv1beta1.AddToScheme,
 		policyv1alpha1.AddToScheme, policyv1beta1.AddToScheme} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
@@ -225,7 +230,8 @@ func scheme() (*runtime.Scheme, error) {
 }
 
 // newManager makes the manager, and what knows what its caches watch.
-func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Manager, *watches.Watches, error) {
+func newManager(o *options, pods *podindex.Index,
+	creations *creations) (ctrl.Manager, *watches.Watches, error) {
 	s, err := scheme()
 	if err != nil {
 		return nil, nil, err
@@ -248,7 +254,8 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 		DefaultTransform: slim.Any,
 		NewInformer:      pods.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{pub.LaunchBarrier: "true"})}, // ND-145
+			// ND-145
+			&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{pub.LaunchBarrier: "true"})},
 		},
 	}
 	if o.namespace != "" {
@@ -307,7 +314,8 @@ func restConfig(o *options) (*rest.Config, error) {
 }
 
 // newEnvironment makes the environment with which all kinds are set up.
-func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index,
+func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates,
+	pods *podindex.Index,
 	watched *watches.Watches, stopping <-chan struct{}) (*registry.Environment, error) {
 	webhooks, err := webhookOptions(o, gates, stopping)
 	if err != nil {
@@ -319,11 +327,14 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		Pulse:    reconcile.NewPulse(clock.RealClock{}, o.cacheSyncTimeout),
 		Flow:     reconcile.NewFlow(0),
 		PullJobs: podapply.NewPullJobs(mgr.GetCache(), mgr.GetRESTMapper()),
-		Resizes:  func(gate featuregate.Feature) (bool, error) { return apiserver.Resizes(mgr.GetConfig(), gates, gate) }}
+		Resizes: func(gate featuregate.Feature) (bool, error) {
+			return apiserver.Resizes(mgr.GetConfig(), gates, gate)
+		}}
 	e.Limiter = func() workqueue.TypedRateLimiter[ctrl.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](o.baseDelay, o.maxDelay),
-			&workqueue.TypedBucketRateLimiter[ctrl.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS), o.queueBucket)})
+			&workqueue.TypedBucketRateLimiter[ctrl.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS),
+				o.queueBucket)})
 	}
 	for _, collector := range e.Flow.Collectors() {
 		if err := metrics.Registry.Register(collector); err != nil {
@@ -361,7 +372,8 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 		return err
 	}
 	if err := launchprioritycontroller.Setup(e.Manager,
-		reconcile.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter, Pulse: e.Pulse}); err != nil {
+		reconcile.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter,
+			Pulse: e.Pulse}); err != nil {
 		return err
 	}
 	if err := unholdOff(e); err != nil {

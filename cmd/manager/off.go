@@ -37,12 +37,14 @@ func unholdOff(e *registry.Environment) error {
 	if len(kinds) == 0 {
 		return nil
 	}
-	live, err := client.New(e.Manager.GetConfig(), client.Options{Scheme: e.Manager.GetScheme(), Mapper: e.Manager.GetRESTMapper(),
-		HTTPClient: e.Manager.GetHTTPClient()})
+	live, err := client.New(e.Manager.GetConfig(),
+		client.Options{Scheme: e.Manager.GetScheme(), Mapper: e.Manager.GetRESTMapper(),
+			HTTPClient: e.Manager.GetHTTPClient()})
 	if err != nil {
 		return fmt.Errorf("building a client without cache: %w", err)
 	}
-	if err := e.Manager.Add(&off{kinds: kinds, guard: uninstall.Guard{Client: live, Out: io.Discard}, every: unholdEvery}); err != nil {
+	if err := e.Manager.Add(&off{kinds: kinds, guard: uninstall.Guard{Client: live, Out: io.Discard},
+		every: unholdEvery}); err != nil {
 		return fmt.Errorf("adding what lets go of kinds that are off: %w", err)
 	}
 	return nil
@@ -59,7 +61,9 @@ func (o *off) Start(ctx context.Context) error {
 	for {
 		if err := o.guard.UnholdKinds(ctx, o.kinds); err != nil && ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
-			ctrl.Log.Error(err, "Objects of kinds whose feature gates are off may hold pods, and cannot be deleted", "kinds", o.kinds)
+			ctrl.Log.Error(err,
+				"Objects of kinds whose feature gates are off may hold pods, and cannot be deleted",
+				"kinds", o.kinds)
 		}
 		select {
 		case <-ctx.Done():

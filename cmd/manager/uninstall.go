@@ -23,7 +23,8 @@ func runUninstallGuard(ctx context.Context, args []string, out io.Writer) error 
 	fs := pflag.NewFlagSet(uninstallGuard, pflag.ContinueOnError)
 	refuse := fs.Bool("refuse", true, "change nothing and fail while there are workloads")
 	within := fs.Duration("timeout", 2*time.Minute, "how long all of it may take")
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty is the in-cluster configuration")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"path of a kubeconfig; empty is the in-cluster configuration")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -41,7 +42,8 @@ func runUninstallGuard(ctx context.Context, args []string, out io.Writer) error 
 	if err != nil {
 		return fmt.Errorf("reaching the cluster: %w", err)
 	}
-	guard := uninstall.Guard{Client: kube, Kinds: registry.InUse(), Definitions: registry.Converted(), Out: out,
+	guard := uninstall.Guard{Client: kube, Kinds: registry.InUse(),
+		Definitions: registry.Converted(), Out: out,
 		Configurations: []client.Object{
 			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kruise-mutating-webhook-configuration"}},
 			&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kruise-validating-webhook-configuration"}},
@@ -51,7 +53,8 @@ func runUninstallGuard(ctx context.Context, args []string, out io.Writer) error 
 			return err
 		}
 	}
-	manager := client.ObjectKey{Namespace: env("POD_NAMESPACE", "kruise-system"), Name: "kruise-controller-manager"}
+	manager := client.ObjectKey{Namespace: env("POD_NAMESPACE", "kruise-system"),
+		Name: "kruise-controller-manager"}
 	if err := guard.Release(ctx); err != nil {
 		return err
 	}

@@ -20,7 +20,8 @@ import (
 )
 
 func main() {
-	if err := errors.Join(write(os.Args[1], os.Args[2]), tabulate(filepath.Join(os.Args[2], "values.yaml"), os.Args[3])); err != nil {
+	if err := errors.Join(write(os.Args[1], os.Args[2]),
+		tabulate(filepath.Join(os.Args[2], "values.yaml"), os.Args[3])); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -49,7 +50,8 @@ func write(from, chart string) error {
 	if err != nil {
 		return err
 	}
-	files := map[string][]*unstructured.Unstructured{"network-policy.yaml": network, "resource-distribution.yaml": distribution}
+	files := map[string][]*unstructured.Unstructured{"network-policy.yaml": network,
+		"resource-distribution.yaml": distribution}
 	known := map[string]*unstructured.Unstructured{}
 	for _, name := range []string{"service", "servicemonitor", "rules", "dashboards"} {
 		text, err := os.ReadFile(filepath.Join(from, "monitoring", name+".yaml"))
@@ -70,7 +72,8 @@ func write(from, chart string) error {
 	for _, object := range external {
 		// The templates themselves know gates, which change the Deployment, and annotations, which change
 		// definitions.
-		if kind := object.GetKind(); kind != "CustomResourceDefinition" && kind != "Deployment" && !same(known[key(object)], object) {
+		if kind := object.GetKind(); kind != "CustomResourceDefinition" && kind != "Deployment" &&
+			!same(known[key(object)], object) {
 			files["external-certs.yaml"] = append(files["external-certs.yaml"], object)
 		}
 	}
@@ -98,7 +101,8 @@ func write(from, chart string) error {
 	if err != nil {
 		return fmt.Errorf("reading the values: %w", err)
 	}
-	return errors.Join(save(filepath.Join(to, "values.yaml"), defaults), save(filepath.Join(to, "features.yaml"), gates()))
+	return errors.Join(save(filepath.Join(to, "values.yaml"), defaults),
+		save(filepath.Join(to, "features.yaml"), gates()))
 }
 
 // fileOf tells in which file an object goes.
@@ -109,7 +113,8 @@ func fileOf(object *unstructured.Unstructured) string {
 		return "crds/" + object.GetName() + ".yaml"
 	case "Namespace":
 		return "namespaces.yaml"
-	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy",
+		"ValidatingAdmissionPolicyBinding":
 		if !daemons {
 			return "webhooks.yaml"
 		}

@@ -52,7 +52,8 @@ func rows(table *strings.Builder, path string, node *yaml.Node) error {
 			}
 			continue
 		}
-		comment := strings.Join(strings.Fields(strings.ReplaceAll(lastParagraph(key.HeadComment), "#", " ")), " ")
+		comment := strings.Join(strings.Fields(strings.ReplaceAll(lastParagraph(key.HeadComment), "#", " ")),
+			" ")
 		if comment == "" {
 			return fmt.Errorf("nothing is said about value %s", name)
 		}

@@ -40,7 +40,8 @@ func Check(root string, sections []string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && (name == "bin" || name == "_out" || entry.Name() == "node_modules" || name != "." && strings.HasPrefix(entry.Name(), ".")) {
+		if entry.IsDir() && (name == "bin" || name == "_out" || entry.Name() == "node_modules" ||
+			name != "." && strings.HasPrefix(entry.Name(), ".")) {
 			return fs.SkipDir
 		}
 		if entry.IsDir() || filepath.Ext(name) != ".md" {
@@ -80,7 +81,10 @@ func Check(root string, sections []string) ([]string, error) {
 	}
 	visit("docs/README.md")
 	for name := range pages {
-		if strings.HasPrefix(name, "docs/") && !found[name] && !slices.ContainsFunc(sections, func(s string) bool { return listed(s, name) }) {
+		if strings.HasPrefix(name, "docs/") && !found[name] &&
+			!slices.ContainsFunc(sections, func(s string) bool {
+				return listed(s, name)
+			}) {
 			wrong = append(wrong, name+": neither a link nor the sidebar leads there")
 		}
 	}
@@ -169,7 +173,8 @@ func plain(node ast.Node, source []byte) string {
 			b.WriteString(plain(child, source))
 		}
 	}
-	return strings.NewReplacer(`\*`, "*", `\_`, "_", `\[`, "[", `\]`, "]", "&amp;", "&", "&lt;", "<", "&gt;", ">").Replace(b.String())
+	return strings.NewReplacer(`\*`, "*", `\_`, "_", `\[`, "[", `\]`, "]", "&amp;", "&", "&lt;", "<", "&gt;",
+		">").Replace(b.String())
 }
 
 // slug is the anchor of a heading, as GitHub makes it, and the site: letters, digits, underscores and

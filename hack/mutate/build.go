@@ -27,7 +27,8 @@ type loaded struct {
 }
 
 func load(pattern string) (*loaded, error) {
-	command := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps", "-json=ImportPath,Name,Dir,Export,GoFiles",
+	command := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps",
+		"-json=ImportPath,Name,Dir,Export,GoFiles",
 		pattern)
 	command.Stderr = os.Stderr
 	out, err := command.Output()
@@ -61,7 +62,9 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 	}
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{},
 		Implicits: map[ast.Node]types.Object{}}
-	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(l.exports[path]) })
+	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(l.exports[path])
+	})
 	pkg, err := (&types.Config{Importer: compiled}).Check(l.ImportPath, fset, parsed, info)
 	if err != nil {
 		return "", nil, err
@@ -97,7 +100,8 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 		return "", nil, err
 	}
 	binary := filepath.Join(dir, "tests")
-	arguments := []string{"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, tested.ImportPath}
+	arguments := []string{"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o",
+		binary, tested.ImportPath}
 	command := exec.CommandContext(context.Background(), "go", arguments...)
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("the tests of %s with mutants: %w\n%s", tested.ImportPath, err, out)

@@ -20,9 +20,11 @@ import (
 
 func main() {
 	skip := flag.String("skip", "", "tests that are left out, a regular expression")
-	tests := flag.String("tests", "", "the packages whose tests try the mutants, separated by blanks; the changed one without it")
+	tests := flag.String("tests", "",
+		"the packages whose tests try the mutants, separated by blanks; the changed one without it")
 	files := flag.String("files", "", "files to change, a regular expression; all without it")
-	limit := flag.Duration("for", time.Hour, "how long mutants are tried; those that it does not suffice for are told as not tried")
+	limit := flag.Duration("for", time.Hour,
+		"how long mutants are tried; those that it does not suffice for are told as not tried")
 	workers := flag.Int("workers", 2, "how many are tried at once")
 	flag.Parse()
 	if err := mutate(flag.Arg(0), *tests, *skip, *files, *limit, *workers); err != nil {

@@ -20,7 +20,8 @@ type suite struct {
 	binary, source, scratch string
 
 	reach map[string][]test // by mutant, the quickest first
-	rapid bool              // it has property tests, which must not write files about failures into the source
+	// it has property tests, which must not write files about failures into the source
+	rapid bool
 }
 
 type test struct {
@@ -83,7 +84,8 @@ func (s suites) try(mutants []mutant, deadline time.Time, workers int) {
 					outcome = s.outcome(m)
 				}
 				printing.Lock()
-				fmt.Printf("%s %s at %s:%d:%d\n", outcome, m.kind, filepath.Base(m.position.Filename), m.position.Line, m.position.Column)
+				fmt.Printf("%s %s at %s:%d:%d\n", outcome, m.kind, filepath.Base(m.position.Filename),
+					m.position.Line, m.position.Column)
 				printing.Unlock()
 			}
 		})
@@ -145,7 +147,8 @@ func (s *suite) outcome(m mutant) string {
 func (s *suite) run(limit time.Duration, names []string, environment string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	arguments := []string{"-test.short", "-test.failfast", "-test.timeout=0", "-test.run", "^(" + strings.Join(names, "|") + ")$"}
+	arguments := []string{"-test.short", "-test.failfast", "-test.timeout=0", "-test.run",
+		"^(" + strings.Join(names, "|") + ")$"}
 	if s.rapid {
 		arguments = append(arguments, noFailFile)
 	}

@@ -56,7 +56,8 @@ func (f field) entry() (entry field, suffix string) {
 
 // any is the schema of the newest version that has the field.
 func (f field) any() *apiextensionsv1.JSONSchemaProps {
-	return f.versions[slices.MaxFunc(slices.Collect(maps.Keys(f.versions)), version.CompareKubeAwareVersionStrings)]
+	return f.versions[slices.MaxFunc(slices.Collect(maps.Keys(f.versions)),
+		version.CompareKubeAwareVersionStrings)]
 }
 
 // known names objects of Kubernetes that every reader knows; their fields are not listed.
@@ -175,7 +176,8 @@ func describe(schema *apiextensionsv1.JSONSchemaProps) string {
 func facts(s *apiextensionsv1.JSONSchemaProps) []string {
 	var all []string
 	add := func(format string, value ...any) { all = append(all, fmt.Sprintf(format, value...)) }
-	if s.Default != nil && !strings.Contains(s.Description, "Default "+strings.Trim(string(s.Default.Raw), `"`)) {
+	if s.Default != nil && !strings.Contains(s.Description,
+		"Default "+strings.Trim(string(s.Default.Raw), `"`)) {
 		add("Default `%s`.", s.Default.Raw)
 	}
 	if len(s.Enum) > 0 {
@@ -224,7 +226,8 @@ func paragraphs(text string) []string {
 	return all
 }
 
-var escapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", `\|`, "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "{{", "&#123;&#123;")
+var escapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", `\|`, "*", `\*`, "_", `\_`,
+	"[", `\[`, "]", `\]`, "{{", "&#123;&#123;")
 
 // escape makes plain text of Go comments plain text of Markdown, in a cell of a table.
 func escape(text string) string { return escapes.Replace(text) }

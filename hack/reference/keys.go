@@ -38,7 +38,8 @@ func keys(folder string) ([]keyGroup, error) {
 	var groups []keyGroup
 	values := map[string]string{} // of constants, by which their comments are to name them
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") ||
+			strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
@@ -102,7 +103,8 @@ func clean(doc string) string {
 // others instead of their names.
 func sentence(k key, values map[string]string) string {
 	doc := k.doc
-	if rest, ok := strings.CutPrefix(doc, k.constant); ok && !strings.HasPrefix(rest, " and ") && !strings.HasPrefix(rest, ", ") {
+	if rest, ok := strings.CutPrefix(doc, k.constant); ok && !strings.HasPrefix(rest, " and ") &&
+		!strings.HasPrefix(rest, ", ") {
 		doc = strings.TrimPrefix(strings.TrimLeft(rest, " :"), "is ")
 	}
 	first, size := utf8.DecodeRuneInString(doc)
@@ -118,7 +120,8 @@ func sentence(k key, values map[string]string) string {
 func keysPage(groups []keyGroup) string {
 	var b strings.Builder
 	b.WriteString("# Labels and annotations\n\n" + generated)
-	b.WriteString("What stands in the metadata of pods, workloads and other objects, and what reads or writes it.\n")
+	b.WriteString(
+		"What stands in the metadata of pods, workloads and other objects, and what reads or writes it.\n")
 	for _, group := range groups {
 		if group.doc == "" {
 			group.doc = "Others."

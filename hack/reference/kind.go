@@ -73,7 +73,8 @@ func (k kind) page() string {
 	if k.crd.Spec.Scope == apiextensionsv1.ClusterScoped {
 		scope = "in the cluster, without a namespace"
 	}
-	fmt.Fprintf(&b, "- It lives %s. kubectl calls it %s.\n", scope, code(append([]string{names.Plural, names.Singular}, names.ShortNames...)))
+	fmt.Fprintf(&b, "- It lives %s. kubectl calls it %s.\n", scope,
+		code(append([]string{names.Plural, names.Singular}, names.ShortNames...)))
 	if sub := k.subresources(); len(sub) > 0 {
 		fmt.Fprintf(&b, "- Subresources: %s.\n", code(sub))
 	}

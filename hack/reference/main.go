@@ -60,7 +60,9 @@ func run(crds, api, out string) error {
 		kinds = append(kinds, k)
 		pages[k.file()] = k.page()
 	}
-	slices.SortFunc(kinds, func(a, b kind) int { return strings.Compare(a.crd.Spec.Names.Kind, b.crd.Spec.Names.Kind) })
+	slices.SortFunc(kinds, func(a, b kind) int {
+		return strings.Compare(a.crd.Spec.Names.Kind, b.crd.Spec.Names.Kind)
+	})
 	groups, err := keys(api)
 	if err != nil {
 		return fmt.Errorf("reading the keys in %s: %w", api, err)
@@ -83,7 +85,8 @@ func write(folder string, pages map[string]string) error {
 		}
 	}
 	for name, text := range pages {
-		errs = append(errs, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644)) //nolint:gosec // documentation is for all to read
+		//nolint:gosec // documentation is for all to read
+		errs = append(errs, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
 	}
 	return errors.Join(errs...)
 }
@@ -91,10 +94,12 @@ func write(folder string, pages map[string]string) error {
 func index(kinds []kind) string {
 	var b strings.Builder
 	b.WriteString("# API reference\n\n" + generated)
-	b.WriteString("Every field of every kind, with the versions that have it. Pod templates are those of Kubernetes: see `kubectl explain pod.spec`.\n\n")
+	b.WriteString(
+		"Every field of every kind, with the versions that have it. Pod templates are those of Kubernetes: see `kubectl explain pod.spec`.\n\n")
 	b.WriteString("| kind | what it is | group | versions | short names |\n|---|---|---|---|---|\n")
 	for _, k := range kinds {
-		fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %s | %s |\n", k.crd.Spec.Names.Kind, k.file(), escape(k.summary()), k.crd.Spec.Group,
+		fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %s | %s |\n", k.crd.Spec.Names.Kind, k.file(),
+			escape(k.summary()), k.crd.Spec.Group,
 			strings.Join(k.names(), ", "), code(k.crd.Spec.Names.ShortNames))
 	}
 	b.WriteString("\n[Labels and annotations](keys.md) have a page of their own.\n\n")

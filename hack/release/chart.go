@@ -94,7 +94,8 @@ func (r *release) checkChart(c *chart.Chart) error {
 	if got := "v" + c.Metadata.Version; got != r.version || c.Metadata.AppVersion != r.version {
 		return fmt.Errorf("the packaged chart has version %s, and appVersion %s", got, c.Metadata.AppVersion)
 	}
-	values, err := util.ToRenderValues(c, nil, common.ReleaseOptions{Name: c.Name(), Namespace: "kruise-system", Revision: 1, IsInstall: true}, nil)
+	values, err := util.ToRenderValues(c, nil,
+		common.ReleaseOptions{Name: c.Name(), Namespace: "kruise-system", Revision: 1, IsInstall: true}, nil)
 	if err != nil {
 		return fmt.Errorf("the packaged chart: %w", err)
 	}

@@ -105,9 +105,11 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON)
 	img, err := mutate.Append(base,
-		mutate.Addendum{Layer: system, History: v1.History{CreatedBy: "accounts, certificate authorities", Created: v1.Time{Time: r.date}}},
+		mutate.Addendum{Layer: system, History: v1.History{CreatedBy: "accounts, certificate authorities",
+			Created: v1.Time{Time: r.date}}},
 		mutate.Addendum{Layer: own, History: v1.History{CreatedBy: b.name, Created: v1.Time{Time: r.date}}})
 	if err != nil {
 		return nil, err
@@ -118,7 +120,8 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = b.os, b.arch, v1.Time{Time: r.date}
-	config.Config = v1.Config{Entrypoint: []string{"/" + b.name}, User: b.user, WorkingDir: "/", Labels: r.annotations(b.program)}
+	config.Config = v1.Config{Entrypoint: []string{"/" + b.name}, User: b.user, WorkingDir: "/",
+		Labels: r.annotations(b.program)}
 	if img, err = mutate.ConfigFile(img, config); err != nil {
 		return nil, err
 	}
@@ -128,7 +131,8 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 // annotations say what an image is, by the names of OCI.
 func (r *release) annotations(p program) map[string]string {
 	const prefix = "org.opencontainers.image."
-	return map[string]string{prefix + "title": "afloat-" + p.name, prefix + "description": p.describe, prefix + "version": r.version,
+	return map[string]string{prefix + "title": "afloat-" + p.name, prefix + "description": p.describe,
+		prefix + "version":  r.version,
 		prefix + "revision": r.commit, prefix + "source": source, prefix + "licenses": "Apache-2.0",
 		prefix + "created": r.date.Format("2006-01-02T15:04:05Z")}
 }
@@ -150,7 +154,8 @@ func layer(files []packed) (v1.Layer, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, f := range files {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)), Format: tar.FormatUSTAR}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)),
+			Format: tar.FormatUSTAR}
 		if strings.HasSuffix(f.name, "/") {
 			h.Typeflag = tar.TypeDir
 		}
@@ -164,7 +169,9 @@ func layer(files []packed) (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil },
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
+	},
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
@@ -194,7 +201,8 @@ func writeLayout(path, image, tag string, index v1.ImageIndex) error {
 // tarFolder packs a folder without times and owners.
 func tarFolder(to io.Writer, dir string) error {
 	w := tar.NewWriter(to)
-	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error { // in the order of the names
+	// in the order of the names
+	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err
 		}
@@ -203,7 +211,8 @@ func tarFolder(to io.Writer, dir string) error {
 			return err
 		}
 		if e.IsDir() {
-			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: filepath.ToSlash(name) + "/", Mode: 0o755, Format: tar.FormatUSTAR})
+			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: filepath.ToSlash(name) + "/",
+				Mode: 0o755, Format: tar.FormatUSTAR})
 		}
 		f, err := os.Open(path)
 		if err != nil {
@@ -214,7 +223,8 @@ func tarFolder(to io.Writer, dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: filepath.ToSlash(name), Mode: 0o644, Size: info.Size(),
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: filepath.ToSlash(name), Mode: 0o644,
+			Size:   info.Size(),
 			Format: tar.FormatUSTAR}); err != nil {
 			return err
 		}

@@ -52,7 +52,8 @@ workloads. It needs no more than the user's own rights.
 
 // krew writes the manifest of the plugin for krew, with every platform that the release has.
 func (r *release) krew(_ context.Context, built *binaries) error {
-	p := krewPlugin{TypeMeta: metav1.TypeMeta{APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin"}}
+	p := krewPlugin{TypeMeta: metav1.TypeMeta{APIVersion: "krew.googlecontainertools.github.com/v1alpha2",
+		Kind: "Plugin"}}
 	p.Metadata.Name = pluginName
 	p.Spec = krewSpec{Version: r.version, Homepage: source, Description: pluginDescription,
 		ShortDescription: "Explain and control in-place rollouts"}
@@ -104,7 +105,8 @@ func (p krewPlugin) validate() error {
 	if !strings.HasPrefix(p.Spec.Version, "v") || !semver.IsValid(p.Spec.Version) {
 		refuse("%q is no version", p.Spec.Version)
 	}
-	if d := p.Spec.ShortDescription; d == "" || len(d) > 50 || strings.ContainsAny(d, "\n\r") || strings.HasSuffix(d, ".") {
+	if d := p.Spec.ShortDescription; d == "" || len(d) > 50 || strings.ContainsAny(d, "\n\r") ||
+		strings.HasSuffix(d, ".") {
 		refuse("%q is no short description", d)
 	}
 	if p.Spec.Description == "" || p.Spec.Homepage == "" {
@@ -116,7 +118,8 @@ func (p krewPlugin) validate() error {
 	seen := map[string]bool{}
 	for _, on := range p.Spec.Platforms {
 		labels := on.Selector.MatchLabels
-		if key := labels["os"] + "/" + labels["arch"]; len(labels) != 2 || labels["os"] == "" || labels["arch"] == "" || seen[key] {
+		if key := labels["os"] + "/" + labels["arch"]; len(labels) != 2 || labels["os"] == "" ||
+			labels["arch"] == "" || seen[key] {
 			refuse("platform %s is there twice, or selects by something else", key)
 		} else {
 			seen[key] = true
@@ -132,7 +135,8 @@ func (p krewPlugin) validate() error {
 		}
 		has := map[string]bool{}
 		for _, f := range on.Files {
-			if f.From == "" || f.To == "" || strings.Contains(f.From+f.To, "..") || strings.HasPrefix(f.From, "/") {
+			if f.From == "" || f.To == "" || strings.Contains(f.From+f.To, "..") ||
+				strings.HasPrefix(f.From, "/") {
 				refuse("%q to %q leads out of the archive", f.From, f.To)
 			}
 			has[f.From] = true

@@ -36,9 +36,11 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&r.root, "root", "../..", "folder of the project")
 	flags.StringVar(&r.out, "out", "", "folder of the release; build empties it")
 	flags.StringVar(&r.version, "version", "", "such as v0.1.0")
-	flags.StringVar(&r.repository, "repository", "", "where images and chart are, such as registry.example.com/afloat")
+	flags.StringVar(&r.repository, "repository", "",
+		"where images and chart are, such as registry.example.com/afloat")
 	flags.StringVar(&r.downloads, "downloads", "", "URL of the folder from which users download the files")
-	flags.StringVar(&r.chart, "chart", "charts/kruise", "folder of the chart, below root; a release without one says so")
+	flags.StringVar(&r.chart, "chart", "charts/kruise",
+		"folder of the chart, below root; a release without one says so")
 	flags.StringVar(&r.builder, "builder", "", "URI of who builds, for the provenance")
 	flags.StringVar(&platforms, "platforms", "", "such as \"linux/amd64 darwin/arm64\"; empty is all")
 	if err := flags.Parse(args[1:]); err != nil {
@@ -73,7 +75,8 @@ func (r *release) fromGit(ctx context.Context) error {
 		return err
 	}
 	if dirty != "" {
-		return fmt.Errorf("not everything is committed, so that nobody could make this release again:\n%s", dirty)
+		return fmt.Errorf("not everything is committed, so that nobody could make this release again:\n%s",
+			dirty)
 	}
 	if r.commit, err = r.git(ctx, "rev-parse", "HEAD"); err != nil {
 		return err

@@ -38,13 +38,15 @@ func (r *release) provenance(_ context.Context, built *binaries) error {
 	for _, p := range r.platforms {
 		platforms = append(platforms, p.String())
 	}
-	parameters, err := structpb.NewStruct(map[string]any{"version": r.version, "repository": r.repository, "downloads": r.downloads,
+	parameters, err := structpb.NewStruct(map[string]any{"version": r.version, "repository": r.repository,
+		"downloads": r.downloads,
 		"platforms": platforms, "sourceDateEpoch": float64(r.date.Unix())})
 	if err != nil {
 		return err
 	}
 	predicate := &slsa.Provenance{
-		BuildDefinition: &slsa.BuildDefinition{BuildType: source + "/blob/main/docs/develop/releasing.md#how-it-is-built", ExternalParameters: parameters,
+		BuildDefinition: &slsa.BuildDefinition{BuildType: source +
+			"/blob/main/docs/develop/releasing.md#how-it-is-built", ExternalParameters: parameters,
 			ResolvedDependencies: materials},
 		RunDetails: &slsa.RunDetails{Builder: &slsa.Builder{Id: cmp.Or(r.builder, localBuilder)}},
 	}
@@ -55,8 +57,9 @@ func (r *release) provenance(_ context.Context, built *binaries) error {
 	if err != nil {
 		return err
 	}
-	statement := &intoto.Statement{Type: intoto.StatementTypeUri, Subject: subjects, PredicateType: "https://slsa.dev/provenance/v1",
-		Predicate: object}
+	statement := &intoto.Statement{Type: intoto.StatementTypeUri, Subject: subjects,
+		PredicateType: "https://slsa.dev/provenance/v1",
+		Predicate:     object}
 	if err := statement.Validate(); err != nil {
 		return err
 	}
@@ -82,9 +85,12 @@ func (r *release) subjects() ([]*intoto.ResourceDescriptor, error) {
 		all = append(all, &intoto.ResourceDescriptor{Name: name, Digest: map[string]string{"sha256": sum}})
 	}
 	for name, digest := range r.images {
-		all = append(all, &intoto.ResourceDescriptor{Name: name, Digest: map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}})
+		all = append(all, &intoto.ResourceDescriptor{Name: name,
+			Digest: map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}})
 	}
-	slices.SortStableFunc(all, func(a, b *intoto.ResourceDescriptor) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(all, func(a, b *intoto.ResourceDescriptor) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	return all, nil
 }
 
@@ -101,7 +107,8 @@ func (r *release) materials(built *binaries) ([]*intoto.ResourceDescriptor, erro
 			modules[moduleID(m)] = m
 		}
 	}
-	all := []*intoto.ResourceDescriptor{{Uri: "git+" + source, Digest: map[string]string{"gitCommit": r.commit}}}
+	all := []*intoto.ResourceDescriptor{{Uri: "git+" + source,
+		Digest: map[string]string{"gitCommit": r.commit}}}
 	for compiler := range compilers {
 		all = append(all, &intoto.ResourceDescriptor{Uri: "https://go.dev/dl/#" + compiler, Name: compiler})
 	}

@@ -35,7 +35,8 @@ func (r *release) push(ctx context.Context) error {
 	for line := range strings.Lines(string(list)) {
 		image, digest, _ := strings.Cut(strings.TrimSpace(line), "@")
 		if !strings.HasPrefix(image, r.repository+"/") {
-			return fmt.Errorf("the release was made for another REPOSITORY: %s is not in %s", image, r.repository)
+			return fmt.Errorf("the release was made for another REPOSITORY: %s is not in %s",
+				image, r.repository)
 		}
 		if err := r.pushImage(ctx, image, digest); err != nil {
 			return fmt.Errorf("push %s: %w", image, err)
@@ -162,7 +163,8 @@ func (r *release) pushChart(ctx context.Context, file string) error {
 		r.say("%s@%s", place, there.Manifest.Digest)
 		return nil
 	}
-	pushed, err := client.Push(data, place, registry.PushOptCreationTime(r.date.Format("2006-01-02T15:04:05Z")))
+	pushed, err := client.Push(data, place,
+		registry.PushOptCreationTime(r.date.Format("2006-01-02T15:04:05Z")))
 	if err != nil {
 		return err
 	}

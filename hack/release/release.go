@@ -89,11 +89,13 @@ func (r *release) make(ctx context.Context) error {
 // check refuses what would make a release that is of no use, before anything is compiled.
 func (r *release) check() error {
 	var wrong []error
-	if !strings.HasPrefix(r.version, "v") || !semver.IsValid(r.version) || semver.Canonical(r.version) != r.version {
+	if !strings.HasPrefix(r.version, "v") || !semver.IsValid(r.version) ||
+		semver.Canonical(r.version) != r.version {
 		wrong = append(wrong, fmt.Errorf("VERSION %q is no version such as v0.1.0 or v0.1.0-rc.1", r.version))
 	}
 	if r.repository == "" || strings.HasSuffix(r.repository, "/") {
-		wrong = append(wrong, fmt.Errorf("REPOSITORY %q is no place such as registry.example.com/afloat", r.repository))
+		wrong = append(wrong, fmt.Errorf("REPOSITORY %q is no place such as registry.example.com/afloat",
+			r.repository))
 	}
 	if !strings.HasPrefix(r.downloads, "https://") && !strings.HasPrefix(r.downloads, "http://127.0.0.1:") {
 		wrong = append(wrong, fmt.Errorf("DOWNLOADS %q does not begin with https://", r.downloads))
@@ -117,7 +119,8 @@ func (r *release) notes() ([]byte, error) {
 	}
 	text, err := os.ReadFile(filepath.Join(r.root, "docs/releases", page))
 	if err != nil {
-		return nil, fmt.Errorf("the release has no notes: make release-notes VERSION=%s makes them: %w", r.version, err)
+		return nil, fmt.Errorf("the release has no notes: make release-notes VERSION=%s makes them: %w",
+			r.version, err)
 	}
 	changes, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
 	if err != nil {
@@ -130,7 +133,8 @@ func (r *release) notes() ([]byte, error) {
 	changed, _, _ = strings.Cut(changed, "\n## ")
 	whole := fmt.Sprintf("%s\n## All changes\n\n%s\n", text, strings.TrimSpace(changed))
 	files := source + "/blob/" + r.version + "/"
-	return []byte(strings.NewReplacer("](../", "]("+files+"docs/", "](docs/", "]("+files+"docs/").Replace(whole)), nil
+	return []byte(strings.NewReplacer("](../", "]("+files+"docs/", "](docs/",
+		"]("+files+"docs/").Replace(whole)), nil
 }
 
 func (r *release) writeNotes(context.Context, *binaries) error {

@@ -47,7 +47,8 @@ var (
 func requirements(dir string) ([]requirement, error) {
 	var found []requirement
 	err := eachLine(dir, ".md", func(line string) {
-		if m := definition.FindStringSubmatch(line); m != nil && !slices.Contains(found, requirement{m[1], m[2]}) {
+		if m := definition.FindStringSubmatch(line); m != nil &&
+			!slices.Contains(found, requirement{m[1], m[2]}) {
 			found = append(found, requirement{m[1], m[2]})
 		}
 	})
@@ -123,7 +124,8 @@ func between(from, to requirement) []requirement {
 	}
 	var all []requirement
 	for n := low + 1; n <= high; n++ {
-		all = append(all, requirement{from.prefix, fmt.Sprintf("%s%0*d", letter, len(from.number)-len(letter), n)})
+		all = append(all, requirement{from.prefix,
+			fmt.Sprintf("%s%0*d", letter, len(from.number)-len(letter), n)})
 	}
 	return all
 }

@@ -69,7 +69,8 @@ type Environment struct {
 
 // controller are the options that all controllers have; name is that of the flag with the number of workers.
 func (e *Environment) controller(name string) reconcile.Options {
-	return reconcile.Options{Workers: *e.Workers[name], RateLimiter: e.Limiter, Pods: e.Index, Flow: e.Flow, Guard: e.guard(), Pulse: e.Pulse}
+	return reconcile.Options{Workers: *e.Workers[name], RateLimiter: e.Limiter, Pods: e.Index, Flow: e.Flow,
+		Guard: e.guard(), Pulse: e.Pulse}
 }
 
 // guard is asked before pods are taken out of service; nil without the gates of PodUnavailableBudgets.
@@ -140,8 +141,10 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 	if err := e.Spreads.Follow(ctx, e.Manager); err != nil {
 		return err
 	}
-	return workloadspreadcontroller.Setup(ctx, e.Manager, workloadspreadcontroller.Options{Options: e.controller("workloadspread"),
-		Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned, Window: e.UnschedulableWindow})
+	return workloadspreadcontroller.Setup(ctx, e.Manager,
+		workloadspreadcontroller.Options{Options: e.controller("workloadspread"),
+			Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned,
+			Window: e.UnschedulableWindow})
 }
 
 // persistentPodStates follows PersistentPodStates on every replica, and adds their controllers.
@@ -149,8 +152,9 @@ func persistentPodStates(ctx context.Context, e *Environment) error {
 	if err := e.States.Follow(ctx, e.Manager); err != nil {
 		return err
 	}
-	return persistentpodstatecontroller.Setup(ctx, e.Manager, persistentpodstatecontroller.Options{Options: e.controller("persistentpodstate"),
-		Workloads: e.Remembered, Cleanup: e.Gates.Enabled(features.PersistentPodStateAutoCleanup)})
+	return persistentpodstatecontroller.Setup(ctx, e.Manager,
+		persistentpodstatecontroller.Options{Options: e.controller("persistentpodstate"),
+			Workloads: e.Remembered, Cleanup: e.Gates.Enabled(features.PersistentPodStateAutoCleanup)})
 }
 
 func cloneSets(ctx context.Context, e *Environment) error {
@@ -168,7 +172,8 @@ func (e *Environment) cloneSetFeatures() cloneset.Features {
 		ExcludePreparingDelete:  e.Flags.ExcludePreparingDelete,
 		InPlace:                 e.InPlace,
 		DeferredResize:          e.Flags.DeferredResize,
-		PreDownload:             e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
+		PreDownload: e.Gates.Enabled(features.KruiseDaemon) &&
+			e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
 	}
 }
 
@@ -186,7 +191,8 @@ func (e *Environment) statefulSetFeatures() statefulset.Features {
 		ResizeClaims:   e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
 		InPlace:        e.InPlace,
 		DeferredResize: e.Flags.DeferredResize,
-		PreDownload:    e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
+		PreDownload: e.Gates.Enabled(features.KruiseDaemon) &&
+			e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
 	}
 }
 
@@ -197,14 +203,16 @@ func daemonSets(ctx context.Context, e *Environment) error {
 	}
 	return daemonsetcontroller.Setup(ctx, e.Manager, daemonsetcontroller.Options{
 		Features: e.daemonSetFeatures(), Options: e.controller("daemonset"), PullJobs: e.PullJobs,
-		CompleteTemplate: admission.CompleteTemplate(admission.NewTemplateValidator(clientset.CoreV1().RESTClient())),
+		CompleteTemplate: admission.CompleteTemplate(
+			admission.NewTemplateValidator(clientset.CoreV1().RESTClient())),
 	})
 }
 
 func podProbeMarkers(ctx context.Context, e *Environment) error {
 	return podprobemarkercontroller.Setup(ctx, e.Manager, podprobemarkercontroller.Options{
 		Options: e.controller("podprobemarker"), NodeWorkers: *e.Workers["nodepodprobe"],
-		Serverless: e.Gates.Enabled(features.EnablePodProbeMarkerOnServerless), Liveness: e.Gates.Enabled(features.EnhancedLivenessProbe),
+		Serverless: e.Gates.Enabled(features.EnablePodProbeMarkerOnServerless),
+		Liveness:   e.Gates.Enabled(features.EnhancedLivenessProbe),
 	})
 }
 
@@ -217,7 +225,8 @@ func unitedDeployments(ctx context.Context, e *Environment) error {
 }
 
 func resourceDistributions(_ context.Context, e *Environment) error {
-	return resourcedistributioncontroller.Setup(e.Manager, e.controller("resourcedistribution"), e.Namespace, e.DaemonNamespace)
+	return resourcedistributioncontroller.Setup(e.Manager, e.controller("resourcedistribution"), e.Namespace,
+		e.DaemonNamespace)
 }
 
 func (e *Environment) daemonSetFeatures() daemonset.Features {
@@ -226,13 +235,15 @@ func (e *Environment) daemonSetFeatures() daemonset.Features {
 		Binds:           !e.Flags.AssignByScheduler,
 		InPlace:         e.InPlace,
 		DeferredResize:  e.Flags.DeferredResize,
-		PreDownload:     e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForDaemonSetUpdate),
+		PreDownload: e.Gates.Enabled(features.KruiseDaemon) &&
+			e.Gates.Enabled(features.PreDownloadImageForDaemonSetUpdate),
 	}
 }
 
 func broadcastJobs(ctx context.Context, e *Environment) error {
-	return broadcastjobcontroller.Setup(ctx, e.Manager, broadcastjobcontroller.Options{Options: e.controller("broadcastjob"),
-		Binds: !e.Flags.AssignJobsByScheduler})
+	return broadcastjobcontroller.Setup(ctx, e.Manager,
+		broadcastjobcontroller.Options{Options: e.controller("broadcastjob"),
+			Binds: !e.Flags.AssignJobsByScheduler})
 }
 
 // FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every
@@ -242,7 +253,8 @@ func (e *Environment) FollowSpreads(ctx context.Context) error {
 	if !e.Gates.Enabled(features.WorkloadSpread) {
 		return nil
 	}
-	e.Listed = workloadspreadcontroller.NewListed(workloadspread.AllowListKey, e.Manager.GetLogger().WithName("workloadspread"))
+	e.Listed = workloadspreadcontroller.NewListed(workloadspread.AllowListKey,
+		e.Manager.GetLogger().WithName("workloadspread"))
 	e.Workloads = workloadspreadcontroller.NewKinds(e.Manager, e.Listed.Kinds, e.Listed.Ready, e.Versioned)
 	e.Spreads = workloadspreadcontroller.NewWatch(ctx, e.Manager, e.Workloads)
 	e.Listed.WhenRead(e.Spreads.FollowListed)
@@ -252,16 +264,20 @@ func (e *Environment) FollowSpreads(ctx context.Context) error {
 // FollowStates fills in what the webhooks and the controller of PersistentPodStates have in common, on every
 // replica. It comes after FollowSpreads.
 func (e *Environment) FollowStates(ctx context.Context) error {
-	e.ListedForStates = workloadspreadcontroller.NewListed(persistentpodstate.AllowListKey, e.Manager.GetLogger().WithName("persistentpodstate"))
-	e.States = persistentpodstatecontroller.NewWatch(e.Manager, e.ListedForStates.Kinds, e.ListedForStates.Ready)
-	e.Remembered = persistentpodstatecontroller.NewKinds(e.Manager, e.ListedForStates.Kinds, e.ListedForStates.Ready,
+	e.ListedForStates = workloadspreadcontroller.NewListed(persistentpodstate.AllowListKey,
+		e.Manager.GetLogger().WithName("persistentpodstate"))
+	e.States = persistentpodstatecontroller.NewWatch(e.Manager, e.ListedForStates.Kinds,
+		e.ListedForStates.Ready)
+	e.Remembered = persistentpodstatecontroller.NewKinds(e.Manager, e.ListedForStates.Kinds,
+		e.ListedForStates.Ready,
 		e.Gates.Enabled(features.StatefulSetStartOrdinal))
 	e.ListedForStates.WhenRead(e.Remembered.Relisted)
 	lists := []*workloadspreadcontroller.Listed{e.ListedForStates}
 	if e.Listed != nil {
 		lists = append(lists, e.Listed)
 	}
-	return workloadspreadcontroller.FollowLists(ctx, e.Manager, e.Namespace, e.Watches.Following(nil), lists...)
+	return workloadspreadcontroller.FollowLists(ctx, e.Manager, e.Namespace,
+		e.Watches.Following(nil), lists...)
 }
 
 // FollowBudgets fills in what the webhooks and all controllers that take pods out of service have in common,
@@ -276,7 +292,8 @@ func (e *Environment) FollowBudgets() error {
 
 // budgetOptions are what PodUnavailableBudgets hold for.
 func (e *Environment) budgetOptions() (options podunavailablebudget.Options, err error) {
-	options.Deletes, options.Updates = e.Gates.Enabled(features.PodUnavailableBudgetDeleteGate), e.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
+	options.Deletes, options.Updates = e.Gates.Enabled(features.PodUnavailableBudgetDeleteGate),
+		e.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
 	if options.Deletes || options.Updates {
 		options.Resizes, err = e.Resizes(features.InPlacePodVerticalScaling)
 	}

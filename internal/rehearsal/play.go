@@ -78,7 +78,8 @@ type play struct {
 
 // Play lets passes over an object alternate with kubelets, until nothing more would happen.
 func (s *Stage) Play(ctx context.Context, player Player, key simulation.Key) (*Forecast, error) {
-	p := &play{Stage: s, begun: s.Now(), key: key, hooks: hooksOf(s.Get(key)), stirred: map[string]bool{}, gone: true}
+	p := &play{Stage: s, begun: s.Now(), key: key, hooks: hooksOf(s.Get(key)),
+		stirred: map[string]bool{}, gone: true}
 	for _, object := range s.List("Pod", false) {
 		p.stirred[s.KeyOf("Pod", object).Name] = true
 	}
@@ -116,7 +117,8 @@ func (s *Stage) Play(ctx context.Context, player Player, key simulation.Key) (*F
 			}
 			continue
 		}
-		if p.Recount != nil && p.counted != len(p.Writes) { // what was booked ends with time, also if no kubelet moves
+		// what was booked ends with time, also if no kubelet moves
+		if p.Recount != nil && p.counted != len(p.Writes) {
 			if err := p.recount(ctx); err != nil {
 				return nil, err
 			}
@@ -256,7 +258,8 @@ func (p *play) gates(names []string) {
 			p.Change(key, func(o client.Object) {
 				status := &o.(*corev1.Pod).Status
 				for _, gate := range closed {
-					status.Conditions = append(status.Conditions, corev1.PodCondition{Type: gate, Status: corev1.ConditionTrue})
+					status.Conditions = append(status.Conditions,
+						corev1.PodCondition{Type: gate, Status: corev1.ConditionTrue})
 				}
 			})
 		}
@@ -312,7 +315,9 @@ func answer(pod client.Object, hook *pub.LifecycleHook, on bool) {
 			delete(labels, key)
 		}
 	}
-	finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return slices.Contains(hook.FinalizersHandler, f) })
+	finalizers = slices.DeleteFunc(finalizers, func(f string) bool {
+		return slices.Contains(hook.FinalizersHandler, f)
+	})
 	if on {
 		finalizers = append(finalizers, hook.FinalizersHandler...)
 	}

@@ -77,7 +77,8 @@ func (n *Node) Found(pod *corev1.Pod) {
 		n.running = map[string]Running{}
 	}
 	for _, container := range lasting(pod) {
-		n.running[string(pod.UID)+"/"+container.Name] = Running{Image: container.Image, Env: Environment(pod, container),
+		n.running[string(pod.UID)+"/"+container.Name] = Running{Image: container.Image,
+			Env:     Environment(pod, container),
 			Restart: pod.Annotations[pub.RestartedAt]}
 	}
 }
@@ -93,7 +94,8 @@ func (n *Node) Step(name string) bool {
 	if n.running == nil {
 		n.running = map[string]Running{}
 	}
-	if (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded) && pod.DeletionTimestamp == nil {
+	if (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded) &&
+		pod.DeletionTimestamp == nil {
 		return false
 	}
 	if pod.DeletionTimestamp != nil {
@@ -142,7 +144,8 @@ func (n *Node) advance(pod *corev1.Pod) bool {
 		changed = true
 	}
 	changed = n.conditions(pod) || changed
-	if policy := pod.Spec.RestartPolicy; !changed && (policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure) {
+	if policy := pod.Spec.RestartPolicy; !changed &&
+		(policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure) {
 		pod.Status.Phase, changed = corev1.PodSucceeded, true // its work is done
 		n.set(pod, corev1.PodReady, corev1.ConditionFalse, "PodCompleted")
 	}
@@ -175,7 +178,8 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 		return true
 	case digest == "":
-		if status.State.Waiting != nil && status.State.Waiting.Reason == "ErrImagePull" && status.Image == spec.Image {
+		if status.State.Waiting != nil && status.State.Waiting.Reason == "ErrImagePull" &&
+			status.Image == spec.Image {
 			return false
 		}
 		status.Image = spec.Image
@@ -188,21 +192,25 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	}
 	status.ContainerID = fmt.Sprintf("containerd://%d", n.containers)
 	status.Image, status.ImageID = spec.Image, "sha256:"+digest
-	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(n.Cluster.Now())}}
-	n.running[key] = Running{Image: spec.Image, Env: Environment(pod, spec), Restart: pod.Annotations[pub.RestartedAt]}
+	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(
+		n.Cluster.Now())}}
+	n.running[key] = Running{Image: spec.Image, Env: Environment(pod, spec),
+		Restart: pod.Annotations[pub.RestartedAt]}
 	pod.Status.Phase = corev1.PodRunning
 	return true
 }
 
 // stops tells whether the daemon stops the container: the update says that its environment changed, and it
 // has the old one, or that it shall be restarted, and it is the one that ran then.
-func (n *Node) stops(pod *corev1.Pod, spec *corev1.Container, status *corev1.ContainerStatus, runs Running) bool {
+func (n *Node) stops(pod *corev1.Pod, spec *corev1.Container, status *corev1.ContainerStatus,
+	runs Running) bool {
 	state, err := inplace.StateOf(pod)
 	if err != nil || state == nil || runs.Image != spec.Image {
 		return false
 	}
 	_, env := state.EnvContainers[spec.Name]
-	return env && runs.Env != Environment(pod, spec) || state.RestartContainers[spec.Name] == status.ContainerID && status.ContainerID != ""
+	return env && runs.Env != Environment(pod, spec) ||
+		state.RestartContainers[spec.Name] == status.ContainerID && status.ContainerID != ""
 }
 
 // report writes what the daemon sees.
@@ -221,9 +229,10 @@ func (n *Node) report(pod *corev1.Pod) bool {
 			environment[name] = value
 		}
 		env, _ := strconv.ParseUint(inplace.ActualEnvHash(container, environment), 10, 64)
-		meta.Containers = append(meta.Containers, inplace.RuntimeContainer{Name: name, ContainerID: status.ContainerID,
-			RestartCount: status.RestartCount,
-			Hashes:       inplace.RuntimeHashes{PlainHash: plain, ExtractedEnvFromMetadataHash: env}})
+		meta.Containers = append(meta.Containers,
+			inplace.RuntimeContainer{Name: name, ContainerID: status.ContainerID,
+				RestartCount: status.RestartCount,
+				Hashes:       inplace.RuntimeHashes{PlainHash: plain, ExtractedEnvFromMetadataHash: env}})
 	}
 	text, err := json.Marshal(meta)
 	if err != nil || pod.Annotations[pub.RuntimeContainersMeta] == string(text) {
@@ -239,13 +248,15 @@ func (n *Node) report(pod *corev1.Pod) bool {
 // resize gives a container the resources of its spec, or says that they do not fit.
 func (n *Node) resize(pod *corev1.Pod, spec *corev1.Container) bool {
 	status := n.statusOf(pod, spec.Name)
-	if status.State.Running == nil || status.Resources != nil && equality.Semantic.DeepEqual(*status.Resources, spec.Resources) {
+	if status.State.Running == nil || status.Resources != nil &&
+		equality.Semantic.DeepEqual(*status.Resources, spec.Resources) {
 		return false
 	}
 	if status.Resources != nil && n.Unfit[string(pod.UID)] {
 		changed := n.set(pod, corev1.PodResizePending, corev1.ConditionTrue, corev1.PodReasonInfeasible)
 		for i := range pod.Status.Conditions {
-			if c := &pod.Status.Conditions[i]; n.Observes && c.Type == corev1.PodResizePending && c.ObservedGeneration != pod.Generation {
+			if c := &pod.Status.Conditions[i]; n.Observes && c.Type == corev1.PodResizePending &&
+				c.ObservedGeneration != pod.Generation {
 				c.ObservedGeneration, changed = pod.Generation, true
 			}
 		}
@@ -297,7 +308,8 @@ func conditionStatus(pod *corev1.Pod, t corev1.PodConditionType) corev1.Conditio
 	return ""
 }
 
-func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus, reason string) bool {
+func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus,
+	reason string) bool {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type != t {
@@ -306,11 +318,13 @@ func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 		if c.Status == status {
 			return false
 		}
-		c.Status, c.Reason, c.Message, c.LastTransitionTime = status, reason, "", metav1.NewTime(n.Cluster.Now())
+		c.Status, c.Reason, c.Message, c.LastTransitionTime = status, reason, "",
+			metav1.NewTime(n.Cluster.Now())
 		return true
 	}
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: status, Reason: reason,
-		LastTransitionTime: metav1.NewTime(n.Cluster.Now())})
+	pod.Status.Conditions = append(pod.Status.Conditions,
+		corev1.PodCondition{Type: t, Status: status, Reason: reason,
+			LastTransitionTime: metav1.NewTime(n.Cluster.Now())})
 	return true
 }
 

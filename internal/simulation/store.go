@@ -226,7 +226,9 @@ func (c *Cluster) CollectGarbage() {
 	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "ControllerRevision", "ImagePullJob"} {
 		for _, object := range c.List(kind, false) {
 			owners, key := object.GetOwnerReferences(), c.KeyOf(kind, object)
-			solid := slices.DeleteFunc(slices.Clone(owners), func(owner metav1.OwnerReference) bool { return !alive[owner.UID] })
+			solid := slices.DeleteFunc(slices.Clone(owners), func(owner metav1.OwnerReference) bool {
+				return !alive[owner.UID]
+			})
 			switch {
 			case len(solid) == len(owners) || object.GetDeletionTimestamp() != nil:
 			case len(solid) == 0:

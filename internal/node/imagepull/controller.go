@@ -67,10 +67,14 @@ type reconciler struct {
 	running sync.WaitGroup
 }
 
-func newReconciler(c client.Client, live client.Reader, images func() (Images, error), clk clock.WithDelayedExecution,
+func newReconciler(c client.Client, live client.Reader, images func() (Images, error),
+	clk clock.WithDelayedExecution,
 	options Options) *reconciler {
-	r := &reconciler{options: options, client: c, tasks: map[key]*task{}, limiter: rate.NewLimiter(0.5, 5), wake: func() {}} // ND-058
-	r.puller = &puller{runtime: images, secrets: newSecrets(live, clk), provider: options.Provider, slots: newSlots(options.Workers),
+	// ND-058
+	r := &reconciler{options: options, client: c, tasks: map[key]*task{}, limiter: rate.NewLimiter(0.5, 5),
+		wake: func() {}}
+	r.puller = &puller{runtime: images, secrets: newSecrets(live, clk), provider: options.Provider,
+		slots:  newSlots(options.Workers),
 		clock:  clk,
 		meters: newMeters(), done: r.done}
 	return r
@@ -95,7 +99,9 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("imagepuller").
 		For(&appsv1beta1.NodeImage{}).
 		WatchesRawSource(source.Channel(ended, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retry.Limiter[reconcile.Request]()}). // ND-059
+		// ND-059
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1,
+			RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of image pulls: %w", err)
@@ -122,7 +128,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.first = firstTags(object)
 		}
 	}
-	s := snapshot{object: object, tasks: map[key]appsv1beta1.ImageTagStatus{}, first: r.first, now: r.puller.clock.Now()}
+	s := snapshot{object: object, tasks: map[key]appsv1beta1.ImageTagStatus{}, first: r.first,
+		now: r.puller.clock.Now()}
 	for k, t := range r.tasks {
 		s.tasks[k] = t.now()
 	}
@@ -202,12 +209,15 @@ func (r *reconciler) start(ctx context.Context, object *appsv1beta1.NodeImage, k
 // done records the metrics and events of a task that has ended (IMG-141).
 func (r *reconciler) done(t *task, took time.Duration) {
 	s := t.now()
-	node := &corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: "NodeImage", Name: r.options.Node, UID: t.object}
+	node := &corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: "NodeImage",
+		Name: r.options.Node, UID: t.object}
 	if s.Phase == succeeded {
-		r.options.Events.Eventf(node, corev1.EventTypeNormal, reasonSucceeded, "Image %s, elapsed time %s", t.key.reference(),
+		r.options.Events.Eventf(node, corev1.EventTypeNormal, reasonSucceeded, "Image %s, elapsed time %s",
+			t.key.reference(),
 			took.Round(time.Millisecond))
 	} else {
-		note := message.Bound(fmt.Sprintf("Image %s on node %s: %s", t.key.reference(), r.options.Node, s.Message))
+		note := message.Bound(fmt.Sprintf("Image %s on node %s: %s", t.key.reference(),
+			r.options.Node, s.Message))
 		r.options.Events.Event(node, corev1.EventTypeWarning, reasonFailed, note)
 		for i := range t.spec.OwnerReferences {
 			r.options.Events.Event(&t.spec.OwnerReferences[i], corev1.EventTypeWarning, reasonFailed, note)
@@ -236,10 +246,12 @@ func secretsOf(object *appsv1beta1.NodeImage) map[types.NamespacedName]bool {
 
 // write patches the fields that differ, guarded by the object's version, since the manager writes the status
 // too (IMG-062).
-func (r *reconciler) write(ctx context.Context, object *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatus) error {
+func (r *reconciler) write(ctx context.Context, object *appsv1beta1.NodeImage,
+	status *appsv1beta1.NodeImageStatus) error {
 	fields := map[string]any{"desired": status.Desired}
-	for name, count := range map[string]int32{"waiting": status.Waiting, "pulling": status.Pulling, "succeeded": status.Succeeded,
-		"failed": status.Failed} {
+	for name, count := range map[string]int32{"waiting": status.Waiting, "pulling": status.Pulling,
+		"succeeded": status.Succeeded,
+		"failed":    status.Failed} {
 		fields[name] = nil
 		if count > 0 {
 			fields[name] = count
@@ -265,13 +277,15 @@ func (r *reconciler) write(ctx context.Context, object *appsv1beta1.NodeImage, s
 	if status.FirstSyncStatus != nil && object.Status.FirstSyncStatus == nil {
 		fields["firstSyncStatus"] = status.FirstSyncStatus
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID, "resourceVersion": object.ResourceVersion},
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID,
+		"resourceVersion": object.ResourceVersion},
 		"status": fields})
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}
 	written := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: object.Name}}
-	if err := r.client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, body)); err != nil && !apierrors.IsNotFound(err) {
+	if err := r.client.Status().Patch(ctx, written,
+		client.RawPatch(types.MergePatchType, body)); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	return nil

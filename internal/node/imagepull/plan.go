@@ -107,7 +107,9 @@ func newPlan(s snapshot) plan {
 			p.stop = append(p.stop, k)
 		}
 	}
-	slices.SortFunc(p.stop, func(a, b key) int { return cmp.Or(cmp.Compare(a.image, b.image), cmp.Compare(a.tag, b.tag)) })
+	slices.SortFunc(p.stop, func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.image, b.image), cmp.Compare(a.tag, b.tag))
+	})
 	s.firstSync(&p)
 	return p
 }
@@ -178,7 +180,8 @@ func (s *snapshot) firstSync(p *plan) {
 		Message: plural.Of(count, "image") + plural.Form(count, " is present", " are present")}
 	if len(failures) > 0 {
 		result.Status = appsv1beta1.SyncStatusFailed
-		result.Message = fmt.Sprintf("%d of %s failed: %s", len(failures), plural.Of(count, "image"), strings.Join(failures, ", "))
+		result.Message = fmt.Sprintf("%d of %s failed: %s", len(failures), plural.Of(count, "image"),
+			strings.Join(failures, ", "))
 	}
 	p.status.FirstSyncStatus = result
 }

@@ -64,19 +64,25 @@ func LoadPlugins(configFile, folder string, c clock.PassiveClock) (*Plugins, err
 		return nil, fmt.Errorf("configuration of credential providers %s: %w", configFile, err)
 	}
 	if config.Kind != "CredentialProviderConfig" || len(config.Providers) == 0 {
-		return nil, fmt.Errorf("configuration of credential providers %s: no CredentialProviderConfig with providers", configFile)
+		return nil,
+			fmt.Errorf("configuration of credential providers %s: no CredentialProviderConfig with providers",
+				configFile)
 	}
 	for _, p := range config.Providers {
 		if p.Name == "" || p.Name != filepath.Base(p.Name) || p.Name == "." || p.Name == ".." {
-			return nil, fmt.Errorf("configuration of credential providers %s: %q is not the name of a program", configFile, p.Name)
+			return nil,
+				fmt.Errorf("configuration of credential providers %s: %q is not the name of a program",
+					configFile, p.Name)
 		}
 		if p.TokenAttributes != nil {
 			return nil,
-				fmt.Errorf("configuration of credential providers %s: provider %s wants tokens of pods, and pulls here belong to none",
+				fmt.Errorf(
+					"configuration of credential providers %s: provider %s wants tokens of pods, and pulls here belong to none",
 					configFile, p.Name)
 		}
 	}
-	return &Plugins{providers: config.Providers, folder: folder, clock: c, calls: make(chan struct{}, pluginCalls),
+	return &Plugins{providers: config.Providers, folder: folder, clock: c,
+		calls: make(chan struct{}, pluginCalls),
 		cache: map[pluginKey]pluginAnswer{}}, nil
 }
 
@@ -122,7 +128,8 @@ func scopes(named reference.Named) map[credentialprovider.PluginCacheKeyType]str
 	}
 }
 
-func (p *Plugins) ask(ctx context.Context, provider *kubeletconfig.CredentialProvider, named reference.Named) ([]credential, error) {
+func (p *Plugins) ask(ctx context.Context, provider *kubeletconfig.CredentialProvider,
+	named reference.Named) ([]credential, error) {
 	if list, ok := p.cached(provider.Name, named); ok {
 		return list, nil
 	}
@@ -141,7 +148,8 @@ func (p *Plugins) ask(ctx context.Context, provider *kubeletconfig.CredentialPro
 	}
 	var list []credential
 	for registry, auth := range answer.Auth {
-		list = append(list, credential{location(registry), runtime.Auth{Username: auth.Username, Password: auth.Password}})
+		list = append(list, credential{location(registry),
+			runtime.Auth{Username: auth.Username, Password: auth.Password}})
 	}
 	order(list)
 	keep := time.Duration(0)
@@ -183,7 +191,8 @@ func (p *Plugins) call(ctx context.Context, provider *kubeletconfig.CredentialPr
 	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
 	defer cancel()
 	request, err := json.Marshal(credentialprovider.CredentialProviderRequest{
-		TypeMeta: metav1.TypeMeta{APIVersion: provider.APIVersion, Kind: "CredentialProviderRequest"}, Image: image})
+		TypeMeta: metav1.TypeMeta{APIVersion: provider.APIVersion, Kind: "CredentialProviderRequest"},
+		Image:    image})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the request: %w", err)
 	}

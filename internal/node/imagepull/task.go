@@ -113,7 +113,8 @@ type puller struct {
 }
 
 func (p *puller) instant() *metav1.Time {
-	now := metav1.NewTime(p.clock.Now().Truncate(time.Second)) // the API keeps whole seconds, so that times compare equal
+	// the API keeps whole seconds, so that times compare equal
+	now := metav1.NewTime(p.clock.Now().Truncate(time.Second))
 	return &now
 }
 
@@ -139,7 +140,8 @@ func (p *puller) run(ctx context.Context, t *task) {
 	t.set(func(s *appsv1beta1.ImageTagStatus) {
 		s.CompletionTime = p.instant()
 		if s.Phase, s.Progress, s.ImageID = succeeded, 100, id; err != nil {
-			s.Phase, s.Progress, s.ImageID, s.Message = failed, 0, "", message.Bound(message.Public(err.Error()))
+			s.Phase, s.Progress, s.ImageID, s.Message = failed, 0, "",
+				message.Bound(message.Public(err.Error()))
 		}
 	})
 	p.meters.ended(err, took, size)
@@ -157,7 +159,9 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)
-		timer := p.clock.AfterFunc(seconds.Duration(*policy.ActiveDeadlineSeconds), func() { cancel(errors.New(exceeded)) })
+		timer := p.clock.AfterFunc(seconds.Duration(*policy.ActiveDeadlineSeconds), func() {
+			cancel(errors.New(exceeded))
+		})
 		defer timer.Stop()
 	}
 	left, timeout := int32(defaultBackoff), defaultTimeout
@@ -176,7 +180,8 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 			return id, size, err
 		}
 		left--
-		klog.FromContext(ctx).Info("Pulling an image failed and is tried again", "image", t.key.reference(), "error", message.Public(err.Error()), "after",
+		klog.FromContext(ctx).Info("Pulling an image failed and is tried again", "image", t.key.reference(),
+			"error", message.Public(err.Error()), "after",
 			pause, "attemptsLeft", left)
 		select {
 		case <-ctx.Done():
@@ -187,10 +192,13 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 }
 
 // attempt pulls once, with each of the credentials in turn (IMG-134, IMG-137, IMG-138).
-func (p *puller) attempt(ctx context.Context, t *task, timeout time.Duration) (id string, size uint64, err error) {
+func (p *puller) attempt(ctx context.Context, t *task,
+	timeout time.Duration) (id string, size uint64, err error) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := p.clock.AfterFunc(timeout, func() { cancel(fmt.Errorf("pulling was cancelled after the timeout of %s", timeout)) })
+	timer := p.clock.AfterFunc(timeout, func() {
+		cancel(fmt.Errorf("pulling was cancelled after the timeout of %s", timeout))
+	})
 	defer timer.Stop()
 	rt, present, err := p.answering(bounded, t)
 	if err != nil {
@@ -226,7 +234,8 @@ func (p *puller) answering(ctx context.Context, t *task) (rt Images, present *ru
 			return nil, nil, err
 		}
 		if pause == time.Second {
-			klog.FromContext(ctx).Info("Pulling an image waits for the container runtime", "image", t.key.reference(), "error", err.Error())
+			klog.FromContext(ctx).Info("Pulling an image waits for the container runtime", "image",
+				t.key.reference(), "error", err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -249,7 +258,8 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 	if p.provider != nil {
 		more, err := p.provider.Credentials(ctx, image)
 		if err != nil {
-			klog.FromContext(ctx).Info("A credential provider failed", "image", t.key.reference(), "error", message.Public(err.Error()))
+			klog.FromContext(ctx).Info("A credential provider failed", "image", t.key.reference(), "error",
+				message.Public(err.Error()))
 		}
 		auths = append(auths, more...)
 	}

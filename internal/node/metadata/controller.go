@@ -65,7 +65,8 @@ type reconciler struct {
 }
 
 func newReconciler(c client.Client, live client.Reader, options Options) *reconciler {
-	r := &reconciler{Options: options, client: c, live: live, own: &reconcile.Own{Cache: c, Live: live}, clock: clock.RealClock{},
+	r := &reconciler{Options: options, client: c, live: live, own: &reconcile.Own{Cache: c, Live: live},
+		clock:    clock.RealClock{},
 		readings: newReadings(),
 		reports: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_daemon_metadata_reports_total",
 			Help: "Reports of runtime metadata written to pods, by result."}, []string{"result"})}
@@ -84,7 +85,9 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}
 	err := ctrl.NewControllerManagedBy(mgr).Named("runtime_container_meta").
 		Watches(&corev1.Pod{}, r.handler()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[ctrl.Request]()}). // ND-059
+		// ND-059
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers,
+			RateLimiter: retry.Limiter[ctrl.Request]()}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of runtime metadata: %w", err)
@@ -102,8 +105,12 @@ func (r *reconciler) handler() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(nil, e.Object, e.IsInInitialList, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueue(e.ObjectOld, e.ObjectNew, false, q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			enqueue(nil, e.Object, e.IsInInitialList, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			enqueue(e.ObjectOld, e.ObjectNew, false, q)
+		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
 			r.own.Forget(e.Object.GetUID())
 			r.readings.forget(e.Object.GetUID())
@@ -129,7 +136,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		log.FromContext(ctx).V(1).Info("Left to kubelet", "what", left)
 	}
 	for _, restart := range plan.Restarts {
-		r.restarts.want(ctx, target{request.NamespacedName, pod.UID, restart.Container.Name, restart.Container.ID}, restart.Why)
+		r.restarts.want(ctx, target{request.NamespacedName, pod.UID, restart.Container.Name,
+			restart.Container.ID}, restart.Why)
 	}
 	if plan.Report != "" {
 		if conflict, err := r.report(ctx, pod, plan.Report); err != nil || conflict {
@@ -142,7 +150,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // observe reads the containers from the runtime and makes the plan. An unreadable environment is left out,
 // and read again later (ND-106).
 func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error) {
-	s := Snapshot{Pod: pod, EnvFromMetadata: r.EnvFromMetadata, Environments: map[string]map[string]string{}, Unreadable: map[string]bool{}}
+	s := Snapshot{Pod: pod, EnvFromMetadata: r.EnvFromMetadata, Environments: map[string]map[string]string{},
+		Unreadable: map[string]bool{}}
 	seen := map[*runtime.Runtime]bool{}
 	for _, status := range statuses(pod) {
 		if status.ContainerID == "" {
@@ -176,7 +185,8 @@ func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error)
 			delete(s.Environments, id)
 			s.Unreadable[id] = true
 			r.readings.failed(pod.UID, id, r.clock.Now())
-			log.FromContext(ctx).Info("The environment of a container cannot be read; it is tried again", "id", id, "error", err.Error())
+			log.FromContext(ctx).Info("The environment of a container cannot be read; it is tried again",
+				"id", id, "error", err.Error())
 		}
 	}
 	if len(plan.Read) > 0 {

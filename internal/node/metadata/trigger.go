@@ -25,13 +25,15 @@ func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 	if before != nil && len(before.Spec.Containers) != len(now.Spec.Containers) {
 		return true
 	}
-	for _, status := range statuses(now) { // by name, because spec, status and report have different orders (ND-089)
+	// by name, because spec, status and report have different orders (ND-089)
+	for _, status := range statuses(now) {
 		container, _ := find(now, status.Name)
 		if container == nil || status.ContainerID == "" {
 			continue
 		}
 		e := entry(meta, status.Name, status.ContainerID)
-		if e == nil || envFromMetadata && e.Hashes.ExtractedEnvFromMetadataHash != number(inplace.EnvHash(now, container)) {
+		if e == nil || envFromMetadata &&
+			e.Hashes.ExtractedEnvFromMetadataHash != number(inplace.EnvHash(now, container)) {
 			return true
 		}
 	}
@@ -54,7 +56,8 @@ func envChanged(before, now *corev1.Pod) bool {
 	return slices.ContainsFunc(statuses(now), func(s *corev1.ContainerStatus) bool {
 		container, _ := find(now, s.Name)
 		former, _ := find(before, s.Name)
-		return container != nil && (former == nil || inplace.EnvHash(before, former) != inplace.EnvHash(now, container))
+		return container != nil && (former == nil ||
+			inplace.EnvHash(before, former) != inplace.EnvHash(now, container))
 	})
 }
 
@@ -65,7 +68,8 @@ func restartWanted(pod *corev1.Pod) bool {
 		return false
 	}
 	return slices.ContainsFunc(statuses(pod), func(s *corev1.ContainerStatus) bool {
-		return s.ContainerID != "" && s.State.Running != nil && (state.RestartContainers[s.Name] == s.ContainerID ||
-			state.EnvContainers[s.Name] == s.ContainerID)
+		return s.ContainerID != "" && s.State.Running != nil &&
+			(state.RestartContainers[s.Name] == s.ContainerID ||
+				state.EnvContainers[s.Name] == s.ContainerID)
 	})
 }

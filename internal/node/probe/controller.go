@@ -76,7 +76,9 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	runtimes := set{options.Runtimes}
 	r := newReconciler(options.Node, mgr.GetClient(), options.Events, clock.RealClock{})
 	r.containers = newContainers(runtimes, pods, options.WatchesPods, r.clock.Now)
-	r.attempts = newAttempter(func(container string) (Commands, error) { return options.Runtimes.ForContainer(container) }).attempt
+	r.attempts = newAttempter(func(container string) (Commands, error) {
+		return options.Runtimes.ForContainer(container)
+	}).attempt
 	for _, collector := range []prometheus.Collector{r.executions, r.late} {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
@@ -88,7 +90,9 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("node_pod_probe").
 		For(&appsv1alpha1.NodePodProbe{}).
 		WatchesRawSource(source.Channel(r.changed, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retry.Limiter[ctrl.Request]()}). // ND-059
+		// ND-059
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1,
+			RateLimiter: retry.Limiter[ctrl.Request]()}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of probes: %w", err)
@@ -124,11 +128,15 @@ type reconciler struct {
 	paused  time.Duration
 }
 
-func newReconciler(node string, c client.Client, events record.EventRecorder, by clock.WithTicker) *reconciler {
-	return &reconciler{node: node, client: c, events: events, clock: by, changed: make(chan event.GenericEvent, 1), wake: make(chan struct{}, 1),
+func newReconciler(node string, c client.Client, events record.EventRecorder,
+	by clock.WithTicker) *reconciler {
+	return &reconciler{node: node, client: c, events: events, clock: by,
+		changed: make(chan event.GenericEvent, 1), wake: make(chan struct{}, 1),
 		probers: map[Key]*Prober{}, schedule: NewSchedule(by.Now()),
-		executions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_daemon_probe_attempts_total",
-			Help: "Attempts of probes of PodProbeMarkers, by handler and outcome: success, failure, error."}, []string{"handler", "outcome"}),
+		executions: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "afloat_daemon_probe_attempts_total",
+				Help: "Attempts of probes of PodProbeMarkers, by handler and outcome: success, failure, error."},
+			[]string{"handler", "outcome"}),
 		late: prometheus.NewGauge(prometheus.GaugeOpts{Name: "afloat_daemon_probe_attempts_waiting",
 			Help: "Attempts of probes that are due and wait for others of their namespace or of the node."})}
 }
@@ -260,7 +268,8 @@ func (r *reconciler) NeedLeaderElection() bool { return false }
 func (r *reconciler) take(ctx context.Context, turn *Turn) {
 	defer func() {
 		if failure := recover(); failure != nil {
-			log.FromContext(ctx).Error(fmt.Errorf("%v", failure), "An attempt of a probe panicked", "pod", turn.Pod, "probe", turn.Name)
+			log.FromContext(ctx).Error(fmt.Errorf("%v", failure), "An attempt of a probe panicked", "pod",
+				turn.Pod, "probe", turn.Name)
 		}
 		r.mu.Lock()
 		r.schedule.Done(turn, r.clock.Now())
@@ -268,7 +277,8 @@ func (r *reconciler) take(ctx context.Context, turn *Turn) {
 		r.nudge()
 	}()
 	if err := r.probe(ctx, turn.Key); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays", "pod", turn.Pod, "probe", turn.Name, "error", err.Error())
+		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays", "pod", turn.Pod,
+			"probe", turn.Name, "error", err.Error())
 	}
 }
 
@@ -285,10 +295,12 @@ func (r *reconciler) probe(ctx context.Context, key Key) error {
 	attempt := r.attempts(ctx, d, container)
 	r.executions.WithLabelValues(handlerOf(d), string(attempt.Outcome)).Inc()
 	if attempt.Outcome == None {
-		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays", "pod", d.PodName, "namespace", d.Namespace, "probe",
+		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays", "pod", d.PodName,
+			"namespace", d.Namespace, "probe",
 			d.Name, "error", attempt.Message)
 	}
-	if attempt.Outcome == None || attempt.Outcome == Failure && !r.failed(key) { // maybe the container has ended
+	// maybe the container has ended
+	if attempt.Outcome == None || attempt.Outcome == Failure && !r.failed(key) {
 		if _, due, now, err := r.meet(ctx, key, true); err != nil || !due || now != container {
 			return err
 		}
@@ -306,7 +318,8 @@ func (r *reconciler) failed(key Key) bool {
 }
 
 // meet lets the prober meet its container, and returns a copy of its definition.
-func (r *reconciler) meet(ctx context.Context, key Key, anew bool) (d *Definition, due bool, container string, err error) {
+func (r *reconciler) meet(ctx context.Context, key Key,
+	anew bool) (d *Definition, due bool, container string, err error) {
 	r.mu.Lock()
 	p := r.probers[key]
 	if p == nil || p.Refused != "" {
@@ -343,7 +356,8 @@ func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now t
 	case r.changed <- event.GenericEvent{Object: &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: r.node}}}:
 	default: // it is woken anyway
 	}
-	unable := after.State == appsv1alpha1.ProbeUnknown && strings.HasPrefix(after.Message, notCarriedOut) && !strings.HasPrefix(before.Message, notCarriedOut)
+	unable := after.State == appsv1alpha1.ProbeUnknown && strings.HasPrefix(after.Message, notCarriedOut) &&
+		!strings.HasPrefix(before.Message, notCarriedOut)
 	if before.State != after.State || unable {
 		r.tell(d, after)
 	}
@@ -352,15 +366,19 @@ func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now t
 // tell records an event on the pod when the state of a probe changes, or when it cannot be carried out and
 // nothing is known (PPM-097).
 func (r *reconciler) tell(d *Definition, result Result) {
-	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: d.Namespace, Name: d.PodName, UID: d.Pod}
+	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: d.Namespace,
+		Name: d.PodName, UID: d.Pod}
 	switch result.State {
 	case appsv1alpha1.ProbeSucceeded:
-		r.events.Eventf(pod, corev1.EventTypeNormal, "KruiseProbeSucceeded", "probe %s: %s", d.Name, result.Message)
+		r.events.Eventf(pod, corev1.EventTypeNormal, "KruiseProbeSucceeded", "probe %s: %s", d.Name,
+			result.Message)
 	case appsv1alpha1.ProbeFailed:
-		r.events.Eventf(pod, corev1.EventTypeWarning, "KruiseProbeFailed", "probe %s: %s", d.Name, result.Message)
+		r.events.Eventf(pod, corev1.EventTypeWarning, "KruiseProbeFailed", "probe %s: %s", d.Name,
+			result.Message)
 	case appsv1alpha1.ProbeUnknown: // no condition tells, and who wrote the probe may not read the NodePodProbe
 		if strings.HasPrefix(result.Message, notCarriedOut) {
-			r.events.Eventf(pod, corev1.EventTypeWarning, "KruiseProbeError", "probe %s: %s", d.Name, result.Message)
+			r.events.Eventf(pod, corev1.EventTypeWarning, "KruiseProbeError", "probe %s: %s", d.Name,
+				result.Message)
 		}
 	}
 }

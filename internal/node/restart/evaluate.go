@@ -94,7 +94,8 @@ func finished(request *appsv1beta1.ContainerRecreateRequest, seen, now time.Time
 	if why := closed(request); why != "" {
 		return why
 	}
-	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil && now.Sub(seen) > seconds.Duration(*deadline) {
+	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil &&
+		now.Sub(seen) > seconds.Duration(*deadline) {
 		return "the request has exceeded its activeDeadlineSeconds"
 	}
 	return ""
@@ -111,7 +112,8 @@ func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 		s, _, ok := runtime.SplitID(c.StatusContext.ContainerID)
 		switch {
 		case !ok:
-			return fmt.Errorf("ID %q of container %s does not have the form <runtime>://<id>", c.StatusContext.ContainerID, c.Name)
+			return fmt.Errorf("ID %q of container %s does not have the form <runtime>://<id>",
+				c.StatusContext.ContainerID, c.Name)
 		case common != "" && common != s:
 			return fmt.Errorf("containers of both %s and %s", common, s)
 		}
@@ -132,7 +134,8 @@ func NewPlan(s Snapshot) Plan {
 	for i := range s.Request.Spec.Containers {
 		plan.States[i] = s.state(&s.Request.Spec.Containers[i], &plan)
 	}
-	if s.Request.Status.Phase != recreating || !slices.Equal(plan.States, s.Request.Status.ContainerRecreateStates) {
+	if s.Request.Status.Phase != recreating ||
+		!slices.Equal(plan.States, s.Request.Status.ContainerRecreateStates) {
 		plan.Record = true // CRR-117, CRR-094
 		plan.Waiting = "the states are recorded first"
 		return plan
@@ -186,7 +189,8 @@ func (s *Snapshot) state(c *appsv1beta1.ContainerRecreateRequestContainer, plan 
 	case current.PodNamespace != s.Request.Namespace || current.PodName != s.Request.Spec.PodName ||
 		current.PodUID != s.Request.Labels[pub.RecreatePodUID]:
 		after.Phase = failed
-		after.Message = fmt.Sprintf("the container belongs to pod %s/%s, which is not that of the request", current.PodNamespace,
+		after.Message = fmt.Sprintf("the container belongs to pod %s/%s, which is not that of the request",
+			current.PodNamespace,
 			current.PodName)
 		return after
 	case current.Exited:
@@ -221,7 +225,8 @@ func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
 	if !ready || !current.Running || started.IsZero() {
 		return false
 	}
-	if started.After(s.Now) { // the node's clock was set back since: the request was there before the container, as far as is known
+	// the node's clock was set back since: the request was there before the container, as far as is known
+	if started.After(s.Now) {
 		started = s.Seen
 	}
 	left := started.Add(time.Duration(s.strategy().MinStartedSeconds) * time.Second).Sub(s.Now)
@@ -245,7 +250,8 @@ func (s *Snapshot) stays(name string, current *runtime.Container) string {
 	for _, list := range [][]corev1.Container{s.Pod.Spec.Containers, s.Pod.Spec.InitContainers} {
 		for i := range list {
 			if list[i].Name == name && !restart.StartsAgain(s.Pod, &list[i], inspected.ExitCode) {
-				return fmt.Sprintf("the container stays stopped: it ended with exit code %d and its restart policy does not start it again",
+				return fmt.Sprintf(
+					"the container stays stopped: it ended with exit code %d and its restart policy does not start it again",
 					inspected.ExitCode)
 			}
 		}
@@ -303,7 +309,8 @@ func note(open *string, format, name string) {
 // graceBegan tells whether the manager has made the pod not ready, or found that it has no gate for that
 // (CRR-085).
 func graceBegan(request *appsv1beta1.ContainerRecreateRequest) bool {
-	return meta.IsStatusConditionTrue(request.Status.Conditions, appsv1beta1.ContainerRecreateRequestPreRecreateGrace)
+	return meta.IsStatusConditionTrue(request.Status.Conditions,
+		appsv1beta1.ContainerRecreateRequestPreRecreateGrace)
 }
 
 // stop decides whether the container may be stopped now (CRR-086). It first records the container's ID if the
@@ -315,7 +322,8 @@ func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 			return
 		}
 		if left := s.UnreadySince.Add(seconds.Duration(*grace)).Sub(s.Now); left > 0 {
-			plan.Waiting, plan.After = fmt.Sprintf("the pod is not ready for %d s before containers are stopped", *grace),
+			plan.Waiting, plan.After = fmt.Sprintf(
+				"the pod is not ready for %d s before containers are stopped", *grace),
 				min(plan.After, left)
 			return
 		}

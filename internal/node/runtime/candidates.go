@@ -15,7 +15,8 @@ var sockets = []string{
 	"containerd.sock", "containerd/containerd.sock",
 	"crio.sock", "crio/crio.sock",
 	"cri-dockerd.sock", "cri-dockerd/cri-dockerd.sock",
-	"k3s/containerd/containerd.sock", "rke2/containerd/containerd.sock", "k0s/containerd.sock", "k0s/containerd/containerd.sock",
+	"k3s/containerd/containerd.sock", "rke2/containerd/containerd.sock", "k0s/containerd.sock",
+	"k0s/containerd/containerd.sock",
 }
 
 // windowsPipe is the only endpoint on Windows (ND-018).

@@ -44,7 +44,8 @@ func (r *Runtime) Environment(ctx context.Context, id string) (map[string]string
 func (r *Runtime) recordedEnvironment(ctx context.Context, id string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := r.containers.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: bare(id), Verbose: true})
+	answer, err := r.containers.ContainerStatus(ctx,
+		&cri.ContainerStatusRequest{ContainerId: bare(id), Verbose: true})
 	if err != nil {
 		return nil, wrap(err, "inspecting container "+id)
 	}
@@ -56,7 +57,8 @@ func (r *Runtime) recordedEnvironment(ctx context.Context, id string) (map[strin
 		} `json:"runtimeSpec"`
 	}
 	// The error is not returned, because it would contain what could not be read, which may be a value.
-	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &info) != nil || info.RuntimeSpec == nil || info.RuntimeSpec.Process == nil {
+	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &info) != nil || info.RuntimeSpec == nil ||
+		info.RuntimeSpec.Process == nil {
 		return nil, errors.New("the runtime's record of the container has no environment")
 	}
 	return entries(info.RuntimeSpec.Process.Env), nil

@@ -129,7 +129,9 @@ func (s *Set) probe(ctx context.Context, m *member) error {
 
 // count counts kubelet's pods in each of several runtimes. A runtime that does not answer may have them too.
 func (s *Set) count(ctx context.Context, members []*member) {
-	if there := slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return m.missing && m.runtime == nil }); len(there) < 2 {
+	if there := slices.DeleteFunc(slices.Clone(members), func(m *member) bool {
+		return m.missing && m.runtime == nil
+	}); len(there) < 2 {
 		return
 	}
 	for _, m := range members {
@@ -278,7 +280,8 @@ func (s *Set) ForImages() (*Runtime, error) {
 	case best == nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, s.Ready())
 	case best.pods == 0 && silent != nil:
-		return nil, fmt.Errorf("%w: %s, which may be the kubelet's: %s; %s runs no pods", ErrUnavailable, silent.endpoint, silent.problem,
+		return nil, fmt.Errorf("%w: %s, which may be the kubelet's: %s; %s runs no pods", ErrUnavailable,
+			silent.endpoint, silent.problem,
 			best.endpoint)
 	}
 	return best.runtime, nil

@@ -22,7 +22,9 @@ import (
 func (s *Stopper) hook(ctx context.Context, r Runtime, request Request) error {
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := s.Clock.AfterFunc(request.Grace, func() { cancel(fmt.Errorf("it took longer than the grace period of %s", request.Grace)) })
+	timer := s.Clock.AfterFunc(request.Grace, func() {
+		cancel(fmt.Errorf("it took longer than the grace period of %s", request.Grace))
+	})
 	defer timer.Stop()
 	ended := make(chan error, 1)
 	go func() { ended <- s.run(bounded, r, request) }()

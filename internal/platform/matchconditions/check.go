@@ -16,14 +16,17 @@ var known = []string{"_&&_", "_||_", "!_", "@in", "_==_", "_!=_", "_[_]", "start
 // samples are requests with little and with much in them, creations and others: an entry is for the one or
 // the other, and its expressions must have an answer to these.
 var samples = [][]map[string]any{
-	{sample("CREATE", map[string]any{"metadata": map[string]any{}, "spec": map[string]any{}, "status": map[string]any{}}, nil),
+	{sample("CREATE", map[string]any{"metadata": map[string]any{}, "spec": map[string]any{},
+		"status": map[string]any{}}, nil),
 		sample("CREATE", full, nil)},
 	{sample("UPDATE", full, full), sample("DELETE", nil, full)},
 }
 
 var full = map[string]any{
-	"metadata": map[string]any{"name": "web", "namespace": "shop", "generation": int64(1), "labels": map[string]any{"app": "web"},
-		"annotations": map[string]any{"a": "b"}, "ownerReferences": []any{map[string]any{"kind": "Set", "name": "web"},
+	"metadata": map[string]any{"name": "web", "namespace": "shop", "generation": int64(1),
+		"labels":      map[string]any{"app": "web"},
+		"annotations": map[string]any{"a": "b"},
+		"ownerReferences": []any{map[string]any{"kind": "Set", "name": "web"},
 			map[string]any{"kind": "Set", "name": "web", "controller": true}}},
 	"spec":   map[string]any{"readinessGates": []any{map[string]any{"conditionType": "Ready"}}},
 	"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
@@ -41,7 +44,8 @@ type Checker struct{ env *cel.Env }
 
 // NewChecker returns a checker.
 func NewChecker() (*Checker, error) {
-	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType), cel.Variable("request", cel.DynType))
+	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
+		cel.Variable("request", cel.DynType))
 	if err != nil {
 		return nil, fmt.Errorf("making the environment of match conditions: %w", err)
 	}

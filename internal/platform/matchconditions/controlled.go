@@ -36,8 +36,9 @@ func Creations(asked []Controlled) string {
 		if kinds != "" {
 			controlled += " && o.kind in " + kinds
 		}
-		terms = append(terms, fmt.Sprintf("(%s && object.metadata.ownerReferences.exists(o, has(o.controller) && %s))",
-			Within(byKinds[kinds]), controlled))
+		terms = append(terms,
+			fmt.Sprintf("(%s && object.metadata.ownerReferences.exists(o, has(o.controller) && %s))",
+				Within(byKinds[kinds]), controlled))
 	}
 	const controlled = "has(object.metadata.ownerReferences)"
 	text := controlled + " && (" + strings.Join(terms, " || ") + ")"

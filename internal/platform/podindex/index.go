@@ -52,7 +52,8 @@ func (x *Index) Add(source Source) {
 
 // Indexers returns the indexes that a source needs.
 func Indexers() toolscache.Indexers {
-	return toolscache.Indexers{byController: controllerOf, bySidecarSet: sidecarSetsOf, byJob: jobsOf, byNode: nodeOf,
+	return toolscache.Indexers{byController: controllerOf, bySidecarSet: sidecarSetsOf, byJob: jobsOf,
+		byNode:                    nodeOf,
 		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
 }
 

@@ -103,7 +103,8 @@ func (g *Guard) Release(ctx context.Context) error {
 	}
 	for _, name := range g.Definitions {
 		definition := &unstructured.Unstructured{}
-		definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+			Kind: "CustomResourceDefinition"})
 		err := g.Client.Get(ctx, client.ObjectKey{Name: name}, definition)
 		if apierrors.IsNotFound(err) {
 			continue
@@ -113,7 +114,8 @@ func (g *Guard) Release(ctx context.Context) error {
 		}
 		strategy, _, _ := unstructured.NestedString(definition.Object, "spec", "conversion", "strategy")
 		if strategy == "Webhook" {
-			patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`))
+			patch := client.RawPatch(types.MergePatchType,
+				[]byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`))
 			err = g.Client.Patch(ctx, definition, patch, client.FieldOwner(owner))
 		}
 		if err == nil { // also if it ended here the last time
@@ -133,11 +135,14 @@ func (g *Guard) Release(ctx context.Context) error {
 // a conflict otherwise.
 func (g *Guard) disown(ctx context.Context, object *unstructured.Unstructured) error {
 	fields := object.GetManagedFields()
-	left := slices.DeleteFunc(slices.Clone(fields), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == owner })
+	left := slices.DeleteFunc(slices.Clone(fields), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == owner
+	})
 	if len(left) == len(fields) {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": left, "resourceVersion": object.GetResourceVersion()}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": left,
+		"resourceVersion": object.GetResourceVersion()}})
 	if err != nil {
 		return fmt.Errorf("encoding the owners of fields: %w", err)
 	}
@@ -145,7 +150,8 @@ func (g *Guard) disown(ctx context.Context, object *unstructured.Unstructured) e
 }
 
 // again changes an object, and reads it and changes it again as long as somebody else changed it meanwhile.
-func (g *Guard) again(ctx context.Context, object *unstructured.Unstructured, change func(context.Context, *unstructured.Unstructured) error) error {
+func (g *Guard) again(ctx context.Context, object *unstructured.Unstructured,
+	change func(context.Context, *unstructured.Unstructured) error) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		err := change(ctx, object)
 		if apierrors.IsConflict(err) {
