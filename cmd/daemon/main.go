@@ -92,14 +92,17 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, warning := range gates.Warnings {
 		logger.Info("Feature gates", "warning", warning)
 	}
+
 	logger.Info("Feature gates", "enabled", gates.String())
 	cfg, err := restConfig(o)
 	if err != nil {
 		return err
 	}
+
 	runtimeMeters, stops := runtime.NewMeters(), stop.NewStops()
 	for _, collector := range append([]prometheus.Collector{gates.Metric(), build.Metric(), stops, collectors.NewBuildInfoCollector()},
 		runtimeMeters.Collectors()...) {
@@ -107,19 +110,23 @@ func (o *options) run(ctx context.Context) error {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
+
 	runtimes := runtime.NewSet(runtime.Options{Root: o.socketRoot, SocketFile: o.socketFile, Meters: runtimeMeters})
 	mgr, err := newManager(cfg, o)
 	if err != nil {
 		return err
 	}
+
 	events, endEvents, err := recorders(cfg, o.node)
 	if err != nil {
 		return err
 	}
 	defer endEvents()
+
 	if err := addControllers(ctx, mgr, o, gates, runtimes, stops, events); err != nil {
 		return err
 	}
+
 	checks := &health{informers: informers(mgr, gates), started: time.Now(), now: time.Now,
 		runtime: check{"containerRuntime", func(context.Context) error { return runtimes.Ready() }}}
 	// Health checks and runtimes are not runnables of the manager, because those wait for the API server.
@@ -132,6 +139,7 @@ func (o *options) run(ctx context.Context) error {
 		}
 		return nil
 	})
+
 	return group.Wait()
 }
 
@@ -183,6 +191,7 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
 	}
+
 	pprofAddr := "0"
 	if o.pprof {
 		pprofAddr = o.pprofAddr
@@ -202,6 +211,7 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
+
 	return mgr, nil
 }
 
@@ -224,11 +234,13 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		klog.FromContext(ctx).Info("The feature gate KruiseDaemon is off: this daemon has nothing to do and need not be deployed")
 		return nil
 	}
+
 	watchesPods := gates.Enabled(features.DaemonWatchingPod)
 	if err := restart.Setup(mgr, restart.Options{Runtimes: runtimes, Events: events("kruise-daemon-crr"), Stops: stops,
 		WatchesPods: watchesPods}); err != nil {
 		return err
 	}
+
 	pulls := imagepull.Options{Node: o.node, Runtimes: runtimes, Events: events("kruise-daemon-imagepuller"), Workers: o.pullWorkers}
 	switch plugins, err := imagepull.LoadPlugins(o.pluginConfig, o.pluginDir, clock.RealClock{}); { // ND-022
 	case err != nil:
@@ -236,9 +248,11 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	case plugins != nil:
 		pulls.Provider = plugins
 	}
+
 	if err := imagepull.Setup(mgr, pulls); err != nil {
 		return err
 	}
+
 	if gates.Enabled(features.PodProbeMarkerGate) { // ND-183
 		if err := probe.Setup(mgr, probe.Options{Node: o.node, Runtimes: runtimes, Events: events("kruise-daemon-podprobe"),
 			WatchesPods: watchesPods}); err != nil {
@@ -248,6 +262,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if !watchesPods { // ND-056
 		return nil
 	}
+
 	return metadata.Setup(mgr,
 		reporting(gates, metadata.Options{Runtimes: runtimes, Events: events("kruise-daemon-containermeta"), Stops: stops}))
 }
@@ -263,6 +278,7 @@ func informers(mgr ctrl.Manager, gates *features.Gates) []check {
 	if !gates.Enabled(features.KruiseDaemon) {
 		return nil
 	}
+
 	synced := func(object client.Object) func(context.Context) error {
 		return func(ctx context.Context) error {
 			informer, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
@@ -283,5 +299,6 @@ func informers(mgr ctrl.Manager, gates *features.Gates) []check {
 	if gates.Enabled(features.DaemonWatchingPod) {
 		checks = append(checks, check{"podInformerSynced", synced(&corev1.Pod{})})
 	}
+
 	return checks
 }

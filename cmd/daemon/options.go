@@ -79,5 +79,6 @@ func parseOptions(args []string) (*options, error) {
 	if o.node == "" {
 		return nil, errors.New("the environment variable NODE_NAME must name the node") // ND-013
 	}
+
 	return o, nil
 }

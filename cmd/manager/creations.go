@@ -52,6 +52,7 @@ func (c *creations) release(e *registry.Environment) {
 	if e.Spreads == nil {
 		return
 	}
+
 	told := func(ctx context.Context, pod client.Object) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTime)
 		defer cancel()

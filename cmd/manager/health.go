@@ -126,6 +126,7 @@ func (h *health) look() {
 				fmt.Sprintf("%s cannot be watched, %s: %v", named(failure.Kind), what, failure.Err))
 		}})
 	}
+
 	h.refused = tell(now, h.refused, refused, func(kind schema.GroupVersionKind) {
 		h.log.Info("A kind can be watched again", "kind", kind)
 		h.events.Event(h.about, corev1.EventTypeNormal, kindWatched, named(kind)+" can be watched again")
@@ -143,6 +144,7 @@ func (h *health) look() {
 					name))
 		}})
 	}
+
 	h.silent = tell(now, h.silent, silent, func(name string) {
 		h.log.Info("A controller works again", "controller", name)
 		h.events.Event(h.about, corev1.EventTypeNormal, controllerWorking, "controller "+name+" works again")
@@ -166,11 +168,13 @@ func tell[K comparable](now time.Time, told map[K]time.Time, is []lasting[K], ov
 			one.say(!before)
 		}
 	}
+
 	for what := range told {
 		if _, lasts := left[what]; !lasts {
 			over(what)
 		}
 	}
+
 	return left
 }
 

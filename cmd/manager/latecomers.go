@@ -48,9 +48,11 @@ func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, abse
 			absent()
 		}
 	}
+
 	if err := mgr.Add(l); err != nil {
 		return fmt.Errorf("adding what waits for %v: %w", kinds, err)
 	}
+
 	return nil
 }
 

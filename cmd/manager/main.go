@@ -85,6 +85,7 @@ func run(signal context.Context, args []string) error {
 	if len(args) > 0 && args[0] == uninstallGuard {
 		return runUninstallGuard(signal, args[1:], os.Stdout)
 	}
+
 	o, err := parseOptions(args)
 	if err != nil {
 		return err
@@ -93,12 +94,15 @@ func run(signal context.Context, args []string) error {
 		fmt.Println(version.Get())
 		return nil
 	}
+
 	ending := &shutdown{signal: signal, delay: o.shutdownDelay}
 	ctx, cancel := ending.context()
 	defer cancel()
+
 	if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 		return fmt.Errorf("logging: %w", err)
 	}
+
 	logger := klog.FromContext(ctx)
 	ctrl.SetLogger(logger)
 	build := version.Get()
@@ -107,9 +111,11 @@ func run(signal context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, warning := range gates.Warnings {
 		logger.Info("Feature gates", "warning", warning)
 	}
+
 	logger.Info("Feature gates", "enabled", gates.String())
 	if o.tracingEndpoint != "" {
 		stop, err := tracing.Start(ctx, userAgent, o.tracingEndpoint, o.tracingRate)
@@ -123,10 +129,12 @@ func run(signal context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	kinds, err := newEnvironment(ctx, mgr, o, gates, pods, watched, signal.Done())
 	if err != nil {
 		return err
 	}
+
 	creations.release(kinds)
 	// on every replica, leader or not (OPS-032)
 	if err := admission.Setup(ctx, mgr, kinds.Options); err != nil {
@@ -147,11 +155,13 @@ func run(signal context.Context, args []string) error {
 	if err := mgr.Add(manager.RunnableFunc(freeAfterStart(mgr))); err != nil {
 		return fmt.Errorf("adding what frees memory: %w", err)
 	}
+
 	ending.all = noneStays(mgr.GetAPIReader(), o.installNamespace)
 	ending.serving.Store(true)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running: %w", err)
 	}
+
 	return nil
 }
 
@@ -236,14 +246,17 @@ func newManager(o *options, pods *podindex.Index,
 	if err != nil {
 		return nil, nil, err
 	}
+
 	cfg, err := restConfig(o)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	resync, err := o.resync()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	watched := watches.New(s, clock.RealClock{})
 	pprofAddr := ""
 	if o.pprof {
@@ -292,6 +305,7 @@ func newManager(o *options, pods *podindex.Index,
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, nil, fmt.Errorf("adding the health check: %w", err)
 	}
+
 	return mgr, watched, nil
 }
 
@@ -303,6 +317,7 @@ func restConfig(o *options) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w", err)
 	}
+
 	// Priority and fairness of the API server limit the requests; a limit of our own would only add latency.
 	cfg.QPS, cfg.Burst = o.qps, o.burst
 	cfg.UserAgent = userAgent
@@ -310,6 +325,7 @@ func restConfig(o *options) (*rest.Config, error) {
 	if o.tracingEndpoint != "" {
 		cfg.Wrap(tracing.Wrap)
 	}
+
 	return cfg, nil
 }
 
@@ -321,6 +337,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if err != nil {
 		return nil, err
 	}
+
 	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, Workers: o.workers,
 		Index:    pods,
 		Watches:  watched,
@@ -336,11 +353,13 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 			&workqueue.TypedBucketRateLimiter[ctrl.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS),
 				o.queueBucket)})
 	}
+
 	for _, collector := range e.Flow.Collectors() {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
 	}
+
 	if err := podapply.IndexRevisions(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
@@ -359,9 +378,11 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if err := e.FollowBudgets(); err != nil {
 		return nil, err
 	}
+
 	if gates.Enabled(features.PodWebhook) {
 		e.Sidecars, err = choose.NewWatch(mgr, o.installNamespace, watched.Following(nil))
 	}
+
 	return e, err
 }
 
@@ -379,6 +400,7 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 	if err := unholdOff(e); err != nil {
 		return err
 	}
+
 	for i := range registry.Kinds {
 		kind := &registry.Kinds[i]
 		if kind.Setup == nil || kind.Gates.Off(e.Gates) != nil {
@@ -394,5 +416,6 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 			return err
 		}
 	}
+
 	return nil
 }

@@ -34,9 +34,11 @@ func unholdOff(e *registry.Environment) error {
 			kinds = append(kinds, schema.GroupKind{Group: kind.Group, Kind: kind.Name})
 		}
 	}
+
 	if len(kinds) == 0 {
 		return nil
 	}
+
 	live, err := client.New(e.Manager.GetConfig(),
 		client.Options{Scheme: e.Manager.GetScheme(), Mapper: e.Manager.GetRESTMapper(),
 			HTTPClient: e.Manager.GetHTTPClient()})
@@ -47,6 +49,7 @@ func unholdOff(e *registry.Environment) error {
 		every: unholdEvery}); err != nil {
 		return fmt.Errorf("adding what lets go of kinds that are off: %w", err)
 	}
+
 	return nil
 }
 
@@ -58,6 +61,7 @@ func (o *off) Start(ctx context.Context) error {
 	told := ""
 	tick := time.NewTicker(o.every)
 	defer tick.Stop()
+
 	for {
 		if err := o.guard.UnholdKinds(ctx, o.kinds); err != nil && ctx.Err() == nil && err.Error() != told {
 			told = err.Error()

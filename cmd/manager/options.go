@@ -157,6 +157,7 @@ func parseOptions(args []string) (*options, error) {
 	if err := errors.Join(o.callers(), o.tracing(), o.pacing(), o.kinds.Check()); err != nil {
 		return nil, err
 	}
+
 	return o, o.environment()
 }
 
@@ -185,6 +186,7 @@ func (o *options) tracing() error {
 		return fmt.Errorf("--tracing-endpoint: %q is no URL such as https://collector.example.com:4317",
 			o.tracingEndpoint)
 	}
+
 	return nil
 }
 
@@ -196,6 +198,7 @@ func (o *options) pacing() error {
 			return fmt.Errorf("--%s: %d is less than 1: what failed would never be tried again", flag, value)
 		}
 	}
+
 	for flag, value := range map[string]time.Duration{"rate-limiter-base-delay": o.baseDelay,
 		"rate-limiter-max-delay": o.maxDelay} {
 		if value <= 0 {
@@ -203,12 +206,14 @@ func (o *options) pacing() error {
 				flag, value)
 		}
 	}
+
 	for flag, value := range map[string]time.Duration{"controller-cache-sync-timeout": o.cacheSyncTimeout,
 		"webhook-initialize-timeout": o.webhookInitTimeout} {
 		if value < 0 {
 			return fmt.Errorf("--%s: %s is negative", flag, value)
 		}
 	}
+
 	return nil
 }
 
@@ -224,6 +229,7 @@ func (o *options) environment() error {
 	if o.certWriter != "" && o.certWriter != "secret" && o.certWriter != "fs" {
 		return fmt.Errorf("WEBHOOK_CERT_WRITER %q is neither secret nor fs", o.certWriter)
 	}
+
 	if kinds := env("CUSTOM_RESOURCE_ENABLE", ""); kinds != "" && !strings.Contains(kinds, "SidecarSet") {
 		// only a default: later entries win
 		o.featureGates = strings.Trim("PodWebhook=false,"+o.featureGates, ",")
@@ -231,10 +237,12 @@ func (o *options) environment() error {
 	if _, err := o.resync(); err != nil {
 		return err
 	}
+
 	port, err := strconv.Atoi(env("WEBHOOK_PORT", "9876"))
 	if err != nil || port < 1 || port > 65535 {
 		return fmt.Errorf("WEBHOOK_PORT %q is not a port", os.Getenv("WEBHOOK_PORT"))
 	}
+
 	o.webhookPort = port
 	return nil
 }
@@ -273,6 +281,7 @@ func (o *options) metrics() metricsserver.Options {
 	if !o.metricsSecure {
 		return served
 	}
+
 	served.SecureServing = true
 	served.FilterProvider = filters.WithAuthenticationAndAuthorization
 	served.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
@@ -286,5 +295,6 @@ func (o *options) metrics() metricsserver.Options {
 			return &pair, nil
 		}
 	}}
+
 	return served
 }

@@ -50,6 +50,7 @@ func (s *shutdown) context() (context.Context, context.CancelFunc) {
 		}
 		cancel()
 	})
+
 	return ctx, func() { stop(); cancel() }
 }
 

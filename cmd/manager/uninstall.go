@@ -28,20 +28,25 @@ func runUninstallGuard(ctx context.Context, args []string, out io.Writer) error 
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, *within)
 	defer cancel()
+
 	cfg, err := restConfig(o)
 	if err != nil {
 		return err
 	}
+
 	s, err := scheme()
 	if err != nil {
 		return err
 	}
+
 	kube, err := client.New(cfg, client.Options{Scheme: s})
 	if err != nil {
 		return fmt.Errorf("reaching the cluster: %w", err)
 	}
+
 	guard := uninstall.Guard{Client: kube, Kinds: registry.InUse(),
 		Definitions: registry.Converted(), Out: out,
 		Configurations: []client.Object{
@@ -61,5 +66,6 @@ func runUninstallGuard(ctx context.Context, args []string, out io.Writer) error 
 	if err := guard.Stop(ctx, manager); err != nil {
 		return err
 	}
+
 	return guard.Unhold(ctx)
 }

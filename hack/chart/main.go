@@ -34,25 +34,31 @@ func write(from, chart string) error {
 	if err != nil {
 		return err
 	}
+
 	external, err := objects(filepath.Join(from, "external-certs"))
 	if err != nil {
 		return err
 	}
+
 	distribution, err := objects(filepath.Join(from, "resource-distribution"))
 	if err != nil {
 		return err
 	}
+
 	policy, err := os.ReadFile(filepath.Join(from, "network-policy/policy.yaml"))
 	if err != nil {
 		return fmt.Errorf("reading the network policy: %w", err)
 	}
+
 	network, err := parse(policy)
 	if err != nil {
 		return err
 	}
+
 	files := map[string][]*unstructured.Unstructured{"network-policy.yaml": network,
 		"resource-distribution.yaml": distribution}
 	known := map[string]*unstructured.Unstructured{}
+
 	for _, name := range []string{"service", "servicemonitor", "rules", "dashboards"} {
 		text, err := os.ReadFile(filepath.Join(from, "monitoring", name+".yaml"))
 		if err != nil {
@@ -62,11 +68,13 @@ func write(from, chart string) error {
 			return err
 		}
 	}
+
 	for _, object := range own {
 		name := fileOf(object)
 		files[name] = append(files[name], object)
 		known[key(object)] = object
 	}
+
 	// Of the manifests with certificates of somebody else, what is another object, or an object with other
 	// content.
 	for _, object := range external {
@@ -77,9 +85,11 @@ func write(from, chart string) error {
 			files["external-certs.yaml"] = append(files["external-certs.yaml"], object)
 		}
 	}
+
 	if err := os.RemoveAll(to); err != nil {
 		return fmt.Errorf("removing what was written before: %w", err)
 	}
+
 	for name, list := range files {
 		items := make([]any, len(list))
 		for i, object := range list {
@@ -93,6 +103,7 @@ func write(from, chart string) error {
 			return err
 		}
 	}
+
 	var defaults map[string]any
 	values, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
 	if err == nil {
@@ -101,6 +112,7 @@ func write(from, chart string) error {
 	if err != nil {
 		return fmt.Errorf("reading the values: %w", err)
 	}
+
 	return errors.Join(save(filepath.Join(to, "values.yaml"), defaults),
 		save(filepath.Join(to, "features.yaml"), gates()))
 }
@@ -123,9 +135,11 @@ func fileOf(object *unstructured.Unstructured) string {
 			return "rbac.yaml"
 		}
 	}
+
 	if daemons {
 		return "daemon.yaml"
 	}
+
 	return "manager.yaml"
 }
 
@@ -139,6 +153,7 @@ func gates() any {
 	for name, spec := range features.Known() {
 		known[string(name)] = gate{spec.Default, string(spec.PreRelease)}
 	}
+
 	type implication struct {
 		Cause  string   `json:"cause"`
 		Value  bool     `json:"value"`
@@ -153,6 +168,7 @@ func gates() any {
 		}
 		implications = append(implications, implication{string(rule.Cause), rule.Value, rule.Forced, others})
 	}
+
 	return map[string]any{"gates": known, "implications": implications, "aliases": features.Aliases()}
 }
 

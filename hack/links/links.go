@@ -57,6 +57,7 @@ func Check(root string, sections []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var wrong []string
 	to := map[string][]string{}
 	for name, page := range pages {
@@ -69,6 +70,7 @@ func Check(root string, sections []string) ([]string, error) {
 			}
 		}
 	}
+
 	found := map[string]bool{}
 	var visit func(name string)
 	visit = func(name string) {
@@ -80,6 +82,7 @@ func Check(root string, sections []string) ([]string, error) {
 		}
 	}
 	visit("docs/README.md")
+
 	for name := range pages {
 		if strings.HasPrefix(name, "docs/") && !found[name] &&
 			!slices.ContainsFunc(sections, func(s string) bool {
@@ -88,6 +91,7 @@ func Check(root string, sections []string) ([]string, error) {
 			wrong = append(wrong, name+": neither a link nor the sidebar leads there")
 		}
 	}
+
 	slices.Sort(wrong)
 	return wrong, nil
 }
@@ -106,6 +110,7 @@ func follow(root string, pages map[string]page, from, link string) (string, erro
 	if err != nil || target.IsAbs() || target.Host != "" {
 		return "", err
 	}
+
 	to := from
 	if target.Path != "" {
 		to = path.Join(path.Dir(from), target.Path)
@@ -114,6 +119,7 @@ func follow(root string, pages map[string]page, from, link string) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("there is no %s", to)
 	}
+
 	if info.IsDir() {
 		to = path.Join(to, "README.md")
 	}
@@ -124,6 +130,7 @@ func follow(root string, pages map[string]page, from, link string) (string, erro
 	if !ok {
 		return "", nil
 	}
+
 	return to, nil
 }
 
@@ -138,6 +145,7 @@ func read(source []byte) page {
 	for _, match := range htmlAnchor.FindAllSubmatch(source, -1) {
 		p.anchors[string(match[1])] = true
 	}
+
 	document := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
 	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the function returns no errors
 		if !entering {
@@ -157,6 +165,7 @@ func read(source []byte) page {
 		}
 		return ast.WalkContinue, nil
 	})
+
 	return p
 }
 
@@ -173,6 +182,7 @@ func plain(node ast.Node, source []byte) string {
 			b.WriteString(plain(child, source))
 		}
 	}
+
 	return strings.NewReplacer(`\*`, "*", `\_`, "_", `\[`, "[", `\]`, "]", "&amp;", "&", "&lt;", "<", "&gt;",
 		">").Replace(b.String())
 }

@@ -35,6 +35,7 @@ func load(pattern string) (*loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list %s: %w", pattern, err)
 	}
+
 	last, exports := loaded{}, map[string]string{}
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		next := loaded{}
@@ -45,6 +46,7 @@ func load(pattern string) (*loaded, error) {
 		}
 		last, exports[next.ImportPath] = next, next.Export
 	}
+
 	last.exports = exports // a package comes after what it imports
 	return &last, nil
 }
@@ -60,6 +62,7 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 		}
 		parsed = append(parsed, file)
 	}
+
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{},
 		Implicits: map[ast.Node]types.Object{}}
 	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
@@ -69,6 +72,7 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 	if err != nil {
 		return "", nil, err
 	}
+
 	var all []mutant
 	next, replace := 0, map[string]string{}
 	for i, name := range l.GoFiles {
@@ -87,11 +91,13 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 			return "", nil, err
 		}
 	}
+
 	added := filepath.Join(dir, "mutants_choosing.go")
 	replace[filepath.Join(l.Dir, "mutants_choosing.go")] = added
 	if err := os.WriteFile(added, fmt.Appendf(nil, choosing, l.Name, next+1), 0o600); err != nil {
 		return "", nil, err
 	}
+
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return "", nil, err
@@ -99,6 +105,7 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
 		return "", nil, err
 	}
+
 	binary := filepath.Join(dir, "tests")
 	arguments := []string{"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o",
 		binary, tested.ImportPath}
@@ -109,5 +116,6 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 	if _, err := os.Stat(binary); err != nil {
 		return "", nil, fmt.Errorf("%s has no tests", tested.ImportPath)
 	}
+
 	return binary, all, nil
 }

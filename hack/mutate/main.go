@@ -38,19 +38,23 @@ func mutate(pattern, tests, skip, files string, limit time.Duration, workers int
 	if err != nil {
 		return fmt.Errorf("-skip: %w", err)
 	}
+
 	wanted, err := regexp.Compile(files)
 	if err != nil {
 		return fmt.Errorf("-files: %w", err)
 	}
+
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+
 	source, err := load(pattern)
 	if err != nil {
 		return err
 	}
+
 	var suites suites
 	var mutants []mutant // the same for every suite
 	for _, name := range strings.Fields(cmp.Or(tests, pattern)) {
@@ -71,6 +75,7 @@ func mutate(pattern, tests, skip, files string, limit time.Duration, workers int
 		}
 		suites = append(suites, one)
 	}
+
 	suites.try(mutants, time.Now().Add(limit), workers)
 	return nil
 }

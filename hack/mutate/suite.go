@@ -40,8 +40,10 @@ func (s *suite) learn(skipped *regexp.Regexp, all bool) error {
 	if err != nil {
 		return fmt.Errorf("list tests: %w", err)
 	}
+
 	s.reach = map[string][]test{}
 	s.rapid = s.execute(context.Background(), nil, "-test.list", "^$", noFailFile) == nil
+
 	for _, name := range strings.Fields(string(out)) {
 		if !all && skipped.MatchString(name) {
 			continue
@@ -60,9 +62,11 @@ func (s *suite) learn(skipped *regexp.Regexp, all bool) error {
 			s.reach[id] = append(s.reach[id], one)
 		}
 	}
+
 	for _, tests := range s.reach {
 		sort.SliceStable(tests, func(i, j int) bool { return tests[i].took < tests[j].took })
 	}
+
 	return nil
 }
 
@@ -90,9 +94,11 @@ func (s suites) try(mutants []mutant, deadline time.Time, workers int) {
 			}
 		})
 	}
+
 	for _, m := range mutants {
 		queue <- m
 	}
+
 	close(queue)
 	working.Wait()
 }
@@ -124,6 +130,7 @@ func (s *suite) outcome(m mutant) string {
 		total += tests[first].took
 		first++
 	}
+
 	for _, some := range [][]test{tests[:first], tests[first:]} {
 		names, took := make([]string, 0, len(some)), time.Duration(0)
 		for _, one := range some {
@@ -140,6 +147,7 @@ func (s *suite) outcome(m mutant) string {
 			return "KILLED"
 		}
 	}
+
 	return lived
 }
 

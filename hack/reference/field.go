@@ -47,9 +47,11 @@ func (f field) entry() (entry field, suffix string) {
 			entry.versions[name], suffix = schema.AdditionalProperties.Schema, ".*"
 		}
 	}
+
 	if suffix == "" {
 		return f, ""
 	}
+
 	deeper, more := entry.entry()
 	return deeper, suffix + more
 }
@@ -79,12 +81,14 @@ func (k kind) typ(parent, child field, name, link string) string {
 		text = fmt.Sprintf("[%s](#%s)", text, anchor(link))
 	}
 	text = strings.NewReplacer("[]", "list of ", ".*", "map of ").Replace(suffix) + text
+
 	var required []string
 	for _, version := range k.names() {
 		if schema := parent.versions[version]; schema != nil && slices.Contains(schema.Required, name) {
 			required = append(required, version)
 		}
 	}
+
 	switch len(required) {
 	case 0:
 	case len(child.versions):
@@ -92,6 +96,7 @@ func (k kind) typ(parent, child field, name, link string) string {
 	default:
 		text += ", **required** in " + strings.Join(required, ", ")
 	}
+
 	return text
 }
 
@@ -100,6 +105,7 @@ func typeName(f field) string {
 	if known := f.known(); known != "" {
 		return known
 	}
+
 	switch {
 	case schema.XIntOrString:
 		return "number or string"
@@ -110,6 +116,7 @@ func typeName(f field) string {
 	case schema.Type == "integer" && schema.Format != "":
 		return schema.Format
 	}
+
 	return schema.Type
 }
 
@@ -136,12 +143,15 @@ func (k kind) text(f field) string {
 			said[text] = append(said[text], version)
 		}
 	}
+
 	if len(all) == 1 {
 		return all[0]
 	}
+
 	for i, text := range all {
 		all[i] = fmt.Sprintf("In %s: %s", strings.Join(said[text], ", "), text)
 	}
+
 	return strings.Join(all, "<br>")
 }
 
@@ -153,6 +163,7 @@ func describe(schema *apiextensionsv1.JSONSchemaProps) string {
 			lines = append(lines, escape(p))
 		}
 	}
+
 	if facts := facts(schema); len(facts) > 0 {
 		lines = append(lines, strings.Join(facts, " "))
 	}
@@ -164,11 +175,13 @@ func describe(schema *apiextensionsv1.JSONSchemaProps) string {
 			entry = entry.AdditionalProperties.Schema
 		}
 	}
+
 	if entry != schema && len(entry.Properties) == 0 {
 		if facts := facts(entry); len(facts) > 0 {
 			lines = append(lines, "Each: "+strings.Join(facts, " "))
 		}
 	}
+
 	return strings.Join(lines, "<br>")
 }
 
@@ -211,9 +224,11 @@ func facts(s *apiextensionsv1.JSONSchemaProps) []string {
 	if len(s.XListMapKeys) > 0 {
 		add("Each %s once.", code(s.XListMapKeys))
 	}
+
 	for _, rule := range s.XValidations {
 		add("%s.", escape(strings.TrimSuffix(rule.Message, ".")))
 	}
+
 	return all
 }
 

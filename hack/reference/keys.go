@@ -53,18 +53,21 @@ func keys(folder string) ([]keyGroup, error) {
 		}
 		return nil
 	})
+
 	groups = slices.DeleteFunc(groups, func(g keyGroup) bool { return !slices.ContainsFunc(g.keys, isKey) })
 	for _, group := range groups {
 		for _, key := range group.keys {
 			values[key.constant] = key.name
 		}
 	}
+
 	for i, group := range groups {
 		groups[i].keys = slices.DeleteFunc(group.keys, func(k key) bool { return !isKey(k) })
 		for j, key := range groups[i].keys {
 			groups[i].keys[j].doc = sentence(key, values)
 		}
 	}
+
 	return groups, err
 }
 
@@ -75,6 +78,7 @@ func readGroup(block *ast.GenDecl) keyGroup {
 	if block.Lparen.IsValid() {
 		group.doc = clean(block.Doc.Text())
 	}
+
 	var doc string
 	for _, spec := range block.Specs {
 		constant := spec.(*ast.ValueSpec)
@@ -91,6 +95,7 @@ func readGroup(block *ast.GenDecl) keyGroup {
 			}
 		}
 	}
+
 	slices.SortStableFunc(group.keys, func(a, b key) int { return strings.Compare(a.name, b.name) })
 	return group
 }
@@ -122,6 +127,7 @@ func keysPage(groups []keyGroup) string {
 	b.WriteString("# Labels and annotations\n\n" + generated)
 	b.WriteString(
 		"What stands in the metadata of pods, workloads and other objects, and what reads or writes it.\n")
+
 	for _, group := range groups {
 		if group.doc == "" {
 			group.doc = "Others."
@@ -131,5 +137,6 @@ func keysPage(groups []keyGroup) string {
 			fmt.Fprintf(&b, "| `%s` | %s |\n", key.name, key.doc)
 		}
 	}
+
 	return b.String()
 }

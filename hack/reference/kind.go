@@ -81,12 +81,15 @@ func (k kind) page() string {
 	if only := k.differences(); only != "" {
 		fmt.Fprintf(&b, "\n## Versions\n\n%s", only)
 	}
+
 	for _, s := range k.sections(k.root(), "", nil) {
 		b.WriteString(s)
 	}
+
 	if columns := k.columns(); columns != "" {
 		fmt.Fprintf(&b, "\n## Columns of kubectl get\n\n| column | value |\n|---|---|\n%s", columns)
 	}
+
 	return b.String()
 }
 
@@ -129,6 +132,7 @@ func (k kind) columns() string {
 		}
 		b.WriteString(" |\n")
 	}
+
 	return b.String()
 }
 
@@ -152,6 +156,7 @@ func (k kind) differences() string {
 	for _, in := range slices.Sorted(maps.Keys(only)) {
 		fmt.Fprintf(&b, "- Only %s has %s.\n", in, code(only[in]))
 	}
+
 	return b.String()
 }
 
@@ -191,9 +196,11 @@ func (k kind) sections(f field, path string, in []string) []string {
 		}
 		fmt.Fprintf(&rows, "| `%s`%s | %s | %s |\n", name, only, k.typ(f, child, name, link), k.text(child))
 	}
+
 	if path == "" {
 		return rest
 	}
+
 	level := "##"
 	if len(in) > 1 {
 		level = "###"
@@ -202,6 +209,7 @@ func (k kind) sections(f field, path string, in []string) []string {
 	if len(f.versions) < len(k.versions) {
 		heading += "Only in " + strings.Join(slices.Sorted(maps.Keys(f.versions)), ", ") + ".\n\n"
 	}
+
 	return append([]string{heading + "| field | type | meaning |\n|---|---|---|\n" + rows.String()}, rest...)
 }
 

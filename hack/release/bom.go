@@ -33,6 +33,7 @@ func (r *release) boms(_ context.Context, built *binaries) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -53,11 +54,13 @@ func (r *release) bom(b binary, sum string) *cdx.BOM {
 	library := "pkg:golang/std@" + strings.TrimPrefix(b.info.GoVersion, "go")
 	components := []cdx.Component{{Type: cdx.ComponentTypeLibrary, Name: "std", Version: b.info.GoVersion,
 		BOMRef: library, PackageURL: library}}
+
 	refs := []string{library}
 	for _, m := range b.info.Deps {
 		component := moduleComponent(m)
 		components, refs = append(components, component), append(refs, component.BOMRef)
 	}
+
 	bom.Components = &components
 	bom.Dependencies = &[]cdx.Dependency{{Ref: self.BOMRef, Dependencies: &refs}}
 	return bom

@@ -25,15 +25,18 @@ func (r *release) checkDefinitions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	before := releaseBefore(r.version, strings.Fields(tags))
 	if before == "" {
 		r.say("there is no release before %s to compare definitions with", r.version)
 		return nil
 	}
+
 	list, err := r.git(ctx, "ls-tree", "--name-only", before, definitionsFolder+"/")
 	if err != nil {
 		return err
 	}
+
 	var wrong []error
 	for path := range strings.FieldsSeq(list) {
 		text, err := r.git(ctx, "show", before+":"+path)
@@ -55,10 +58,12 @@ func (r *release) checkDefinitions(ctx context.Context) error {
 		wrong = append(wrong, definitionErrors(old, now,
 			semver.MajorMinor(before) == semver.MajorMinor(r.version))...)
 	}
+
 	if len(wrong) > 0 {
 		return fmt.Errorf("objects or clients of %s would not get along with %s:\n%w", before, r.version,
 			errors.Join(wrong...))
 	}
+
 	return nil
 }
 
@@ -81,6 +86,7 @@ func definitionErrors(old, now *apiextensionsv1.CustomResourceDefinition, sameMi
 		old.Spec.Names.Kind != now.Spec.Names.Kind {
 		wrong = append(wrong, fmt.Errorf("%s is another kind now", old.Name))
 	}
+
 	for _, v := range old.Spec.Versions {
 		if !v.Served {
 			continue
@@ -106,6 +112,7 @@ func definitionErrors(old, now *apiextensionsv1.CustomResourceDefinition, sameMi
 			wrong = append(wrong, c.wrong...)
 		}
 	}
+
 	return wrong
 }
 
@@ -124,6 +131,7 @@ func (c *comparison) schema(at string, old, now *apiextensionsv1.JSONSchemaProps
 		c.narrower(old == nil && now != nil, at, "has a schema now")
 		return
 	}
+
 	c.narrower(old.Type != now.Type && now.Type != "" && (old.Type != "integer" || now.Type != "number"), at,
 		"was of type %q, and is of type %q", old.Type, now.Type)
 	c.narrower(old.Nullable && !now.Nullable, at, "must not be null any more")
@@ -133,9 +141,11 @@ func (c *comparison) schema(at string, old, now *apiextensionsv1.JSONSchemaProps
 	for _, name := range now.Required {
 		c.narrower(!slices.Contains(old.Required, name), at, "must have %s now", name)
 	}
+
 	c.values(at, old, now)
 	c.limits(at, old, now)
 	c.structure(at, old, now)
+
 	for _, name := range slices.Sorted(maps.Keys(old.Properties)) {
 		before := old.Properties[name]
 		after, ok := now.Properties[name]
@@ -144,6 +154,7 @@ func (c *comparison) schema(at string, old, now *apiextensionsv1.JSONSchemaProps
 			c.schema(at+"."+name, &before, &after)
 		}
 	}
+
 	for name := range now.Properties {
 		_, ok := old.Properties[name]
 		c.narrower(!ok && oldOpen, at, "has a schema for field %s now, which could be anything", name)
@@ -158,10 +169,12 @@ func (c *comparison) values(at string, old, now *apiextensionsv1.JSONSchemaProps
 	for _, v := range now.Enum {
 		allowed[string(v.Raw)] = true
 	}
+
 	c.narrower(len(old.Enum) == 0 && len(now.Enum) > 0, at, "has a list of values now")
 	for _, v := range old.Enum {
 		c.narrower(len(now.Enum) > 0 && !allowed[string(v.Raw)], at, "must not be %s any more", v.Raw)
 	}
+
 	c.narrower(now.Pattern != "" && now.Pattern != old.Pattern, at, "must match %q now", now.Pattern)
 	c.narrower(now.Format != "" && now.Format != old.Format &&
 		(old.Format != "int32" || now.Format != "int64"), at,
@@ -173,6 +186,7 @@ func (c *comparison) values(at string, old, now *apiextensionsv1.JSONSchemaProps
 	for _, rule := range old.XValidations {
 		rules[rule.Rule] = true
 	}
+
 	for _, rule := range now.XValidations {
 		c.narrower(!rules[rule.Rule], at, "has the new rule %q", rule.Rule)
 	}
@@ -192,6 +206,7 @@ func (c *comparison) limits(at string, old, now *apiextensionsv1.JSONSchemaProps
 	} {
 		c.narrower(tighter(limit.old, limit.now, limit.upper), at, "has a tighter %s", limit.name)
 	}
+
 	c.narrower(tighter(old.Maximum, now.Maximum, true), at, "has a tighter maximum")
 	c.narrower(tighter(old.Minimum, now.Minimum, false), at, "has a tighter minimum")
 	c.narrower(now.Maximum != nil && now.ExclusiveMaximum && !old.ExclusiveMaximum, at,
@@ -215,6 +230,7 @@ func (c *comparison) structure(at string, old, now *apiextensionsv1.JSONSchemaPr
 		c.narrower(!reflect.ValueOf(pair[1]).IsZero() && !reflect.DeepEqual(pair[0], pair[1]), at,
 			"has another %s", name)
 	}
+
 	if old.Items != nil || now.Items != nil {
 		var before, after *apiextensionsv1.JSONSchemaProps
 		if old.Items != nil {

@@ -71,9 +71,11 @@ func (r *release) writeImages(_ context.Context, built *binaries) error {
 		r.images[image] = digest.String()
 		fmt.Fprintf(&list, "%s@%s\n", image, digest)
 	}
+
 	if list.Len() == 0 {
 		return nil
 	}
+
 	return os.WriteFile(r.path(imagesFile), list.Bytes(), 0o644)
 }
 
@@ -85,10 +87,12 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	license, err := os.ReadFile(filepath.Join(r.root, "LICENSE"))
 	if err != nil {
 		return nil, err
 	}
+
 	system, err := layer([]packed{
 		{"etc/", 0o755, nil},
 		{"etc/passwd", 0o644, []byte("root:x:0:0:root:/:/none\nnonroot:x:65534:65534:nonroot:/:/none\n")},
@@ -100,11 +104,13 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	own, err := layer([]packed{{"licenses/", 0o755, nil}, {"licenses/LICENSE", 0o644, license},
 		{"licenses/" + licensesFile, 0o644, licenses}, {b.name, 0o755, data}})
 	if err != nil {
 		return nil, err
 	}
+
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
 		types.OCIConfigJSON)
 	img, err := mutate.Append(base,
@@ -114,10 +120,12 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	config, err := img.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
+
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = b.os, b.arch, v1.Time{Time: r.date}
 	config.Config = v1.Config{Entrypoint: []string{"/" + b.name}, User: b.user, WorkingDir: "/",
@@ -125,6 +133,7 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 	if img, err = mutate.ConfigFile(img, config); err != nil {
 		return nil, err
 	}
+
 	return mutate.Annotations(img, r.annotations(b.program)).(v1.Image), nil
 }
 
@@ -166,9 +175,11 @@ func layer(files []packed) (v1.Layer, error) {
 			return nil, err
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
+
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
 	},
@@ -183,6 +194,7 @@ func writeLayout(path, image, tag string, index v1.ImageIndex) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+
 	l, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err
@@ -191,10 +203,12 @@ func writeLayout(path, image, tag string, index v1.ImageIndex) error {
 		"io.containerd.image.name": image, "org.opencontainers.image.ref.name": tag})); err != nil {
 		return err
 	}
+
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(tarFolder(f, dir), f.Close())
 }
 
@@ -233,6 +247,7 @@ func tarFolder(to io.Writer, dir string) error {
 	}); err != nil {
 		return err
 	}
+
 	return w.Close()
 }
 
@@ -243,11 +258,13 @@ func readLayout(path, dir string) (v1.ImageIndex, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	root, err := os.OpenRoot(dir) // nothing in an archive gets out of it
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
+
 	for t := tar.NewReader(f); ; {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
@@ -260,10 +277,12 @@ func readLayout(path, dir string) (v1.ImageIndex, error) {
 			return nil, fmt.Errorf("unpack %s: %w", path, err)
 		}
 	}
+
 	top, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
+
 	manifest, err := top.IndexManifest()
 	if err != nil {
 		return nil, err
@@ -271,6 +290,7 @@ func readLayout(path, dir string) (v1.ImageIndex, error) {
 	if len(manifest.Manifests) != 1 {
 		return nil, fmt.Errorf("%s has %d images, not one", path, len(manifest.Manifests))
 	}
+
 	return top.ImageIndex(manifest.Manifests[0].Digest)
 }
 

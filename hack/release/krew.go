@@ -57,6 +57,7 @@ func (r *release) krew(_ context.Context, built *binaries) error {
 	p.Metadata.Name = pluginName
 	p.Spec = krewSpec{Version: r.version, Homepage: source, Description: pluginDescription,
 		ShortDescription: "Explain and control in-place rollouts"}
+
 	for _, b := range built.all {
 		if b.name != "kubectl-"+pluginName {
 			continue
@@ -74,16 +75,19 @@ func (r *release) krew(_ context.Context, built *binaries) error {
 			URI:      r.downloads + "/" + archive, SHA256: sum, Bin: b.file(),
 			Files: []krewFile{{b.file(), "."}, {"LICENSE", "."}, {licensesFile, "."}}})
 	}
+
 	if len(p.Spec.Platforms) == 0 {
 		return nil
 	}
 	if err := p.validate(); err != nil {
 		return err
 	}
+
 	text, err := yaml.Marshal(p)
 	if err != nil {
 		return err
 	}
+
 	return os.WriteFile(r.path(pluginName+".yaml"), text, 0o644)
 }
 
@@ -115,6 +119,7 @@ func (p krewPlugin) validate() error {
 	if len(p.Spec.Platforms) == 0 {
 		refuse("no platform")
 	}
+
 	seen := map[string]bool{}
 	for _, on := range p.Spec.Platforms {
 		labels := on.Selector.MatchLabels
@@ -145,5 +150,6 @@ func (p krewPlugin) validate() error {
 			refuse("%s or LICENSE is not among the files", on.Bin)
 		}
 	}
+
 	return errors.Join(wrong...)
 }

@@ -30,6 +30,7 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return errors.New("want a command: build, push or widens")
 	}
+
 	flags := flag.NewFlagSet("release "+args[0], flag.ContinueOnError)
 	r := release{programs: programs, say: func(format string, a ...any) { fmt.Printf(format+"\n", a...) }}
 	var platforms string
@@ -46,10 +47,12 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
+
 	var err error
 	if r.platforms, err = parsePlatforms(platforms); err != nil {
 		return err
 	}
+
 	switch args[0] {
 	case "build":
 		if err := r.fromGit(ctx); err != nil {
@@ -64,6 +67,7 @@ func run(ctx context.Context, args []string) error {
 	case "widens":
 		return r.checkDefinitions(ctx)
 	}
+
 	return fmt.Errorf("%s is no command: want build, push or widens", args[0])
 }
 
@@ -81,10 +85,12 @@ func (r *release) fromGit(ctx context.Context) error {
 	if r.commit, err = r.git(ctx, "rev-parse", "HEAD"); err != nil {
 		return err
 	}
+
 	seconds, err := r.git(ctx, "log", "-1", "--format=%ct")
 	if err != nil {
 		return err
 	}
+
 	if given := os.Getenv("SOURCE_DATE_EPOCH"); given != "" {
 		seconds = given
 	}
@@ -92,6 +98,7 @@ func (r *release) fromGit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
 	}
+
 	r.date = time.Unix(unix, 0).UTC()
 	return nil
 }

@@ -39,6 +39,7 @@ func (r *release) manifests(context.Context, *binaries) error {
 	}); err != nil {
 		return err
 	}
+
 	for _, m := range manifestFiles {
 		text := "resources: [../" + m.folder + "]\nimages:\n"
 		for _, p := range r.programs {
@@ -70,6 +71,7 @@ func (r *release) manifests(context.Context, *binaries) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -31,6 +31,7 @@ func parsePlatforms(list string) ([]platform, error) {
 	if strings.TrimSpace(list) == "" {
 		return all, nil
 	}
+
 	var chosen []platform
 	for name := range strings.FieldsSeq(list) {
 		i := slices.IndexFunc(all, func(p platform) bool { return p.String() == name })
@@ -41,6 +42,7 @@ func parsePlatforms(list string) ([]platform, error) {
 			chosen = append(chosen, all[i])
 		}
 	}
+
 	return chosen, nil
 }
 
@@ -105,6 +107,7 @@ func (r *release) compile(ctx context.Context) (*binaries, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	built := &binaries{dir: dir}
 	for _, p := range r.programs {
 		for _, on := range r.platforms {
@@ -121,10 +124,12 @@ func (r *release) compile(ctx context.Context) (*binaries, error) {
 			built.all = append(built.all, b)
 		}
 	}
+
 	if built.licenses, err = r.licenses(ctx, built.all); err != nil {
 		built.remove()
 		return nil, err
 	}
+
 	return built, nil
 }
 
@@ -149,6 +154,7 @@ func (r *release) compileOne(ctx context.Context, b *binary) error {
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, said)
 	}
+
 	var err error
 	if b.info, err = buildinfo.ReadFile(b.path); err != nil {
 		return err
@@ -156,6 +162,7 @@ func (r *release) compileOne(ctx context.Context, b *binary) error {
 	if b.os == "linux" {
 		return checkStatic(b.path)
 	}
+
 	return nil
 }
 
@@ -195,6 +202,7 @@ func (r *release) archives(_ context.Context, built *binaries) error {
 	if err != nil {
 		return err
 	}
+
 	for _, b := range built.all {
 		data, err := os.ReadFile(b.path)
 		if err != nil {
@@ -214,6 +222,7 @@ func (r *release) archives(_ context.Context, built *binaries) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -223,6 +232,7 @@ func tarGz(to io.Writer, files []packed, at time.Time) error {
 	if err != nil {
 		return err
 	}
+
 	w := tar.NewWriter(z)
 	for _, f := range files {
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode,
@@ -234,9 +244,11 @@ func tarGz(to io.Writer, files []packed, at time.Time) error {
 			return err
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		return err
 	}
+
 	return z.Close()
 }
 
@@ -253,5 +265,6 @@ func zipped(to io.Writer, files []packed, at time.Time) error {
 			return err
 		}
 	}
+
 	return w.Close()
 }

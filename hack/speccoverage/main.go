@@ -50,14 +50,17 @@ func run(out io.Writer, root string, prefixes []string, check bool) error {
 	if err != nil {
 		return err
 	}
+
 	leftOut, err := listed(filepath.Join(root, "docs/spec/README.md"), required)
 	if err != nil {
 		return err
 	}
+
 	cited, err := citations(root)
 	if err != nil {
 		return err
 	}
+
 	reports, names, wrong := map[string]*report{}, []string(nil), []string(nil)
 	for _, r := range required {
 		if reports[r.prefix] == nil {
@@ -83,6 +86,7 @@ func run(out io.Writer, root string, prefixes []string, check bool) error {
 		}
 		*list = append(*list, r.number)
 	}
+
 	slices.Sort(names)
 	for _, prefix := range names {
 		this := reports[prefix]
@@ -108,8 +112,10 @@ func run(out io.Writer, root string, prefixes []string, check bool) error {
 				prefix, this.percent(), least))
 		}
 	}
+
 	if check && len(wrong) > 0 {
 		return fmt.Errorf("%s", strings.Join(wrong, "\n"))
 	}
+
 	return nil
 }

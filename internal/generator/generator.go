@@ -95,14 +95,17 @@ func generate(document *kyaml.RNode) (*kyaml.RNode, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	raw, err := c.resource()
 	if err != nil {
 		return nil, err
 	}
+
 	text, err := yaml.Marshal(c.distribution(raw))
 	if err != nil {
 		return nil, err
 	}
+
 	return kyaml.Parse(string(text))
 }
 
@@ -111,19 +114,23 @@ func read(document *kyaml.RNode) (*config, error) {
 	if document.IsNilOrEmpty() {
 		return nil, errors.New("functionConfig is missing")
 	}
+
 	text, err := document.String()
 	if err != nil {
 		return nil, err
 	}
+
 	data, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
 		return nil, err
 	}
+
 	c := &config{}
 	errs, err := kjson.UnmarshalStrict(data, c)
 	if err != nil {
 		return nil, err
 	}
+
 	wrong := func(bad bool, field, rule string) {
 		if bad {
 			errs = append(errs, fmt.Errorf("%s: %s", field, rule))
@@ -146,6 +153,7 @@ func read(document *kyaml.RNode) (*config, error) {
 		len(selector.MatchLabels)+len(selector.MatchExpressions) == 0,
 		"targets",
 		"selects no namespace: one of allNamespaces, includedNamespaces and namespaceLabelSelector is required")
+
 	return c, errors.Join(errs...)
 }
 
@@ -174,6 +182,7 @@ func (c *config) resource() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resource: %w", err)
 	}
+
 	made.RemoveBuildAnnotations() // kustomize's own
 	return made.Resources()[0].MarshalJSON()
 }
@@ -193,6 +202,7 @@ func (c *config) distribution(raw []byte) any {
 				Targets: v1alpha1.ResourceDistributionTargets{ResourceDistributionTargetLists: lists,
 					NamespaceLabelSelector: selector}}}
 	}
+
 	return &v1beta1.ResourceDistribution{TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(),
 		Kind: kind}, ObjectMeta: meta,
 		Spec: v1beta1.ResourceDistributionSpec{Resource: what,

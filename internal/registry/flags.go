@@ -31,11 +31,13 @@ func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
 	add := func(controller string, number int) {
 		workers[controller] = fs.Int(controller+"-workers", number, "objects worked on at the same time")
 	}
+
 	for i := range Kinds {
 		if kind := &Kinds[i]; kind.Controller != "" {
 			add(kind.Controller, kind.Workers)
 		}
 	}
+
 	add(sidecarTerminator, 3) // JST-060
 	fs.BoolVar(&f.ExcludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false,
 		"replace pods in PreparingDelete at once, for all CloneSets")

@@ -83,6 +83,7 @@ func rehearseBroadcastJobs(_ context.Context, e *Environment, s *rehearsal.Stage
 		Applier: podapply.Applier{API: api, Events: s},
 		Kube: &broadcastjobcontroller.Kube{API: api, Pods: s.Pods(),
 			Rules: &broadcastjobcontroller.Rules{}}}
+
 	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (*rehearsal.Pass, error) {
 		outcome, err := pass.Run(ctx, name, uid)
 		if outcome.Plan == nil {
@@ -112,16 +113,20 @@ func ofPods(plan *podplan.Plan, outcome podapply.Outcome, failed error) *rehears
 	for _, line := range plan.ClaimLines {
 		pass.Summary = append(pass.Summary, line.About+": "+line.Words)
 	}
+
 	if plan.Waiting != nil {
 		pass.Waiting = plan.Waiting.String()
 	}
+
 	for _, v := range plan.Verdicts {
 		pass.Verdicts = append(pass.Verdicts, verdict(v))
 	}
+
 	for _, creation := range plan.Create {
 		pass.Creations = append(pass.Creations,
 			rehearsal.Creation{Pod: creation.Name, Revision: creation.Revision})
 	}
+
 	for _, v := range outcome.Done {
 		switch v.Action {
 		case podplan.UpdateInPlace, podplan.Delete, podplan.Recreate, podplan.Adopt, podplan.Release:
@@ -129,12 +134,14 @@ func ofPods(plan *podplan.Plan, outcome podapply.Outcome, failed error) *rehears
 		case podplan.Keep, podplan.Wait, podplan.Patch, podplan.Continue:
 		}
 	}
+
 	if outcome.Created == len(plan.Create) {
 		for _, creation := range plan.Create {
 			pass.Done = append(pass.Done, rehearsal.Step{Created: true,
 				Verdict: rehearsal.Verdict{Pod: creation.Name, Revision: creation.Revision}})
 		}
 	}
+
 	return pass
 }
 
@@ -162,6 +169,7 @@ func rehearseSidecarSets(_ context.Context, e *Environment, s *rehearsal.Stage) 
 	if err != nil {
 		return nil, err
 	}
+
 	api := s.API()
 	pass := &sidecarsetcontroller.Pass{Kube: &sidecarsetcontroller.Kube{API: api, Pods: s.Pods(),
 		Namespace: e.Namespace}, Features: features,
@@ -186,6 +194,7 @@ func ofSidecars(outcome sidecarsetcontroller.Outcome, failed error) *rehearsal.P
 	for _, n := range outcome.Done {
 		done += n
 	}
+
 	for _, v := range plan.Verdicts {
 		told := rehearsal.Verdict{Namespace: v.Pod.Namespace, Pod: v.Pod.Name, Action: string(v.Action),
 			Reason:  string(v.Reason),
@@ -195,6 +204,7 @@ func ofSidecars(outcome sidecarsetcontroller.Outcome, failed error) *rehearsal.P
 			pass.Done = append(pass.Done, rehearsal.Step{Verdict: told})
 		}
 	}
+
 	return pass
 }
 
@@ -220,11 +230,13 @@ func (e *Environment) rehearseBudgets(s *rehearsal.Stage, more map[types.UID]int
 	if err != nil || !options.Deletes && !options.Updates {
 		return err
 	}
+
 	const kind = "PodUnavailableBudget"
 	found := s.List(kind, false)
 	if len(found) == 0 {
 		return nil
 	}
+
 	budgets := podunavailablebudgetcontroller.NewRehearsed(s.API(), options)
 	totals := map[types.UID]int32{}
 	s.Delivered = func(_, after client.Object) {
@@ -232,6 +244,7 @@ func (e *Environment) rehearseBudgets(s *rehearsal.Stage, more map[types.UID]int
 			budgets.Follow(budget)
 		}
 	}
+
 	for _, object := range found {
 		if budget, ok := object.(*policyv1beta1.PodUnavailableBudget); ok {
 			if budget.Status.ObservedGeneration > 0 {
@@ -240,6 +253,7 @@ func (e *Environment) rehearseBudgets(s *rehearsal.Stage, more map[types.UID]int
 			budgets.Follow(budget)
 		}
 	}
+
 	s.Guard = budgets.Guard()
 	s.Recount = func(ctx context.Context) (again time.Duration, err error) {
 		var pods []*corev1.Pod
@@ -268,5 +282,6 @@ func (e *Environment) rehearseBudgets(s *rehearsal.Stage, more map[types.UID]int
 		}
 		return again, nil
 	}
+
 	return nil
 }

@@ -276,6 +276,7 @@ func (e *Environment) FollowStates(ctx context.Context) error {
 	if e.Listed != nil {
 		lists = append(lists, e.Listed)
 	}
+
 	return workloadspreadcontroller.FollowLists(ctx, e.Manager, e.Namespace,
 		e.Watches.Following(nil), lists...)
 }

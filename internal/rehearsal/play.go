@@ -83,13 +83,16 @@ func (s *Stage) Play(ctx context.Context, player Player, key simulation.Key) (*F
 	for _, object := range s.List("Pod", false) {
 		p.stirred[s.KeyOf("Pod", object).Name] = true
 	}
+
 	s.AfterWrite, s.Happened = p.thaw, p.happened
 	defer func() { s.AfterWrite, s.Happened = nil, nil }()
+
 	s.warnings = map[string]string{}
 	s.Deliver(everything)
 	if err := p.recount(ctx); err != nil {
 		return nil, err
 	}
+
 	for range mostRounds {
 		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 			p.Cut = "the time is over in which plans are made (--timeout)"
@@ -131,6 +134,7 @@ func (s *Stage) Play(ctx context.Context, player Player, key simulation.Key) (*F
 			return p.end(), nil
 		}
 	}
+
 	p.Cut = fmt.Sprintf("more than %d passes", mostRounds)
 	return p.end(), nil
 }
@@ -140,15 +144,18 @@ func (p *play) recount(ctx context.Context) error {
 	if p.Recount == nil {
 		return nil
 	}
+
 	p.counted = len(p.Writes)
 	again, err := p.Recount(ctx)
 	if err != nil {
 		return fmt.Errorf("counting budgets: %w", err)
 	}
+
 	p.count = time.Time{}
 	if again > 0 {
 		p.count = p.Now().Add(again)
 	}
+
 	return nil
 }
 
@@ -158,10 +165,12 @@ func (p *play) moves(ctx context.Context, after time.Duration) (bool, error) {
 	if p.answerHooks() {
 		return true, nil
 	}
+
 	counts := false
 	if left := p.count.Sub(p.Now()); !p.count.IsZero() && (after <= 0 || left <= after) {
 		after, counts = left, true
 	}
+
 	switch {
 	case after <= 0 && !counts, p.count.IsZero() && p.still > mostStill+2*len(p.Last.Verdicts): // bookings of budgets end with time
 		return false, nil
@@ -169,11 +178,13 @@ func (p *play) moves(ctx context.Context, after time.Duration) (bool, error) {
 		p.Cut = "what comes next is more than 30 days away"
 		return false, nil
 	}
+
 	p.still++
 	p.Pass(max(after, 0))
 	if counts {
 		return true, p.recount(ctx)
 	}
+
 	return true, nil
 }
 
@@ -232,10 +243,12 @@ func (p *play) kubelets() bool {
 		}
 		p.gates(names)
 	}
+
 	if p.gone {
 		p.gone = false
 		p.CollectGarbage()
 	}
+
 	return moved
 }
 
@@ -273,6 +286,7 @@ func (p *play) answerHooks() bool {
 	if p.hooks == nil {
 		return false
 	}
+
 	for _, object := range p.List("Pod", false) {
 		pod, ok := object.(*corev1.Pod)
 		if !ok {
@@ -285,6 +299,7 @@ func (p *play) answerHooks() bool {
 		names[name] = true
 		p.Change(p.KeyOf("Pod", pod), func(o client.Object) { answer(o, hook, on) })
 	}
+
 	p.freed = append(p.freed, slices.Sorted(maps.Keys(names))...)
 	return len(names) > 0
 }
@@ -315,6 +330,7 @@ func answer(pod client.Object, hook *pub.LifecycleHook, on bool) {
 			delete(labels, key)
 		}
 	}
+
 	finalizers = slices.DeleteFunc(finalizers, func(f string) bool {
 		return slices.Contains(hook.FinalizersHandler, f)
 	})

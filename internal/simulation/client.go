@@ -156,6 +156,7 @@ func (r *reader) Get(_ context.Context, name client.ObjectKey, into client.Objec
 	if found == nil || found.GetNamespace() != name.Namespace {
 		return notFound(key)
 	}
+
 	shared := (&client.GetOptions{}).ApplyOptions(options).UnsafeDisableDeepCopy
 	return assign(into, found, r.cached && shared != nil && *shared)
 }
@@ -175,8 +176,10 @@ func (r *reader) List(_ context.Context, into client.ObjectList, options ...clie
 	if err != nil {
 		return err
 	}
+
 	list := reflect.ValueOf(items).Elem()
 	list.SetZero()
+
 	shared := asked.UnsafeDisableDeepCopy
 	for _, object := range r.cluster.List(kind, r.cached) {
 		selected, err := r.selects(asked, kind, object)
@@ -193,6 +196,7 @@ func (r *reader) List(_ context.Context, into client.ObjectList, options ...clie
 		}
 		list.Set(reflect.Append(list, item.Elem()))
 	}
+
 	return nil
 }
 
@@ -204,6 +208,7 @@ func (r *reader) selects(asked *client.ListOptions, kind string, object client.O
 	if asked.FieldSelector == nil {
 		return true, nil
 	}
+
 	for _, requirement := range asked.FieldSelector.Requirements() {
 		index := r.cluster.indexes[[2]string{kind, requirement.Field}]
 		if index == nil {
@@ -213,6 +218,7 @@ func (r *reader) selects(asked *client.ListOptions, kind string, object client.O
 			return false, nil
 		}
 	}
+
 	return true, nil
 }
 
@@ -225,6 +231,7 @@ func assign(into client.Object, object client.Object, shared bool) error {
 		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object).Elem())
 		return nil
 	}
+
 	switch into := into.(type) {
 	case *metav1.PartialObjectMetadata:
 		into.ObjectMeta = metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(),
@@ -246,6 +253,7 @@ func assign(into client.Object, object client.Object, shared bool) error {
 		into.SetGroupVersionKind(gvk)
 		return nil
 	}
+
 	return fmt.Errorf("a %T cannot be read as %T", object, into)
 }
 
@@ -280,6 +288,7 @@ func (c *simulatedClient) Create(_ context.Context, object client.Object,
 		object.GetName()), Object: object}
 	done, err := c.cluster.ask(request)
 	defer done()
+
 	if err != nil {
 		return err
 	}
@@ -289,6 +298,7 @@ func (c *simulatedClient) Create(_ context.Context, object client.Object,
 		}
 		return nil
 	}
+
 	stored := request.Object.DeepCopyObject().(client.Object)
 	if document, ok := stored.(*unstructured.Unstructured); ok {
 		if typed, err := scheme.New(document.GroupVersionKind()); err == nil {
@@ -306,6 +316,7 @@ func (c *simulatedClient) Create(_ context.Context, object client.Object,
 	if err != nil {
 		return err
 	}
+
 	return assign(object, created, false)
 }
 
@@ -321,12 +332,15 @@ func (c *simulatedClient) Delete(_ context.Context, object client.Object,
 	if exactly.UID == "" {
 		panic("a deletion without guard: " + object.GetName())
 	}
+
 	key := c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName())
 	done, err := c.cluster.ask(&Request{Verb: "delete", Key: key})
 	defer done()
+
 	if err != nil {
 		return err
 	}
+
 	return c.cluster.Delete(key, exactly)
 }
 
@@ -341,17 +355,21 @@ func (c *simulatedClient) patch(object client.Object, patch client.Patch, subres
 	if err != nil {
 		return err
 	}
+
 	request := &Request{Verb: "patch", Subresource: subresource, Body: body,
 		Key: c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName())}
 	done, err := c.cluster.ask(request)
 	defer done()
+
 	if err != nil {
 		return err
 	}
+
 	patched, err := c.cluster.Patch(request.Key, request.Body, subresource)
 	if err != nil {
 		return err
 	}
+
 	return assign(object, patched, false)
 }
 

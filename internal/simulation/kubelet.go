@@ -63,6 +63,7 @@ func Environment(pod *corev1.Pod, container *corev1.Container) string {
 		}
 		fmt.Fprintf(&text, "%s=%s\n", env.Name, value)
 	}
+
 	return text.String()
 }
 
@@ -91,6 +92,7 @@ func (n *Node) Step(name string) bool {
 	if !ok || n.Frozen[name] {
 		return false
 	}
+
 	if n.running == nil {
 		n.running = map[string]Running{}
 	}
@@ -105,10 +107,12 @@ func (n *Node) Step(name string) bool {
 		}
 		return false
 	}
+
 	next := pod.DeepCopy()
 	if !n.advance(next) {
 		return false
 	}
+
 	n.Cluster.Store(key, next)
 	return true
 }
@@ -125,21 +129,25 @@ func (n *Node) advance(pod *corev1.Pod) bool {
 		pod.Status.Phase = corev1.PodPending
 		return true
 	}
+
 	changed := false
 	if n.Observes && pod.Status.ObservedGeneration != pod.Generation {
 		pod.Status.ObservedGeneration, changed = pod.Generation, true
 	}
+
 	for _, container := range lasting(pod) {
 		if n.container(pod, container) {
 			changed = true
 			break
 		}
 	}
+
 	for _, container := range lasting(pod) {
 		if n.resize(pod, container) {
 			changed = true
 		}
 	}
+
 	if n.Daemon && n.report(pod) {
 		changed = true
 	}
@@ -149,6 +157,7 @@ func (n *Node) advance(pod *corev1.Pod) bool {
 		pod.Status.Phase, changed = corev1.PodSucceeded, true // its work is done
 		n.set(pod, corev1.PodReady, corev1.ConditionFalse, "PodCompleted")
 	}
+
 	return changed
 }
 
@@ -161,6 +170,7 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	if !known {
 		digest = spec.Image
 	}
+
 	switch {
 	case status.State.Running != nil && n.Daemon && n.stops(pod, spec, status, runs):
 		status.Ready = false
@@ -186,6 +196,7 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}
 		return true
 	}
+
 	n.containers++
 	if status.ContainerID != "" {
 		status.RestartCount++
@@ -234,10 +245,12 @@ func (n *Node) report(pod *corev1.Pod) bool {
 				RestartCount: status.RestartCount,
 				Hashes:       inplace.RuntimeHashes{PlainHash: plain, ExtractedEnvFromMetadataHash: env}})
 	}
+
 	text, err := json.Marshal(meta)
 	if err != nil || pod.Annotations[pub.RuntimeContainersMeta] == string(text) {
 		return false
 	}
+
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
@@ -262,6 +275,7 @@ func (n *Node) resize(pod *corev1.Pod, spec *corev1.Container) bool {
 		}
 		return changed
 	}
+
 	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions,
 		func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
 	status.Resources = spec.Resources.DeepCopy()
@@ -290,11 +304,13 @@ func (n *Node) conditions(pod *corev1.Pod) bool {
 			containers, ready = corev1.ConditionFalse, corev1.ConditionFalse
 		}
 	}
+
 	for _, gate := range pod.Spec.ReadinessGates {
 		if conditionStatus(pod, gate.ConditionType) != corev1.ConditionTrue {
 			ready = corev1.ConditionFalse
 		}
 	}
+
 	changed := n.set(pod, corev1.ContainersReady, containers, "")
 	return n.set(pod, corev1.PodReady, ready, "") || changed
 }
@@ -322,6 +338,7 @@ func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 			metav1.NewTime(n.Cluster.Now())
 		return true
 	}
+
 	pod.Status.Conditions = append(pod.Status.Conditions,
 		corev1.PodCondition{Type: t, Status: status, Reason: reason,
 			LastTransitionTime: metav1.NewTime(n.Cluster.Now())})

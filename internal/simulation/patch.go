@@ -21,10 +21,12 @@ func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object
 	if c.dead {
 		return nil, ErrDead
 	}
+
 	before := c.truth[key]
 	if before == nil {
 		return nil, notFound(key)
 	}
+
 	var guard struct {
 		Metadata struct {
 			UID             types.UID `json:"uid"`
@@ -50,10 +52,12 @@ func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object
 		guard.Metadata.ResourceVersion != before.GetResourceVersion() {
 		return nil, conflict(key, "another version")
 	}
+
 	after, err := c.patched(key, before, body, subresource)
 	if err != nil {
 		return nil, err
 	}
+
 	err = c.write(Write{Verb: "patch", Subresource: subresource, Key: key}, before, after, func() {
 		c.Store(key, after)
 	})
@@ -66,6 +70,7 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte,
 	if err != nil {
 		return nil, err
 	}
+
 	var merged []byte
 	if body[0] == '[' {
 		merged, err = operate(original, body)
@@ -77,10 +82,12 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte,
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
+
 	after := before.DeepCopyObject().(client.Object)
 	if err := decodeInto(merged, after); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
+
 	if pod, ok := after.(*corev1.Pod); ok {
 		old := before.(*corev1.Pod)
 		switch subresource {
@@ -113,6 +120,7 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte,
 			}
 		}
 	}
+
 	return after, nil
 }
 

@@ -136,17 +136,20 @@ func (c *Cluster) List(kind string, cached bool) []client.Object {
 	if cached {
 		source = c.view.cache
 	}
+
 	var keys []string
 	for key := range source {
 		if key.Kind == kind {
 			keys = append(keys, key.Name)
 		}
 	}
+
 	slices.Sort(keys)
 	objects := make([]client.Object, len(keys))
 	for i, name := range keys {
 		objects[i] = source[Key{kind, name}]
 	}
+
 	return objects
 }
 
@@ -163,6 +166,7 @@ func (c *Cluster) Store(key Key, object client.Object) client.Object {
 		c.Remove(key)
 		return object
 	}
+
 	c.truth[key] = object
 	c.happens(event{key, object, c.now})
 	return object
@@ -223,6 +227,7 @@ func (c *Cluster) CollectGarbage() {
 	for _, object := range c.truth {
 		alive[object.GetUID()] = true
 	}
+
 	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "ControllerRevision", "ImagePullJob"} {
 		for _, object := range c.List(kind, false) {
 			owners, key := object.GetOwnerReferences(), c.KeyOf(kind, object)
@@ -341,6 +346,7 @@ func (c *Cluster) write(w Write, before, after client.Object, effect func()) err
 	case c.Chance(c.Faults.Refuse), c.Refused != nil && c.Refused(w):
 		return apierrors.NewInternalError(errors.New("refused by the simulation"))
 	}
+
 	if c.BeforeWrite != nil {
 		c.BeforeWrite(w, before, after)
 	}
@@ -349,6 +355,7 @@ func (c *Cluster) write(w Write, before, after client.Object, effect func()) err
 	if c.AfterWrite != nil {
 		c.AfterWrite(w)
 	}
+
 	switch {
 	case c.dead:
 		return ErrDead
@@ -358,6 +365,7 @@ func (c *Cluster) write(w Write, before, after client.Object, effect func()) err
 	case c.Chance(c.Faults.Lose):
 		return apierrors.NewTimeoutError("lost by the simulation", 1)
 	}
+
 	return nil
 }
 
@@ -391,6 +399,7 @@ func (c *Cluster) Delete(key Key, version client.Object) error {
 	if c.dead {
 		return ErrDead
 	}
+
 	object := c.truth[key]
 	if object == nil {
 		return notFound(key)
@@ -402,6 +411,7 @@ func (c *Cluster) Delete(key Key, version client.Object) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil
 	}
+
 	return c.write(Write{Verb: "delete", Key: key}, object, nil, func() { c.EndGracefully(key) })
 }
 

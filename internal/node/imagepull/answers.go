@@ -27,6 +27,7 @@ func unauthorized(err error, k key) bool {
 	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied {
 		return true
 	}
+
 	text := strings.ToLower(err.Error())
 	text = addresses.ReplaceAllString(text, " ")
 	for _, name := range []string{full(k.reference()), k.reference(),
@@ -35,6 +36,7 @@ func unauthorized(err error, k key) bool {
 			text = strings.ReplaceAll(text, strings.ToLower(name), " ")
 		}
 	}
+
 	return refusedCode.MatchString(text) ||
 		slices.ContainsFunc([]string{"unauthorized", "authentication required", "access denied", "denied:",
 			"forbidden", "insufficient_scope", "authorization failed"}, func(sign string) bool {

@@ -89,6 +89,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
+
 	ended := make(chan event.GenericEvent, 1)
 	r.wake = func() {
 		select {
@@ -106,6 +107,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("building the controller of image pulls: %w", err)
 	}
+
 	return nil
 }
 
@@ -114,6 +116,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if request.Name != r.options.Node {
 		return reconcile.Result{}, nil
 	}
+
 	object := &appsv1beta1.NodeImage{}
 	if err := r.client.Get(ctx, request.NamespacedName, object); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -121,6 +124,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+
 	if r.object != object.UID { // the first pass, or the object was recreated: no running task is for it
 		r.stop(r.all()...)
 		r.object, r.first = object.UID, nil
@@ -133,17 +137,21 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	for k, t := range r.tasks {
 		s.tasks[k] = t.now()
 	}
+
 	p := newPlan(s)
 	r.stop(p.stop...)
 	for _, k := range p.drop {
 		delete(r.tasks, k)
 	}
+
 	for _, k := range p.start {
 		r.start(ctx, object, k)
 	}
+
 	for k, t := range r.tasks {
 		t.refer(references(object.Spec.Images[k.image]))
 	}
+
 	r.puller.secrets.keep(secretsOf(object))
 	if !apiequality.Semantic.DeepEqual(p.status, object.Status) {
 		if !r.limiter.AllowN(r.puller.clock.Now(), 1) {
@@ -159,6 +167,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if p.unfinished {
 		return reconcile.Result{RequeueAfter: soon()}, nil
 	}
+
 	return reconcile.Result{RequeueAfter: 20*time.Minute + rand.N(10*time.Minute)}, nil
 }
 
@@ -191,6 +200,7 @@ func (r *reconciler) start(ctx context.Context, object *appsv1beta1.NodeImage, k
 			break
 		}
 	}
+
 	t.place = r.puller.slots.join(t.namespaces())
 	t.secrets = references(image)
 	if image.SandboxConfig != nil {
@@ -257,23 +267,27 @@ func (r *reconciler) write(ctx context.Context, object *appsv1beta1.NodeImage,
 			fields[name] = count
 		}
 	}
+
 	images := map[string]any{}
 	for name := range object.Status.ImageStatuses {
 		if _, stays := status.ImageStatuses[name]; !stays {
 			images[name] = nil
 		}
 	}
+
 	for name, image := range status.ImageStatuses {
 		if !apiequality.Semantic.DeepEqual(image, object.Status.ImageStatuses[name]) {
 			images[name] = image
 		}
 	}
+
 	switch {
 	case len(status.ImageStatuses) == 0: // IMG-142
 		fields["imageStatuses"] = nil
 	case len(images) > 0:
 		fields["imageStatuses"] = images
 	}
+
 	if status.FirstSyncStatus != nil && object.Status.FirstSyncStatus == nil {
 		fields["firstSyncStatus"] = status.FirstSyncStatus
 	}
@@ -283,10 +297,12 @@ func (r *reconciler) write(ctx context.Context, object *appsv1beta1.NodeImage,
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}
+
 	written := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: object.Name}}
 	if err := r.client.Status().Patch(ctx, written,
 		client.RawPatch(types.MergePatchType, body)); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the status: %w", err)
 	}
+
 	return nil
 }

@@ -60,10 +60,12 @@ func (c *cachedSecret) describe(secret *corev1.Secret) {
 	if !c.copied {
 		return
 	}
+
 	c.namespace, _, _ = strings.Cut(source, "/")
 	if references == "" {
 		return
 	}
+
 	c.users = map[string]bool{}
 	for job := range strings.SplitSeq(references, ",") {
 		c.users[job] = true
@@ -105,6 +107,7 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 		at.Before(before.read.Add(again))) {
 		return before, nil
 	}
+
 	secret, now := &corev1.Secret{}, cachedSecret{read: at,
 		until: at.Add(5*time.Minute + rand.N(5*time.Minute))}
 	switch err := s.live.Get(ctx, name, secret); {
@@ -122,11 +125,13 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 			now.problem = err.Error()
 		}
 	}
+
 	if now.problem != "" && now.problem != before.problem {
 		klog.FromContext(ctx).Info("A pull secret is left out", "secret", name, "why", now.problem)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.known[name] = now
 	return now, nil
 }

@@ -128,14 +128,17 @@ func (p *puller) run(ctx context.Context, t *task) {
 		return
 	}
 	defer p.slots.leave(t.place)
+
 	p.meters.running.Inc()
 	defer p.meters.running.Dec()
+
 	t.set(func(s *appsv1beta1.ImageTagStatus) { s.Phase, s.StartTime = pulling, p.instant() })
 	begin := p.clock.Now()
 	id, size, err := p.attempts(ctx, t)
 	if ctx.Err() != nil {
 		return
 	}
+
 	took := p.clock.Since(begin)
 	t.set(func(s *appsv1beta1.ImageTagStatus) {
 		s.CompletionTime = p.instant()
@@ -171,6 +174,7 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 	if policy.TimeoutSeconds != nil {
 		timeout = time.Duration(*policy.TimeoutSeconds) * time.Second
 	}
+
 	for pause := time.Second; ; pause = min(2*pause, longestPause) {
 		id, size, err = p.attempt(ctx, t, timeout)
 		if ctx.Err() != nil {
@@ -196,10 +200,12 @@ func (p *puller) attempt(ctx context.Context, t *task,
 	timeout time.Duration) (id string, size uint64, err error) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+
 	timer := p.clock.AfterFunc(timeout, func() {
 		cancel(fmt.Errorf("pulling was cancelled after the timeout of %s", timeout))
 	})
 	defer timer.Stop()
+
 	rt, present, err := p.answering(bounded, t)
 	if err != nil {
 		return "", 0, err
@@ -213,10 +219,12 @@ func (p *puller) attempt(ctx context.Context, t *task,
 		}
 		return "", 0, err
 	}
+
 	image, err := find(bounded, rt, t.key)
 	if err != nil || image == nil {
 		return "", 0, nil // it was pulled, but the list may show it later, or under another name
 	}
+
 	return t.key.image + "@" + image.ID, image.Size, nil
 }
 
@@ -250,10 +258,12 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 	if err != nil {
 		return err
 	}
+
 	image, err := t.key.pulled()
 	if err != nil {
 		return err
 	}
+
 	auths := matching(listed, image)
 	if p.provider != nil {
 		more, err := p.provider.Credentials(ctx, image)
@@ -268,6 +278,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 		annotations = map[string]string{}
 	}
 	annotations[pub.PulledBy] = pub.PulledByDaemon
+
 	labels := foreign(t.sandbox.Labels)
 	var failures []error
 	rejected := true
@@ -285,6 +296,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 			p.rejected(t)
 		}
 	}
+
 	if !rejected {
 		return errors.Join(failures...)
 	}
@@ -294,6 +306,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 		}
 		return errors.Join(append(failures, err)...)
 	}
+
 	return nil
 }
 
@@ -313,6 +326,7 @@ func find(ctx context.Context, rt Images, k key) (*runtime.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range list {
 		names := list[i].Tags
 		if digest(k.tag) {
@@ -324,6 +338,7 @@ func find(ctx context.Context, rt Images, k key) (*runtime.Image, error) {
 			}
 		}
 	}
+
 	return nil, nil
 }
 

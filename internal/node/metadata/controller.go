@@ -83,6 +83,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err := mgr.Add(r.restarts); err != nil {
 		return fmt.Errorf("adding the restarter: %w", err)
 	}
+
 	err := ctrl.NewControllerManagedBy(mgr).Named("runtime_container_meta").
 		Watches(&corev1.Pod{}, r.handler()).
 		// ND-059
@@ -92,6 +93,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("building the controller of runtime metadata: %w", err)
 	}
+
 	return nil
 }
 
@@ -104,6 +106,7 @@ func (r *reconciler) handler() handler.EventHandler {
 			q.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)}, coalesce)
 		}
 	}
+
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
 			enqueue(nil, e.Object, e.IsInInitialList, q)
@@ -127,23 +130,28 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.own.Settle(ctx, pod.UID, r.clock.Now()); err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking for own writes: %w", err)
 	}
+
 	pod, _ = reconcile.Newest(r.own, pod.UID, pod, true) // ND-092
 	plan, err := r.observe(ctx, pod)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	for _, left := range plan.Left {
 		log.FromContext(ctx).V(1).Info("Left to kubelet", "what", left)
 	}
+
 	for _, restart := range plan.Restarts {
 		r.restarts.want(ctx, target{request.NamespacedName, pod.UID, restart.Container.Name,
 			restart.Container.ID}, restart.Why)
 	}
+
 	if plan.Report != "" {
 		if conflict, err := r.report(ctx, pod, plan.Report); err != nil || conflict {
 			return ctrl.Result{RequeueAfter: time.Second}, err
 		}
 	}
+
 	return ctrl.Result{RequeueAfter: r.readings.wait(pod.UID, plan.Read, r.clock.Now())}, nil
 }
 
@@ -171,6 +179,7 @@ func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error)
 		}
 		s.Containers = append(s.Containers, list...)
 	}
+
 	plan := NewPlan(s)
 	for _, id := range plan.Read {
 		if !r.readings.due(pod.UID, id, r.clock.Now()) {
@@ -189,9 +198,11 @@ func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error)
 				"id", id, "error", err.Error())
 		}
 	}
+
 	if len(plan.Read) > 0 {
 		plan = NewPlan(s)
 	}
+
 	return plan, nil
 }
 
@@ -204,6 +215,7 @@ func (r *reconciler) report(ctx context.Context, pod *corev1.Pod, value string) 
 	if err != nil {
 		return false, err
 	}
+
 	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err = r.client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, body))
 	switch {
@@ -216,10 +228,12 @@ func (r *reconciler) report(ctx context.Context, pod *corev1.Pod, value string) 
 		r.reports.WithLabelValues("failed").Inc()
 		return false, fmt.Errorf("reporting on the pod: %w", err)
 	}
+
 	r.reports.WithLabelValues("written").Inc()
 	if _, err := slim.NodePod(written); err != nil {
 		return false, fmt.Errorf("reading the answer: %w", err)
 	}
+
 	r.own.Changed(pod.UID, written, r.clock.Now())
 	r.clock.AfterFunc(ownWrite, func() { r.own.Forget(pod.UID) })
 	return false, nil

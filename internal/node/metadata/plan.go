@@ -110,6 +110,7 @@ func find(pod *corev1.Pod, name string) (container *corev1.Container, init bool)
 			return &pod.Spec.Containers[i], false
 		}
 	}
+
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		if c.Name == name && c.RestartPolicy != nil &&
@@ -117,6 +118,7 @@ func find(pod *corev1.Pod, name string) (container *corev1.Container, init bool)
 			return c, true
 		}
 	}
+
 	return nil, false
 }
 
@@ -144,6 +146,7 @@ func NewPlan(s Snapshot) Plan {
 	if skipped(s.Pod) != "" || !Eligible(s.Pod) {
 		return plan
 	}
+
 	before, exists := reported(s.Pod)
 	var after inplace.RuntimeMeta
 	for _, status := range statuses(s.Pod) {
@@ -166,10 +169,12 @@ func NewPlan(s Snapshot) Plan {
 			s.restart(container, init, current, &e, &plan)
 		}
 	}
+
 	if len(after.Containers) > 0 && (!exists || !reflect.DeepEqual(before, after)) {
 		encoded, _ := json.Marshal(after) // strings and numbers always encode
 		plan.Report = string(encoded)
 	}
+
 	return plan
 }
 
@@ -194,6 +199,7 @@ func (s *Snapshot) restart(container *corev1.Container, init bool, current *runt
 	if err != nil || state == nil {
 		state = &inplace.State{}
 	}
+
 	var why string
 	actual, expected := e.Hashes.ExtractedEnvFromMetadataHash, number(inplace.EnvHash(s.Pod, container))
 	switch {
@@ -208,6 +214,7 @@ func (s *Snapshot) restart(container *corev1.Container, init bool, current *runt
 	default:
 		return
 	}
+
 	if replaced(container, current, state) {
 		plan.Left = append(plan.Left,
 			fmt.Sprintf("container %s: %s, and kubelet is about to replace it for its new image",
@@ -215,6 +222,7 @@ func (s *Snapshot) restart(container *corev1.Container, init bool, current *runt
 				why))
 		return
 	}
+
 	plan.Restarts = append(plan.Restarts, Restart{Container: *current, Init: init, Why: why})
 }
 
@@ -240,6 +248,7 @@ func replaced(container *corev1.Container, current *runtime.Container, state *in
 		_, changes := state.LastContainerStatuses[container.Name]
 		return changes
 	}
+
 	return true
 }
 

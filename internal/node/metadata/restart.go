@@ -98,6 +98,7 @@ func (q *restarter) next(ctx context.Context) bool {
 		return false
 	}
 	defer q.queue.Done(t)
+
 	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(t.Pod.Namespace, t.Pod.Name), "container",
 		t.Container, "id", t.ID)
 	ended := func(err error) {
@@ -112,6 +113,7 @@ func (q *restarter) next(ctx context.Context) bool {
 			q.queue.AddRateLimited(t)
 		}
 	}
+
 	switch begun, err := q.restart(klog.NewContext(ctx, logger), t, ended); {
 	case err != nil:
 		ended(err)
@@ -120,6 +122,7 @@ func (q *restarter) next(ctx context.Context) bool {
 			"most", stop.Most)
 		q.queue.AddAfter(t, firstRetry)
 	}
+
 	return true
 }
 
@@ -131,14 +134,17 @@ func (q *restarter) restart(ctx context.Context, t target, ended func(error)) (b
 	if q.stopper.Full(t.Pod.Namespace) {
 		return false, nil
 	}
+
 	found, pod, err := q.look(ctx, t)
 	if err != nil {
 		return false, err
 	}
+
 	rt, err := q.reconciler.Runtimes.ForContainer(t.ID)
 	if err != nil {
 		return false, err
 	}
+
 	return q.stopper.Start(ctx, rt, stop.Request{
 		Container: found.Container,
 		By:        "the metadata restarter",
@@ -166,10 +172,12 @@ func (q *restarter) look(ctx context.Context, t target) (Restart, *corev1.Pod, e
 	if pod.UID != t.UID {
 		return Restart{}, nil, fmt.Errorf("%w: the pod is another one", errObsolete)
 	}
+
 	plan, err := q.reconciler.observe(ctx, pod)
 	if err != nil {
 		return Restart{}, nil, err
 	}
+
 	for _, restart := range plan.Restarts {
 		c := restart.Container
 		// ND-071
@@ -178,6 +186,7 @@ func (q *restarter) look(ctx context.Context, t target) (Restart, *corev1.Pod, e
 			return restart, pod, nil
 		}
 	}
+
 	return Restart{}, nil, errObsolete
 }
 

@@ -14,6 +14,7 @@ func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 	if !Eligible(now) || skipped(now) != "" {
 		return false
 	}
+
 	meta, exists := reported(now)
 	if !exists {
 		// A pod that ran without a report gets none until something changes. Otherwise a starting daemon
@@ -25,6 +26,7 @@ func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 	if before != nil && len(before.Spec.Containers) != len(now.Spec.Containers) {
 		return true
 	}
+
 	// by name, because spec, status and report have different orders (ND-089)
 	for _, status := range statuses(now) {
 		container, _ := find(now, status.Name)
@@ -37,6 +39,7 @@ func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 			return true
 		}
 	}
+
 	return envFromMetadata && (restartWanted(now) || before != nil && envChanged(before, now))
 }
 

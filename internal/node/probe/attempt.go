@@ -89,6 +89,7 @@ func (a *attempter) exec(ctx context.Context, d *Definition, container string) A
 	if err != nil {
 		return Attempt{None, err.Error()}
 	}
+
 	output, err := commands.Run(ctx, container, d.Handler.Exec.Command, d.Timeout)
 	switch {
 	case errors.Is(err, runtime.ErrTimeout):
@@ -100,6 +101,7 @@ func (a *attempter) exec(ctx context.Context, d *Definition, container string) A
 	case output.ExitCode != 0:
 		return Attempt{Failure, string(output.Stderr)}
 	}
+
 	return Attempt{Success, string(output.Stdout)}
 }
 
@@ -117,15 +119,18 @@ func (a *attempter) connect(ctx context.Context, d *Definition) Attempt {
 func (a *attempter) get(ctx context.Context, d *Definition, action *appsv1alpha1.HTTPGetAction) Attempt {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
+
 	request, err := requestOf(ctx, d, action)
 	if err != nil {
 		return Attempt{Failure, err.Error()}
 	}
+
 	answer, err := a.http.Do(request)
 	if err != nil {
 		return Attempt{Failure, err.Error()}
 	}
 	defer func() { _ = answer.Body.Close() }()
+
 	body, err := io.ReadAll(io.LimitReader(answer.Body, mostOfBody))
 	if err != nil {
 		return Attempt{Failure, err.Error()}
@@ -134,6 +139,7 @@ func (a *attempter) get(ctx context.Context, d *Definition, action *appsv1alpha1
 		return Attempt{Failure, fmt.Sprintf("HTTP probe failed with status code %d: %s",
 			answer.StatusCode, body)}
 	}
+
 	return Attempt{Success, string(body)}
 }
 
@@ -153,20 +159,24 @@ func requestOf(ctx context.Context, d *Definition,
 	if err != nil {
 		return nil, fmt.Errorf("building the request: %w", err)
 	}
+
 	for _, header := range action.HTTPHeaders {
 		request.Header.Add(header.Name, header.Value)
 	}
+
 	if host := request.Header.Get("Host"); host != "" {
 		request.Host = host
 	}
 	if _, set := request.Header["User-Agent"]; !set {
 		request.Header.Set("User-Agent", "kube-probe")
 	}
+
 	switch accept, set := request.Header["Accept"]; {
 	case !set:
 		request.Header.Set("Accept", "*/*")
 	case len(accept) == 1 && accept[0] == "":
 		request.Header.Del("Accept")
 	}
+
 	return request, nil
 }

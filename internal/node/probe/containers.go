@@ -99,10 +99,12 @@ func (c *containers) meet(ctx context.Context, d *Definition, knows func(id stri
 	anew bool) (facts, error) {
 	k, unlock := c.of(d.Pod)
 	defer unlock()
+
 	pod, err := c.podOf(ctx, d, k, anew)
 	if err != nil {
 		return facts{}, err
 	}
+
 	var shown *corev1.ContainerStatus
 	if pod != nil {
 		shown = statusOf(pod, d.Container)
@@ -124,6 +126,7 @@ func (c *containers) meet(ctx context.Context, d *Definition, knows func(id stri
 	if newest == nil || newest.PodNamespace != d.Namespace || newest.PodName != d.PodName {
 		return f, nil
 	}
+
 	f.Met = Met{ID: newest.ID, Running: newest.Running}
 	f.Starting = shown != nil && shown.ContainerID == newest.ID && shown.Started != nil && !*shown.Started
 	if !knows(newest.ID) {
@@ -135,6 +138,7 @@ func (c *containers) meet(ctx context.Context, d *Definition, knows func(id stri
 			f.Started = newest.CreatedAt
 		}
 	}
+
 	return f, nil
 }
 
@@ -145,6 +149,7 @@ func (c *containers) podOf(ctx context.Context, d *Definition, k *known, anew bo
 		(!d.network() || d.IP == k.address || c.now().Sub(k.read) < asked) {
 		return nil, nil
 	}
+
 	pod := &corev1.Pod{}
 	if err := c.pods.Get(ctx, types.NamespacedName{Namespace: d.Namespace, Name: d.PodName},
 		pod); client.IgnoreNotFound(err) != nil {
@@ -154,6 +159,7 @@ func (c *containers) podOf(ctx context.Context, d *Definition, k *known, anew bo
 		k.address, k.read = "", c.now()
 		return nil, nil
 	}
+
 	return pod, nil
 }
 

@@ -79,14 +79,17 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	r.attempts = newAttempter(func(container string) (Commands, error) {
 		return options.Runtimes.ForContainer(container)
 	}).attempt
+
 	for _, collector := range []prometheus.Collector{r.executions, r.late} {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
+
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding the prober: %w", err)
 	}
+
 	err := ctrl.NewControllerManagedBy(mgr).Named("node_pod_probe").
 		For(&appsv1alpha1.NodePodProbe{}).
 		WatchesRawSource(source.Channel(r.changed, &handler.EnqueueRequestForObject{})).
@@ -97,6 +100,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("building the controller of probes: %w", err)
 	}
+
 	return nil
 }
 
@@ -146,6 +150,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if request.Name != r.node {
 		return ctrl.Result{}, nil
 	}
+
 	object := &appsv1alpha1.NodePodProbe{}
 	if err := r.client.Get(ctx, request.NamespacedName, object); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -154,23 +159,27 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, fmt.Errorf("reading the NodePodProbe of the node: %w", err)
 	}
+
 	r.define(object)
 	now := r.clock.Now()
 	if wait := r.paused - now.Sub(r.written); wait > 0 && wait <= r.paused {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
+
 	r.mu.Lock()
 	status, write, after := Status(object, r.probers, now)
 	r.mu.Unlock()
 	if !write {
 		return ctrl.Result{RequeueAfter: after}, nil
 	}
+
 	r.written = now
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID},
 		"status": map[string]any{"podProbeStatuses": status.PodProbeStatuses}})
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("encoding the results: %w", err)
 	}
+
 	r.paused = pause(len(body))
 	// Nobody else writes the status, so that it need not be guarded by a version: the manager writes the spec
 	// all the time.
@@ -181,6 +190,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, fmt.Errorf("writing the results of probes: %w", err)
 	}
+
 	// The answer comes as an event, which looks at what has changed meanwhile.
 	return ctrl.Result{RequeueAfter: r.paused}, nil
 }
@@ -189,9 +199,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 func (r *reconciler) define(object *appsv1alpha1.NodePodProbe) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.begun && r.uid == object.UID && r.generation == object.Generation {
 		return
 	}
+
 	now, first := r.clock.Now(), !r.begun
 	r.begun, r.uid, r.generation = true, object.UID, object.Generation
 	former := map[Key]appsv1alpha1.ContainerProbeState{}
@@ -202,6 +214,7 @@ func (r *reconciler) define(object *appsv1alpha1.NodePodProbe) {
 			}
 		}
 	}
+
 	wanted, pods := map[Key]bool{}, map[types.UID]bool{}
 	for _, d := range Definitions(object) {
 		wanted[d.Key], pods[d.Pod] = true, true
@@ -216,12 +229,14 @@ func (r *reconciler) define(object *appsv1alpha1.NodePodProbe) {
 		}
 		r.schedule.Put(d.Key, d.Namespace, d.Period, first, now)
 	}
+
 	for key := range r.probers {
 		if !wanted[key] {
 			delete(r.probers, key)
 			r.schedule.Remove(key)
 		}
 	}
+
 	r.containers.forget(func(pod types.UID) bool { return pods[pod] })
 	r.nudge()
 }
@@ -238,6 +253,7 @@ func (r *reconciler) nudge() {
 func (r *reconciler) Start(ctx context.Context) error {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
+
 	for {
 		r.mu.Lock()
 		turn, wait := r.schedule.Next(r.clock.Now())
@@ -276,6 +292,7 @@ func (r *reconciler) take(ctx context.Context, turn *Turn) {
 		r.mu.Unlock()
 		r.nudge()
 	}()
+
 	if err := r.probe(ctx, turn.Key); err != nil && ctx.Err() == nil {
 		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays", "pod", turn.Pod,
 			"probe", turn.Name, "error", err.Error())
@@ -292,6 +309,7 @@ func (r *reconciler) probe(ctx context.Context, key Key) error {
 	if !due {
 		return nil
 	}
+
 	attempt := r.attempts(ctx, d, container)
 	r.executions.WithLabelValues(handlerOf(d), string(attempt.Outcome)).Inc()
 	if attempt.Outcome == None {
@@ -326,6 +344,7 @@ func (r *reconciler) meet(ctx context.Context, key Key,
 		r.mu.Unlock()
 		return nil, false, "", nil
 	}
+
 	copied := p.Definition
 	known := p.container
 	r.mu.Unlock()
@@ -333,6 +352,7 @@ func (r *reconciler) meet(ctx context.Context, key Key,
 	if err != nil {
 		return &copied, false, "", err
 	}
+
 	r.update(key, &copied, func(p *Prober, now time.Time) { due = p.Meet(f.Met, now) })
 	return &copied, due && (!copied.network() || f.reachable), f.ID, nil // PPM-090
 }
@@ -345,6 +365,7 @@ func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now t
 		r.mu.Unlock()
 		return
 	}
+
 	before := p.Result
 	change(p, r.clock.Now())
 	after := p.Result
@@ -352,10 +373,12 @@ func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now t
 	if before.State == after.State && before.Message == after.Message {
 		return
 	}
+
 	select {
 	case r.changed <- event.GenericEvent{Object: &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: r.node}}}:
 	default: // it is woken anyway
 	}
+
 	unable := after.State == appsv1alpha1.ProbeUnknown && strings.HasPrefix(after.Message, notCarriedOut) &&
 		!strings.HasPrefix(before.Message, notCarriedOut)
 	if before.State != after.State || unable {

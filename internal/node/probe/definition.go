@@ -56,6 +56,7 @@ func Definitions(object *appsv1alpha1.NodePodProbe) []Definition {
 			}
 		}
 	}
+
 	return all
 }
 

@@ -122,6 +122,7 @@ func (p *Prober) Meet(c Met, now time.Time) bool {
 	if c.ID == "" || p.Refused != "" { // PPM-083
 		return false
 	}
+
 	if p.container != c.ID {
 		// Whatever a former process has seen, it was of a container that had started by then, and no attempt
 		// is made in the second of its start.
@@ -139,6 +140,7 @@ func (p *Prober) Meet(c Met, now time.Time) bool {
 		p.set(state, "container "+p.Container+" is not running", now)
 		return false
 	}
+
 	if p.stopped || c.Starting {
 		p.reset(now)
 	}
@@ -158,10 +160,12 @@ func (p *Prober) Take(a Attempt, container string, now time.Time) {
 		}
 		return
 	}
+
 	if a.Outcome != p.last {
 		p.last, p.row = a.Outcome, 0
 	}
 	p.row = min(p.row+1, 1<<20)
+
 	switch {
 	case a.Outcome == Success && p.row >= p.SuccessThreshold:
 		p.set(appsv1alpha1.ProbeSucceeded, a.Message, now)

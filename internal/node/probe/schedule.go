@@ -60,6 +60,7 @@ func (s *Schedule) Put(key Key, namespace string, period time.Duration, later bo
 		}
 		return
 	}
+
 	e := &entry{key: key, namespace: namespace, period: period, at: now, index: -1}
 	if later {
 		e.at = now.Add(rand.N(period))
@@ -74,12 +75,14 @@ func (s *Schedule) Remove(key Key) {
 	if e == nil {
 		return
 	}
+
 	delete(s.entries, key)
 	e.gone = true
 	if e.index >= 0 {
 		heap.Remove(&s.due, e.index)
 		return
 	}
+
 	if list := s.waiting[e.namespace]; !e.running {
 		s.wait(e.namespace, slices.DeleteFunc(list, func(o *entry) bool { return o == e }))
 	}
@@ -111,6 +114,7 @@ func (s *Schedule) Next(now time.Time) (*Turn, time.Duration) {
 		}
 		s.waiting[e.namespace] = append(s.waiting[e.namespace], e)
 	}
+
 	var later time.Duration
 	if len(s.due) > 0 {
 		later = max(s.due[0].at.Sub(now), time.Millisecond)
@@ -119,6 +123,7 @@ func (s *Schedule) Next(now time.Time) (*Turn, time.Duration) {
 	if at < 0 || s.begun >= mostAtOnce {
 		return nil, later
 	}
+
 	s.credit = min(s.credit+max(float64(now.Sub(s.counted))/float64(pace), 0), burst)
 	if s.counted = now; s.credit < 1 {
 		wait := time.Duration((1-s.credit)*float64(pace)) + time.Microsecond
@@ -127,6 +132,7 @@ func (s *Schedule) Next(now time.Time) (*Turn, time.Duration) {
 		}
 		return nil, later
 	}
+
 	s.credit--
 	namespace := s.turns[at]
 	e := s.waiting[namespace][0]
@@ -154,6 +160,7 @@ func (s *Schedule) Done(turn *Turn, now time.Time) {
 	if e.gone {
 		return
 	}
+
 	e.at = e.at.Add(e.period)
 	if late := now.Sub(e.at); late >= 0 || late < -e.period { // missed, or the clock was set back
 		e.at = now.Add(e.period - max(late, 0)%e.period)

@@ -31,6 +31,7 @@ func Status(object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober,
 			is[Key{types.UID(pod.UID), pod.ProbeStates[j].Name}] = pod.ProbeStates[j]
 		}
 	}
+
 	left := len(is) // entries of probes that are not there any more
 	fresh := map[Key]appsv1alpha1.ContainerProbeState{}
 	pods := map[types.UID]int{}
@@ -65,9 +66,11 @@ func Status(object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober,
 		states := &want.PodProbeStatuses[at].ProbeStates
 		*states = append(*states, entry)
 	}
+
 	if write = write || left > 0; !write {
 		return want, false, after
 	}
+
 	for i := range want.PodProbeStatuses {
 		pod := &want.PodProbeStatuses[i]
 		for j := range pod.ProbeStates {
@@ -76,6 +79,7 @@ func Status(object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober,
 			}
 		}
 	}
+
 	return want, true, after
 }
 
@@ -101,6 +105,7 @@ func (p *Prober) entry(is appsv1alpha1.ContainerProbeState, most int,
 	if !seen { // nobody tells of the next attempt
 		return entry, false, max(every-age, time.Minute)
 	}
+
 	return entry, false, max(every-age, time.Millisecond)
 }
 
@@ -120,5 +125,6 @@ func clip(message string, most int) string {
 			return message[:i]
 		}
 	}
+
 	return message
 }

@@ -45,6 +45,7 @@ func (answerer) later() handler.EventHandler {
 			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)}, answerAfter)
 		}
 	}
+
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent,
 			q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -72,6 +73,7 @@ func (a answerer) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 	if !unanswered(cached) {
 		return reconcile.Result{}, nil
 	}
+
 	request, err := a.read(ctx, key.NamespacedName)
 	if err != nil || request == nil || !unanswered(request) {
 		return reconcile.Result{}, err
@@ -79,5 +81,6 @@ func (a answerer) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 	if err := a.write(ctx, request, &Plan{Phase: pending}); !apierrors.IsConflict(err) {
 		return reconcile.Result{}, err
 	}
+
 	return reconcile.Result{RequeueAfter: again}, nil
 }

@@ -148,6 +148,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("building a client without cache: %w", err)
 	}
+
 	r := &reconciler{requests: mgr.GetClient(), live: live, pods: mgr.GetAPIReader(),
 		clock:     clock.RealClock{},
 		runtimeOf: func(id string) (Runtime, error) { return options.Runtimes.ForContainer(id) },
@@ -172,6 +173,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("building the controller of container restarts: %w", err)
 	}
+
 	return answerer{r}.setup(mgr)
 }
 
@@ -190,6 +192,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if err := r.requests.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing the requests of the pod: %w", err)
 	}
+
 	var open []*appsv1beta1.ContainerRecreateRequest
 	for i := range list.Items {
 		// Active requests of one node are few: an index would cost more than it saves.
@@ -199,12 +202,14 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 			open = append(open, request)
 		}
 	}
+
 	r.see(key.NamespacedName, open)
 	stopping, err := r.underway(key.NamespacedName)
 	if len(open) == 0 {
 		r.graces.Delete(key.NamespacedName)
 		return reconcile.Result{}, nil
 	}
+
 	order(open)
 	failures := []error{err}
 	for _, waiting := range open[1:] {
@@ -212,17 +217,20 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 			failures = append(failures, r.write(ctx, waiting, &Plan{Phase: pending}))
 		}
 	}
+
 	after := poll
 	if !stopping && err == nil {
 		after, err = r.round(ctx, open[0])
 		failures = append(failures, err)
 	}
+
 	switch err := errors.Join(failures...); {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: again}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	}
+
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
@@ -248,10 +256,12 @@ func (r *reconciler) round(ctx context.Context,
 			fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
 		return poll, nil
 	}
+
 	request, err := r.read(ctx, client.ObjectKeyFromObject(cached))
 	if err != nil || request == nil {
 		return again, err
 	}
+
 	plan, rt, err := r.evaluate(ctx, request)
 	switch {
 	case err != nil:
@@ -267,6 +277,7 @@ func (r *reconciler) round(ctx context.Context,
 	case plan.Stop != nil:
 		return poll, r.stop(ctx, request, plan.Stop, rt)
 	}
+
 	return max(plan.After, again), nil
 }
 
@@ -292,6 +303,7 @@ func (r *reconciler) evaluate(ctx context.Context,
 		plan := NewPlan(s)
 		return &plan, nil, nil
 	}
+
 	rt, err := r.runtime(request)
 	if err != nil {
 		if errors.Is(err, runtime.ErrUnavailable) {
@@ -307,6 +319,7 @@ func (r *reconciler) evaluate(ctx context.Context,
 	if s.Containers, err = rt.Containers(ctx, request.Labels[pub.RecreatePodUID]); err != nil {
 		return nil, nil, err
 	}
+
 	for _, c := range request.Spec.Containers {
 		current := runtime.Newest(s.Containers, c.Name)
 		if current == nil || current.ID == c.StatusContext.ContainerID && !current.Exited {
@@ -325,6 +338,7 @@ func (r *reconciler) evaluate(ctx context.Context,
 			}
 		}
 	}
+
 	s.UnreadySince = r.unreadySince(request, s.Now)
 	plan := NewPlan(s)
 	return &plan, rt, nil
@@ -385,6 +399,7 @@ func (r *reconciler) write(ctx context.Context, request *appsv1beta1.ContainerRe
 	if err != nil {
 		return fmt.Errorf("encoding the status of request %s: %w", request.Name, err)
 	}
+
 	written := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
 	if err := r.live.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, body)); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -392,5 +407,6 @@ func (r *reconciler) write(ctx context.Context, request *appsv1beta1.ContainerRe
 		}
 		return fmt.Errorf("writing the status of request %s: %w", request.Name, err)
 	}
+
 	return nil
 }

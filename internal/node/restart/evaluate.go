@@ -119,9 +119,11 @@ func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 		}
 		common = s
 	}
+
 	if common == "" {
 		return fmt.Errorf("the request names no container")
 	}
+
 	return nil
 }
 
@@ -130,16 +132,19 @@ func NewPlan(s Snapshot) Plan {
 	if why := finished(s.Request, s.Seen, s.Now); why != "" {
 		return Plan{Waiting: why}
 	}
+
 	plan := Plan{Phase: recreating, States: make([]State, len(s.Request.Spec.Containers)), After: poll}
 	for i := range s.Request.Spec.Containers {
 		plan.States[i] = s.state(&s.Request.Spec.Containers[i], &plan)
 	}
+
 	if s.Request.Status.Phase != recreating ||
 		!slices.Equal(plan.States, s.Request.Status.ContainerRecreateStates) {
 		plan.Record = true // CRR-117, CRR-094
 		plan.Waiting = "the states are recorded first"
 		return plan
 	}
+
 	s.proceed(&plan)
 	return plan
 }
@@ -176,11 +181,13 @@ func (s *Snapshot) state(c *appsv1beta1.ContainerRecreateRequestContainer, plan 
 	if before.Phase == succeeded || before.Phase == failed {
 		return before
 	}
+
 	current := runtime.Newest(s.Containers, c.Name)
 	after := State{Name: c.Name, Phase: pending, IsKilled: before.IsKilled}
 	if id := intended(before); id != "" && (current == nil || current.ID != id || current.Exited) {
 		after.IsKilled = true
 	}
+
 	switch {
 	case current == nil:
 		after.Message = notFound
@@ -212,6 +219,7 @@ func (s *Snapshot) state(c *appsv1beta1.ContainerRecreateRequestContainer, plan 
 		}
 		return after
 	}
+
 	return after
 }
 
@@ -225,6 +233,7 @@ func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
 	if !ready || !current.Running || started.IsZero() {
 		return false
 	}
+
 	// the node's clock was set back since: the request was there before the container, as far as is known
 	if started.After(s.Now) {
 		started = s.Seen
@@ -234,6 +243,7 @@ func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
 		plan.After = min(plan.After, max(left, time.Millisecond))
 		return false
 	}
+
 	return true
 }
 
@@ -247,6 +257,7 @@ func (s *Snapshot) stays(name string, current *runtime.Container) string {
 	if phase := s.Pod.Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
 		return fmt.Sprintf("the container stays stopped: the pod has ended (%s)", phase)
 	}
+
 	for _, list := range [][]corev1.Container{s.Pod.Spec.Containers, s.Pod.Spec.InitContainers} {
 		for i := range list {
 			if list[i].Name == name && !restart.StartsAgain(s.Pod, &list[i], inspected.ExitCode) {
@@ -256,6 +267,7 @@ func (s *Snapshot) stays(name string, current *runtime.Container) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -269,6 +281,7 @@ func (s *Snapshot) proceed(plan *Plan) {
 			return
 		}
 	}
+
 	open := ""
 	for i := range plan.States {
 		state := &plan.States[i]
@@ -294,6 +307,7 @@ func (s *Snapshot) proceed(plan *Plan) {
 			break
 		}
 	}
+
 	plan.Waiting = open
 	if open == "" {
 		plan.Record, plan.Complete, plan.Phase = true, true, completed
@@ -333,6 +347,7 @@ func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 		plan.Record, plan.Waiting = true, "the container to stop is recorded first"
 		return
 	}
+
 	plan.Stop = current
 }
 

@@ -28,6 +28,7 @@ func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRec
 	if err != nil {
 		return err
 	}
+
 	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
 	outcome := make(chan error, 1)
 	r.stops.Store(key, outcome)
@@ -39,6 +40,7 @@ func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRec
 		log.FromContext(ctx).V(2).Info("Waiting", "request", request.Name, "for",
 			fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
 	}
+
 	return nil
 }
 
@@ -70,6 +72,7 @@ func (r *reconciler) stopped(ctx context.Context, request *appsv1beta1.Container
 			err = nil
 		}
 	}
+
 	return r.recordStop(ctx, client.ObjectKeyFromObject(request), request.UID, c.Name, err)
 }
 
@@ -101,6 +104,7 @@ func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *c
 	if s := request.Spec.Strategy; s != nil && s.TerminationGracePeriodSeconds != nil {
 		o.Grace = min(own, seconds.Duration(*s.TerminationGracePeriodSeconds))
 	}
+
 	for _, asked := range request.Spec.Containers {
 		if asked.Name == c.Name && asked.PreStop != nil {
 			o.Hook = &corev1.LifecycleHandler{Exec: asked.PreStop.Exec, HTTPGet: asked.PreStop.HTTPGet,
@@ -108,9 +112,11 @@ func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *c
 			o.Ports = asked.Ports
 		}
 	}
+
 	if pod == nil {
 		return o
 	}
+
 	o.PodIP = pod.Status.PodIP
 	for init, list := range map[bool][]corev1.Container{false: pod.Spec.Containers,
 		true: pod.Spec.InitContainers} {
@@ -127,6 +133,7 @@ func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *c
 			}
 		}
 	}
+
 	return o
 }
 
@@ -171,5 +178,6 @@ func (r *reconciler) recordStop(ctx context.Context, name types.NamespacedName, 
 			return err
 		}
 	}
+
 	return fmt.Errorf("recording that container %s was stopped: the request keeps changing", container)
 }

@@ -35,10 +35,12 @@ func candidates(goos, root, socketFile string) []candidate {
 	if goos == "windows" {
 		return []candidate{{endpoint: windowsPipe}}
 	}
+
 	names := sockets
 	if socketFile != "" {
 		names = strings.Split(socketFile, ",")
 	}
+
 	found := make([]candidate, len(names))
 	for i, name := range names {
 		path := filepath.Join(root, name)
@@ -52,5 +54,6 @@ func candidates(goos, root, socketFile string) []candidate {
 			found[i].missing = fmt.Sprintf("not a socket (%s)", info.Mode())
 		}
 	}
+
 	return found
 }

@@ -116,5 +116,6 @@ func containerOf(scheme, id string, state cri.ContainerState, created int64, ima
 	if hash, err := strconv.ParseUint(annotations[AnnotationHash], 16, 64); err == nil {
 		c.PlainHash = hash
 	}
+
 	return c
 }

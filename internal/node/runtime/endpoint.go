@@ -61,6 +61,7 @@ func dial(endpoint string, meters *Meters, execs chan struct{}) (*Runtime, error
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", endpoint, err)
 	}
+
 	connection, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithContextDialer(dialer),
 		grpc.WithAuthority("localhost"),
@@ -73,6 +74,7 @@ func dial(endpoint string, meters *Meters, execs chan struct{}) (*Runtime, error
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", endpoint, err)
 	}
+
 	return &Runtime{connection: connection, containers: cri.NewRuntimeServiceClient(connection),
 		images: cri.NewImageServiceClient(connection), execs: execs}, nil
 }
@@ -84,6 +86,7 @@ func (r *Runtime) Name() string { return r.name }
 func (r *Runtime) version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+
 	answer, err := r.containers.Version(ctx, &cri.VersionRequest{})
 	switch {
 	case status.Code(err) == codes.Unimplemented:
@@ -94,6 +97,7 @@ func (r *Runtime) version(ctx context.Context) (string, error) {
 	case answer.GetRuntimeName() == "":
 		return "", errors.New("version: the runtime does not tell its name")
 	}
+
 	return answer.GetRuntimeName(), nil
 }
 
@@ -102,13 +106,16 @@ func (r *Runtime) Containers(ctx context.Context, podUID string) ([]Container, e
 	if podUID == "" {
 		return nil, errors.New("listing containers: no pod UID")
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+
 	answer, err := r.containers.ListContainers(ctx, &cri.ListContainersRequest{
 		Filter: &cri.ContainerFilter{LabelSelector: map[string]string{LabelPodUID: podUID}}})
 	if err != nil {
 		return nil, wrap(err, "listing containers")
 	}
+
 	var list []Container
 	for _, c := range answer.GetContainers() {
 		if c.GetLabels()[LabelPodUID] == podUID {
@@ -117,6 +124,7 @@ func (r *Runtime) Containers(ctx context.Context, podUID string) ([]Container, e
 				c.GetAnnotations()))
 		}
 	}
+
 	return list, nil
 }
 
@@ -124,10 +132,12 @@ func (r *Runtime) Containers(ctx context.Context, podUID string) ([]Container, e
 func (r *Runtime) Status(ctx context.Context, id string) (Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+
 	answer, err := r.containers.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: bare(id)})
 	if err != nil {
 		return Status{}, wrap(err, "inspecting container "+id)
 	}
+
 	s := answer.GetStatus()
 	inspected := Status{
 		Container: containerOf(r.name, s.GetId(), s.GetState(), s.GetCreatedAt(), s.GetImage(), s.GetLabels(),
@@ -137,6 +147,7 @@ func (r *Runtime) Status(ctx context.Context, id string) (Status, error) {
 	if s.GetStartedAt() > 0 {
 		inspected.StartedAt = time.Unix(0, s.GetStartedAt())
 	}
+
 	return inspected, nil
 }
 
@@ -180,6 +191,7 @@ func (r *Runtime) run(ctx context.Context, id string, command []string, timeout,
 	most int) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+margin)
 	defer cancel()
+
 	select {
 	case r.execs <- struct{}{}:
 	case <-ctx.Done():
@@ -187,11 +199,14 @@ func (r *Runtime) run(ctx context.Context, id string, command []string, timeout,
 			fmt.Errorf("waiting for others of the %d commands that may run at once on the node: %w",
 				cap(r.execs), context.Cause(ctx))
 	}
+
 	defer func() { <-r.execs }()
+
 	seconds := int64((timeout + time.Second - 1) / time.Second)
 	answer, err := r.containers.ExecSync(ctx,
 		&cri.ExecSyncRequest{ContainerId: bare(id), Cmd: command, Timeout: max(seconds, 1)},
 		grpc.MaxCallRecvMsgSize(most))
+
 	switch {
 	case status.Code(err) == codes.ResourceExhausted:
 		return Output{}, fmt.Errorf("running a command in container %s: %w", id, ErrPrintsTooMuch)
@@ -201,6 +216,7 @@ func (r *Runtime) run(ctx context.Context, id string, command []string, timeout,
 	case err != nil:
 		return Output{}, wrap(err, "running a command in container "+id)
 	}
+
 	return Output{answer.GetExitCode(), answer.GetStdout(), answer.GetStderr()}, nil
 }
 
@@ -247,6 +263,7 @@ func (r *Runtime) Pull(ctx context.Context, image string, auth Auth, labels,
 	if status.Code(err) == codes.AlreadyExists { // IMG-224
 		return nil
 	}
+
 	return wrap(err, "pulling "+image)
 }
 
@@ -254,17 +271,20 @@ func (r *Runtime) Pull(ctx context.Context, image string, auth Auth, labels,
 func (r *Runtime) sandboxes(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, detectTimeout)
 	defer cancel()
+
 	answer, err := r.containers.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
 		Filter: &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}}})
 	if err != nil {
 		return 0, wrap(err, "listing sandboxes")
 	}
+
 	pods := 0
 	for _, sandbox := range answer.GetItems() {
 		if sandbox.GetLabels()[LabelPodUID] != "" {
 			pods++
 		}
 	}
+
 	return pods, nil
 }
 

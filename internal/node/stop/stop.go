@@ -158,6 +158,7 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
 	if err := request.Check(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotStopped, err)
 	}
+
 	c := request.Container
 	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(c.PodNamespace, c.PodName), "container",
 		c.Name, "id", c.ID)
@@ -182,6 +183,7 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
 	if err := request.Check(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotStopped, err)
 	}
+
 	return r.Stop(ctx, c.ID, max(remaining, least))
 }
 

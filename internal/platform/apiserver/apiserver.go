@@ -33,14 +33,17 @@ func Resizes(cfg *rest.Config, gates *features.Gates, gate featuregate.Feature) 
 	if !gates.Enabled(gate) {
 		return false, nil
 	}
+
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return false, fmt.Errorf("discovery: %w", err)
 	}
+
 	core, err := client.ServerResourcesForGroupVersion("v1")
 	if err != nil {
 		return false, fmt.Errorf("discovery: %w", err)
 	}
+
 	return slices.ContainsFunc(core.APIResources, func(r metav1.APIResource) bool {
 		return r.Name == "pods/resize"
 	}), nil
@@ -53,10 +56,12 @@ func Minor(ctx context.Context, cfg *rest.Config) (uint, error) {
 	if err != nil {
 		return 0, fmt.Errorf("discovery: %w", err)
 	}
+
 	text, err := client.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
 	if err != nil {
 		return 0, fmt.Errorf("asking for the version of the server: %w", err)
 	}
+
 	var info apimachineryversion.Info
 	if err := json.Unmarshal(text, &info); err == nil {
 		if parsed, err := version.ParseGeneric(info.GitVersion); err == nil && parsed.Major() == 1 {

@@ -174,6 +174,7 @@ func Parse(list string) (*Gates, error) {
 	if err := g.gate.Add(specs()); err != nil {
 		return nil, fmt.Errorf("declaring feature gates: %w", err)
 	}
+
 	parts := strings.Split(list, ",")
 	for i, part := range parts {
 		name, value, _ := strings.Cut(part, "=")
@@ -193,9 +194,11 @@ func Parse(list string) (*Gates, error) {
 			parts[i] += "=" + value
 		}
 	}
+
 	if err := g.gate.Set(strings.Join(parts, ",")); err != nil {
 		return nil, fmt.Errorf("feature gates: %w", err)
 	}
+
 	g.imply()
 	return g, nil
 }

@@ -62,6 +62,7 @@ func (c *Checker) Check(expression string) error {
 	if issues.Err() != nil {
 		return fmt.Errorf("compiling a match condition: %w", issues.Err())
 	}
+
 	var foreign []string
 	ast.PreOrderVisit(tree.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.CallKind {
@@ -77,16 +78,19 @@ func (c *Checker) Check(expression string) error {
 	if len(foreign) > 0 {
 		return fmt.Errorf("a match condition calls %s, and could fail", strings.Join(foreign, ", "))
 	}
+
 	program, err := c.env.Program(tree, cel.CostLimit(costLimit))
 	if err != nil {
 		return fmt.Errorf("compiling a match condition: %w", err)
 	}
+
 	var failed error
 	for _, group := range samples {
 		if failed = answersAll(program, group); failed == nil {
 			return nil
 		}
 	}
+
 	return failed
 }
 

@@ -22,6 +22,7 @@ func Creations(asked []Controlled) string {
 		}
 		byNamespace[t.Namespace].Insert(t.Kind)
 	}
+
 	byKinds := map[string][]string{} // the namespaces that ask for the same kinds
 	for namespace, kinds := range byNamespace {
 		list := ""
@@ -30,6 +31,7 @@ func Creations(asked []Controlled) string {
 		}
 		byKinds[list] = append(byKinds[list], namespace)
 	}
+
 	var terms []string
 	for _, kinds := range slices.Sorted(maps.Keys(byKinds)) {
 		controlled := "o.controller"
@@ -40,6 +42,7 @@ func Creations(asked []Controlled) string {
 			fmt.Sprintf("(%s && object.metadata.ownerReferences.exists(o, has(o.controller) && %s))",
 				Within(byKinds[kinds]), controlled))
 	}
+
 	const controlled = "has(object.metadata.ownerReferences)"
 	text := controlled + " && (" + strings.Join(terms, " || ") + ")"
 	switch {
@@ -48,5 +51,6 @@ func Creations(asked []Controlled) string {
 	case len(text) > MaxLength:
 		return controlled
 	}
+
 	return text
 }

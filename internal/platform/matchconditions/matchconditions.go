@@ -50,14 +50,17 @@ func (m *Memory[T]) Recall(asked map[string]T, now time.Time) []T {
 	if m.last == nil {
 		m.last = map[string]remembered[T]{}
 	}
+
 	for key, r := range m.last {
 		if r.gone.IsZero() {
 			m.last[key] = remembered[T]{r.term, now}
 		}
 	}
+
 	for key, term := range asked {
 		m.last[key] = remembered[T]{term: term}
 	}
+
 	maps.DeleteFunc(m.last, func(_ string, r remembered[T]) bool {
 		return !r.gone.IsZero() && now.Sub(r.gone) >= Remembered
 	})
@@ -65,6 +68,7 @@ func (m *Memory[T]) Recall(asked map[string]T, now time.Time) []T {
 	for _, key := range slices.Sorted(maps.Keys(m.last)) {
 		terms = append(terms, m.last[key].term)
 	}
+
 	return terms
 }
 
@@ -144,10 +148,12 @@ func (f *Follower[T]) Follow(ctx context.Context, mgr manager.Manager, kind T) e
 	if err != nil {
 		return fmt.Errorf("watching %T: %w", kind, err)
 	}
+
 	registration, err := informer.AddEventHandler(f)
 	if err != nil {
 		return fmt.Errorf("watching %T: %w", kind, err)
 	}
+
 	synced := registration.HasSynced
 	f.synced.Store(&synced)
 	return mgr.Add(Everywhere(func(ctx context.Context) error { // the scope is known from now on
@@ -213,10 +219,12 @@ func (f *Follower[T]) Learn(object T) {
 func (f *Follower[T]) learn(object T) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	key, uid := client.ObjectKeyFromObject(object), object.GetUID()
 	if _, ended := f.gone[uid]; ended {
 		return false
 	}
+
 	if known, ok := f.newest[key]; ok {
 		if order, err := resourceversion.CompareResourceVersion(known.version,
 			object.GetResourceVersion()); err == nil && order > 0 {
@@ -234,6 +242,7 @@ func (f *Follower[T]) OnUpdate(old, object any) {
 	if !ok {
 		return
 	}
+
 	was, ok := old.(T)
 	news, again := f.learn(is), ok && was.GetUID() != is.GetUID()
 	// it was deleted and created again; the new object replaces it at once, so that no pod misses both

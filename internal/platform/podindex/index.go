@@ -99,6 +99,7 @@ func jobsOf(object any) (values []string, err error) {
 	if !ok {
 		return nil, nil
 	}
+
 	for i := range pod.Spec.EphemeralContainers {
 		env := pod.Spec.EphemeralContainers[i].Env
 		for j := range env {
@@ -107,6 +108,7 @@ func jobsOf(object any) (values []string, err error) {
 			}
 		}
 	}
+
 	slices.Sort(values)
 	return slices.Compact(values), nil
 }
@@ -164,6 +166,7 @@ func (x *Index) Uncontrolled(namespace string) ([]*corev1.Pod, error) {
 func (x *Index) find(index, value string) ([]*corev1.Pod, error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+
 	var pods []*corev1.Pod
 	for _, source := range x.sources {
 		found, err := source.ByIndex(index, value)
@@ -176,5 +179,6 @@ func (x *Index) find(index, value string) ([]*corev1.Pod, error) {
 			}
 		}
 	}
+
 	return pods, nil
 }

@@ -31,6 +31,7 @@ func NodePod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
+
 	pod.ManagedFields, pod.Finalizers = nil, nil
 	spec, status := pod.Spec, pod.Status
 	pod.Spec = corev1.PodSpec{NodeName: spec.NodeName, RestartPolicy: spec.RestartPolicy}
@@ -39,20 +40,24 @@ func NodePod(object any) (any, error) {
 		strip(pod)
 		return pod, nil
 	}
+
 	pod.Labels, pod.Annotations = nodeMetadata(pod.Labels, &spec), nodeMetadata(pod.Annotations, &spec)
 	pod.Spec.ReadinessGates = spec.ReadinessGates
 	pod.Spec.Containers, pod.Spec.InitContainers = nodeContainers(spec.Containers),
 		nodeContainers(spec.InitContainers)
 	pod.Status.ContainerStatuses = nodeStatuses(status.ContainerStatuses)
 	pod.Status.InitContainerStatuses = nodeStatuses(status.InitContainerStatuses)
+
 	for _, condition := range status.Conditions {
 		if condition.Type == pub.InPlaceUpdateReady {
 			pod.Status.Conditions = append(pod.Status.Conditions, condition)
 		}
 	}
+
 	if pod.Size() > mostOfPod {
 		strip(pod)
 	}
+
 	return pod, nil
 }
 
@@ -76,15 +81,18 @@ func nodeMetadata(all map[string]string, spec *corev1.PodSpec) map[string]string
 			kept[key] = value
 		}
 	}
+
 	for key := range all {
 		if prefix, _, _ := strings.Cut(key, "/"); strings.HasSuffix(prefix, "kruise.io") {
 			keep(key)
 		}
 	}
+
 	for _, key := range []string{pub.ControllerRevisionHash, pub.InPlaceUpdateStateLegacy,
 		pub.InPlaceUpdateGraceLegacy} {
 		keep(key)
 	}
+
 	for _, list := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
 		for i := range list {
 			for j := range list[i].Env {
@@ -94,6 +102,7 @@ func nodeMetadata(all map[string]string, spec *corev1.PodSpec) map[string]string
 			}
 		}
 	}
+
 	return kept
 }
 
@@ -125,6 +134,7 @@ func nodeContainers(all []corev1.Container) []corev1.Container {
 		}
 		kept[i].Env = environment(c.Env)
 	}
+
 	return kept
 }
 
@@ -150,6 +160,7 @@ func NodeRequest(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
+
 	request.ManagedFields, request.Annotations, request.OwnerReferences, request.Finalizers = nil, nil, nil,
 		nil
 	labels := map[string]string{}
@@ -158,9 +169,11 @@ func NodeRequest(object any) (any, error) {
 			labels[key] = value
 		}
 	}
+
 	request.Labels = labels
 	for i := range request.Spec.Containers {
 		request.Spec.Containers[i].PreStop, request.Spec.Containers[i].Ports = nil, nil
 	}
+
 	return request, nil
 }

@@ -93,11 +93,13 @@ func Pod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
+
 	pod.ManagedFields = nil
 	if !ours(pod) {
 		ofOthers(pod)
 		return pod, nil
 	}
+
 	status, named := pod.Status, []string{pub.ContainerBarrierEnv, pub.SidecarInjectedEnv}
 	if marked(pod) {
 		named = append(named, terminating...)
@@ -120,6 +122,7 @@ func Pod(object any) (any, error) {
 		InitContainers: containers(pod.Spec.InitContainers, named),
 		Volumes:        volumes(pod), Affinity: nodes.Slim(pod), TerminationGracePeriodSeconds: grace(pod),
 		EphemeralContainers: pod.Spec.EphemeralContainers}
+
 	return pod, nil
 }
 
@@ -145,6 +148,7 @@ func ephemeral(all []corev1.EphemeralContainer) []corev1.EphemeralContainer {
 	if len(all) == 0 {
 		return nil
 	}
+
 	kept := make([]corev1.EphemeralContainer, len(all))
 	for i := range all {
 		kept[i].Name = all[i].Name
@@ -155,6 +159,7 @@ func ephemeral(all []corev1.EphemeralContainer) []corev1.EphemeralContainer {
 			}
 		}
 	}
+
 	return kept
 }
 
@@ -164,12 +169,14 @@ func ephemeralStatuses(pod *corev1.Pod, status *corev1.PodStatus) (kept []corev1
 	if len(status.EphemeralContainerStatuses) == 0 {
 		return nil
 	}
+
 	added := map[string]bool{}
 	for i := range pod.Spec.EphemeralContainers {
 		if c := &pod.Spec.EphemeralContainers[i]; c.Env != nil {
 			added[c.Name] = true
 		}
 	}
+
 	for i := range status.EphemeralContainerStatuses {
 		s := &status.EphemeralContainerStatuses[i]
 		if !added[s.Name] {
@@ -186,6 +193,7 @@ func ephemeralStatuses(pod *corev1.Pod, status *corev1.PodStatus) (kept []corev1
 		}
 		kept = append(kept, k)
 	}
+
 	return kept
 }
 
@@ -254,6 +262,7 @@ func ofOthers(pod *corev1.Pod) {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{gate}
 		keep(pub.KruisePodReady)
 	}
+
 	barrier := false
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
@@ -273,6 +282,7 @@ func ofOthers(pod *corev1.Pod) {
 			pod.Spec.Containers = append(pod.Spec.Containers, kept)
 		}
 	}
+
 	if barrier || ends {
 		pod.Spec.RestartPolicy = spec.RestartPolicy
 	}
@@ -301,6 +311,7 @@ func ofOthers(pod *corev1.Pod) {
 	if placed || covered || united || named {
 		keep(corev1.PodReady)
 	}
+
 	for _, s := range status.ContainerStatuses {
 		switch {
 		case barrier || ends:
@@ -312,6 +323,7 @@ func ofOthers(pod *corev1.Pod) {
 				corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount})
 		}
 	}
+
 	pod.Status.Message = sum(status.ContainerStatuses,
 		restartable(spec.InitContainers, status.InitContainerStatuses))
 }
@@ -370,6 +382,7 @@ func containers(all []corev1.Container, named []string) []corev1.Container {
 	if len(all) == 0 {
 		return nil
 	}
+
 	kept := make([]corev1.Container, len(all))
 	for i := range all {
 		c := &all[i]
@@ -379,6 +392,7 @@ func containers(all []corev1.Container, named []string) []corev1.Container {
 				Requests: c.Resources.Requests}}
 		kept[i].Env = environment(c.Env, named...)
 	}
+
 	return kept
 }
 
@@ -397,6 +411,7 @@ func environment(all []corev1.EnvVar, named ...string) []corev1.EnvVar {
 		}
 		kept, names[all[i].Name] = append(kept, all[i]), true
 	}
+
 	return kept
 }
 

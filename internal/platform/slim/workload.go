@@ -74,6 +74,7 @@ func Workload(object any) (any, error) {
 	default:
 		return Metadata(object)
 	}
+
 	return object, err
 }
 
@@ -110,10 +111,12 @@ func job(job *batchv1.Job) {
 	if owner := metav1.GetControllerOfNoCopy(job); owner == nil || owner.Kind != "AdvancedCronJob" {
 		return
 	}
+
 	if at, ok := annotations[pub.ScheduledAt]; ok {
 		job.Annotations = map[string]string{pub.ScheduledAt: at}
 	}
 	job.Status.StartTime = status.StartTime
+
 	for i := range status.Conditions {
 		if c := &status.Conditions[i]; c.Status == corev1.ConditionTrue &&
 			(c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
@@ -127,15 +130,18 @@ func slimAnnotations(annotations map[string]string,
 	template *corev1.PodTemplateSpec) (map[string]string, error) {
 	same := *template
 	same.Labels = make(map[string]string, len(template.Labels))
+
 	for key, value := range template.Labels {
 		if key != pub.PodTemplateHash {
 			same.Labels[key] = value
 		}
 	}
+
 	text, err := json.Marshal(same)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a template: %w", err)
 	}
+
 	sum := sha256.Sum256(text)
 	kept := map[string]string{TemplateSum: hex.EncodeToString(sum[:16])}
 	for _, key := range []string{DeploymentRevision, subsetPatch} {
@@ -143,6 +149,7 @@ func slimAnnotations(annotations map[string]string,
 			kept[key] = value
 		}
 	}
+
 	return kept, nil
 }
 
@@ -161,11 +168,13 @@ func SameWorkload(old, object any) bool {
 		before.GetLabels()[pub.PodTemplateHash] != after.GetLabels()[pub.PodTemplateHash] {
 		return false
 	}
+
 	if a, ok := old.(*appsv1beta1.CloneSet); ok {
 		if b, ok := object.(*appsv1beta1.CloneSet); ok {
 			return a.Status.UpdateRevision == b.Status.UpdateRevision &&
 				a.Status.ObservedGeneration == b.Status.ObservedGeneration
 		}
 	}
+
 	return true
 }

@@ -66,8 +66,10 @@ func (g *Guard) Stop(ctx context.Context, manager client.ObjectKey) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("ending the managers: %w", err)
 	}
+
 	tick := time.NewTicker(look)
 	defer tick.Stop()
+
 	for {
 		var pods corev1.PodList
 		if err := g.Client.List(ctx, &pods, client.InNamespace(manager.Namespace),
@@ -148,6 +150,7 @@ func (g *Guard) unholdSome(ctx context.Context, which func(schema.GroupKind, str
 			next = list.GetContinue()
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -157,6 +160,7 @@ func (g *Guard) unhold(ctx context.Context, object *unstructured.Unstructured, f
 	if !slices.Contains(finalizers, finalizer) {
 		return nil
 	}
+
 	if finalizer == pub.RecreateUnreadyAcquired {
 		if err := g.serve(ctx, object, shares); err != nil {
 			return err
@@ -171,6 +175,7 @@ func (g *Guard) unhold(ctx context.Context, object *unstructured.Unstructured, f
 	if err := g.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, body)); err != nil {
 		return fmt.Errorf("taking off finalizer %s: %w", finalizer, err)
 	}
+
 	return nil
 }
 
@@ -186,6 +191,7 @@ func (g *Guard) serve(ctx context.Context, request *unstructured.Unstructured, s
 	if err != nil {
 		return fmt.Errorf("reading pod %s: %w", name, err)
 	}
+
 	out := func(c corev1.PodCondition) bool {
 		return c.Type == pub.KruisePodReady && c.Status == corev1.ConditionFalse
 	}
@@ -209,11 +215,13 @@ func (g *Guard) serve(ctx context.Context, request *unstructured.Unstructured, s
 		}
 		return nil
 	}
+
 	patch := client.RawPatch(types.StrategicMergePatchType,
 		[]byte(
 			`{"status":{"conditions":[{"type":"`+pub.KruisePodReady+`","status":"True","message":null}]}}`))
 	if err := g.Client.Status().Patch(ctx, pod, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("letting pod %s into service: %w", name, err)
 	}
+
 	return nil
 }

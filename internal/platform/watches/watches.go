@@ -71,6 +71,7 @@ func (w *Watches) Following(next NewInformer) NewInformer {
 	if next == nil {
 		next = toolscache.NewSharedIndexInformer
 	}
+
 	return func(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
 		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		informer := next(source, example, resync, indexers)
@@ -105,8 +106,10 @@ func (o *watch) failed(err error, now time.Time) bool {
 		apierrors.IsServiceUnavailable(err):
 		return false
 	}
+
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if o.err == nil || now.Sub(o.last) > recent {
 		o.first = now
 	}
@@ -145,10 +148,12 @@ func (w *Watches) Failures() []Failure {
 				Before: one.synced()}
 		}
 	}
+
 	failures := make([]Failure, 0, len(byKind))
 	for _, failure := range byKind {
 		failures = append(failures, failure)
 	}
+
 	slices.SortFunc(failures, func(a, b Failure) int {
 		return strings.Compare(a.Kind.String(), b.Kind.String())
 	})
@@ -207,10 +212,12 @@ type tolerant struct {
 func (t *tolerant) WaitForCacheSync(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	synced := make(chan bool, 1)
 	go func() { synced <- t.Cache.WaitForCacheSync(ctx) }()
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
+
 	for {
 		select {
 		case all := <-synced:

@@ -229,6 +229,7 @@ func (s *Server) ListContainers(_ context.Context,
 	request *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	list := &cri.ListContainersResponse{}
 	for _, c := range s.containers {
 		if uid := request.GetFilter().GetLabelSelector()["io.kubernetes.pod.uid"]; uid == "" || uid == c.UID {
@@ -239,6 +240,7 @@ func (s *Server) ListContainers(_ context.Context,
 					Annotations: c.annotations()})
 		}
 	}
+
 	return list, nil
 }
 
@@ -257,10 +259,12 @@ func (s *Server) ContainerStatus(_ context.Context,
 	request *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	c, err := s.find(request.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
+
 	answer := &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: c.ID, State: c.State,
 		CreatedAt: c.Created.UnixNano(),
 		StartedAt: c.Started.UnixNano(), ExitCode: c.ExitCode,
@@ -274,6 +278,7 @@ func (s *Server) ContainerStatus(_ context.Context,
 		answer.Info = map[string]string{"info": `{"pid":1,"runtimeSpec":{"process":{"env":[` +
 			strings.Join(quoted, ",") + `]}}}`}
 	}
+
 	return answer, nil
 }
 
@@ -291,6 +296,7 @@ func (s *Server) ExecSync(_ context.Context, request *cri.ExecSyncRequest) (*cri
 	if exec == nil {
 		return nil, status.Errorf(codes.NotFound, "executable %q not found", request.GetCmd()[0])
 	}
+
 	stdout, code, err := exec(request.GetContainerId(), request.GetCmd())
 	return &cri.ExecSyncResponse{Stdout: []byte(stdout), ExitCode: code}, err
 }
@@ -305,6 +311,7 @@ func (s *Server) StopContainer(ctx context.Context,
 		s.mu.Unlock()
 		return nil, err
 	}
+
 	s.calls = append(s.calls, Call{Method: "StopContainer", ID: c.ID, Grace: grace})
 	stopped, onStop := *c, s.OnStop
 	s.mu.Unlock()
@@ -315,15 +322,18 @@ func (s *Server) StopContainer(ctx context.Context,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if c.State == cri.ContainerState_CONTAINER_EXITED {
 		return &cri.StopContainerResponse{}, nil
 	}
+
 	c.State, c.ExitCode = cri.ContainerState_CONTAINER_EXITED, 143
 	if s.Restart != nil {
 		if successor := s.Restart(*c); successor != nil {
 			s.add(*successor)
 		}
 	}
+
 	return &cri.StopContainerResponse{}, nil
 }
 
@@ -354,5 +364,6 @@ func (s *Server) PullImage(ctx context.Context,
 	} else {
 		s.AddImage(id, []string{image}, nil)
 	}
+
 	return &cri.PullImageResponse{ImageRef: id}, nil
 }
