@@ -73,9 +73,14 @@ func serve(ctx context.Context, address string, handler http.Handler) error {
 	}
 
 	// Whoever reaches the port reaches a program with little memory.
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute,
-		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      time.Minute,
+		IdleTimeout:       30 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+	}
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stopped()
 

@@ -127,8 +127,12 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 
-	checks := &health{informers: informers(mgr, gates), started: time.Now(), now: time.Now,
-		runtime: check{"containerRuntime", func(context.Context) error { return runtimes.Ready() }}}
+	checks := &health{
+		informers: informers(mgr, gates),
+		started:   time.Now(),
+		now:       time.Now,
+		runtime:   check{"containerRuntime", func(context.Context) error { return runtimes.Ready() }},
+	}
 	// Health checks and runtimes are not runnables of the manager, because those wait for the API server.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serve(ctx, o.addr, checks.handler()) })
@@ -228,16 +232,22 @@ func recorders(cfg *rest.Config, node string) (of func(component string) record.
 	}, broadcaster.Shutdown, nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, runtimes *runtime.Set,
-	stops *prometheus.CounterVec, events func(string) record.EventRecorder) error {
+func addControllers(
+	ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, runtimes *runtime.Set,
+	stops *prometheus.CounterVec, events func(string) record.EventRecorder,
+) error {
 	if !gates.Enabled(features.KruiseDaemon) { // ND-004
 		klog.FromContext(ctx).Info("The feature gate KruiseDaemon is off: this daemon has nothing to do and need not be deployed")
 		return nil
 	}
 
 	watchesPods := gates.Enabled(features.DaemonWatchingPod)
-	if err := restart.Setup(mgr, restart.Options{Runtimes: runtimes, Events: events("kruise-daemon-crr"), Stops: stops,
-		WatchesPods: watchesPods}); err != nil {
+	if err := restart.Setup(mgr, restart.Options{
+		Runtimes:    runtimes,
+		Events:      events("kruise-daemon-crr"),
+		Stops:       stops,
+		WatchesPods: watchesPods,
+	}); err != nil {
 		return err
 	}
 
@@ -254,8 +264,12 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	}
 
 	if gates.Enabled(features.PodProbeMarkerGate) { // ND-183
-		if err := probe.Setup(mgr, probe.Options{Node: o.node, Runtimes: runtimes, Events: events("kruise-daemon-podprobe"),
-			WatchesPods: watchesPods}); err != nil {
+		if err := probe.Setup(mgr, probe.Options{
+			Node:        o.node,
+			Runtimes:    runtimes,
+			Events:      events("kruise-daemon-podprobe"),
+			WatchesPods: watchesPods,
+		}); err != nil {
 			return err
 		}
 	}

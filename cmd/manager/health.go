@@ -59,12 +59,20 @@ type health struct {
 
 // newHealth returns the health of a replica whose installation is in the namespace. Nothing has been told
 // yet.
-func newHealth(w *watches.Watches, pulse *reconcile.Pulse, elected <-chan struct{},
-	namespace string) *health {
+func newHealth(
+	w *watches.Watches, pulse *reconcile.Pulse, elected <-chan struct{}, namespace string,
+) *health {
 	deployment := &appsv1.Deployment{}
 	deployment.Namespace, deployment.Name = namespace, managerDeployment
-	return &health{watches: w, pulse: pulse, elected: elected, clock: clock.RealClock{}, about: deployment,
-		refused: map[schema.GroupVersionKind]time.Time{}, silent: map[string]time.Time{}}
+	return &health{
+		watches: w,
+		pulse:   pulse,
+		elected: elected,
+		clock:   clock.RealClock{},
+		about:   deployment,
+		refused: map[schema.GroupVersionKind]time.Time{},
+		silent:  map[string]time.Time{},
+	}
 }
 
 // read is the readiness check "caches-read": what webhooks need was read, or is refused by the API server.

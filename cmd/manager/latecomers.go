@@ -32,9 +32,11 @@ var _ manager.LeaderElectionRunnable = &latecomer{}
 
 // whenServed sets controllers up at once if the API server serves their kinds, otherwise as soon as it does.
 // In the latter case it first calls absent, unless that is nil.
-func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, absent func(),
+func whenServed(
+	ctx context.Context, mgr ctrl.Manager, every time.Duration, absent func(),
 	setup func(context.Context) error,
-	kinds ...schema.GroupVersionKind) error {
+	kinds ...schema.GroupVersionKind,
+) error {
 	l := &latecomer{kinds: kinds, mapper: mgr.GetRESTMapper(), setup: setup, every: every}
 	switch missing, err := l.atStart(ctx); {
 	case err != nil:

@@ -216,8 +216,10 @@ func showMetrics(mgr ctrl.Manager, all ...prometheus.Collector) error {
 }
 
 func leadership(elected <-chan struct{}) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kruise_manager_is_leader",
-		Help: "1 on the replica that runs the controllers."}, func() float64 {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kruise_manager_is_leader",
+		Help: "1 on the replica that runs the controllers.",
+	}, func() float64 {
 		select {
 		case <-elected:
 			return 1
@@ -240,8 +242,9 @@ func scheme() (*runtime.Scheme, error) {
 }
 
 // newManager makes the manager, and what knows what its caches watch.
-func newManager(o *options, pods *podindex.Index,
-	creations *creations) (ctrl.Manager, *watches.Watches, error) {
+func newManager(
+	o *options, pods *podindex.Index, creations *creations,
+) (ctrl.Manager, *watches.Watches, error) {
 	s, err := scheme()
 	if err != nil {
 		return nil, nil, err
@@ -330,15 +333,21 @@ func restConfig(o *options) (*rest.Config, error) {
 }
 
 // newEnvironment makes the environment with which all kinds are set up.
-func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates,
+func newEnvironment(
+	ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates,
 	pods *podindex.Index,
-	watched *watches.Watches, stopping <-chan struct{}) (*registry.Environment, error) {
+	watched *watches.Watches, stopping <-chan struct{},
+) (*registry.Environment, error) {
 	webhooks, err := webhookOptions(o, gates, stopping)
 	if err != nil {
 		return nil, err
 	}
 
-	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, Workers: o.workers,
+	e := &registry.Environment{
+		Options:  webhooks,
+		Manager:  mgr,
+		Flags:    o.kinds,
+		Workers:  o.workers,
 		Index:    pods,
 		Watches:  watched,
 		Pulse:    reconcile.NewPulse(clock.RealClock{}, o.cacheSyncTimeout),
@@ -346,7 +355,8 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		PullJobs: podapply.NewPullJobs(mgr.GetCache(), mgr.GetRESTMapper()),
 		Resizes: func(gate featuregate.Feature) (bool, error) {
 			return apiserver.Resizes(mgr.GetConfig(), gates, gate)
-		}}
+		},
+	}
 	e.Limiter = func() workqueue.TypedRateLimiter[ctrl.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](o.baseDelay, o.maxDelay),
@@ -393,8 +403,11 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 		return err
 	}
 	if err := launchprioritycontroller.Setup(e.Manager,
-		reconcile.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter,
-			Pulse: e.Pulse}); err != nil {
+		reconcile.Options{
+			Workers:     *o.workers["launchpriority"],
+			RateLimiter: e.Limiter,
+			Pulse:       e.Pulse,
+		}); err != nil {
 		return err
 	}
 	if err := unholdOff(e); err != nil {

@@ -40,13 +40,19 @@ func unholdOff(e *registry.Environment) error {
 	}
 
 	live, err := client.New(e.Manager.GetConfig(),
-		client.Options{Scheme: e.Manager.GetScheme(), Mapper: e.Manager.GetRESTMapper(),
-			HTTPClient: e.Manager.GetHTTPClient()})
+		client.Options{
+			Scheme:     e.Manager.GetScheme(),
+			Mapper:     e.Manager.GetRESTMapper(),
+			HTTPClient: e.Manager.GetHTTPClient(),
+		})
 	if err != nil {
 		return fmt.Errorf("building a client without cache: %w", err)
 	}
-	if err := e.Manager.Add(&off{kinds: kinds, guard: uninstall.Guard{Client: live, Out: io.Discard},
-		every: unholdEvery}); err != nil {
+	if err := e.Manager.Add(&off{
+		kinds: kinds,
+		guard: uninstall.Guard{Client: live, Out: io.Discard},
+		every: unholdEvery,
+	}); err != nil {
 		return fmt.Errorf("adding what lets go of kinds that are off: %w", err)
 	}
 

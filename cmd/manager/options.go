@@ -192,23 +192,29 @@ func (o *options) tracing() error {
 
 // pacing refuses values by which controllers would never retry, or retry without a pause.
 func (o *options) pacing() error {
-	for flag, value := range map[string]int{"rate-limiter-qps": o.queueQPS,
-		"rate-limiter-bucket-size": o.queueBucket} {
+	for flag, value := range map[string]int{
+		"rate-limiter-qps":         o.queueQPS,
+		"rate-limiter-bucket-size": o.queueBucket,
+	} {
 		if value < 1 {
 			return fmt.Errorf("--%s: %d is less than 1: what failed would never be tried again", flag, value)
 		}
 	}
 
-	for flag, value := range map[string]time.Duration{"rate-limiter-base-delay": o.baseDelay,
-		"rate-limiter-max-delay": o.maxDelay} {
+	for flag, value := range map[string]time.Duration{
+		"rate-limiter-base-delay": o.baseDelay,
+		"rate-limiter-max-delay":  o.maxDelay,
+	} {
 		if value <= 0 {
 			return fmt.Errorf("--%s: %s is not more than 0: what failed would be tried again without a pause",
 				flag, value)
 		}
 	}
 
-	for flag, value := range map[string]time.Duration{"controller-cache-sync-timeout": o.cacheSyncTimeout,
-		"webhook-initialize-timeout": o.webhookInitTimeout} {
+	for flag, value := range map[string]time.Duration{
+		"controller-cache-sync-timeout": o.cacheSyncTimeout,
+		"webhook-initialize-timeout":    o.webhookInitTimeout,
+	} {
 		if value < 0 {
 			return fmt.Errorf("--%s: %s is negative", flag, value)
 		}

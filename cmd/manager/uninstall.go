@@ -47,19 +47,25 @@ func runUninstallGuard(ctx context.Context, args []string, out io.Writer) error 
 		return fmt.Errorf("reaching the cluster: %w", err)
 	}
 
-	guard := uninstall.Guard{Client: kube, Kinds: registry.InUse(),
-		Definitions: registry.Converted(), Out: out,
+	guard := uninstall.Guard{
+		Client:      kube,
+		Kinds:       registry.InUse(),
+		Definitions: registry.Converted(),
+		Out:         out,
 		Configurations: []client.Object{
 			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kruise-mutating-webhook-configuration"}},
 			&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kruise-validating-webhook-configuration"}},
-		}}
+		},
+	}
 	if *refuse {
 		if err := guard.Refuse(ctx); err != nil {
 			return err
 		}
 	}
-	manager := client.ObjectKey{Namespace: env("POD_NAMESPACE", "kruise-system"),
-		Name: "kruise-controller-manager"}
+	manager := client.ObjectKey{
+		Namespace: env("POD_NAMESPACE", "kruise-system"),
+		Name:      "kruise-controller-manager",
+	}
 	if err := guard.Release(ctx); err != nil {
 		return err
 	}

@@ -55,8 +55,10 @@ func write(from, chart string) error {
 		return err
 	}
 
-	files := map[string][]*unstructured.Unstructured{"network-policy.yaml": network,
-		"resource-distribution.yaml": distribution}
+	files := map[string][]*unstructured.Unstructured{
+		"network-policy.yaml":        network,
+		"resource-distribution.yaml": distribution,
+	}
 	known := map[string]*unstructured.Unstructured{}
 
 	for _, name := range []string{"service", "servicemonitor", "rules", "dashboards"} {

@@ -63,8 +63,11 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 		parsed = append(parsed, file)
 	}
 
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{},
-		Implicits: map[ast.Node]types.Object{}}
+	info := &types.Info{
+		Types:     map[ast.Expr]types.TypeAndValue{},
+		Defs:      map[*ast.Ident]types.Object{},
+		Implicits: map[ast.Node]types.Object{},
+	}
 	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
 		return os.Open(l.exports[path])
 	})

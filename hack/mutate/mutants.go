@@ -27,16 +27,33 @@ const (
 
 var (
 	negated = map[token.Token]token.Token{
-		token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.GEQ, token.GEQ: token.LSS,
-		token.GTR: token.LEQ, token.LEQ: token.GTR,
+		token.EQL: token.NEQ,
+		token.NEQ: token.EQL,
+		token.LSS: token.GEQ,
+		token.GEQ: token.LSS,
+		token.GTR: token.LEQ,
+		token.LEQ: token.GTR,
 	}
-	moved = map[token.Token]token.Token{token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ,
-		token.GEQ: token.GTR}
-	calculated = map[token.Token]token.Token{token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO,
+	moved = map[token.Token]token.Token{
+		token.LSS: token.LEQ,
+		token.LEQ: token.LSS,
+		token.GTR: token.GEQ,
+		token.GEQ: token.GTR,
+	}
+	calculated = map[token.Token]token.Token{
+		token.ADD: token.SUB,
+		token.SUB: token.ADD,
+		token.MUL: token.QUO,
 		token.QUO: token.MUL,
-		token.REM: token.MUL}
-	functions = map[token.Token]string{token.ADD: "Add", token.SUB: "Sub", token.MUL: "Mul", token.QUO: "Quo",
-		token.REM: "Rem"}
+		token.REM: token.MUL,
+	}
+	functions = map[token.Token]string{
+		token.ADD: "Add",
+		token.SUB: "Sub",
+		token.MUL: "Mul",
+		token.QUO: "Quo",
+		token.REM: "Rem",
+	}
 )
 
 // changed is one file with the mutants in it.
@@ -51,11 +68,18 @@ type changed struct {
 	imports map[string]string // the names of what is imported, by path
 }
 
-func newChanged(fset *token.FileSet, info *types.Info, pkg *types.Package, file *ast.File,
-	source []byte) *changed {
-	f := &changed{fset: fset, info: info, pkg: pkg, source: source, mutants: map[ast.Node][]mutant{},
+func newChanged(
+	fset *token.FileSet, info *types.Info, pkg *types.Package, file *ast.File, source []byte,
+) *changed {
+	f := &changed{
+		fset:    fset,
+		info:    info,
+		pkg:     pkg,
+		source:  source,
+		mutants: map[ast.Node][]mutant{},
 		names:   map[ast.Node]string{},
-		imports: map[string]string{}}
+		imports: map[string]string{},
+	}
 	for _, spec := range file.Imports {
 		object := info.Implicits[spec]
 		if spec.Name != nil {

@@ -41,16 +41,23 @@ func (r *release) boms(_ context.Context, built *binaries) error {
 func (r *release) bom(b binary, sum string) *cdx.BOM {
 	bom := cdx.NewBOM()
 	bom.SerialNumber = serial(sum)
-	self := cdx.Component{Type: cdx.ComponentTypeApplication, Name: b.name, Version: r.version,
+	self := cdx.Component{
+		Type:        cdx.ComponentTypeApplication,
+		Name:        b.name,
+		Version:     r.version,
 		Description: b.describe,
 		BOMRef:      fmt.Sprintf("%s/%s", b.name, b.platform),
 		Hashes:      &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: sum}},
 		Licenses:    &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}},
 		PackageURL: fmt.Sprintf("pkg:golang/%s@%s?goarch=%s&goos=%s#cmd/%s",
 			strings.ToLower(b.info.Main.Path), r.version, b.arch, b.os,
-			b.name)}
-	bom.Metadata = &cdx.Metadata{Timestamp: r.date.Format("2006-01-02T15:04:05Z"), Component: &self,
-		Properties: &[]cdx.Property{{Name: "commit", Value: r.commit}}}
+			b.name),
+	}
+	bom.Metadata = &cdx.Metadata{
+		Timestamp:  r.date.Format("2006-01-02T15:04:05Z"),
+		Component:  &self,
+		Properties: &[]cdx.Property{{Name: "commit", Value: r.commit}},
+	}
 	library := "pkg:golang/std@" + strings.TrimPrefix(b.info.GoVersion, "go")
 	components := []cdx.Component{{Type: cdx.ComponentTypeLibrary, Name: "std", Version: b.info.GoVersion,
 		BOMRef: library, PackageURL: library}}
@@ -72,9 +79,14 @@ func moduleComponent(m *debug.Module) cdx.Component {
 		m = m.Replace
 	}
 	url := "pkg:golang/" + m.Path + "@" + strings.ReplaceAll(m.Version, "+", "%2B")
-	return cdx.Component{Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, BOMRef: url,
+	return cdx.Component{
+		Type:       cdx.ComponentTypeLibrary,
+		Name:       m.Path,
+		Version:    m.Version,
+		BOMRef:     url,
 		PackageURL: url,
-		Properties: &[]cdx.Property{{Name: "go.sum", Value: m.Sum}}}
+		Properties: &[]cdx.Property{{Name: "go.sum", Value: m.Sum}},
+	}
 }
 
 // serial makes a UUID of what is listed, so that the same program always has the same.

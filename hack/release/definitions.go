@@ -224,9 +224,12 @@ func (c *comparison) structure(at string, old, now *apiextensionsv1.JSONSchemaPr
 	c.narrower(!reflect.DeepEqual(old.XListType, now.XListType) ||
 		!slices.Equal(old.XListMapKeys, now.XListMapKeys) ||
 		!reflect.DeepEqual(old.XMapType, now.XMapType), at, "is merged in another way")
-	for name, pair := range map[string][2]any{"allOf": {old.AllOf, now.AllOf},
-		"anyOf": {old.AnyOf, now.AnyOf}, "oneOf": {old.OneOf, now.OneOf},
-		"not": {old.Not, now.Not}} {
+	for name, pair := range map[string][2]any{
+		"allOf": {old.AllOf, now.AllOf},
+		"anyOf": {old.AnyOf, now.AnyOf},
+		"oneOf": {old.OneOf, now.OneOf},
+		"not":   {old.Not, now.Not},
+	} {
 		c.narrower(!reflect.ValueOf(pair[1]).IsZero() && !reflect.DeepEqual(pair[0], pair[1]), at,
 			"has another %s", name)
 	}

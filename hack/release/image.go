@@ -50,8 +50,10 @@ func (r *release) writeImages(_ context.Context, built *binaries) error {
 			if err != nil {
 				return err
 			}
-			index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img,
-				Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: b.os, Architecture: b.arch}}})
+			index = mutate.AppendManifests(index, mutate.IndexAddendum{
+				Add:        img,
+				Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: b.os, Architecture: b.arch}},
+			})
 			platforms++
 		}
 		if platforms == 0 {
@@ -114,8 +116,13 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
 		types.OCIConfigJSON)
 	img, err := mutate.Append(base,
-		mutate.Addendum{Layer: system, History: v1.History{CreatedBy: "accounts, certificate authorities",
-			Created: v1.Time{Time: r.date}}},
+		mutate.Addendum{
+			Layer: system,
+			History: v1.History{
+				CreatedBy: "accounts, certificate authorities",
+				Created:   v1.Time{Time: r.date},
+			},
+		},
 		mutate.Addendum{Layer: own, History: v1.History{CreatedBy: b.name, Created: v1.Time{Time: r.date}}})
 	if err != nil {
 		return nil, err
@@ -128,8 +135,12 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = b.os, b.arch, v1.Time{Time: r.date}
-	config.Config = v1.Config{Entrypoint: []string{"/" + b.name}, User: b.user, WorkingDir: "/",
-		Labels: r.annotations(b.program)}
+	config.Config = v1.Config{
+		Entrypoint: []string{"/" + b.name},
+		User:       b.user,
+		WorkingDir: "/",
+		Labels:     r.annotations(b.program),
+	}
 	if img, err = mutate.ConfigFile(img, config); err != nil {
 		return nil, err
 	}
@@ -163,8 +174,13 @@ func layer(files []packed) (v1.Layer, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, f := range files {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)),
-			Format: tar.FormatUSTAR}
+		h := &tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     f.name,
+			Mode:     f.mode,
+			Size:     int64(len(f.data)),
+			Format:   tar.FormatUSTAR,
+		}
 		if strings.HasSuffix(f.name, "/") {
 			h.Typeflag = tar.TypeDir
 		}
@@ -200,7 +216,9 @@ func writeLayout(path, image, tag string, index v1.ImageIndex) error {
 		return err
 	}
 	if err := l.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name": image, "org.opencontainers.image.ref.name": tag})); err != nil {
+		"io.containerd.image.name":          image,
+		"org.opencontainers.image.ref.name": tag,
+	})); err != nil {
 		return err
 	}
 
@@ -225,8 +243,12 @@ func tarFolder(to io.Writer, dir string) error {
 			return err
 		}
 		if e.IsDir() {
-			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: filepath.ToSlash(name) + "/",
-				Mode: 0o755, Format: tar.FormatUSTAR})
+			return w.WriteHeader(&tar.Header{
+				Typeflag: tar.TypeDir,
+				Name:     filepath.ToSlash(name) + "/",
+				Mode:     0o755,
+				Format:   tar.FormatUSTAR,
+			})
 		}
 		f, err := os.Open(path)
 		if err != nil {
@@ -237,9 +259,13 @@ func tarFolder(to io.Writer, dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: filepath.ToSlash(name), Mode: 0o644,
-			Size:   info.Size(),
-			Format: tar.FormatUSTAR}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     filepath.ToSlash(name),
+			Mode:     0o644,
+			Size:     info.Size(),
+			Format:   tar.FormatUSTAR,
+		}); err != nil {
 			return err
 		}
 		_, err = io.Copy(w, f)

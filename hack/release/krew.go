@@ -52,11 +52,17 @@ workloads. It needs no more than the user's own rights.
 
 // krew writes the manifest of the plugin for krew, with every platform that the release has.
 func (r *release) krew(_ context.Context, built *binaries) error {
-	p := krewPlugin{TypeMeta: metav1.TypeMeta{APIVersion: "krew.googlecontainertools.github.com/v1alpha2",
-		Kind: "Plugin"}}
+	p := krewPlugin{TypeMeta: metav1.TypeMeta{
+		APIVersion: "krew.googlecontainertools.github.com/v1alpha2",
+		Kind:       "Plugin",
+	}}
 	p.Metadata.Name = pluginName
-	p.Spec = krewSpec{Version: r.version, Homepage: source, Description: pluginDescription,
-		ShortDescription: "Explain and control in-place rollouts"}
+	p.Spec = krewSpec{
+		Version:          r.version,
+		Homepage:         source,
+		Description:      pluginDescription,
+		ShortDescription: "Explain and control in-place rollouts",
+	}
 
 	for _, b := range built.all {
 		if b.name != "kubectl-"+pluginName {
@@ -72,8 +78,11 @@ func (r *release) krew(_ context.Context, built *binaries) error {
 		}
 		p.Spec.Platforms = append(p.Spec.Platforms, krewPlatform{
 			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"os": b.os, "arch": b.arch}},
-			URI:      r.downloads + "/" + archive, SHA256: sum, Bin: b.file(),
-			Files: []krewFile{{b.file(), "."}, {"LICENSE", "."}, {licensesFile, "."}}})
+			URI:      r.downloads + "/" + archive,
+			SHA256:   sum,
+			Bin:      b.file(),
+			Files:    []krewFile{{b.file(), "."}, {"LICENSE", "."}, {licensesFile, "."}},
+		})
 	}
 
 	if len(p.Spec.Platforms) == 0 {

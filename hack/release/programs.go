@@ -235,9 +235,14 @@ func tarGz(to io.Writer, files []packed, at time.Time) error {
 
 	w := tar.NewWriter(z)
 	for _, f := range files {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode,
-			Size:    int64(len(f.data)),
-			ModTime: at, Format: tar.FormatUSTAR}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     f.name,
+			Mode:     f.mode,
+			Size:     int64(len(f.data)),
+			ModTime:  at,
+			Format:   tar.FormatUSTAR,
+		}); err != nil {
 			return err
 		}
 		if _, err := w.Write(f.data); err != nil {

@@ -41,17 +41,24 @@ func (r *release) provenance(_ context.Context, built *binaries) error {
 		platforms = append(platforms, p.String())
 	}
 
-	parameters, err := structpb.NewStruct(map[string]any{"version": r.version, "repository": r.repository,
-		"downloads": r.downloads,
-		"platforms": platforms, "sourceDateEpoch": float64(r.date.Unix())})
+	parameters, err := structpb.NewStruct(map[string]any{
+		"version":         r.version,
+		"repository":      r.repository,
+		"downloads":       r.downloads,
+		"platforms":       platforms,
+		"sourceDateEpoch": float64(r.date.Unix()),
+	})
 	if err != nil {
 		return err
 	}
 
 	predicate := &slsa.Provenance{
-		BuildDefinition: &slsa.BuildDefinition{BuildType: source +
-			"/blob/main/docs/develop/releasing.md#how-it-is-built", ExternalParameters: parameters,
-			ResolvedDependencies: materials},
+		BuildDefinition: &slsa.BuildDefinition{
+			BuildType: source +
+				"/blob/main/docs/develop/releasing.md#how-it-is-built",
+			ExternalParameters:   parameters,
+			ResolvedDependencies: materials,
+		},
 		RunDetails: &slsa.RunDetails{Builder: &slsa.Builder{Id: cmp.Or(r.builder, localBuilder)}},
 	}
 	if err := predicate.Validate(); err != nil {
@@ -63,9 +70,12 @@ func (r *release) provenance(_ context.Context, built *binaries) error {
 		return err
 	}
 
-	statement := &intoto.Statement{Type: intoto.StatementTypeUri, Subject: subjects,
+	statement := &intoto.Statement{
+		Type:          intoto.StatementTypeUri,
+		Subject:       subjects,
 		PredicateType: "https://slsa.dev/provenance/v1",
-		Predicate:     object}
+		Predicate:     object,
+	}
 	if err := statement.Validate(); err != nil {
 		return err
 	}
@@ -95,8 +105,10 @@ func (r *release) subjects() ([]*intoto.ResourceDescriptor, error) {
 	}
 
 	for name, digest := range r.images {
-		all = append(all, &intoto.ResourceDescriptor{Name: name,
-			Digest: map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}})
+		all = append(all, &intoto.ResourceDescriptor{
+			Name:   name,
+			Digest: map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")},
+		})
 	}
 
 	slices.SortStableFunc(all, func(a, b *intoto.ResourceDescriptor) int {
@@ -130,8 +142,10 @@ func (r *release) materials(built *binaries) ([]*intoto.ResourceDescriptor, erro
 		if err != nil || len(sum) == 0 {
 			return nil, fmt.Errorf("module %s has no checksum", moduleID(m))
 		}
-		all = append(all, &intoto.ResourceDescriptor{Uri: moduleComponent(m).PackageURL,
-			Digest: map[string]string{"dirHash": hex.EncodeToString(sum)}})
+		all = append(all, &intoto.ResourceDescriptor{
+			Uri:    moduleComponent(m).PackageURL,
+			Digest: map[string]string{"dirHash": hex.EncodeToString(sum)},
+		})
 	}
 
 	slices.SortFunc(all[1:], func(a, b *intoto.ResourceDescriptor) int { return cmp.Compare(a.Uri, b.Uri) })

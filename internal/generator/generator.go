@@ -164,12 +164,20 @@ const secret, configMap = "Secret", "ConfigMap"
 func (c *config) resource() ([]byte, error) {
 	deps := provider.NewDefaultDepProvider()
 	from := &c.Resource
-	args := types.GeneratorArgs{Name: from.ResourceName,
-		KvPairSources: types.KvPairSources{LiteralSources: from.Literals, FileSources: from.Files,
-			EnvSources: from.Envs},
-		Options: &types.GeneratorOptions{Labels: from.ResourceOptions.Labels,
-			Annotations: from.ResourceOptions.Annotations,
-			Immutable:   from.ResourceOptions.Immutable, DisableNameSuffixHash: true}}
+	args := types.GeneratorArgs{
+		Name: from.ResourceName,
+		KvPairSources: types.KvPairSources{
+			LiteralSources: from.Literals,
+			FileSources:    from.Files,
+			EnvSources:     from.Envs,
+		},
+		Options: &types.GeneratorOptions{
+			Labels:                from.ResourceOptions.Labels,
+			Annotations:           from.ResourceOptions.Annotations,
+			Immutable:             from.ResourceOptions.Immutable,
+			DisableNameSuffixHash: true,
+		},
+	}
 	sources, factory := kv.NewLoader(loader.NewFileLoaderAtCwd(filesys.MakeFsOnDisk()),
 		deps.GetFieldValidator()), resmap.NewFactory(deps.GetResourceFactory())
 	var made resmap.ResMap
@@ -189,25 +197,46 @@ func (c *config) resource() ([]byte, error) {
 
 // distribution returns the output with the resource in it.
 func (c *config) distribution(raw []byte) any {
-	meta := metav1.ObjectMeta{Name: c.Metadata.Name, Labels: c.Options.Labels,
-		Annotations: c.Options.Annotations}
-	lists := v1beta1.ResourceDistributionTargetLists{AllNamespaces: c.Targets.AllNamespaces,
+	meta := metav1.ObjectMeta{
+		Name:        c.Metadata.Name,
+		Labels:      c.Options.Labels,
+		Annotations: c.Options.Annotations,
+	}
+	lists := v1beta1.ResourceDistributionTargetLists{
+		AllNamespaces:      c.Targets.AllNamespaces,
 		IncludedNamespaces: list(c.Targets.IncludedNamespaces),
-		ExcludedNamespaces: list(c.Targets.ExcludedNamespaces)}
+		ExcludedNamespaces: list(c.Targets.ExcludedNamespaces),
+	}
 	what, selector := runtime.RawExtension{Raw: raw}, c.Targets.NamespaceLabelSelector
 	const kind = "ResourceDistribution"
 	if c.OutputVersion == v1alpha1.GroupVersion.Version {
-		return &v1alpha1.ResourceDistribution{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}, ObjectMeta: meta,
-			Spec: v1alpha1.ResourceDistributionSpec{Resource: what,
-				Targets: v1alpha1.ResourceDistributionTargets{ResourceDistributionTargetLists: lists,
-					NamespaceLabelSelector: selector}}}
+		return &v1alpha1.ResourceDistribution{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind},
+			ObjectMeta: meta,
+			Spec: v1alpha1.ResourceDistributionSpec{
+				Resource: what,
+				Targets: v1alpha1.ResourceDistributionTargets{
+					ResourceDistributionTargetLists: lists,
+					NamespaceLabelSelector:          selector,
+				},
+			},
+		}
 	}
 
-	return &v1beta1.ResourceDistribution{TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(),
-		Kind: kind}, ObjectMeta: meta,
-		Spec: v1beta1.ResourceDistributionSpec{Resource: what,
-			Targets: v1beta1.ResourceDistributionTargets{ResourceDistributionTargetLists: lists,
-				NamespaceSelector: selector}}}
+	return &v1beta1.ResourceDistribution{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: v1beta1.GroupVersion.String(),
+			Kind:       kind,
+		},
+		ObjectMeta: meta,
+		Spec: v1beta1.ResourceDistributionSpec{
+			Resource: what,
+			Targets: v1beta1.ResourceDistributionTargets{
+				ResourceDistributionTargetLists: lists,
+				NamespaceSelector:               selector,
+			},
+		},
+	}
 }
 
 // list returns the namespaces in the form of the output.

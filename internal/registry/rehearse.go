@@ -50,9 +50,12 @@ func rehearseCloneSets(ctx context.Context, e *Environment, s *rehearsal.Stage) 
 	if err := clonesetcontroller.Index(ctx, s); err != nil {
 		return nil, err
 	}
-	pass := &clonesetcontroller.Pass{Kube: &clonesetcontroller.Kube{Reader: read}, Applier: apply,
+	pass := &clonesetcontroller.Pass{
+		Kube:     &clonesetcontroller.Kube{Reader: read},
+		Applier:  apply,
 		Features: e.cloneSetFeatures(),
-		Random:   s.Rand.IntN}
+		Random:   s.Rand.IntN,
+	}
 	return player(pass.Once), nil
 }
 
@@ -61,8 +64,11 @@ func rehearseStatefulSets(ctx context.Context, e *Environment, s *rehearsal.Stag
 	if err != nil {
 		return nil, err
 	}
-	pass := &statefulsetcontroller.Pass{Kube: &statefulsetcontroller.Kube{Reader: read}, Applier: apply,
-		Features: e.statefulSetFeatures()}
+	pass := &statefulsetcontroller.Pass{
+		Kube:     &statefulsetcontroller.Kube{Reader: read},
+		Applier:  apply,
+		Features: e.statefulSetFeatures(),
+	}
 	return player(pass.Once), nil
 }
 
@@ -71,18 +77,29 @@ func rehearseDaemonSets(ctx context.Context, e *Environment, s *rehearsal.Stage)
 	if err != nil {
 		return nil, err
 	}
-	pass := &daemonsetcontroller.Pass{Kube: &daemonsetcontroller.Kube{Reader: read,
-		Rules: &daemonsetcontroller.Rules{}}, Applier: apply, Features: e.daemonSetFeatures(),
-		Template: s.Complete}
+	pass := &daemonsetcontroller.Pass{
+		Kube: &daemonsetcontroller.Kube{
+			Reader: read,
+			Rules:  &daemonsetcontroller.Rules{},
+		},
+		Applier:  apply,
+		Features: e.daemonSetFeatures(),
+		Template: s.Complete,
+	}
 	return player(pass.Once), nil
 }
 
 func rehearseBroadcastJobs(_ context.Context, e *Environment, s *rehearsal.Stage) (rehearsal.Player, error) {
 	api := s.API()
-	pass := &broadcastjobcontroller.Pass{Binds: !e.Flags.AssignJobsByScheduler,
+	pass := &broadcastjobcontroller.Pass{
+		Binds:   !e.Flags.AssignJobsByScheduler,
 		Applier: podapply.Applier{API: api, Events: s},
-		Kube: &broadcastjobcontroller.Kube{API: api, Pods: s.Pods(),
-			Rules: &broadcastjobcontroller.Rules{}}}
+		Kube: &broadcastjobcontroller.Kube{
+			API:   api,
+			Pods:  s.Pods(),
+			Rules: &broadcastjobcontroller.Rules{},
+		},
+	}
 
 	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (*rehearsal.Pass, error) {
 		outcome, err := pass.Run(ctx, name, uid)
@@ -108,8 +125,13 @@ func player(once podapply.Run) rehearsal.Player {
 
 // ofPods is a plan for pods of one template, and what came of it, as rehearsals tell it.
 func ofPods(plan *podplan.Plan, outcome podapply.Outcome, failed error) *rehearsal.Pass {
-	pass := &rehearsal.Pass{Failed: words(failed), Summary: plan.Sentences,
-		UpdateRevision: plan.UpdateRevision, After: outcome.After, Unfinished: outcome.Unfinished}
+	pass := &rehearsal.Pass{
+		Failed:         words(failed),
+		Summary:        plan.Sentences,
+		UpdateRevision: plan.UpdateRevision,
+		After:          outcome.After,
+		Unfinished:     outcome.Unfinished,
+	}
 	for _, line := range plan.ClaimLines {
 		pass.Summary = append(pass.Summary, line.About+": "+line.Words)
 	}
@@ -137,8 +159,10 @@ func ofPods(plan *podplan.Plan, outcome podapply.Outcome, failed error) *rehears
 
 	if outcome.Created == len(plan.Create) {
 		for _, creation := range plan.Create {
-			pass.Done = append(pass.Done, rehearsal.Step{Created: true,
-				Verdict: rehearsal.Verdict{Pod: creation.Name, Revision: creation.Revision}})
+			pass.Done = append(pass.Done, rehearsal.Step{
+				Created: true,
+				Verdict: rehearsal.Verdict{Pod: creation.Name, Revision: creation.Revision},
+			})
 		}
 	}
 
@@ -154,10 +178,17 @@ func words(err error) string {
 }
 
 func verdict(v *podplan.Verdict) rehearsal.Verdict {
-	told := rehearsal.Verdict{Namespace: v.Pod.Namespace, Pod: v.Pod.Name, Action: string(v.Action),
-		Reason:  string(v.Reason),
-		Message: v.Message, Until: v.Until, Revision: v.Pod.Labels[revisionLabel],
-		Done: v.Action == podplan.Keep, Waits: v.Action == podplan.Wait}
+	told := rehearsal.Verdict{
+		Namespace: v.Pod.Namespace,
+		Pod:       v.Pod.Name,
+		Action:    string(v.Action),
+		Reason:    string(v.Reason),
+		Message:   v.Message,
+		Until:     v.Until,
+		Revision:  v.Pod.Labels[revisionLabel],
+		Done:      v.Action == podplan.Keep,
+		Waits:     v.Action == podplan.Wait,
+	}
 	if v.Update != nil {
 		told.Restarts = v.Update.Change.Stops
 	}
@@ -171,9 +202,15 @@ func rehearseSidecarSets(_ context.Context, e *Environment, s *rehearsal.Stage) 
 	}
 
 	api := s.API()
-	pass := &sidecarsetcontroller.Pass{Kube: &sidecarsetcontroller.Kube{API: api, Pods: s.Pods(),
-		Namespace: e.Namespace}, Features: features,
-		Applier: sidecarsetcontroller.Applier{API: api, Events: s}}
+	pass := &sidecarsetcontroller.Pass{
+		Kube: &sidecarsetcontroller.Kube{
+			API:       api,
+			Pods:      s.Pods(),
+			Namespace: e.Namespace,
+		},
+		Features: features,
+		Applier:  sidecarsetcontroller.Applier{API: api, Events: s},
+	}
 	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (*rehearsal.Pass, error) {
 		outcome, err := pass.Run(ctx, name, uid)
 		if outcome.Plan == nil {
@@ -185,8 +222,12 @@ func rehearseSidecarSets(_ context.Context, e *Environment, s *rehearsal.Stage) 
 
 func ofSidecars(outcome sidecarsetcontroller.Outcome, failed error) *rehearsal.Pass {
 	plan := outcome.Plan
-	pass := &rehearsal.Pass{Failed: words(failed), Summary: plan.Sentences,
-		UpdateRevision: plan.Status.LatestRevision, After: outcome.After}
+	pass := &rehearsal.Pass{
+		Failed:         words(failed),
+		Summary:        plan.Sentences,
+		UpdateRevision: plan.Status.LatestRevision,
+		After:          outcome.After,
+	}
 	if plan.Waiting != nil {
 		pass.Waiting = plan.Waiting.String()
 	}
@@ -196,9 +237,15 @@ func ofSidecars(outcome sidecarsetcontroller.Outcome, failed error) *rehearsal.P
 	}
 
 	for _, v := range plan.Verdicts {
-		told := rehearsal.Verdict{Namespace: v.Pod.Namespace, Pod: v.Pod.Name, Action: string(v.Action),
-			Reason:  string(v.Reason),
-			Message: v.Message, Done: v.Action == sidecarset.Keep, Waits: v.Action == sidecarset.Wait}
+		told := rehearsal.Verdict{
+			Namespace: v.Pod.Namespace,
+			Pod:       v.Pod.Name,
+			Action:    string(v.Action),
+			Reason:    string(v.Reason),
+			Message:   v.Message,
+			Done:      v.Action == sidecarset.Keep,
+			Waits:     v.Action == sidecarset.Wait,
+		}
 		pass.Verdicts = append(pass.Verdicts, told)
 		if done > 0 && !told.Done && !told.Waits {
 			pass.Done = append(pass.Done, rehearsal.Step{Verdict: told})
@@ -213,8 +260,9 @@ const revisionLabel = pub.ControllerRevisionHash
 
 // Rehearse returns what makes passes over objects of a kind on a stage, on which everything is that they
 // read. With more it says how many pods more a workload is to have than the budgets know of.
-func (e *Environment) Rehearse(ctx context.Context, kind *Kind, s *rehearsal.Stage,
-	more map[types.UID]int32) (rehearsal.Player, error) {
+func (e *Environment) Rehearse(
+	ctx context.Context, kind *Kind, s *rehearsal.Stage, more map[types.UID]int32,
+) (rehearsal.Player, error) {
 	if kind.Rehearse == nil {
 		return nil, fmt.Errorf("no plans are made for a %s", kind.Name)
 	}

@@ -69,8 +69,14 @@ type Environment struct {
 
 // controller are the options that all controllers have; name is that of the flag with the number of workers.
 func (e *Environment) controller(name string) reconcile.Options {
-	return reconcile.Options{Workers: *e.Workers[name], RateLimiter: e.Limiter, Pods: e.Index, Flow: e.Flow,
-		Guard: e.guard(), Pulse: e.Pulse}
+	return reconcile.Options{
+		Workers:     *e.Workers[name],
+		RateLimiter: e.Limiter,
+		Pods:        e.Index,
+		Flow:        e.Flow,
+		Guard:       e.guard(),
+		Pulse:       e.Pulse,
+	}
 }
 
 // guard is asked before pods are taken out of service; nil without the gates of PodUnavailableBudgets.
@@ -102,9 +108,12 @@ func terminatesSidecars(gates *features.Gates) bool { return gates.Enabled(featu
 
 func images(ctx context.Context, e *Environment) error {
 	return imagepullcontroller.Setup(ctx, e.Manager, imagepullcontroller.Options{
-		Options: e.controller("nodeimage"), JobWorkers: *e.Workers["imagepulljob"],
-		CreationDelay: e.Flags.NodeImageDelay, ExtraTTL: time.Duration(e.Flags.NodeImageTTL) * time.Second,
-		Namespace: e.DaemonNamespace, Jobs: e.Gates.Enabled(features.ImagePullJobGate),
+		Options:       e.controller("nodeimage"),
+		JobWorkers:    *e.Workers["imagepulljob"],
+		CreationDelay: e.Flags.NodeImageDelay,
+		ExtraTTL:      time.Duration(e.Flags.NodeImageTTL) * time.Second,
+		Namespace:     e.DaemonNamespace,
+		Jobs:          e.Gates.Enabled(features.ImagePullJobGate),
 	})
 }
 
@@ -120,14 +129,18 @@ func sidecarSets(ctx context.Context, e *Environment) error {
 		}
 	}
 	return sidecarsetcontroller.Setup(e.Manager, sidecarsetcontroller.Options{
-		Features: features, Options: e.controller("sidecarset"), Namespace: e.Namespace,
+		Features:  features,
+		Options:   e.controller("sidecarset"),
+		Namespace: e.Namespace,
 	})
 }
 
 func (e *Environment) sidecarSetFeatures() (sidecarset.Features, error) {
 	resize, err := e.Resizes(features.InPlacePodVerticalScaling)
-	return sidecarset.Features{Resize: resize,
-		NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar)}, err
+	return sidecarset.Features{
+		Resize:         resize,
+		NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
+	}, err
 }
 
 func withoutSidecarSets(e *Environment) {
@@ -142,9 +155,13 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 		return err
 	}
 	return workloadspreadcontroller.Setup(ctx, e.Manager,
-		workloadspreadcontroller.Options{Options: e.controller("workloadspread"),
-			Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned,
-			Window: e.UnschedulableWindow})
+		workloadspreadcontroller.Options{
+			Options:   e.controller("workloadspread"),
+			Workloads: e.Workloads,
+			Booker:    e.Spreads.Booker,
+			Versioned: e.Versioned,
+			Window:    e.UnschedulableWindow,
+		})
 }
 
 // persistentPodStates follows PersistentPodStates on every replica, and adds their controllers.
@@ -153,13 +170,18 @@ func persistentPodStates(ctx context.Context, e *Environment) error {
 		return err
 	}
 	return persistentpodstatecontroller.Setup(ctx, e.Manager,
-		persistentpodstatecontroller.Options{Options: e.controller("persistentpodstate"),
-			Workloads: e.Remembered, Cleanup: e.Gates.Enabled(features.PersistentPodStateAutoCleanup)})
+		persistentpodstatecontroller.Options{
+			Options:   e.controller("persistentpodstate"),
+			Workloads: e.Remembered,
+			Cleanup:   e.Gates.Enabled(features.PersistentPodStateAutoCleanup),
+		})
 }
 
 func cloneSets(ctx context.Context, e *Environment) error {
 	return clonesetcontroller.Setup(ctx, e.Manager, clonesetcontroller.Options{
-		Features: e.cloneSetFeatures(), Options: e.controller("cloneset"), PullJobs: e.PullJobs,
+		Features: e.cloneSetFeatures(),
+		Options:  e.controller("cloneset"),
+		PullJobs: e.PullJobs,
 	})
 }
 
@@ -179,7 +201,9 @@ func (e *Environment) cloneSetFeatures() cloneset.Features {
 
 func statefulSets(ctx context.Context, e *Environment) error {
 	return statefulsetcontroller.Setup(ctx, e.Manager, statefulsetcontroller.Options{
-		Features: e.statefulSetFeatures(), Options: e.controller("statefulset"), PullJobs: e.PullJobs,
+		Features: e.statefulSetFeatures(),
+		Options:  e.controller("statefulset"),
+		PullJobs: e.PullJobs,
 	})
 }
 
@@ -202,7 +226,9 @@ func daemonSets(ctx context.Context, e *Environment) error {
 		return fmt.Errorf("making a client that completes templates: %w", err)
 	}
 	return daemonsetcontroller.Setup(ctx, e.Manager, daemonsetcontroller.Options{
-		Features: e.daemonSetFeatures(), Options: e.controller("daemonset"), PullJobs: e.PullJobs,
+		Features: e.daemonSetFeatures(),
+		Options:  e.controller("daemonset"),
+		PullJobs: e.PullJobs,
 		CompleteTemplate: admission.CompleteTemplate(
 			admission.NewTemplateValidator(clientset.CoreV1().RESTClient())),
 	})
@@ -210,9 +236,10 @@ func daemonSets(ctx context.Context, e *Environment) error {
 
 func podProbeMarkers(ctx context.Context, e *Environment) error {
 	return podprobemarkercontroller.Setup(ctx, e.Manager, podprobemarkercontroller.Options{
-		Options: e.controller("podprobemarker"), NodeWorkers: *e.Workers["nodepodprobe"],
-		Serverless: e.Gates.Enabled(features.EnablePodProbeMarkerOnServerless),
-		Liveness:   e.Gates.Enabled(features.EnhancedLivenessProbe),
+		Options:     e.controller("podprobemarker"),
+		NodeWorkers: *e.Workers["nodepodprobe"],
+		Serverless:  e.Gates.Enabled(features.EnablePodProbeMarkerOnServerless),
+		Liveness:    e.Gates.Enabled(features.EnhancedLivenessProbe),
 	})
 }
 
@@ -242,8 +269,10 @@ func (e *Environment) daemonSetFeatures() daemonset.Features {
 
 func broadcastJobs(ctx context.Context, e *Environment) error {
 	return broadcastjobcontroller.Setup(ctx, e.Manager,
-		broadcastjobcontroller.Options{Options: e.controller("broadcastjob"),
-			Binds: !e.Flags.AssignJobsByScheduler})
+		broadcastjobcontroller.Options{
+			Options: e.controller("broadcastjob"),
+			Binds:   !e.Flags.AssignJobsByScheduler,
+		})
 }
 
 // FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every

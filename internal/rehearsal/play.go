@@ -78,8 +78,14 @@ type play struct {
 
 // Play lets passes over an object alternate with kubelets, until nothing more would happen.
 func (s *Stage) Play(ctx context.Context, player Player, key simulation.Key) (*Forecast, error) {
-	p := &play{Stage: s, begun: s.Now(), key: key, hooks: hooksOf(s.Get(key)),
-		stirred: map[string]bool{}, gone: true}
+	p := &play{
+		Stage:   s,
+		begun:   s.Now(),
+		key:     key,
+		hooks:   hooksOf(s.Get(key)),
+		stirred: map[string]bool{},
+		gone:    true,
+	}
 	for _, object := range s.List("Pod", false) {
 		p.stirred[s.KeyOf("Pod", object).Name] = true
 	}

@@ -57,8 +57,9 @@ func (c *Cluster) API() *reconcile.API {
 var _ client.FieldIndexer = (*Cluster)(nil)
 
 // IndexField implements client.FieldIndexer. A kind is called as its type is, but for metadata alone.
-func (c *Cluster) IndexField(_ context.Context, object client.Object, field string,
-	index client.IndexerFunc) error {
+func (c *Cluster) IndexField(
+	_ context.Context, object client.Object, field string, index client.IndexerFunc,
+) error {
 	kind := reflect.TypeOf(object).Elem().Name()
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		kind = metadata.Kind
@@ -139,8 +140,9 @@ func (r *reader) kindOf(object runtime.Object) string {
 }
 
 // Get implements client.Reader.
-func (r *reader) Get(_ context.Context, name client.ObjectKey, into client.Object,
-	options ...client.GetOption) error {
+func (r *reader) Get(
+	_ context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption,
+) error {
 	key := r.cluster.key(r.kindOf(into), name.Namespace, name.Name)
 	if !r.cached {
 		done, err := r.cluster.ask(&Request{Verb: "get", Key: key})
@@ -234,14 +236,20 @@ func assign(into client.Object, object client.Object, shared bool) error {
 
 	switch into := into.(type) {
 	case *metav1.PartialObjectMetadata:
-		into.ObjectMeta = metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(),
-			UID:             object.GetUID(),
-			ResourceVersion: object.GetResourceVersion(),
-			Generation:      object.GetGeneration(), CreationTimestamp: object.GetCreationTimestamp(),
+		into.ObjectMeta = metav1.ObjectMeta{
+			Namespace:                  object.GetNamespace(),
+			Name:                       object.GetName(),
+			UID:                        object.GetUID(),
+			ResourceVersion:            object.GetResourceVersion(),
+			Generation:                 object.GetGeneration(),
+			CreationTimestamp:          object.GetCreationTimestamp(),
 			DeletionTimestamp:          object.GetDeletionTimestamp(),
-			DeletionGracePeriodSeconds: object.GetDeletionGracePeriodSeconds(), Labels: object.GetLabels(),
-			Annotations:     object.GetAnnotations(),
-			OwnerReferences: object.GetOwnerReferences(), Finalizers: object.GetFinalizers()}
+			DeletionGracePeriodSeconds: object.GetDeletionGracePeriodSeconds(),
+			Labels:                     object.GetLabels(),
+			Annotations:                object.GetAnnotations(),
+			OwnerReferences:            object.GetOwnerReferences(),
+			Finalizers:                 object.GetFinalizers(),
+		}
 		return nil
 	case *unstructured.Unstructured:
 		gvk := into.GroupVersionKind()
@@ -266,14 +274,16 @@ type simulatedClient struct {
 var _ client.Client = (*simulatedClient)(nil)
 
 // Get implements client.Reader.
-func (c *simulatedClient) Get(ctx context.Context, name client.ObjectKey, into client.Object,
-	options ...client.GetOption) error {
+func (c *simulatedClient) Get(
+	ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption,
+) error {
 	return c.reader.Get(ctx, name, into, options...)
 }
 
 // List implements client.Reader.
-func (c *simulatedClient) List(ctx context.Context, into client.ObjectList,
-	options ...client.ListOption) error {
+func (c *simulatedClient) List(
+	ctx context.Context, into client.ObjectList, options ...client.ListOption,
+) error {
 	return c.reader.List(ctx, into, options...)
 }
 
@@ -282,10 +292,15 @@ func (c *simulatedClient) Scheme() *runtime.Scheme { return scheme }
 
 // Create implements client.Writer. The object is stored as one of the type that the scheme knows, if it knows
 // one.
-func (c *simulatedClient) Create(_ context.Context, object client.Object,
-	options ...client.CreateOption) error {
-	request := &Request{Verb: "create", Key: c.cluster.key(c.kindOf(object), object.GetNamespace(),
-		object.GetName()), Object: object}
+func (c *simulatedClient) Create(
+	_ context.Context, object client.Object, options ...client.CreateOption,
+) error {
+	request := &Request{
+		Verb: "create",
+		Key: c.cluster.key(c.kindOf(object), object.GetNamespace(),
+			object.GetName()),
+		Object: object,
+	}
 	done, err := c.cluster.ask(request)
 	defer done()
 
@@ -321,8 +336,9 @@ func (c *simulatedClient) Create(_ context.Context, object client.Object,
 }
 
 // Delete implements client.Writer.
-func (c *simulatedClient) Delete(_ context.Context, object client.Object,
-	options ...client.DeleteOption) error {
+func (c *simulatedClient) Delete(
+	_ context.Context, object client.Object, options ...client.DeleteOption,
+) error {
 	asked := (&client.DeleteOptions{}).ApplyOptions(options)
 	exactly := &metav1.PartialObjectMetadata{}
 	if guard := asked.Preconditions; guard != nil {
@@ -345,8 +361,9 @@ func (c *simulatedClient) Delete(_ context.Context, object client.Object,
 }
 
 // Patch implements client.Writer.
-func (c *simulatedClient) Patch(_ context.Context, object client.Object, patch client.Patch,
-	_ ...client.PatchOption) error {
+func (c *simulatedClient) Patch(
+	_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption,
+) error {
 	return c.patch(object, patch, "")
 }
 
@@ -356,8 +373,12 @@ func (c *simulatedClient) patch(object client.Object, patch client.Patch, subres
 		return err
 	}
 
-	request := &Request{Verb: "patch", Subresource: subresource, Body: body,
-		Key: c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName())}
+	request := &Request{
+		Verb:        "patch",
+		Subresource: subresource,
+		Body:        body,
+		Key:         c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName()),
+	}
 	done, err := c.cluster.ask(request)
 	defer done()
 
@@ -385,7 +406,8 @@ type subresource struct {
 }
 
 // Patch implements client.SubResourceWriter.
-func (s *subresource) Patch(_ context.Context, object client.Object, patch client.Patch,
-	_ ...client.SubResourcePatchOption) error {
+func (s *subresource) Patch(
+	_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption,
+) error {
 	return s.client.patch(object, patch, s.name)
 }

@@ -54,8 +54,10 @@ func Environment(pod *corev1.Pod, container *corev1.Container) string {
 	for _, env := range container.Env {
 		value := env.Value
 		if env.ValueFrom != nil && env.ValueFrom.FieldRef != nil {
-			for prefix, values := range map[string]map[string]string{"metadata.labels['": pod.Labels,
-				"metadata.annotations['": pod.Annotations} {
+			for prefix, values := range map[string]map[string]string{
+				"metadata.labels['":      pod.Labels,
+				"metadata.annotations['": pod.Annotations,
+			} {
 				if key, ok := strings.CutPrefix(env.ValueFrom.FieldRef.FieldPath, prefix); ok {
 					value = values[strings.TrimSuffix(key, "']")]
 				}
@@ -78,9 +80,11 @@ func (n *Node) Found(pod *corev1.Pod) {
 		n.running = map[string]Running{}
 	}
 	for _, container := range lasting(pod) {
-		n.running[string(pod.UID)+"/"+container.Name] = Running{Image: container.Image,
+		n.running[string(pod.UID)+"/"+container.Name] = Running{
+			Image:   container.Image,
 			Env:     Environment(pod, container),
-			Restart: pod.Annotations[pub.RestartedAt]}
+			Restart: pod.Annotations[pub.RestartedAt],
+		}
 	}
 }
 
@@ -205,16 +209,20 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	status.Image, status.ImageID = spec.Image, "sha256:"+digest
 	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(
 		n.Cluster.Now())}}
-	n.running[key] = Running{Image: spec.Image, Env: Environment(pod, spec),
-		Restart: pod.Annotations[pub.RestartedAt]}
+	n.running[key] = Running{
+		Image:   spec.Image,
+		Env:     Environment(pod, spec),
+		Restart: pod.Annotations[pub.RestartedAt],
+	}
 	pod.Status.Phase = corev1.PodRunning
 	return true
 }
 
 // stops tells whether the daemon stops the container: the update says that its environment changed, and it
 // has the old one, or that it shall be restarted, and it is the one that ran then.
-func (n *Node) stops(pod *corev1.Pod, spec *corev1.Container, status *corev1.ContainerStatus,
-	runs Running) bool {
+func (n *Node) stops(
+	pod *corev1.Pod, spec *corev1.Container, status *corev1.ContainerStatus, runs Running,
+) bool {
 	state, err := inplace.StateOf(pod)
 	if err != nil || state == nil || runs.Image != spec.Image {
 		return false
@@ -241,9 +249,12 @@ func (n *Node) report(pod *corev1.Pod) bool {
 		}
 		env, _ := strconv.ParseUint(inplace.ActualEnvHash(container, environment), 10, 64)
 		meta.Containers = append(meta.Containers,
-			inplace.RuntimeContainer{Name: name, ContainerID: status.ContainerID,
+			inplace.RuntimeContainer{
+				Name:         name,
+				ContainerID:  status.ContainerID,
 				RestartCount: status.RestartCount,
-				Hashes:       inplace.RuntimeHashes{PlainHash: plain, ExtractedEnvFromMetadataHash: env}})
+				Hashes:       inplace.RuntimeHashes{PlainHash: plain, ExtractedEnvFromMetadataHash: env},
+			})
 	}
 
 	text, err := json.Marshal(meta)
@@ -292,8 +303,10 @@ func (n *Node) statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 			return &(*statuses)[i]
 		}
 	}
-	*statuses = append(*statuses, corev1.ContainerStatus{Name: name,
-		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}})
+	*statuses = append(*statuses, corev1.ContainerStatus{
+		Name:  name,
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+	})
 	return &(*statuses)[len(*statuses)-1]
 }
 
@@ -324,8 +337,9 @@ func conditionStatus(pod *corev1.Pod, t corev1.PodConditionType) corev1.Conditio
 	return ""
 }
 
-func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus,
-	reason string) bool {
+func (n *Node) set(
+	pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus, reason string,
+) bool {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type != t {
@@ -340,8 +354,12 @@ func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 	}
 
 	pod.Status.Conditions = append(pod.Status.Conditions,
-		corev1.PodCondition{Type: t, Status: status, Reason: reason,
-			LastTransitionTime: metav1.NewTime(n.Cluster.Now())})
+		corev1.PodCondition{
+			Type:               t,
+			Status:             status,
+			Reason:             reason,
+			LastTransitionTime: metav1.NewTime(n.Cluster.Now()),
+		})
 	return true
 }
 

@@ -64,8 +64,9 @@ func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object
 	return after, err
 }
 
-func (c *Cluster) patched(key Key, before client.Object, body []byte,
-	subresource string) (client.Object, error) {
+func (c *Cluster) patched(
+	key Key, before client.Object, body []byte, subresource string,
+) (client.Object, error) {
 	original, err := json.Marshal(before)
 	if err != nil {
 		return nil, err

@@ -41,9 +41,12 @@ const mostIdle, hurry = 20, 100 * time.Millisecond
 func NewQueue(cluster *Cluster, name string) *Queue {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond,
 		1000*time.Second)
-	return &Queue{cluster: cluster, added: true,
+	return &Queue{
+		cluster: cluster,
+		added:   true,
 		request: reconcile.Request{NamespacedName: types.NamespacedName{Name: name}},
-		backOff: pacing.NewBackOff(limiter)}
+		backOff: pacing.NewBackOff(limiter),
+	}
 }
 
 // Add puts the object into the queue, as an event does.

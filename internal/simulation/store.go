@@ -95,8 +95,13 @@ var ErrDead = errors.New("the manager is dead")
 // New returns an empty cluster.
 func New(seed uint64) *Cluster {
 	view := &View{cache: map[Key]client.Object{}}
-	return &Cluster{Rand: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
-		truth: map[Key]client.Object{}, view: view, views: []*View{view}}
+	return &Cluster{
+		Rand:  rand.New(rand.NewPCG(seed, 1)),
+		now:   time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+		truth: map[Key]client.Object{},
+		view:  view,
+		views: []*View{view},
+	}
 }
 
 // key is the key of an object.

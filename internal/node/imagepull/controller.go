@@ -67,16 +67,28 @@ type reconciler struct {
 	running sync.WaitGroup
 }
 
-func newReconciler(c client.Client, live client.Reader, images func() (Images, error),
+func newReconciler(
+	c client.Client, live client.Reader, images func() (Images, error),
 	clk clock.WithDelayedExecution,
-	options Options) *reconciler {
+	options Options,
+) *reconciler {
 	// ND-058
-	r := &reconciler{options: options, client: c, tasks: map[key]*task{}, limiter: rate.NewLimiter(0.5, 5),
-		wake: func() {}}
-	r.puller = &puller{runtime: images, secrets: newSecrets(live, clk), provider: options.Provider,
-		slots:  newSlots(options.Workers),
-		clock:  clk,
-		meters: newMeters(), done: r.done}
+	r := &reconciler{
+		options: options,
+		client:  c,
+		tasks:   map[key]*task{},
+		limiter: rate.NewLimiter(0.5, 5),
+		wake:    func() {},
+	}
+	r.puller = &puller{
+		runtime:  images,
+		secrets:  newSecrets(live, clk),
+		provider: options.Provider,
+		slots:    newSlots(options.Workers),
+		clock:    clk,
+		meters:   newMeters(),
+		done:     r.done,
+	}
 	return r
 }
 
@@ -101,8 +113,10 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		For(&appsv1beta1.NodeImage{}).
 		WatchesRawSource(source.Channel(ended, &handler.EnqueueRequestForObject{})).
 		// ND-059
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1,
-			RateLimiter: retry.Limiter[reconcile.Request]()}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 1,
+			RateLimiter:             retry.Limiter[reconcile.Request](),
+		}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of image pulls: %w", err)
@@ -132,8 +146,12 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.first = firstTags(object)
 		}
 	}
-	s := snapshot{object: object, tasks: map[key]appsv1beta1.ImageTagStatus{}, first: r.first,
-		now: r.puller.clock.Now()}
+	s := snapshot{
+		object: object,
+		tasks:  map[key]appsv1beta1.ImageTagStatus{},
+		first:  r.first,
+		now:    r.puller.clock.Now(),
+	}
 	for k, t := range r.tasks {
 		s.tasks[k] = t.now()
 	}
@@ -219,8 +237,12 @@ func (r *reconciler) start(ctx context.Context, object *appsv1beta1.NodeImage, k
 // done records the metrics and events of a task that has ended (IMG-141).
 func (r *reconciler) done(t *task, took time.Duration) {
 	s := t.now()
-	node := &corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: "NodeImage",
-		Name: r.options.Node, UID: t.object}
+	node := &corev1.ObjectReference{
+		APIVersion: appsv1beta1.GroupVersion.String(),
+		Kind:       "NodeImage",
+		Name:       r.options.Node,
+		UID:        t.object,
+	}
 	if s.Phase == succeeded {
 		r.options.Events.Eventf(node, corev1.EventTypeNormal, reasonSucceeded, "Image %s, elapsed time %s",
 			t.key.reference(),
@@ -256,12 +278,16 @@ func secretsOf(object *appsv1beta1.NodeImage) map[types.NamespacedName]bool {
 
 // write patches the fields that differ, guarded by the object's version, since the manager writes the status
 // too (IMG-062).
-func (r *reconciler) write(ctx context.Context, object *appsv1beta1.NodeImage,
-	status *appsv1beta1.NodeImageStatus) error {
+func (r *reconciler) write(
+	ctx context.Context, object *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatus,
+) error {
 	fields := map[string]any{"desired": status.Desired}
-	for name, count := range map[string]int32{"waiting": status.Waiting, "pulling": status.Pulling,
+	for name, count := range map[string]int32{
+		"waiting":   status.Waiting,
+		"pulling":   status.Pulling,
 		"succeeded": status.Succeeded,
-		"failed":    status.Failed} {
+		"failed":    status.Failed,
+	} {
 		fields[name] = nil
 		if count > 0 {
 			fields[name] = count
@@ -291,9 +317,13 @@ func (r *reconciler) write(ctx context.Context, object *appsv1beta1.NodeImage,
 	if status.FirstSyncStatus != nil && object.Status.FirstSyncStatus == nil {
 		fields["firstSyncStatus"] = status.FirstSyncStatus
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID,
-		"resourceVersion": object.ResourceVersion},
-		"status": fields})
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"uid":             object.UID,
+			"resourceVersion": object.ResourceVersion,
+		},
+		"status": fields,
+	})
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}

@@ -99,8 +99,12 @@ func order(list []credential) {
 }
 
 func (e dockerEntry) auth() (runtime.Auth, error) {
-	auth := runtime.Auth{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken,
-		RegistryToken: e.RegistryToken}
+	auth := runtime.Auth{
+		Username:      e.Username,
+		Password:      e.Password,
+		IdentityToken: e.IdentityToken,
+		RegistryToken: e.RegistryToken,
+	}
 	if e.Auth == "" || auth.Username != "" || auth.Password != "" {
 		return auth, nil
 	}

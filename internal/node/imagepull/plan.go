@@ -181,8 +181,11 @@ func (s *snapshot) firstSync(p *plan) {
 		}
 	}
 
-	result := &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(s.now), Status: appsv1beta1.SyncStatusSucceeded,
-		Message: plural.Of(count, "image") + plural.Form(count, " is present", " are present")}
+	result := &appsv1beta1.SyncStatus{
+		SyncAt:  metav1.NewTime(s.now),
+		Status:  appsv1beta1.SyncStatusSucceeded,
+		Message: plural.Of(count, "image") + plural.Form(count, " is present", " are present"),
+	}
 	if len(failures) > 0 {
 		result.Status = appsv1beta1.SyncStatusFailed
 		result.Message = fmt.Sprintf("%d of %s failed: %s", len(failures), plural.Of(count, "image"),

@@ -84,9 +84,13 @@ func LoadPlugins(configFile, folder string, c clock.PassiveClock) (*Plugins, err
 		}
 	}
 
-	return &Plugins{providers: config.Providers, folder: folder, clock: c,
-		calls: make(chan struct{}, pluginCalls),
-		cache: map[pluginKey]pluginAnswer{}}, nil
+	return &Plugins{
+		providers: config.Providers,
+		folder:    folder,
+		clock:     c,
+		calls:     make(chan struct{}, pluginCalls),
+		cache:     map[pluginKey]pluginAnswer{},
+	}, nil
 }
 
 // Credentials implements Provider.
@@ -133,8 +137,9 @@ func scopes(named reference.Named) map[credentialprovider.PluginCacheKeyType]str
 	}
 }
 
-func (p *Plugins) ask(ctx context.Context, provider *kubeletconfig.CredentialProvider,
-	named reference.Named) ([]credential, error) {
+func (p *Plugins) ask(
+	ctx context.Context, provider *kubeletconfig.CredentialProvider, named reference.Named,
+) ([]credential, error) {
 	if list, ok := p.cached(provider.Name, named); ok {
 		return list, nil
 	}
@@ -198,14 +203,16 @@ func (p *Plugins) keep(k pluginKey, answer pluginAnswer) {
 
 // call runs the program. Errors contain its standard error, but not its standard output, which holds
 // credentials (ND-073).
-func (p *Plugins) call(ctx context.Context, provider *kubeletconfig.CredentialProvider,
-	image string) (*credentialprovider.CredentialProviderResponse, error) {
+func (p *Plugins) call(
+	ctx context.Context, provider *kubeletconfig.CredentialProvider, image string,
+) (*credentialprovider.CredentialProviderResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
 	defer cancel()
 
 	request, err := json.Marshal(credentialprovider.CredentialProviderRequest{
 		TypeMeta: metav1.TypeMeta{APIVersion: provider.APIVersion, Kind: "CredentialProviderRequest"},
-		Image:    image})
+		Image:    image,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the request: %w", err)
 	}

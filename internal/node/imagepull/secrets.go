@@ -83,8 +83,9 @@ func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 // The tags of an image share its secrets, although their jobs are in several namespaces, so each secret is
 // used only for its own jobs. A missing or unusable secret is left out; this is logged once and not at every
 // use. If the API server does not answer, that is an error only for a secret that was never read.
-func (s *secrets) credentials(ctx context.Context, names []types.NamespacedName,
-	jobs []string) ([]credential, error) {
+func (s *secrets) credentials(
+	ctx context.Context, names []types.NamespacedName, jobs []string,
+) ([]credential, error) {
 	var all []credential
 	for _, name := range names {
 		cached, err := s.one(ctx, name, jobs)
@@ -108,8 +109,10 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 		return before, nil
 	}
 
-	secret, now := &corev1.Secret{}, cachedSecret{read: at,
-		until: at.Add(5*time.Minute + rand.N(5*time.Minute))}
+	secret, now := &corev1.Secret{}, cachedSecret{
+		read:  at,
+		until: at.Add(5*time.Minute + rand.N(5*time.Minute)),
+	}
 	switch err := s.live.Get(ctx, name, secret); {
 	case apierrors.IsNotFound(err):
 		now.problem = "it does not exist"

@@ -196,8 +196,9 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 }
 
 // attempt pulls once, with each of the credentials in turn (IMG-134, IMG-137, IMG-138).
-func (p *puller) attempt(ctx context.Context, t *task,
-	timeout time.Duration) (id string, size uint64, err error) {
+func (p *puller) attempt(
+	ctx context.Context, t *task, timeout time.Duration,
+) (id string, size uint64, err error) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 

@@ -65,11 +65,18 @@ type reconciler struct {
 }
 
 func newReconciler(c client.Client, live client.Reader, options Options) *reconciler {
-	r := &reconciler{Options: options, client: c, live: live, own: &reconcile.Own{Cache: c, Live: live},
+	r := &reconciler{
+		Options:  options,
+		client:   c,
+		live:     live,
+		own:      &reconcile.Own{Cache: c, Live: live},
 		clock:    clock.RealClock{},
 		readings: newReadings(),
-		reports: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_daemon_metadata_reports_total",
-			Help: "Reports of runtime metadata written to pods, by result."}, []string{"result"})}
+		reports: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afloat_daemon_metadata_reports_total",
+			Help: "Reports of runtime metadata written to pods, by result.",
+		}, []string{"result"}),
+	}
 	r.restarts = newRestarter(r)
 	return r
 }
@@ -87,8 +94,10 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("runtime_container_meta").
 		Watches(&corev1.Pod{}, r.handler()).
 		// ND-059
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers,
-			RateLimiter: retry.Limiter[ctrl.Request]()}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             retry.Limiter[ctrl.Request](),
+		}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of runtime metadata: %w", err)
@@ -158,8 +167,12 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // observe reads the containers from the runtime and makes the plan. An unreadable environment is left out,
 // and read again later (ND-106).
 func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error) {
-	s := Snapshot{Pod: pod, EnvFromMetadata: r.EnvFromMetadata, Environments: map[string]map[string]string{},
-		Unreadable: map[string]bool{}}
+	s := Snapshot{
+		Pod:             pod,
+		EnvFromMetadata: r.EnvFromMetadata,
+		Environments:    map[string]map[string]string{},
+		Unreadable:      map[string]bool{},
+	}
 	seen := map[*runtime.Runtime]bool{}
 	for _, status := range statuses(pod) {
 		if status.ContainerID == "" {

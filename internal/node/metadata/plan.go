@@ -155,9 +155,12 @@ func NewPlan(s Snapshot) Plan {
 		if container == nil || current == nil {
 			continue
 		}
-		e := inplace.RuntimeContainer{Name: status.Name, ContainerID: current.ID,
+		e := inplace.RuntimeContainer{
+			Name:         status.Name,
+			ContainerID:  current.ID,
 			RestartCount: current.RestartCount,
-			Hashes:       inplace.RuntimeHashes{PlainHash: current.PlainHash}}
+			Hashes:       inplace.RuntimeHashes{PlainHash: current.PlainHash},
+		}
 		if same := entry(before, status.Name, current.ID); same != nil {
 			e = *same // ND-086
 		}
@@ -193,8 +196,10 @@ func (s *Snapshot) actual(container *corev1.Container, id string, plan *Plan) ui
 // the container that ran when the update began. For managers that write no such record it decides by the
 // pod's condition (ND-110, ND-111, IPU-312, IPU-322). If the environment cannot be read, only the record
 // shows that it changed (ND-106).
-func (s *Snapshot) restart(container *corev1.Container, init bool, current *runtime.Container,
-	e *inplace.RuntimeContainer, plan *Plan) {
+func (s *Snapshot) restart(
+	container *corev1.Container, init bool, current *runtime.Container,
+	e *inplace.RuntimeContainer, plan *Plan,
+) {
 	state, err := inplace.StateOf(s.Pod)
 	if err != nil || state == nil {
 		state = &inplace.State{}

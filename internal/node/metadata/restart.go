@@ -45,11 +45,19 @@ func restartPauses() workqueue.TypedRateLimiter[target] {
 }
 
 func newRestarter(r *reconciler) *restarter {
-	return &restarter{reconciler: r, wanted: map[target]bool{},
-		stopper: &stop.Stopper{Events: r.Events, Clock: r.clock, Stops: r.Stops, Requester: "containermeta"},
+	return &restarter{
+		reconciler: r,
+		wanted:     map[target]bool{},
+		stopper: &stop.Stopper{
+			Events:    r.Events,
+			Clock:     r.clock,
+			Stops:     r.Stops,
+			Requester: "containermeta",
+		},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			restartPauses(),
-			workqueue.TypedRateLimitingQueueConfig[target]{Name: "runtime_container_meta_restarter"})}
+			workqueue.TypedRateLimitingQueueConfig[target]{Name: "runtime_container_meta_restarter"}),
+	}
 }
 
 // want adds a container to the queue, unless it is there.

@@ -144,8 +144,9 @@ func (a *attempter) get(ctx context.Context, d *Definition, action *appsv1alpha1
 }
 
 // requestOf is the request of an HTTP probe (PPM-089).
-func requestOf(ctx context.Context, d *Definition,
-	action *appsv1alpha1.HTTPGetAction) (*http.Request, error) {
+func requestOf(
+	ctx context.Context, d *Definition, action *appsv1alpha1.HTTPGetAction,
+) (*http.Request, error) {
 	target, err := url.Parse(action.Path)
 	if err != nil || target.Host != "" || target.Scheme != "" || target.Opaque != "" {
 		target = &url.URL{Path: action.Path}

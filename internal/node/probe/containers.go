@@ -56,9 +56,15 @@ type known struct {
 }
 
 func newContainers(runtimes Runtimes, pods client.Reader, watched bool, now func() time.Time) *containers {
-	return &containers{runtimes: runtimes, pods: pods, watched: watched, now: now, listed: listed,
-		pod:  map[types.UID]*known{},
-		each: map[types.UID]*sync.Mutex{}}
+	return &containers{
+		runtimes: runtimes,
+		pods:     pods,
+		watched:  watched,
+		now:      now,
+		listed:   listed,
+		pod:      map[types.UID]*known{},
+		each:     map[types.UID]*sync.Mutex{},
+	}
 }
 
 // of locks what is known of a pod.
@@ -95,8 +101,9 @@ type facts struct {
 }
 
 // meet returns the container of a definition. anew asks the runtime whatever is known.
-func (c *containers) meet(ctx context.Context, d *Definition, knows func(id string) bool,
-	anew bool) (facts, error) {
+func (c *containers) meet(
+	ctx context.Context, d *Definition, knows func(id string) bool, anew bool,
+) (facts, error) {
 	k, unlock := c.of(d.Pod)
 	defer unlock()
 

@@ -94,8 +94,10 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		For(&appsv1alpha1.NodePodProbe{}).
 		WatchesRawSource(source.Channel(r.changed, &handler.EnqueueRequestForObject{})).
 		// ND-059
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1,
-			RateLimiter: retry.Limiter[ctrl.Request]()}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 1,
+			RateLimiter:             retry.Limiter[ctrl.Request](),
+		}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of probes: %w", err)
@@ -132,17 +134,29 @@ type reconciler struct {
 	paused  time.Duration
 }
 
-func newReconciler(node string, c client.Client, events record.EventRecorder,
-	by clock.WithTicker) *reconciler {
-	return &reconciler{node: node, client: c, events: events, clock: by,
-		changed: make(chan event.GenericEvent, 1), wake: make(chan struct{}, 1),
-		probers: map[Key]*Prober{}, schedule: NewSchedule(by.Now()),
+func newReconciler(
+	node string, c client.Client, events record.EventRecorder, by clock.WithTicker,
+) *reconciler {
+	return &reconciler{
+		node:     node,
+		client:   c,
+		events:   events,
+		clock:    by,
+		changed:  make(chan event.GenericEvent, 1),
+		wake:     make(chan struct{}, 1),
+		probers:  map[Key]*Prober{},
+		schedule: NewSchedule(by.Now()),
 		executions: prometheus.NewCounterVec(
-			prometheus.CounterOpts{Name: "afloat_daemon_probe_attempts_total",
-				Help: "Attempts of probes of PodProbeMarkers, by handler and outcome: success, failure, error."},
+			prometheus.CounterOpts{
+				Name: "afloat_daemon_probe_attempts_total",
+				Help: "Attempts of probes of PodProbeMarkers, by handler and outcome: success, failure, error.",
+			},
 			[]string{"handler", "outcome"}),
-		late: prometheus.NewGauge(prometheus.GaugeOpts{Name: "afloat_daemon_probe_attempts_waiting",
-			Help: "Attempts of probes that are due and wait for others of their namespace or of the node."})}
+		late: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "afloat_daemon_probe_attempts_waiting",
+			Help: "Attempts of probes that are due and wait for others of their namespace or of the node.",
+		}),
+	}
 }
 
 // Reconcile takes over the definitions of the NodePodProbe, and writes the results that have changed.
@@ -174,8 +188,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 
 	r.written = now
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID},
-		"status": map[string]any{"podProbeStatuses": status.PodProbeStatuses}})
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": object.UID},
+		"status":   map[string]any{"podProbeStatuses": status.PodProbeStatuses},
+	})
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("encoding the results: %w", err)
 	}
@@ -336,8 +352,9 @@ func (r *reconciler) failed(key Key) bool {
 }
 
 // meet lets the prober meet its container, and returns a copy of its definition.
-func (r *reconciler) meet(ctx context.Context, key Key,
-	anew bool) (d *Definition, due bool, container string, err error) {
+func (r *reconciler) meet(
+	ctx context.Context, key Key, anew bool,
+) (d *Definition, due bool, container string, err error) {
 	r.mu.Lock()
 	p := r.probers[key]
 	if p == nil || p.Refused != "" {
@@ -389,8 +406,13 @@ func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now t
 // tell records an event on the pod when the state of a probe changes, or when it cannot be carried out and
 // nothing is known (PPM-097).
 func (r *reconciler) tell(d *Definition, result Result) {
-	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: d.Namespace,
-		Name: d.PodName, UID: d.Pod}
+	pod := &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "Pod",
+		Namespace:  d.Namespace,
+		Name:       d.PodName,
+		UID:        d.Pod,
+	}
 	switch result.State {
 	case appsv1alpha1.ProbeSucceeded:
 		r.events.Eventf(pod, corev1.EventTypeNormal, "KruiseProbeSucceeded", "probe %s: %s", d.Name,

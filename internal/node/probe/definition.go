@@ -64,14 +64,20 @@ func Definitions(object *appsv1alpha1.NodePodProbe) []Definition {
 func define(pod *appsv1alpha1.PodProbe, probe *appsv1alpha1.ContainerProbe) Definition {
 	seconds := func(n int32) time.Duration { return time.Duration(n) * time.Second }
 	numbers := podprobemarker.Effective(probe.Probe)
-	return Definition{Key: Key{types.UID(pod.UID), probe.Name}, Namespace: pod.Namespace,
-		PodName: pod.Name, IP: pod.IP,
-		Container: probe.ContainerName, Handler: numbers.ContainerProbeHandler,
+	return Definition{
+		Key:              Key{types.UID(pod.UID), probe.Name},
+		Namespace:        pod.Namespace,
+		PodName:          pod.Name,
+		IP:               pod.IP,
+		Container:        probe.ContainerName,
+		Handler:          numbers.ContainerProbeHandler,
 		InitialDelay:     seconds(numbers.InitialDelaySeconds),
 		Timeout:          min(seconds(numbers.TimeoutSeconds), mostTimeout),
 		Period:           seconds(numbers.PeriodSeconds),
-		SuccessThreshold: numbers.SuccessThreshold, FailureThreshold: numbers.FailureThreshold,
-		Refused: refused(&probe.Probe)}
+		SuccessThreshold: numbers.SuccessThreshold,
+		FailureThreshold: numbers.FailureThreshold,
+		Refused:          refused(&probe.Probe),
+	}
 }
 
 // refused says why a probe is not carried out. Admission refuses such probes; one may have been stored

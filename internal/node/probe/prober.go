@@ -60,8 +60,12 @@ func NewProber(d Definition, now time.Time) *Prober {
 // Resume continues with the result of a former process (PPM-082).
 func (p *Prober) Resume(state appsv1alpha1.ContainerProbeState) {
 	if p.Refused == "" {
-		p.Result = Result{State: state.State, Message: state.Message, Probed: state.LastProbeTime.Time,
-			Changed: state.LastTransitionTime.Time}
+		p.Result = Result{
+			State:   state.State,
+			Message: state.Message,
+			Probed:  state.LastProbeTime.Time,
+			Changed: state.LastTransitionTime.Time,
+		}
 		p.resumed = true
 	}
 }

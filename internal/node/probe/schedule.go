@@ -45,8 +45,13 @@ type entry struct {
 
 // NewSchedule returns a Schedule without probes.
 func NewSchedule(now time.Time) *Schedule {
-	return &Schedule{entries: map[Key]*entry{}, waiting: map[string][]*entry{}, running: map[string]int{},
-		credit: burst, counted: now}
+	return &Schedule{
+		entries: map[Key]*entry{},
+		waiting: map[string][]*entry{},
+		running: map[string]int{},
+		credit:  burst,
+		counted: now,
+	}
 }
 
 // Put adds a probe, or changes its period from the next attempt on (PPM-081). later delays the first attempt

@@ -149,11 +149,19 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("building a client without cache: %w", err)
 	}
 
-	r := &reconciler{requests: mgr.GetClient(), live: live, pods: mgr.GetAPIReader(),
+	r := &reconciler{
+		requests:  mgr.GetClient(),
+		live:      live,
+		pods:      mgr.GetAPIReader(),
 		clock:     clock.RealClock{},
 		runtimeOf: func(id string) (Runtime, error) { return options.Runtimes.ForContainer(id) },
-		stopper: &stop.Stopper{Events: options.Events, Clock: clock.RealClock{}, Stops: options.Stops,
-			Requester: "crr"}}
+		stopper: &stop.Stopper{
+			Events:    options.Events,
+			Clock:     clock.RealClock{},
+			Stops:     options.Stops,
+			Requester: "crr",
+		},
+	}
 	if options.WatchesPods {
 		r.pods = mgr.GetClient()
 	}
@@ -167,8 +175,10 @@ func Setup(mgr ctrl.Manager, options Options) error {
 			return nil
 		})).
 		// CRR-098, ND-059
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers,
-			RateLimiter: retry.Limiter[reconcile.Request]()}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             retry.Limiter[reconcile.Request](),
+		}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of container restarts: %w", err)
@@ -182,8 +192,10 @@ func toPod(_ context.Context, object client.Object) []reconcile.Request {
 	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: request.Namespace,
-		Name: request.Spec.PodName}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{
+		Namespace: request.Namespace,
+		Name:      request.Spec.PodName,
+	}}}
 }
 
 // Reconcile handles the requests of one pod; the key is the pod's (CRR-091).
@@ -239,8 +251,9 @@ const again = 100 * time.Millisecond
 
 // round evaluates the request from the cache and, if there is something to do, again from the API server, so
 // that it never acts on an outdated request (CRR-097, CRR-129). It repeats until the request is completed.
-func (r *reconciler) round(ctx context.Context,
-	cached *appsv1beta1.ContainerRecreateRequest) (time.Duration, error) {
+func (r *reconciler) round(
+	ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest,
+) (time.Duration, error) {
 	logger := log.FromContext(ctx).WithValues("request", cached.Name)
 	plan, _, err := r.evaluate(ctx, cached)
 	if err != nil {
@@ -282,8 +295,9 @@ func (r *reconciler) round(ctx context.Context,
 }
 
 // read reads a request from the API server; nil if it is gone.
-func (r *reconciler) read(ctx context.Context,
-	name types.NamespacedName) (*appsv1beta1.ContainerRecreateRequest, error) {
+func (r *reconciler) read(
+	ctx context.Context, name types.NamespacedName,
+) (*appsv1beta1.ContainerRecreateRequest, error) {
 	request := &appsv1beta1.ContainerRecreateRequest{}
 	if err := r.live.Get(ctx, name, request); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -295,10 +309,15 @@ func (r *reconciler) read(ctx context.Context,
 }
 
 // evaluate collects the snapshot of a round and makes its plan.
-func (r *reconciler) evaluate(ctx context.Context,
-	request *appsv1beta1.ContainerRecreateRequest) (*Plan, Runtime, error) {
-	s := Snapshot{Request: request, Inspected: map[string]runtime.Status{}, Seen: r.seenSince(request),
-		Now: r.clock.Now()}
+func (r *reconciler) evaluate(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest,
+) (*Plan, Runtime, error) {
+	s := Snapshot{
+		Request:   request,
+		Inspected: map[string]runtime.Status{},
+		Seen:      r.seenSince(request),
+		Now:       r.clock.Now(),
+	}
 	if finished(request, s.Seen, s.Now) != "" {
 		plan := NewPlan(s)
 		return &plan, nil, nil
@@ -309,8 +328,12 @@ func (r *reconciler) evaluate(ctx context.Context,
 		if errors.Is(err, runtime.ErrUnavailable) {
 			return nil, nil, err // tried again until the deadline (ND-038)
 		}
-		plan := Plan{Record: true, Complete: true, Phase: completed,
-			Message: fmt.Sprintf("failed to find runtime service: %v", err)}
+		plan := Plan{
+			Record:   true,
+			Complete: true,
+			Phase:    completed,
+			Message:  fmt.Sprintf("failed to find runtime service: %v", err),
+		}
 		for _, c := range request.Spec.Containers {
 			plan.States = append(plan.States, State{Name: c.Name, Phase: failed, Message: plan.Message})
 		}
@@ -352,8 +375,9 @@ func (r *reconciler) runtime(request *appsv1beta1.ContainerRecreateRequest) (Run
 }
 
 // pod returns the pod of the request; nil if it is gone.
-func (r *reconciler) pod(ctx context.Context, from client.Reader,
-	request *appsv1beta1.ContainerRecreateRequest) (*corev1.Pod, error) {
+func (r *reconciler) pod(
+	ctx context.Context, from client.Reader, request *appsv1beta1.ContainerRecreateRequest,
+) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := from.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName},
 		pod); err != nil {
@@ -370,8 +394,9 @@ func (r *reconciler) pod(ctx context.Context, from client.Reader,
 
 // withHook returns the pod of the request, if it exists, with the hook of a container. The cache does not
 // keep large ones.
-func (r *reconciler) withHook(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest,
-	container string) (*corev1.Pod, error) {
+func (r *reconciler) withHook(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, container string,
+) (*corev1.Pod, error) {
 	pod, err := r.pod(ctx, r.pods, request)
 	if err != nil || pod == nil || slim.HasHook(pod, container) {
 		return pod, err
@@ -381,8 +406,9 @@ func (r *reconciler) withHook(ctx context.Context, request *appsv1beta1.Containe
 
 // write writes the daemon's part of the status, guarded by the request's version (CRR-067, CRR-068). It is no
 // error if the request is gone.
-func (r *reconciler) write(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest,
-	plan *Plan) error {
+func (r *reconciler) write(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, plan *Plan,
+) error {
 	status := map[string]any{"phase": plan.Phase}
 	if plan.States != nil {
 		status["containerRecreateStates"] = plan.States
@@ -393,9 +419,13 @@ func (r *reconciler) write(ctx context.Context, request *appsv1beta1.ContainerRe
 	if plan.Message != "" {
 		status["message"] = plan.Message
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": request.UID,
-		"resourceVersion": request.ResourceVersion},
-		"status": status})
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"uid":             request.UID,
+			"resourceVersion": request.ResourceVersion,
+		},
+		"status": status,
+	})
 	if err != nil {
 		return fmt.Errorf("encoding the status of request %s: %w", request.Name, err)
 	}

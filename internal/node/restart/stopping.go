@@ -22,8 +22,9 @@ import (
 
 // stop begins to stop one container. The pod is queued again when the stop has ended and its result is
 // recorded. If it has to wait for other stops of the namespace, it is tried again after a pause (CRR-091).
-func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest,
-	c *runtime.Container, rt Runtime) error {
+func (r *reconciler) stop(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime,
+) error {
 	pod, err := r.withHook(ctx, request, c.Name)
 	if err != nil {
 		return err
@@ -45,9 +46,11 @@ func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRec
 }
 
 // stopped records the result of a stop (CRR-123).
-func (r *reconciler) stopped(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest,
+func (r *reconciler) stopped(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest,
 	c *runtime.Container, rt Runtime,
-	err error) error {
+	err error,
+) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		// the daemon ends; the next one finds out the result
@@ -92,11 +95,15 @@ func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 // order returns the request for the stopper; facts that the ContainerRecreateRequest does not have come from
 // the pod (CRR-040, CRR-104). A request cannot give a container a longer grace period than the pod has
 // (CRR-102).
-func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
-	c *runtime.Container) stop.Request {
-	o := stop.Request{Container: *c, By: "ContainerRecreateRequest " + request.Name,
-		Grace: corev1.DefaultTerminationGracePeriodSeconds * time.Second,
-		Check: func(ctx context.Context) error { return r.mayStop(ctx, request) }}
+func (r *reconciler) order(
+	request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, c *runtime.Container,
+) stop.Request {
+	o := stop.Request{
+		Container: *c,
+		By:        "ContainerRecreateRequest " + request.Name,
+		Grace:     corev1.DefaultTerminationGracePeriodSeconds * time.Second,
+		Check:     func(ctx context.Context) error { return r.mayStop(ctx, request) },
+	}
 	own := stop.GraceOf(c.Annotations)
 	if pod != nil && pod.Spec.TerminationGracePeriodSeconds != nil {
 		own = seconds.Duration(*pod.Spec.TerminationGracePeriodSeconds)
@@ -107,8 +114,11 @@ func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *c
 
 	for _, asked := range request.Spec.Containers {
 		if asked.Name == c.Name && asked.PreStop != nil {
-			o.Hook = &corev1.LifecycleHandler{Exec: asked.PreStop.Exec, HTTPGet: asked.PreStop.HTTPGet,
-				TCPSocket: asked.PreStop.TCPSocket}
+			o.Hook = &corev1.LifecycleHandler{
+				Exec:      asked.PreStop.Exec,
+				HTTPGet:   asked.PreStop.HTTPGet,
+				TCPSocket: asked.PreStop.TCPSocket,
+			}
 			o.Ports = asked.Ports
 		}
 	}
@@ -118,8 +128,10 @@ func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *c
 	}
 
 	o.PodIP = pod.Status.PodIP
-	for init, list := range map[bool][]corev1.Container{false: pod.Spec.Containers,
-		true: pod.Spec.InitContainers} {
+	for init, list := range map[bool][]corev1.Container{
+		false: pod.Spec.Containers,
+		true:  pod.Spec.InitContainers,
+	} {
 		for i := range list {
 			if list[i].Name != c.Name {
 				continue
@@ -156,22 +168,28 @@ func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.Container
 // recordStop writes the state of a container after it was stopped. The manager writes its part of the status
 // at the same time, so conflicts are expected. If the write fails for good, the next round finds the result
 // in the runtime.
-func (r *reconciler) recordStop(ctx context.Context, name types.NamespacedName, uid types.UID,
-	container string, failure error) error {
+func (r *reconciler) recordStop(
+	ctx context.Context, name types.NamespacedName, uid types.UID, container string, failure error,
+) error {
 	for range 5 {
 		request, err := r.read(ctx, name)
 		if err != nil || request == nil || request.UID != uid || request.Status.CompletionTime != nil {
 			return err // CRR-067
 		}
-		plan := &Plan{Phase: recreating,
-			States: append([]State(nil), request.Status.ContainerRecreateStates...)}
+		plan := &Plan{
+			Phase:  recreating,
+			States: append([]State(nil), request.Status.ContainerRecreateStates...),
+		}
 		for i := range plan.States {
 			if state := &plan.States[i]; state.Name == container && failure == nil {
 				*state = State{Name: container, Phase: recreating, IsKilled: true}
 			} else if state.Name == container {
-				*state = State{Name: container, Phase: failed,
+				*state = State{
+					Name:     container,
+					Phase:    failed,
 					Message:  message.Bound(fmt.Sprintf("kill container error: %v", failure)),
-					IsKilled: state.IsKilled}
+					IsKilled: state.IsKilled,
+				}
 			}
 		}
 		if err = r.write(ctx, request, plan); !apierrors.IsConflict(err) {

@@ -67,16 +67,26 @@ func dial(endpoint string, meters *Meters, execs chan struct{}) (*Runtime, error
 		grpc.WithAuthority("localhost"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize)),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout,
-			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
-				MaxDelay: 3 * time.Second}}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			MinConnectTimeout: connectTimeout,
+			Backoff: backoff.Config{
+				BaseDelay:  100 * time.Millisecond,
+				Multiplier: 1.6,
+				Jitter:     0.2,
+				MaxDelay:   3 * time.Second,
+			},
+		}),
 		grpc.WithUnaryInterceptor(meters.intercept))
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", endpoint, err)
 	}
 
-	return &Runtime{connection: connection, containers: cri.NewRuntimeServiceClient(connection),
-		images: cri.NewImageServiceClient(connection), execs: execs}, nil
+	return &Runtime{
+		connection: connection,
+		containers: cri.NewRuntimeServiceClient(connection),
+		images:     cri.NewImageServiceClient(connection),
+		execs:      execs,
+	}, nil
 }
 
 // Name is the name that the runtime reports, which is the scheme of its container IDs (ND-035).
@@ -163,8 +173,9 @@ func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout
 
 // exec runs a command and returns what it wrote to its standard output, of which the runtime may answer that
 // much.
-func (r *Runtime) exec(ctx context.Context, id string, command []string, timeout time.Duration,
-	most int) ([]byte, error) {
+func (r *Runtime) exec(
+	ctx context.Context, id string, command []string, timeout time.Duration, most int,
+) ([]byte, error) {
 	output, err := r.run(ctx, id, command, timeout, time.Second, most)
 	if err == nil && output.ExitCode != 0 {
 		return nil, fmt.Errorf("the command ended with exit code %d", output.ExitCode)
@@ -180,15 +191,17 @@ type Output struct {
 
 // Run runs a command in the container. That it ends with an exit code is no error. The error is ErrTimeout if
 // the runtime ended it because its time was over, and ErrPrintsTooMuch if it printed more than 64 KiB.
-func (r *Runtime) Run(ctx context.Context, id string, command []string,
-	timeout time.Duration) (Output, error) {
+func (r *Runtime) Run(
+	ctx context.Context, id string, command []string, timeout time.Duration,
+) (Output, error) {
 	return r.run(ctx, id, command, timeout, runMargin, mostOfHook)
 }
 
 // run gives the runtime that margin: the time of a command counts from when the runtime has started it, which
 // may take long where much is going on.
-func (r *Runtime) run(ctx context.Context, id string, command []string, timeout, margin time.Duration,
-	most int) (Output, error) {
+func (r *Runtime) run(
+	ctx context.Context, id string, command []string, timeout, margin time.Duration, most int,
+) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+margin)
 	defer cancel()
 
@@ -240,24 +253,32 @@ func (r *Runtime) Images(ctx context.Context) ([]Image, error) {
 	}
 	list := make([]Image, len(answer.GetImages()))
 	for i, image := range answer.GetImages() {
-		list[i] = Image{ID: image.GetId(), Tags: image.GetRepoTags(), Digests: image.GetRepoDigests(),
-			Size: image.GetSize()}
+		list[i] = Image{
+			ID:      image.GetId(),
+			Tags:    image.GetRepoTags(),
+			Digests: image.GetRepoDigests(),
+			Size:    image.GetSize(),
+		}
 	}
 	return list, nil
 }
 
 // Pull pulls an image. The labels and annotations are passed as those of a sandbox (IMG-018, IMG-139). The
 // caller limits the time by the context.
-func (r *Runtime) Pull(ctx context.Context, image string, auth Auth, labels,
-	annotations map[string]string) error {
+func (r *Runtime) Pull(
+	ctx context.Context, image string, auth Auth, labels, annotations map[string]string,
+) error {
 	request := &cri.PullImageRequest{
 		Image:         &cri.ImageSpec{Image: image, Annotations: annotations},
 		SandboxConfig: &cri.PodSandboxConfig{Labels: labels, Annotations: annotations},
 	}
 	if auth != (Auth{}) {
-		request.Auth = &cri.AuthConfig{Username: auth.Username, Password: auth.Password,
+		request.Auth = &cri.AuthConfig{
+			Username:      auth.Username,
+			Password:      auth.Password,
 			IdentityToken: auth.IdentityToken,
-			RegistryToken: auth.RegistryToken}
+			RegistryToken: auth.RegistryToken,
+		}
 	}
 	_, err := r.images.PullImage(ctx, request)
 	if status.Code(err) == codes.AlreadyExists { // IMG-224

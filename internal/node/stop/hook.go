@@ -116,10 +116,14 @@ func get(ctx context.Context, action *corev1.HTTPGetAction, request Request) err
 		call.Header.Add(header.Name, header.Value)
 	}
 
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-		DisableKeepAlives: true} //nolint:gosec // as kubelet
-	client := &http.Client{Transport: transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true,
+	} //nolint:gosec // as kubelet
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	answer, err := client.Do(call)
 	if err != nil {
 		return fmt.Errorf("calling %s: %w", u.Redacted(), err)

@@ -134,8 +134,10 @@ func GraceOf(annotations map[string]string) time.Duration {
 
 // NewStops returns the counter of stops by requester and result (ND-048, CRR-138).
 func NewStops() *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_daemon_container_stops_total",
-		Help: "Containers that the daemon was asked to stop, by requester and result."},
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "afloat_daemon_container_stops_total",
+		Help: "Containers that the daemon was asked to stop, by requester and result.",
+	},
 		[]string{"requester", "result"})
 }
 
@@ -193,9 +195,14 @@ func (r *Request) reference() *corev1.ObjectReference {
 	if r.Init {
 		path = "spec.initContainers{" + r.Container.Name + "}"
 	}
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: r.Container.PodNamespace,
-		Name: r.Container.PodName,
-		UID:  types.UID(r.Container.PodUID), FieldPath: path}
+	return &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "Pod",
+		Namespace:  r.Container.PodNamespace,
+		Name:       r.Container.PodName,
+		UID:        types.UID(r.Container.PodUID),
+		FieldPath:  path,
+	}
 }
 
 func bare(id string) string {

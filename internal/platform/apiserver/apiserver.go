@@ -24,8 +24,10 @@ import (
 // InPlace returns what may change in place on this cluster (IPU-094, IPU-113).
 func InPlace(cfg *rest.Config, gates *features.Gates) (inplace.Options, error) {
 	resize, err := Resizes(cfg, gates, features.InPlaceWorkloadVerticalScaling)
-	return inplace.Options{EnvFromMetadata: gates.Enabled(features.InPlaceUpdateEnvFromMetadata),
-		Resize: resize}, err
+	return inplace.Options{
+		EnvFromMetadata: gates.Enabled(features.InPlaceUpdateEnvFromMetadata),
+		Resize:          resize,
+	}, err
 }
 
 // Resizes tells whether the gate is on, and the server has the subresource pods/resize.

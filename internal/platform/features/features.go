@@ -239,8 +239,10 @@ func (g *Gates) String() string {
 
 // Metric returns the gauge kruise_feature_enabled{name,stage} (OPS-037).
 func (g *Gates) Metric() prometheus.Collector {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kruise_feature_enabled",
-		Help: "Feature gates in force."},
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kruise_feature_enabled",
+		Help: "Feature gates in force.",
+	},
 		[]string{"name", "stage"})
 	for feature, spec := range specs() {
 		value := 0.0

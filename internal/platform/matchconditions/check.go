@@ -16,25 +16,35 @@ var known = []string{"_&&_", "_||_", "!_", "@in", "_==_", "_!=_", "_[_]", "start
 // samples are requests with little and with much in them, creations and others: an entry is for the one or
 // the other, and its expressions must have an answer to these.
 var samples = [][]map[string]any{
-	{sample("CREATE", map[string]any{"metadata": map[string]any{}, "spec": map[string]any{},
-		"status": map[string]any{}}, nil),
+	{sample("CREATE", map[string]any{
+		"metadata": map[string]any{},
+		"spec":     map[string]any{},
+		"status":   map[string]any{},
+	}, nil),
 		sample("CREATE", full, nil)},
 	{sample("UPDATE", full, full), sample("DELETE", nil, full)},
 }
 
 var full = map[string]any{
-	"metadata": map[string]any{"name": "web", "namespace": "shop", "generation": int64(1),
+	"metadata": map[string]any{
+		"name":        "web",
+		"namespace":   "shop",
+		"generation":  int64(1),
 		"labels":      map[string]any{"app": "web"},
 		"annotations": map[string]any{"a": "b"},
 		"ownerReferences": []any{map[string]any{"kind": "Set", "name": "web"},
-			map[string]any{"kind": "Set", "name": "web", "controller": true}}},
+			map[string]any{"kind": "Set", "name": "web", "controller": true}},
+	},
 	"spec":   map[string]any{"readinessGates": []any{map[string]any{"conditionType": "Ready"}}},
 	"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
 }
 
 func sample(operation string, object, old any) map[string]any {
-	return map[string]any{"object": object, "oldObject": old,
-		"request": map[string]any{"operation": operation, "namespace": "shop", "name": "web"}}
+	return map[string]any{
+		"object":    object,
+		"oldObject": old,
+		"request":   map[string]any{"operation": operation, "namespace": "shop", "name": "web"},
+	}
 }
 
 // Checker checks expressions before they are written. An API server refuses each request for which the

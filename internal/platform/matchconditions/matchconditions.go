@@ -123,9 +123,14 @@ type indexed struct {
 
 // NewFollower returns a follower without objects.
 func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) bool) *Follower[T] {
-	f := &Follower[T]{Set: set, Delete: remove, Asks: asks, changed: make(chan struct{}, 1),
-		newest: map[types.NamespacedName]indexed{},
-		gone:   map[types.UID]time.Time{}}
+	f := &Follower[T]{
+		Set:     set,
+		Delete:  remove,
+		Asks:    asks,
+		changed: make(chan struct{}, 1),
+		newest:  map[types.NamespacedName]indexed{},
+		gone:    map[types.UID]time.Time{},
+	}
 	f.Synced = func() bool {
 		synced := f.synced.Load()
 		return synced != nil && (*synced)()

@@ -52,15 +52,21 @@ func (x *Index) Add(source Source) {
 
 // Indexers returns the indexes that a source needs.
 func Indexers() toolscache.Indexers {
-	return toolscache.Indexers{byController: controllerOf, bySidecarSet: sidecarSetsOf, byJob: jobsOf,
+	return toolscache.Indexers{
+		byController:              controllerOf,
+		bySidecarSet:              sidecarSetsOf,
+		byJob:                     jobsOf,
 		byNode:                    nodeOf,
-		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
+		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
+	}
 }
 
 // NewInformer makes an informer, with the indexes if it is one of pods. It is passed as NewInformer to the
 // manager's cache.
-func (x *Index) NewInformer(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
-	indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+func (x *Index) NewInformer(
+	source toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
+	indexers toolscache.Indexers,
+) toolscache.SharedIndexInformer {
 	if _, pods := example.(*corev1.Pod); !pods {
 		return toolscache.NewSharedIndexInformer(source, example, resync, indexers)
 	}

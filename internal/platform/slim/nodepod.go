@@ -63,9 +63,14 @@ func NodePod(object any) (any, error) {
 
 // strip drops all that others may make as large as they like. The daemon reports no such pod.
 func strip(pod *corev1.Pod) {
-	pod.ObjectMeta = metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+	pod.ObjectMeta = metav1.ObjectMeta{
+		Namespace:         pod.Namespace,
+		Name:              pod.Name,
+		UID:               pod.UID,
 		ResourceVersion:   pod.ResourceVersion,
-		CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp}
+		CreationTimestamp: pod.CreationTimestamp,
+		DeletionTimestamp: pod.DeletionTimestamp,
+	}
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, RestartPolicy: pod.Spec.RestartPolicy}
 	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP}
 }
@@ -124,8 +129,12 @@ func nodeContainers(all []corev1.Container) []corev1.Container {
 	kept := make([]corev1.Container, len(all))
 	for i := range all {
 		c := &all[i]
-		kept[i] = corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy,
-			RestartPolicyRules: c.RestartPolicyRules}
+		kept[i] = corev1.Container{
+			Name:               c.Name,
+			Image:              c.Image,
+			RestartPolicy:      c.RestartPolicy,
+			RestartPolicyRules: c.RestartPolicyRules,
+		}
 		if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
 			kept[i].Lifecycle, kept[i].Ports = &corev1.Lifecycle{PreStop: c.Lifecycle.PreStop}, c.Ports
 			if kept[i].Size() > mostOfHook {
@@ -141,8 +150,11 @@ func nodeContainers(all []corev1.Container) []corev1.Container {
 func nodeStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	kept := make([]corev1.ContainerStatus, len(all))
 	for i := range all {
-		kept[i] = corev1.ContainerStatus{Name: all[i].Name, ContainerID: all[i].ContainerID,
-			RestartCount: all[i].RestartCount}
+		kept[i] = corev1.ContainerStatus{
+			Name:         all[i].Name,
+			ContainerID:  all[i].ContainerID,
+			RestartCount: all[i].RestartCount,
+		}
 		if started := all[i].Started; started != nil && !*started { // its startup probe has not succeeded yet
 			kept[i].Started = started
 		}

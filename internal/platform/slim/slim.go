@@ -56,10 +56,15 @@ func Claim(object any) (any, error) {
 	}
 	claim.ManagedFields, claim.Annotations = nil, nil
 	spec, status := claim.Spec, claim.Status
-	claim.Spec = corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: spec.Resources.Requests},
-		AccessModes: spec.AccessModes, StorageClassName: spec.StorageClassName}
-	claim.Status = corev1.PersistentVolumeClaimStatus{Capacity: status.Capacity,
-		Conditions: status.Conditions}
+	claim.Spec = corev1.PersistentVolumeClaimSpec{
+		Resources:        corev1.VolumeResourceRequirements{Requests: spec.Resources.Requests},
+		AccessModes:      spec.AccessModes,
+		StorageClassName: spec.StorageClassName,
+	}
+	claim.Status = corev1.PersistentVolumeClaimStatus{
+		Capacity:   status.Capacity,
+		Conditions: status.Conditions,
+	}
 	return claim, nil
 }
 
@@ -105,23 +110,34 @@ func Pod(object any) (any, error) {
 		named = append(named, terminating...)
 	}
 	pod.Spec.EphemeralContainers = ephemeral(pod.Spec.EphemeralContainers)
-	pod.Status = corev1.PodStatus{Phase: status.Phase, Conditions: status.Conditions,
-		ContainerStatuses:     status.ContainerStatuses,
-		InitContainerStatuses: restartable(pod.Spec.InitContainers, status.InitContainerStatuses),
-		ObservedGeneration:    status.ObservedGeneration, Resize: status.Resize, PodIP: status.PodIP,
-		EphemeralContainerStatuses: ephemeralStatuses(pod, &status)}
+	pod.Status = corev1.PodStatus{
+		Phase:                      status.Phase,
+		Conditions:                 status.Conditions,
+		ContainerStatuses:          status.ContainerStatuses,
+		InitContainerStatuses:      restartable(pod.Spec.InitContainers, status.InitContainerStatuses),
+		ObservedGeneration:         status.ObservedGeneration,
+		Resize:                     status.Resize,
+		PodIP:                      status.PodIP,
+		EphemeralContainerStatuses: ephemeralStatuses(pod, &status),
+	}
 	// BJ-050
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil &&
 		controller.Kind == "BroadcastJob" {
 		pod.Status.InitContainerStatuses = restarted(status.InitContainerStatuses)
 	}
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates,
-		RestartPolicy: pod.Spec.RestartPolicy,
-		Resources:     pod.Spec.Resources, Containers: containers(pod.Spec.Containers, named),
-		InitContainers: containers(pod.Spec.InitContainers, named),
-		Volumes:        volumes(pod), Affinity: nodes.Slim(pod), TerminationGracePeriodSeconds: grace(pod),
-		EphemeralContainers: pod.Spec.EphemeralContainers}
+	pod.Spec = corev1.PodSpec{
+		NodeName:                      pod.Spec.NodeName,
+		ReadinessGates:                pod.Spec.ReadinessGates,
+		RestartPolicy:                 pod.Spec.RestartPolicy,
+		Resources:                     pod.Spec.Resources,
+		Containers:                    containers(pod.Spec.Containers, named),
+		InitContainers:                containers(pod.Spec.InitContainers, named),
+		Volumes:                       volumes(pod),
+		Affinity:                      nodes.Slim(pod),
+		TerminationGracePeriodSeconds: grace(pod),
+		EphemeralContainers:           pod.Spec.EphemeralContainers,
+	}
 
 	return pod, nil
 }
@@ -136,8 +152,10 @@ func volumes(pod *corev1.Pod) (kept []corev1.Volume) {
 		v := &pod.Spec.Volumes[i]
 		if claim := v.PersistentVolumeClaim; claim != nil ||
 			named && !strings.HasPrefix(v.Name, "kube-api-access-") {
-			kept = append(kept, corev1.Volume{Name: v.Name,
-				VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
+			kept = append(kept, corev1.Volume{
+				Name:         v.Name,
+				VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim},
+			})
 		}
 	}
 	return kept
@@ -244,12 +262,18 @@ func ofOthers(pod *corev1.Pod) {
 	annotation(pub.PodDeletionCost) // also of pods in no subset (WS-164)
 	placed := annotation(pub.MatchedWorkloadSpread)
 	// a DaemonSet may adopt it (ADS-046)
-	pod.Spec = corev1.PodSpec{NodeName: spec.NodeName, Affinity: nodes.Slim(pod),
-		EphemeralContainers: ephemeral(spec.EphemeralContainers)}
+	pod.Spec = corev1.PodSpec{
+		NodeName:            spec.NodeName,
+		Affinity:            nodes.Slim(pod),
+		EphemeralContainers: ephemeral(spec.EphemeralContainers),
+	}
 	annotation(pub.PodProbeMarkers)
-	pod.Status = corev1.PodStatus{Phase: status.Phase,
-		EphemeralContainerStatuses: ephemeralStatuses(pod, &status), PodIP: status.PodIP,
-		Conditions: probed(&status)}
+	pod.Status = corev1.PodStatus{
+		Phase:                      status.Phase,
+		EphemeralContainerStatuses: ephemeralStatuses(pod, &status),
+		PodIP:                      status.PodIP,
+		Conditions:                 probed(&status),
+	}
 	keep := func(conditionType corev1.PodConditionType) {
 		for i := range status.Conditions {
 			if status.Conditions[i].Type == conditionType {
@@ -266,8 +290,11 @@ func ofOthers(pod *corev1.Pod) {
 	barrier := false
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
-		kept := corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy,
-			RestartPolicyRules: c.RestartPolicyRules}
+		kept := corev1.Container{
+			Name:               c.Name,
+			RestartPolicy:      c.RestartPolicy,
+			RestartPolicyRules: c.RestartPolicyRules,
+		}
 		for j := range c.Env {
 			if c.Env[j].Name == pub.ContainerBarrierEnv ||
 				ends && slices.Contains(terminating, c.Env[j].Name) {
@@ -316,8 +343,12 @@ func ofOthers(pod *corev1.Pod) {
 		switch {
 		case barrier || ends:
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
-				corev1.ContainerStatus{Name: s.Name, Ready: s.Ready, State: s.State,
-					RestartCount: s.RestartCount})
+				corev1.ContainerStatus{
+					Name:         s.Name,
+					Ready:        s.Ready,
+					State:        s.State,
+					RestartCount: s.RestartCount,
+				})
 		case placed && s.RestartCount > 0:
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
 				corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount})
@@ -329,11 +360,19 @@ func ofOthers(pod *corev1.Pod) {
 }
 
 // usual are conditions that most pods have, or that are kept for other reasons.
-var usual = map[corev1.PodConditionType]bool{corev1.PodScheduled: true, corev1.PodInitialized: true,
-	corev1.PodReady: true, corev1.ContainersReady: true,
-	corev1.PodReadyToStartContainers: true, corev1.DisruptionTarget: true, corev1.PodResizePending: true,
-	corev1.PodResizeInProgress: true,
-	pub.KruisePodReady:         true, pub.InPlaceUpdateReady: true, pub.SidecarTerminated: true}
+var usual = map[corev1.PodConditionType]bool{
+	corev1.PodScheduled:              true,
+	corev1.PodInitialized:            true,
+	corev1.PodReady:                  true,
+	corev1.ContainersReady:           true,
+	corev1.PodReadyToStartContainers: true,
+	corev1.DisruptionTarget:          true,
+	corev1.PodResizePending:          true,
+	corev1.PodResizeInProgress:       true,
+	pub.KruisePodReady:               true,
+	pub.InPlaceUpdateReady:           true,
+	pub.SidecarTerminated:            true,
+}
 
 // probed keeps the conditions that PodProbeMarkers may have written (PPM-069), and of a pod that does not run
 // yet whether it is initialized (PPM-040).
@@ -386,10 +425,16 @@ func containers(all []corev1.Container, named []string) []corev1.Container {
 	kept := make([]corev1.Container, len(all))
 	for i := range all {
 		c := &all[i]
-		kept[i] = corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy,
+		kept[i] = corev1.Container{
+			Name:               c.Name,
+			Image:              c.Image,
+			RestartPolicy:      c.RestartPolicy,
 			RestartPolicyRules: c.RestartPolicyRules,
-			Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits,
-				Requests: c.Resources.Requests}}
+			Resources: corev1.ResourceRequirements{
+				Limits:   c.Resources.Limits,
+				Requests: c.Resources.Requests,
+			},
+		}
 		kept[i].Env = environment(c.Env, named...)
 	}
 
@@ -431,9 +476,16 @@ func restartable(specs []corev1.Container, statuses []corev1.ContainerStatus) []
 // restarted keeps how often init containers restarted, and when they ended.
 func restarted(statuses []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
 	for _, s := range statuses {
-		kept = append(kept, corev1.ContainerStatus{Name: s.Name, Image: s.Image, ImageID: s.ImageID,
-			ContainerID: s.ContainerID, Ready: s.Ready,
-			Started: s.Started, RestartCount: s.RestartCount, State: s.State})
+		kept = append(kept, corev1.ContainerStatus{
+			Name:         s.Name,
+			Image:        s.Image,
+			ImageID:      s.ImageID,
+			ContainerID:  s.ContainerID,
+			Ready:        s.Ready,
+			Started:      s.Started,
+			RestartCount: s.RestartCount,
+			State:        s.State,
+		})
 	}
 	return kept
 }

@@ -39,9 +39,12 @@ func Workload(object any) (any, error) {
 			appsv1.DeploymentStatus{}
 		if inSubset(workload) {
 			workload.Spec.Strategy, workload.Spec.Selector = spec.Strategy, spec.Selector
-			workload.Status = appsv1.DeploymentStatus{ObservedGeneration: status.ObservedGeneration,
-				Replicas:      status.Replicas,
-				ReadyReplicas: status.ReadyReplicas, Conditions: status.Conditions}
+			workload.Status = appsv1.DeploymentStatus{
+				ObservedGeneration: status.ObservedGeneration,
+				Replicas:           status.Replicas,
+				ReadyReplicas:      status.ReadyReplicas,
+				Conditions:         status.Conditions,
+			}
 		}
 	case *appsv1.ReplicaSet:
 		if workload.Annotations[TemplateSum] == "" {
@@ -58,16 +61,20 @@ func Workload(object any) (any, error) {
 				setAnnotation(workload, key, value)
 			}
 		}
-		workload.Spec, workload.Status = appsv1.StatefulSetSpec{Replicas: spec.Replicas,
-			Ordinals: spec.Ordinals}, appsv1.StatefulSetStatus{}
+		workload.Spec, workload.Status = appsv1.StatefulSetSpec{
+			Replicas: spec.Replicas,
+			Ordinals: spec.Ordinals,
+		}, appsv1.StatefulSetStatus{}
 		if inSubset(workload) {
 			if patch, ok := annotations[subsetPatch]; ok {
 				setAnnotation(workload, subsetPatch, patch)
 			}
 			workload.Spec.UpdateStrategy, workload.Spec.Selector = spec.UpdateStrategy, spec.Selector
-			workload.Status = appsv1.StatefulSetStatus{ObservedGeneration: status.ObservedGeneration,
-				Replicas:      status.Replicas,
-				ReadyReplicas: status.ReadyReplicas}
+			workload.Status = appsv1.StatefulSetStatus{
+				ObservedGeneration: status.ObservedGeneration,
+				Replicas:           status.Replicas,
+				ReadyReplicas:      status.ReadyReplicas,
+			}
 		}
 	case *batchv1.Job:
 		job(workload)
@@ -126,8 +133,9 @@ func job(job *batchv1.Job) {
 	}
 }
 
-func slimAnnotations(annotations map[string]string,
-	template *corev1.PodTemplateSpec) (map[string]string, error) {
+func slimAnnotations(
+	annotations map[string]string, template *corev1.PodTemplateSpec,
+) (map[string]string, error) {
 	same := *template
 	same.Labels = make(map[string]string, len(template.Labels))
 

@@ -111,8 +111,11 @@ func (g *Guard) Release(ctx context.Context) error {
 
 	for _, name := range g.Definitions {
 		definition := &unstructured.Unstructured{}
-		definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
-			Kind: "CustomResourceDefinition"})
+		definition.SetGroupVersionKind(schema.GroupVersionKind{
+			Group:   "apiextensions.k8s.io",
+			Version: "v1",
+			Kind:    "CustomResourceDefinition",
+		})
 		err := g.Client.Get(ctx, client.ObjectKey{Name: name}, definition)
 		if apierrors.IsNotFound(err) {
 			continue
@@ -151,8 +154,10 @@ func (g *Guard) disown(ctx context.Context, object *unstructured.Unstructured) e
 		return nil
 	}
 
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": left,
-		"resourceVersion": object.GetResourceVersion()}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"managedFields":   left,
+		"resourceVersion": object.GetResourceVersion(),
+	}})
 	if err != nil {
 		return fmt.Errorf("encoding the owners of fields: %w", err)
 	}
@@ -161,8 +166,10 @@ func (g *Guard) disown(ctx context.Context, object *unstructured.Unstructured) e
 }
 
 // again changes an object, and reads it and changes it again as long as somebody else changed it meanwhile.
-func (g *Guard) again(ctx context.Context, object *unstructured.Unstructured,
-	change func(context.Context, *unstructured.Unstructured) error) error {
+func (g *Guard) again(
+	ctx context.Context, object *unstructured.Unstructured,
+	change func(context.Context, *unstructured.Unstructured) error,
+) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		err := change(ctx, object)
 		if apierrors.IsConflict(err) {

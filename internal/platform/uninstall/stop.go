@@ -114,8 +114,9 @@ const mostTold = 5
 
 // unholdSome takes finalizers off objects of some kinds; leaving means those alone that are being deleted,
 // while managers go on. An object that cannot be changed holds no other.
-func (g *Guard) unholdSome(ctx context.Context, which func(schema.GroupKind, string) bool,
-	leaving bool) error {
+func (g *Guard) unholdSome(
+	ctx context.Context, which func(schema.GroupKind, string) bool, leaving bool,
+) error {
 	var errs []error
 	for _, h := range held {
 		if !which(h.kind, h.finalizer) {
@@ -154,8 +155,9 @@ func (g *Guard) unholdSome(ctx context.Context, which func(schema.GroupKind, str
 	return errors.Join(errs...)
 }
 
-func (g *Guard) unhold(ctx context.Context, object *unstructured.Unstructured, finalizer string,
-	shares bool) error {
+func (g *Guard) unhold(
+	ctx context.Context, object *unstructured.Unstructured, finalizer string, shares bool,
+) error {
 	finalizers := object.GetFinalizers()
 	if !slices.Contains(finalizers, finalizer) {
 		return nil
@@ -167,8 +169,10 @@ func (g *Guard) unhold(ctx context.Context, object *unstructured.Unstructured, f
 		}
 	}
 	left := slices.DeleteFunc(slices.Clone(finalizers), func(name string) bool { return name == finalizer })
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": left,
-		"resourceVersion": object.GetResourceVersion()}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"finalizers":      left,
+		"resourceVersion": object.GetResourceVersion(),
+	}})
 	if err != nil {
 		return fmt.Errorf("encoding finalizers: %w", err)
 	}

@@ -144,8 +144,13 @@ func (w *Watches) Failures() []Failure {
 	byKind := map[schema.GroupVersionKind]Failure{}
 	for _, one := range w.list() {
 		if since, last, err := one.refused(now); err != nil {
-			byKind[one.kind] = Failure{Kind: one.kind, Err: err, Since: since, Last: last,
-				Before: one.synced()}
+			byKind[one.kind] = Failure{
+				Kind:   one.kind,
+				Err:    err,
+				Since:  since,
+				Last:   last,
+				Before: one.synced(),
+			}
 		}
 	}
 
@@ -197,9 +202,12 @@ func (w *Watches) Cache(config *rest.Config, options cache.Options) (cache.Cache
 	if err != nil {
 		return nil, err
 	}
-	return &tolerant{Cache: inner, settled: func() bool {
-		return len(w.Failures()) > 0 && w.settled(grace)
-	}}, nil
+	return &tolerant{
+		Cache: inner,
+		settled: func() bool {
+			return len(w.Failures()) > 0 && w.settled(grace)
+		},
+	}, nil
 }
 
 type tolerant struct {

@@ -122,8 +122,9 @@ func (s *Server) Close() {
 	}
 }
 
-func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo,
-	handle grpc.UnaryHandler) (any, error) {
+func (s *Server) intercept(
+	ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
+) (any, error) {
 	method := info.FullMethod[strings.LastIndex(info.FullMethod, "/")+1:]
 	s.mu.Lock()
 	err := s.Failing[method]
@@ -192,27 +193,38 @@ func (s *Server) Calls(method string) []Call {
 func (s *Server) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: s.Name, RuntimeVersion: "2",
-		RuntimeApiVersion: "v1"}, nil
+	return &cri.VersionResponse{
+		Version:           "0.1.0",
+		RuntimeName:       s.Name,
+		RuntimeVersion:    "2",
+		RuntimeApiVersion: "v1",
+	}, nil
 }
 
 // ListPodSandbox implements CRI.
-func (s *Server) ListPodSandbox(context.Context,
-	*cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+func (s *Server) ListPodSandbox(
+	context.Context, *cri.ListPodSandboxRequest,
+) (*cri.ListPodSandboxResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := &cri.ListPodSandboxResponse{}
 	for i := range s.Pods {
 		list.Items = append(list.Items,
-			&cri.PodSandbox{Id: fmt.Sprint(i),
-				Labels: map[string]string{"io.kubernetes.pod.uid": fmt.Sprint(i)}})
+			&cri.PodSandbox{
+				Id:     fmt.Sprint(i),
+				Labels: map[string]string{"io.kubernetes.pod.uid": fmt.Sprint(i)},
+			})
 	}
 	return list, nil
 }
 
 func (c *Container) labels() map[string]string {
-	return map[string]string{"io.kubernetes.container.name": c.Name, "io.kubernetes.pod.name": c.Pod,
-		"io.kubernetes.pod.namespace": c.Namespace, "io.kubernetes.pod.uid": c.UID}
+	return map[string]string{
+		"io.kubernetes.container.name": c.Name,
+		"io.kubernetes.pod.name":       c.Pod,
+		"io.kubernetes.pod.namespace":  c.Namespace,
+		"io.kubernetes.pod.uid":        c.UID,
+	}
 }
 
 func (c *Container) annotations() map[string]string {
@@ -225,8 +237,9 @@ func (c *Container) annotations() map[string]string {
 }
 
 // ListContainers implements CRI.
-func (s *Server) ListContainers(_ context.Context,
-	request *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+func (s *Server) ListContainers(
+	_ context.Context, request *cri.ListContainersRequest,
+) (*cri.ListContainersResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -234,10 +247,14 @@ func (s *Server) ListContainers(_ context.Context,
 	for _, c := range s.containers {
 		if uid := request.GetFilter().GetLabelSelector()["io.kubernetes.pod.uid"]; uid == "" || uid == c.UID {
 			list.Containers = append(list.Containers,
-				&cri.Container{Id: c.ID, State: c.State, CreatedAt: c.Created.UnixNano(),
+				&cri.Container{
+					Id:          c.ID,
+					State:       c.State,
+					CreatedAt:   c.Created.UnixNano(),
 					Image:       &cri.ImageSpec{Image: "sha256:" + c.Image, UserSpecifiedImage: c.Image},
 					Labels:      c.labels(),
-					Annotations: c.annotations()})
+					Annotations: c.annotations(),
+				})
 		}
 	}
 
@@ -255,8 +272,9 @@ func (s *Server) find(id string) (*Container, error) {
 }
 
 // ContainerStatus implements CRI.
-func (s *Server) ContainerStatus(_ context.Context,
-	request *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (s *Server) ContainerStatus(
+	_ context.Context, request *cri.ContainerStatusRequest,
+) (*cri.ContainerStatusResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -265,11 +283,16 @@ func (s *Server) ContainerStatus(_ context.Context,
 		return nil, err
 	}
 
-	answer := &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: c.ID, State: c.State,
-		CreatedAt: c.Created.UnixNano(),
-		StartedAt: c.Started.UnixNano(), ExitCode: c.ExitCode,
-		Image: &cri.ImageSpec{UserSpecifiedImage: c.Image}, Labels: c.labels(),
-		Annotations: c.annotations()}}
+	answer := &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{
+		Id:          c.ID,
+		State:       c.State,
+		CreatedAt:   c.Created.UnixNano(),
+		StartedAt:   c.Started.UnixNano(),
+		ExitCode:    c.ExitCode,
+		Image:       &cri.ImageSpec{UserSpecifiedImage: c.Image},
+		Labels:      c.labels(),
+		Annotations: c.annotations(),
+	}}
 	if request.GetVerbose() && !c.NoRecord {
 		quoted := make([]string, len(c.Env))
 		for i, entry := range c.Env {
@@ -287,8 +310,11 @@ func (s *Server) ExecSync(_ context.Context, request *cri.ExecSyncRequest) (*cri
 	s.mu.Lock()
 	_, err := s.find(request.GetContainerId())
 	exec := s.OnExec
-	s.calls = append(s.calls, Call{Method: "ExecSync", ID: request.GetContainerId(),
-		Command: request.GetCmd()})
+	s.calls = append(s.calls, Call{
+		Method:  "ExecSync",
+		ID:      request.GetContainerId(),
+		Command: request.GetCmd(),
+	})
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -302,8 +328,9 @@ func (s *Server) ExecSync(_ context.Context, request *cri.ExecSyncRequest) (*cri
 }
 
 // StopContainer implements CRI.
-func (s *Server) StopContainer(ctx context.Context,
-	request *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+func (s *Server) StopContainer(
+	ctx context.Context, request *cri.StopContainerRequest,
+) (*cri.StopContainerResponse, error) {
 	grace := time.Duration(request.GetTimeout()) * time.Second
 	s.mu.Lock()
 	c, err := s.find(request.GetContainerId())
@@ -345,12 +372,17 @@ func (s *Server) ListImages(context.Context, *cri.ListImagesRequest) (*cri.ListI
 }
 
 // PullImage implements CRI: the image is in the store afterwards.
-func (s *Server) PullImage(ctx context.Context,
-	request *cri.PullImageRequest) (*cri.PullImageResponse, error) {
+func (s *Server) PullImage(
+	ctx context.Context, request *cri.PullImageRequest,
+) (*cri.PullImageResponse, error) {
 	image := request.GetImage().GetImage()
 	s.mu.Lock()
-	s.calls = append(s.calls, Call{Method: "PullImage", Image: image, Auth: request.GetAuth(),
-		Sandbox: request.GetSandboxConfig()})
+	s.calls = append(s.calls, Call{
+		Method:  "PullImage",
+		Image:   image,
+		Auth:    request.GetAuth(),
+		Sandbox: request.GetSandboxConfig(),
+	})
 	onPull := s.OnPull
 	s.mu.Unlock()
 	if onPull != nil {
