@@ -28,7 +28,7 @@ type Document = map[string]any
 // mostContainers bounds the containers of one job: each plan looks for all of their names in all pods.
 const mostContainers = 100
 
-// allowed are the fields of a container that may be set (EJ-027).
+// allowed are the fields of a container that may be set.
 var allowed = []string{"args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "securityContext", "stdin", "stdinOnce",
 	"targetContainerName", "terminationMessagePath", "terminationMessagePolicy", "tty", "volumeDevices", "volumeMounts", "workingDir"}
 
@@ -150,7 +150,7 @@ func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.Error
 	return errs
 }
 
-// checkFields refuses the fields that may not be set (EJ-027).
+// checkFields refuses the fields that may not be set.
 func checkFields(container Document, path *field.Path) (errs field.ErrorList) {
 	for _, name := range slices.Sorted(maps.Keys(container)) {
 		if jsonfields.Absent(container[name]) || slices.Contains(allowed, name) {
@@ -165,7 +165,7 @@ func checkFields(container Document, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// checkContainer judges a container (EJ-025, EJ-026, EJ-028).
+// checkContainer judges a container.
 func checkContainer(c *corev1.EphemeralContainer, path *field.Path) (errs field.ErrorList) {
 	if c.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))

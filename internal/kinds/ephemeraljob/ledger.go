@@ -18,7 +18,7 @@ type Ledger struct {
 	begun bool
 	shown [2]counts
 	// seen are the treated pods that were there, with their results; stuck is since when those wait for what
-	// cannot heal (EJ-056).
+	// cannot heal.
 	seen  map[types.UID]Result
 	stuck map[types.UID]time.Time
 	// succeeded and failed are the treated pods that are gone.

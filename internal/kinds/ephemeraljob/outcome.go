@@ -24,8 +24,8 @@ const (
 	Failed    Result = "Failed"
 )
 
-// hopeless are reasons for which a container waits that nothing but a change outside of the pod can heal
-// (EJ-056), and hopelessAfter is how long they are given.
+// hopeless are reasons for which a container waits that nothing but a change outside of the pod can heal, and
+// hopelessAfter is how long they are given.
 var hopeless = []string{"ErrImageNeverPull", "InvalidImageName", "CreateContainerError"}
 
 const hopelessAfter = time.Minute
@@ -70,11 +70,11 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// active tells whether a pod may be treated (EJ-035).
+// active tells whether a pod may be treated.
 func active(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && !ended(pod) }
 
-// judge tells how far the containers of the job in a treated pod are (EJ-055, EJ-056). lost tells that those
-// which wait for what cannot heal have waited long enough.
+// judge tells how far the containers of the job in a treated pod are. lost tells that those which wait for
+// what cannot heal have waited long enough.
 func judge(pod *corev1.Pod, job types.UID, lost bool) outcome {
 	o := outcome{result: Succeeded, done: true}
 	worse := map[Result]int{Succeeded: 0, Unknown: 1, Waiting: 2, Running: 3, Failed: 4}

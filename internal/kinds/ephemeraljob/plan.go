@@ -125,7 +125,7 @@ func NewPlan(s Snapshot) *Plan {
 	return p
 }
 
-// expire deletes a finished job when its time to live is over (EJ-015, EJ-042).
+// expire deletes a finished job when its time to live is over.
 func (p *Plan) expire(s Snapshot) {
 	ttl := int64(defaultTTL)
 	if given := s.Job.Spec.TTLSecondsAfterFinished; given != nil {
@@ -237,13 +237,13 @@ func (t *tally) find() {
 	t.status.Matches = number(len(treated) + t.ledger.gone() + room)
 }
 
-// taken tells whether the pod has an ephemeral container with one of these names (EJ-036).
+// taken tells whether the pod has an ephemeral container with one of these names.
 func taken(pod *corev1.Pod, names map[string]bool) bool {
 	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return names[c.Name] })
 }
 
-// count counts the treated pods (EJ-038, EJ-055). Those of which nothing is known yet count as waiting, so
-// that each is in one of the numbers.
+// count counts the treated pods. Those of which nothing is known yet count as waiting, so that each is in one
+// of the numbers.
 func (t *tally) count(treated []live, pods []*corev1.Pod) {
 	succeeded, failed, running, waiting := t.ledger.succeeded, t.ledger.failed, 0, 0
 	for i := range treated {
@@ -279,7 +279,7 @@ func (t *tally) rank(pod *corev1.Pod) int {
 	return 0
 }
 
-// decide says what becomes of each target (EJ-013, EJ-044).
+// decide says what becomes of each target.
 func (t *tally) decide() {
 	parallelism := defaultParallelism
 	if given := t.Job.Spec.Parallelism; given != nil {

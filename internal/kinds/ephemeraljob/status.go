@@ -81,7 +81,7 @@ func (t *tally) conclude() {
 	status.Conditions = conditions
 }
 
-// condition is the condition with its times: they change only when it appears or its reason does (EJ-063).
+// condition is the condition with its times: they change only when it appears or its reason does.
 func (t *tally) condition(of appsv1beta1.JobConditionType, reason, message string) appsv1beta1.JobCondition {
 	next := appsv1beta1.JobCondition{Type: of, Status: corev1.ConditionTrue, Reason: reason, Message: message,
 		LastProbeTime: metav1.Time{Time: t.Now}, LastTransitionTime: metav1.Time{Time: t.Now}}
@@ -89,7 +89,7 @@ func (t *tally) condition(of appsv1beta1.JobConditionType, reason, message strin
 		switch {
 		case c.Type != of:
 		case of == appsv1alpha1.EphemeralJobConditionInitialized:
-			return c // once (EJ-062)
+			return c // once
 		case c.Status == corev1.ConditionTrue && c.Reason == reason:
 			next.LastProbeTime, next.LastTransitionTime = c.LastProbeTime, c.LastTransitionTime
 		}

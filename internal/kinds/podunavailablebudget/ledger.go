@@ -52,10 +52,10 @@ func NewLedger(rules *Rules, options Options, now time.Time) *Ledger {
 }
 
 // heedTime has more pods stay if a window opened, ended or changed since they were counted: who counts may be
-// away (PUB-140).
+// away.
 func (l *Ledger) heedTime() {
 	s := &l.status
-	if s.TotalReplicas == 0 { // nothing need stay, or what does depends on pods (PUB-052)
+	if s.TotalReplicas == 0 { // nothing need stay, or what does depends on pods
 		return
 	}
 	desired, _, _, err := l.rules.Number(s.TotalReplicas, l.now)
@@ -210,7 +210,7 @@ func (l *Ledger) enter(pod *corev1.Pod, by disruption.Operation) {
 	l.changed = true
 }
 
-// words say that the budget allows no more, with its numbers (PUB-092).
+// words say that the budget allows no more, with its numbers.
 func (l *Ledger) words(by disruption.Operation) string {
 	return Refusal(l.rules.Budget.Name, by, &l.status)
 }

@@ -280,7 +280,7 @@ func bounded(words string) string {
 	return strings.ToValidUTF8(words[:most], "") + "…"
 }
 
-// usedBy says which pods use the budget up, and how, and which window is open (PUB-141).
+// usedBy says which pods use the budget up, and how, and which window is open.
 func (p *Plan) usedBy() string {
 	const most = 5
 	names := slices.Sorted(maps.Keys(p.Why))

@@ -54,7 +54,7 @@ func NewRules(budget *policyv1beta1.PodUnavailableBudget) *Rules {
 	return r
 }
 
-// compiled never selects everything: admission refuses empty selectors (PUB-023, PUB-026).
+// compiled never selects everything: admission refuses empty selectors.
 func compiled(selector *metav1.LabelSelector) labels.Selector {
 	if selector == nil {
 		return labels.Nothing()

@@ -89,7 +89,7 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path, empty st
 	return metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, path)
 }
 
-// validateNumbers judges maxUnavailable and minAvailable (PUB-024, PUB-025).
+// validateNumbers judges maxUnavailable and minAvailable.
 func validateNumbers(spec *policyv1beta1.PodUnavailableBudgetSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if (spec.MaxUnavailable == nil) == (spec.MinAvailable == nil) {
@@ -122,8 +122,7 @@ func percentage(value *intstr.IntOrString) (percent int, ok bool) {
 }
 
 // validateAnnotations refuses annotations that cannot be read, and a number of pods that contradicts its
-// field. An annotation that the update leaves alone may be of another time than the field, which wins
-// (PUB-027, PUB-123).
+// field. An annotation that the update leaves alone may be of another time than the field, which wins.
 func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.ErrorList {
 	_, badOperations := policyv1beta1.ParseBudgetOperations(budget.Annotations[pub.BudgetOperations])
 	total, badTotal := policyv1beta1.ParseBudgetTotalReplicas(budget.Annotations[pub.BudgetTotalReplicas])
@@ -150,8 +149,7 @@ func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.
 	return errs
 }
 
-// validateOverlap refuses a budget that covers what another one covers, as far as that shows from the two
-// (PUB-029).
+// validateOverlap refuses a budget that covers what another one covers, as far as that shows from the two.
 func validateOverlap(budget *policyv1beta1.PodUnavailableBudget, others []policyv1beta1.PodUnavailableBudget,
 	path *field.Path) field.ErrorList {
 	target, selector, selected := budget.Spec.TargetReference, budget.Spec.Selector, keys(budget.Spec.Selector)
@@ -222,7 +220,7 @@ func Warnings(budget *policyv1beta1.PodUnavailableBudget) []string {
 	if least != nil {
 		percent, ok := percentage(least)
 		desired := int64(least.IntVal)
-		if ok { // rounded up (PUB-051)
+		if ok { // rounded up
 			desired = (int64(percent)*int64(total) + 99) / 100
 		}
 		if ok && percent == 100 || known && desired >= int64(total) {

@@ -57,7 +57,7 @@ const (
 )
 
 // token tells whether Kubernetes makes tokens of Secrets of a type: a copy would be a right that the manager
-// gives away (RD-032).
+// gives away.
 func token(of corev1.SecretType) bool {
 	return of == corev1.SecretTypeServiceAccountToken || of == corev1.SecretTypeBootstrapToken
 }

@@ -133,8 +133,7 @@ func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 		r.metadata.Annotations = map[string]string{}
 	}
 	r.metadata.Annotations[FromAnnotation], r.metadata.Annotations[HashAnnotation] = distribution.Name, r.Hash
-	// The annotation that names the ResourceDistribution is not looked at: to change it is no matter
-	// (RD-052).
+	// The annotation that names the ResourceDistribution is not looked at: to change it is no matter.
 	looked := maps.Clone(r.metadata.Annotations)
 	delete(looked, FromAnnotation)
 	r.pairs = pairs(r.metadata.Labels, looked)
@@ -156,7 +155,7 @@ func (r *Resource) Slim() *Resource {
 	return &slim
 }
 
-// typeOf is the type of a Secret (RD-055).
+// typeOf is the type of a Secret.
 func typeOf(secret *corev1.Secret) corev1.SecretType {
 	if secret.Type == "" {
 		return corev1.SecretTypeOpaque
@@ -164,7 +163,7 @@ func typeOf(secret *corev1.Secret) corev1.SecretType {
 	return secret.Type
 }
 
-// merged are the data of a Secret, as the API server keeps them (RD-055).
+// merged are the data of a Secret, as the API server keeps them.
 func merged(secret *corev1.Secret) map[string][]byte {
 	data := maps.Clone(secret.Data)
 	if data == nil {

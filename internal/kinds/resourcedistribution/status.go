@@ -25,7 +25,7 @@ const (
 	mostReason = 512
 )
 
-// succeeded is the reason of conditions without failures (RD-092).
+// succeeded is the reason of conditions without failures.
 const succeeded = "Succeeded"
 
 // Tally holds the outcomes of all namespaces of one ResourceDistribution. An outcome costs what it changes,
@@ -148,7 +148,7 @@ func since(condition appsv1beta1.ResourceDistributionCondition, old *appsv1beta1
 	return condition
 }
 
-// reason is the text of all failures, or that of the first namespace with the number of others (RD-094).
+// reason is the text of all failures, or that of the first namespace with the number of others.
 func (t *Tally) reason(f *failures) string {
 	first, more := t.outcomes[f.names[0]].Reason, ""
 	if len(f.names) > mostNames {

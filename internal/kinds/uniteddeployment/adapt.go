@@ -27,10 +27,10 @@ const (
 const moment = time.Millisecond
 
 // leastWindow is for how long a subset is passed over at least: the end of a window is written, and pods of a
-// minimum may stay pending for ever (UD-097).
+// minimum may stay pending for ever.
 const leastWindow = 30 * time.Second
 
-// adaptive are the options of the strategy as they hold (UD-014).
+// adaptive are the options of the strategy as they hold.
 type adaptive struct {
 	adaptive, reserve  bool
 	critical, duration time.Duration
@@ -60,7 +60,7 @@ func options(united *appsv1beta1.UnitedDeployment) adaptive {
 func Adaptive(united *appsv1beta1.UnitedDeployment) bool { return options(united).adaptive }
 
 // unscheduled tells whether a pod has waited too long for a node, and if it may come to that, when to look
-// again (UD-096).
+// again.
 func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedOut bool, again time.Time) {
 	if pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
 		return false, time.Time{}
@@ -149,7 +149,7 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 
 // settled is how many replicas a subset keeps whatever becomes of the others: all but those that have waited
 // too long for a node. Pods that start, or that a rolling update makes anew, are not ready, and have their
-// place all the same; those that cannot be created have none (UD-098).
+// place all the same; those that cannot be created have none.
 func (v *Verdict) settled(stuck int) int32 {
 	there := v.There
 	if v.Child.Failure == "" {
@@ -251,7 +251,7 @@ func (p *Plan) kept(s *Snapshot, v *Verdict) bool {
 	return manual != nil && p.Template.Kind.partitioned() && v.There-v.Updated <= int(manual.Partitions[v.Subset.Name])
 }
 
-// stalled tells whether the rollout has had its time (UD-115).
+// stalled tells whether the rollout has had its time.
 func (p *Plan) stalled(s *Snapshot, o adaptive) bool {
 	for i := range s.United.Status.Conditions {
 		c := &s.United.Status.Conditions[i]
@@ -267,7 +267,7 @@ func (p *Plan) stalled(s *Snapshot, o adaptive) bool {
 	return false
 }
 
-// prove lets new pods of a subset that has just recovered prove healthy before their substitutes go (UD-122).
+// prove lets new pods of a subset that has just recovered prove healthy before their substitutes go.
 func (p *Plan) prove(s *Snapshot) {
 	for i := range p.Subsets {
 		v := &p.Subsets[i]
@@ -279,7 +279,7 @@ func (p *Plan) prove(s *Snapshot) {
 }
 
 // room is the maxUnavailable of a child while the rolling update must not stall because of reserved pods:
-// that of the template, and those of them that are not ready; nil for children that have none (UD-073).
+// that of the template, and those of them that are not ready; nil for children that have none.
 func (p *Plan) room(v *Verdict) *intstr.IntOrString {
 	kind := p.Template.Kind
 	spec, _ := p.Template.Document["spec"].(map[string]any)

@@ -11,7 +11,7 @@ import (
 )
 
 // selected refuses a selector that does not match what children would be labelled with: each would be
-// released as soon as it is made, and another one be made for it (UD-061).
+// released as soon as it is made, and another one be made for it.
 func (p *Plan) selected(s *Snapshot, template *Template, matches labels.Selector) error {
 	for i := range s.United.Spec.Topology.Subsets {
 		given := template.childLabels(s.United.Spec.Selector, s.United.Spec.Topology.Subsets[i].Name, p.label)
@@ -97,7 +97,7 @@ func (p *Plan) delete(c *Child, why string) {
 }
 
 // clear keeps children from being deleted for which nothing does the work: other ones of their subset must be
-// ready before (UD-063), and while nothing can be created, what it would replace stays (UD-066, UD-084).
+// ready before, and while nothing can be created, what it would replace stays.
 func (p *Plan) clear(s *Snapshot) {
 	absent := slices.Contains(s.Absent, p.Template.Kind)
 	p.Deletes = slices.DeleteFunc(p.Deletes, func(r Removal) bool {

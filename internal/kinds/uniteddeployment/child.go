@@ -77,7 +77,7 @@ func (k Kind) String() string {
 	return k.Name()
 }
 
-// partitioned tells whether children of the kind have a partition (UD-100).
+// partitioned tells whether children of the kind have a partition.
 func (k Kind) partitioned() bool { return k != Deployment }
 
 // strategy is where the kind says how pods are updated.
@@ -182,7 +182,7 @@ type Wanted struct {
 	MaxUnavailable *intstr.IntOrString
 }
 
-// childLabels are those of the child of a subset (UD-068).
+// childLabels are those of the child of a subset.
 func (t *Template) childLabels(selector *metav1.LabelSelector, name, revision string) map[string]string {
 	labels := t.texts("labels")
 	if selector != nil {
@@ -237,7 +237,7 @@ func (t *Template) Build(united *appsv1beta1.UnitedDeployment, s *appsv1beta1.Su
 		"annotations": document(annotations), "ownerReferences": []any{ownerDocument(united)}}}, nil
 }
 
-// pace puts partition and maxUnavailable where the kind has them (UD-073, UD-100).
+// pace puts partition and maxUnavailable where the kind has them.
 func (k Kind) pace(spec map[string]any, wanted Wanted) error {
 	strategy, _ := spec[k.strategy()].(map[string]any)
 	kind, _ := strategy["type"].(string)

@@ -65,11 +65,10 @@ func subsetsOf(spec Document) []appsv1beta1.Subset {
 	return subsets
 }
 
-// defaultHistory is revisionHistoryLimit where there is none (UD-010).
+// defaultHistory is revisionHistoryLimit where there is none.
 const defaultHistory = 10
 
-// defaultMinimums gives every subset a minimum if any has a minimum or a maximum, and none has a number
-// (UD-012).
+// defaultMinimums gives every subset a minimum if any has a minimum or a maximum, and none has a number.
 func defaultMinimums(d *podtemplate.Defaults, spec Document, subsets []appsv1beta1.Subset) {
 	fixed := func(s appsv1beta1.Subset) bool { return s.Replicas != nil }
 	if !Elastic(subsets) || slices.ContainsFunc(subsets, fixed) {
@@ -84,7 +83,7 @@ func defaultMinimums(d *podtemplate.Defaults, spec Document, subsets []appsv1bet
 }
 
 // templates completes the pod template and the claim templates of StatefulSets of Kubernetes when the
-// template is new or changed (UD-013).
+// template is new or changed.
 func (r *DefaultRequest) templates(d *podtemplate.Defaults, spec Document) error {
 	child := within(spec, "template", string(StatefulSet), "spec")
 	if child == nil || r.Complete == nil || r.Old != nil && podtemplate.SameTemplate(r.New, r.Old) {
@@ -101,8 +100,8 @@ func (r *DefaultRequest) templates(d *podtemplate.Defaults, spec Document) error
 }
 
 // oldForm lets the places win that CloneSets had in v1alpha1 where an update leaves the new places as they
-// are stored (UD-161): the author of such a manifest reads the object with the new places alone, and what is
-// applied again has both.
+// are stored: the author of such a manifest reads the object with the new places alone, and what is applied
+// again has both.
 func oldForm(d *podtemplate.Defaults, spec, old Document) {
 	child, stored := within(spec, "template", string(CloneSet), "spec"), within(old, "template", string(CloneSet), "spec")
 	const enable = "enablePVCReuse"

@@ -116,7 +116,7 @@ func (c *Child) String() string { return c.Kind.String() + " " + c.Object.GetNam
 // Going tells whether it is being deleted.
 func (c *Child) Going() bool { return c.Object.GetDeletionTimestamp() != nil }
 
-// older orders children by age, and then by name (UD-063).
+// older orders children by age, and then by name.
 func older(a, b *Child) int {
 	x, y := a.Object.GetCreationTimestamp(), b.Object.GetCreationTimestamp()
 	return cmp.Or(x.Compare(y.Time), cmp.Compare(a.Object.GetName(), b.Object.GetName()))

@@ -288,7 +288,7 @@ func (p *Plan) allocate(s *Snapshot) {
 	}
 }
 
-// decide says what is done about each subset (UD-071, UD-072).
+// decide says what is done about each subset.
 func (p *Plan) decide(s *Snapshot) {
 	adaptive := options(s.United)
 	for i := range p.Subsets {
@@ -315,7 +315,7 @@ func (p *Plan) decide(s *Snapshot) {
 		default:
 			differences := p.differences(v)
 			if len(differences) > 0 {
-				if v.Wanted.MaxUnavailable == nil { // reservation may have been on (UD-073)
+				if v.Wanted.MaxUnavailable == nil { // reservation may have been on
 					v.Wanted.MaxUnavailable = p.room(v)
 				}
 				v.Action, v.Why = Update, append(differences, v.Why...)
@@ -391,7 +391,7 @@ func (p *Plan) waits(v *Verdict) {
 	}
 }
 
-// restart takes up broken pods of a native StatefulSet that its rolling update waits for (UD-072).
+// restart takes up broken pods of a native StatefulSet that its rolling update waits for.
 func (p *Plan) restart(v *Verdict) {
 	c := v.Child
 	if c.Kind != StatefulSet || c.OnDelete || !c.Observed {

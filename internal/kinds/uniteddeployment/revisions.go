@@ -34,7 +34,7 @@ func Data(template []byte) ([]byte, error) {
 }
 
 // canonical returns a template in the one form in which templates are compared: as the typed structs of the
-// reference encode it, with what they do not know (UD-133).
+// reference encode it, with what they do not know.
 func canonical(template []byte) (revision.Document, error) {
 	all, err := revision.Parse(appsv1alpha1.ModernSubsetTemplate(template)) // UD-161
 	if err != nil {
@@ -162,7 +162,7 @@ func (k *Knowledge) Same(stored *appsv1.ControllerRevision, data []byte) bool {
 	return normal != nil && bytes.Equal(normal, data)
 }
 
-// revisions finds or makes the revision of the template (UD-132).
+// revisions finds or makes the revision of the template.
 func (p *Plan) revisions(s *Snapshot, template *Template, data []byte) {
 	history := revision.NewHistory(s.Revisions, s.Known.Same)
 	p.Collisions = s.United.Status.CollisionCount
@@ -187,7 +187,7 @@ func (p *Plan) revisions(s *Snapshot, template *Template, data []byte) {
 }
 
 // prune lists revisions beyond the limit that nothing needs: those that children are made from, the current
-// one and that of the template are kept (UD-134).
+// one and that of the template are kept.
 func (p *Plan) prune(s *Snapshot, current string) {
 	limit := defaultHistory
 	if given := s.United.Spec.RevisionHistoryLimit; given != nil {

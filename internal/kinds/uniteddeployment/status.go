@@ -17,7 +17,7 @@ const (
 	ReasonUpdating = "UnitedDeploymentRevisionUpdating"
 )
 
-// condition sets a condition of the object. Its time is that of the last change of its status (UD-140).
+// condition sets a condition of the object. Its time is that of the last change of its status.
 func (p *Plan) condition(now time.Time, of appsv1beta1.UnitedDeploymentConditionType, status corev1.ConditionStatus, reason, message string) {
 	next := appsv1beta1.UnitedDeploymentCondition{Type: of, Status: status, Reason: reason, Message: message,
 		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}

@@ -46,7 +46,7 @@ func Validate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) field.Err
 	return append(errs, validateUpdate(updated, old, rules)...)
 }
 
-// validateName judges the name of an object to be created (UD-020).
+// validateName judges the name of an object to be created.
 func validateName(united *appsv1beta1.UnitedDeployment) field.ErrorList {
 	name, path := united.Name, field.NewPath("metadata", "name")
 	if name == "" {
@@ -76,8 +76,7 @@ func validate(united *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList
 	return append(errs, validateStrategy(spec, path.Child("updateStrategy"))...)
 }
 
-// validateSelector judges the selector (UD-022). Labels that controllers set and change cannot be selected
-// by.
+// validateSelector judges the selector. Labels that controllers set and change cannot be selected by.
 func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return field.ErrorList{field.Required(path,
@@ -107,7 +106,7 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 	return errs
 }
 
-// validateStrategy judges updateStrategy (UD-040).
+// validateStrategy judges updateStrategy.
 func validateStrategy(spec *appsv1beta1.UnitedDeploymentSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if kind := spec.UpdateStrategy.Type; kind != "" && kind != appsv1beta1.ManualUnitedDeploymentUpdateStrategyType {
@@ -192,7 +191,7 @@ func TooLarge(united *appsv1beta1.UnitedDeployment) bool {
 	return len(united.Spec.Topology.Subsets) > mostFor(united)
 }
 
-// tryPatch applies a patch to the pod template, if there is one (UD-041).
+// tryPatch applies a patch to the pod template, if there is one.
 func tryPatch(used *used, patch []byte) error {
 	if len(patch) == 0 {
 		return nil
@@ -225,7 +224,7 @@ func Selectors(united *appsv1beta1.UnitedDeployment) (template Document, transla
 	}
 }
 
-// validateNumber judges a number of replicas (UD-031).
+// validateNumber judges a number of replicas.
 func validateNumber(value *intstr.IntOrString, replicas *int32, path *field.Path) *field.Error {
 	if value == nil {
 		return nil
@@ -299,7 +298,7 @@ func validateElastic(subsets []appsv1beta1.Subset, replicas *int32, fixed bool, 
 	return errs
 }
 
-// validateSchedule judges scheduleStrategy (UD-038, UD-039).
+// validateSchedule judges scheduleStrategy.
 func validateSchedule(strategy *appsv1beta1.UnitedDeploymentScheduleStrategy, template *appsv1beta1.SubsetTemplateSpec,
 	path *field.Path) field.ErrorList {
 	var errs field.ErrorList

@@ -224,8 +224,8 @@ func complete(object Document, operations []jsonpatch.Operation, into any) error
 	return nil
 }
 
-// judgeStatefulSet judges a spec of Kubernetes' StatefulSets, but for its templates (UD-027). Empty policies
-// are those of the API server.
+// judgeStatefulSet judges a spec of Kubernetes' StatefulSets, but for its templates. Empty policies are those
+// of the API server.
 func judgeStatefulSet(spec *appsv1.StatefulSetSpec, path *field.Path) field.ErrorList {
 	errs := oneOf(spec.PodManagementPolicy, path.Child("podManagementPolicy"), appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement)
 	at := path.Child("updateStrategy")
@@ -253,7 +253,7 @@ func judgeStatefulSet(spec *appsv1.StatefulSetSpec, path *field.Path) field.Erro
 // defaultDeadline is the progressDeadlineSeconds that the API server gives a Deployment without one.
 const defaultDeadline = 600
 
-// judgeDeployment judges a spec of Deployments, but for its template (UD-028).
+// judgeDeployment judges a spec of Deployments, but for its template.
 func judgeDeployment(spec *appsv1.DeploymentSpec, path *field.Path) field.ErrorList {
 	at := path.Child("strategy")
 	errs := oneOf(spec.Strategy.Type, at.Child("type"), appsv1.RollingUpdateDeploymentStrategyType, appsv1.RecreateDeploymentStrategyType)
@@ -328,8 +328,8 @@ func validateTemplateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Ru
 	return nil
 }
 
-// frozen names the fields of a StatefulSet that differ, and cannot be changed (UD-048). Selector and replicas
-// are not used.
+// frozen names the fields of a StatefulSet that differ, and cannot be changed. Selector and replicas are not
+// used.
 func frozen(updated, old *appsv1.StatefulSetSpec) (changed []string) {
 	modes := func(claims []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
 		var out []corev1.PersistentVolumeClaim

@@ -31,7 +31,7 @@ func Critical(spread *appsv1beta1.WorkloadSpread) (time.Duration, bool) {
 }
 
 // unscheduled tells whether a pod has waited too long for a node, and if it may come to that, when to look
-// again (WS-171).
+// again.
 func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedOut bool, again time.Time) {
 	if !readiness.Active(pod) || pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
 		return false, time.Time{}
@@ -65,7 +65,7 @@ func nextCondition(old *metav1.Condition, last bool, stuck int, patience, window
 		}
 		return c, false, until
 	case stuck > 0:
-		// The API keeps whole seconds; rounded down, the window would end early (WS-204).
+		// The API keeps whole seconds; rounded down, the window would end early.
 		at := now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 		c.Status, c.Reason, c.LastTransitionTime = metav1.ConditionFalse, ReasonUnschedulable, metav1.NewTime(at)
 		c.Message = fmt.Sprintf("%s could not be scheduled for %s; new pods are put into other subsets for %s", plural.Of(stuck, "pod"),

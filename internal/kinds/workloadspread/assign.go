@@ -56,7 +56,7 @@ func Fits(subsets []appsv1beta1.WorkloadSpreadSubset, document []byte, node *cor
 }
 
 // tolerated tells whether pod and subset tolerate all taints of the node but those that keep no pod away, and
-// cordons (WS-142).
+// cordons.
 func tolerated(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) bool {
 	counts := func(taint *corev1.Taint) bool {
 		return taint.Effect != corev1.TaintEffectPreferNoSchedule && taint.Key != corev1.TaintNodeUnschedulable
@@ -67,7 +67,7 @@ func tolerated(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *
 }
 
 // required tells whether the node satisfies one of the pod's own required terms with what the subset adds to
-// each (WS-092, WS-142).
+// each.
 func required(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) bool {
 	add := subset.RequiredNodeSelector
 	if add == nil || len(add.MatchExpressions)+len(add.MatchFields) == 0 { // a term without requirements is not injected either
@@ -136,7 +136,7 @@ func withoutAnnotations(pod map[string]any) map[string]any {
 }
 
 // choose is the subset in which a pod scores most; the earlier one of equals. room tells whether a subset has
-// room (WS-143).
+// room.
 func choose(fits []Fit, room func(subset int) bool) (int, bool) {
 	chosen, most := -1, int64(-1)
 	for _, fit := range fits {
@@ -152,7 +152,7 @@ func choose(fits []Fit, room func(subset int) bool) (int, bool) {
 }
 
 // adoptedMetadata is what adoption writes of a pod's metadata: that of the subset's patch, unless the
-// WorkloadSpread leaves pods that it finds as they are, and the annotation (WS-144).
+// WorkloadSpread leaves pods that it finds as they are, and the annotation.
 func adoptedMetadata(spread *appsv1beta1.WorkloadSpread, subset *appsv1beta1.WorkloadSpreadSubset) (map[string]any, error) {
 	metadata := map[string]any{}
 	if len(subset.Patch.Raw) > 0 && !strings.EqualFold(spread.Annotations[pub.IgnorePatchExistingPods], "true") {

@@ -82,7 +82,7 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 	}
 	p := l.page(pod.Version)
 	if i := p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
-		// with both it is of an earlier pod that nobody has counted (WS-103)
+		// with both it is of an earlier pod that nobody has counted
 		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key)
 	}); i >= 0 { // WS-072
 		again := func() {}
@@ -164,7 +164,7 @@ func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 		status := p.change(i)
 		if at, unseen := status.CreatingPods[pod.Booking]; unseen && pod.Booking != "" {
 			// It was not counted yet, and may be gone before it is. Under its name the two bookings cancel
-			// each other: whoever counts need not wait for this creation (WS-151).
+			// each other: whoever counts need not wait for this creation.
 			status.CreatingPods[pod.Name] = at
 			delete(status.CreatingPods, pod.Booking)
 		}

@@ -9,12 +9,11 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// unmatchedCost is that of pods in no subset: the lowest of all (WS-164).
+// unmatchedCost is that of pods in no subset: the lowest of all.
 func unmatchedCost(subsets int) int { return -100 * (subsets + 1) }
 
-// costs returns the deletion costs of the active pods of one version in a subset, in the order of the pods
-// (WS-161). latest: it is the workload's latest version; the order of the subsets is mirrored for all others
-// (WS-163).
+// costs returns the deletion costs of the active pods of one version in a subset, in the order of the pods.
+// latest: it is the workload's latest version; the order of the subsets is mirrored for all others.
 func costs(pods []*corev1.Pod, quota int32, index, subsets int, latest bool) []int {
 	if !latest {
 		index = subsets - 1 - index
@@ -34,8 +33,8 @@ func costs(pods []*corev1.Pod, quota int32, index, subsets int, latest bool) []i
 	return all
 }
 
-// removalOrder returns the indices of pods, those first that go first where there are too many (WS-162). It
-// does not depend on the deletion costs that it leads to.
+// removalOrder returns the indices of pods, those first that go first where there are too many. It does not
+// depend on the deletion costs that it leads to.
 func removalOrder(pods []*corev1.Pod) []int {
 	candidates := make([]rollout.Candidate, len(pods))
 	indices := make(map[*corev1.Pod]int, len(pods))

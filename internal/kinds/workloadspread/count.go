@@ -148,8 +148,8 @@ func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
 	return t
 }
 
-// count counts the pods of a version. A booking ends with its pod, whatever version that has meanwhile
-// (WS-151, WS-197). before is the list that the webhooks booked in; its conditions are kept.
+// count counts the pods of a version. A booking ends with its pod, whatever version that has meanwhile.
+// before is the list that the webhooks booked in; its conditions are kept.
 func (t *tally) count(quotas []SubsetQuota, before []appsv1beta1.WorkloadSpreadSubsetStatus, version string) Counted {
 	c := counter{tally: t, version: version}
 	former := make(map[string]*appsv1beta1.WorkloadSpreadSubsetStatus, len(before))
@@ -268,9 +268,9 @@ func (t *tally) mayBe(key string) bool { return t.unseen[key] || t.only != nil &
 // moment is how much later than "at most so old" is "older".
 const moment = time.Millisecond
 
-// came tells whether the pod of a booking was seen, active or not (WS-151). A pod of the same name that is
-// older than any request could be is an earlier one, and so is one of another subset: the cache does not show
-// the new one yet.
+// came tells whether the pod of a booking was seen, active or not. A pod of the same name that is older than
+// any request could be is an earlier one, and so is one of another subset: the cache does not show the new
+// one yet.
 func (c *counter) came(subset, key string, booked time.Time) bool {
 	pod, ok := c.byKey[key]
 	return ok && pod.Subset == subset && (pod.Booking != "" || !pod.Created.Add(CreationTimeout).Before(booked))

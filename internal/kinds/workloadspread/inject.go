@@ -75,7 +75,7 @@ func addAffinity(spec map[string]any, s *appsv1beta1.WorkloadSpreadSubset) error
 	return subset.Require(spec, s.RequiredNodeSelector)
 }
 
-// patched applies the strategic merge patch of a subset (WS-094, WS-095).
+// patched applies the strategic merge patch of a subset.
 func patched(pod map[string]any, raw []byte) (map[string]any, error) {
 	if len(bytes.TrimSpace(raw)) == 0 || string(bytes.TrimSpace(raw)) == "null" {
 		return pod, nil

@@ -29,7 +29,7 @@ type Ledger struct {
 
 // statusMost is how many bytes the lists of one WorkloadSpread take at most, those with which the API server
 // remembers who owns which field included. An object can have 1.5 MiB, and one that is larger cannot be
-// written at all. It is room for 10,000 pods that are booked at the same time under generated names (WS-076).
+// written at all. It is room for 10,000 pods that are booked at the same time under generated names.
 const statusMost = 1_250_000
 
 // About as many bytes are taken by a subset of a version, and by a booking, beside its key, which is stored
@@ -178,8 +178,8 @@ func settles(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time)
 		len(s.DeletingPods) > most && len(uncounted(s.DeletingPods, nil, most, now)) > 0
 }
 
-// settle takes the pods of old bookings to have come, and to have gone: as many are missing as before
-// (WS-150). Else the list would grow as long as nobody counts.
+// settle takes the pods of old bookings to have come, and to have gone: as many are missing as before. Else
+// the list would grow as long as nobody counts.
 func settle(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time) {
 	for _, name := range uncounted(s.DeletingPods, nil, most, now) {
 		gone(s, name)
@@ -202,7 +202,7 @@ func gone(s *appsv1beta1.WorkloadSpreadSubsetStatus, name string) {
 }
 
 // over tells of the list of a version that has no pods any more, although nobody has counted that: all of its
-// bookings are old, and settled they leave nothing (WS-155).
+// bookings are old, and settled they leave nothing.
 func over(list []appsv1beta1.WorkloadSpreadSubsetStatus, now time.Time) bool {
 	old := 0
 	for i := range list {
@@ -220,8 +220,8 @@ func over(list []appsv1beta1.WorkloadSpreadSubsetStatus, now time.Time) bool {
 	return old > 0
 }
 
-// align is the list of a version as the spec has it now (WS-070, WS-071). The maps in it are those of spread,
-// and must be cloned before they are changed.
+// align is the list of a version as the spec has it now. The maps in it are those of spread, and must be
+// cloned before they are changed.
 func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) []appsv1beta1.WorkloadSpreadSubsetStatus {
 	stored := spread.Status.VersionedSubsetStatuses[version]
 	changed := spread.Status.ObservedGeneration != spread.Generation
@@ -233,7 +233,7 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 		switch {
 		case before == nil:
 			status.Name, status.MissingReplicas = subset.Name, quota
-			// a new version is no reason to try again (WS-176)
+			// a new version is no reason to try again
 			if overall := statusAt(spread.Status.SubsetStatuses, i, subset.Name); overall != nil {
 				status.Conditions = overall.Conditions
 			}
@@ -242,8 +242,8 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 			*status = *before
 			status.MissingReplicas = Unlimited
 		case changed, before.MissingReplicas < 0, isPercentage(subset.MaxReplicas):
-			// The stored number may be of another quota: of an earlier spec, of no limit (WS-203), or a share
-			// of another number of replicas.
+			// The stored number may be of another quota: of an earlier spec, of no limit, or a share of
+			// another number of replicas.
 			*status = *before
 			status.MissingReplicas = missing(&before.WorkloadSpreadSubsetCounters, quota)
 		default:
@@ -255,14 +255,14 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 }
 
 // missing is how many more pods there may be, counted as the controller does: what is there, without what
-// goes, with what comes (WS-150).
+// goes, with what comes.
 func missing(c *appsv1beta1.WorkloadSpreadSubsetCounters, quota int32) int32 {
 	// quotas may be as large as numbers are
 	free := int64(quota) - int64(c.Replicas) + int64(len(c.DeletingPods)) - int64(len(c.CreatingPods))
 	return int32(min(max(free, 0), int64(quota)))
 }
 
-// quotaOf is the quota of a subset; 0 if it cannot be computed (WS-133).
+// quotaOf is the quota of a subset; 0 if it cannot be computed.
 func quotaOf(subset *appsv1beta1.WorkloadSpreadSubset, target *Target) int32 {
 	var desired int32
 	if target != nil && target.DesiredError == nil {

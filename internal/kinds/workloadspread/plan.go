@@ -219,7 +219,7 @@ func (p *Plan) assign() {
 		if s.NodeUnknown[m.pod.UID] {
 			p.look(s.Now.Add(nodeAgain), "a node is looked for again")
 		}
-		chosen, ok := choose(s.Fits[m.pod.UID], func(subset int) bool { // WS-143; quotas are by version (WS-084)
+		chosen, ok := choose(s.Fits[m.pod.UID], func(subset int) bool { // WS-143; quotas are by version
 			return p.quotas[subset].Quota == Unlimited || taken[place{m.version, subset}] < p.quotas[subset].Quota
 		})
 		if !ok {
@@ -252,7 +252,7 @@ func (p *Plan) nameOf(m *member) string {
 	return p.quotas[m.subset].Name
 }
 
-// reschedule finds the pods that have waited for a node for too long (WS-171, WS-172, WS-175).
+// reschedule finds the pods that have waited for a node for too long.
 func (p *Plan) reschedule() {
 	p.stuck = make([]int, len(p.quotas))
 	if p.patience == 0 {
@@ -349,8 +349,7 @@ func (p *Plan) costs() map[*member]int {
 	return wanted
 }
 
-// costVersion is the version that a pod is ranked in: where the target has no versions there is only one
-// (WS-206).
+// costVersion is the version that a pod is ranked in: where the target has no versions there is only one.
 func (p *Plan) costVersion(m *member) string {
 	if p.Target.Latest == "" || !p.snapshot.Versioned.Has(p.Target.Kind) {
 		return p.Target.Latest

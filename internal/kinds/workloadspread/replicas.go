@@ -57,7 +57,7 @@ func integerAt(object any, path string) (int64, error) {
 	return 0, fmt.Errorf("there is a %T, not an integer", at)
 }
 
-// ordinalOf is the number behind the last dash of a pod's name (WS-063).
+// ordinalOf is the number behind the last dash of a pod's name.
 func ordinalOf(pod string) (int, bool) {
 	dash := strings.LastIndexByte(pod, '-')
 	if dash < 0 {

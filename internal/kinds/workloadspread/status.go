@@ -63,7 +63,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 	return change
 }
 
-// inUse tells whether a list has pods or bookings (WS-155).
+// inUse tells whether a list has pods or bookings.
 func inUse(list []appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 	return slices.ContainsFunc(list, func(s appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 		return s.Replicas > 0 || len(s.CreatingPods) > 0 || len(s.DeletingPods) > 0

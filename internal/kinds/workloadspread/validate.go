@@ -85,7 +85,7 @@ func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, pa
 	return errs
 }
 
-// supported refuses kinds that are neither supported nor listed (WS-027, WS-032).
+// supported refuses kinds that are neither supported nor listed.
 func supported(kind schema.GroupKind, env Environment, ref *appsv1beta1.TargetReference, path *field.Path) *field.Error {
 	if BuiltIn(kind) {
 		return nil
@@ -134,7 +134,7 @@ func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field
 	return append(errs, validateQuotas(subsets, TargetOf(spread).Kind == StatefulSet.Kind, path)...)
 }
 
-// validateQuotas judges maxReplicas (WS-036, WS-037).
+// validateQuotas judges maxReplicas.
 func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var first *intstr.IntOrString
@@ -217,7 +217,7 @@ func validateStrategy(spec *appsv1beta1.WorkloadSpreadSpec, window time.Duration
 // anyPod has an item in the lists that patches merge, so that an item without its key is found out.
 const anyPod = `{"spec":{"containers":[{"name":"any","env":[{"name":"any"}],"volumeMounts":[{"name":"any","mountPath":"any"}]}],"initContainers":[{"name":"any"}],"volumes":[{"name":"any"}]}}`
 
-// tryPatch applies a patch to a pod of which nothing is known (WS-045, WS-048).
+// tryPatch applies a patch to a pod of which nothing is known.
 func tryPatch(patch []byte) error {
 	_, err := applyPatch([]byte(anyPod), patch)
 	return err

@@ -38,9 +38,9 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
-	// subresource is where ephemeral containers are added (EJ-002).
+	// subresource is where ephemeral containers are added.
 	subresource = "ephemeralcontainers"
-	// askAgain is how often an API server is asked that knows no ephemeral containers (EJ-046).
+	// askAgain is how often an API server is asked that knows no ephemeral containers.
 	askAgain = time.Minute
 	// mostNamed is how many pods an event names.
 	mostNamed = 5
@@ -159,8 +159,7 @@ func (r *Reconciler) again(done reconcile.Done, err error) (reconcile.Done, erro
 	return done, err
 }
 
-// plan reads what a plan is made from, and makes it. A job that is being deleted or has ended needs no pods
-// (EJ-041).
+// plan reads what a plan is made from, and makes it. A job that is being deleted or has ended needs no pods.
 func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (*ephemeraljob.Plan, error) {
 	m := r.memory.Of(job.UID)
 	s := ephemeraljob.Snapshot{Job: job, Ledger: m.ledger, Refused: m.refused, Unsupported: m.unsupported, UnsupportedUntil: m.until, Now: r.Now()}
@@ -198,7 +197,7 @@ func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 }
 
 // pods are those of the namespace that the job selects, and those that it has treated, whatever their labels
-// are now (EJ-035, EJ-037).
+// are now.
 func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) ([]*corev1.Pod, error) {
 	found, err := r.Pods.TreatedBy(job.Namespace, job.UID)
 	if err != nil {
@@ -252,7 +251,7 @@ func (r *Reconciler) apply(ctx context.Context, job *appsv1alpha1.EphemeralJob, 
 }
 
 // inject adds the containers to the pods, in batches of 1, 2, 4 and so on, and none after a batch in which
-// one failed (EJ-045). The error is that of writes of which nobody knows whether they happened.
+// one failed. The error is that of writes of which nobody knows whether they happened.
 func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob, pods []*corev1.Pod) error {
 	containers, err := ephemeraljob.Containers(job)
 	if err != nil {
@@ -327,7 +326,7 @@ func (r *Reconciler) answered(job *appsv1alpha1.EphemeralJob, m *memory, batch [
 }
 
 // invalid tells that the API server itself finds the containers invalid in a pod: it names the field.
-// Policies and webhooks may think better of it (EJ-048).
+// Policies and webhooks may think better of it.
 func invalid(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != http.StatusUnprocessableEntity || status.Status().Details == nil ||
@@ -349,7 +348,7 @@ func onlyNumbers(before, after *appsv1alpha1.EphemeralJobStatus) bool {
 		conditions(before) == conditions(after)
 }
 
-// tell tells of pods that are left out, once as long as they are so many (EJ-036).
+// tell tells of pods that are left out, once as long as they are so many.
 func (r *Reconciler) tell(job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) {
 	about := ""
 	if n := len(plan.Taken); n > 0 {

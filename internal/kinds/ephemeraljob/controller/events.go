@@ -32,7 +32,7 @@ func indexUnfinished(object client.Object) []string {
 	return []string{"true"}
 }
 
-// jobEvents are the changes of jobs that somebody else than the controller makes (EJ-040).
+// jobEvents are the changes of jobs that somebody else than the controller makes.
 var jobEvents = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew
@@ -42,7 +42,7 @@ var jobEvents = predicate.Funcs{
 	},
 }
 
-// podEvents finds the jobs that an event of a pod concerns (EJ-040).
+// podEvents finds the jobs that an event of a pod concerns.
 type podEvents struct{ reader client.Reader }
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]

@@ -11,7 +11,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/ephemeraljob"
 )
 
-// meters are the metrics of the controller (EJ-073). A nil one measures nothing.
+// meters are the metrics of the controller. A nil one measures nothing.
 type meters struct {
 	jobs *prometheus.GaugeVec
 	pods *prometheus.CounterVec
@@ -43,7 +43,7 @@ func (m *meters) phase(name types.NamespacedName, job *appsv1alpha1.EphemeralJob
 	m.set(name, phase)
 }
 
-// phases are all that there are (EJ-016).
+// phases are all that there are.
 var phases = []appsv1alpha1.EphemeralJobPhase{appsv1alpha1.EphemeralJobWaiting, appsv1alpha1.EphemeralJobRunning,
 	appsv1alpha1.EphemeralJobSucceeded, appsv1alpha1.EphemeralJobFailed, appsv1alpha1.EphemeralJobPaused, appsv1alpha1.EphemeralJobError}
 

@@ -30,7 +30,7 @@ const (
 	// two.
 	pauseAtMost = time.Second
 	passEvery   = 100 * time.Millisecond
-	// deletedAgain is when a budget is looked at again after one of its pods began to be deleted (PUB-105).
+	// deletedAgain is when a budget is looked at again after one of its pods began to be deleted.
 	deletedAgain = 5 * time.Second
 )
 
@@ -116,7 +116,7 @@ func budgets() handler.EventHandler {
 	}
 }
 
-// ofWorkload asks for a pass of the budgets whose numbers depend on a workload (PUB-105, PUB-106).
+// ofWorkload asks for a pass of the budgets whose numbers depend on a workload.
 func (r *reconciler) ofWorkload(q queue, namespace string, changed podunavailablebudget.Reference, moved bool) {
 	for _, rules := range r.watch.Index.In(namespace) {
 		if r.pass.Counts(rules, changed, moved) {
@@ -129,7 +129,7 @@ func request(rules *podunavailablebudget.Rules) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: rules.Budget.Namespace, Name: rules.Budget.Name}}
 }
 
-// pods ask for passes of the budgets that may cover them, if they change in what these count (PUB-105).
+// pods ask for passes of the budgets that may cover them, if they change in what these count.
 func (r *reconciler) pods() handler.EventHandler {
 	tell := func(q queue, pods ...*corev1.Pod) {
 		for _, rules := range r.watch.Index.In(pods[0].Namespace) {

@@ -25,8 +25,7 @@ import (
 
 type desk = booking.Desk[policyv1beta1.PodUnavailableBudget, *policyv1beta1.PodUnavailableBudget, *podunavailablebudget.Ledger]
 
-// Attempts of one booking, and the waits between them (PUB-089), and how many requests may wait for one
-// budget.
+// Attempts of one booking, and the waits between them, and how many requests may wait for one budget.
 var bookingBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 3, Jitter: 0.5, Steps: 4, Cap: 500 * time.Millisecond}
 
 const (
@@ -185,8 +184,8 @@ func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailabl
 
 // covering are the candidates that cover a pod. If there are none, it is the one that the pod names, if that
 // is of a workload that may have pods by other ways than as their controller: what its scale subresource
-// selects (PUB-035). The controller has looked at that; who writes another name cannot leave a budget by it
-// (PUB-076). Pods that a workload controlled which is gone are not of the one that has its name now.
+// selects. The controller has looked at that; who writes another name cannot leave a budget by it. Pods that
+// a workload controlled which is gone are not of the one that has its name now.
 func covering(candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain Chain) []*podunavailablebudget.Rules {
 	var found []*podunavailablebudget.Rules
 	var named *podunavailablebudget.Rules

@@ -7,7 +7,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
-// meters are the gauges of budgets (PUB-113).
+// meters are the gauges of budgets.
 type meters struct {
 	allowed, current, desired, total *prometheus.GaugeVec
 }

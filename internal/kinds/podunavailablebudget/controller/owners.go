@@ -60,8 +60,8 @@ func NewOwners(live client.Reader, mapper meta.RESTMapper, clock clock.Clock) *O
 type Chain struct {
 	References []podunavailablebudget.Reference
 	UIDs       []types.UID
-	// gone tells of each whether it is no more, or is being deleted: such a workload has no pods (PUB-036),
-	// whoever has its name now.
+	// gone tells of each whether it is no more, or is being deleted: such a workload has no pods, whoever has
+	// its name now.
 	gone []bool
 }
 

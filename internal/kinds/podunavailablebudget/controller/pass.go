@@ -225,8 +225,8 @@ func (p *Pass) snapshot(ctx context.Context, budget *policyv1beta1.PodUnavailabl
 	return s, read, nil
 }
 
-// targeted takes the pods of the workload that the budget names (PUB-035, PUB-036), and tells of their
-// controllers whether it is one of them, or stands above. Pods of which nobody knows that are not counted on.
+// targeted takes the pods of the workload that the budget names, and tells of their controllers whether it is
+// one of them, or stands above. Pods of which nobody knows that are not counted on.
 func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod, read *reading) error {
 	budget, target := s.Rules.Budget, s.Rules.Target
 	workload, err := p.Workloads.Get(ctx, budget.Namespace, target)
@@ -277,8 +277,7 @@ func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebud
 	return slices.Contains(chain.UIDs, uid) || uid == "" && slices.Contains(chain.References, target), err
 }
 
-// selected takes the pods that the selector selects, and the workloads at the top of their controllers
-// (PUB-037, PUB-041).
+// selected takes the pods that the selector selects, and the workloads at the top of their controllers.
 func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod, read *reading) error {
 	tops := map[controller]*podunavailablebudget.Workload{}
 	topOf, gone := map[controller]controller{}, map[controller]bool{}
@@ -363,7 +362,7 @@ func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error
 	return nil
 }
 
-// stamp tells the pods that the budget decides about, if they do not say so (PUB-075).
+// stamp tells the pods that the budget decides about, if they do not say so.
 func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) error {
 	budget := s.Rules.Budget
 	var missing []*corev1.Pod
@@ -400,8 +399,7 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 	return errors.Join(errs...)
 }
 
-// announce tells what is new about the numbers, and about other budgets of the same pods (PUB-042, PUB-061,
-// PUB-073, PUB-111).
+// announce tells what is new about the numbers, and about other budgets of the same pods.
 func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan) {
 	once := func(eventType, reason, message string) {
 		if kept.news.Is(reason, message) {

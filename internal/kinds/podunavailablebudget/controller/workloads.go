@@ -145,8 +145,8 @@ func (w *Workloads) answered(name string, workload *Workload) {
 
 // unanswered is what counts of a workload that cannot be read. At first that is an error, since it may pass.
 // A scale subresource may never answer though, or the webhook that converts a kind, and one such workload
-// must not keep a budget from counting all others (PUB-042): then what was known of it last counts, or else
-// nobody says how many pods it shall have.
+// must not keep a budget from counting all others: then what was known of it last counts, or else nobody says
+// how many pods it shall have.
 func (w *Workloads) unanswered(ctx context.Context, name string, uid types.UID, err error) (*Workload, error) {
 	if ctx.Err() != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key
 }
 
 // desiredByNodes is how many pods the status of a workload with one for each node says that there shall be,
-// as that of DaemonSets does, which have no scale; nil if no controller has said it (PUB-042).
+// as that of DaemonSets does, which have no scale; nil if no controller has said it.
 func desiredByNodes(object *unstructured.Unstructured) *int32 {
 	status, _, _ := unstructured.NestedMap(object.Object, "status")
 	observed, _, _ := unstructured.NestedInt64(status, "observedGeneration")

@@ -96,7 +96,7 @@ func Setup(mgr ctrl.Manager, options reconcile.Options, own ...string) error {
 	return options.Complete(controllerName, r.loop(options.Limiter()), b)
 }
 
-// changed leaves out changes of the status, and of metadata (RD-095).
+// changed leaves out changes of the status, and of metadata.
 func changed(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
@@ -137,8 +137,8 @@ func namespaceOf(name string, object client.Object) resourcedistribution.Namespa
 	return resourcedistribution.Namespace{Name: name, Exists: true, Terminating: object.GetDeletionTimestamp() != nil, Labels: object.GetLabels()}
 }
 
-// namespaceChanged has those distributions look at a namespace of which it is a target, or was one (RD-080);
-// nil stands for none.
+// namespaceChanged has those distributions look at a namespace of which it is a target, or was one; nil
+// stands for none.
 func (r *Reconciler) namespaceChanged(before, after client.Object) {
 	if before != nil && after != nil && before.GetUID() == after.GetUID() && maps.Equal(before.GetLabels(), after.GetLabels()) &&
 		(before.GetDeletionTimestamp() == nil) == (after.GetDeletionTimestamp() == nil) {
@@ -192,7 +192,7 @@ func (r *Reconciler) of(name string, owner types.UID) *distribution {
 	return d
 }
 
-// leave ends the work on a distribution: what it has written stays, or goes with it (RD-059, RD-071).
+// leave ends the work on a distribution: what it has written stays, or goes with it.
 func (r *Reconciler) leave(owner types.UID) {
 	r.mu.Lock()
 	d := r.distributions[owner]

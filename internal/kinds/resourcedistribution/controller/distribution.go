@@ -33,7 +33,7 @@ type distribution struct {
 	tally      resourcedistribution.Tally
 	troubles   map[string]*trouble
 	agenda     agenda
-	// batch is how many namespaces are worked on together next (RD-051).
+	// batch is how many namespaces are worked on together next.
 	batch int
 	pace  reconcile.StatusThrottle
 	news  reconcile.News

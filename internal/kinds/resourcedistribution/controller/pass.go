@@ -21,7 +21,7 @@ import (
 )
 
 // Bounds of a pass: chunk is how many namespaces it looks at, so that the next one begins with the newest
-// spec and a status is written on the way; mostBatch how many are worked on together at most (RD-051).
+// spec and a status is written on the way; mostBatch how many are worked on together at most.
 const chunk, mostBatch = 1000, 1024
 
 // pass looks at the namespaces that changed, all of them after the spec has.
@@ -242,7 +242,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 	}
 	if repairs {
 		// What was right is not any more. If that is because the ResourceDistribution goes, which the cache
-		// may not show yet, the copies are being collected (RD-059).
+		// may not show yet, the copies are being collected.
 		if gone, err := r.gone(ctx, rd); gone || err != nil {
 			for _, t := range tasks {
 				d.mark(t.namespace.Name)

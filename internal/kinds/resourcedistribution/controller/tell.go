@@ -22,8 +22,8 @@ const (
 // turns.
 const tellEvery = 10 * time.Second
 
-// tell tells what is news when all namespaces have been looked at (RD-097): what fails, and that nothing does
-// any more. It returns when to tell what may have come since it told last; 0 is not at all.
+// tell tells what is news when all namespaces have been looked at: what fails, and that nothing does any
+// more. It returns when to tell what may have come since it told last; 0 is not at all.
 func (r *Reconciler) tell(rd *appsv1beta1.ResourceDistribution, d *distribution, status *appsv1beta1.ResourceDistributionStatus) time.Duration {
 	// What was stored already was told by whoever stored it.
 	d.incomplete = d.incomplete || rd.Status.Failed > 0 || rd.Status.Succeeded != status.Succeeded || rd.Status.ObservedGeneration != rd.Generation

@@ -27,7 +27,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// attempts is how often an update is tried on fresh objects, and a creation with other names (UD-071).
+// attempts is how often an update is tried on fresh objects, and a creation with other names.
 const attempts = 5
 
 // application carries out one plan.
@@ -104,7 +104,7 @@ func (a *application) first(ctx context.Context) error {
 }
 
 // live makes sure that the object stands in the API server and is not being deleted, before anything becomes
-// its own (UD-061).
+// its own.
 func (a *application) live(ctx context.Context) error {
 	now := &appsv1beta1.UnitedDeployment{}
 	err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.united), now)
@@ -117,7 +117,7 @@ func (a *application) live(ctx context.Context) error {
 	return nil
 }
 
-// revisions writes the revision of the template (UD-132).
+// revisions writes the revision of the template.
 func (a *application) revisions(ctx context.Context) error {
 	if r := a.plan.Renumber; r != nil {
 		if _, err := reconcile.Merge(ctx, a.w, r, nil, map[string]any{"revision": a.plan.Number}, ""); err != nil {
@@ -161,7 +161,7 @@ func (a *application) revisions(ctx context.Context) error {
 }
 
 // adoptRevision takes over the revision of the template that one of the same name left when it was deleted
-// without its children: under another name all pods would be made anew (UD-132).
+// without its children: under another name all pods would be made anew.
 func (a *application) adoptRevision(ctx context.Context, left *appsv1.ControllerRevision) error {
 	if err := a.lives(); err != nil {
 		return err
@@ -223,7 +223,7 @@ func of(c *uniteddeployment.Child) client.Object {
 	return object
 }
 
-// mark says on a pod whether it is reserved (UD-111).
+// mark says on a pod whether it is reserved.
 func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
 	_, err := reconcile.Merge(ctx, a.w, m.Pod, map[string]any{"labels": map[string]any{uniteddeployment.ReservedPod: strconv.FormatBool(m.Reserved)}},
 		nil, "")
@@ -234,8 +234,8 @@ func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
 }
 
 // subsets creates, adopts and updates children in batches of 1, 2, 4 and so on, in the order of their names;
-// a batch in which one fails is the last (UD-067). Those that failed come last, so that one that is refused
-// for ever does not hold up the others.
+// a batch in which one fails is the last. Those that failed come last, so that one that is refused for ever
+// does not hold up the others.
 func (a *application) subsets(ctx context.Context) {
 	var due []*uniteddeployment.Verdict
 	for i := range a.plan.Subsets {
@@ -289,8 +289,8 @@ func (a *application) subset(ctx context.Context, v *uniteddeployment.Verdict) e
 	return a.bring(ctx, v)
 }
 
-// create creates the child of a subset (UD-064). Its name is taken if an answer was lost; others may have it,
-// too, by accident or on purpose.
+// create creates the child of a subset. Its name is taken if an answer was lost; others may have it, too, by
+// accident or on purpose.
 func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) error {
 	kind := a.plan.Template.Kind
 	document, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)
@@ -331,7 +331,7 @@ func (a *application) matches(child client.Object) bool {
 	return err == nil && selector.Matches(labels.Set(child.GetLabels()))
 }
 
-// adopt makes the object the controller of a workload without one (UD-061).
+// adopt makes the object the controller of a workload without one.
 func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) error {
 	if err := a.lives(); err != nil {
 		return err
@@ -347,7 +347,7 @@ func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) er
 	return nil
 }
 
-// remove deletes children that are not wanted any more (UD-063, UD-065, UD-066).
+// remove deletes children that are not wanted any more.
 func (a *application) remove(ctx context.Context) {
 	errs := a.w.Each(ctx, len(a.plan.Deletes), func(i int) error {
 		r := a.plan.Deletes[i]
@@ -369,7 +369,7 @@ func (a *application) remove(ctx context.Context) {
 	a.tell(uniteddeployment.EventDuplicates, errors.Join(duplicates...))
 }
 
-// tell tells an error once, until it is another one, or over (UD-146).
+// tell tells an error once, until it is another one, or over.
 func (a *application) tell(reason string, err error) {
 	if err == nil {
 		a.memory.news.Is(reason, "")
@@ -378,7 +378,7 @@ func (a *application) tell(reason string, err error) {
 	}
 }
 
-// notes tells what was done, and what the plan has to tell (UD-144).
+// notes tells what was done, and what the plan has to tell.
 func (a *application) notes() {
 	if a.plan.Template != nil {
 		kind := a.plan.Template.Kind

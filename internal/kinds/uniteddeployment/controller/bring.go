@@ -21,7 +21,7 @@ import (
 
 // verified tells whether a child that seems to be as it should was found to be so in the API server, in this
 // version of its spec: the caches keep no templates, which somebody may have changed by hand, or which may be
-// bound to other nodes since it was adopted (UD-174).
+// bound to other nodes since it was adopted.
 func (a *application) verified(v *uniteddeployment.Verdict) bool {
 	return (v.Action == uniteddeployment.Verify || v.Action == uniteddeployment.Keep) &&
 		a.memory.verified[v.Child.Object.GetUID()] == fingerprint(v.Child.Object.GetGeneration(), v)
@@ -37,7 +37,7 @@ func fingerprint(generation int64, v *uniteddeployment.Verdict) string {
 }
 
 // bring makes a child what it should be, by a patch of what differs in the whole of it as it is in the API
-// server (UD-068, UD-071).
+// server.
 func (a *application) bring(ctx context.Context, v *uniteddeployment.Verdict) error {
 	after, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)
 	if err != nil {

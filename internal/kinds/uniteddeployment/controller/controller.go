@@ -173,7 +173,7 @@ func object(kind uniteddeployment.Kind) client.Object {
 	return &appsv1.Deployment{}
 }
 
-// indexOwner finds children by their owner, and what could be adopted (UD-060, UD-061).
+// indexOwner finds children by their owner, and what could be adopted.
 func indexOwner(object client.Object) []string {
 	if owner := uniteddeployment.OwnerOf(object); owner != "" {
 		return []string{string(owner)}
@@ -195,7 +195,7 @@ func indexDeployment(object client.Object) []string {
 	return nil
 }
 
-// ofChild asks for a pass over the UnitedDeployment of a child, or over those that may adopt it (UD-075).
+// ofChild asks for a pass over the UnitedDeployment of a child, or over those that may adopt it.
 func (r *Reconciler) ofChild(ctx context.Context, child client.Object) []ctrl.Request {
 	if owner := uniteddeployment.OwnerOf(child); owner != "" {
 		return []ctrl.Request{reconcile.Request(child.GetNamespace(), metav1.GetControllerOfNoCopy(child).Name)}
@@ -226,7 +226,7 @@ func changed(e event.UpdateEvent) bool {
 		(a.GetDeletionTimestamp() == nil) != (b.GetDeletionTimestamp() == nil) || uniteddeployment.OwnerOf(a) != uniteddeployment.OwnerOf(b)
 }
 
-// podChanges are those that plans read, of pods of children (UD-075).
+// podChanges are those that plans read, of pods of children.
 var podChanges = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return labelled(e.Object) },
 	DeleteFunc: func(e event.DeleteEvent) bool { return labelled(e.Object) },

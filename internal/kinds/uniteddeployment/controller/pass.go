@@ -158,7 +158,7 @@ func laid[T any, P pointer[T]](r *Reconciler, united *appsv1beta1.UnitedDeployme
 	return children
 }
 
-// pods reads the pods of all children (UD-074).
+// pods reads the pods of all children.
 func (r *Reconciler) pods(ctx context.Context, united *appsv1beta1.UnitedDeployment, s *uniteddeployment.Snapshot) error {
 	child, owners := map[types.UID]types.UID{}, []types.UID(nil) // of each controller of pods
 	for _, c := range s.Children {

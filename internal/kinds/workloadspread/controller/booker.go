@@ -124,8 +124,7 @@ func (b *Booker) Release(ctx context.Context, spread *appsv1beta1.WorkloadSpread
 }
 
 // settle decides, and books what decide's other result says. A pod that finds no subset, or no booking to be
-// given back, is decided about again if the object may be older than its request (WS-077). prepare may be
-// nil.
+// given back, is decided about again if the object may be older than its request. prepare may be nil.
 func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread, kind string,
 	prepare func(workloadspread.Decision) error,
 	decide func(*workloadspread.Ledger) (workloadspread.Decision, func())) (decision workloadspread.Decision, err error) {
@@ -155,7 +154,7 @@ func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 }
 
 // target is read only for quotas that depend on it. What cannot be read must not block pods: these quotas
-// then count 0 (WS-133).
+// then count 0.
 func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) *workloadspread.Target {
 	if !workloadspread.ReadsTarget(spread) {
 		return nil

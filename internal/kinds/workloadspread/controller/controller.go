@@ -99,7 +99,7 @@ type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 func targetKey(target workloadspread.Reference) string { return target.String() + "/" + target.Name }
 
-// ofTarget asks for a pass of the WorkloadSpreads of a workload (WS-121).
+// ofTarget asks for a pass of the WorkloadSpreads of a workload.
 func (r *reconciler) ofTarget(ctx context.Context, q queue, namespace string, changed workloadspread.Reference) {
 	var list appsv1beta1.WorkloadSpreadList
 	if err := r.kube.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byTarget: targetKey(changed)},
@@ -132,7 +132,7 @@ func requestFor(namespace, name string) ctrl.Request {
 }
 
 // podEvents lead from pods to WorkloadSpreads: by their annotation, or, while they are in no subset, by their
-// controller (WS-120).
+// controller.
 type podEvents struct {
 	r         *reconciler
 	versioned workloadspread.Versioned

@@ -68,7 +68,7 @@ func (k *kubeReader) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpr
 		known = false // it is not served
 	}
 	target, err := k.Workloads.Target(ctx, spread, false)
-	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told (WS-028)
+	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told
 		return &workloadspread.Target{Reference: reference, DesiredError: err}, known, nil
 	}
 	if err != nil {

@@ -145,7 +145,7 @@ func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) 
 		if apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("%s %s, which controls the pod, is not found: %w", owner.Kind, owner.Name, err)
 		}
-		if err != nil { // it cannot be told: these WorkloadSpreads are left out (WS-053)
+		if err != nil { // it cannot be told: these WorkloadSpreads are left out
 			m.log.Error(err, "The controller of a workload cannot be read, its pods are not spread by what controls it", "namespace",
 				namespace, "kind", owner.Kind, "name", owner.Name)
 			return nil, nil

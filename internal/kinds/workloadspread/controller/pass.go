@@ -79,8 +79,7 @@ type Outcome struct {
 	After time.Duration
 }
 
-// unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile
-// (WS-026).
+// unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile.
 const unknownAfter = time.Minute
 
 // Run makes one pass: it plans from what the caches hold and what was written, and applies. An error means
@@ -180,7 +179,7 @@ func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		return s, known, nil // WS-023
 	}
 	s.Pods, err = p.Reader.Pods(ctx, spread, target)
-	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told (WS-028)
+	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told
 		unknown := *target
 		unknown.DesiredError, s.Target = err, &unknown
 		return s, known, nil

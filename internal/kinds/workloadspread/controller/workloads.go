@@ -105,7 +105,7 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 		versions = append(versions, custom.Version)
 	}
 	mapping, err := k.mapper.RESTMapping(kind, versions...)
-	if meta.IsNoMatchError(err) && len(versions) > 0 { // the listed version is not served any more; the kind decides (WS-025)
+	if meta.IsNoMatchError(err) && len(versions) > 0 { // the listed version is not served any more; the kind decides
 		mapping, err = k.mapper.RESTMapping(kind)
 	}
 	if meta.IsNoMatchError(err) {
@@ -260,7 +260,7 @@ func (k *Kinds) latest(target *workloadspread.Target, find func() (string, error
 	}
 }
 
-// replicaSets are the live ones of a Deployment (WS-020).
+// replicaSets are the live ones of a Deployment.
 func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment) ([]appsv1.ReplicaSet, error) {
 	var all appsv1.ReplicaSetList
 	var err error
@@ -361,9 +361,9 @@ func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.Grou
 	return found, nil
 }
 
-// latestOf is the hash of the ReplicaSet with the Deployment's template (WS-085, WS-205). There may be
-// several, since our types may not know all that differs: then it is the one of the Deployment's revision,
-// else the oldest, as its controller chooses.
+// latestOf is the hash of the ReplicaSet with the Deployment's template. There may be several, since our
+// types may not know all that differs: then it is the one of the Deployment's revision, else the oldest, as
+// its controller chooses.
 func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, error) {
 	present := func(set *appsv1.ReplicaSet) int {
 		if revision, ok := set.Annotations[slim.DeploymentRevision]; ok && revision == deployment.Annotations[slim.DeploymentRevision] {
