@@ -29,8 +29,9 @@ type Document = map[string]any
 const mostContainers = 100
 
 // allowed are the fields of a container that may be set.
-var allowed = []string{"args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "securityContext", "stdin", "stdinOnce",
-	"targetContainerName", "terminationMessagePath", "terminationMessagePolicy", "tty", "volumeDevices", "volumeMounts", "workingDir"}
+var allowed = []string{"args", "command", "env", "envFrom", "image", "imagePullPolicy", "name",
+	"securityContext", "stdin", "stdinOnce", "targetContainerName", "terminationMessagePath",
+	"terminationMessagePolicy", "tty", "volumeDevices", "volumeMounts", "workingDir"}
 
 var containersPath = field.NewPath("spec", "template", "ephemeralContainers")
 
@@ -85,14 +86,18 @@ func Validate(document Document, job, old *appsv1alpha1.EphemeralJob) (errs fiel
 	}
 	numbers(&errs, path.Child("replicas"), spec.Replicas, stored.Replicas)
 	numbers(&errs, path.Child("parallelism"), spec.Parallelism, stored.Parallelism)
-	numbers(&errs, path.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds, stored.ActiveDeadlineSeconds)
-	numbers(&errs, path.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished, stored.TTLSecondsAfterFinished)
+	numbers(&errs, path.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds,
+		stored.ActiveDeadlineSeconds)
+	numbers(&errs, path.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished,
+		stored.TTLSecondsAfterFinished)
 	if old != nil { // what is stored was judged when it came, and cannot be mended
 		if !sameSelector(spec.Selector, old.Spec.Selector) {
-			errs = append(errs, field.Forbidden(path.Child("selector"), "cannot be changed: create another job"))
+			errs = append(errs, field.Forbidden(path.Child("selector"),
+				"cannot be changed: create another job"))
 		}
 		if !jsonfields.Same(spec.Template.EphemeralContainers, old.Spec.Template.EphemeralContainers) {
-			errs = append(errs, field.Forbidden(path.Child("template"), "cannot be changed: create another job"))
+			errs = append(errs, field.Forbidden(path.Child("template"),
+				"cannot be changed: create another job"))
 		}
 		return errs
 	}
@@ -141,9 +146,11 @@ func sameSelector(a, b *metav1.LabelSelector) bool {
 // pod.
 func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return field.ErrorList{field.Required(path, "an empty selector would select all pods of the namespace")}
+		return field.ErrorList{field.Required(path,
+			"an empty selector would select all pods of the namespace")}
 	}
-	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+	errs := metav1validation.ValidateLabelSelector(selector,
+		metav1validation.LabelSelectorValidationOptions{}, path)
 	if n := selectors.Terms(selector); n > selectors.MostTerms {
 		errs = append(errs, field.TooMany(path, n, selectors.MostTerms))
 	}
@@ -178,28 +185,34 @@ func checkContainer(c *corev1.EphemeralContainer, path *field.Path) (errs field.
 	case strings.TrimSpace(c.Image) == "":
 		errs = append(errs, field.Required(path.Child("image"), ""))
 	case strings.TrimSpace(c.Image) != c.Image:
-		errs = append(errs, field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
+		errs = append(errs, field.Invalid(path.Child("image"), c.Image,
+			"must not have leading or trailing whitespace"))
 	}
 	policies := []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}
 	if c.ImagePullPolicy != "" && !slices.Contains(policies, c.ImagePullPolicy) {
 		errs = append(errs, field.NotSupported(path.Child("imagePullPolicy"), c.ImagePullPolicy, policies))
 	}
-	messages := []corev1.TerminationMessagePolicy{corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError}
+	messages := []corev1.TerminationMessagePolicy{corev1.TerminationMessageReadFile,
+		corev1.TerminationMessageFallbackToLogsOnError}
 	if c.TerminationMessagePolicy != "" && !slices.Contains(messages, c.TerminationMessagePolicy) {
-		errs = append(errs, field.NotSupported(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy, messages))
+		errs = append(errs, field.NotSupported(path.Child("terminationMessagePolicy"),
+			c.TerminationMessagePolicy, messages))
 	}
 	for i := range c.Env {
 		if c.Env[i].Name == pub.EphemeralJobEnv {
-			errs = append(errs, field.Forbidden(path.Child("env").Index(i), pub.EphemeralJobEnv+" cannot be set: the manager marks containers with it"))
+			errs = append(errs, field.Forbidden(path.Child("env").Index(i),
+				pub.EphemeralJobEnv+" cannot be set: the manager marks containers with it"))
 		}
 	}
 	for i := range c.VolumeMounts {
 		at := path.Child("volumeMounts").Index(i)
 		if c.VolumeMounts[i].SubPath != "" {
-			errs = append(errs, field.Forbidden(at.Child("subPath"), "cannot be set for an Ephemeral Container"))
+			errs = append(errs, field.Forbidden(at.Child("subPath"),
+				"cannot be set for an Ephemeral Container"))
 		}
 		if c.VolumeMounts[i].SubPathExpr != "" {
-			errs = append(errs, field.Forbidden(at.Child("subPathExpr"), "cannot be set for an Ephemeral Container"))
+			errs = append(errs, field.Forbidden(at.Child("subPathExpr"),
+				"cannot be set for an Ephemeral Container"))
 		}
 	}
 	return errs
@@ -240,7 +253,8 @@ func Template(job Document) Document {
 	if len(containers) == 0 {
 		return nil
 	}
-	return Document{"metadata": Document{"labels": Document{"ephemeral": "job"}}, "spec": Document{"containers": containers, "volumes": volumes}}
+	return Document{"metadata": Document{"labels": Document{"ephemeral": "job"}},
+		"spec": Document{"containers": containers, "volumes": volumes}}
 }
 
 // Placed is where a fault of Template stands in the job; empty if it is not about the containers.

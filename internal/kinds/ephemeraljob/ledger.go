@@ -30,7 +30,8 @@ type counts struct{ succeeded, failed, running, waiting int }
 
 func countsOf(status *appsv1alpha1.EphemeralJobStatus) counts {
 	number := func(n int32) int { return max(int(n), 0) }
-	return counts{number(status.Succeeded), number(status.Failed), number(status.Running), number(status.Waiting)}
+	return counts{number(status.Succeeded), number(status.Failed), number(status.Running),
+		number(status.Waiting)}
 }
 
 func (c counts) all() int { return c.succeeded + c.failed + c.running + c.waiting }
@@ -47,8 +48,8 @@ type live struct {
 // too long for what cannot heal are those of failed ones then.
 func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now time.Time) Ledger {
 	found := countsOf(status)
-	n := Ledger{begun: true, shown: [2]counts{found, found}, seen: map[types.UID]Result{}, stuck: map[types.UID]time.Time{},
-		succeeded: l.succeeded, failed: l.failed}
+	n := Ledger{begun: true, shown: [2]counts{found, found}, seen: map[types.UID]Result{},
+		stuck: map[types.UID]time.Time{}, succeeded: l.succeeded, failed: l.failed}
 	begins := !l.begun || found != l.shown[0] && found != l.shown[1]
 	// A manager that starts does not know since when pods are stuck. As many as the status has more failures
 	// have been so for long.

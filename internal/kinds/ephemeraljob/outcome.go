@@ -62,7 +62,8 @@ func Mark(container *corev1.EphemeralContainer) string {
 
 // Treated tells whether the pod has a container of the job (EJ-044).
 func Treated(pod *corev1.Pod, job types.UID) bool {
-	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return Owns(&c, job) })
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers,
+		func(c corev1.EphemeralContainer) bool { return Owns(&c, job) })
 }
 
 // ended tells whether a pod has ended: nothing in it runs any more.
@@ -107,7 +108,8 @@ func judge(pod *corev1.Pod, job types.UID, lost bool) outcome {
 		case state.Waiting != nil && slices.Contains(hopeless, state.Waiting.Reason):
 			o.stuck = true
 			if lost {
-				take(Failed, true, "container %s waits for more than a minute: %s", container.Name, state.Waiting.Reason)
+				take(Failed, true, "container %s waits for more than a minute: %s", container.Name,
+					state.Waiting.Reason)
 			} else {
 				take(Waiting, false, "container %s waits: %s", container.Name, state.Waiting.Reason)
 			}

@@ -170,7 +170,8 @@ func (t *tally) soon(at time.Time) {
 func SelectorOf(job *appsv1alpha1.EphemeralJob) (labels.Selector, error) {
 	given := job.Spec.Selector
 	if given == nil || len(given.MatchLabels)+len(given.MatchExpressions) == 0 {
-		return labels.Nothing(), fmt.Errorf("spec.selector is empty, and would select all pods of the namespace")
+		return labels.Nothing(), fmt.Errorf(
+			"spec.selector is empty, and would select all pods of the namespace")
 	}
 	selector, err := metav1.LabelSelectorAsSelector(given)
 	if err != nil {
@@ -208,7 +209,8 @@ func (t *tally) find() {
 	for _, pod := range pods {
 		switch {
 		case Treated(pod, job.UID):
-			treated = append(treated, live{pod.UID, judge(pod, job.UID, false), func() outcome { return judge(pod, job.UID, true) }})
+			treated = append(treated, live{pod.UID, judge(pod, job.UID, false),
+				func() outcome { return judge(pod, job.UID, true) }})
 			treatedPods = append(treatedPods, pod)
 		case !active(pod) || !selector.Matches(labels.Set(pod.Labels)):
 		case taken(pod, names):
@@ -231,15 +233,16 @@ func (t *tally) find() {
 	}
 	t.targets = candidates[:room]
 	for _, pod := range candidates[room:] {
-		t.say(pod.Name, Verdict{Done: true, Reason: "NoTarget", Message: fmt.Sprintf("spec.replicas is %d, and older pods come first",
-			*job.Spec.Replicas)})
+		t.say(pod.Name, Verdict{Done: true, Reason: "NoTarget",
+			Message: fmt.Sprintf("spec.replicas is %d, and older pods come first", *job.Spec.Replicas)})
 	}
 	t.status.Matches = number(len(treated) + t.ledger.gone() + room)
 }
 
 // taken tells whether the pod has an ephemeral container with one of these names.
 func taken(pod *corev1.Pod, names map[string]bool) bool {
-	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return names[c.Name] })
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers,
+		func(c corev1.EphemeralContainer) bool { return names[c.Name] })
 }
 
 // count counts the treated pods. Those of which nothing is known yet count as waiting, so that each is in one
@@ -261,7 +264,8 @@ func (t *tally) count(treated []live, pods []*corev1.Pod) {
 		if !o.done {
 			t.unfinished++
 		}
-		v := Verdict{Done: o.done, Waits: !o.done && o.result != Running, Reason: string(o.result), Message: o.why}
+		v := Verdict{Done: o.done, Waits: !o.done && o.result != Running, Reason: string(o.result),
+			Message: o.why}
 		if since, ok := t.ledger.stuck[treated[i].uid]; ok && !o.done {
 			v.Until = since.Add(hopelessAfter)
 		}
@@ -285,7 +289,8 @@ func (t *tally) decide() {
 	if given := t.Job.Spec.Parallelism; given != nil {
 		parallelism = max(int(*given), 0)
 	}
-	slices.SortStableFunc(t.targets, func(a, b *corev1.Pod) int { // else one that is refused for ever is the first to be tried for ever
+	// else one that is refused for ever is the first to be tried for ever
+	slices.SortStableFunc(t.targets, func(a, b *corev1.Pod) int {
 		return t.rank(a) - t.rank(b)
 	})
 	slots, full := parallelism-t.unfinished, ""
@@ -296,7 +301,8 @@ func (t *tally) decide() {
 		if why, ok := t.Refused[pod.UID]; ok {
 			t.refused = append(t.refused, pod.Name)
 			t.why = cmp.Or(t.why, why)
-			t.say(pod.Name, Verdict{Done: true, Reason: "Refused", Message: "the containers cannot be added: " + why})
+			t.say(pod.Name, Verdict{Done: true, Reason: "Refused",
+				Message: "the containers cannot be added: " + why})
 			continue
 		}
 		var until time.Time
@@ -313,11 +319,13 @@ func (t *tally) decide() {
 			wait("NotScheduled", "the pod has no node yet")
 		case until.After(t.Now):
 			t.soon(until)
-			t.say(pod.Name, Verdict{Waits: true, Reason: "CreateFailed", Message: "it could not be treated: " + why, Until: until})
+			t.say(pod.Name, Verdict{Waits: true, Reason: "CreateFailed",
+				Message: "it could not be treated: " + why, Until: until})
 		case slots <= 0:
 			if full == "" {
-				full = fmt.Sprintf("%s unfinished containers, spec.parallelism is %d", plural.Of(t.unfinished, "pod")+
-					plural.Form(t.unfinished, " has", " have"), parallelism)
+				full = fmt.Sprintf("%s unfinished containers, spec.parallelism is %d",
+					plural.Of(t.unfinished, "pod")+
+						plural.Form(t.unfinished, " has", " have"), parallelism)
 			}
 			wait("Parallelism", "%s", full)
 		default:

@@ -81,7 +81,8 @@ func onlyResized(was, is *versioned) bool {
 		changed := slices.Concat(differing(before.Resources.Requests, after.Resources.Requests),
 			differing(before.Resources.Limits, after.Resources.Limits))
 		for _, resource := range changed {
-			if resource != corev1.ResourceCPU && resource != corev1.ResourceMemory || inplace.Restarts(after, resource) {
+			if resource != corev1.ResourceCPU && resource != corev1.ResourceMemory ||
+				inplace.Restarts(after, resource) {
 				return false
 			}
 		}
@@ -99,7 +100,8 @@ func withoutResources(spec map[string]any) map[string]any {
 		for i := range containers {
 			container, _ := containers[i].(map[string]any)
 			container = maps.Clone(container)
-			if list == "containers" || container["restartPolicy"] == string(corev1.ContainerRestartPolicyAlways) {
+			if list == "containers" ||
+				container["restartPolicy"] == string(corev1.ContainerRestartPolicyAlways) {
 				delete(container, "resources")
 			}
 			kept[i] = container

@@ -134,7 +134,8 @@ func Make(s Snapshot) *Plan {
 	case s.Bare == 0:
 		desired = 0 // PUB-052
 	case s.Bare < active:
-		desired = min(desired, int32(max(s.Bare-bareOut, 0))) //nolint:gosec // there are fewer pods; nothing holds the others
+		// nolint:gosec // there are fewer pods; nothing holds the others
+		desired = min(desired, int32(max(s.Bare-bareOut, 0)))
 	}
 	p.Status.DesiredAvailable, p.Status.UsedBy = desired, p.usedBy()
 	p.Status.UnavailableAllowed = max(p.Status.CurrentAvailable-desired, 0)
@@ -149,7 +150,8 @@ func (p *Plan) bookings(s *Snapshot) {
 			pods[pod.Name] = pod
 		}
 	}
-	keep := func(list string, from map[string]metav1.Time, life time.Duration, words string, over func(*corev1.Pod, time.Time) bool,
+	keep := func(list string, from map[string]metav1.Time, life time.Duration, words string,
+		over func(*corev1.Pod, time.Time) bool,
 		ended func(*corev1.Pod)) map[string]metav1.Time {
 		var kept map[string]metav1.Time
 		for name, at := range from {
@@ -193,10 +195,12 @@ func (p *Plan) bookings(s *Snapshot) {
 		return kept
 	}
 	status := &s.Rules.Budget.Status
-	p.Status.DisruptedPods = keep(deletions, status.DisruptedPods, deletionTime, "its deletion was admitted", nil, func(pod *corev1.Pod) {
-		p.NotDeleted = append(p.NotDeleted, pod)
-	})
-	p.Status.UnavailablePods = keep(updates, status.UnavailablePods, updateTime, "its update was admitted", updated, nil)
+	p.Status.DisruptedPods = keep(deletions, status.DisruptedPods, deletionTime, "its deletion was admitted",
+		nil, func(pod *corev1.Pod) {
+			p.NotDeleted = append(p.NotDeleted, pod)
+		})
+	p.Status.UnavailablePods = keep(updates, status.UnavailablePods, updateTime, "its update was admitted",
+		updated, nil)
 	for name, uid := range status.BookedPods {
 		_, deleted := p.Status.DisruptedPods[name]
 		_, updated := p.Status.UnavailablePods[name]
@@ -213,7 +217,8 @@ func (p *Plan) bookings(s *Snapshot) {
 // updated tells whether an update in place, or of a sidecar, that was begun since that time is over: the pod
 // is back in service.
 func updated(pod *corev1.Pod, since time.Time) bool {
-	if state, err := inplace.StateOf(pod); err == nil && state != nil && !state.UpdateTimestamp.Time.Before(since) {
+	if state, err := inplace.StateOf(pod); err == nil && state != nil &&
+		!state.UpdateTimestamp.Time.Before(since) {
 		return true // Why says whether it is complete
 	}
 	states, err := sidecarset.ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
@@ -261,7 +266,8 @@ func Overdue(s *Snapshot) []*corev1.Pod {
 			at, found = status.UnavailablePods[pod.Name]
 			life, list = updateTime, updates
 		}
-		if !found || s.Now.Before(s.Seen.Since(list, pod.Name, at, s.Now).Add(life)) || pod.CreationTimestamp.After(at.Time) || !readiness.Active(pod) {
+		if !found || s.Now.Before(s.Seen.Since(list, pod.Name, at, s.Now).Add(life)) ||
+			pod.CreationTimestamp.After(at.Time) || !readiness.Active(pod) {
 			continue
 		}
 		if why, _ := Why(pod, s.Now); why == "" {

@@ -51,8 +51,10 @@ type Verdict struct {
 
 // Texts of failures (RD-093).
 const (
-	missing     = "namespace was not found, or is terminating"
-	tokens      = "Kubernetes makes tokens of Secrets of types " + string(corev1.SecretTypeServiceAccountToken) + " and " + string(corev1.SecretTypeBootstrapToken) + ": none can be distributed"
+	missing = "namespace was not found, or is terminating"
+	tokens  = "Kubernetes makes tokens of Secrets of types " +
+		string(corev1.SecretTypeServiceAccountToken) + " and " + string(corev1.SecretTypeBootstrapToken) +
+		": none can be distributed"
 	conflicting = "target has an object of the same namespace, group, version, kind and name"
 )
 
@@ -69,7 +71,8 @@ func Ended() Outcome {
 
 // heldBy says what holds a copy that is being deleted.
 func heldBy(copied *Copy) string {
-	return fmt.Sprintf("the former copy is being deleted, and its finalizers hold it: %s", strings.Join(copied.Finalizers, ", "))
+	return fmt.Sprintf("the former copy is being deleted, and its finalizers hold it: %s",
+		strings.Join(copied.Finalizers, ", "))
 }
 
 // Snapshot is what a decision about one namespace is made from.
@@ -93,7 +96,8 @@ func Decide(s *Snapshot) Verdict {
 		case there && mine && !copied.Deleting && !s.Targets.Leaves(ns.Name, ns.Labels):
 			return Verdict{Action: Delete}
 		case there && mine && len(copied.Finalizers) > 0: // whoever may read there reads it still
-			return Verdict{Keep, Outcome{false, appsv1beta1.ResourceDistributionDeleteResourceFailed, heldBy(copied)}}
+			return Verdict{Keep, Outcome{false, appsv1beta1.ResourceDistributionDeleteResourceFailed,
+				heldBy(copied)}}
 		}
 		return Verdict{Action: Keep}
 	}

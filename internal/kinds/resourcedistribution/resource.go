@@ -121,7 +121,8 @@ func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 		return nil, fmt.Errorf("spec.resource %w", err)
 	}
 	object := Of{Kind: h.Kind}.Object()
-	r := &Resource{Of: Of{h.Kind, h.Metadata.Name}, From: distribution.Name, metadata: h.Metadata, content: map[string]any{}}
+	r := &Resource{Of: Of{h.Kind, h.Metadata.Name}, From: distribution.Name, metadata: h.Metadata,
+		content: map[string]any{}}
 	if err := errors.Join(kjson.UnmarshalCaseSensitivePreserveInts(raw, object),
 		kjson.UnmarshalCaseSensitivePreserveInts(raw, &r.document)); err != nil {
 		return nil, fmt.Errorf("spec.resource must be a %s: %s", h.Kind, fault(err))
@@ -143,7 +144,8 @@ func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 		r.Type = typeOf(object)
 		r.content["data"], r.content["immutable"] = merged(object), object.Immutable
 	case *corev1.ConfigMap:
-		r.content["data"], r.content["binaryData"], r.content["immutable"] = object.Data, object.BinaryData, object.Immutable
+		r.content["data"], r.content["binaryData"], r.content["immutable"] = object.Data, object.BinaryData,
+			object.Immutable
 	}
 	return r, nil
 }
@@ -183,9 +185,11 @@ func Owner(distribution *appsv1beta1.ResourceDistribution) metav1.OwnerReference
 // Document is the copy for a namespace (RD-053).
 func (r *Resource) Document(namespace string, owner metav1.OwnerReference) map[string]any {
 	document := maps.Clone(r.document)
-	meta := map[string]any{"name": r.Name, "namespace": namespace, "annotations": anyValues(r.metadata.Annotations),
-		"ownerReferences": []any{map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": string(owner.UID),
-			"controller": true, "blockOwnerDeletion": true}}}
+	meta := map[string]any{"name": r.Name, "namespace": namespace,
+		"annotations": anyValues(r.metadata.Annotations),
+		"ownerReferences": []any{map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind,
+			"name": owner.Name, "uid": string(owner.UID), "controller": true,
+			"blockOwnerDeletion": true}}}
 	if len(r.metadata.Labels) > 0 {
 		meta["labels"] = anyValues(r.metadata.Labels)
 	}
@@ -217,7 +221,8 @@ type operation struct {
 // Patch makes of exactly this version of a copy what it should be (RD-054, RD-057). Content is replaced as a
 // whole.
 func (r *Resource) Patch(of *Copy) ([]byte, error) {
-	operations := []operation{{"replace", "/metadata/uid", of.UID}, {"replace", "/metadata/resourceVersion", of.Version}}
+	operations := []operation{{"replace", "/metadata/uid", of.UID},
+		{"replace", "/metadata/resourceVersion", of.Version}}
 	add := func(member string, there bool, given map[string]string) {
 		if len(given) == 0 {
 			return
@@ -227,7 +232,8 @@ func (r *Resource) Patch(of *Copy) ([]byte, error) {
 			return
 		}
 		for _, key := range slices.Sorted(maps.Keys(given)) {
-			operations = append(operations, operation{"add", "/metadata/" + member + "/" + pointer.Replace(key), given[key]})
+			operations = append(operations,
+				operation{"add", "/metadata/" + member + "/" + pointer.Replace(key), given[key]})
 		}
 	}
 	add("labels", of.Labels, r.metadata.Labels)

@@ -26,7 +26,8 @@ type Targets struct {
 // by itself stands there (RD-044).
 func TargetsOf(distribution *appsv1beta1.ResourceDistribution, own ...string) (*Targets, error) {
 	of := &distribution.Spec.Targets
-	t := &Targets{own: own, all: of.AllNamespaces, included: set(of.IncludedNamespaces), excluded: set(of.ExcludedNamespaces), selector: labels.Nothing()}
+	t := &Targets{own: own, all: of.AllNamespaces, included: set(of.IncludedNamespaces),
+		excluded: set(of.ExcludedNamespaces), selector: labels.Nothing()}
 	if len(of.NamespaceSelector.MatchLabels)+len(of.NamespaceSelector.MatchExpressions) == 0 {
 		return t, nil // an empty one selects nothing
 	}

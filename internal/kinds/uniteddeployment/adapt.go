@@ -70,7 +70,8 @@ func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedO
 		return false, end.Add(moment)
 	}
 	c := readiness.Condition(pod, corev1.PodScheduled)
-	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable, time.Time{}
+	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable,
+		time.Time{}
 }
 
 // statusOf is the entry of a subset, nil if there is none.
@@ -79,7 +80,9 @@ func statusOf(united *appsv1beta1.UnitedDeployment, name string) *appsv1beta1.Un
 }
 
 // schedulable is condition Schedulable as it is stored; nil if there is none.
-func schedulable(entry *appsv1beta1.UnitedDeploymentSubsetStatus) *appsv1beta1.UnitedDeploymentSubsetCondition {
+func schedulable(
+	entry *appsv1beta1.UnitedDeploymentSubsetStatus,
+) *appsv1beta1.UnitedDeploymentSubsetCondition {
 	if entry == nil {
 		return nil
 	}
@@ -98,8 +101,9 @@ func isFalse(c *appsv1beta1.UnitedDeploymentSubsetCondition) bool {
 // set makes the condition of the subset what it should be. Its time is that of the last change of its status;
 // the API keeps whole seconds, and rounded down a window would end early.
 func (v *Verdict) set(now time.Time, status corev1.ConditionStatus, reason, message string) {
-	next := &appsv1beta1.UnitedDeploymentSubsetCondition{Type: appsv1beta1.UnitedDeploymentSubsetSchedulable, Status: status, Reason: reason,
-		Message: message, LastTransitionTime: metav1.NewTime(now.Add(time.Second - time.Nanosecond).Truncate(time.Second))}
+	next := &appsv1beta1.UnitedDeploymentSubsetCondition{Type: appsv1beta1.UnitedDeploymentSubsetSchedulable,
+		Status: status, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(now.Add(time.Second - time.Nanosecond).Truncate(time.Second))}
 	if old := v.condition; old != nil && old.Status == status {
 		next.LastTransitionTime = old.LastTransitionTime
 		if old.Reason == reason {
@@ -122,7 +126,8 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 			continue
 		}
 		if c := v.condition; isFalse(c) {
-			if end := c.LastTransitionTime.Add(o.duration); s.Now.Before(end) && !c.LastTransitionTime.After(s.Now.Add(time.Minute)) {
+			if end := c.LastTransitionTime.Add(o.duration); s.Now.Before(end) &&
+				!c.LastTransitionTime.After(s.Now.Add(time.Minute)) {
 				v.Passed, v.Until = true, end
 			} else {
 				v.condition = nil
@@ -133,14 +138,16 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 		if stuck > 0 {
 			v.Passed = true
 			if !isFalse(v.condition) {
-				v.set(s.Now, corev1.ConditionFalse, ReasonReschedule, fmt.Sprintf("%s could not be scheduled for %s; the subset gets no more for %s",
-					plural.Of(stuck, "pod"), o.critical, o.duration))
+				v.set(s.Now, corev1.ConditionFalse, ReasonReschedule,
+					fmt.Sprintf("%s could not be scheduled for %s; the subset gets no more for %s",
+						plural.Of(stuck, "pod"), o.critical, o.duration))
 			}
 			v.Until = v.condition.LastTransitionTime.Add(o.duration)
 		}
 		if v.Passed {
 			p.again(s, v.Until.Add(moment))
-			v.wait("it is passed over until %s, because pods could not be scheduled", v.Until.UTC().Format(time.TimeOnly))
+			v.wait("it is passed over until %s, because pods could not be scheduled",
+				v.Until.UTC().Format(time.TimeOnly))
 		}
 		narrowed[i] = Narrow(v.bounds, v.Passed, v.settled(stuck))
 	}
@@ -198,8 +205,10 @@ func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 		missing := max(v.Child.Replicas-int32(v.There), 0)
 		switch {
 		case v.Reserved > 0:
-			v.set(s.Now, corev1.ConditionFalse, ReasonReschedule, "some pods are reserved, and have substitutes elsewhere")
-			v.wait("%s reserved: substitutes go when they have been ready for %s", plural.Of(v.Reserved, "pod"), o.duration)
+			v.set(s.Now, corev1.ConditionFalse, ReasonReschedule,
+				"some pods are reserved, and have substitutes elsewhere")
+			v.wait("%s reserved: substitutes go when they have been ready for %s",
+				plural.Of(v.Reserved, "pod"), o.duration)
 			rooms[i].Keep = v.Child.Replicas
 		case !v.marked || missing == 0:
 			v.set(s.Now, corev1.ConditionTrue, ReasonReschedule, "")
@@ -248,7 +257,8 @@ func (p *Plan) judge(s *Snapshot, v *Verdict, o adaptive, pod *corev1.Pod) {
 // kept tells whether the partition keeps all pods of the subset that are of an older revision.
 func (p *Plan) kept(s *Snapshot, v *Verdict) bool {
 	manual := s.United.Spec.UpdateStrategy.ManualUpdate
-	return manual != nil && p.Template.Kind.partitioned() && v.There-v.Updated <= int(manual.Partitions[v.Subset.Name])
+	return manual != nil && p.Template.Kind.partitioned() &&
+		v.There-v.Updated <= int(manual.Partitions[v.Subset.Name])
 }
 
 // stalled tells whether the rollout has had its time.
@@ -271,7 +281,8 @@ func (p *Plan) stalled(s *Snapshot, o adaptive) bool {
 func (p *Plan) prove(s *Snapshot) {
 	for i := range p.Subsets {
 		v := &p.Subsets[i]
-		if v.marked && v.Reserved == 0 && v.Child != nil && v.Action != Adopt && v.Wanted.Replicas > v.Child.Replicas {
+		if v.marked && v.Reserved == 0 && v.Child != nil && v.Action != Adopt &&
+			v.Wanted.Replicas > v.Child.Replicas {
 			v.condition = schedulable(statusOf(s.United, v.Subset.Name))
 			v.set(s.Now, corev1.ConditionFalse, ReasonReschedule, "new pods have to prove healthy")
 		}

@@ -17,11 +17,14 @@ func Specify(subsets []appsv1beta1.Subset, current []int32, replicas int32) ([]i
 	}
 	sum, given := Sum(numbers)
 	if sum > int64(replicas) {
-		return nil, fmt.Errorf("the subsets are given %d replicas together, more than spec.replicas, %d", sum, replicas)
+		return nil, fmt.Errorf("the subsets are given %d replicas together, more than spec.replicas, %d",
+			sum, replicas)
 	}
 	if given == len(subsets) {
 		if given > 0 && sum < int64(replicas) {
-			return nil, fmt.Errorf("the subsets are given %d replicas together, less than spec.replicas, %d, and each has a fixed number", sum, replicas)
+			return nil, fmt.Errorf(
+				"the subsets are given %d replicas together, less than spec.replicas, %d, and each has a fixed number",
+				sum, replicas)
 		}
 	}
 	next := make([]int32, len(subsets))

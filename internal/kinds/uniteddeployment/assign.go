@@ -16,7 +16,8 @@ func (p *Plan) selected(s *Snapshot, template *Template, matches labels.Selector
 	for i := range s.United.Spec.Topology.Subsets {
 		given := template.childLabels(s.United.Spec.Selector, s.United.Spec.Topology.Subsets[i].Name, p.label)
 		if !matches.Matches(labels.Set(given)) {
-			return fmt.Errorf("spec.selector does not match the labels of the workloads, %s: add what it asks for to metadata.labels of spec.template.%s",
+			return fmt.Errorf(
+				"spec.selector does not match the labels of the workloads, %s: add what it asks for to metadata.labels of spec.template.%s",
 				labels.Set(given), template.Kind)
 		}
 	}
@@ -41,7 +42,8 @@ func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 			nameless = append(nameless, c.String())
 		case !matches.Matches(labels.Set(c.Object.GetLabels())):
 			if !c.Going() {
-				p.Release = append(p.Release, Removal{Child: c, Why: "the selector does not match it any more"})
+				p.Release = append(p.Release,
+					Removal{Child: c, Why: "the selector does not match it any more"})
 			}
 		case c.Kind != p.Template.Kind:
 			p.delete(c, "the template is of another kind")
@@ -55,19 +57,23 @@ func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 	}
 	switch n := len(nameless); { // UD-062: one event for all of them
 	case n == 1:
-		p.note(corev1.EventTypeWarning, EventWithoutSubset, "%s has no label %s: it is left alone", nameless[0], SubsetName)
+		p.note(corev1.EventTypeWarning, EventWithoutSubset, "%s has no label %s: it is left alone",
+			nameless[0], SubsetName)
 	case n > 1:
-		p.note(corev1.EventTypeWarning, EventWithoutSubset, "%s and %d other workloads have no label %s: they are left alone", nameless[0], n-1, SubsetName)
+		p.note(corev1.EventTypeWarning, EventWithoutSubset,
+			"%s and %d other workloads have no label %s: they are left alone", nameless[0], n-1, SubsetName)
 	}
 	for _, c := range children { // UD-063
-		if v := place[c.Subset]; v != nil && c.Kind == p.Template.Kind && v.Child != c && !c.Going() && !slices.ContainsFunc(p.Release, func(r Removal) bool {
-			return r.Child == c
-		}) {
+		if v := place[c.Subset]; v != nil && c.Kind == p.Template.Kind && v.Child != c && !c.Going() &&
+			!slices.ContainsFunc(p.Release, func(r Removal) bool {
+				return r.Child == c
+			}) {
 			p.Deletes = append(p.Deletes, Removal{c, "subset " + c.Subset + " has an older one", true})
 		}
 	}
 	for _, c := range slices.SortedFunc(slices.Values(s.Orphans), older) { // UD-061
-		if v := place[c.Subset]; v != nil && v.Child == nil && c.Kind == p.Template.Kind && !c.Going() && matches.Matches(labels.Set(c.Object.GetLabels())) {
+		if v := place[c.Subset]; v != nil && v.Child == nil && c.Kind == p.Template.Kind && !c.Going() &&
+			matches.Matches(labels.Set(c.Object.GetLabels())) {
 			v.Child, v.Action = c, Adopt
 		}
 	}
@@ -105,11 +111,13 @@ func (p *Plan) clear(s *Snapshot) {
 			return true
 		}
 		i := slices.IndexFunc(p.Subsets, func(v Verdict) bool { return v.Subset.Name == r.Child.Subset })
-		if i < 0 || r.Child.Kind != p.Template.Kind || r.Child.Total == 0 && len(s.Pods[r.Child.Object.GetUID()]) == 0 {
+		if i < 0 || r.Child.Kind != p.Template.Kind ||
+			r.Child.Total == 0 && len(s.Pods[r.Child.Object.GetUID()]) == 0 {
 			return false
 		}
 		v := &p.Subsets[i]
-		if v.Child != nil && v.Child.Observed && v.Child.Replicas == v.Wanted.Replicas && v.Child.Ready >= v.Wanted.Replicas {
+		if v.Child != nil && v.Child.Observed && v.Child.Replicas == v.Wanted.Replicas &&
+			v.Child.Ready >= v.Wanted.Replicas {
 			return false
 		}
 		v.wait("%s goes when the older one, which is kept, is ready", r.Child)

@@ -96,7 +96,8 @@ type Template struct {
 }
 
 // ErrTemplates is returned for another number of templates than one (UD-023).
-var ErrTemplates = errors.New("exactly one of statefulSetTemplate, advancedStatefulSetTemplate, cloneSetTemplate and deploymentTemplate must be set")
+var ErrTemplates = errors.New(
+	"exactly one of statefulSetTemplate, advancedStatefulSetTemplate, cloneSetTemplate and deploymentTemplate must be set")
 
 // TemplateOf reads the template of a UnitedDeployment.
 func TemplateOf(written *appsv1beta1.SubsetTemplate) (*Template, error) {
@@ -193,7 +194,9 @@ func (t *Template) childLabels(selector *metav1.LabelSelector, name, revision st
 }
 
 // Build is the document of the child of a subset (UD-068, UD-069).
-func (t *Template) Build(united *appsv1beta1.UnitedDeployment, s *appsv1beta1.Subset, wanted Wanted) (map[string]any, error) {
+func (t *Template) Build(
+	united *appsv1beta1.UnitedDeployment, s *appsv1beta1.Subset, wanted Wanted,
+) (map[string]any, error) {
 	labels := t.childLabels(united.Spec.Selector, s.Name, wanted.Revision)
 	annotations := t.texts("annotations")
 	annotations[SubsetPatch] = wanted.Patch
@@ -232,16 +235,19 @@ func (t *Template) Build(united *appsv1beta1.UnitedDeployment, s *appsv1beta1.Su
 	}
 	podLabels[SubsetName], podLabels[RevisionHash] = s.Name, wanted.Revision
 	spec["template"] = pod
-	return map[string]any{"apiVersion": t.Kind.APIVersion(), "kind": t.Kind.Name(), "spec": spec, "metadata": map[string]any{
-		"namespace": united.Namespace, "name": NameOf(united.Name, united.UID, t.Kind, s.Name, 0), "labels": document(labels),
-		"annotations": document(annotations), "ownerReferences": []any{ownerDocument(united)}}}, nil
+	return map[string]any{"apiVersion": t.Kind.APIVersion(), "kind": t.Kind.Name(), "spec": spec,
+		"metadata": map[string]any{
+			"namespace": united.Namespace, "name": NameOf(united.Name, united.UID, t.Kind, s.Name, 0),
+			"labels":      document(labels),
+			"annotations": document(annotations), "ownerReferences": []any{ownerDocument(united)}}}, nil
 }
 
 // pace puts partition and maxUnavailable where the kind has them.
 func (k Kind) pace(spec map[string]any, wanted Wanted) error {
 	strategy, _ := spec[k.strategy()].(map[string]any)
 	kind, _ := strategy["type"].(string)
-	if k != CloneSet && kind != "" && kind != "RollingUpdate" || !k.partitioned() && wanted.MaxUnavailable == nil {
+	if k != CloneSet && kind != "" && kind != "RollingUpdate" ||
+		!k.partitioned() && wanted.MaxUnavailable == nil {
 		return nil
 	}
 	strategy, err := subset.Child(spec, k.strategy())
@@ -303,7 +309,8 @@ func NameOf(united string, uid types.UID, kind Kind, name string, further int) s
 	_, _ = fmt.Fprintf(sum, "%s/%s/%s/%d", uid, kind, name, further)
 	hash := rand.SafeEncodeString(fmt.Sprintf("%016x", sum.Sum64()))[:8]
 	prefix := united + "-" + name + "-"
-	if len(validation.IsDNS1123Subdomain(strings.ToLower(prefix)+"x")) > 0 || strings.ToLower(prefix) != prefix {
+	if len(validation.IsDNS1123Subdomain(strings.ToLower(prefix)+"x")) > 0 ||
+		strings.ToLower(prefix) != prefix {
 		prefix = united + "-"
 	}
 	return prefix[:min(len(prefix), most-len(hash))] + hash

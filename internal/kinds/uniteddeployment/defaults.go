@@ -59,7 +59,8 @@ func within(object Document, path ...string) Document {
 // subsetsOf are the subsets of a spec; none if they do not fit the types, which validation refuses.
 func subsetsOf(spec Document) []appsv1beta1.Subset {
 	var subsets []appsv1beta1.Subset
-	if text, err := json.Marshal(within(spec, "topology")["subsets"]); err != nil || json.Unmarshal(text, &subsets) != nil {
+	if text, err := json.Marshal(within(spec, "topology")["subsets"]); err != nil ||
+		json.Unmarshal(text, &subsets) != nil {
 		return nil
 	}
 	return subsets
@@ -77,7 +78,8 @@ func defaultMinimums(d *podtemplate.Defaults, spec Document, subsets []appsv1bet
 	given, _ := within(spec, "topology")["subsets"].([]any)
 	for i, item := range given {
 		if subset, ok := item.(Document); ok && subset["minReplicas"] == nil {
-			d.Operations = append(d.Operations, jsonpatch.NewOperation("add", pointer("spec", "topology", "subsets", i, "minReplicas"), 0))
+			d.Operations = append(d.Operations,
+				jsonpatch.NewOperation("add", pointer("spec", "topology", "subsets", i, "minReplicas"), 0))
 		}
 	}
 }
@@ -103,15 +105,18 @@ func (r *DefaultRequest) templates(d *podtemplate.Defaults, spec Document) error
 // are stored: the author of such a manifest reads the object with the new places alone, and what is applied
 // again has both.
 func oldForm(d *podtemplate.Defaults, spec, old Document) {
-	child, stored := within(spec, "template", string(CloneSet), "spec"), within(old, "template", string(CloneSet), "spec")
+	child, stored := within(spec, "template", string(CloneSet), "spec"),
+		within(old, "template", string(CloneSet), "spec")
 	const enable = "enablePVCReuse"
 	if scale := within(child, "scaleStrategy"); scale["disablePVCReuse"] == true && scale[enable] == true &&
 		within(stored, "scaleStrategy")[enable] == true {
 		d.Operations = append(d.Operations,
-			jsonpatch.NewOperation("replace", pointer("spec", "template", string(CloneSet), "spec", "scaleStrategy", enable), false))
+			jsonpatch.NewOperation("replace",
+				pointer("spec", "template", string(CloneSet), "spec", "scaleStrategy", enable), false))
 	}
 	strategy, rolling := within(child, "updateStrategy"), within(child, "updateStrategy", "rollingUpdate")
-	if rolling == nil || stored == nil || !sameJSON(rolling, within(stored, "updateStrategy", "rollingUpdate")) {
+	if rolling == nil || stored == nil ||
+		!sameJSON(rolling, within(stored, "updateStrategy", "rollingUpdate")) {
 		return
 	}
 	at := pointer("spec", "template", string(CloneSet), "spec", "updateStrategy", "rollingUpdate")
@@ -121,10 +126,12 @@ func oldForm(d *podtemplate.Defaults, spec, old Document) {
 		}
 	}
 	switch kind := strategy["type"]; kind {
-	case string(appsv1alpha1.RecreateCloneSetUpdateStrategyType), string(appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType),
+	case string(appsv1alpha1.RecreateCloneSetUpdateStrategyType),
+		string(appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType),
 		string(appsv1alpha1.InPlaceOnlyCloneSetUpdateStrategyType):
 		if rolling["podUpdatePolicy"] != nil && rolling["podUpdatePolicy"] != kind {
-			d.Operations = append(d.Operations, jsonpatch.NewOperation("replace", at+"/podUpdatePolicy", kind))
+			d.Operations = append(d.Operations,
+				jsonpatch.NewOperation("replace", at+"/podUpdatePolicy", kind))
 		}
 	}
 }

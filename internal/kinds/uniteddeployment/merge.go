@@ -34,11 +34,13 @@ func Merge(live, before, after map[string]any) map[string]any {
 	}
 	spec, old := member(merged, "spec"), member(before, "spec")
 	known := before != nil
-	pod, oldPod, newPod := member(spec, "template"), member(old, "template"), member(member(after, "spec"), "template")
+	pod, oldPod, newPod := member(spec, "template"), member(old, "template"),
+		member(member(after, "spec"), "template")
 	// Fields of these are independent of each other, so that all others of them stay.
 	result := fields(spec, old, member(after, "spec"), known)
 	template := fields(pod, oldPod, newPod, known)
-	template["metadata"] = fields(member(pod, "metadata"), member(oldPod, "metadata"), member(newPod, "metadata"), known)
+	template["metadata"] = fields(member(pod, "metadata"), member(oldPod, "metadata"),
+		member(newPod, "metadata"), known)
 	if selector, ok := spec["selector"]; ok { // it cannot be changed
 		result["selector"] = selector
 	}
@@ -197,7 +199,8 @@ func empty(value any) bool {
 }
 
 // quantities are the fields with amounts, which the API server writes in its own way.
-var quantities = map[string]bool{"cpu": true, "memory": true, "storage": true, "ephemeral-storage": true, "sizeLimit": true, "divisor": true}
+var quantities = map[string]bool{"cpu": true, "memory": true, "storage": true, "ephemeral-storage": true,
+	"sizeLimit": true, "divisor": true}
 
 // equal tells whether two values mean the same.
 func equal(key string, a, b any) bool {
@@ -213,7 +216,9 @@ func equal(key string, a, b any) bool {
 	second, errB := resource.ParseQuantity(text(b))
 	_, scalarA := a.(string)
 	_, scalarB := b.(string)
-	return (quantities[key] || strings.Contains(key, "/") || strings.HasPrefix(key, "hugepages-") || scalarA != scalarB && key != "value" && key != "maxUnavailable") && errA == nil && errB == nil && first.Cmp(second) == 0
+	return (quantities[key] || strings.Contains(key, "/") || strings.HasPrefix(key, "hugepages-") ||
+		scalarA != scalarB && key != "value" && key != "maxUnavailable") && errA == nil && errB == nil &&
+		first.Cmp(second) == 0
 }
 
 func amount(value any) (float64, bool) {

@@ -277,7 +277,8 @@ func (p *Plan) allocate(s *Snapshot) {
 			v.Wanted.Replicas = next[i]
 		}
 		if p.Template.Kind.partitioned() && s.United.Spec.UpdateStrategy.ManualUpdate != nil {
-			v.Wanted.Partition = min(max(s.United.Spec.UpdateStrategy.ManualUpdate.Partitions[v.Subset.Name], 0), v.Wanted.Replicas)
+			v.Wanted.Partition = min(max(s.United.Spec.UpdateStrategy.ManualUpdate.Partitions[v.Subset.Name],
+				0), v.Wanted.Replicas)
 		}
 		if strategy.reserve {
 			v.Wanted.MaxUnavailable = p.room(v)
@@ -399,7 +400,8 @@ func (p *Plan) restart(v *Verdict) {
 	}
 	for _, pod := range v.pods {
 		ordinal, ok := ordinalOf(pod.Name)
-		if ok && ordinal-c.Start >= int(v.Wanted.Partition) && pod.Labels[RevisionHash] != p.label && !readiness.Ready(pod) {
+		if ok && ordinal-c.Start >= int(v.Wanted.Partition) && pod.Labels[RevisionHash] != p.label &&
+			!readiness.Ready(pod) {
 			p.Restart = append(p.Restart, pod)
 			v.wait("pod %s is of an older revision and not ready, and recreated", pod.Name)
 		}
@@ -414,7 +416,9 @@ func (p *Plan) Record() []any { return p.log().Record() }
 
 func (p *Plan) log() *planlog.Plan {
 	log := &planlog.Plan{}
-	add := func(format string, args ...any) { log.Summary = append(log.Summary, fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) {
+		log.Summary = append(log.Summary, fmt.Sprintf(format, args...))
+	}
 	switch {
 	case p.Going:
 		add("it is being deleted: nothing is done")
@@ -442,7 +446,8 @@ func (p *Plan) log() *planlog.Plan {
 
 // Waiting tells whether anything is not as it should be.
 func (p *Plan) Waiting() bool {
-	return p.Fault != nil || p.Refused != nil || slices.ContainsFunc(p.Subsets, func(v Verdict) bool { return len(v.Why) > 0 })
+	return p.Fault != nil || p.Refused != nil || slices.ContainsFunc(p.Subsets,
+		func(v Verdict) bool { return len(v.Why) > 0 })
 }
 
 // Reason is the first thing that the object itself waits for, empty if there is none.

@@ -128,7 +128,8 @@ type Knowledge struct {
 
 // read returns the template of the object, and what its revision stores.
 func (k *Knowledge) read(united *appsv1beta1.UnitedDeployment) (*Template, []byte, error) {
-	if k.uid == united.UID && k.generation == united.Generation && (k.template != nil || k.err != nil) && united.Generation != 0 {
+	if k.uid == united.UID && k.generation == united.Generation && (k.template != nil || k.err != nil) &&
+		united.Generation != 0 {
 		return k.template, k.data, k.err
 	}
 	k.uid, k.generation = united.UID, united.Generation
@@ -173,8 +174,10 @@ func (p *Plan) revisions(s *Snapshot, template *Template, data []byte) {
 		p.Expected, hash, p.Collisions = history.Name(s.United.Name, data, p.Collisions, history.Stored)
 		labels := template.Labels()
 		labels[pub.RevisionHash] = hash
-		p.NewRevision = &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: s.United.Namespace, Name: p.Expected, Labels: labels,
-			OwnerReferences: []metav1.OwnerReference{OwnerReference(s.United)}}, Data: runtime.RawExtension{Raw: data}, Revision: history.Next()}
+		p.NewRevision = &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.United.Namespace, Name: p.Expected, Labels: labels,
+				OwnerReferences: []metav1.OwnerReference{OwnerReference(s.United)}},
+			Data: runtime.RawExtension{Raw: data}, Revision: history.Next()}
 	case equal != history.Last():
 		p.Renumber, p.Number = equal, history.Next()
 		fallthrough

@@ -55,14 +55,16 @@ func BoundsOf(s *appsv1beta1.Subset, replicas int32) (b Bounds, err error) {
 		}
 	}
 	if b.Min > b.Max {
-		return b, fmt.Errorf("minReplicas of subset %q is %d, more than its maxReplicas, %d", s.Name, b.Min, b.Max)
+		return b, fmt.Errorf("minReplicas of subset %q is %d, more than its maxReplicas, %d", s.Name,
+			b.Min, b.Max)
 	}
 	return b, nil
 }
 
 // Elastic tells whether some subset has a minimum or a maximum.
 func Elastic(subsets []appsv1beta1.Subset) bool {
-	return slices.ContainsFunc(subsets, func(s appsv1beta1.Subset) bool { return s.MinReplicas != nil || s.MaxReplicas != nil })
+	return slices.ContainsFunc(subsets,
+		func(s appsv1beta1.Subset) bool { return s.MinReplicas != nil || s.MaxReplicas != nil })
 }
 
 // Numbers are the replicas of the subsets that give some, nil for each other. Where all that are given are
@@ -90,7 +92,8 @@ func Numbers(subsets []appsv1beta1.Subset, replicas int32) ([]*int32, error) {
 			percents = math.MinInt32 // not all are percentages
 		}
 	}
-	if percents < 0 || percents > 100 || all <= int64(replicas) && (percents != 100 || len(order) < len(subsets)) {
+	if percents < 0 || percents > 100 ||
+		all <= int64(replicas) && (percents != 100 || len(order) < len(subsets)) {
 		return numbers, nil
 	}
 	fractions, missing := make([]int64, len(subsets)), (int64(max(replicas, 0))*percents+50)/100

@@ -33,7 +33,8 @@ func Critical(spread *appsv1beta1.WorkloadSpread) (time.Duration, bool) {
 // unscheduled tells whether a pod has waited too long for a node, and if it may come to that, when to look
 // again.
 func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedOut bool, again time.Time) {
-	if !readiness.Active(pod) || pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
+	if !readiness.Active(pod) || pod.Spec.NodeName != "" ||
+		pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
 		return false, time.Time{}
 	}
 	end := pod.CreationTimestamp.Add(patience)
@@ -41,18 +42,21 @@ func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedO
 		return false, end.Add(moment)
 	}
 	c := readiness.Condition(pod, corev1.PodScheduled)
-	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable, time.Time{}
+	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable,
+		time.Time{}
 }
 
 // nextCondition is the condition that a subset should have, with so many pods that have waited too long
 // (WS-172 to WS-174). recovered: it was passed over and is not any more. until is the end of the window in
 // which it is passed over.
-func nextCondition(old *metav1.Condition, last bool, stuck int, patience, window time.Duration, now time.Time) (c metav1.Condition,
-	recovered bool, until time.Time) {
-	c = metav1.Condition{Type: string(appsv1beta1.SubsetSchedulable), Status: metav1.ConditionTrue, Reason: ReasonSufficient,
-		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
+func nextCondition(
+	old *metav1.Condition, last bool, stuck int, patience, window time.Duration, now time.Time,
+) (c metav1.Condition, recovered bool, until time.Time) {
+	c = metav1.Condition{Type: string(appsv1beta1.SubsetSchedulable), Status: metav1.ConditionTrue,
+		Reason: ReasonSufficient, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
 	was := old != nil && old.Status == metav1.ConditionFalse
-	passed := was && now.Before(old.LastTransitionTime.Add(window)) && !old.LastTransitionTime.After(now.Add(clockSkew))
+	passed := was && now.Before(old.LastTransitionTime.Add(window)) &&
+		!old.LastTransitionTime.After(now.Add(clockSkew))
 	if last {
 		stuck = 0
 	}
@@ -67,8 +71,11 @@ func nextCondition(old *metav1.Condition, last bool, stuck int, patience, window
 	case stuck > 0:
 		// The API keeps whole seconds; rounded down, the window would end early.
 		at := now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
-		c.Status, c.Reason, c.LastTransitionTime = metav1.ConditionFalse, ReasonUnschedulable, metav1.NewTime(at)
-		c.Message = fmt.Sprintf("%s could not be scheduled for %s; new pods are put into other subsets for %s", plural.Of(stuck, "pod"),
+		c.Status, c.Reason, c.LastTransitionTime = metav1.ConditionFalse, ReasonUnschedulable,
+			metav1.NewTime(at)
+		c.Message = fmt.Sprintf(
+			"%s could not be scheduled for %s; new pods are put into other subsets for %s",
+			plural.Of(stuck, "pod"),
 			patience, window)
 		return c, false, at.Add(window)
 	case old != nil && old.Status == metav1.ConditionTrue:

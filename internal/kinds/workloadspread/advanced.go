@@ -22,7 +22,8 @@ func ReadAdvanced(object map[string]any) (desired int32, start int, reserved []O
 	for i, entry := range entries {
 		r, ok := ordinals(entry)
 		if !ok {
-			return desired, int(first), nil, fmt.Errorf("spec.reserveOrdinals[%d]: %v is neither an ordinal nor a range", i, entry)
+			return desired, int(first), nil,
+				fmt.Errorf("spec.reserveOrdinals[%d]: %v is neither an ordinal nor a range", i, entry)
 		}
 		reserved = append(reserved, r)
 	}
@@ -45,7 +46,9 @@ func ordinals(entry any) (Ordinals, bool) {
 
 // apart puts ranges that may overlap into order, apart from each other.
 func apart(ranges []Ordinals) []Ordinals {
-	slices.SortFunc(ranges, func(a, b Ordinals) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last)) })
+	slices.SortFunc(ranges, func(a, b Ordinals) int {
+		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
+	})
 	var merged []Ordinals
 	for _, r := range ranges {
 		if last := len(merged) - 1; last >= 0 && r.First <= merged[last].Last+1 {

@@ -59,10 +59,11 @@ func Fits(subsets []appsv1beta1.WorkloadSpreadSubset, document []byte, node *cor
 // cordons.
 func tolerated(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) bool {
 	counts := func(taint *corev1.Taint) bool {
-		return taint.Effect != corev1.TaintEffectPreferNoSchedule && taint.Key != corev1.TaintNodeUnschedulable
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
+			taint.Key != corev1.TaintNodeUnschedulable
 	}
-	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, slices.Concat(pod.Spec.Tolerations,
-		subset.Tolerations), counts, true)
+	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints,
+		slices.Concat(pod.Spec.Tolerations, subset.Tolerations), counts, true)
 	return !untolerated
 }
 
@@ -70,7 +71,8 @@ func tolerated(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *
 // each.
 func required(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) bool {
 	add := subset.RequiredNodeSelector
-	if add == nil || len(add.MatchExpressions)+len(add.MatchFields) == 0 { // a term without requirements is not injected either
+	// a term without requirements is not injected either
+	if add == nil || len(add.MatchExpressions)+len(add.MatchFields) == 0 {
 		return true
 	}
 	terms := []corev1.NodeSelectorTerm{*add}
@@ -86,7 +88,8 @@ func required(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *c
 }
 
 func requiredTerms(pod *corev1.Pod) []corev1.NodeSelectorTerm {
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
 	return nil
@@ -153,9 +156,12 @@ func choose(fits []Fit, room func(subset int) bool) (int, bool) {
 
 // adoptedMetadata is what adoption writes of a pod's metadata: that of the subset's patch, unless the
 // WorkloadSpread leaves pods that it finds as they are, and the annotation.
-func adoptedMetadata(spread *appsv1beta1.WorkloadSpread, subset *appsv1beta1.WorkloadSpreadSubset) (map[string]any, error) {
+func adoptedMetadata(
+	spread *appsv1beta1.WorkloadSpread, subset *appsv1beta1.WorkloadSpreadSubset,
+) (map[string]any, error) {
 	metadata := map[string]any{}
-	if len(subset.Patch.Raw) > 0 && !strings.EqualFold(spread.Annotations[pub.IgnorePatchExistingPods], "true") {
+	if len(subset.Patch.Raw) > 0 &&
+		!strings.EqualFold(spread.Annotations[pub.IgnorePatchExistingPods], "true") {
 		var patch struct {
 			Metadata map[string]any `json:"metadata"`
 		}
@@ -168,7 +174,8 @@ func adoptedMetadata(spread *appsv1beta1.WorkloadSpread, subset *appsv1beta1.Wor
 			metadata = patch.Metadata
 		}
 	}
-	annotate(metadata, pub.MatchedWorkloadSpread, pub.Placement{Name: spread.Name, Subset: subset.Name}.String())
+	annotate(metadata, pub.MatchedWorkloadSpread,
+		pub.Placement{Name: spread.Name, Subset: subset.Name}.String())
 	return metadata, nil
 }
 

@@ -69,7 +69,8 @@ func Alone(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.WorkloadSpreadSubset
 
 // ReadsTarget tells whether decisions need the target: for the share of a percentage.
 func ReadsTarget(spread *appsv1beta1.WorkloadSpread) bool {
-	return slices.ContainsFunc(spread.Spec.Subsets, func(s appsv1beta1.WorkloadSpreadSubset) bool { return isPercentage(s.MaxReplicas) })
+	return slices.ContainsFunc(spread.Spec.Subsets,
+		func(s appsv1beta1.WorkloadSpreadSubset) bool { return isPercentage(s.MaxReplicas) })
 }
 
 func isPercentage(most *intstr.IntOrString) bool { return most != nil && most.Type == intstr.String }
@@ -95,7 +96,9 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 	}
 	deleted := -1
 	if !pod.Generated { // WS-073
-		deleted = p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool { return has(s.DeletingPods, pod.Key) })
+		deleted = p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
+			return has(s.DeletingPods, pod.Key)
+		})
 	}
 	chosen := deleted
 	if deleted < 0 || !free(&p.list[deleted]) {
@@ -152,7 +155,8 @@ func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 	p := l.page(pod.Version)
 	for j := range p.list {
 		if i != j && has(p.list[j].CreatingPods, pod.Name) || has(p.list[j].DeletingPods, pod.Name) {
-			return Decision{Reason: fmt.Sprintf("pod %s is booked in subset %q", pod.Name, p.list[j].Name)}, nothing
+			return Decision{Reason: fmt.Sprintf("pod %s is booked in subset %q", pod.Name, p.list[j].Name)},
+				nothing
 		}
 	}
 	size, ok := l.takes(pod.Version, pod.Name)
@@ -176,7 +180,8 @@ func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 // free adds a place to a subset whose bookings tell why, but only where the pods that stay are fewer than the
 // quota: of an over-full subset the first that go free none.
 func (l *Ledger) free(status *appsv1beta1.WorkloadSpreadSubsetStatus, i int) {
-	if free := missing(&status.WorkloadSpreadSubsetCounters, quotaOf(&l.spread.Spec.Subsets[i], l.target)); status.MissingReplicas < free {
+	if free := missing(&status.WorkloadSpreadSubsetCounters,
+		quotaOf(&l.spread.Spec.Subsets[i], l.target)); status.MissingReplicas < free {
 		status.MissingReplicas++
 	} else {
 		status.MissingReplicas = free
@@ -184,7 +189,8 @@ func (l *Ledger) free(status *appsv1beta1.WorkloadSpreadSubsetStatus, i int) {
 }
 
 func indexOf(spread *appsv1beta1.WorkloadSpread, subset string) int {
-	return slices.IndexFunc(spread.Spec.Subsets, func(s appsv1beta1.WorkloadSpreadSubset) bool { return s.Name == subset })
+	return slices.IndexFunc(spread.Spec.Subsets,
+		func(s appsv1beta1.WorkloadSpreadSubset) bool { return s.Name == subset })
 }
 
 // Unbookable says why deletions from the subset are never booked; empty if they are (WS-102).
@@ -217,6 +223,8 @@ func ByOrdinal(spread *appsv1beta1.WorkloadSpread, target *Target, pod string) D
 			return Decision{Subset: subset}
 		}
 	}
-	return Decision{Reason: fmt.Sprintf("the pod has rank %d, and the subsets that pods can be scheduled to have %s", rank,
-		plural.Of(limit, "place"))}
+	return Decision{
+		Reason: fmt.Sprintf("the pod has rank %d, and the subsets that pods can be scheduled to have %s",
+			rank,
+			plural.Of(limit, "place"))}
 }

@@ -43,7 +43,8 @@ func removalOrder(pods []*corev1.Pod) []int {
 		indices[pod] = i
 	}
 	order := make([]int, 0, len(pods))
-	for _, c := range rollout.SortForSidecars(candidates, nil, nil, nil) { // the plain order, without hooks of a workload
+	// the plain order, without hooks of a workload
+	for _, c := range rollout.SortForSidecars(candidates, nil, nil, nil) {
 		order = append(order, indices[c.Pod])
 	}
 	return order

@@ -59,8 +59,8 @@ type Seen struct {
 
 // seenOf is what counting reads of a pod of that version and subset, by the key that it was booked under.
 func seenOf(pod *corev1.Pod, version, subset, booking string) Seen {
-	return Seen{Name: pod.Name, Version: version, Subset: subset, Booking: booking, Active: readiness.Active(pod),
-		Created: pod.CreationTimestamp.Time}
+	return Seen{Name: pod.Name, Version: version, Subset: subset, Booking: booking,
+		Active: readiness.Active(pod), Created: pod.CreationTimestamp.Time}
 }
 
 // LostBooking is one whose pod was not seen to come, or to go, in time (WS-152, WS-153).
@@ -150,7 +150,9 @@ func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
 
 // count counts the pods of a version. A booking ends with its pod, whatever version that has meanwhile.
 // before is the list that the webhooks booked in; its conditions are kept.
-func (t *tally) count(quotas []SubsetQuota, before []appsv1beta1.WorkloadSpreadSubsetStatus, version string) Counted {
+func (t *tally) count(
+	quotas []SubsetQuota, before []appsv1beta1.WorkloadSpreadSubsetStatus, version string,
+) Counted {
 	c := counter{tally: t, version: version}
 	former := make(map[string]*appsv1beta1.WorkloadSpreadSubsetStatus, len(before))
 	for i := range before {
@@ -169,7 +171,9 @@ type counter struct {
 }
 
 // subset is WS-150: what is there, without what is about to go, with what is about to come.
-func (c *counter) subset(q SubsetQuota, before *appsv1beta1.WorkloadSpreadSubsetStatus) appsv1beta1.WorkloadSpreadSubsetStatus {
+func (c *counter) subset(
+	q SubsetQuota, before *appsv1beta1.WorkloadSpreadSubsetStatus,
+) appsv1beta1.WorkloadSpreadSubsetStatus {
 	status := appsv1beta1.WorkloadSpreadSubsetStatus{Name: q.Name}
 	active := c.active[c.version][q.Name]
 	if before != nil {
@@ -193,14 +197,17 @@ func (c *counter) subset(q SubsetQuota, before *appsv1beta1.WorkloadSpreadSubset
 // here is the active pod of that name in the subset and version, nil if there is none.
 func (c *counter) here(subset, name string) *Seen {
 	pod := c.byName[name]
-	if pod == nil || !pod.Active || pod.Subset != subset || c.version != AllVersions && pod.Version != c.version {
+	if pod == nil || !pod.Active || pod.Subset != subset ||
+		c.version != AllVersions && pod.Version != c.version {
 		return nil
 	}
 	return pod
 }
 
 // coming are the creations that are still waited for. One is not whose pod is ending already, and was seen.
-func (c *counter) coming(subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus) map[string]metav1.Time {
+func (c *counter) coming(
+	subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus,
+) map[string]metav1.Time {
 	return c.keep(subset, before.CreatingPods, CreationTimeout, false, func(key string, at time.Time) bool {
 		return c.passing(before, key) || !has(before.DeletingPods, key) && !c.came(subset, key, at)
 	})
@@ -208,7 +215,9 @@ func (c *counter) coming(subset string, before *appsv1beta1.WorkloadSpreadSubset
 
 // going are the deletions that are still waited for: of pods that are there, but not of one that is replaced
 // by another of its name.
-func (c *counter) going(subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus) map[string]metav1.Time {
+func (c *counter) going(
+	subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus,
+) map[string]metav1.Time {
 	return c.keep(subset, before.DeletingPods, DeletionTimeout, true, func(name string, _ time.Time) bool {
 		return c.passing(before, name) || c.here(subset, name) != nil
 	})
@@ -220,7 +229,8 @@ func (c *counter) going(subset string, before *appsv1beta1.WorkloadSpreadSubsetS
 func (c *counter) passing(before *appsv1beta1.WorkloadSpreadSubsetStatus, name string) bool {
 	created, comes := before.CreatingPods[name]
 	deleted, goes := before.DeletingPods[name]
-	return comes && goes && c.byName[name] == nil && !c.expired(c.since(before.Name, name, created, false), CreationTimeout) &&
+	return comes && goes && c.byName[name] == nil &&
+		!c.expired(c.since(before.Name, name, created, false), CreationTimeout) &&
 		!c.expired(c.since(before.Name, name, deleted, true), DeletionTimeout)
 }
 
@@ -233,8 +243,10 @@ func (c *counter) expired(since time.Time, timeout time.Duration) bool {
 }
 
 // keep returns the bookings that are still waited for and not expired.
-func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout time.Duration, deletion bool, waits func(key string,
-	at time.Time) bool) map[string]metav1.Time {
+func (c *counter) keep(
+	subset string, bookings map[string]metav1.Time, timeout time.Duration, deletion bool,
+	waits func(key string, at time.Time) bool,
+) map[string]metav1.Time {
 	var kept map[string]metav1.Time
 	var lost []string
 	for key, at := range bookings {
@@ -273,5 +285,6 @@ const moment = time.Millisecond
 // one yet.
 func (c *counter) came(subset, key string, booked time.Time) bool {
 	pod, ok := c.byKey[key]
-	return ok && pod.Subset == subset && (pod.Booking != "" || !pod.Created.Add(CreationTimeout).Before(booked))
+	return ok && pod.Subset == subset &&
+		(pod.Booking != "" || !pod.Created.Add(CreationTimeout).Before(booked))
 }

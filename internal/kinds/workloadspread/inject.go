@@ -23,7 +23,9 @@ import (
 // Inject returns what a subset does to a pod, as operations of a JSON patch of its document, so that fields
 // that our libraries do not know stay as they are (WS-090 to WS-096). Nothing that subset holds is changed,
 // or part of the result (WS-097).
-func Inject(raw []byte, s *appsv1beta1.WorkloadSpreadSubset, placement pub.Placement) ([]operations.Operation, error) {
+func Inject(
+	raw []byte, s *appsv1beta1.WorkloadSpreadSubset, placement pub.Placement,
+) ([]operations.Operation, error) {
 	before, err := subset.Object(raw)
 	if err != nil {
 		return nil, fmt.Errorf("reading the pod: %w", err)
@@ -68,7 +70,9 @@ func addAffinity(spec map[string]any, s *appsv1beta1.WorkloadSpreadSubset) error
 		if err != nil {
 			return err
 		}
-		if err := subset.Append(nodes, "preferredDuringSchedulingIgnoredDuringExecution", s.PreferredNodeSelector); err != nil { // WS-091
+		// WS-091
+		if err := subset.Append(nodes, "preferredDuringSchedulingIgnoredDuringExecution",
+			s.PreferredNodeSelector); err != nil {
 			return err
 		}
 	}
@@ -147,7 +151,9 @@ func difference(changes []operations.Operation, path string, before, after any) 
 	return append(changes, operations.NewOperation("replace", path, after))
 }
 
-func members(changes []operations.Operation, path string, before, after map[string]any) []operations.Operation {
+func members(
+	changes []operations.Operation, path string, before, after map[string]any,
+) []operations.Operation {
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		if _, kept := after[key]; !kept {
 			changes = append(changes, operations.NewOperation("remove", path+"/"+escape.Replace(key), nil))

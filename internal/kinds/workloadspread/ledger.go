@@ -45,7 +45,8 @@ func (l *Ledger) takes(version, key string) (size int, ok bool) {
 		for _, list := range l.spread.Status.VersionedSubsetStatuses {
 			l.size += len(list) * subsetSize
 			for i := range list {
-				for _, bookings := range []map[string]metav1.Time{list[i].CreatingPods, list[i].DeletingPods} {
+				for _, bookings := range []map[string]metav1.Time{list[i].CreatingPods,
+					list[i].DeletingPods} {
 					for key := range bookings {
 						l.size += bookingSize + 2*len(key)
 					}
@@ -54,7 +55,8 @@ func (l *Ledger) takes(version, key string) (size int, ok bool) {
 		}
 	}
 	size = bookingSize + 2*len(key)
-	if p := l.pages[version]; l.spread.Status.VersionedSubsetStatuses[version] == nil && (p == nil || !p.changed) {
+	if p := l.pages[version]; l.spread.Status.VersionedSubsetStatuses[version] == nil &&
+		(p == nil || !p.changed) {
 		size += len(l.spread.Spec.Subsets) * subsetSize
 	}
 	return size, l.size+size <= statusMost
@@ -222,7 +224,9 @@ func over(list []appsv1beta1.WorkloadSpreadSubsetStatus, now time.Time) bool {
 
 // align is the list of a version as the spec has it now. The maps in it are those of spread, and must be
 // cloned before they are changed.
-func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) []appsv1beta1.WorkloadSpreadSubsetStatus {
+func align(
+	spread *appsv1beta1.WorkloadSpread, target *Target, version string,
+) []appsv1beta1.WorkloadSpreadSubsetStatus {
 	stored := spread.Status.VersionedSubsetStatuses[version]
 	changed := spread.Status.ObservedGeneration != spread.Generation
 	list := make([]appsv1beta1.WorkloadSpreadSubsetStatus, len(spread.Spec.Subsets))
@@ -276,7 +280,9 @@ func quotaOf(subset *appsv1beta1.WorkloadSpreadSubset, target *Target) int32 {
 }
 
 // statusAt is statusOf for what usually stands at that place: in the order of the spec.
-func statusAt(list []appsv1beta1.WorkloadSpreadSubsetStatus, i int, name string) *appsv1beta1.WorkloadSpreadSubsetStatus {
+func statusAt(
+	list []appsv1beta1.WorkloadSpreadSubsetStatus, i int, name string,
+) *appsv1beta1.WorkloadSpreadSubsetStatus {
 	if i < len(list) && list[i].Name == name {
 		return &list[i]
 	}
@@ -284,7 +290,9 @@ func statusAt(list []appsv1beta1.WorkloadSpreadSubsetStatus, i int, name string)
 }
 
 // SubsetStatus is the status of the subset of that name, nil if there is none.
-func SubsetStatus(list []appsv1beta1.WorkloadSpreadSubsetStatus, name string) *appsv1beta1.WorkloadSpreadSubsetStatus {
+func SubsetStatus(
+	list []appsv1beta1.WorkloadSpreadSubsetStatus, name string,
+) *appsv1beta1.WorkloadSpreadSubsetStatus {
 	for i := range list {
 		if list[i].Name == name {
 			return &list[i]
@@ -295,7 +303,8 @@ func SubsetStatus(list []appsv1beta1.WorkloadSpreadSubsetStatus, name string) *a
 
 // open is true unless the condition Schedulable is False.
 func open(status *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
-	return status == nil || !meta.IsStatusConditionFalse(status.Conditions, string(appsv1beta1.SubsetSchedulable))
+	return status == nil || !meta.IsStatusConditionFalse(status.Conditions,
+		string(appsv1beta1.SubsetSchedulable))
 }
 
 func free(status *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
@@ -313,8 +322,8 @@ func places(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 			parts[i] = fmt.Sprintf("pods cannot be scheduled to %s", s.Name)
 			continue
 		}
-		parts[i] = fmt.Sprintf("%s has %s, %d coming, %d going", s.Name, plural.Of(s.Replicas, "pod"), len(s.CreatingPods),
-			len(s.DeletingPods))
+		parts[i] = fmt.Sprintf("%s has %s, %d coming, %d going", s.Name, plural.Of(s.Replicas, "pod"),
+			len(s.CreatingPods), len(s.DeletingPods))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -220,7 +220,8 @@ func (p *Plan) assign() {
 			p.look(s.Now.Add(nodeAgain), "a node is looked for again")
 		}
 		chosen, ok := choose(s.Fits[m.pod.UID], func(subset int) bool { // WS-143; quotas are by version
-			return p.quotas[subset].Quota == Unlimited || taken[place{m.version, subset}] < p.quotas[subset].Quota
+			return p.quotas[subset].Quota == Unlimited ||
+				taken[place{m.version, subset}] < p.quotas[subset].Quota
 		})
 		if !ok {
 			p.held(m)
@@ -272,7 +273,8 @@ func (p *Plan) reschedule() {
 			continue
 		}
 		p.Delete = append(p.Delete, m.pod)
-		p.say(m.pod, "deleted, because it could not be scheduled in subset %s for %s", p.nameOf(m), p.patience)
+		p.say(m.pod, "deleted, because it could not be scheduled in subset %s for %s",
+			p.nameOf(m), p.patience)
 	}
 }
 
@@ -300,10 +302,12 @@ func (p *Plan) rank() {
 			write.Adopt, write.Metadata = subset.Name, metadata
 			p.say(m.pod, "adopted into subset %s, which fits its node %s", subset.Name, m.pod.Spec.NodeName)
 		}
-		if cost, ranked := wanted[m]; ranked && !m.timedOut && m.pod.Annotations[pub.PodDeletionCost] != costText(cost) {
+		if cost, ranked := wanted[m]; ranked && !m.timedOut &&
+			m.pod.Annotations[pub.PodDeletionCost] != costText(cost) {
 			write.Cost = costText(cost)
 			annotate(write.Metadata, pub.PodDeletionCost, write.Cost)
-			p.say(m.pod, "deletion cost %s, was %q: %s", write.Cost, m.pod.Annotations[pub.PodDeletionCost], p.whyCost(m, cost))
+			p.say(m.pod, "deletion cost %s, was %q: %s", write.Cost, m.pod.Annotations[pub.PodDeletionCost],
+				p.whyCost(m, cost))
 		}
 		if (write.Adopt != "" || write.Cost != "") && !p.held(m) {
 			p.Writes = append(p.Writes, write)
@@ -342,7 +346,8 @@ func (p *Plan) costs() map[*member]int {
 		for i, m := range members {
 			pods[i] = m.pod
 		}
-		for i, cost := range costs(pods, p.quotas[key.subset].Quota, key.subset, len(p.quotas), key.version == s.Target.Latest) {
+		for i, cost := range costs(pods, p.quotas[key.subset].Quota, key.subset, len(p.quotas),
+			key.version == s.Target.Latest) {
 			wanted[members[i]] = cost
 		}
 	}
@@ -364,7 +369,8 @@ func (p *Plan) whyCost(m *member, cost int) string {
 	}
 	index, order := m.subset, ""
 	if p.costVersion(m) != p.Target.Latest {
-		index, order = n-1-index, fmt.Sprintf(", in mirrored order since %s is not the latest version", m.version)
+		index, order = n-1-index, fmt.Sprintf(", in mirrored order since %s is not the latest version",
+			m.version)
 	}
 	if cost < 0 {
 		return fmt.Sprintf("more than the %d of subset %s%s", p.quotas[m.subset].Quota, p.nameOf(m), order)
@@ -387,7 +393,8 @@ func (p *Plan) Headline() string {
 			ranked++
 		}
 	}
-	text := fmt.Sprintf("%s: %s %s wants %d, has %d", of, p.Target.Kind, p.Target.Name, p.Target.Desired, len(p.members))
+	text := fmt.Sprintf("%s: %s %s wants %d, has %d", of, p.Target.Kind, p.Target.Name, p.Target.Desired,
+		len(p.members))
 	if !p.Target.Exists {
 		text = fmt.Sprintf("%s: %s %s does not exist", of, p.Target.Kind, p.Target.Name)
 	}
@@ -415,17 +422,22 @@ func (p *Plan) String() string {
 		status := p.Status.Status
 		lines = append(lines, linesOf("all versions", status.SubsetStatuses, p.quotas)...)
 		for _, version := range versionsOf(status.VersionedSubsetStatuses) {
-			lines = append(lines, linesOf("version "+version, status.VersionedSubsetStatuses[version], p.quotas)...)
+			lines = append(lines, linesOf("version "+version,
+				status.VersionedSubsetStatuses[version], p.quotas)...)
 		}
 		for _, m := range p.members {
 			switch {
 			case m.subset != unmatched:
 			case p.snapshot.NodeUnknown[m.pod.UID]:
-				lines = append(lines, fmt.Sprintf("  pod %s: in no subset, its node %s is not known", m.pod.Name, m.pod.Spec.NodeName))
+				lines = append(lines,
+					fmt.Sprintf("  pod %s: in no subset, its node %s is not known", m.pod.Name,
+						m.pod.Spec.NodeName))
 			case m.pod.Spec.NodeName == "":
 				lines = append(lines, fmt.Sprintf("  pod %s: in no subset, it has no node", m.pod.Name))
 			default:
-				lines = append(lines, fmt.Sprintf("  pod %s: in no subset, none fits its node %s", m.pod.Name, m.pod.Spec.NodeName))
+				lines = append(lines,
+					fmt.Sprintf("  pod %s: in no subset, none fits its node %s", m.pod.Name,
+						m.pod.Spec.NodeName))
 			}
 		}
 		for _, sentence := range p.sentences {
@@ -439,7 +451,8 @@ func (p *Plan) String() string {
 		}
 	}
 	if !p.Again.IsZero() {
-		lines = append(lines, fmt.Sprintf("  again at %s: %s", p.Again.UTC().Format("15:04:05.000"), p.Because))
+		lines = append(lines, fmt.Sprintf("  again at %s: %s",
+			p.Again.UTC().Format("15:04:05.000"), p.Because))
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
@@ -447,10 +460,11 @@ func (p *Plan) String() string {
 // String says what was expected in vain.
 func (l LostBooking) String() string {
 	if l.Deletion {
-		return fmt.Sprintf("pod %s of subset %s was not deleted within %s of the admission of its deletion", l.Pod, l.Subset,
-			DeletionTimeout)
+		return fmt.Sprintf("pod %s of subset %s was not deleted within %s of the admission of its deletion",
+			l.Pod, l.Subset, DeletionTimeout)
 	}
-	return fmt.Sprintf("pod %s of subset %s was not seen within %s of its admission", l.Pod, l.Subset, CreationTimeout)
+	return fmt.Sprintf("pod %s of subset %s was not seen within %s of its admission", l.Pod, l.Subset,
+		CreationTimeout)
 }
 
 func linesOf(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []SubsetQuota) []string {
@@ -468,7 +482,8 @@ func linesOf(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []
 			text += fmt.Sprintf(", %d going", n)
 		}
 		if c := Schedulable(s); c != nil && c.Status != "True" {
-			text += fmt.Sprintf(", passed over (%s since %s)", c.Reason, c.LastTransitionTime.UTC().Format("15:04:05"))
+			text += fmt.Sprintf(", passed over (%s since %s)", c.Reason,
+				c.LastTransitionTime.UTC().Format("15:04:05"))
 		}
 		lines = append(lines, text)
 	}

@@ -26,8 +26,8 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 		if p.patience == 0 {
 			continue // WS-170
 		}
-		c, recovered, until := nextCondition(Schedulable(statusAt(newest.Status.SubsetStatuses, i, q.Name)), i == len(p.quotas)-1,
-			p.stuck[i], p.patience, p.snapshot.Window, now)
+		c, recovered, until := nextCondition(Schedulable(statusAt(newest.Status.SubsetStatuses, i, q.Name)),
+			i == len(p.quotas)-1, p.stuck[i], p.patience, p.snapshot.Window, now)
 		conditions[i] = &c
 		if recovered {
 			change.Recovered = append(change.Recovered, q.Name)

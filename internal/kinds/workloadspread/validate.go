@@ -44,14 +44,17 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 	errs := validateTarget(spread, old, env, spec.Child("targetRef"))
 	if filter := spread.Spec.TargetFilter; filter != nil && filter.Selector != nil {
 		if _, err := metav1.LabelSelectorAsSelector(filter.Selector); err != nil { // WS-042
-			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector, "selector: "+err.Error()))
+			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector,
+				"selector: "+err.Error()))
 		}
 	}
 	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")),
 		validateStrategy(&spread.Spec, env.Window, spec.Child("scheduleStrategy")))
 }
 
-func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, path *field.Path) field.ErrorList {
+func validateTarget(
+	spread, old *appsv1beta1.WorkloadSpread, env Environment, path *field.Path,
+) field.ErrorList {
 	ref := spread.Spec.TargetReference
 	if ref == nil {
 		return field.ErrorList{field.Required(path, "it must name the one workload whose pods are spread")}
@@ -62,7 +65,8 @@ func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, pa
 	}
 	if _, err := schema.ParseGroupVersion(ref.APIVersion); err != nil {
 		return append(errs, field.Invalid(path, ref,
-			fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v", ref.APIVersion, err)))
+			fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v",
+				ref.APIVersion, err)))
 	}
 	target := TargetOf(spread)
 	if ref.APIVersion != "" && ref.Kind != "" {
@@ -72,21 +76,27 @@ func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, pa
 	}
 	for i := range env.Others { // WS-043
 		other := &env.Others[i]
-		if other.Name != spread.Name && other.Namespace == spread.Namespace && other.DeletionTimestamp == nil && TargetOf(other) == target {
+		if other.Name != spread.Name && other.Namespace == spread.Namespace &&
+			other.DeletionTimestamp == nil && TargetOf(other) == target {
 			errs = append(errs, field.Invalid(path, ref,
-				fmt.Sprintf("WorkloadSpread %s spreads this workload already, and a workload can have one: put the subsets into that one, or delete it", other.Name)))
+				fmt.Sprintf(
+					"WorkloadSpread %s spreads this workload already, and a workload can have one: put the subsets into that one, or delete it",
+					other.Name)))
 		}
 	}
 	if old != nil && old.Spec.TargetReference != nil && TargetOf(old) != target { // WS-044
 		errs = append(errs, field.Invalid(path, ref,
-			fmt.Sprintf("the group, kind and name of the workload cannot be changed from %s %s: make another WorkloadSpread",
+			fmt.Sprintf(
+				"the group, kind and name of the workload cannot be changed from %s %s: make another WorkloadSpread",
 				old.Spec.TargetReference.Kind, old.Spec.TargetReference.Name)))
 	}
 	return errs
 }
 
 // supported refuses kinds that are neither supported nor listed.
-func supported(kind schema.GroupKind, env Environment, ref *appsv1beta1.TargetReference, path *field.Path) *field.Error {
+func supported(
+	kind schema.GroupKind, env Environment, ref *appsv1beta1.TargetReference, path *field.Path,
+) *field.Error {
 	if BuiltIn(kind) {
 		return nil
 	}
@@ -98,13 +108,18 @@ func supported(kind schema.GroupKind, env Environment, ref *appsv1beta1.TargetRe
 		if known == StatefulSet {
 			groups += " or " + AdvancedStatefulSet.Group
 		}
-		return field.Invalid(path, ref, fmt.Sprintf("the group of a %s must be %s, not %q", kind.Kind, groups, kind.Group))
+		return field.Invalid(path, ref,
+			fmt.Sprintf("the group of a %s must be %s, not %q", kind.Kind, groups, kind.Group))
 	}
 	if env.ListError != nil {
-		return field.InternalError(path, fmt.Errorf("whether kind %s is listed cannot be told: %w", kind, env.ListError))
+		return field.InternalError(path,
+			fmt.Errorf("whether kind %s is listed cannot be told: %w", kind, env.ListError))
 	}
 	if _, ok := env.Listed.Workload(kind); !ok {
-		return field.Invalid(path, ref, fmt.Sprintf("kind %s of group %q is not supported, and not listed: supported are CloneSet, Deployment, ReplicaSet, StatefulSet and Job; other kinds are listed by an administrator in key %s of ConfigMap %s in the namespace of the manager", kind.Kind, kind.Group, AllowListKey, ConfigMapName))
+		return field.Invalid(path, ref,
+			fmt.Sprintf(
+				"kind %s of group %q is not supported, and not listed: supported are CloneSet, Deployment, ReplicaSet, StatefulSet and Job; other kinds are listed by an administrator in key %s of ConfigMap %s in the namespace of the manager",
+				kind.Kind, kind.Group, AllowListKey, ConfigMapName))
 	}
 	return nil
 }
@@ -135,7 +150,9 @@ func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field
 }
 
 // validateQuotas judges maxReplicas.
-func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, path *field.Path) field.ErrorList {
+func validateQuotas(
+	subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	var first *intstr.IntOrString
 	sum, complete, mixed := int32(0), true, false
@@ -169,10 +186,12 @@ func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, p
 		}
 		before := sum
 		if sum += percent; sum > 100 && before <= 100 {
-			errs = append(errs, field.Invalid(at, most.StrVal, "the percentages are more than 100 % together up to here"))
+			errs = append(errs, field.Invalid(at, most.StrVal,
+				"the percentages are more than 100 % together up to here"))
 		}
 	}
-	if last := subsets[len(subsets)-1].MaxReplicas; complete && !mixed && last != nil && last.Type == intstr.String && sum < 100 {
+	if last := subsets[len(subsets)-1].MaxReplicas; complete && !mixed && last != nil &&
+		last.Type == intstr.String && sum < 100 {
 		var value any
 		if subsets[0].MaxReplicas != nil {
 			value = subsets[0].MaxReplicas.String()
@@ -183,11 +202,14 @@ func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, p
 	return errs
 }
 
-func validateStrategy(spec *appsv1beta1.WorkloadSpreadSpec, window time.Duration, path *field.Path) field.ErrorList {
+func validateStrategy(
+	spec *appsv1beta1.WorkloadSpreadSpec, window time.Duration, path *field.Path,
+) field.ErrorList {
 	strategy := &spec.ScheduleStrategy
 	var errs field.ErrorList
 	switch strategy.Type {
-	case "", appsv1beta1.FixedWorkloadSpreadScheduleStrategyType, appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType:
+	case "", appsv1beta1.FixedWorkloadSpreadScheduleStrategyType,
+		appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType:
 	default: // WS-038
 		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type, "must be Fixed or Adaptive"))
 	}
@@ -207,7 +229,8 @@ func validateStrategy(spec *appsv1beta1.WorkloadSpreadSpec, window time.Duration
 	if n > 1 { // WS-041
 		most = max(int64(window/time.Second)-5, 0) / int64(n-1)
 	}
-	if seconds := adaptive.RescheduleCriticalSeconds; seconds != nil && (*seconds < 0 || int64(*seconds) > most) {
+	if seconds := adaptive.RescheduleCriticalSeconds; seconds != nil &&
+		(*seconds < 0 || int64(*seconds) > most) {
 		errs = append(errs, field.Invalid(path.Child("adaptive", "rescheduleCriticalSeconds"), *seconds,
 			fmt.Sprintf("must be from 0 to %d with %s", most, plural.Of(n, "subset"))))
 	}
@@ -258,7 +281,8 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 			preferred = append(preferred, s.PreferredNodeSelector[j])
 		}
 		for j := range s.Tolerations {
-			places[fmt.Sprintf("spec.template.spec.tolerations[%d]", len(tolerations))] = fmt.Sprintf("%stolerations[%d]", at, j)
+			places[fmt.Sprintf("spec.template.spec.tolerations[%d]", len(tolerations))] = fmt.Sprintf(
+				"%stolerations[%d]", at, j)
 			tolerations = append(tolerations, s.Tolerations[j])
 		}
 	}
@@ -272,11 +296,12 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 	if len(preferred) > 0 {
 		node["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
 	}
-	template = map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "any"}}, "spec": map[string]any{
-		"containers":  []any{map[string]any{"name": "any", "image": "any"}},
-		"affinity":    map[string]any{"nodeAffinity": node},
-		"tolerations": tolerations,
-	}}
+	template = map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "any"}},
+		"spec": map[string]any{
+			"containers":  []any{map[string]any{"name": "any", "image": "any"}},
+			"affinity":    map[string]any{"nodeAffinity": node},
+			"tolerations": tolerations,
+		}}
 	return template, func(path string) string {
 		for from, to := range places {
 			if len(path) >= len(from) && path[:len(from)] == from &&
@@ -329,7 +354,8 @@ func withClaims(template map[string]any, claimTemplates any) map[string]any {
 		metadata, _ := claim["metadata"].(map[string]any)
 		if name, _ := metadata["name"].(string); name != "" && !names.Has(name) {
 			names.Insert(name)
-			volumes = append(volumes, map[string]any{"name": name, "persistentVolumeClaim": map[string]any{"claimName": name}})
+			volumes = append(volumes,
+				map[string]any{"name": name, "persistentVolumeClaim": map[string]any{"claimName": name}})
 		}
 	}
 	given, _ := spec["volumes"].([]any)

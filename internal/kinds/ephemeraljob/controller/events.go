@@ -68,16 +68,20 @@ func (p *podEvents) handler() handler.EventHandler {
 
 // matters tells whether a job may see the change of a pod.
 func matters(before, after *corev1.Pod) bool {
-	return before.UID != after.UID || before.Spec.NodeName != after.Spec.NodeName || before.Status.Phase != after.Status.Phase ||
-		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || !maps.Equal(before.Labels, after.Labels) ||
+	return before.UID != after.UID || before.Spec.NodeName != after.Spec.NodeName ||
+		before.Status.Phase != after.Status.Phase ||
+		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		!maps.Equal(before.Labels, after.Labels) ||
 		len(before.Spec.EphemeralContainers) != len(after.Spec.EphemeralContainers) ||
-		!equality.Semantic.DeepEqual(before.Status.EphemeralContainerStatuses, after.Status.EphemeralContainerStatuses)
+		!equality.Semantic.DeepEqual(before.Status.EphemeralContainerStatuses,
+			after.Status.EphemeralContainerStatuses)
 }
 
 // concerned are the unfinished jobs that select one of the states of a pod, or have treated it.
 func (p *podEvents) concerned(ctx context.Context, pods ...client.Object) []ctrl.Request {
 	var list appsv1alpha1.EphemeralJobList
-	if err := p.reader.List(ctx, &list, client.InNamespace(pods[0].GetNamespace()), client.MatchingFields{unfinished: "true"},
+	if err := p.reader.List(ctx, &list, client.InNamespace(pods[0].GetNamespace()),
+		client.MatchingFields{unfinished: "true"},
 		client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing EphemeralJobs")
 		return nil

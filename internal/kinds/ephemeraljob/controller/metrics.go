@@ -22,7 +22,8 @@ type meters struct {
 
 func newMeters() *meters {
 	return &meters{
-		jobs: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_ephemeral_jobs", Help: "EphemeralJobs, by phase."}, []string{"phase"}),
+		jobs: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_ephemeral_jobs",
+			Help: "EphemeralJobs, by phase."}, []string{"phase"}),
 		pods: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_ephemeral_job_pods_total",
 			Help: "Pods of EphemeralJobs that ended, by result."}, []string{"result"}),
 		phases: map[types.NamespacedName]appsv1alpha1.EphemeralJobPhase{},
@@ -44,8 +45,9 @@ func (m *meters) phase(name types.NamespacedName, job *appsv1alpha1.EphemeralJob
 }
 
 // phases are all that there are.
-var phases = []appsv1alpha1.EphemeralJobPhase{appsv1alpha1.EphemeralJobWaiting, appsv1alpha1.EphemeralJobRunning,
-	appsv1alpha1.EphemeralJobSucceeded, appsv1alpha1.EphemeralJobFailed, appsv1alpha1.EphemeralJobPaused, appsv1alpha1.EphemeralJobError}
+var phases = []appsv1alpha1.EphemeralJobPhase{appsv1alpha1.EphemeralJobWaiting,
+	appsv1alpha1.EphemeralJobRunning, appsv1alpha1.EphemeralJobSucceeded, appsv1alpha1.EphemeralJobFailed,
+	appsv1alpha1.EphemeralJobPaused, appsv1alpha1.EphemeralJobError}
 
 func (m *meters) forget(name types.NamespacedName) { m.set(name, "") }
 

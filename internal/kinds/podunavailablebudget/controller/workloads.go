@@ -83,9 +83,12 @@ type Workloads struct {
 }
 
 // NewWorkloads returns a reader of workloads. caches has metadata of those that are watched.
-func NewWorkloads(caches cache.Cache, live client.Reader, scales client.SubResourceReader, mapper meta.RESTMapper) *Workloads {
+func NewWorkloads(
+	caches cache.Cache, live client.Reader, scales client.SubResourceReader, mapper meta.RESTMapper,
+) *Workloads {
 	return &Workloads{caches: caches, live: live, scales: scales, mapper: mapper,
-		known: lru.NewLRUExpireCacheWithClock(replicasKept, clock.RealClock{}), informers: map[schema.GroupKind]cache.Informer{}}
+		known:     lru.NewLRUExpireCacheWithClock(replicasKept, clock.RealClock{}),
+		informers: map[schema.GroupKind]cache.Informer{}}
 }
 
 // Tell has do called with each watched workload that appears, is deleted, or changes its spec or its
@@ -97,10 +100,13 @@ func (w *Workloads) Tell(do func(namespace string, changed podunavailablebudget.
 }
 
 // Get returns a workload; nil if it does not exist, or is being deleted (PUB-036).
-func (w *Workloads) Get(ctx context.Context, namespace string, of podunavailablebudget.Reference) (*Workload, error) {
+func (w *Workloads) Get(
+	ctx context.Context, namespace string, of podunavailablebudget.Reference,
+) (*Workload, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
 	mapping, err := w.mapper.RESTMapping(of.GroupKind)
-	if meta.IsNoMatchError(err) || err == nil && (mapping.Scope.Name() != meta.RESTScopeNameNamespace || !exists(of.Name)) {
+	if meta.IsNoMatchError(err) ||
+		err == nil && (mapping.Scope.Name() != meta.RESTScopeNameNamespace || !exists(of.Name)) {
 		return nil, nil
 	}
 	if err != nil {
@@ -147,7 +153,9 @@ func (w *Workloads) answered(name string, workload *Workload) {
 // A scale subresource may never answer though, or the webhook that converts a kind, and one such workload
 // must not keep a budget from counting all others: then what was known of it last counts, or else nobody says
 // how many pods it shall have.
-func (w *Workloads) unanswered(ctx context.Context, name string, uid types.UID, err error) (*Workload, error) {
+func (w *Workloads) unanswered(
+	ctx context.Context, name string, uid types.UID, err error,
+) (*Workload, error) {
 	if ctx.Err() != nil {
 		return nil, err
 	}
@@ -169,7 +177,9 @@ func (w *Workloads) unanswered(ctx context.Context, name string, uid types.UID, 
 }
 
 // other reads a workload of a kind that is not watched.
-func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*Workload, error) {
+func (w *Workloads) other(
+	ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName,
+) (*Workload, error) {
 	kept := whole(kind.GroupKind(), key)
 	if known, ok := w.known.Get(kept); ok {
 		workload, _ := known.(*Workload)
@@ -214,12 +224,14 @@ func desiredByNodes(object *unstructured.Unstructured) *int32 {
 
 // metadata reads a watched workload from the cache, or, if it is not there, from the API server: what is not
 // there yet must not count as gone. uid is which one is meant, empty for any.
-func (w *Workloads) metadata(ctx context.Context, kind schema.GroupKind, key types.NamespacedName, uid types.UID) (*metav1.PartialObjectMetadata,
-	error) {
+func (w *Workloads) metadata(
+	ctx context.Context, kind schema.GroupKind, key types.NamespacedName, uid types.UID,
+) (*metav1.PartialObjectMetadata, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
 	if w.filled(ctx, kind) {
-		if err := w.caches.Get(ctx, key, object, client.UnsafeDisableDeepCopy); err == nil && (uid == "" || object.UID == uid) {
+		if err := w.caches.Get(ctx, key, object, client.UnsafeDisableDeepCopy); err == nil &&
+			(uid == "" || object.UID == uid) {
 			return object, nil
 		}
 		object = &metav1.PartialObjectMetadata{}
@@ -273,7 +285,9 @@ func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandl
 			do(of.GetNamespace(), podunavailablebudget.Reference{GroupKind: kind, Name: of.GetName()}, moved)
 		}
 	}
-	return toolscache.ResourceEventHandlerFuncs{AddFunc: func(object any) { tell(object, false) }, DeleteFunc: func(object any) { tell(object, true) },
+	return toolscache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
+		tell(object, false)
+	}, DeleteFunc: func(object any) { tell(object, true) },
 		UpdateFunc: func(old, object any) {
 			before, ok := old.(client.Object)
 			after, ok2 := object.(client.Object)
@@ -289,7 +303,9 @@ func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandl
 }
 
 // scale reads the scale subresource. It returns nil if the object does not exist or has no scale.
-func (w *Workloads) scale(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*Workload, error) {
+func (w *Workloads) scale(
+	ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName,
+) (*Workload, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	object.SetNamespace(key.Namespace)

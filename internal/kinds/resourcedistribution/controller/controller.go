@@ -57,8 +57,11 @@ type Reconciler struct {
 }
 
 // newReconciler returns a Reconciler whose watches are followed by a function.
-func newReconciler(api *reconcile.API, events reconcile.Recorder, follow func(context.Context, *copies)) *Reconciler {
-	r := &Reconciler{API: api, Events: events, distributions: map[types.UID]*distribution{}, asked: func(string) {}}
+func newReconciler(
+	api *reconcile.API, events reconcile.Recorder, follow func(context.Context, *copies),
+) *Reconciler {
+	r := &Reconciler{API: api, Events: events, distributions: map[types.UID]*distribution{},
+		asked: func(string) {}}
 	r.watches.follow, r.watches.changed = follow, r.copyChanged
 	return r
 }
@@ -69,27 +72,33 @@ func Setup(mgr ctrl.Manager, options reconcile.Options, own ...string) error {
 	if err != nil {
 		return fmt.Errorf("making a client that follows copies: %w", err)
 	}
-	r := newReconciler(options.API(mgr), reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), follower(clientset))
+	r := newReconciler(options.API(mgr), reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)),
+		follower(clientset))
 	r.own = own
 	r.meters = newMeters(&r.watches)
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
-		For(&appsv1beta1.ResourceDistribution{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: changed})).
-		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		For(&appsv1beta1.ResourceDistribution{},
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: changed})).
+		WatchesRawSource(source.Func(func(ctx context.Context,
+			queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			r.watches.start(ctx)
 			r.ask(func(name string) { queue.Add(reconcile.Request("", name)) })
 			return nil
 		})).
 		Watches(emptyNamespace(), handler.Funcs{
-			CreateFunc: func(_ context.Context, e event.CreateEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			CreateFunc: func(_ context.Context, e event.CreateEvent,
+				_ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 				r.namespaceChanged(nil, e.Object)
 			},
-			UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent,
+				_ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 				r.namespaceChanged(e.ObjectOld, e.ObjectNew)
 			},
-			DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			DeleteFunc: func(_ context.Context, e event.DeleteEvent,
+				_ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 				r.namespaceChanged(e.Object, nil)
 			},
 		})
@@ -98,13 +107,15 @@ func Setup(mgr ctrl.Manager, options reconcile.Options, own ...string) error {
 
 // changed leaves out changes of the status, and of metadata.
 func changed(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+		e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
 }
 
 func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.ResourceDistribution](r.API), Pass: r.pass,
-		Forget: r.forget}, 0, limiter)
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
+		Owner: reconcile.UIDs[appsv1beta1.ResourceDistribution](r.API), Pass: r.pass, Forget: r.forget}, 0,
+		limiter)
 }
 
 // ask has passes asked for by a function.
@@ -134,13 +145,15 @@ func namespaceOf(name string, object client.Object) resourcedistribution.Namespa
 	if object == nil {
 		return resourcedistribution.Namespace{Name: name}
 	}
-	return resourcedistribution.Namespace{Name: name, Exists: true, Terminating: object.GetDeletionTimestamp() != nil, Labels: object.GetLabels()}
+	return resourcedistribution.Namespace{Name: name, Exists: true,
+		Terminating: object.GetDeletionTimestamp() != nil, Labels: object.GetLabels()}
 }
 
 // namespaceChanged has those distributions look at a namespace of which it is a target, or was one; nil
 // stands for none.
 func (r *Reconciler) namespaceChanged(before, after client.Object) {
-	if before != nil && after != nil && before.GetUID() == after.GetUID() && maps.Equal(before.GetLabels(), after.GetLabels()) &&
+	if before != nil && after != nil && before.GetUID() == after.GetUID() &&
+		maps.Equal(before.GetLabels(), after.GetLabels()) &&
 		(before.GetDeletionTimestamp() == nil) == (after.GetDeletionTimestamp() == nil) {
 		return
 	}
@@ -177,7 +190,8 @@ func (r *Reconciler) copyChanged(of *copies, namespace string) {
 func (r *Reconciler) all() []*distribution {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.SortedFunc(maps.Values(r.distributions), func(a, b *distribution) int { return strings.Compare(a.name, b.name) })
+	return slices.SortedFunc(maps.Values(r.distributions),
+		func(a, b *distribution) int { return strings.Compare(a.name, b.name) })
 }
 
 // of returns what is kept of a distribution.

@@ -49,7 +49,8 @@ type known struct {
 var _ cache.ReflectorStore = (*copies)(nil)
 
 func newCopies(of resourcedistribution.Of, changed func(*copies, string)) *copies {
-	return &copies{of: of, changed: changed, users: map[types.UID]*distribution{}, stop: func() {}, known: map[string]known{}}
+	return &copies{of: of, changed: changed, users: map[types.UID]*distribution{}, stop: func() {},
+		known: map[string]known{}}
 }
 
 // newer tells whether a version is newer than another, empty ones being the oldest; those that cannot be

@@ -103,7 +103,8 @@ func (d *distribution) concerns(versions ...resourcedistribution.Namespace) bool
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range versions {
-		if v := &versions[i]; d.targets != nil && d.targets.Wants(v.Name, v.Exists && !v.Terminating, v.Labels) {
+		if v := &versions[i]; d.targets != nil &&
+			d.targets.Wants(v.Name, v.Exists && !v.Terminating, v.Labels) {
 			return true
 		}
 	}

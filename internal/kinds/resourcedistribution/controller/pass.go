@@ -25,7 +25,9 @@ import (
 const chunk, mostBatch = 1000, 1024
 
 // pass looks at the namespaces that changed, all of them after the spec has.
-func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *Reconciler) pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
@@ -36,7 +38,8 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	}
 	if rd.DeletionTimestamp != nil {
 		r.leave(owner)
-		return reconcile.Done{Headline: "it is being deleted: nothing is created or updated", Record: nothing}, nil
+		return reconcile.Done{Headline: "it is being deleted: nothing is created or updated",
+			Record: nothing}, nil
 	}
 	d := r.of(name.Name, owner)
 	r.aim(rd, d)
@@ -48,7 +51,8 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	case err != nil && !ready:
 		r.blind(ctx, d, err)
 	case !ready:
-		return reconcile.Done{Headline: "waits for the list of " + d.copies.of.Kind + "s named " + d.copies.of.Name, Record: nothing}, nil
+		return reconcile.Done{Headline: "waits for the list of " + d.copies.of.Kind + "s named " +
+			d.copies.of.Name, Record: nothing}, nil
 	default:
 		if d.all() {
 			if err := r.enqueueAll(ctx, d); err != nil {
@@ -116,7 +120,9 @@ func (r *Reconciler) aim(rd *appsv1beta1.ResourceDistribution, d *distribution) 
 
 // unreadable says what is wrong with a ResourceDistribution that was stored before it was validated. Nothing
 // is done for it.
-func (r *Reconciler) unreadable(ctx context.Context, rd *appsv1beta1.ResourceDistribution, d *distribution) (reconcile.Done, error) {
+func (r *Reconciler) unreadable(
+	ctx context.Context, rd *appsv1beta1.ResourceDistribution, d *distribution,
+) (reconcile.Done, error) {
 	if d.news.Is(distributeFailed, d.fault.Error()) {
 		r.Events.Event(rd, corev1.EventTypeWarning, distributeFailed, d.fault.Error())
 	}
@@ -145,7 +151,8 @@ func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 	}
 	marked := map[string]bool{}
 	for i := range all.Items {
-		if ns := namespaceOf(all.Items[i].Name, &all.Items[i]); d.targets.Wants(ns.Name, !ns.Terminating, ns.Labels) {
+		if ns := namespaceOf(all.Items[i].Name, &all.Items[i]); d.targets.Wants(ns.Name,
+			!ns.Terminating, ns.Labels) {
 			marked[ns.Name] = true
 		}
 	}
@@ -156,7 +163,8 @@ func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 	}
 	for name := range marked {
 		if outcome, known := d.tally.Of(name); !known || outcome.Failure == "" {
-			d.tally.Set(name, resourcedistribution.Outcome{Target: true, Failure: resourcedistribution.Pending})
+			d.tally.Set(name, resourcedistribution.Outcome{Target: true,
+				Failure: resourcedistribution.Pending})
 		}
 	}
 	for _, name := range d.copies.namespaces() {
@@ -179,10 +187,12 @@ func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 func (r *Reconciler) blind(ctx context.Context, d *distribution, why error) {
 	d.take(math.MaxInt)
 	if all, err := r.namespaces(ctx); err == nil {
-		failure := resourcedistribution.Outcome{Target: true, Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: why.Error()}
+		failure := resourcedistribution.Outcome{Target: true,
+			Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: why.Error()}
 		d.tally = resourcedistribution.Tally{}
 		for i := range all.Items {
-			if d.targets.Wants(all.Items[i].Name, all.Items[i].DeletionTimestamp == nil, all.Items[i].Labels) {
+			if d.targets.Wants(all.Items[i].Name, all.Items[i].DeletionTimestamp == nil,
+				all.Items[i].Labels) {
 				d.tally.Set(all.Items[i].Name, failure)
 			}
 		}
@@ -221,19 +231,22 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 			return err
 		}
 		copied, doubt := d.copies.in(name)
-		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: d.resource, Targets: d.targets, Owner: rd.UID,
-			Namespace: ns, Copy: copied})
+		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: d.resource,
+			Targets: d.targets, Owner: rd.UID, Namespace: ns, Copy: copied})
 		if verdict.Action == resourcedistribution.Keep && !doubt {
 			d.tally.Set(name, verdict.Outcome)
 			continue
 		}
 		before, known := d.tally.Of(name)
 		if until, why := d.held(name, now); !until.IsZero() {
-			d.tally.Set(name, resourcedistribution.Outcome{Target: verdict.Target, Failure: verdict.Action.Failed(), Reason: why})
+			d.tally.Set(name, resourcedistribution.Outcome{Target: verdict.Target,
+				Failure: verdict.Action.Failed(), Reason: why})
 			continue
 		}
-		t := &task{namespace: ns, repaired: verdict.Action == resourcedistribution.Delete || known && before.Target &&
-			before.Failure != resourcedistribution.Pending && before.Failure != appsv1beta1.ResourceDistributionNamespaceNotExists}
+		t := &task{namespace: ns, repaired: verdict.Action == resourcedistribution.Delete ||
+			known && before.Target &&
+				before.Failure != resourcedistribution.Pending &&
+				before.Failure != appsv1beta1.ResourceDistributionNamespaceNotExists}
 		repairs = repairs || t.repaired
 		tasks = append(tasks, t)
 	}
@@ -262,10 +275,12 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 		d.batch = min(max(2*d.batch, 1), mostBatch)
 		batch := tasks[begun:min(begun+d.batch, len(tasks))]
 		begun += len(batch)
-		for i, err := range w.Each(ctx, len(batch), func(i int) error { return r.act(ctx, w, rd, d, full, batch[i]) }) {
+		for i, err := range w.Each(ctx, len(batch),
+			func(i int) error { return r.act(ctx, w, rd, d, full, batch[i]) }) {
 			if err != nil && batch[i].err == nil {
 				batch[i].err = err
-				batch[i].outcome = resourcedistribution.Outcome{Target: true, Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: err.Error()}
+				batch[i].outcome = resourcedistribution.Outcome{Target: true,
+					Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: err.Error()}
 			}
 		}
 		if ctx.Err() != nil {
@@ -324,7 +339,8 @@ func (r *Reconciler) gone(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 }
 
 // errStored is why a copy is not written for ever that comes out otherwise each time.
-var errStored = errors.New("what was stored is not what was written: a webhook, or a controller, may have changed it")
+var errStored = errors.New(
+	"what was stored is not what was written: a webhook, or a controller, may have changed it")
 
 // attempts bounds how often a namespace that others write in is looked at again in one pass, writes what is
 // written there: a deletion and a creation.
@@ -332,8 +348,10 @@ const attempts, writes = 4, 2
 
 // act does in one namespace what is to be done. After each write, and after each conflict, it is decided anew
 // what that is.
-func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, d *distribution,
-	resource *resourcedistribution.Resource, t *task) error {
+func (r *Reconciler) act(
+	ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, d *distribution,
+	resource *resourcedistribution.Resource, t *task,
+) error {
 	name, written, refused := t.namespace.Name, 0, error(nil)
 	for range attempts {
 		copied, doubt := d.copies.in(name)
@@ -344,8 +362,8 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 			r.others(d, name)
 			copied, _ = d.copies.in(name)
 		}
-		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: resource, Targets: d.targets, Owner: rd.UID,
-			Namespace: t.namespace, Copy: copied})
+		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: resource,
+			Targets: d.targets, Owner: rd.UID, Namespace: t.namespace, Copy: copied})
 		if t.outcome = verdict.Outcome; verdict.Action == resourcedistribution.Keep {
 			return nil
 		}
@@ -358,10 +376,12 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 		case err == nil:
 			t.wrote, written = true, written+1
 			r.others(d, name)
-		case reconcile.IsNamespaceTerminating(err) || verdict.Action == resourcedistribution.Create && apierrors.IsNotFound(err):
+		case reconcile.IsNamespaceTerminating(err) ||
+			verdict.Action == resourcedistribution.Create && apierrors.IsNotFound(err):
 			// The cache shows it soon. If it was created this moment, nothing else may come back to it.
 			done := t.failed(true, verdict.Action, err)
-			if t.outcome = (resourcedistribution.Outcome{Target: true, Failure: resourcedistribution.Pending}); d.targets.Included()[name] {
+			if t.outcome = (resourcedistribution.Outcome{Target: true,
+				Failure: resourcedistribution.Pending}); d.targets.Included()[name] {
 				t.outcome = resourcedistribution.Ended()
 			}
 			return done
@@ -381,7 +401,8 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 
 // failed notes that the action failed, and returns nil, since that is told by the outcome.
 func (t *task) failed(target bool, action resourcedistribution.Action, err error) error {
-	t.err, t.outcome = err, resourcedistribution.Outcome{Target: target, Failure: action.Failed(), Reason: err.Error()}
+	t.err, t.outcome = err, resourcedistribution.Outcome{Target: target, Failure: action.Failed(),
+		Reason: err.Error()}
 	return nil
 }
 
@@ -412,11 +433,15 @@ func (r *Reconciler) look(ctx context.Context, w *reconcile.Writer, c *copies, n
 }
 
 // write carries out an action on exactly the version that it was decided for.
-func (r *Reconciler) write(ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, c *copies,
-	resource *resourcedistribution.Resource, namespace string, action resourcedistribution.Action, copied *resourcedistribution.Copy) error {
+func (r *Reconciler) write(
+	ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, c *copies,
+	resource *resourcedistribution.Resource, namespace string, action resourcedistribution.Action,
+	copied *resourcedistribution.Copy,
+) error {
 	object := c.of.Object()
 	if action == resourcedistribution.Create {
-		if err := w.Create(ctx, resource.Document(namespace, resourcedistribution.Owner(rd)), object); err != nil {
+		if err := w.Create(ctx, resource.Document(namespace, resourcedistribution.Owner(rd)),
+			object); err != nil {
 			return err //nolint:wrapcheck // as above
 		}
 		c.answered(namespace, resourcedistribution.CopyOf(object))
@@ -425,7 +450,9 @@ func (r *Reconciler) write(ctx context.Context, w *reconcile.Writer, rd *appsv1b
 	if action == resourcedistribution.Recreate {
 		// What pods need does not go for what the namespace refuses: what exists is told after what is
 		// refused.
-		err := w.Client.Create(ctx, &unstructured.Unstructured{Object: resource.Document(namespace, resourcedistribution.Owner(rd))}, client.DryRunAll)
+		err := w.Client.Create(ctx,
+			&unstructured.Unstructured{Object: resource.Document(namespace, resourcedistribution.Owner(rd))},
+			client.DryRunAll)
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err //nolint:wrapcheck // as above
 		}
@@ -446,7 +473,8 @@ func (r *Reconciler) write(ctx context.Context, w *reconcile.Writer, rd *appsv1b
 		c.answered(namespace, resourcedistribution.CopyOf(left))
 		return nil
 	}
-	if err := w.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+	if err := w.Delete(ctx, object,
+		client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		return err //nolint:wrapcheck // as above
 	}
 	c.deleted(namespace, copied)

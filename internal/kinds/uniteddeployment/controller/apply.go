@@ -46,8 +46,11 @@ type application struct {
 }
 
 // apply carries out a plan, and returns when to come back for what is left.
-func (r *Reconciler) apply(ctx context.Context, united *appsv1beta1.UnitedDeployment, plan *uniteddeployment.Plan) (time.Duration, error) {
-	a := &application{Reconciler: r, w: r.For(united.UID), united: united, plan: plan, memory: r.memory.Of(united.UID)}
+func (r *Reconciler) apply(
+	ctx context.Context, united *appsv1beta1.UnitedDeployment, plan *uniteddeployment.Plan,
+) (time.Duration, error) {
+	a := &application{Reconciler: r, w: r.For(united.UID), united: united, plan: plan,
+		memory: r.memory.Of(united.UID)}
 	a.lives = sync.OnceValue(func() error { return a.live(ctx) })
 	if plan.Fault == nil {
 		if err := a.first(ctx); err != nil {
@@ -65,7 +68,8 @@ func (r *Reconciler) apply(ctx context.Context, united *appsv1beta1.UnitedDeploy
 		}
 	}
 	a.notes()
-	outcome := uniteddeployment.Outcome{Provisioned: a.created + a.adopted + a.deleted, Provision: words(a.provision), Update: words(append(a.broken, a.update...))}
+	outcome := uniteddeployment.Outcome{Provisioned: a.created + a.adopted + a.deleted,
+		Provision: words(a.provision), Update: words(append(a.broken, a.update...))}
 	plan.Finish(outcome, r.Now())
 	after, err := a.memory.pace.Write(ctx, a.w, a.united, &a.united.Status, &plan.Status, a.onlyNumbers())
 	return after, errors.Join(append(slices.Concat(a.broken, a.provision, a.update, a.changed), err)...)
@@ -82,9 +86,11 @@ func words(errs []error) string {
 // onlyNumbers tells whether nothing but numbers changes in the status.
 func (a *application) onlyNumbers() bool {
 	was, is := &a.united.Status, &a.plan.Status
-	return slices.EqualFunc(was.Conditions, is.Conditions, func(x, y appsv1beta1.UnitedDeploymentCondition) bool {
-		return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason
-	}) && was.ObservedGeneration == is.ObservedGeneration && was.CurrentRevision == is.CurrentRevision && was.UpdatedRevision == is.UpdatedRevision
+	return slices.EqualFunc(was.Conditions, is.Conditions,
+		func(x, y appsv1beta1.UnitedDeploymentCondition) bool {
+			return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason
+		}) && was.ObservedGeneration == is.ObservedGeneration && was.CurrentRevision == is.CurrentRevision &&
+		was.UpdatedRevision == is.UpdatedRevision
 }
 
 // first stores the conditions of subsets, if they change, before anything is done by them: a manager that
@@ -120,7 +126,8 @@ func (a *application) live(ctx context.Context) error {
 // revisions writes the revision of the template.
 func (a *application) revisions(ctx context.Context) error {
 	if r := a.plan.Renumber; r != nil {
-		if _, err := reconcile.Merge(ctx, a.w, r, nil, map[string]any{"revision": a.plan.Number}, ""); err != nil {
+		if _, err := reconcile.Merge(ctx, a.w, r, nil,
+			map[string]any{"revision": a.plan.Number}, ""); err != nil {
 			return reconcile.StaleIfNotFound(fmt.Errorf("raising the number of revision %s: %w", r.Name, err))
 		}
 	}
@@ -137,12 +144,14 @@ func (a *application) revisions(ctx context.Context) error {
 	}
 	taken := &appsv1.ControllerRevision{}
 	if err := a.w.Read(ctx, client.ObjectKeyFromObject(created), taken); err != nil {
-		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w", created.Name, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w",
+			created.Name, err))
 	}
 	if uniteddeployment.OwnerOf(taken) == a.united.UID && revision.Equal(taken.Data.Raw, created.Data.Raw) {
 		return reconcile.ErrStalePlan // an answer was lost
 	}
-	if metav1.GetControllerOfNoCopy(taken) == nil && taken.DeletionTimestamp == nil && a.memory.known.Same(taken, created.Data.Raw) {
+	if metav1.GetControllerOfNoCopy(taken) == nil && taken.DeletionTimestamp == nil &&
+		a.memory.known.Same(taken, created.Data.Raw) {
 		return a.adoptRevision(ctx, taken)
 	}
 	status := a.united.Status.DeepCopy()
@@ -167,7 +176,8 @@ func (a *application) adoptRevision(ctx context.Context, left *appsv1.Controller
 		return err
 	}
 	owners := append(slices.Clone(left.OwnerReferences), uniteddeployment.OwnerReference(a.united))
-	if _, err := reconcile.Merge(ctx, a.w, left, map[string]any{"ownerReferences": owners}, nil, ""); err != nil {
+	if _, err := reconcile.Merge(ctx, a.w, left, map[string]any{"ownerReferences": owners},
+		nil, ""); err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("adopting revision %s: %w", left.Name, err))
 	}
 	return reconcile.ErrStalePlan
@@ -188,12 +198,15 @@ func (a *application) failed(to *[]error, err error) {
 
 // carryOut writes what the plan says, but for its status.
 func (a *application) carryOut(ctx context.Context) {
-	for _, err := range a.w.Each(ctx, len(a.plan.Marks), func(i int) error { return a.mark(ctx, a.plan.Marks[i]) }) {
+	for _, err := range a.w.Each(ctx, len(a.plan.Marks),
+		func(i int) error { return a.mark(ctx, a.plan.Marks[i]) }) {
 		a.failed(&a.update, err)
 	}
 	for _, release := range a.plan.Release {
-		owners := slices.DeleteFunc(slices.Clone(release.Child.Object.GetOwnerReferences()), func(o metav1.OwnerReference) bool { return o.UID == a.united.UID })
-		_, err := reconcile.Merge(ctx, a.w, of(release.Child), map[string]any{"ownerReferences": owners}, nil, "")
+		owners := slices.DeleteFunc(slices.Clone(release.Child.Object.GetOwnerReferences()),
+			func(o metav1.OwnerReference) bool { return o.UID == a.united.UID })
+		_, err := reconcile.Merge(ctx, a.w, of(release.Child), map[string]any{"ownerReferences": owners},
+			nil, "")
 		a.failed(&a.provision, reconcile.StaleIfNotFound(err))
 	}
 	a.subsets(ctx)
@@ -225,8 +238,9 @@ func of(c *uniteddeployment.Child) client.Object {
 
 // mark says on a pod whether it is reserved.
 func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
-	_, err := reconcile.Merge(ctx, a.w, m.Pod, map[string]any{"labels": map[string]any{uniteddeployment.ReservedPod: strconv.FormatBool(m.Reserved)}},
-		nil, "")
+	_, err := reconcile.Merge(ctx, a.w, m.Pod,
+		map[string]any{
+			"labels": map[string]any{uniteddeployment.ReservedPod: strconv.FormatBool(m.Reserved)}}, nil, "")
 	if err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("labelling pod %s: %w", m.Pod.Name, err))
 	}
@@ -315,7 +329,8 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 			return fmt.Errorf("creating %s %s: %w", kind, name, err)
 		}
 		child = object(kind)
-		if err := a.w.Read(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, child); err != nil {
+		if err := a.w.Read(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name},
+			child); err != nil {
 			return reconcile.StaleIfNotFound(fmt.Errorf("reading %s %s, which exists: %w", kind, name, err))
 		}
 		ours := uniteddeployment.OwnerOf(child) == a.united.UID || orphan(child) && a.matches(child)
@@ -338,7 +353,8 @@ func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) er
 	}
 	child := of(v.Child)
 	owners := append(slices.Clone(child.GetOwnerReferences()), uniteddeployment.OwnerReference(a.united))
-	if _, err := reconcile.Merge(ctx, a.w, child, map[string]any{"ownerReferences": owners}, nil, ""); err != nil {
+	if _, err := reconcile.Merge(ctx, a.w, child, map[string]any{"ownerReferences": owners},
+		nil, ""); err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("adopting %s: %w", v.Child, err))
 	}
 	a.mu.Lock()
@@ -351,7 +367,8 @@ func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) er
 func (a *application) remove(ctx context.Context) {
 	errs := a.w.Each(ctx, len(a.plan.Deletes), func(i int) error {
 		r := a.plan.Deletes[i]
-		if err := a.w.Delete(ctx, of(r.Child), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		if err := a.w.Delete(ctx, of(r.Child),
+			client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			return fmt.Errorf("deleting %s: %w", r.Child, err)
 		}
 		a.mu.Lock()
@@ -383,14 +400,17 @@ func (a *application) notes() {
 	if a.plan.Template != nil {
 		kind := a.plan.Template.Kind
 		if a.created > 0 {
-			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated, "created "+plural.Of(a.created, kind.String()))
+			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
+				"created "+plural.Of(a.created, kind.String()))
 		}
 		if a.adopted > 0 {
-			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated, "adopted "+plural.Of(a.adopted, kind.String()))
+			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
+				"adopted "+plural.Of(a.adopted, kind.String()))
 		}
 	}
 	if a.deleted > 0 {
-		a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated, "deleted "+plural.Of(a.deleted, kindsOf(a.plan)))
+		a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
+			"deleted "+plural.Of(a.deleted, kindsOf(a.plan)))
 	}
 	a.tell(uniteddeployment.EventFailed, errors.Join(slices.Concat(a.provision, a.update)...))
 	told := map[string]bool{}
@@ -400,7 +420,8 @@ func (a *application) notes() {
 			a.Events.Event(a.united, note.Type, note.Reason, note.Message)
 		}
 	}
-	for _, reason := range []string{uniteddeployment.EventSpecify, uniteddeployment.EventFind, uniteddeployment.EventWithoutSubset} {
+	for _, reason := range []string{uniteddeployment.EventSpecify, uniteddeployment.EventFind,
+		uniteddeployment.EventWithoutSubset} {
 		if !told[reason] {
 			a.memory.news.Is(reason, "")
 		}

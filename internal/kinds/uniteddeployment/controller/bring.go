@@ -32,8 +32,8 @@ func fingerprint(generation int64, v *uniteddeployment.Verdict) string {
 	if wanted.MaxUnavailable != nil {
 		most = wanted.MaxUnavailable.String()
 	}
-	return fmt.Sprintf("%d %d %d %s %s %s %v %v", generation, wanted.Replicas, wanted.Partition, wanted.Revision, most, wanted.Patch,
-		v.Subset.NodeSelectorTerm, v.Subset.Tolerations)
+	return fmt.Sprintf("%d %d %d %s %s %s %v %v", generation, wanted.Replicas, wanted.Partition,
+		wanted.Revision, most, wanted.Patch, v.Subset.NodeSelectorTerm, v.Subset.Tolerations)
 }
 
 // bring makes a child what it should be, by a patch of what differs in the whole of it as it is in the API
@@ -59,14 +59,18 @@ func (a *application) bring(ctx context.Context, v *uniteddeployment.Verdict) er
 	return reconcile.StaleIfNotFound(err)
 }
 
-func (a *application) bringOnce(ctx context.Context, v *uniteddeployment.Verdict, before, after map[string]any) error {
+func (a *application) bringOnce(
+	ctx context.Context, v *uniteddeployment.Verdict, before, after map[string]any,
+) error {
 	live := &unstructured.Unstructured{}
 	live.SetAPIVersion(a.plan.Template.Kind.APIVersion())
 	live.SetKind(a.plan.Template.Kind.Name())
-	if err := a.Live.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: v.Child.Object.GetName()}, live); err != nil {
+	if err := a.Live.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace,
+		Name: v.Child.Object.GetName()}, live); err != nil {
 		return reconcile.StaleIfNotFound(err)
 	}
-	if live.GetUID() != v.Child.Object.GetUID() || uniteddeployment.OwnerOf(live) != a.united.UID || live.GetDeletionTimestamp() != nil {
+	if live.GetUID() != v.Child.Object.GetUID() || uniteddeployment.OwnerOf(live) != a.united.UID ||
+		live.GetDeletionTimestamp() != nil {
 		return reconcile.ErrStalePlan
 	}
 	delete(after, "status")
@@ -101,7 +105,9 @@ func (a *application) verify(v *uniteddeployment.Verdict, generation int64) {
 	}
 	if len(a.memory.verified) > 2*len(a.plan.Subsets) { // many are gone
 		maps.DeleteFunc(a.memory.verified, func(uid types.UID, _ string) bool {
-			return !slices.ContainsFunc(a.plan.Subsets, func(v uniteddeployment.Verdict) bool { return v.Child != nil && v.Child.Object.GetUID() == uid })
+			return !slices.ContainsFunc(a.plan.Subsets, func(v uniteddeployment.Verdict) bool {
+				return v.Child != nil && v.Child.Object.GetUID() == uid
+			})
 		})
 	}
 	a.memory.verified[v.Child.Object.GetUID()] = fingerprint(generation, v)
@@ -155,10 +161,12 @@ func (a *application) before(ctx context.Context, v *uniteddeployment.Verdict) (
 	if c.Revision != v.Wanted.Revision {
 		name := c.Revision
 		stored := &appsv1.ControllerRevision{}
-		err := a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored, client.UnsafeDisableDeepCopy)
+		err := a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored,
+			client.UnsafeDisableDeepCopy)
 		if apierrors.IsNotFound(err) {
 			name = revision.Name(a.united.Name, c.Revision)
-			err = a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored, client.UnsafeDisableDeepCopy)
+			err = a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored,
+				client.UnsafeDisableDeepCopy)
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading revision %s: %w", name, err)
@@ -170,7 +178,8 @@ func (a *application) before(ctx context.Context, v *uniteddeployment.Verdict) (
 		if err != nil {
 			return nil, nil //nolint:nilerr // it was not written by this kind
 		}
-		if template, err = uniteddeployment.ParseTemplate(text); err != nil || template.Kind != a.plan.Template.Kind {
+		if template, err = uniteddeployment.ParseTemplate(text); err != nil ||
+			template.Kind != a.plan.Template.Kind {
 			return nil, nil //nolint:nilerr // likewise
 		}
 	}

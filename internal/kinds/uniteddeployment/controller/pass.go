@@ -17,7 +17,9 @@ import (
 )
 
 // pass brings a UnitedDeployment a step further.
-func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *Reconciler) pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
@@ -34,7 +36,8 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 		return reconcile.Done{}, err
 	}
 	plan := uniteddeployment.Make(snapshot)
-	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(), Record: plan.Record}
+	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
+		Record: plan.Record}
 	if plan.Going { // UD-004
 		return done, nil
 	}
@@ -68,9 +71,12 @@ func changedAll(err error) bool {
 }
 
 // read reads what a plan is made from, over which own writes are laid.
-func (r *Reconciler) read(ctx context.Context, united *appsv1beta1.UnitedDeployment) (uniteddeployment.Snapshot, error) {
+func (r *Reconciler) read(
+	ctx context.Context, united *appsv1beta1.UnitedDeployment,
+) (uniteddeployment.Snapshot, error) {
 	memory := r.memory.Of(united.UID)
-	s := uniteddeployment.Snapshot{United: united, Known: &memory.known, Now: r.Now(), Pods: map[types.UID][]*corev1.Pod{}}
+	s := uniteddeployment.Snapshot{United: united, Known: &memory.known, Now: r.Now(),
+		Pods: map[types.UID][]*corev1.Pod{}}
 	var present []uniteddeployment.Kind
 	present, s.Absent = r.served.all()
 	for _, kind := range present {
@@ -84,24 +90,28 @@ func (r *Reconciler) read(ctx context.Context, united *appsv1beta1.UnitedDeploym
 		return s, err
 	}
 	var revisions appsv1.ControllerRevisionList
-	if err := r.Client.List(ctx, &revisions, client.InNamespace(united.Namespace), client.MatchingFields{podapply.OwnerIndex: string(united.UID)},
+	if err := r.Client.List(ctx, &revisions, client.InNamespace(united.Namespace),
+		client.MatchingFields{podapply.OwnerIndex: string(united.UID)},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("listing revisions: %w", err)
 	}
 	for i := range revisions.Items {
 		s.Revisions = append(s.Revisions, &revisions.Items[i])
 	}
-	s.Revisions = reconcile.Overlay(r.Own, united.UID, s.Revisions, func(found *appsv1.ControllerRevision) bool {
-		return uniteddeployment.OwnerOf(found) == united.UID
-	})
+	s.Revisions = reconcile.Overlay(r.Own, united.UID, s.Revisions,
+		func(found *appsv1.ControllerRevision) bool {
+			return uniteddeployment.OwnerOf(found) == united.UID
+		})
 	return s, nil
 }
 
 // children are those of a kind that the UnitedDeployment controls, and those that it could adopt.
-func (r *Reconciler) children(ctx context.Context, united *appsv1beta1.UnitedDeployment, kind uniteddeployment.Kind) (children,
-	orphans []*uniteddeployment.Child, err error) {
+func (r *Reconciler) children(
+	ctx context.Context, united *appsv1beta1.UnitedDeployment, kind uniteddeployment.Kind,
+) (children, orphans []*uniteddeployment.Child, err error) {
 	for _, owner := range []string{string(united.UID), nobody} {
-		options := []client.ListOption{client.InNamespace(united.Namespace), client.MatchingFields{byOwner: owner}, client.UnsafeDisableDeepCopy}
+		options := []client.ListOption{client.InNamespace(united.Namespace),
+			client.MatchingFields{byOwner: owner}, client.UnsafeDisableDeepCopy}
 		mine := func(o client.Object) bool {
 			if owner == nobody {
 				return orphan(o)
@@ -145,7 +155,9 @@ type pointer[T any] interface {
 }
 
 // laid are workloads with own writes laid over them.
-func laid[T any, P pointer[T]](r *Reconciler, united *appsv1beta1.UnitedDeployment, items []T, mine func(client.Object) bool) []*uniteddeployment.Child {
+func laid[T any, P pointer[T]](
+	r *Reconciler, united *appsv1beta1.UnitedDeployment, items []T, mine func(client.Object) bool,
+) []*uniteddeployment.Child {
 	objects := make([]P, len(items))
 	for i := range items {
 		objects[i] = &items[i]
@@ -159,7 +171,9 @@ func laid[T any, P pointer[T]](r *Reconciler, united *appsv1beta1.UnitedDeployme
 }
 
 // pods reads the pods of all children.
-func (r *Reconciler) pods(ctx context.Context, united *appsv1beta1.UnitedDeployment, s *uniteddeployment.Snapshot) error {
+func (r *Reconciler) pods(
+	ctx context.Context, united *appsv1beta1.UnitedDeployment, s *uniteddeployment.Snapshot,
+) error {
 	child, owners := map[types.UID]types.UID{}, []types.UID(nil) // of each controller of pods
 	for _, c := range s.Children {
 		uid := c.Object.GetUID()
@@ -168,7 +182,8 @@ func (r *Reconciler) pods(ctx context.Context, united *appsv1beta1.UnitedDeploym
 			continue
 		}
 		var sets appsv1.ReplicaSetList
-		if err := r.Client.List(ctx, &sets, client.InNamespace(united.Namespace), client.MatchingFields{byDeployment: string(uid)},
+		if err := r.Client.List(ctx, &sets, client.InNamespace(united.Namespace),
+			client.MatchingFields{byDeployment: string(uid)},
 			client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("listing ReplicaSets of %s: %w", c, err)
 		}
@@ -190,7 +205,8 @@ func (r *Reconciler) pods(ctx context.Context, united *appsv1beta1.UnitedDeploym
 		}
 		return ""
 	}
-	for _, pod := range reconcile.Overlay(r.Own, united.UID, pods, func(pod *corev1.Pod) bool { return of(pod) != "" }) {
+	for _, pod := range reconcile.Overlay(r.Own, united.UID, pods,
+		func(pod *corev1.Pod) bool { return of(pod) != "" }) {
 		s.Pods[of(pod)] = append(s.Pods[of(pod)], pod)
 	}
 	return nil

@@ -48,7 +48,8 @@ type Workloads interface {
 	Known(kind schema.GroupKind) bool
 	// Parent returns the controller of an object of a known kind; false if it has none. A missing object is a
 	// NotFound error (WS-052, WS-053).
-	Parent(ctx context.Context, namespace string, of workloadspread.Reference) (workloadspread.Reference, bool, error)
+	Parent(ctx context.Context, namespace string, of workloadspread.Reference) (workloadspread.Reference,
+		bool, error)
 }
 
 // Kinds reads workloads. The caches of a kind are filled from the first time that a WorkloadSpread refers to
@@ -71,10 +72,14 @@ type Kinds struct {
 var _ Workloads = &Kinds{}
 
 // NewKinds returns what reads workloads; listed returns the kinds that users list, as soon as ready.
-func NewKinds(mgr manager.Manager, listed func() workloadspread.AllowList, ready func() bool, versioned workloadspread.Versioned) *Kinds {
-	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"),
-		mapper: mgr.GetRESTMapper(),
-		scheme: mgr.GetScheme(), listed: listed, ready: ready, versioned: versioned, followed: map[schema.GroupKind]cache.Informer{}}
+func NewKinds(
+	mgr manager.Manager, listed func() workloadspread.AllowList, ready func() bool,
+	versioned workloadspread.Versioned,
+) *Kinds {
+	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(),
+		scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
+		scheme: mgr.GetScheme(), listed: listed, ready: ready, versioned: versioned,
+		followed: map[schema.GroupKind]cache.Informer{}}
 }
 
 // Ready implements Workloads.
@@ -105,7 +110,8 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 		versions = append(versions, custom.Version)
 	}
 	mapping, err := k.mapper.RESTMapping(kind, versions...)
-	if meta.IsNoMatchError(err) && len(versions) > 0 { // the listed version is not served any more; the kind decides
+	// the listed version is not served any more; the kind decides
+	if meta.IsNoMatchError(err) && len(versions) > 0 {
 		mapping, err = k.mapper.RESTMapping(kind)
 	}
 	if meta.IsNoMatchError(err) {
@@ -120,7 +126,9 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 }
 
 // get reads an object from the cache if that is filled, else live. What is read live is slim too.
-func (k *Kinds) get(ctx context.Context, namespace string, of workloadspread.Reference, live bool) (client.Object, error) {
+func (k *Kinds) get(
+	ctx context.Context, namespace string, of workloadspread.Reference, live bool,
+) (client.Object, error) {
 	object, err := k.empty(of.GroupKind)
 	if err != nil {
 		return nil, err
@@ -141,7 +149,9 @@ func (k *Kinds) get(ctx context.Context, namespace string, of workloadspread.Ref
 }
 
 // Parent implements Workloads. What is not in the cache is looked for live.
-func (k *Kinds) Parent(ctx context.Context, namespace string, of workloadspread.Reference) (workloadspread.Reference, bool, error) {
+func (k *Kinds) Parent(
+	ctx context.Context, namespace string, of workloadspread.Reference,
+) (workloadspread.Reference, bool, error) {
 	object, err := k.get(ctx, namespace, of, false)
 	if apierrors.IsNotFound(err) {
 		object, err = k.get(ctx, namespace, of, true)
@@ -154,7 +164,9 @@ func (k *Kinds) Parent(ctx context.Context, namespace string, of workloadspread.
 }
 
 // Target implements Workloads.
-func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) (*workloadspread.Target, error) {
+func (k *Kinds) Target(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool,
+) (*workloadspread.Target, error) {
 	target := &workloadspread.Target{Reference: workloadspread.TargetOf(spread)}
 	custom, listed := k.listed().Workload(target.GroupKind)
 	var paths []string
@@ -175,7 +187,8 @@ func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 	case *appsv1beta1.CloneSet:
 		target.Desired, target.Costs = orOne(workload.Spec.Replicas), true
 		k.latest(target, func() (string, error) {
-			if workload.Status.ObservedGeneration < workload.Generation || workload.Status.UpdateRevision == "" {
+			if workload.Status.ObservedGeneration < workload.Generation ||
+				workload.Status.UpdateRevision == "" {
 				return "", errors.New("its controller has not seen its last change yet")
 			}
 			return workloadspread.AfterLastDash(workload.Status.UpdateRevision), nil
@@ -208,7 +221,8 @@ func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 		}
 	case *unstructured.Unstructured:
 		if target.GroupKind == workloadspread.AdvancedStatefulSet {
-			target.Desired, target.Start, target.Reserved, target.DesiredError = workloadspread.ReadAdvanced(workload.Object)
+			target.Desired, target.Start, target.Reserved, target.DesiredError = workloadspread.ReadAdvanced(
+				workload.Object)
 			break
 		}
 		if len(paths) == 0 {
@@ -226,22 +240,25 @@ func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 		target.Fallback = func() (labels.Selector, error) { return k.scaleSelector(ctx, workload) }
 	}
 	if len(paths) > 0 {
-		target.Desired, target.DesiredError = k.atPaths(ctx, spread.Namespace, object, target.Reference, paths)
+		target.Desired, target.DesiredError = k.atPaths(ctx, spread.Namespace, object,
+			target.Reference, paths)
 	}
 	return target, nil
 }
 
 // atPaths reads the replicas at the paths. Cached objects of kinds that are supported hold only what else is
 // read of them.
-func (k *Kinds) atPaths(ctx context.Context, namespace string, object client.Object, of workloadspread.Reference, paths []string) (int32,
-	error) {
+func (k *Kinds) atPaths(
+	ctx context.Context, namespace string, object client.Object, of workloadspread.Reference, paths []string,
+) (int32, error) {
 	whole, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		typed, err := k.empty(of.GroupKind)
 		if err != nil {
 			return 0, err
 		}
-		if err := k.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: of.Name}, typed); err != nil {
+		if err := k.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: of.Name},
+			typed); err != nil {
 			return 0, fmt.Errorf("reading %s %s/%s: %w", of.Kind, namespace, of.Name, err)
 		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
@@ -270,12 +287,14 @@ func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment) 
 		err = k.live.List(ctx, &all, client.InNamespace(deployment.Namespace))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing the ReplicaSets of Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+		return nil, fmt.Errorf("listing the ReplicaSets of Deployment %s/%s: %w", deployment.Namespace,
+			deployment.Name, err)
 	}
 	var owned []appsv1.ReplicaSet
 	for i := range all.Items {
 		set := &all.Items[i]
-		if owner := metav1.GetControllerOfNoCopy(set); set.DeletionTimestamp == nil && owner != nil && owner.UID == deployment.UID {
+		if owner := metav1.GetControllerOfNoCopy(set); set.DeletionTimestamp == nil && owner != nil &&
+			owner.UID == deployment.UID {
 			if _, err := slim.Workload(set); err != nil {
 				return nil, fmt.Errorf("reading ReplicaSet %s: %w", set.Name, err)
 			}
@@ -317,7 +336,9 @@ func (k *Kinds) filled(kind schema.GroupKind) bool {
 }
 
 // below are the objects of the listed kinds between a workload and its pods that lead to it.
-func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.GroupVersionKind, of types.UID) ([]types.UID, error) {
+func (k *Kinds) below(
+	ctx context.Context, namespace string, kinds []schema.GroupVersionKind, of types.UID,
+) ([]types.UID, error) {
 	parents, read := map[types.UID][]types.UID{}, map[schema.GroupKind]bool{}
 	for _, kind := range kinds {
 		if read[kind.GroupKind()] { // in another version: these are the same objects
@@ -366,14 +387,15 @@ func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.Grou
 // its controller chooses.
 func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, error) {
 	present := func(set *appsv1.ReplicaSet) int {
-		if revision, ok := set.Annotations[slim.DeploymentRevision]; ok && revision == deployment.Annotations[slim.DeploymentRevision] {
+		if revision, ok := set.Annotations[slim.DeploymentRevision]; ok &&
+			revision == deployment.Annotations[slim.DeploymentRevision] {
 			return 0
 		}
 		return 1
 	}
 	before := func(a, b *appsv1.ReplicaSet) bool {
-		return cmp.Or(cmp.Compare(present(a), present(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			cmp.Compare(a.Name, b.Name)) < 0
+		return cmp.Or(cmp.Compare(present(a), present(b)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 	}
 	var latest *appsv1.ReplicaSet
 	for i := range sets {
@@ -398,7 +420,9 @@ func (k *Kinds) scaleReplicas(ctx context.Context, object *unstructured.Unstruct
 	return scale.Spec.Replicas, nil
 }
 
-func (k *Kinds) scaleSelector(ctx context.Context, object *unstructured.Unstructured) (labels.Selector, error) {
+func (k *Kinds) scaleSelector(
+	ctx context.Context, object *unstructured.Unstructured,
+) (labels.Selector, error) {
 	scale, err := scale.Read(ctx, k.scales, object)
 	if apierrors.IsNotFound(err) {
 		return nil, nil // the kind has no such subresource

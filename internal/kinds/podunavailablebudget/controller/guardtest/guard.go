@@ -41,7 +41,8 @@ func (g *Guard) Limits(context.Context, []*corev1.Pod) (disruption.Limits, error
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	rules, replicas := podunavailablebudget.NewRules(g.Budget.DeepCopy()), g.Replicas()
-	s := podunavailablebudget.Snapshot{Rules: rules, Workloads: []podunavailablebudget.Workload{{Replicas: &replicas}}, Now: g.Now()}
+	s := podunavailablebudget.Snapshot{Rules: rules,
+		Workloads: []podunavailablebudget.Workload{{Replicas: &replicas}}, Now: g.Now()}
 	for _, pod := range g.Pods() {
 		if rules.Selects(pod) {
 			s.Pods = append(s.Pods, pod)
@@ -123,7 +124,8 @@ func (g *Guard) Admit(before, after *corev1.Pod) error {
 	if !rules.Selects(before) {
 		return nil
 	}
-	answer := podunavailablebudget.NewLedger(rules, podunavailablebudgettest.AllGates, g.Now()).Book(before, by)
+	answer := podunavailablebudget.NewLedger(rules, podunavailablebudgettest.AllGates,
+		g.Now()).Book(before, by)
 	if !answer.Allowed || answer.Booked {
 		return fmt.Errorf("%s of pod %s: %s", by, before.Name, answer.Reason)
 	}
