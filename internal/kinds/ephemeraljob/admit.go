@@ -54,11 +54,13 @@ func Default(job, old Document) (patch []jsonpatch.Operation) {
 	if !ok {
 		return nil // refused as such
 	}
+
 	add(spec, "/spec", "parallelism", defaultParallelism)
 	add(spec, "/spec", "ttlSecondsAfterFinished", defaultTTL)
 	if old != nil && jsonfields.Same(containersOf(job), containersOf(old)) {
 		return patch
 	}
+
 	for i, item := range containersOf(job) {
 		container, ok := item.(Document)
 		if !ok {
@@ -73,6 +75,7 @@ func Default(job, old Document) (patch []jsonpatch.Operation) {
 		add(container, at, "imagePullPolicy", policy)
 		add(container, at, "terminationMessagePolicy", corev1.TerminationMessageReadFile)
 	}
+
 	return patch
 }
 
@@ -101,10 +104,12 @@ func Validate(document Document, job, old *appsv1alpha1.EphemeralJob) (errs fiel
 		}
 		return errs
 	}
+
 	errs = append(errs, checkSelector(spec.Selector, path.Child("selector"))...)
 	if err := spec.Template.EphemeralContainers.DecodeError(); err != nil {
 		return append(errs, field.Invalid(containersPath, field.OmitValueType{}, err.Error()))
 	}
+
 	list := spec.Template.EphemeralContainers.Containers
 	switch {
 	case len(list) == 0:
@@ -126,6 +131,7 @@ func Validate(document Document, job, old *appsv1alpha1.EphemeralJob) (errs fiel
 		}
 		names[list[i].Name] = true
 	}
+
 	return errs
 }
 
@@ -181,6 +187,7 @@ func checkContainer(c *corev1.EphemeralContainer, path *field.Path) (errs field.
 			errs = append(errs, field.Invalid(path.Child("name"), c.Name, why))
 		}
 	}
+
 	switch {
 	case strings.TrimSpace(c.Image) == "":
 		errs = append(errs, field.Required(path.Child("image"), ""))
@@ -198,12 +205,14 @@ func checkContainer(c *corev1.EphemeralContainer, path *field.Path) (errs field.
 		errs = append(errs, field.NotSupported(path.Child("terminationMessagePolicy"),
 			c.TerminationMessagePolicy, messages))
 	}
+
 	for i := range c.Env {
 		if c.Env[i].Name == pub.EphemeralJobEnv {
 			errs = append(errs, field.Forbidden(path.Child("env").Index(i),
 				pub.EphemeralJobEnv+" cannot be set: the manager marks containers with it"))
 		}
 	}
+
 	for i := range c.VolumeMounts {
 		at := path.Child("volumeMounts").Index(i)
 		if c.VolumeMounts[i].SubPath != "" {
@@ -215,6 +224,7 @@ func checkContainer(c *corev1.EphemeralContainer, path *field.Path) (errs field.
 				"cannot be set for an Ephemeral Container"))
 		}
 	}
+
 	return errs
 }
 
@@ -250,9 +260,11 @@ func Template(job Document) Document {
 			}
 		}
 	}
+
 	if len(containers) == 0 {
 		return nil
 	}
+
 	return Document{"metadata": Document{"labels": Document{"ephemeral": "job"}},
 		"spec": Document{"containers": containers, "volumes": volumes}}
 }

@@ -59,6 +59,7 @@ func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now t
 			known--
 		}
 	}
+
 	for i := range pods {
 		p := &pods[i]
 		if !p.outcome.stuck {
@@ -76,6 +77,7 @@ func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now t
 			p.outcome = p.lost()
 		}
 	}
+
 	var succeeded, failed int
 	for i := range pods {
 		switch n.seen[pods[i].uid] = pods[i].outcome.result; pods[i].outcome.result {
@@ -85,11 +87,13 @@ func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now t
 			failed++
 		}
 	}
+
 	if begins {
 		n.succeeded = max(found.succeeded-succeeded, 0)
 		n.failed = max(found.all()-len(pods)-n.succeeded, found.failed-failed, 0)
 		return n
 	}
+
 	for uid, result := range l.seen {
 		if _, there := n.seen[uid]; there {
 			continue
@@ -100,6 +104,7 @@ func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now t
 			n.failed++
 		}
 	}
+
 	return n
 }
 

@@ -89,6 +89,7 @@ func judge(pod *corev1.Pod, job types.UID, lost bool) outcome {
 	for i := range pod.Status.EphemeralContainerStatuses {
 		states[pod.Status.EphemeralContainerStatuses[i].Name] = &pod.Status.EphemeralContainerStatuses[i].State
 	}
+
 	for i := range pod.Spec.EphemeralContainers {
 		container := &pod.Spec.EphemeralContainers[i]
 		if !Owns(container, job) {
@@ -119,8 +120,10 @@ func judge(pod *corev1.Pod, job types.UID, lost bool) outcome {
 			take(Unknown, false, "the kubelet has not reported about container %s", container.Name)
 		}
 	}
+
 	if o.result == Succeeded {
 		o.why = "all containers ended with 0"
 	}
+
 	return o
 }

@@ -204,6 +204,7 @@ func (t *tally) find() {
 	for i := range template.Containers {
 		names[template.Containers[i].Name] = true
 	}
+
 	var treated []live
 	var treatedPods, candidates []*corev1.Pod
 	for _, pod := range pods {
@@ -221,6 +222,7 @@ func (t *tally) find() {
 			candidates = append(candidates, pod)
 		}
 	}
+
 	t.ledger = t.Ledger.next(&job.Status, treated, t.Now)
 	if !t.Ledger.begun {
 		t.plan.Missing = t.ledger.gone()
@@ -236,6 +238,7 @@ func (t *tally) find() {
 		t.say(pod.Name, Verdict{Done: true, Reason: "NoTarget",
 			Message: fmt.Sprintf("spec.replicas is %d, and older pods come first", *job.Spec.Replicas)})
 	}
+
 	t.status.Matches = number(len(treated) + t.ledger.gone() + room)
 }
 
@@ -271,6 +274,7 @@ func (t *tally) count(treated []live, pods []*corev1.Pod) {
 		}
 		t.say(pods[i].Name, v)
 	}
+
 	t.status.Succeeded, t.status.Failed = number(succeeded), number(failed)
 	t.status.Running, t.status.Waiting = number(running), number(waiting)
 }

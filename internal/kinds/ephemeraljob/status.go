@@ -46,6 +46,7 @@ func (t *tally) conclude() {
 		add(of, reason, format, args...)
 		p.Ended, p.Inject, p.After = true, nil, 0
 	}
+
 	switch {
 	case t.wrong != "":
 		status.Phase = appsv1alpha1.EphemeralJobError

@@ -31,6 +31,7 @@ func Changed(before, after []byte) (disruption.Operation, error) {
 			return "", fmt.Errorf("reading the pod: %w", err)
 		}
 	}
+
 	labelled := unavailableLabel(&was.pod) == "" && unavailableLabel(&is.pod) != ""
 	switch {
 	case labelled:
@@ -40,6 +41,7 @@ func Changed(before, after []byte) (disruption.Operation, error) {
 	case onlyResized(was, is):
 		return policyv1beta1.Resize, nil
 	}
+
 	return policyv1beta1.Update, nil
 }
 
@@ -69,6 +71,7 @@ func onlyResized(was, is *versioned) bool {
 	if !reflect.DeepEqual(withoutResources(was.spec), withoutResources(is.spec)) {
 		return false
 	}
+
 	all := func(pod *corev1.Pod) []corev1.Container {
 		return slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers)
 	}
@@ -87,6 +90,7 @@ func onlyResized(was, is *versioned) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -108,6 +112,7 @@ func withoutResources(spec map[string]any) map[string]any {
 		}
 		rest[list] = kept
 	}
+
 	return rest
 }
 

@@ -118,6 +118,7 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	if why, free := Free(pod, l.now); free {
 		return allowed("%s", why)
 	}
+
 	switch s, budget := &l.status, l.rules.Budget; {
 	case l.rules.Ignores(pod):
 		return allowed("ignoredPodSelector selects the pod")

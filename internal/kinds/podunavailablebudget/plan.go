@@ -118,6 +118,7 @@ func Make(s Snapshot) *Plan {
 			bareOut++
 		}
 	}
+
 	p.NoPods = active == 0
 	_, overridden := TotalOverride(budget)
 	gone := active > 0 && s.Gone == active // whatever protectTotalReplicas says
@@ -150,6 +151,7 @@ func (p *Plan) bookings(s *Snapshot) {
 			pods[pod.Name] = pod
 		}
 	}
+
 	keep := func(list string, from map[string]metav1.Time, life time.Duration, words string,
 		over func(*corev1.Pod, time.Time) bool,
 		ended func(*corev1.Pod)) map[string]metav1.Time {
@@ -211,6 +213,7 @@ func (p *Plan) bookings(s *Snapshot) {
 			p.Status.BookedPods[name] = uid
 		}
 	}
+
 	slices.SortFunc(p.NotDeleted, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
@@ -246,6 +249,7 @@ func (p *Plan) total(s *Snapshot) {
 			}
 		}
 	}
+
 	if overridden {
 		sum = int64(override)
 	}
@@ -274,6 +278,7 @@ func Overdue(s *Snapshot) []*corev1.Pod {
 			overdue = append(overdue, pod)
 		}
 	}
+
 	return overdue
 }
 
@@ -294,11 +299,13 @@ func (p *Plan) usedBy() string {
 	for _, name := range names[:min(len(names), most)] {
 		parts = append(parts, fmt.Sprintf("%s (%s)", name, bounded(p.Why[name])))
 	}
+
 	if more := len(names) - most; more > 0 {
 		parts = append(parts, plural.Of(more, "more pod"))
 	}
 	if p.Window != "" {
 		parts = append(parts, "window: "+p.Window)
 	}
+
 	return strings.Join(parts, ", ")
 }

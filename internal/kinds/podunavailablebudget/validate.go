@@ -45,6 +45,7 @@ func Validate(
 				policyv1beta1.BudgetOperations))
 		}
 	}
+
 	if spec.IgnoredPodSelector != nil {
 		errs = append(errs, validateSelector(spec.IgnoredPodSelector, path.Child("ignoredPodSelector"),
 			"an empty selector would match all pods, so that none is protected: name a label, or leave it out")...)
@@ -53,6 +54,7 @@ func Validate(
 		_, wrong := parseWindows(budget)
 		errs = append(errs, wrong...)
 	}
+
 	return append(errs, validateAnnotations(budget, old)...)
 }
 
@@ -83,6 +85,7 @@ func validateCovered(spec *policyv1beta1.PodUnavailableBudgetSpec, path *field.P
 				"must be a group and a version, such as apps/v1"))
 		}
 	}
+
 	return errs
 }
 
@@ -157,6 +160,7 @@ func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(annotation.key), text,
 			annotation.err.Error()))
 	}
+
 	return errs
 }
 
@@ -184,6 +188,7 @@ func validateOverlap(budget *policyv1beta1.PodUnavailableBudget, others []policy
 					other.Name))}
 		}
 	}
+
 	return nil
 }
 
@@ -258,5 +263,6 @@ func Warnings(budget *policyv1beta1.PodUnavailableBudget) []string {
 	if known && budget.Spec.ProtectTotalReplicas == nil {
 		decides(pub.BudgetTotalReplicas, "protectTotalReplicas")
 	}
+
 	return warnings
 }

@@ -59,6 +59,7 @@ func parseWindows(budget *policyv1beta1.PodUnavailableBudget) ([]Window, field.E
 	if text == "" {
 		return nil, nil
 	}
+
 	var windows []Window
 	unknown, err := kjson.UnmarshalStrict([]byte(text), &windows)
 	if err = errors.Join(append(unknown, err)...); err != nil {
@@ -68,10 +69,12 @@ func parseWindows(budget *policyv1beta1.PodUnavailableBudget) ([]Window, field.E
 	if len(windows) > mostWindows {
 		return nil, field.ErrorList{field.TooMany(at, len(windows), mostWindows)}
 	}
+
 	var errs field.ErrorList
 	for i := range windows {
 		errs = append(errs, windows[i].complete(at.Index(i))...)
 	}
+
 	return windows, errs
 }
 
@@ -145,5 +148,6 @@ func (r *Rules) Number(
 		}
 		within = true
 	}
+
 	return desired, reason, until, err
 }

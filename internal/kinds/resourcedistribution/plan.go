@@ -101,9 +101,11 @@ func Decide(s *Snapshot) Verdict {
 		}
 		return Verdict{Action: Keep}
 	}
+
 	keep := func(failure appsv1beta1.ResourceDistributionConditionType, reason string) Verdict {
 		return Verdict{Keep, Outcome{true, failure, reason}}
 	}
+
 	switch {
 	case !there:
 		return Verdict{Keep, Ended()}
@@ -120,6 +122,7 @@ func Decide(s *Snapshot) Verdict {
 	case copied.Type != s.Resource.Type, copied.Immutable && copied.Content != s.Resource.Content:
 		return Verdict{Recreate, Outcome{true, Pending, ""}}
 	}
+
 	return Verdict{Update, Outcome{true, Pending, ""}}
 }
 

@@ -85,6 +85,7 @@ func read(raw []byte) (h header, err error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &h); err != nil {
 		return h, fmt.Errorf("must be an object: %s", fault(err))
 	}
+
 	switch {
 	case h.APIVersion == "" || h.Kind == "":
 		return h, errors.New("must have apiVersion and kind")
@@ -93,6 +94,7 @@ func read(raw []byte) (h header, err error) {
 	case h.Metadata.Name == "":
 		return h, errors.New("must have metadata.name")
 	}
+
 	return h, nil
 }
 
@@ -102,14 +104,17 @@ func fault(err error) string {
 	if errors.As(err, &mistyped) {
 		return fmt.Sprintf("field %s cannot be a %s", mistyped.Field, mistyped.Value)
 	}
+
 	var encoded base64.CorruptInputError
 	if errors.As(err, &encoded) {
 		return "data is not base64"
 	}
+
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		return "it is not JSON"
 	}
+
 	return "it cannot be decoded"
 }
 
@@ -120,6 +125,7 @@ func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spec.resource %w", err)
 	}
+
 	object := Of{Kind: h.Kind}.Object()
 	r := &Resource{Of: Of{h.Kind, h.Metadata.Name}, From: distribution.Name, metadata: h.Metadata,
 		content: map[string]any{}}
@@ -127,6 +133,7 @@ func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 		kjson.UnmarshalCaseSensitivePreserveInts(raw, &r.document)); err != nil {
 		return nil, fmt.Errorf("spec.resource must be a %s: %s", h.Kind, fault(err))
 	}
+
 	hash := sha256.Sum256(raw)
 	r.Hash = hex.EncodeToString(hash[:])
 	r.metadata.Annotations = maps.Clone(h.Metadata.Annotations)
@@ -147,6 +154,7 @@ func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 		r.content["data"], r.content["binaryData"], r.content["immutable"] = object.Data, object.BinaryData,
 			object.Immutable
 	}
+
 	return r, nil
 }
 
@@ -256,6 +264,7 @@ func (r *Resource) Patch(of *Copy) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the patch of a copy: %w", err)
 	}
+
 	return body, nil
 }
 

@@ -105,6 +105,7 @@ func (t *Tally) count(namespace string, outcome Outcome, n int) {
 	if outcome.Failure == "" || outcome.Failure == Pending {
 		return
 	}
+
 	f := t.failed[outcome.Failure]
 	if f == nil {
 		f = &failures{reasons: map[string]int{}}
@@ -140,6 +141,7 @@ func (t *Tally) Status(
 		}
 		status.Conditions = append(status.Conditions, since(condition, old, now))
 	}
+
 	return status
 }
 

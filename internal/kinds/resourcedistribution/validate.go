@@ -23,12 +23,14 @@ func Validate(distribution, old *appsv1beta1.ResourceDistribution, own ...string
 	for _, fault := range validation.NameIsDNSSubdomain(distribution.Name, false) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), distribution.Name, fault))
 	}
+
 	resource := field.NewPath("spec", "resource")
 	given, err := read(distribution.Spec.Resource.Raw)
 	var whole *Resource
 	if err == nil {
 		whole, err = Read(distribution)
 	}
+
 	switch {
 	case err == nil && token(whole.Type):
 		errs = append(errs, field.Forbidden(resource.Child("type"), tokens))
@@ -43,6 +45,7 @@ func Validate(distribution, old *appsv1beta1.ResourceDistribution, own ...string
 				"resource apiVersion, kind, and name are immutable"))
 		}
 	}
+
 	for i, target := range distribution.Spec.Targets.IncludedNamespaces.List {
 		if target.Name != "" && slices.Contains(own, target.Name) {
 			errs = append(errs, field.Forbidden(field.NewPath("spec", "targets",
@@ -50,6 +53,7 @@ func Validate(distribution, old *appsv1beta1.ResourceDistribution, own ...string
 				target.Name+" is a namespace of the manager, which goes by what stands in it"))
 		}
 	}
+
 	return append(errs, validateTargets(&distribution.Spec.Targets, field.NewPath("spec", "targets"))...)
 }
 
@@ -81,6 +85,7 @@ func validateTargets(
 			"namespaces are both in includedNamespaces and in excludedNamespaces: "+strings.Join(both,
 				", ")+more))
 	}
+
 	return append(errs, metav1validation.ValidateLabelSelector(&targets.NamespaceSelector,
 		metav1validation.LabelSelectorValidationOptions{}, at.Child("namespaceSelector"))...)
 }

@@ -41,11 +41,13 @@ func options(united *appsv1beta1.UnitedDeployment) adaptive {
 	if strategy.Type != appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType {
 		return adaptive{}
 	}
+
 	o := adaptive{adaptive: true, critical: 30 * time.Second, duration: 300 * time.Second}
 	given := strategy.Adaptive
 	if given == nil {
 		return o
 	}
+
 	o.reserve = given.ReserveUnschedulablePods
 	if given.RescheduleCriticalSeconds != nil {
 		o.critical = time.Duration(max(*given.RescheduleCriticalSeconds, 0)) * time.Second
@@ -53,6 +55,7 @@ func options(united *appsv1beta1.UnitedDeployment) adaptive {
 	if seconds := cmp.Or(given.UnschedulableDuration, given.UnschedulableLastSeconds); seconds != nil {
 		o.duration = time.Duration(max(*seconds, 0)) * time.Second
 	}
+
 	return o
 }
 
@@ -151,6 +154,7 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 		}
 		narrowed[i] = Narrow(v.bounds, v.Passed, v.settled(stuck))
 	}
+
 	return Adapt(own, narrowed, replicas)
 }
 
@@ -220,6 +224,7 @@ func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 			rooms[i].Capacity -= missing
 		}
 	}
+
 	return Reserve(rooms, replicas)
 }
 
@@ -298,6 +303,7 @@ func (p *Plan) room(v *Verdict) *intstr.IntOrString {
 	if v.Child == nil || kind != CloneSet && kind != Deployment || strategy["type"] == "Recreate" {
 		return nil
 	}
+
 	own := intstr.FromString("20%")
 	if kind == Deployment {
 		own = intstr.FromString("25%")
@@ -312,10 +318,12 @@ func (p *Plan) room(v *Verdict) *intstr.IntOrString {
 	if v.unready == 0 || v.Updated == v.There {
 		return &own
 	}
+
 	absolute, err := intstr.GetScaledValueFromIntOrPercent(&own, int(v.Wanted.Replicas), kind == CloneSet)
 	if err != nil {
 		return &own // its admission refuses it
 	}
+
 	own = intstr.FromInt32(int32(max(absolute, 0) + v.unready))
 	return &own
 }

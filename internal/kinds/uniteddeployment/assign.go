@@ -33,6 +33,7 @@ func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 		p.Subsets[i] = Verdict{Subset: &subsets[i], Action: Keep}
 		place[subsets[i].Name] = &p.Subsets[i]
 	}
+
 	children := slices.SortedFunc(slices.Values(s.Children), older)
 	var nameless []string
 	for _, c := range children {
@@ -55,6 +56,7 @@ func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 			v.Child = c
 		}
 	}
+
 	switch n := len(nameless); { // UD-062: one event for all of them
 	case n == 1:
 		p.note(corev1.EventTypeWarning, EventWithoutSubset, "%s has no label %s: it is left alone",
@@ -63,6 +65,7 @@ func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 		p.note(corev1.EventTypeWarning, EventWithoutSubset,
 			"%s and %d other workloads have no label %s: they are left alone", nameless[0], n-1, SubsetName)
 	}
+
 	for _, c := range children { // UD-063
 		if v := place[c.Subset]; v != nil && c.Kind == p.Template.Kind && v.Child != c && !c.Going() &&
 			!slices.ContainsFunc(p.Release, func(r Removal) bool {
@@ -71,12 +74,14 @@ func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 			p.Deletes = append(p.Deletes, Removal{c, "subset " + c.Subset + " has an older one", true})
 		}
 	}
+
 	for _, c := range slices.SortedFunc(slices.Values(s.Orphans), older) { // UD-061
 		if v := place[c.Subset]; v != nil && v.Child == nil && c.Kind == p.Template.Kind && !c.Going() &&
 			matches.Matches(labels.Set(c.Object.GetLabels())) {
 			v.Child, v.Action = c, Adopt
 		}
 	}
+
 	for i := range p.Subsets {
 		v := &p.Subsets[i]
 		if v.Child == nil {

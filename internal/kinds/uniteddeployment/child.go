@@ -117,6 +117,7 @@ func ParseTemplate(text []byte) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var found *Template
 	for _, kind := range Kinds {
 		if all[string(kind)] == nil {
@@ -131,9 +132,11 @@ func ParseTemplate(text []byte) (*Template, error) {
 		}
 		found = &Template{kind, document}
 	}
+
 	if found == nil {
 		return nil, ErrTemplates
 	}
+
 	return found, nil
 }
 
@@ -169,6 +172,7 @@ func Bind(podTemplate map[string]any, s *appsv1beta1.Subset) (map[string]any, er
 	if pod, err = subset.Patch(pod, s.Patch.Raw, corev1.PodTemplateSpec{}); err != nil {
 		return nil, fmt.Errorf("applying the patch of subset %q: %w", s.Name, err)
 	}
+
 	return pod, nil
 }
 
@@ -214,10 +218,12 @@ func (t *Template) Build(
 	if spec["selector"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(selector); err != nil {
 		return nil, fmt.Errorf("encoding the selector: %w", err)
 	}
+
 	spec["replicas"] = int64(wanted.Replicas)
 	if err := t.Kind.pace(spec, wanted); err != nil {
 		return nil, err
 	}
+
 	pod, err := subset.Child(spec, "template")
 	if err != nil {
 		return nil, err
@@ -225,14 +231,17 @@ func (t *Template) Build(
 	if pod, err = Bind(pod, s); err != nil {
 		return nil, err
 	}
+
 	metadata, err := subset.Child(pod, "metadata")
 	if err != nil {
 		return nil, err
 	}
+
 	podLabels, err := subset.Child(metadata, "labels") // again after the patch, which must not break them
 	if err != nil {
 		return nil, err
 	}
+
 	podLabels[SubsetName], podLabels[RevisionHash] = s.Name, wanted.Revision
 	spec["template"] = pod
 	return map[string]any{"apiVersion": t.Kind.APIVersion(), "kind": t.Kind.Name(), "spec": spec,
@@ -250,6 +259,7 @@ func (k Kind) pace(spec map[string]any, wanted Wanted) error {
 		!k.partitioned() && wanted.MaxUnavailable == nil {
 		return nil
 	}
+
 	strategy, err := subset.Child(spec, k.strategy())
 	if err != nil {
 		return err
@@ -264,6 +274,7 @@ func (k Kind) pace(spec map[string]any, wanted Wanted) error {
 	if k.partitioned() {
 		rolling["partition"] = int64(wanted.Partition)
 	}
+
 	switch most := wanted.MaxUnavailable; {
 	case most == nil:
 	case most.Type == intstr.Int:
@@ -271,6 +282,7 @@ func (k Kind) pace(spec map[string]any, wanted Wanted) error {
 	default:
 		rolling["maxUnavailable"] = most.StrVal
 	}
+
 	return nil
 }
 
@@ -313,5 +325,6 @@ func NameOf(united string, uid types.UID, kind Kind, name string, further int) s
 		strings.ToLower(prefix) != prefix {
 		prefix = united + "-"
 	}
+
 	return prefix[:min(len(prefix), most-len(hash))] + hash
 }

@@ -33,6 +33,7 @@ func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	if !ok {
 		return nil, nil // the schema or validation refuses it
 	}
+
 	var d podtemplate.Defaults
 	subsets := subsetsOf(spec)
 	d.Add(spec, "/spec", "replicas", Replicas(nil, subsets))
@@ -119,12 +120,14 @@ func oldForm(d *podtemplate.Defaults, spec, old Document) {
 		!sameJSON(rolling, within(stored, "updateStrategy", "rollingUpdate")) {
 		return
 	}
+
 	at := pointer("spec", "template", string(CloneSet), "spec", "updateStrategy", "rollingUpdate")
 	for _, key := range appsv1alpha1.MovedInUnitedDeployments {
 		if value := strategy[key]; value != nil && rolling[key] != nil && !sameJSON(value, rolling[key]) {
 			d.Operations = append(d.Operations, jsonpatch.NewOperation("replace", at+"/"+key, value))
 		}
 	}
+
 	switch kind := strategy["type"]; kind {
 	case string(appsv1alpha1.RecreateCloneSetUpdateStrategyType),
 		string(appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType),

@@ -20,6 +20,7 @@ func Merge(live, before, after map[string]any) map[string]any {
 		metadata = map[string]any{}
 		merged["metadata"] = metadata
 	}
+
 	for _, field := range []string{"labels", "annotations"} {
 		texts := member(metadata, field)
 		for key, value := range member(member(before, "metadata"), field) {
@@ -32,6 +33,7 @@ func Merge(live, before, after map[string]any) map[string]any {
 		}
 		metadata[field] = texts
 	}
+
 	spec, old := member(merged, "spec"), member(before, "spec")
 	known := before != nil
 	pod, oldPod, newPod := member(spec, "template"), member(old, "template"),
@@ -135,6 +137,7 @@ func merge(key string, live, before, after any) any {
 	if equal(key, live, after) {
 		return live
 	}
+
 	return after
 }
 
@@ -144,6 +147,7 @@ func sameShape(before, after map[string]any) bool {
 	if len(before) != len(after) {
 		return false
 	}
+
 	for key, value := range after {
 		old, ok := before[key]
 		if !ok {
@@ -157,6 +161,7 @@ func sameShape(before, after map[string]any) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -167,6 +172,7 @@ func counterpart(list []any, i int, others []any) any {
 	if !ok {
 		return nil
 	}
+
 	name, named := other["name"].(string)
 	has := func(item any) bool {
 		object, _ := item.(map[string]any)
@@ -180,10 +186,12 @@ func counterpart(list []any, i int, others []any) any {
 	if len(list) != len(others) {
 		return nil
 	}
+
 	object, ok := list[i].(map[string]any)
 	if !ok || named && object["name"] != name {
 		return nil
 	}
+
 	return object
 }
 
@@ -207,11 +215,13 @@ func equal(key string, a, b any) bool {
 	if reflect.DeepEqual(a, b) || empty(a) && empty(b) {
 		return true
 	}
+
 	x, number := amount(a)
 	y, other := amount(b)
 	if number && other {
 		return x == y
 	}
+
 	first, errA := resource.ParseQuantity(text(a))
 	second, errB := resource.ParseQuantity(text(b))
 	_, scalarA := a.(string)

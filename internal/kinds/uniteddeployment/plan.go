@@ -112,6 +112,7 @@ func (v *Verdict) String() string {
 	if len(v.Why) > 0 {
 		text += ": " + strings.Join(v.Why, "; ")
 	}
+
 	return text
 }
 
@@ -176,6 +177,7 @@ func Make(s Snapshot) *Plan {
 	if err != nil {
 		return p.faulty(&s, EventRevision, "spec.template: %v", err)
 	}
+
 	matches, err := metav1.LabelSelectorAsSelector(s.United.Spec.Selector)
 	if s.United.Spec.Selector == nil || err != nil || matches.Empty() {
 		return p.faulty(&s, EventFind, "spec.selector must be a selector that is not empty")
@@ -183,11 +185,13 @@ func Make(s Snapshot) *Plan {
 	if err := names(s.United.Spec.Topology.Subsets); err != nil {
 		return p.faulty(&s, EventFind, "%v", err)
 	}
+
 	p.revisions(&s, template, data)
 	if err := p.selected(&s, template, matches); err != nil {
 		p.NewRevision, p.Renumber = nil, nil
 		return p.faulty(&s, EventFind, "%v", err)
 	}
+
 	p.Template = template
 	p.assign(&s, matches)
 	p.allocate(&s)
@@ -245,6 +249,7 @@ func (p *Plan) allocate(s *Snapshot) {
 			break
 		}
 	}
+
 	next := make([]int32, len(subsets))
 	switch { // where numbers are refused, subsets and pods are judged all the same
 	case strategy.reserve:
@@ -270,6 +275,7 @@ func (p *Plan) allocate(s *Snapshot) {
 		p.Notes = append(p.Notes, *p.Refused)
 		p.again(s, s.Now.Add(refusedAgain))
 	}
+
 	for i := range p.Subsets {
 		v := &p.Subsets[i]
 		v.Wanted = Wanted{Revision: p.label, Patch: string(v.Subset.Patch.Raw)}
@@ -284,6 +290,7 @@ func (p *Plan) allocate(s *Snapshot) {
 			v.Wanted.MaxUnavailable = p.room(v)
 		}
 	}
+
 	if p.Refused == nil && strategy.reserve {
 		p.prove(s)
 	}
@@ -362,6 +369,7 @@ func (p *Plan) differences(v *Verdict) (found []string) {
 	if most := wanted.MaxUnavailable; most != nil && c.MaxUnavailable != nil && *most != *c.MaxUnavailable {
 		differs(true, "maxUnavailable", c.MaxUnavailable.String(), most.String())
 	}
+
 	return found
 }
 
@@ -380,6 +388,7 @@ func (p *Plan) waits(v *Verdict) {
 			unready++
 		}
 	}
+
 	if unready > 0 {
 		v.wait("%s not ready", plural.Of(unready, "pod"))
 	}
@@ -419,6 +428,7 @@ func (p *Plan) log() *planlog.Plan {
 	add := func(format string, args ...any) {
 		log.Summary = append(log.Summary, fmt.Sprintf(format, args...))
 	}
+
 	switch {
 	case p.Going:
 		add("it is being deleted: nothing is done")
@@ -431,16 +441,20 @@ func (p *Plan) log() *planlog.Plan {
 	if p.NewRevision != nil {
 		add("the template is new: revision %s", p.Expected)
 	}
+
 	for i := range p.Subsets {
 		about, words, _ := strings.Cut(p.Subsets[i].String(), ": ")
 		log.Add(about, "%s", words)
 	}
+
 	for _, m := range p.Marks {
 		log.Add(m.Pod.Name, "%s=%t", ReservedPod, m.Reserved)
 	}
+
 	for _, r := range slices.Concat(p.Release, p.Deletes) {
 		log.Add(r.Child.String(), "goes: %s", r.Why)
 	}
+
 	return log
 }
 

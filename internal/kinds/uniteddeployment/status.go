@@ -86,6 +86,7 @@ func (p *Plan) state(s *Snapshot, matches labels.Selector) {
 			p.First = true
 		}
 	}
+
 	status.Replicas = max(status.Replicas-status.ReservedPods, 0)
 	if status.CurrentRevision == "" || status.UpdatedReadyReplicas >= status.Replicas { // UD-135
 		status.CurrentRevision = p.Expected
@@ -136,6 +137,7 @@ func (p *Plan) Finish(o Outcome, now time.Time) {
 	case known || o.Provisioned > 0:
 		p.condition(now, appsv1beta1.SubsetProvisioned, corev1.ConditionTrue, "", "")
 	}
+
 	switch {
 	case p.Fault != nil:
 	case p.Refused != nil:

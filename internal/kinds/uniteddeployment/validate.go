@@ -59,11 +59,13 @@ func validateName(united *appsv1beta1.UnitedDeployment) field.ErrorList {
 	for _, message := range validation.NameIsDNSSubdomain(name, false) {
 		errs = append(errs, field.Invalid(path, name, message))
 	}
+
 	if len(name) > maxNameLength {
 		errs = append(errs, field.Invalid(path, name,
 			fmt.Sprintf("must be no more than %d characters, so that revisions can be named after it",
 				maxNameLength)))
 	}
+
 	return errs
 }
 
@@ -90,6 +92,7 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 		return field.ErrorList{field.Invalid(path, "{}",
 			"an empty selector would match everything; name at least one label of the template")}
 	}
+
 	errs := metavalidation.ValidateLabelSelector(selector,
 		metavalidation.LabelSelectorValidationOptions{}, path)
 	matcher, err := metav1.LabelSelectorAsSelector(selector)
@@ -104,6 +107,7 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 					key)))
 		}
 	}
+
 	for _, key := range []string{SubsetName, RevisionHash, ReservedPod} {
 		expression := func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }
 		if _, ok := selector.MatchLabels[key]; ok ||
@@ -114,6 +118,7 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 					key)))
 		}
 	}
+
 	return errs
 }
 
@@ -130,10 +135,12 @@ func validateStrategy(spec *appsv1beta1.UnitedDeploymentSpec, path *field.Path) 
 	if manual == nil {
 		return errs
 	}
+
 	names := sets.New[string]()
 	for i := range spec.Topology.Subsets {
 		names.Insert(spec.Topology.Subsets[i].Name)
 	}
+
 	at := path.Child("manualUpdate", "partitions")
 	for _, name := range slices.Sorted(maps.Keys(manual.Partitions)) {
 		value := manual.Partitions[name]
@@ -145,6 +152,7 @@ func validateStrategy(spec *appsv1beta1.UnitedDeploymentSpec, path *field.Path) 
 				fmt.Sprintf("the partition of subset %q must be greater than or equal to 0", name)))
 		}
 	}
+
 	return errs
 }
 
@@ -157,6 +165,7 @@ func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) fi
 	if most := mostFor(united); len(subsets) > most {
 		return append(errs, field.TooMany(path, len(subsets), most))
 	}
+
 	used, _ := usedBy(united) //nolint:errcheck // it is judged apart
 	adaptive := topology.ScheduleStrategy.Type == appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType
 	names, sound := sets.New[string](), true
@@ -189,6 +198,7 @@ func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) fi
 			errs = append(errs, field.Invalid(at.Child("patch"), field.OmitValueType{}, err.Error()))
 		}
 	}
+
 	return append(errs, validateSums(subsets, replicas, sound, path)...)
 }
 
@@ -233,6 +243,7 @@ func Selectors(united *appsv1beta1.UnitedDeployment) (template Document, transla
 		subset.Tolerations = s.Tolerations
 		spread.Spec.Subsets = append(spread.Spec.Subsets, subset)
 	}
+
 	template, back := workloadspread.Selectors(spread)
 	return template, func(path string) string {
 		return strings.NewReplacer("spec.subsets", "spec.topology.subsets", ".requiredNodeSelector",
@@ -264,6 +275,7 @@ func validateSums(
 	if Elastic(subsets) {
 		return validateElastic(subsets, replicas, fixed, path)
 	}
+
 	given := func(s appsv1beta1.Subset) bool { return s.Replicas == nil }
 	switch {
 	case replicas == nil && slices.ContainsFunc(subsets, given):
@@ -276,6 +288,7 @@ func validateSums(
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 	}
+
 	switch sum, given := Sum(numbers); {
 	case sum > int64(*replicas):
 		return field.ErrorList{field.Invalid(path, sum,
@@ -287,6 +300,7 @@ func validateSums(
 				"the subsets have %d replicas together, fewer than spec.replicas, which is %d: leave replicas out of one of them, or give more",
 				sum, *replicas))}
 	}
+
 	return nil
 }
 
@@ -317,10 +331,12 @@ func validateElastic(
 				fmt.Sprintf("is %d of %d, more than maxReplicas, which is %d", least, *replicas, most)))
 		}
 	}
+
 	if !unbounded {
 		errs = append(errs, field.Invalid(path, field.OmitValueType{},
 			"all subsets have maxReplicas: one at least must have none, to take what is left"))
 	}
+
 	return errs
 }
 
@@ -343,6 +359,7 @@ func validateSchedule(
 	if adaptive == nil {
 		return errs
 	}
+
 	errs = append(errs, fieldcheck.NotNegative(adaptive.RescheduleCriticalSeconds,
 		path.Child("adaptive", "rescheduleCriticalSeconds"))...)
 	errs = append(errs, fieldcheck.NotNegative(adaptive.UnschedulableDuration,
@@ -355,6 +372,7 @@ func validateSchedule(
 		errs = append(errs, field.Invalid(path, field.OmitValueType{},
 			"reserveUnschedulablePods is possible with deploymentTemplate and cloneSetTemplate alone: pods of StatefulSets wait for each other"))
 	}
+
 	return errs
 }
 
@@ -371,6 +389,7 @@ func validateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) fie
 		s := &old.Spec.Topology.Subsets[i]
 		stored[s.Name] = s
 	}
+
 	for i := range updated.Spec.Topology.Subsets { // UD-046
 		s := &updated.Spec.Topology.Subsets[i]
 		before, at := stored[s.Name], path.Child("topology", "subsets").Index(i)
@@ -385,5 +404,6 @@ func validateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) fie
 			errs = append(errs, field.Forbidden(at.Child("tolerations"), message))
 		}
 	}
+
 	return append(errs, validateTemplateUpdate(updated, old, rules, path.Child("template"))...)
 }

@@ -59,6 +59,7 @@ func validateTemplate(united *appsv1beta1.UnitedDeployment, rules Rules, path *f
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 	}
+
 	var errs field.ErrorList
 	spec, strategy := within(child.Document, "spec"), within(child.Document, "spec", "updateStrategy")
 	ordinals := child.Kind == StatefulSet || child.Kind == AdvancedStatefulSet
@@ -85,6 +86,7 @@ func validateTemplate(united *appsv1beta1.UnitedDeployment, rules Rules, path *f
 		errs = append(errs, field.Invalid(child.path, field.OmitValueType{},
 			"names of these StatefulSets are DNS labels, and begin with that of the UnitedDeployment, which has a dot"))
 	}
+
 	return append(errs, child.judge(united, rules)...)
 }
 
@@ -111,6 +113,7 @@ func (c *used) judge(united *appsv1beta1.UnitedDeployment, rules Rules) field.Er
 		}
 		errs = cloneset.Validate(set, nil, rules.CloneSet)
 	}
+
 	return c.placed(errs)
 }
 
@@ -193,6 +196,7 @@ func (c *used) object(united *appsv1beta1.UnitedDeployment, overwritten string) 
 			name = longer
 		}
 	}
+
 	return Document{"metadata": Document{"name": name}, "spec": spec}
 }
 
@@ -211,6 +215,7 @@ func complete(object Document, operations []jsonpatch.Operation, into any) error
 	if err != nil {
 		return fmt.Errorf("encoding the template: %w", err)
 	}
+
 	text, err := json.Marshal(operations)
 	if err != nil {
 		return fmt.Errorf("encoding defaults of the template: %w", err)
@@ -227,6 +232,7 @@ func complete(object Document, operations []jsonpatch.Operation, into any) error
 	if err := json.Unmarshal(raw, into); err != nil {
 		return fmt.Errorf("reading the template: %w", err)
 	}
+
 	return nil
 }
 
@@ -258,6 +264,7 @@ func judgeStatefulSet(spec *appsv1.StatefulSetSpec, path *field.Path) field.Erro
 	if spec.Ordinals != nil {
 		errs = append(errs, fieldcheck.NotNegative(&spec.Ordinals.Start, path.Child("ordinals", "start"))...)
 	}
+
 	return append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)
 }
 
@@ -296,6 +303,7 @@ func judgeDeployment(spec *appsv1.DeploymentSpec, path *field.Path) field.ErrorL
 			errs = append(errs, field.Invalid(at, *deadline, "must be greater than minReadySeconds"))
 		}
 	}
+
 	return errs
 }
 
@@ -324,6 +332,7 @@ func validateTemplateUpdate(
 	if err != nil || wrong != nil || child.Kind != before.Kind {
 		return nil
 	}
+
 	switch child.Kind {
 	case StatefulSet:
 		changed := frozen(&updated.Spec.Template.StatefulSetTemplate.Spec,
@@ -348,6 +357,7 @@ func validateTemplateUpdate(
 				cloneset.Validate(now, nil, rules.CloneSet)))
 		}
 	}
+
 	return nil
 }
 
@@ -367,6 +377,7 @@ func frozen(updated, old *appsv1.StatefulSetSpec) (changed []string) {
 		}
 		return out
 	}
+
 	for _, member := range []struct {
 		name         string
 		now, earlier any
@@ -378,5 +389,6 @@ func frozen(updated, old *appsv1.StatefulSetSpec) (changed []string) {
 			changed = append(changed, member.name)
 		}
 	}
+
 	return changed
 }

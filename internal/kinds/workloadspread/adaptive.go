@@ -60,6 +60,7 @@ func nextCondition(
 	if last {
 		stuck = 0
 	}
+
 	switch {
 	case was && !last && (stuck > 0 || passed):
 		c = *old
@@ -81,6 +82,7 @@ func nextCondition(
 	case old != nil && old.Status == metav1.ConditionTrue:
 		c.LastTransitionTime = old.LastTransitionTime
 	}
+
 	return c, was, time.Time{}
 }
 

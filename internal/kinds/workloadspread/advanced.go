@@ -27,6 +27,7 @@ func ReadAdvanced(object map[string]any) (desired int32, start int, reserved []O
 		}
 		reserved = append(reserved, r)
 	}
+
 	return desired, int(first), apart(reserved), nil
 }
 

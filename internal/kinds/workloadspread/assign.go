@@ -40,6 +40,7 @@ func Fits(subsets []appsv1beta1.WorkloadSpreadSubset, document []byte, node *cor
 	if err := json.Unmarshal(document, pod); err != nil {
 		return nil, fmt.Errorf("reading a pod: %w", err)
 	}
+
 	var fits []Fit
 	for i := range subsets {
 		subset := &subsets[i]
@@ -52,6 +53,7 @@ func Fits(subsets []appsv1beta1.WorkloadSpreadSubset, document []byte, node *cor
 		}
 		fits = append(fits, fit)
 	}
+
 	return fits, nil
 }
 
@@ -75,6 +77,7 @@ func required(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *c
 	if add == nil || len(add.MatchExpressions)+len(add.MatchFields) == 0 {
 		return true
 	}
+
 	terms := []corev1.NodeSelectorTerm{*add}
 	if own := requiredTerms(pod); len(own) > 0 {
 		terms = make([]corev1.NodeSelectorTerm, len(own))
@@ -113,6 +116,7 @@ func unchanged(document, patch []byte) bool {
 	if err != nil {
 		return false
 	}
+
 	var was, is map[string]any
 	if json.Unmarshal(document, &was) != nil || json.Unmarshal(text, &is) != nil {
 		return false
@@ -123,10 +127,12 @@ func unchanged(document, patch []byte) bool {
 	if unknown, err := kjson.UnmarshalStrict(patch, &corev1.Pod{}); err != nil || len(unknown) > 0 {
 		return false
 	}
+
 	before, after := &corev1.Pod{}, &corev1.Pod{}
 	if json.Unmarshal(document, before) != nil || json.Unmarshal(text, after) != nil {
 		return false
 	}
+
 	before.Annotations, after.Annotations = nil, nil
 	return equality.Semantic.DeepEqual(before, after)
 }

@@ -81,6 +81,7 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 	if alone := Alone(l.spread); alone != nil {
 		return Decision{Subset: alone}, nothing
 	}
+
 	p := l.page(pod.Version)
 	if i := p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 		// with both it is of an earlier pod that nobody has counted
@@ -94,6 +95,7 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 		}
 		return Decision{Subset: &l.spread.Spec.Subsets[i], Booked: true}, again
 	}
+
 	deleted := -1
 	if !pod.Generated { // WS-073
 		deleted = p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
@@ -107,14 +109,17 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 	if chosen < 0 {
 		return Decision{Reason: "no subset has a free place: " + places(p.list)}, nothing
 	}
+
 	subset := &l.spread.Spec.Subsets[chosen]
 	if p.list[chosen].MissingReplicas == Unlimited { // WS-075
 		return Decision{Subset: subset}, nothing
 	}
+
 	size, ok := l.takes(pod.Version, pod.Key)
 	if !ok {
 		return Decision{Reason: noRoom}, nothing
 	}
+
 	return Decision{Subset: subset, Booked: true, Made: true}, func() {
 		l.size += size
 		if deleted >= 0 {
@@ -151,6 +156,7 @@ func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 	if reason := Unbookable(l.spread, pod.Subset); reason != "" {
 		return Decision{Reason: reason}, nothing
 	}
+
 	i := indexOf(l.spread, pod.Subset)
 	p := l.page(pod.Version)
 	for j := range p.list {
@@ -159,10 +165,12 @@ func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 				nothing
 		}
 	}
+
 	size, ok := l.takes(pod.Version, pod.Name)
 	if !ok {
 		return Decision{Reason: noRoom}, nothing
 	}
+
 	return Decision{Subset: &l.spread.Spec.Subsets[i], Booked: true, Made: true}, func() {
 		l.size += size
 		status := p.change(i)
@@ -223,6 +231,7 @@ func ByOrdinal(spread *appsv1beta1.WorkloadSpread, target *Target, pod string) D
 			return Decision{Subset: subset}
 		}
 	}
+
 	return Decision{
 		Reason: fmt.Sprintf("the pod has rank %d, and the subsets that pods can be scheduled to have %s",
 			rank,

@@ -23,13 +23,16 @@ func costs(pods []*corev1.Pod, quota int32, index, subsets int, latest bool) []i
 	for i := range all {
 		all[i] = within
 	}
+
 	surplus := len(pods) - int(quota)
 	if quota == Unlimited || surplus <= 0 {
 		return all
 	}
+
 	for _, i := range removalOrder(pods)[:surplus] {
 		all[i] = beyond
 	}
+
 	return all
 }
 

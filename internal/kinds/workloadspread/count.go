@@ -145,6 +145,7 @@ func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
 			t.active[version][pod.Subset]++
 		}
 	}
+
 	return t
 }
 
@@ -191,6 +192,7 @@ func (c *counter) subset(
 		missing := q.Quota - (active - int32(len(status.DeletingPods))) - int32(len(status.CreatingPods))
 		status.MissingReplicas = min(max(missing, 0), q.Quota)
 	}
+
 	return status
 }
 
@@ -267,10 +269,12 @@ func (c *counter) keep(
 			c.Next = until
 		}
 	}
+
 	slices.SortFunc(lost, strings.Compare)
 	for _, key := range lost {
 		c.Lost = append(c.Lost, LostBooking{subset, key, deletion})
 	}
+
 	return kept
 }
 

@@ -30,6 +30,7 @@ func Inject(
 	if err != nil {
 		return nil, fmt.Errorf("reading the pod: %w", err)
 	}
+
 	pod := runtime.DeepCopyJSON(before)
 	spec, err := subset.Child(pod, "spec")
 	if err != nil {
@@ -44,18 +45,22 @@ func Inject(
 	if pod, err = patched(pod, s.Patch.Raw); err != nil { // WS-094
 		return nil, fmt.Errorf("the patch of subset %q: %w", s.Name, err)
 	}
+
 	metadata, err := subset.Child(pod, "metadata")
 	if err != nil {
 		return nil, err
 	}
+
 	annotations, err := subset.Child(metadata, "annotations")
 	if err != nil {
 		return nil, err
 	}
+
 	annotations[pub.MatchedWorkloadSpread] = placement.String() // WS-096
 	if err := readable(pod); err != nil {
 		return nil, fmt.Errorf("the patch of subset %q: %w", s.Name, err)
 	}
+
 	return difference(nil, "", before, pod), nil
 }
 
@@ -76,6 +81,7 @@ func addAffinity(spec map[string]any, s *appsv1beta1.WorkloadSpreadSubset) error
 			return err
 		}
 	}
+
 	return subset.Require(spec, s.RequiredNodeSelector)
 }
 
@@ -84,10 +90,12 @@ func patched(pod map[string]any, raw []byte) (map[string]any, error) {
 	if len(bytes.TrimSpace(raw)) == 0 || string(bytes.TrimSpace(raw)) == "null" {
 		return pod, nil
 	}
+
 	patch, err := subset.Object(raw)
 	if err != nil {
 		return nil, err
 	}
+
 	class := priorityClass(pod)
 	if pod, err = subset.Merge(pod, patch, corev1.Pod{}); err != nil {
 		return nil, fmt.Errorf("applying it to the pod: %w", err)
@@ -99,6 +107,7 @@ func patched(pod map[string]any, raw []byte) (map[string]any, error) {
 			delete(spec, "preemptionPolicy")
 		}
 	}
+
 	return pod, nil
 }
 
@@ -127,6 +136,7 @@ func difference(changes []operations.Operation, path string, before, after any) 
 	if reflect.DeepEqual(before, after) {
 		return changes
 	}
+
 	switch was := before.(type) {
 	case map[string]any:
 		if is, ok := after.(map[string]any); ok {
@@ -148,6 +158,7 @@ func difference(changes []operations.Operation, path string, before, after any) 
 		}
 		return changes
 	}
+
 	return append(changes, operations.NewOperation("replace", path, after))
 }
 
@@ -159,6 +170,7 @@ func members(
 			changes = append(changes, operations.NewOperation("remove", path+"/"+escape.Replace(key), nil))
 		}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(after)) {
 		at := path + "/" + escape.Replace(key)
 		if was, there := before[key]; there {
@@ -167,5 +179,6 @@ func members(
 			changes = append(changes, operations.NewOperation("add", at, after[key]))
 		}
 	}
+
 	return changes
 }

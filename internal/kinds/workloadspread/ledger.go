@@ -59,6 +59,7 @@ func (l *Ledger) takes(version, key string) (size int, ok bool) {
 		(p == nil || !p.changed) {
 		size += len(l.spread.Spec.Subsets) * subsetSize
 	}
+
 	return size, l.size+size <= statusMost
 }
 
@@ -91,6 +92,7 @@ func (l *Ledger) page(version string) *page {
 		}
 		l.pages[version] = p
 	}
+
 	return p
 }
 
@@ -134,14 +136,17 @@ func (l *Ledger) Changed() map[string][]appsv1beta1.WorkloadSpreadSubsetStatus {
 			changed[version] = p.list
 		}
 	}
+
 	if len(changed) == 0 {
 		return changed
 	}
+
 	for version, list := range l.spread.Status.VersionedSubsetStatuses {
 		if changed[version] == nil && over(list, l.now) {
 			changed[version] = nil
 		}
 	}
+
 	return changed
 }
 
@@ -165,9 +170,11 @@ func uncounted(bookings, others map[string]metav1.Time, most int, now time.Time)
 			old = append(old, key)
 		}
 	}
+
 	if n <= most {
 		return nil
 	}
+
 	slices.SortFunc(old, func(a, b string) int {
 		return cmp.Or(bookings[a].Compare(bookings[b].Time), strings.Compare(a, b))
 	})
@@ -219,6 +226,7 @@ func over(list []appsv1beta1.WorkloadSpreadSubsetStatus, now time.Time) bool {
 			return false
 		}
 	}
+
 	return old > 0
 }
 
@@ -255,6 +263,7 @@ func align(
 			status.MissingReplicas = min(before.MissingReplicas, quota)
 		}
 	}
+
 	return list
 }
 

@@ -104,11 +104,13 @@ func Make(snapshot Snapshot) *Plan {
 			s.Target.DesiredError), ReasonReplicasUnknown
 		return p
 	}
+
 	var err error
 	if p.quotas, err = Quotas(s.Spread.Spec.Subsets, s.Target.Desired); err != nil {
 		p.Problem, p.Reason = err, ReasonQuotaUnknown
 		return p
 	}
+
 	p.patience, _ = Critical(s.Spread)
 	p.assign()
 	p.reschedule()
@@ -118,6 +120,7 @@ func Make(snapshot Snapshot) *Plan {
 	if len(s.Unseen) > 0 {
 		p.look(s.Now.Add(LookEvery), "pods that the cache does not show are looked for again")
 	}
+
 	return p
 }
 
@@ -186,6 +189,7 @@ func (p *Plan) assign() {
 	for i, q := range p.quotas {
 		indices[q.Name] = i
 	}
+
 	type place struct {
 		version string
 		subset  int
@@ -212,6 +216,7 @@ func (p *Plan) assign() {
 			strangers = append(strangers, m)
 		}
 	}
+
 	slices.SortFunc(p.members, func(a, b *member) int { return byCreation(a.pod, b.pod) })
 	slices.SortFunc(strangers, func(a, b *member) int { return byCreation(a.pod, b.pod) })
 	p.Incomplete = s.Unread
@@ -230,9 +235,11 @@ func (p *Plan) assign() {
 		m.subset, m.adopted = chosen, true
 		taken[place{m.version, chosen}]++
 	}
+
 	for _, m := range p.members {
 		seen = append(seen, seenOf(m.pod, m.version, p.nameOf(m), m.booking))
 	}
+
 	p.tally = newTally(seen, s.Unseen, s.Now)
 	p.tally.known = s.Known
 }
@@ -259,6 +266,7 @@ func (p *Plan) reschedule() {
 	if p.patience == 0 {
 		return
 	}
+
 	for _, m := range p.members {
 		if m.subset == unmatched || m.subset == len(p.quotas)-1 {
 			continue
@@ -290,6 +298,7 @@ func (p *Plan) rank() {
 	default:
 		wanted = p.costs()
 	}
+
 	for _, m := range p.members {
 		write := &PodWrite{Pod: m.pod, Metadata: map[string]any{}}
 		if m.adopted {
@@ -341,6 +350,7 @@ func (p *Plan) costs() map[*member]int {
 		key := group{p.costVersion(m), m.subset}
 		groups[key] = append(groups[key], m)
 	}
+
 	for key, members := range groups {
 		pods := make([]*corev1.Pod, len(members))
 		for i, m := range members {
@@ -351,6 +361,7 @@ func (p *Plan) costs() map[*member]int {
 			wanted[members[i]] = cost
 		}
 	}
+
 	return wanted
 }
 
@@ -367,6 +378,7 @@ func (p *Plan) whyCost(m *member, cost int) string {
 	if m.subset == unmatched {
 		return "it is in no subset"
 	}
+
 	index, order := m.subset, ""
 	if p.costVersion(m) != p.Target.Latest {
 		index, order = n-1-index, fmt.Sprintf(", in mirrored order since %s is not the latest version",
@@ -375,6 +387,7 @@ func (p *Plan) whyCost(m *member, cost int) string {
 	if cost < 0 {
 		return fmt.Sprintf("more than the %d of subset %s%s", p.quotas[m.subset].Quota, p.nameOf(m), order)
 	}
+
 	return fmt.Sprintf("subset %s is %d of %d%s", p.nameOf(m), index+1, n, order)
 }
 
@@ -384,6 +397,7 @@ func (p *Plan) Headline() string {
 	if p.Problem != nil {
 		return fmt.Sprintf("%s: nothing is done: %s", of, p.Problem)
 	}
+
 	adopted, ranked := 0, 0
 	for _, w := range p.Writes {
 		if w.Adopt != "" {
@@ -393,11 +407,13 @@ func (p *Plan) Headline() string {
 			ranked++
 		}
 	}
+
 	text := fmt.Sprintf("%s: %s %s wants %d, has %d", of, p.Target.Kind, p.Target.Name, p.Target.Desired,
 		len(p.members))
 	if !p.Target.Exists {
 		text = fmt.Sprintf("%s: %s %s does not exist", of, p.Target.Kind, p.Target.Name)
 	}
+
 	for _, part := range []struct {
 		n    int
 		what string
@@ -406,12 +422,14 @@ func (p *Plan) Headline() string {
 			text += fmt.Sprintf(", %d %s", part.n, part.what)
 		}
 	}
+
 	if p.snapshot.Left > 0 {
 		text += fmt.Sprintf(", %d left to other WorkloadSpreads", p.snapshot.Left)
 	}
 	if p.Incomplete != nil {
 		text += ": " + p.Incomplete.Error()
 	}
+
 	return text
 }
 
@@ -454,6 +472,7 @@ func (p *Plan) String() string {
 		lines = append(lines, fmt.Sprintf("  again at %s: %s",
 			p.Again.UTC().Format("15:04:05.000"), p.Because))
 	}
+
 	return strings.Join(lines, "\n") + "\n"
 }
 
@@ -487,5 +506,6 @@ func linesOf(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []
 		}
 		lines = append(lines, text)
 	}
+
 	return lines
 }

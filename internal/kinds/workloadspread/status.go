@@ -34,6 +34,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 		}
 		look(until, "subset "+q.Name+" is not passed over any more")
 	}
+
 	list := func(before []appsv1beta1.WorkloadSpreadSubsetStatus, version string) Counted {
 		counted := p.tally.count(p.quotas, before, version)
 		for i := range counted.Subsets { // WS-176
@@ -48,6 +49,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 	for _, m := range p.members {
 		present.Insert(m.version)
 	}
+
 	for _, version := range sets.List(sets.KeySet(newest.Status.VersionedSubsetStatuses).Union(present)) {
 		counted := list(newest.Status.VersionedSubsetStatuses[version], version)
 		change.Lost = append(change.Lost, counted.Lost...)
@@ -59,6 +61,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 		}
 		status.VersionedSubsetStatuses[version] = counted.Subsets
 	}
+
 	change.Status = status
 	return change
 }

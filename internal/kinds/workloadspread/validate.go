@@ -59,6 +59,7 @@ func validateTarget(
 	if ref == nil {
 		return field.ErrorList{field.Required(path, "it must name the one workload whose pods are spread")}
 	}
+
 	var errs field.ErrorList
 	if ref.APIVersion == "" || ref.Kind == "" || ref.Name == "" {
 		errs = append(errs, field.Invalid(path, ref, "apiVersion, kind and name must not be empty"))
@@ -68,12 +69,14 @@ func validateTarget(
 			fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v",
 				ref.APIVersion, err)))
 	}
+
 	target := TargetOf(spread)
 	if ref.APIVersion != "" && ref.Kind != "" {
 		if err := supported(target.GroupKind, env, ref, path); err != nil {
 			errs = append(errs, err)
 		}
 	}
+
 	for i := range env.Others { // WS-043
 		other := &env.Others[i]
 		if other.Name != spread.Name && other.Namespace == spread.Namespace &&
@@ -84,12 +87,14 @@ func validateTarget(
 					other.Name)))
 		}
 	}
+
 	if old != nil && old.Spec.TargetReference != nil && TargetOf(old) != target { // WS-044
 		errs = append(errs, field.Invalid(path, ref,
 			fmt.Sprintf(
 				"the group, kind and name of the workload cannot be changed from %s %s: make another WorkloadSpread",
 				old.Spec.TargetReference.Kind, old.Spec.TargetReference.Name)))
 	}
+
 	return errs
 }
 
@@ -100,6 +105,7 @@ func supported(
 	if BuiltIn(kind) {
 		return nil
 	}
+
 	for _, known := range []schema.GroupKind{CloneSet, Deployment, ReplicaSet, Job, StatefulSet} {
 		if kind.Kind != known.Kind {
 			continue
@@ -111,6 +117,7 @@ func supported(
 		return field.Invalid(path, ref,
 			fmt.Sprintf("the group of a %s must be %s, not %q", kind.Kind, groups, kind.Group))
 	}
+
 	if env.ListError != nil {
 		return field.InternalError(path,
 			fmt.Errorf("whether kind %s is listed cannot be told: %w", kind, env.ListError))
@@ -121,6 +128,7 @@ func supported(
 				"kind %s of group %q is not supported, and not listed: supported are CloneSet, Deployment, ReplicaSet, StatefulSet and Job; other kinds are listed by an administrator in key %s of ConfigMap %s in the namespace of the manager",
 				kind.Kind, kind.Group, AllowListKey, ConfigMapName))
 	}
+
 	return nil
 }
 
@@ -129,6 +137,7 @@ func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field
 	if len(subsets) == 0 {
 		return field.ErrorList{field.Required(path, "at least one subset is needed: a group of nodes")}
 	}
+
 	var errs field.ErrorList
 	names := sets.New[string]()
 	for i := range subsets {
@@ -146,6 +155,7 @@ func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field
 			}
 		}
 	}
+
 	return append(errs, validateQuotas(subsets, TargetOf(spread).Kind == StatefulSet.Kind, path)...)
 }
 
@@ -190,6 +200,7 @@ func validateQuotas(
 				"the percentages are more than 100 % together up to here"))
 		}
 	}
+
 	if last := subsets[len(subsets)-1].MaxReplicas; complete && !mixed && last != nil &&
 		last.Type == intstr.String && sum < 100 {
 		var value any
@@ -199,6 +210,7 @@ func validateQuotas(
 		errs = append(errs, field.Invalid(path.Index(0).Child("maxReplicas"), value,
 			"the percentages are less than 100 % together, so some pods have no place: raise them, or leave maxReplicas out of the last subset"))
 	}
+
 	return errs
 }
 
@@ -234,6 +246,7 @@ func validateStrategy(
 		errs = append(errs, field.Invalid(path.Child("adaptive", "rescheduleCriticalSeconds"), *seconds,
 			fmt.Sprintf("must be from 0 to %d with %s", most, plural.Of(n, "subset"))))
 	}
+
 	return errs
 }
 
@@ -286,9 +299,11 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 			tolerations = append(tolerations, s.Tolerations[j])
 		}
 	}
+
 	if len(places) == 0 {
 		return nil, nil
 	}
+
 	node := map[string]any{}
 	if len(required) > 0 {
 		node["requiredDuringSchedulingIgnoredDuringExecution"] = map[string]any{"nodeSelectorTerms": required}
@@ -321,22 +336,27 @@ func Patched(workload map[string]any, patch []byte) (map[string]any, error) {
 	if template == nil {
 		return nil, errors.New("the workload has no template")
 	}
+
 	template = withClaims(template, spec["volumeClaimTemplates"])
 	if len(patch) == 0 {
 		return template, nil
 	}
+
 	text, err := json.Marshal(template)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the template: %w", err)
 	}
+
 	patched, err := applyPatch(text, patch)
 	if err != nil {
 		return nil, err
 	}
+
 	var result map[string]any
 	if err := json.Unmarshal(patched, &result); err != nil {
 		return nil, fmt.Errorf("reading the patched template: %w", err)
 	}
+
 	return result, nil
 }
 
@@ -347,6 +367,7 @@ func withClaims(template map[string]any, claimTemplates any) map[string]any {
 	if !ok || len(claims) == 0 {
 		return template
 	}
+
 	names := sets.New[string]()
 	var volumes []any
 	for _, item := range claims {
@@ -358,6 +379,7 @@ func withClaims(template map[string]any, claimTemplates any) map[string]any {
 				map[string]any{"name": name, "persistentVolumeClaim": map[string]any{"claimName": name}})
 		}
 	}
+
 	given, _ := spec["volumes"].([]any)
 	for _, item := range given {
 		volume, _ := item.(map[string]any)
@@ -365,6 +387,7 @@ func withClaims(template map[string]any, claimTemplates any) map[string]any {
 			volumes = append(volumes, item)
 		}
 	}
+
 	template, spec = maps.Clone(template), maps.Clone(spec)
 	template["spec"], spec["volumes"] = spec, volumes
 	return template

@@ -80,12 +80,14 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 		indexUnfinished); err != nil {
 		return fmt.Errorf("indexing EphemeralJobs: %w", err)
 	}
+
 	r := &Reconciler{API: options.API(mgr),
 		Events: reconcile.NewRecorder(mgr.GetEventRecorder("ephemeraljob-controller")), Pods: options.Pods,
 		meters: newMeters()}
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
+
 	return options.Complete("ephemeraljob", r.Loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1alpha1.EphemeralJob{}, builder.WithPredicates(jobEvents)).
 		Watches(&corev1.Pod{}, (&podEvents{mgr.GetClient()}).handler()))
@@ -110,11 +112,13 @@ func (r *Reconciler) Pass(
 	if err != nil || job == nil {
 		return reconcile.Done{}, err
 	}
+
 	begin := r.Now()
 	plan, err := r.plan(ctx, job)
 	if err != nil {
 		return reconcile.Done{}, err
 	}
+
 	done := reconcile.Done{Planning: r.Now().Sub(begin), Headline: plan.String(), Record: func() []any {
 		return []any{"job", name.String(), "plan", plan.String()}
 	}}
@@ -122,6 +126,7 @@ func (r *Reconciler) Pass(
 	if err != nil || job == nil {
 		return r.again(done, err)
 	}
+
 	var failure error
 	if until, _ := r.memory.Of(owner).pause.Last(subresource); len(plan.Inject) > 0 && until.After(r.Now()) {
 		reconcile.MinRequeue(&plan.After, until.Sub(r.Now()))
@@ -210,10 +215,12 @@ func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 	if err != nil {
 		return nil, err
 	}
+
 	known := map[types.UID]bool{}
 	for _, pod := range found {
 		known[pod.UID] = true
 	}
+
 	selector, err := ephemeraljob.SelectorOf(job)
 	if err == nil { // else the plan says what is wrong
 		var list corev1.PodList
@@ -228,6 +235,7 @@ func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 			}
 		}
 	}
+
 	return reconcile.Overlay(r.Own, job.UID, found, func(pod *corev1.Pod) bool {
 		return ephemeraljob.Treated(pod, job.UID) || selector.Matches(labels.Set(pod.Labels))
 	}), nil
@@ -258,6 +266,7 @@ func (r *Reconciler) apply(
 	if err != nil {
 		return nil, client.IgnoreNotFound(fmt.Errorf("writing the finalizer: %w", err))
 	}
+
 	return job, nil
 }
 
@@ -268,6 +277,7 @@ func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob,
 	if err != nil {
 		return err
 	}
+
 	w, m := r.For(job.UID), r.memory.Of(job.UID)
 	for size := 1; len(pods) > 0; size *= 2 {
 		batch := pods[:min(size, len(pods))]
@@ -287,6 +297,7 @@ func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob,
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -326,6 +337,7 @@ func (r *Reconciler) answered(
 		}
 		failed, why = append(failed, pod.Name), err
 	}
+
 	if len(treated) > 0 {
 		r.Events.Event(job, corev1.EventTypeNormal, "Injected",
 			"added the ephemeral containers to "+plural.Few(treated, mostNamed))
@@ -338,6 +350,7 @@ func (r *Reconciler) answered(
 			r.Events.Event(job, corev1.EventTypeWarning, ephemeraljob.ReasonCreateFailed, note)
 		}
 	}
+
 	return cmp.Or(open, changed)
 }
 

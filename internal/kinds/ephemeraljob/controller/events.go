@@ -53,6 +53,7 @@ func (p *podEvents) handler() handler.EventHandler {
 			q.Add(request)
 		}
 	}
+
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { notify(ctx, q, e.Object) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { notify(ctx, q, e.Object) },
@@ -89,6 +90,7 @@ func (p *podEvents) concerned(ctx context.Context, pods ...client.Object) []ctrl
 	if len(list.Items) == 0 {
 		return nil
 	}
+
 	treated := map[string]bool{}
 	for _, object := range pods {
 		if pod, ok := object.(*corev1.Pod); ok {
@@ -97,6 +99,7 @@ func (p *podEvents) concerned(ctx context.Context, pods ...client.Object) []ctrl
 			}
 		}
 	}
+
 	var requests []ctrl.Request
 	for i := range list.Items {
 		job := &list.Items[i]
@@ -107,5 +110,6 @@ func (p *podEvents) concerned(ctx context.Context, pods ...client.Object) []ctrl
 			requests = append(requests, reconcile.Request(job.Namespace, job.Name))
 		}
 	}
+
 	return requests
 }

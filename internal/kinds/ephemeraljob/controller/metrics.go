@@ -55,6 +55,7 @@ func (m *meters) set(name types.NamespacedName, phase appsv1alpha1.EphemeralJobP
 	if m == nil {
 		return
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, counted := m.phases[name]

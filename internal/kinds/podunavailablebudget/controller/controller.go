@@ -52,6 +52,7 @@ func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
+
 	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now,
 		Owner: reconcile.UIDs[policyv1beta1.PodUnavailableBudget](api), Pass: r.run, Forget: r.forget},
 		pauseAtMost, options.Limiter())
@@ -75,16 +76,19 @@ func (r *reconciler) run(
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
+
 	begin, last := r.pass.API.Now(), r.last.Of(owner)
 	// pods of a rollout change faster than anybody need know
 	if wait := passEvery - begin.Sub(*last); wait > 0 {
 		return reconcile.Done{After: wait}, nil
 	}
+
 	*last = begin
 	after, plan, err := r.pass.Run(ctx, name, owner)
 	if plan != nil {
 		r.meters.observe(name, plan)
 	}
+
 	return reconcile.Done{After: after}, err
 }
 
@@ -104,6 +108,7 @@ func budgets() handler.EventHandler {
 	now := func(q queue, budget client.Object) {
 		q.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(budget)})
 	}
+
 	return handler.Funcs{
 		CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { now(q, e.Object) },
 		DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { now(q, e.Object) },
@@ -158,6 +163,7 @@ func (r *reconciler) pods() handler.EventHandler {
 			tell(q, pod)
 		}
 	}
+
 	return handler.Funcs{
 		CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { one(q, e.Object) },
 		DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { one(q, e.Object) },

@@ -114,10 +114,12 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 	if err := g.known(ctx); err != nil {
 		return Answer{}, fmt.Errorf("PodUnavailableBudgets: %w", err)
 	}
+
 	covering, err := g.covering(ctx, pod)
 	if err != nil {
 		return Answer{}, err
 	}
+
 	for {
 		rules := podunavailablebudget.Related(pod, covering)
 		if rules == nil {
@@ -149,6 +151,7 @@ func (g *Guard) decide(
 		answer.Decision = ledger.Book(request.Pod, request.By)
 		return answer, nil
 	}
+
 	err := g.desk.Do(ctx, rules.Budget, func(ledger *podunavailablebudget.Ledger, age time.Duration) error {
 		answer.Decision = ledger.Book(request.Pod, request.By)
 		written := answer.Booked || answer.Renewed // which finds out whether the budget has changed
@@ -162,6 +165,7 @@ func (g *Guard) decide(
 	if err != nil {
 		return Answer{}, fmt.Errorf("PodUnavailableBudget %s: %w", rules.Budget.Name, err)
 	}
+
 	return answer, nil
 }
 
@@ -191,6 +195,7 @@ func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailabl
 			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, err)
 		}
 	}
+
 	return covering(candidates, pod, chain), nil
 }
 
@@ -215,9 +220,11 @@ func covering(
 			named = r
 		}
 	}
+
 	if len(found) == 0 && named != nil {
 		found = append(found, named)
 	}
+
 	return found
 }
 
@@ -246,13 +253,16 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, ctx.Err())
 		}
 	}
+
 	empty := true
 	for _, candidates := range newest {
 		empty = empty && len(candidates) == 0
 	}
+
 	if empty {
 		return nil, nil
 	}
+
 	return podunavailablebudget.NewLimits(func(pod *corev1.Pod) ([]*podunavailablebudget.Rules, error) {
 		owner := parentKey{pod.Namespace, controllerOf(pod)}
 		if err := unknown[owner]; err != nil {

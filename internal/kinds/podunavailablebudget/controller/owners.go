@@ -148,6 +148,7 @@ func (o *Owners) above(ctx context.Context, object metav1.Object, fresh bool) (C
 		chain.gone = append(chain.gone, found.gone)
 		owner = found.parent
 	}
+
 	return chain, nil
 }
 
@@ -165,6 +166,7 @@ func (o *Owners) read(
 		found, err := o.watched(ctx, kind.GroupKind(), key, owner.UID)
 		return linkOf(found, owner), err
 	}
+
 	mapping, err := o.mapper.RESTMapping(kind.GroupKind())
 	if meta.IsNoMatchError(err) || err == nil && mapping.Scope.Name() != meta.RESTScopeNameNamespace {
 		return link{}, nil
@@ -172,6 +174,7 @@ func (o *Owners) read(
 	if err != nil {
 		return link{}, fmt.Errorf("looking up %s: %w", kind.GroupKind(), err)
 	}
+
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(mapping.GroupVersionKind)
 	switch err := o.live.Get(ctx, key, found); {

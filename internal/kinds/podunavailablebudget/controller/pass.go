@@ -89,12 +89,14 @@ func (p *Pass) Run(
 	if err != nil || found == nil || found.DeletionTimestamp != nil {
 		return 0, nil, err
 	}
+
 	kept := p.memory.Of(owner)
 	budget := p.Guard.desk.Newest(found)
 	snapshot, read, err := p.snapshot(ctx, budget)
 	if err != nil {
 		return 0, nil, err
 	}
+
 	note := func(budget *policyv1beta1.PodUnavailableBudget) {
 		kept.bookings = podunavailablebudget.Note(kept.bookings, budget, p.API.Now())
 		snapshot.Seen = kept.bookings
@@ -103,6 +105,7 @@ func (p *Pass) Run(
 	if err := p.look(ctx, snapshot); err != nil {
 		return 0, nil, err
 	}
+
 	wait := time.Duration(0)
 	written, err := p.Guard.desk.WriteStatus(ctx, budget,
 		func(newest *policyv1beta1.PodUnavailableBudget) ([]byte, error) {
@@ -132,6 +135,7 @@ func (p *Pass) Run(
 		top := &snapshot.Workloads[i]
 		read.tops[top.Reference], unwatched = true, unwatched || !counted(top.GroupKind) || top.Doubt != ""
 	}
+
 	kept.seen.Store(&read.seen)
 	after = plan.After
 	if next := rivalsEvery - p.API.Now().Sub(kept.compared); next > 0 {
@@ -148,6 +152,7 @@ func (p *Pass) Run(
 	if unwatched && written != nil { // pods have changed, maybe since the workload was read
 		reconcile.MinRequeue(&after, otherFor)
 	}
+
 	return after, plan, p.stamp(ctx, snapshot)
 }
 
@@ -223,6 +228,7 @@ func (p *Pass) snapshot(
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("listing pods: %w", err)
 	}
+
 	var err error
 	if s.Rules.Target.Name == "" {
 		err = p.selected(ctx, s, pods.Items, read)
@@ -232,6 +238,7 @@ func (p *Pass) snapshot(
 	if err != nil {
 		return nil, nil, err
 	}
+
 	s.Pods = reconcile.Overlay(p.API.Own, budget.UID, s.Pods, func(*corev1.Pod) bool { return true })
 	return s, read, nil
 }
@@ -246,6 +253,7 @@ func (p *Pass) targeted(
 	if err != nil || workload == nil {
 		return err
 	}
+
 	counts := podunavailablebudget.Workload{Reference: target, Replicas: workload.Replicas,
 		Doubt: workload.Doubt}
 	ofController := map[controller]bool{}
@@ -265,6 +273,7 @@ func (p *Pass) targeted(
 			s.Pods = append(s.Pods, &pods[i])
 		}
 	}
+
 	if len(s.Pods) == 0 && !counted(target.GroupKind) && workload.Selector != nil {
 		for i := range pods {
 			if workload.Selector.Matches(labels.Set(pods[i].Labels)) {
@@ -272,11 +281,13 @@ func (p *Pass) targeted(
 			}
 		}
 	}
+
 	for _, pod := range s.Pods {
 		if readiness.Active(pod) {
 			counts.Pods++
 		}
 	}
+
 	s.Workloads, read.controllers = []podunavailablebudget.Workload{counts}, ofController
 	return nil
 }
@@ -339,11 +350,13 @@ func (p *Pass) selected(
 			s.Gone++
 		}
 	}
+
 	for _, workload := range tops {
 		if workload.Pods >= 0 {
 			s.Workloads = append(s.Workloads, *workload)
 		}
 	}
+
 	slices.SortFunc(s.Workloads, func(a, b podunavailablebudget.Workload) int {
 		return strings.Compare(a.String()+a.Name, b.String()+b.Name)
 	})
@@ -357,6 +370,7 @@ func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error
 	if len(overdue) == 0 {
 		return nil
 	}
+
 	now := make([]*corev1.Pod, len(overdue))
 	errs := p.API.For(s.Rules.Budget.UID).Each(ctx, len(overdue), func(i int) error {
 		pod := &corev1.Pod{}
@@ -369,6 +383,7 @@ func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("reading pods whose bookings end: %w", err)
 	}
+
 	for i, pod := range overdue {
 		at := slices.Index(s.Pods, pod)
 		if now[i] == nil {
@@ -377,6 +392,7 @@ func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error
 			s.Pods[at] = now[i]
 		}
 	}
+
 	return nil
 }
 
@@ -401,6 +417,7 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 			missing = append(missing, pod)
 		}
 	}
+
 	writer := p.API.For(budget.UID)
 	errs := writer.Each(ctx, len(missing), func(i int) error {
 		patch := &podpatch.Patch{}

@@ -66,6 +66,7 @@ func (r *Rehearsed) Count(
 			controllers.Insert(chain.UIDs...)
 		}
 	}
+
 	total, known := totals[budget.UID]
 	if !known {
 		for _, pod := range s.Pods {
@@ -75,9 +76,11 @@ func (r *Rehearsed) Count(
 		}
 		totals[budget.UID] = total
 	}
+
 	for uid := range controllers {
 		total += more[uid]
 	}
+
 	total = max(total, 0)
 	s.Workloads = []podunavailablebudget.Workload{{Replicas: &total}}
 	plan := podunavailablebudget.Make(s)

@@ -115,10 +115,12 @@ func (w *Workloads) Get(
 	if !counted(of.GroupKind) {
 		return w.other(ctx, mapping.GroupVersionKind, key)
 	}
+
 	found, err := w.metadata(ctx, of.GroupKind, key, "")
 	if err != nil || found == nil || found.DeletionTimestamp != nil {
 		return nil, err
 	}
+
 	kept := fmt.Sprintf("%s %d", found.UID, found.Generation)
 	if known, ok := w.known.Get(kept); ok {
 		if workload, ok := known.(*Workload); ok {
@@ -135,6 +137,7 @@ func (w *Workloads) Get(
 		w.known.Add(kept, workload, replicasKeptFor)
 		w.answered(whole(of.GroupKind, key), workload)
 	}
+
 	return workload, nil
 }
 
@@ -166,6 +169,7 @@ func (w *Workloads) unanswered(
 	if _, recently := w.known.Get("asked " + name); recently {
 		return nil, err
 	}
+
 	workload := &Workload{UID: uid}
 	if kept, ok := w.known.Get("last " + name); ok {
 		if last, ok := kept.(*Workload); ok && (uid == "" || last.UID == uid) {
@@ -185,12 +189,14 @@ func (w *Workloads) other(
 		workload, _ := known.(*Workload)
 		return workload, nil
 	}
+
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	err := w.live.Get(ctx, key, object)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return w.unanswered(ctx, kept, "", fmt.Errorf("reading %s %s: %w", kind.Kind, key, err))
 	}
+
 	var workload *Workload
 	if !apierrors.IsNotFound(err) && object.GetDeletionTimestamp() == nil {
 		scaled, errScale := w.scale(ctx, kind, key)
@@ -207,6 +213,7 @@ func (w *Workloads) other(
 		w.known.Add(kept, workload, otherFor)
 		w.answered(kept, workload)
 	}
+
 	return workload, nil
 }
 
@@ -237,12 +244,14 @@ func (w *Workloads) metadata(
 		object = &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
 	}
+
 	switch err := w.live.Get(ctx, key, object); {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
 	}
+
 	return object, nil
 }
 
@@ -251,11 +260,13 @@ func (w *Workloads) filled(ctx context.Context, kind schema.GroupKind) bool {
 	if w.caches == nil {
 		return false
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if informer := w.informers[kind]; informer != nil {
 		return informer.HasSynced()
 	}
+
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
 	informer, err := w.caches.GetInformer(ctx, object, cache.BlockUntilSynced(false))
@@ -265,6 +276,7 @@ func (w *Workloads) filled(ctx context.Context, kind schema.GroupKind) bool {
 	if _, err := informer.AddEventHandler(w.handler(kind)); err != nil {
 		return false
 	}
+
 	w.informers[kind] = informer
 	return informer.HasSynced()
 }
@@ -285,6 +297,7 @@ func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandl
 			do(of.GetNamespace(), podunavailablebudget.Reference{GroupKind: kind, Name: of.GetName()}, moved)
 		}
 	}
+
 	return toolscache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
 		tell(object, false)
 	}, DeleteFunc: func(object any) { tell(object, true) },
@@ -317,11 +330,13 @@ func (w *Workloads) scale(
 	if err != nil {
 		return nil, err
 	}
+
 	workload := &Workload{UID: scale.UID, Replicas: &scale.Spec.Replicas}
 	if scale.Status.Selector != "" {
 		if selector, err := labels.Parse(scale.Status.Selector); err == nil && !selector.Empty() {
 			workload.Selector = selector
 		}
 	}
+
 	return workload, nil
 }

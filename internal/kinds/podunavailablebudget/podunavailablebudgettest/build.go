@@ -137,6 +137,7 @@ func Pod(name string, options ...func(*corev1.Pod)) *corev1.Pod {
 	for _, option := range options {
 		option(pod)
 	}
+
 	return pod
 }
 

@@ -72,6 +72,7 @@ func Setup(mgr ctrl.Manager, options reconcile.Options, own ...string) error {
 	if err != nil {
 		return fmt.Errorf("making a client that follows copies: %w", err)
 	}
+
 	r := newReconciler(options.API(mgr), reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)),
 		follower(clientset))
 	r.own = own
@@ -79,6 +80,7 @@ func Setup(mgr ctrl.Manager, options reconcile.Options, own ...string) error {
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
+
 	b := ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ResourceDistribution{},
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: changed})).
@@ -157,18 +159,21 @@ func (r *Reconciler) namespaceChanged(before, after client.Object) {
 		(before.GetDeletionTimestamp() == nil) == (after.GetDeletionTimestamp() == nil) {
 		return
 	}
+
 	name := ""
 	for _, object := range []client.Object{before, after} {
 		if object != nil {
 			name = object.GetName()
 		}
 	}
+
 	// What is in a new one may have been seen before it; what is held in one that ends is told of no longer.
 	for _, c := range r.watches.all() {
 		if copied, _ := c.in(name); copied != nil {
 			r.copyChanged(c, name)
 		}
 	}
+
 	was, is := namespaceOf(name, before), namespaceOf(name, after)
 	for _, d := range r.all() {
 		if d.concerns(was, is) {

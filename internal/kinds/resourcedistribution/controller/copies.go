@@ -174,17 +174,20 @@ func (c *copies) replace(list []any, version string) (changed []string) {
 			changed = append(changed, s.Namespace)
 		}
 	}
+
 	for namespace, k := range c.known {
 		if !present[namespace] && (back || !newer(k.version, version)) {
 			c.drop(namespace, k)
 			changed = append(changed, namespace)
 		}
 	}
+
 	c.err = nil
 	if !c.synced {
 		c.synced = true
 		return []string{""}
 	}
+
 	slices.Sort(changed)
 	return changed
 }
@@ -280,6 +283,7 @@ func (c *copies) deleted(namespace string, version *resourcedistribution.Copy) {
 		}
 		return
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.known[namespace]; k.copied == version {

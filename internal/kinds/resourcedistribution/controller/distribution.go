@@ -148,6 +148,7 @@ func (d *distribution) held(namespace string, now time.Time) (time.Time, string)
 	if t == nil {
 		return time.Time{}, ""
 	}
+
 	until, why := t.retry.Last(d.resource.Hash)
 	if why == "" {
 		why = errRestless.Error()
@@ -158,6 +159,7 @@ func (d *distribution) held(namespace string, now time.Time) (time.Time, string)
 	if !now.Before(until) {
 		return time.Time{}, ""
 	}
+
 	return until, why
 }
 
@@ -176,6 +178,7 @@ func (d *distribution) wrote(namespace string, repaired bool, err error, now tim
 	if t == nil && !repaired {
 		return
 	}
+
 	t = d.troubleIn(namespace)
 	if err == nil {
 		t.retry = retries.Retry{}

@@ -31,6 +31,7 @@ func (r *Reconciler) pass(
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
+
 	begin := r.Now()
 	rd, err := reconcile.Begin[appsv1beta1.ResourceDistribution](ctx, r.API, name, owner)
 	if err != nil || rd == nil {
@@ -41,11 +42,13 @@ func (r *Reconciler) pass(
 		return reconcile.Done{Headline: "it is being deleted: nothing is created or updated",
 			Record: nothing}, nil
 	}
+
 	d := r.of(name.Name, owner)
 	r.aim(rd, d)
 	if d.fault != nil {
 		return r.unreadable(ctx, rd, d)
 	}
+
 	ready, err := d.copies.ready()
 	switch {
 	case err != nil && !ready:
@@ -99,6 +102,7 @@ func (r *Reconciler) aim(rd *appsv1beta1.ResourceDistribution, d *distribution) 
 	if d.generation == rd.Generation && (d.resource != nil || d.fault != nil) {
 		return
 	}
+
 	resource, unreadable := resourcedistribution.Read(rd)
 	targets, unselectable := resourcedistribution.TargetsOf(rd, r.own...)
 	if d.generation, d.fault = rd.Generation, errors.Join(unreadable, unselectable); d.fault != nil {
@@ -149,6 +153,7 @@ func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 		d.mark("")
 		return err
 	}
+
 	marked := map[string]bool{}
 	for i := range all.Items {
 		if ns := namespaceOf(all.Items[i].Name, &all.Items[i]); d.targets.Wants(ns.Name,
@@ -156,29 +161,35 @@ func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 			marked[ns.Name] = true
 		}
 	}
+
 	for name := range d.targets.Included() {
 		if d.targets.Wants(name, false, nil) {
 			marked[name] = true
 		}
 	}
+
 	for name := range marked {
 		if outcome, known := d.tally.Of(name); !known || outcome.Failure == "" {
 			d.tally.Set(name, resourcedistribution.Outcome{Target: true,
 				Failure: resourcedistribution.Pending})
 		}
 	}
+
 	for _, name := range d.copies.namespaces() {
 		marked[name] = true
 	}
+
 	d.tally.Namespaces(func(name string) { marked[name] = true })
 	names := make([]string, 0, len(marked))
 	for name := range marked {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	for _, name := range names {
 		d.mark(name)
 	}
+
 	return nil
 }
 
@@ -250,6 +261,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 		repairs = repairs || t.repaired
 		tasks = append(tasks, t)
 	}
+
 	if len(tasks) == 0 {
 		return nil
 	}
@@ -270,6 +282,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 	if err != nil {
 		return err
 	}
+
 	w := r.writer(rd.UID)
 	for begun := 0; begun < len(tasks); {
 		d.batch = min(max(2*d.batch, 1), mostBatch)
@@ -290,6 +303,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 			r.note(d, t)
 		}
 	}
+
 	return nil
 }
 
@@ -396,6 +410,7 @@ func (r *Reconciler) act(
 			return t.failed(verdict.Target, verdict.Action, err)
 		}
 	}
+
 	return t.failed(t.outcome.Target, resourcedistribution.Update, errRestless)
 }
 
@@ -477,6 +492,7 @@ func (r *Reconciler) write(
 		client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		return err //nolint:wrapcheck // as above
 	}
+
 	c.deleted(namespace, copied)
 	return nil
 }

@@ -33,6 +33,7 @@ func (r *Reconciler) tell(
 	if wait := d.told.Add(tellEvery).Sub(r.Now()); wait > 0 {
 		return wait
 	}
+
 	told := map[string]string{}
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
@@ -49,12 +50,14 @@ func (r *Reconciler) tell(
 		told[reason] += fmt.Sprintf("%s in %d namespaces, the first is %s: %s", c.Type,
 			d.tally.Failures(c.Type), c.FailedNamespaces[0], c.Reason)
 	}
+
 	for _, reason := range []string{distributeFailed, conflict} {
 		if d.news.Is(reason, told[reason]) {
 			r.Events.Event(rd, corev1.EventTypeWarning, reason, told[reason])
 			d.told = r.Now()
 		}
 	}
+
 	about := ""
 	if status.Desired > 0 && status.Failed == 0 && len(told) == 0 {
 		about = fmt.Sprintf("%d of generation %d", status.Desired, rd.Generation)
@@ -65,6 +68,7 @@ func (r *Reconciler) tell(
 			fmt.Sprintf("all %d namespaces have a copy", status.Desired))
 		d.told = r.Now()
 	}
+
 	return 0
 }
 

@@ -134,6 +134,7 @@ func (a *application) revisions(ctx context.Context) error {
 	if a.plan.NewRevision == nil {
 		return nil
 	}
+
 	created := a.plan.NewRevision.DeepCopy()
 	err := a.w.CreateTyped(ctx, created)
 	if !apierrors.IsAlreadyExists(err) {
@@ -142,6 +143,7 @@ func (a *application) revisions(ctx context.Context) error {
 		}
 		return err
 	}
+
 	taken := &appsv1.ControllerRevision{}
 	if err := a.w.Read(ctx, client.ObjectKeyFromObject(created), taken); err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w",
@@ -154,6 +156,7 @@ func (a *application) revisions(ctx context.Context) error {
 		a.memory.known.Same(taken, created.Data.Raw) {
 		return a.adoptRevision(ctx, taken)
 	}
+
 	status := a.united.Status.DeepCopy()
 	count := int32(1)
 	if status.CollisionCount != nil {
@@ -166,6 +169,7 @@ func (a *application) revisions(ctx context.Context) error {
 	if err := a.w.PatchStatus(ctx, a.united, &a.united.Status, status); err != nil {
 		return err
 	}
+
 	return reconcile.ErrStalePlan
 }
 
@@ -202,6 +206,7 @@ func (a *application) carryOut(ctx context.Context) {
 		func(i int) error { return a.mark(ctx, a.plan.Marks[i]) }) {
 		a.failed(&a.update, err)
 	}
+
 	for _, release := range a.plan.Release {
 		owners := slices.DeleteFunc(slices.Clone(release.Child.Object.GetOwnerReferences()),
 			func(o metav1.OwnerReference) bool { return o.UID == a.united.UID })
@@ -209,10 +214,12 @@ func (a *application) carryOut(ctx context.Context) {
 			nil, "")
 		a.failed(&a.provision, reconcile.StaleIfNotFound(err))
 	}
+
 	a.subsets(ctx)
 	if len(a.provision)+len(a.changed) == 0 { // what cannot be replaced stays
 		a.remove(ctx)
 	}
+
 	for _, err := range a.w.Each(ctx, len(a.plan.Restart), func(i int) error {
 		pod := a.plan.Restart[i]
 		if err := a.Ask(ctx, pod, policyv1beta1.Delete); err != nil {
@@ -222,6 +229,7 @@ func (a *application) carryOut(ctx context.Context) {
 	}) {
 		a.failed(&a.update, err)
 	}
+
 	if len(a.provision)+len(a.update)+len(a.changed) == 0 {
 		for _, old := range a.plan.History {
 			if err := a.w.Delete(ctx, old); err != nil {
@@ -257,12 +265,14 @@ func (a *application) subsets(ctx context.Context) {
 			due = append(due, v)
 		}
 	}
+
 	failed := map[string]bool{}
 	for _, v := range due {
 		if name := v.Subset.Name; a.memory.failed[name] {
 			failed[name] = true
 		}
 	}
+
 	a.memory.failed = failed
 	slices.SortFunc(due, func(x, y *uniteddeployment.Verdict) int {
 		if a, b := failed[x.Subset.Name], failed[y.Subset.Name]; a != b {
@@ -311,6 +321,7 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 	if err != nil {
 		return err
 	}
+
 	for further := range attempts {
 		name := uniteddeployment.NameOf(a.united.Name, a.united.UID, kind, v.Subset.Name, further)
 		document["metadata"].(map[string]any)["name"] = name //nolint:forcetypeassert // it was built so
@@ -338,6 +349,7 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 			return reconcile.ErrStalePlan // the next plan knows it
 		}
 	}
+
 	return fmt.Errorf("creating %s for subset %s: others have all names of it", kind, v.Subset.Name)
 }
 
@@ -351,12 +363,14 @@ func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) er
 	if err := a.lives(); err != nil {
 		return err
 	}
+
 	child := of(v.Child)
 	owners := append(slices.Clone(child.GetOwnerReferences()), uniteddeployment.OwnerReference(a.united))
 	if _, err := reconcile.Merge(ctx, a.w, child, map[string]any{"ownerReferences": owners},
 		nil, ""); err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("adopting %s: %w", v.Child, err))
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.adopted++
@@ -383,6 +397,7 @@ func (a *application) remove(ctx context.Context) {
 		}
 		a.failed(&a.provision, err)
 	}
+
 	a.tell(uniteddeployment.EventDuplicates, errors.Join(duplicates...))
 }
 
@@ -420,6 +435,7 @@ func (a *application) notes() {
 			a.Events.Event(a.united, note.Type, note.Reason, note.Message)
 		}
 	}
+
 	for _, reason := range []string{uniteddeployment.EventSpecify, uniteddeployment.EventFind,
 		uniteddeployment.EventWithoutSubset} {
 		if !told[reason] {

@@ -43,19 +43,23 @@ func (a *application) bring(ctx context.Context, v *uniteddeployment.Verdict) er
 	if err != nil {
 		return err
 	}
+
 	before, err := a.before(ctx, v)
 	if err != nil {
 		return err
 	}
+
 	for range attempts {
 		err = a.bringOnce(ctx, v, before, after)
 		if !apierrors.IsConflict(err) {
 			break
 		}
 	}
+
 	if err != nil && !reconcile.IsStalePlan(err) {
 		return fmt.Errorf("updating %s: %w", v.Child, err)
 	}
+
 	return reconcile.StaleIfNotFound(err)
 }
 
@@ -73,6 +77,7 @@ func (a *application) bringOnce(
 		live.GetDeletionTimestamp() != nil {
 		return reconcile.ErrStalePlan
 	}
+
 	delete(after, "status")
 	changes, err := difference(live.Object, uniteddeployment.Merge(live.Object, before, after))
 	if err != nil {
@@ -82,6 +87,7 @@ func (a *application) bringOnce(
 		a.verify(v, live.GetGeneration())
 		return nil
 	}
+
 	target := object(a.plan.Template.Kind)
 	target.SetNamespace(live.GetNamespace())
 	target.SetName(live.GetName())
@@ -93,6 +99,7 @@ func (a *application) bringOnce(
 	if err == nil { // what the API server has not kept of it is not sent again
 		a.verify(v, left.GetGeneration())
 	}
+
 	return err
 }
 
@@ -120,14 +127,17 @@ func difference(before, after map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding what is there: %w", err)
 	}
+
 	next, err := json.Marshal(withoutNulls(after))
 	if err != nil {
 		return nil, fmt.Errorf("encoding what is wanted: %w", err)
 	}
+
 	patch, err := jsonpatch.CreateMergePatch(old, next)
 	if err != nil {
 		return nil, fmt.Errorf("comparing: %w", err)
 	}
+
 	changes := map[string]any{}
 	return changes, json.Unmarshal(patch, &changes)
 }
@@ -150,6 +160,7 @@ func withoutNulls(value any) any {
 		}
 		return kept
 	}
+
 	return value
 }
 
@@ -191,5 +202,6 @@ func (a *application) before(ctx context.Context, v *uniteddeployment.Verdict) (
 	if err != nil {
 		return nil, nil //nolint:nilerr // a patch that is not one any more
 	}
+
 	return built, nil
 }

@@ -115,6 +115,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 		indexDeployment); err != nil {
 		return fmt.Errorf("indexing ReplicaSets: %w", err)
 	}
+
 	b := ctrl.NewControllerManagedBy(mgr).For(&appsv1beta1.UnitedDeployment{}).
 		Watches(&appsv1.ControllerRevision{},
 			handler.EnqueueRequestsFromMapFunc(reconcile.OwnedBy(uniteddeployment.Name))).
@@ -140,6 +141,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: changed}))
 		r.served.add(kind)
 	}
+
 	return options.Complete(controllerName, r.loop(options.Limiter()), b)
 }
 
@@ -213,11 +215,13 @@ func (r *Reconciler) ofChild(ctx context.Context, child client.Object) []ctrl.Re
 	if !orphan(child) {
 		return nil
 	}
+
 	var all appsv1beta1.UnitedDeploymentList
 	if err := r.Client.List(ctx, &all, client.InNamespace(child.GetNamespace()),
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the caches have stopped
 	}
+
 	var requests []ctrl.Request
 	for i := range all.Items {
 		matches, err := metav1.LabelSelectorAsSelector(all.Items[i].Spec.Selector)
@@ -225,6 +229,7 @@ func (r *Reconciler) ofChild(ctx context.Context, child client.Object) []ctrl.Re
 			requests = append(requests, reconcile.Request(child.GetNamespace(), all.Items[i].Name))
 		}
 	}
+
 	return requests
 }
 
@@ -279,6 +284,7 @@ func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Reques
 	if controller == nil {
 		return nil
 	}
+
 	present, _ := r.served.all()
 	i := slices.IndexFunc(present, func(k uniteddeployment.Kind) bool {
 		a, errA := schema.ParseGroupVersion(k.APIVersion())
@@ -288,10 +294,12 @@ func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Reques
 	if i < 0 {
 		return nil
 	}
+
 	child := object(present[i])
 	if !r.cached(ctx, pod.GetNamespace(), controller, child) || uniteddeployment.OwnerOf(child) == "" {
 		return nil
 	}
+
 	return []ctrl.Request{reconcile.Request(pod.GetNamespace(), metav1.GetControllerOfNoCopy(child).Name)}
 }
 

@@ -55,14 +55,17 @@ func (r *Reconciler) follow(
 	if err != nil {
 		return fmt.Errorf("following %s: %w", kind, err)
 	}
+
 	r.served.add(kind)
 	var all appsv1beta1.UnitedDeploymentList
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing UnitedDeployments: %w", err)
 	}
+
 	for i := range all.Items {
 		queue.Add(reconcile.Request(all.Items[i].Namespace, all.Items[i].Name))
 	}
+
 	// The handler comes last: it is told of all that exist, and is not added a second time if something
 	// before it has failed.
 	ask := func(object any) {
@@ -85,5 +88,6 @@ func (r *Reconciler) follow(
 		}}); err != nil {
 		return fmt.Errorf("following %s: %w", kind, err)
 	}
+
 	return nil
 }

@@ -23,11 +23,13 @@ func (r *Reconciler) pass(
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
+
 	begin := r.Now()
 	united, err := reconcile.Begin[appsv1beta1.UnitedDeployment](ctx, r.API, name, owner)
 	if err != nil || united == nil {
 		return again(reconcile.Done{}, err)
 	}
+
 	snapshot, err := r.read(ctx, united)
 	if err != nil {
 		if memory := r.memory.Of(owner); memory.news.Is(uniteddeployment.EventFind, err.Error()) {
@@ -35,12 +37,14 @@ func (r *Reconciler) pass(
 		}
 		return reconcile.Done{}, err
 	}
+
 	plan := uniteddeployment.Make(snapshot)
 	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
 		Record: plan.Record}
 	if plan.Going { // UD-004
 		return done, nil
 	}
+
 	r.meters.tell(name.Namespace, name.Name, plan)
 	after, err := r.apply(ctx, united, plan)
 	reconcile.MinRequeue(&done.After, after)
@@ -86,18 +90,22 @@ func (r *Reconciler) read(
 		}
 		s.Children, s.Orphans = append(s.Children, children...), append(s.Orphans, orphans...)
 	}
+
 	if err := r.pods(ctx, united, &s); err != nil {
 		return s, err
 	}
+
 	var revisions appsv1.ControllerRevisionList
 	if err := r.Client.List(ctx, &revisions, client.InNamespace(united.Namespace),
 		client.MatchingFields{podapply.OwnerIndex: string(united.UID)},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("listing revisions: %w", err)
 	}
+
 	for i := range revisions.Items {
 		s.Revisions = append(s.Revisions, &revisions.Items[i])
 	}
+
 	s.Revisions = reconcile.Overlay(r.Own, united.UID, s.Revisions,
 		func(found *appsv1.ControllerRevision) bool {
 			return uniteddeployment.OwnerOf(found) == united.UID
@@ -146,6 +154,7 @@ func (r *Reconciler) children(
 			children = found
 		}
 	}
+
 	return children, orphans, nil
 }
 
@@ -191,6 +200,7 @@ func (r *Reconciler) pods(
 			child[sets.Items[i].UID], owners = uid, append(owners, sets.Items[i].UID)
 		}
 	}
+
 	var pods []*corev1.Pod
 	for _, owner := range owners {
 		found, err := r.Pods.ControlledBy(united.Namespace, owner)
@@ -199,15 +209,18 @@ func (r *Reconciler) pods(
 		}
 		pods = append(pods, found...)
 	}
+
 	of := func(pod *corev1.Pod) types.UID {
 		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
 			return child[controller.UID]
 		}
 		return ""
 	}
+
 	for _, pod := range reconcile.Overlay(r.Own, united.UID, pods,
 		func(pod *corev1.Pod) bool { return of(pod) != "" }) {
 		s.Pods[of(pod)] = append(s.Pods[of(pod)], pod)
 	}
+
 	return nil
 }

@@ -76,6 +76,7 @@ func (a *Applier) Apply(ctx context.Context, plan *workloadspread.Plan, writeSta
 		result.add(err)
 		return result
 	}
+
 	a.pods(ctx, plan, &result, true)
 	for i, err := range a.API.For(plan.Spread.UID).Each(ctx, len(plan.Delete), func(i int) error {
 		return a.delete(ctx, plan,
@@ -88,6 +89,7 @@ func (a *Applier) Apply(ctx context.Context, plan *workloadspread.Plan, writeSta
 			result.Deleted = append(result.Deleted, plan.Delete[i])
 		}
 	}
+
 	return result
 }
 

@@ -88,6 +88,7 @@ func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	if decision.Subset != nil {
 		return decision, prepare(decision)
 	}
+
 	return b.settle(ctx, spread, "creation", prepare,
 		func(l *workloadspread.Ledger) (workloadspread.Decision, func()) { return l.Create(pod) })
 }
@@ -163,6 +164,7 @@ func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	case err == nil && decision.Made:
 		b.booked.WithLabelValues(kind).Inc()
 	}
+
 	return decision, err
 }
 
@@ -172,6 +174,7 @@ func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread)
 	if !workloadspread.ReadsTarget(spread) {
 		return nil
 	}
+
 	target, err := b.workload(ctx, spread)
 	if err == nil && target.DesiredError != nil {
 		err = target.DesiredError
@@ -181,6 +184,7 @@ func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread)
 			"workloadspread", client.ObjectKeyFromObject(spread))
 		return nil
 	}
+
 	return target
 }
 

@@ -71,10 +71,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}); err != nil {
 		return fmt.Errorf("indexing WorkloadSpreads by target: %w", err)
 	}
+
 	meters := newMeters()
 	if err := reconcile.Register(meters.all()...); err != nil {
 		return err
 	}
+
 	api := options.API(mgr)
 	kube := &Kube{API: api, Pods: options.Pods, Workloads: options.Workloads}
 	if options.Window == 0 {
@@ -171,6 +173,7 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	if !isPod || !same {
 		return
 	}
+
 	placed := before.Annotations[pub.MatchedWorkloadSpread]
 	if placed != after.Annotations[pub.MatchedWorkloadSpread] || before.UID != after.UID {
 		h.enqueue(ctx, q, before, false)
@@ -227,12 +230,14 @@ func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, str
 	if !strangers || !ok {
 		return
 	}
+
 	var list appsv1beta1.WorkloadSpreadList
 	if err := h.r.kube.Client.List(ctx, &list, client.InNamespace(pod.GetNamespace()),
 		client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads for a pod")
 		return
 	}
+
 	for i := range list.Items {
 		if mayLead(workloadspread.TargetOf(&list.Items[i]), owner) {
 			q.Add(requestFor(pod.GetNamespace(), list.Items[i].Name))

@@ -65,6 +65,7 @@ func (k *kubeReader) Target(
 			workloadspread.AllowListKey, workloadspread.ConfigMapName)
 		return &workloadspread.Target{Reference: reference, DesiredError: err}, false, nil
 	}
+
 	known := true
 	if err := k.Workloads.Follow(ctx, reference); err != nil {
 		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
@@ -79,6 +80,7 @@ func (k *kubeReader) Target(
 	if err != nil {
 		return nil, false, fmt.Errorf("reading the target: %w", err)
 	}
+
 	return target, known, nil
 }
 
@@ -102,6 +104,7 @@ func (k *kubeReader) found(
 	if err != nil {
 		return nil, fmt.Errorf("target filter: %w", err)
 	}
+
 	var found []*corev1.Pod
 	for _, controller := range target.Controllers {
 		pods, err := k.Kube.Pods.ControlledBy(spread.Namespace, controller)
@@ -110,9 +113,11 @@ func (k *kubeReader) found(
 		}
 		found = append(found, selected(pods, spread.Namespace, target.Selector, filter)...)
 	}
+
 	if len(found) > 0 || target.Fallback == nil {
 		return found, nil
 	}
+
 	selector, err := target.Fallback()
 	if err != nil {
 		return nil, fmt.Errorf("finding the pods of %s %s: %w", target.Kind, target.Name, err)
@@ -120,16 +125,19 @@ func (k *kubeReader) found(
 	if selector == nil || selector.Empty() {
 		return nil, nil
 	}
+
 	var list corev1.PodList
 	if err := k.Client.List(ctx, &list, client.InNamespace(spread.Namespace),
 		client.MatchingLabelsSelector{Selector: selector},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the pods of %s %s: %w", target.Kind, target.Name, err)
 	}
+
 	pods := make([]*corev1.Pod, len(list.Items))
 	for i := range list.Items {
 		pods[i] = &list.Items[i]
 	}
+
 	return selected(pods, spread.Namespace, filter), nil
 }
 
@@ -170,11 +178,13 @@ func (k *kubeReader) Whole(ctx context.Context, name types.NamespacedName) ([]by
 		}
 		return nil, fmt.Errorf("reading pod %s: %w", name, err)
 	}
+
 	pod.SetManagedFields(nil)
 	document, err := json.Marshal(pod.Object)
 	if err != nil {
 		return nil, fmt.Errorf("reading pod %s: %w", name, err)
 	}
+
 	return document, nil
 }
 
@@ -186,6 +196,7 @@ func (k *kubeReader) Placed(
 	for _, key := range keys {
 		wanted[key] = true
 	}
+
 	look := func(pod metav1.Object) {
 		if placed, ok := pub.ParsePlacement(pod.GetAnnotations()); ok && placed.Name == spread.Name &&
 			pod.GetDeletionTimestamp() == nil {

@@ -56,10 +56,12 @@ func FollowLists(
 	if err := mgr.Add(matchconditions.Everywhere(own.Start)); err != nil {
 		return fmt.Errorf("adding the cache of ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
+
 	informer, err := own.GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
+
 	for _, l := range lists {
 		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    l.read,
@@ -71,6 +73,7 @@ func FollowLists(
 		}
 		l.synced = registration.HasSynced
 	}
+
 	return nil
 }
 

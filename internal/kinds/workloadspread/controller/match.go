@@ -122,6 +122,7 @@ func (m *Matcher) Match(
 	if len(candidates) == 0 || !readiness.Active(pod) {
 		return nil, nil
 	}
+
 	owner, ok := workloadspread.ControllerOf(pod)
 	for range maxOwners {
 		if !ok {
@@ -162,6 +163,7 @@ func (m *Matcher) Match(
 		}
 		owner, ok = parent, found
 	}
+
 	return nil, nil
 }
 

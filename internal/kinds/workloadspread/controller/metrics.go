@@ -32,6 +32,7 @@ func newMeters() *meters {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_workloadspread_" +
 			name, Help: help}, labels)
 	}
+
 	return &meters{
 		pods:      gauge("subset_pods", "Active pods in a subset, of all versions.", subset),
 		unmatched: gauge("pods_unmatched", "Active pods of the workload that are in no subset.", spread),
@@ -54,6 +55,7 @@ func (m *meters) observe(name types.NamespacedName, outcome Outcome) {
 	if plan.Problem != nil {
 		return
 	}
+
 	subsets := map[string]bool{}
 	for i := range plan.Status.Status.SubsetStatuses {
 		s := &plan.Status.Status.SubsetStatuses[i]
@@ -65,11 +67,13 @@ func (m *meters) observe(name types.NamespacedName, outcome Outcome) {
 		}
 		m.passed.WithLabelValues(name.Namespace, name.Name, s.Name).Set(passed)
 	}
+
 	m.unmatched.WithLabelValues(name.Namespace, name.Name).Set(float64(plan.Unmatched()))
 	for _, pod := range outcome.Deleted {
 		placed, _ := pub.ParsePlacement(pod.Annotations)
 		m.given.WithLabelValues(name.Namespace, name.Name, placed.Subset).Inc()
 	}
+
 	for _, lost := range outcome.Lost {
 		operation := "create"
 		if lost.Deletion {
@@ -77,6 +81,7 @@ func (m *meters) observe(name types.NamespacedName, outcome Outcome) {
 		}
 		m.lost.WithLabelValues(name.Namespace, name.Name, operation).Inc()
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for subset := range m.known[name] {
@@ -85,6 +90,7 @@ func (m *meters) observe(name types.NamespacedName, outcome Outcome) {
 			m.passed.DeleteLabelValues(name.Namespace, name.Name, subset)
 		}
 	}
+
 	m.known[name] = subsets
 }
 

@@ -92,6 +92,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if err != nil || spread == nil || spread.DeletionTimestamp != nil {
 		return Outcome{}, err // WS-131
 	}
+
 	outcome := Outcome{}
 	snapshot, known, err := p.snapshot(ctx, spread, now)
 	if err != nil {
@@ -121,6 +122,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		}
 		return outcome, plan.Problem
 	}
+
 	plan.Looked(keys)
 	again.At(&outcome.After, now, plan.Again)
 	wait := p.statusMayWait(plan)
@@ -161,6 +163,7 @@ func (p *Pass) unseen(
 	for _, key := range keys {
 		all[key] = true
 	}
+
 	return all, err
 }
 
@@ -177,6 +180,7 @@ func (p *Pass) snapshot(
 	if err != nil {
 		return nil, false, err
 	}
+
 	kept := p.memory.Of(spread.UID)
 	kept.bookings = workloadspread.Note(kept.bookings, spread, now)
 	s := &workloadspread.Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window,
@@ -184,6 +188,7 @@ func (p *Pass) snapshot(
 	if !target.Exists {
 		return s, known, nil // WS-023
 	}
+
 	s.Pods, err = p.Reader.Pods(ctx, spread, target)
 	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told
 		unknown := *target
@@ -196,6 +201,7 @@ func (p *Pass) snapshot(
 	if s.Pods, s.Left, err = p.withoutRivals(ctx, spread, s.Pods); err != nil {
 		return nil, false, err
 	}
+
 	return s, known, p.strangers(ctx, s)
 }
 
@@ -276,11 +282,13 @@ func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error 
 		}
 		found = append(found, &stranger{index: i, pod: pod, node: node, fingerprint: fingerprint})
 	}
+
 	errs := p.Applier.API.For(s.Spread.UID).Each(ctx, len(found),
 		func(i int) error { return p.examine(ctx, s.Spread, found[i]) })
 	if len(found) > 0 {
 		s.Pods = slices.Clone(s.Pods)
 	}
+
 	for i, stranger := range found {
 		if errs[i] != nil { // the others are counted all the same
 			s.Unread = errors.Join(s.Unread, errs[i])
@@ -295,12 +303,14 @@ func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error 
 			still[stranger.pod.UID] = examined{s.Spread.Generation, stranger.fingerprint, stranger.fits}
 		}
 	}
+
 	s.Fits = map[types.UID][]workloadspread.Fit{}
 	for uid, e := range still {
 		if len(e.fits) > 0 {
 			s.Fits[uid] = e.fits
 		}
 	}
+
 	s.Pods = slices.DeleteFunc(s.Pods, func(pod *corev1.Pod) bool { return pod == nil })
 	kept.examined = still
 	return nil
@@ -311,6 +321,7 @@ func (p *Pass) examine(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 	if err != nil || document == nil {
 		return err
 	}
+
 	now := &corev1.Pod{}
 	if err := json.Unmarshal(document, now); err != nil {
 		return fmt.Errorf("reading pod %s: %w", of.pod.Name, err)
@@ -326,6 +337,7 @@ func (p *Pass) examine(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 	if _, err := slim.Pod(now); err != nil {
 		return fmt.Errorf("reading pod %s: %w", of.pod.Name, err)
 	}
+
 	of.now = now
 	return nil
 }
@@ -363,11 +375,13 @@ func sameButNumbers(a, b *appsv1beta1.WorkloadSpreadStatus) bool {
 		len(a.VersionedSubsetStatuses) != len(b.VersionedSubsetStatuses) {
 		return false
 	}
+
 	for version, list := range a.VersionedSubsetStatuses {
 		if other, ok := b.VersionedSubsetStatuses[version]; !ok || !same(list, other, true) {
 			return false
 		}
 	}
+
 	return true
 }
 

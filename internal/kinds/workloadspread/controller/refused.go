@@ -33,6 +33,7 @@ func (w *Watch) Refused(ctx context.Context, pod metav1.Object, versioned worklo
 	if pod.GetName() == "" {
 		return nil
 	}
+
 	refused := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(),
 		Labels: pod.GetLabels(), OwnerReferences: pod.GetOwnerReferences()}}
 	spread, err := w.Match(ctx, refused, refused.Namespace)
@@ -44,5 +45,6 @@ func (w *Watch) Refused(ctx context.Context, pod metav1.Object, versioned worklo
 		return fmt.Errorf("giving back the place of pod %s in WorkloadSpread %s: %w", refused.Name,
 			spread.Name, err)
 	}
+
 	return nil
 }

@@ -43,6 +43,7 @@ func (p *Pass) withoutRivals(
 			kept = append(kept, pod)
 		}
 	}
+
 	return kept, len(pods) - len(kept), nil
 }
 

@@ -120,6 +120,7 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for kind %s: %w", kind, err)
 	}
+
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
 	return object, nil
@@ -133,6 +134,7 @@ func (k *Kinds) get(
 	if err != nil {
 		return nil, err
 	}
+
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
 	if !live && k.filled(of.GroupKind) {
 		err = k.caches.Get(ctx, key, object)
@@ -145,6 +147,7 @@ func (k *Kinds) get(
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", of.Kind, key, err)
 	}
+
 	return object, nil
 }
 
@@ -182,6 +185,7 @@ func (k *Kinds) Target(
 	if err != nil {
 		return nil, err
 	}
+
 	target.Exists, target.Controllers = true, []types.UID{object.GetUID()}
 	switch workload := object.(type) {
 	case *appsv1beta1.CloneSet:
@@ -243,6 +247,7 @@ func (k *Kinds) Target(
 		target.Desired, target.DesiredError = k.atPaths(ctx, spread.Namespace, object,
 			target.Reference, paths)
 	}
+
 	return target, nil
 }
 
@@ -267,6 +272,7 @@ func (k *Kinds) atPaths(
 		}
 		whole = &unstructured.Unstructured{Object: content}
 	}
+
 	return workloadspread.Replicas(whole.Object, paths)
 }
 
@@ -290,6 +296,7 @@ func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment) 
 		return nil, fmt.Errorf("listing the ReplicaSets of Deployment %s/%s: %w", deployment.Namespace,
 			deployment.Name, err)
 	}
+
 	var owned []appsv1.ReplicaSet
 	for i := range all.Items {
 		set := &all.Items[i]
@@ -301,6 +308,7 @@ func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment) 
 			owned = append(owned, *set)
 		}
 	}
+
 	return owned, nil
 }
 
@@ -310,20 +318,24 @@ func (k *Kinds) emptyList(object client.Object) (client.ObjectList, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	kind.Kind += "List"
 	if _, custom := object.(*unstructured.Unstructured); custom {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
 		return list, nil
 	}
+
 	made, err := k.scheme.New(kind)
 	if err != nil {
 		return nil, err
 	}
+
 	list, ok := made.(client.ObjectList)
 	if !ok {
 		return nil, fmt.Errorf("%s is no list", kind)
 	}
+
 	return list, nil
 }
 
@@ -374,11 +386,13 @@ func (k *Kinds) below(
 			return nil, fmt.Errorf("listing %s: %w", kind.GroupKind(), err)
 		}
 	}
+
 	var found []types.UID
 	for open := []types.UID{of}; len(open) > 0; open = open[1:] {
 		found = append(found, parents[open[0]]...)
 		open = append(open, parents[open[0]]...)
 	}
+
 	return found, nil
 }
 
@@ -406,9 +420,11 @@ func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, 
 			latest = &sets[i]
 		}
 	}
+
 	if latest == nil {
 		return "", errors.New("it has no ReplicaSet of its present template yet")
 	}
+
 	return latest.Labels[pub.PodTemplateHash], nil
 }
 

@@ -40,9 +40,11 @@ func Subset(name string, most any, options ...SubsetOption) appsv1beta1.Workload
 		v := intstr.FromString(most)
 		subset.MaxReplicas = &v
 	}
+
 	for _, option := range options {
 		option(&subset)
 	}
+
 	return subset
 }
 
@@ -113,6 +115,7 @@ func Pod(name string, options ...PodOption) *corev1.Pod {
 	for _, option := range options {
 		option(pod)
 	}
+
 	return pod
 }
 
@@ -209,6 +212,7 @@ func Read(t testing.TB, text string) *appsv1beta1.WorkloadSpread {
 		spread.Spec.TargetReference = &appsv1beta1.TargetReference{APIVersion: "apps.kruise.io/v1alpha1",
 			Kind: "CloneSet", Name: "web"}
 	}
+
 	return spread
 }
 
