@@ -135,8 +135,7 @@ func Make(s Snapshot) *Plan {
 	case s.Bare == 0:
 		desired = 0 // PUB-052
 	case s.Bare < active:
-		// nolint:gosec // there are fewer pods; nothing holds the others
-		desired = min(desired, int32(max(s.Bare-bareOut, 0)))
+		desired = min(desired, int32(max(s.Bare-bareOut, 0))) //nolint:gosec // there are fewer pods; nothing holds the others
 	}
 	p.Status.DesiredAvailable, p.Status.UsedBy = desired, p.usedBy()
 	p.Status.UnavailableAllowed = max(p.Status.CurrentAvailable-desired, 0)

@@ -204,9 +204,7 @@ func watchKind(
 	ctx context.Context, clientset kubernetes.Interface, kind string, options metav1.ListOptions,
 ) (watch.Interface, error) {
 	if kind == resourcedistribution.Secret {
-		// nolint:wrapcheck // the reflector looks at the status
-		return clientset.CoreV1().Secrets(corev1.NamespaceAll).Watch(ctx, options)
+		return clientset.CoreV1().Secrets(corev1.NamespaceAll).Watch(ctx, options) //nolint:wrapcheck // the reflector looks at the status
 	}
-	// nolint:wrapcheck // as above
-	return clientset.CoreV1().ConfigMaps(corev1.NamespaceAll).Watch(ctx, options)
+	return clientset.CoreV1().ConfigMaps(corev1.NamespaceAll).Watch(ctx, options) //nolint:wrapcheck // as above
 }
