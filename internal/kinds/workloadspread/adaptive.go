@@ -19,7 +19,8 @@ const (
 	ReasonUnschedulable = "PodUnschedulable"
 )
 
-// Critical is for how long a pod may be unschedulable; false if pods are not rescheduled (WS-170).
+// Critical returns how long a pod may stay unschedulable before it is rescheduled, and false if the
+// WorkloadSpread does not reschedule pods (WS-170).
 func Critical(spread *appsv1beta1.WorkloadSpread) (time.Duration, bool) {
 	s := spread.Spec.ScheduleStrategy
 	if s.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType || s.Adaptive == nil ||
@@ -30,8 +31,8 @@ func Critical(spread *appsv1beta1.WorkloadSpread) (time.Duration, bool) {
 	return time.Duration(*s.Adaptive.RescheduleCriticalSeconds) * time.Second, true
 }
 
-// unscheduled tells whether a pod has waited too long for a node, and if it may come to that, when to look
-// again.
+// unscheduled reports whether a pod has waited too long for a node. If that may still happen, it also returns
+// when to look again.
 func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedOut bool, again time.Time) {
 	if !readiness.Active(pod) || pod.Spec.NodeName != "" ||
 		pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
@@ -46,9 +47,9 @@ func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedO
 		time.Time{}
 }
 
-// nextCondition is the condition that a subset should have, with so many pods that have waited too long
-// (WS-172 to WS-174). recovered: it was passed over and is not any more. until is the end of the window in
-// which it is passed over.
+// nextCondition returns the condition Schedulable that a subset should have when stuck pods have waited too
+// long for a node. recovered reports that the subset was passed over and no longer is. until is the end of
+// the window in which it is passed over.
 func nextCondition(
 	old *metav1.Condition, last bool, stuck int, patience, window time.Duration, now time.Time,
 ) (c metav1.Condition, recovered bool, until time.Time) {
@@ -66,18 +67,17 @@ func nextCondition(
 		c = *old
 		c.Reason = ReasonUnschedulable
 		if until = old.LastTransitionTime.Add(window); !passed {
-			until = time.Time{} // the pods' ends are waited for
+			until = time.Time{} // the pods' own deadlines are waited for
 		}
 		return c, false, until
 	case stuck > 0:
-		// The API keeps whole seconds; rounded down, the window would end early.
+		// The API keeps whole seconds. Rounded down, the window would end too early.
 		at := now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 		c.Status, c.Reason, c.LastTransitionTime = metav1.ConditionFalse, ReasonUnschedulable,
 			metav1.NewTime(at)
 		c.Message = fmt.Sprintf(
 			"%s could not be scheduled for %s; new pods are put into other subsets for %s",
-			plural.Of(stuck, "pod"),
-			patience, window)
+			plural.Of(stuck, "pod"), patience, window)
 		return c, false, at.Add(window)
 	case old != nil && old.Status == metav1.ConditionTrue:
 		c.LastTransitionTime = old.LastTransitionTime
@@ -86,7 +86,7 @@ func nextCondition(
 	return c, was, time.Time{}
 }
 
-// Schedulable is condition Schedulable of a subset, nil if there is none.
+// Schedulable returns the condition Schedulable of a subset, or nil if there is none.
 func Schedulable(status *appsv1beta1.WorkloadSpreadSubsetStatus) *metav1.Condition {
 	if status == nil {
 		return nil
@@ -94,8 +94,8 @@ func Schedulable(status *appsv1beta1.WorkloadSpreadSubsetStatus) *metav1.Conditi
 	return meta.FindStatusCondition(status.Conditions, string(appsv1beta1.SubsetSchedulable))
 }
 
-// withCondition returns conditions with Schedulable as it should be, nil for without it, and leaves those
-// given as they are.
+// withCondition returns a copy of conditions in which c replaces the condition Schedulable. A nil c removes
+// it.
 func withCondition(conditions []metav1.Condition, c *metav1.Condition) []metav1.Condition {
 	var changed []metav1.Condition
 	for i := range conditions {

@@ -15,38 +15,37 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
-// Ledger is the lists of one WorkloadSpread while decisions about several pods are made, each on what those
-// before it leave. What the object holds is not changed: the bookings of a subset are copied before the first
-// change of them, once for all decisions.
+// Ledger holds the lists of one WorkloadSpread while decisions about several pods are made, each based on
+// those before it. The object itself is not changed: the bookings of a subset are copied before their first
+// change.
 type Ledger struct {
 	spread *appsv1beta1.WorkloadSpread
 	target *Target
 	now    time.Time
 	pages  map[string]*page
-	// size is about how many bytes the lists of all versions take; 0 if nobody has asked yet.
+	// size is roughly how many bytes the lists of all versions take, or 0 if it was not computed yet.
 	size int
 }
 
-// statusMost is how many bytes the lists of one WorkloadSpread take at most, those with which the API server
-// remembers who owns which field included. An object can have 1.5 MiB, and one that is larger cannot be
-// written at all. It is room for 10,000 pods that are booked at the same time under generated names.
+// statusMost is the most bytes that the lists of one WorkloadSpread may take, including the managed fields
+// that the API server keeps for them. An object can have 1.5 MiB, and a larger one cannot be written at all.
+// This leaves room for 10,000 pods booked at the same time under generated names.
 const statusMost = 1_250_000
 
-// About as many bytes are taken by a subset of a version, and by a booking, beside its key, which is stored
-// twice.
+// subsetSize is roughly how many bytes a subset of a version takes, and bookingSize a booking without its
+// key, which is stored twice.
 const (
 	subsetSize  = 600
 	bookingSize = 45
 )
 
-// takes tells how many bytes a booking under that key takes, and whether there is room for it.
+// takes returns how many bytes a booking under that key takes, and whether there is room for it.
 func (l *Ledger) takes(version, key string) (size int, ok bool) {
 	if l.size == 0 {
 		for _, list := range l.spread.Status.VersionedSubsetStatuses {
 			l.size += len(list) * subsetSize
 			for i := range list {
-				for _, bookings := range []map[string]metav1.Time{list[i].CreatingPods,
-					list[i].DeletingPods} {
+				for _, bookings := range []map[string]metav1.Time{list[i].CreatingPods, list[i].DeletingPods} {
 					for key := range bookings {
 						l.size += bookingSize + 2*len(key)
 					}
@@ -54,6 +53,7 @@ func (l *Ledger) takes(version, key string) (size int, ok bool) {
 			}
 		}
 	}
+
 	size = bookingSize + 2*len(key)
 	if p := l.pages[version]; l.spread.Status.VersionedSubsetStatuses[version] == nil &&
 		(p == nil || !p.changed) {
@@ -66,13 +66,13 @@ func (l *Ledger) takes(version, key string) (size int, ok bool) {
 // noRoom is why a pod is not booked although its subset has a place.
 const noRoom = "more pods are booked, and not seen yet, than a status can hold"
 
-// NewLedger begins decisions; nothing that spread holds is changed. target may be nil if it cannot be read:
-// quotas that depend on it count 0 (WS-133).
+// NewLedger returns a ledger for a WorkloadSpread, which it does not change. target may be nil if it cannot
+// be read; quotas that depend on it are 0 then (WS-133).
 func NewLedger(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) *Ledger {
 	return &Ledger{spread: spread, target: target, now: now, pages: map[string]*page{}}
 }
 
-// page is the list of one version. Subsets that have changed have bookings of their own.
+// page is the list of one version. own marks the subsets whose bookings were copied from the object.
 type page struct {
 	list    []appsv1beta1.WorkloadSpreadSubsetStatus
 	own     []bool
@@ -96,7 +96,7 @@ func (l *Ledger) page(version string) *page {
 	return p
 }
 
-// index is that of the first subset that does, -1 for none.
+// index returns the index of the first subset for which does returns true, or -1.
 func (p *page) index(does func(*appsv1beta1.WorkloadSpreadSubsetStatus) bool) int {
 	for i := range p.list {
 		if does(&p.list[i]) {
@@ -106,7 +106,7 @@ func (p *page) index(does func(*appsv1beta1.WorkloadSpreadSubsetStatus) bool) in
 	return -1
 }
 
-// change is a subset whose bookings may be changed.
+// change returns a subset whose bookings may be changed.
 func (p *page) change(i int) *appsv1beta1.WorkloadSpreadSubsetStatus {
 	p.changed = true
 	return p.copied(i)
@@ -128,7 +128,7 @@ func copied(bookings map[string]metav1.Time) map[string]metav1.Time {
 	return own
 }
 
-// Changed returns the lists to be written, by version: nil for one that is to go.
+// Changed returns the lists to be written, by version. A list is nil if it is to be removed.
 func (l *Ledger) Changed() map[string][]appsv1beta1.WorkloadSpreadSubsetStatus {
 	changed := map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{}
 	for version, p := range l.pages {
@@ -140,7 +140,6 @@ func (l *Ledger) Changed() map[string][]appsv1beta1.WorkloadSpreadSubsetStatus {
 	if len(changed) == 0 {
 		return changed
 	}
-
 	for version, list := range l.spread.Status.VersionedSubsetStatuses {
 		if changed[version] == nil && over(list, l.now) {
 			changed[version] = nil
@@ -150,15 +149,16 @@ func (l *Ledger) Changed() map[string][]appsv1beta1.WorkloadSpreadSubsetStatus {
 	return changed
 }
 
-// Bookings are settled by who books if nobody has counted for so long: the clocks of managers may differ, and
-// a count that is only late must find what was booked. Of older ones so many stay, so that a deletion that is
-// asked for again and again, and refused, is booked once.
+// The webhooks settle bookings that the controller has not counted for uncountedAfter: the clocks of managers
+// may differ, and a count that is merely late must find what was booked. They keep uncountedMost older
+// bookings, so that a deletion that is requested and refused again and again is booked once.
 const (
 	uncountedAfter = 2 * clockSkew
 	uncountedMost  = 32
 )
 
-// uncounted are the keys of old bookings beyond so many, the oldest first, but for those that go with others.
+// uncounted returns the keys of old bookings in excess of most, oldest first. Keys that are also in others do
+// not count.
 func uncounted(bookings, others map[string]metav1.Time, most int, now time.Time) []string {
 	var old []string
 	n := 0
@@ -174,21 +174,20 @@ func uncounted(bookings, others map[string]metav1.Time, most int, now time.Time)
 	if n <= most {
 		return nil
 	}
-
 	slices.SortFunc(old, func(a, b string) int {
 		return cmp.Or(bookings[a].Compare(bookings[b].Time), strings.Compare(a, b))
 	})
 	return old[:min(len(old), n-most)]
 }
 
-// settles tells whether settle does anything.
+// settles reports whether settle would change anything.
 func settles(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time) bool {
 	return len(s.CreatingPods) > most && len(uncounted(s.CreatingPods, s.DeletingPods, most, now)) > 0 ||
 		len(s.DeletingPods) > most && len(uncounted(s.DeletingPods, nil, most, now)) > 0
 }
 
-// settle takes the pods of old bookings to have come, and to have gone: as many are missing as before. Else
-// the list would grow as long as nobody counts.
+// settle assumes that the pods of old bookings have come, or gone, so that as many replicas are missing as
+// before. Otherwise the list would grow as long as nobody counts.
 func settle(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time) {
 	for _, name := range uncounted(s.DeletingPods, nil, most, now) {
 		gone(s, name)
@@ -199,8 +198,8 @@ func settle(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time) 
 	}
 }
 
-// gone settles the deletion of a pod: it leaves the count, or the creation that nobody has counted, together
-// with the booking, so that as many are missing as before.
+// gone settles the deletion of a pod: the booking is removed together with the pod's creation, if nobody has
+// counted that yet, or else with one of the counted pods. So as many replicas are missing as before.
 func gone(s *appsv1beta1.WorkloadSpreadSubsetStatus, name string) {
 	delete(s.DeletingPods, name)
 	if has(s.CreatingPods, name) {
@@ -210,8 +209,8 @@ func gone(s *appsv1beta1.WorkloadSpreadSubsetStatus, name string) {
 	}
 }
 
-// over tells of the list of a version that has no pods any more, although nobody has counted that: all of its
-// bookings are old, and settled they leave nothing.
+// over reports whether a version has no pods any more, although nobody has counted that: all of its bookings
+// are old, and nothing is left once they are settled.
 func over(list []appsv1beta1.WorkloadSpreadSubsetStatus, now time.Time) bool {
 	old := 0
 	for i := range list {
@@ -230,14 +229,15 @@ func over(list []appsv1beta1.WorkloadSpreadSubsetStatus, now time.Time) bool {
 	return old > 0
 }
 
-// align is the list of a version as the spec has it now. The maps in it are those of spread, and must be
-// cloned before they are changed.
+// align returns the list of a version as the spec has it now. Its maps are shared with spread, and must be
+// copied before they are changed.
 func align(
 	spread *appsv1beta1.WorkloadSpread, target *Target, version string,
 ) []appsv1beta1.WorkloadSpreadSubsetStatus {
 	stored := spread.Status.VersionedSubsetStatuses[version]
 	changed := spread.Status.ObservedGeneration != spread.Generation
 	list := make([]appsv1beta1.WorkloadSpreadSubsetStatus, len(spread.Spec.Subsets))
+
 	for i := range spread.Spec.Subsets {
 		subset, status := &spread.Spec.Subsets[i], &list[i]
 		quota := quotaOf(subset, target)
@@ -245,7 +245,7 @@ func align(
 		switch {
 		case before == nil:
 			status.Name, status.MissingReplicas = subset.Name, quota
-			// a new version is no reason to try again
+			// A new version is no reason to try an unschedulable subset again.
 			if overall := statusAt(spread.Status.SubsetStatuses, i, subset.Name); overall != nil {
 				status.Conditions = overall.Conditions
 			}
@@ -254,7 +254,7 @@ func align(
 			*status = *before
 			status.MissingReplicas = Unlimited
 		case changed, before.MissingReplicas < 0, isPercentage(subset.MaxReplicas):
-			// The stored number may be of another quota: of an earlier spec, of no limit, or a share of
+			// The stored number may stem from another quota: that of an earlier spec, of no limit, or of
 			// another number of replicas.
 			*status = *before
 			status.MissingReplicas = missing(&before.WorkloadSpreadSubsetCounters, quota)
@@ -267,15 +267,15 @@ func align(
 	return list
 }
 
-// missing is how many more pods there may be, counted as the controller does: what is there, without what
-// goes, with what comes.
+// missing returns how many more pods there may be, counted as the controller does: the pods that are there,
+// without those about to go, and with those about to come.
 func missing(c *appsv1beta1.WorkloadSpreadSubsetCounters, quota int32) int32 {
-	// quotas may be as large as numbers are
+	// Quotas may be as large as an int32.
 	free := int64(quota) - int64(c.Replicas) + int64(len(c.DeletingPods)) - int64(len(c.CreatingPods))
 	return int32(min(max(free, 0), int64(quota)))
 }
 
-// quotaOf is the quota of a subset; 0 if it cannot be computed.
+// quotaOf returns the quota of a subset, or 0 if it cannot be computed.
 func quotaOf(subset *appsv1beta1.WorkloadSpreadSubset, target *Target) int32 {
 	var desired int32
 	if target != nil && target.DesiredError == nil {
@@ -288,7 +288,7 @@ func quotaOf(subset *appsv1beta1.WorkloadSpreadSubset, target *Target) int32 {
 	return quota
 }
 
-// statusAt is statusOf for what usually stands at that place: in the order of the spec.
+// statusAt is SubsetStatus for a list that usually has the order of the spec: it tries index i first.
 func statusAt(
 	list []appsv1beta1.WorkloadSpreadSubsetStatus, i int, name string,
 ) *appsv1beta1.WorkloadSpreadSubsetStatus {
@@ -298,7 +298,7 @@ func statusAt(
 	return SubsetStatus(list, name)
 }
 
-// SubsetStatus is the status of the subset of that name, nil if there is none.
+// SubsetStatus returns the status of the subset of that name, or nil if there is none.
 func SubsetStatus(
 	list []appsv1beta1.WorkloadSpreadSubsetStatus, name string,
 ) *appsv1beta1.WorkloadSpreadSubsetStatus {
@@ -310,10 +310,10 @@ func SubsetStatus(
 	return nil
 }
 
-// open is true unless the condition Schedulable is False.
+// open reports whether the condition Schedulable is not False.
 func open(status *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
-	return status == nil || !meta.IsStatusConditionFalse(status.Conditions,
-		string(appsv1beta1.SubsetSchedulable))
+	return status == nil ||
+		!meta.IsStatusConditionFalse(status.Conditions, string(appsv1beta1.SubsetSchedulable))
 }
 
 func free(status *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
@@ -322,7 +322,7 @@ func free(status *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 
 func has(bookings map[string]metav1.Time, key string) bool { _, ok := bookings[key]; return ok }
 
-// places says why no subset takes a pod.
+// places describes why no subset takes a pod.
 func places(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 	parts := make([]string, len(list))
 	for i := range list {
