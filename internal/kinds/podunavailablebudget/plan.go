@@ -133,7 +133,7 @@ func Make(s Snapshot) *Plan {
 		p.Error, desired = err.Error(), p.Status.TotalReplicas
 	case p.Status.TotalReplicas > 0 || overridden && !gone:
 	case s.Bare == 0:
-		desired = 0 // PUB-052
+		desired = 0
 	case s.Bare < active:
 		desired = min(desired, int32(max(s.Bare-bareOut, 0))) //nolint:gosec // there are fewer pods; nothing holds the others
 	}

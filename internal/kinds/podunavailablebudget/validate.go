@@ -30,7 +30,7 @@ func Validate(
 	errs := validateCovered(spec, path)
 	if old == nil {
 		errs = append(errs, validateOverlap(budget, others, path)...)
-	} else { // PUB-028
+	} else {
 		if !equality.Semantic.DeepEqual(spec.Selector, old.Spec.Selector) {
 			errs = append(errs, field.Invalid(path.Child("selector"), spec.Selector, immutable))
 		}
@@ -39,7 +39,7 @@ func Validate(
 		}
 	}
 	errs = append(errs, validateNumbers(spec, path)...)
-	for i, operation := range spec.ProtectOperations { // PUB-026
+	for i, operation := range spec.ProtectOperations {
 		if !slices.Contains(policyv1beta1.BudgetOperations, operation) {
 			errs = append(errs, field.NotSupported(path.Child("protectOperations").Index(i), operation,
 				policyv1beta1.BudgetOperations))
@@ -50,7 +50,7 @@ func Validate(
 		errs = append(errs, validateSelector(spec.IgnoredPodSelector, path.Child("ignoredPodSelector"),
 			"an empty selector would match all pods, so that none is protected: name a label, or leave it out")...)
 	}
-	if old == nil || budget.Annotations[pub.BudgetWindows] != old.Annotations[pub.BudgetWindows] { // PUB-140
+	if old == nil || budget.Annotations[pub.BudgetWindows] != old.Annotations[pub.BudgetWindows] {
 		_, wrong := parseWindows(budget)
 		errs = append(errs, wrong...)
 	}

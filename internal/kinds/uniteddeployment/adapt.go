@@ -194,7 +194,7 @@ func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 		v.marked = isFalse(v.condition)
 		rooms[i] = Room{Bounds: v.bounds, Capacity: Unbounded, Keep: -1}
 		if v.Child == nil || v.Action == Adopt {
-			if v.Child == nil && entry == nil && len(s.United.Status.SubsetStatuses) > 0 { // UD-118
+			if v.Child == nil && entry == nil && len(s.United.Status.SubsetStatuses) > 0 {
 				v.set(s.Now, corev1.ConditionFalse, ReasonCreated, "its first pods have to prove healthy")
 				v.marked = true
 			}

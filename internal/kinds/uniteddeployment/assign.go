@@ -57,7 +57,7 @@ func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 		}
 	}
 
-	switch n := len(nameless); { // UD-062: one event for all of them
+	switch n := len(nameless); { // one event for all of them
 	case n == 1:
 		p.note(corev1.EventTypeWarning, EventWithoutSubset, "%s has no label %s: it is left alone",
 			nameless[0], SubsetName)
@@ -66,7 +66,7 @@ func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 			"%s and %d other workloads have no label %s: they are left alone", nameless[0], n-1, SubsetName)
 	}
 
-	for _, c := range children { // UD-063
+	for _, c := range children {
 		if v := place[c.Subset]; v != nil && c.Kind == p.Template.Kind && v.Child != c && !c.Going() &&
 			!slices.ContainsFunc(p.Release, func(r Removal) bool {
 				return r.Child == c
@@ -75,7 +75,7 @@ func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 		}
 	}
 
-	for _, c := range slices.SortedFunc(slices.Values(s.Orphans), older) { // UD-061
+	for _, c := range slices.SortedFunc(slices.Values(s.Orphans), older) {
 		if v := place[c.Subset]; v != nil && v.Child == nil && c.Kind == p.Template.Kind && !c.Going() &&
 			matches.Matches(labels.Set(c.Object.GetLabels())) {
 			v.Child, v.Action = c, Adopt

@@ -270,7 +270,7 @@ func (p *Plan) allocate(s *Snapshot) {
 		}
 		next, err = Specify(subsets, current, replicas)
 	}
-	if err != nil { // UD-084, UD-090
+	if err != nil {
 		p.Refused = &Note{corev1.EventTypeWarning, EventSpecify, err.Error()}
 		p.Notes = append(p.Notes, *p.Refused)
 		p.again(s, s.Now.Add(refusedAgain))
@@ -331,7 +331,7 @@ func (p *Plan) decide(s *Snapshot) {
 				v.Action = Verify
 			}
 		}
-		if adaptive.adaptive && v.Wanted.Replicas > v.now() { // UD-128
+		if adaptive.adaptive && v.Wanted.Replicas > v.now() {
 			p.again(s, s.Now.Add(adaptive.critical))
 		}
 		if c == nil {

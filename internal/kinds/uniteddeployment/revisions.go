@@ -36,7 +36,7 @@ func Data(template []byte) ([]byte, error) {
 // canonical returns a template in the one form in which templates are compared: as the typed structs of the
 // reference encode it, with what they do not know.
 func canonical(template []byte) (revision.Document, error) {
-	all, err := revision.Parse(appsv1alpha1.ModernSubsetTemplate(template)) // UD-161
+	all, err := revision.Parse(appsv1alpha1.ModernSubsetTemplate(template))
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func (p *Plan) state(s *Snapshot, matches labels.Selector) {
 			entry.ReadyReplicas = c.Ready
 			status.Replicas += c.Total
 			status.ReadyReplicas += c.Ready
-			if c.OnDelete { // UD-101
+			if c.OnDelete {
 				entry.Partition = 0
 				for _, pod := range v.pods {
 					if pod.Labels[RevisionHash] != c.Revision {
@@ -88,7 +88,7 @@ func (p *Plan) state(s *Snapshot, matches labels.Selector) {
 	}
 
 	status.Replicas = max(status.Replicas-status.ReservedPods, 0)
-	if status.CurrentRevision == "" || status.UpdatedReadyReplicas >= status.Replicas { // UD-135
+	if status.CurrentRevision == "" || status.UpdatedReadyReplicas >= status.Replicas {
 		status.CurrentRevision = p.Expected
 	}
 	p.prune(s, status.CurrentRevision)

@@ -71,9 +71,7 @@ func validateName(united *appsv1beta1.UnitedDeployment) field.ErrorList {
 
 func validate(united *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList {
 	spec, path := &united.Spec, field.NewPath("spec")
-	// UD-021
 	errs := fieldcheck.NotNegative(spec.Replicas, path.Child("replicas"))
-	// UD-134
 	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit,
 		path.Child("revisionHistoryLimit"))...)
 	errs = append(errs, validateSelector(spec.Selector, path.Child("selector"))...)
@@ -171,7 +169,7 @@ func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) fi
 	names, sound := sets.New[string](), true
 	for i := range subsets {
 		s, at := &subsets[i], path.Index(i)
-		if s.Name == "" { // UD-029
+		if s.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), "a subset is known by its name"))
 		} else {
 			if names.Has(s.Name) {
@@ -190,7 +188,7 @@ func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) fi
 				errs, sound = append(errs, err), false
 			}
 		}
-		if adaptive && s.Replicas != nil { // UD-037
+		if adaptive && s.Replicas != nil {
 			errs = append(errs, field.Forbidden(at.Child("replicas"),
 				"with scheduleStrategy Adaptive pods move between subsets: use minReplicas and maxReplicas"))
 		}
@@ -380,7 +378,7 @@ func validateSchedule(
 func validateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
-	if !equality.Semantic.DeepEqual(updated.Spec.Selector, old.Spec.Selector) { // UD-047
+	if !equality.Semantic.DeepEqual(updated.Spec.Selector, old.Spec.Selector) {
 		errs = append(errs, field.Forbidden(path.Child("selector"),
 			"the selector cannot be changed, since those of the workloads cannot: make another UnitedDeployment"))
 	}
@@ -390,7 +388,7 @@ func validateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) fie
 		stored[s.Name] = s
 	}
 
-	for i := range updated.Spec.Topology.Subsets { // UD-046
+	for i := range updated.Spec.Topology.Subsets {
 		s := &updated.Spec.Topology.Subsets[i]
 		before, at := stored[s.Name], path.Child("topology", "subsets").Index(i)
 		if before == nil {

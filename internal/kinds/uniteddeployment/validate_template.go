@@ -64,11 +64,11 @@ func validateTemplate(united *appsv1beta1.UnitedDeployment, rules Rules, path *f
 	spec, strategy := within(child.Document, "spec"), within(child.Document, "spec", "updateStrategy")
 	ordinals := child.Kind == StatefulSet || child.Kind == AdvancedStatefulSet
 	if child.Kind != CloneSet {
-		if spec["replicas"] != nil { // UD-025
+		if spec["replicas"] != nil {
 			errs = append(errs, field.Invalid(child.path.Child("spec", "replicas"), spec["replicas"], unused))
 		}
 	}
-	given := labels.Set(child.Labels()) // UD-024
+	given := labels.Set(child.Labels())
 	if child.Kind == CloneSet && united.Spec.Selector != nil {
 		given = labels.Merge(given, united.Spec.Selector.MatchLabels) // which the controller adds
 	}
@@ -78,7 +78,7 @@ func validateTemplate(united *appsv1beta1.UnitedDeployment, rules Rules, path *f
 			"selector does not match the labels of the workloads: they must have what spec.selector asks for"))
 	}
 	rolling := within(strategy, "rollingUpdate")
-	if ordinals && strategy["type"] == "RollingUpdate" && rolling["partition"] != nil { // UD-026
+	if ordinals && strategy["type"] == "RollingUpdate" && rolling["partition"] != nil {
 		errs = append(errs, field.Invalid(child.path.Child("spec", "updateStrategy",
 			"rollingUpdate", "partition"), rolling["partition"], unused))
 	}

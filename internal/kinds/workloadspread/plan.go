@@ -96,7 +96,7 @@ func Make(snapshot Snapshot) *Plan {
 	p := &Plan{Spread: snapshot.Spread, Target: snapshot.Target, snapshot: &snapshot}
 	s := &snapshot
 	if s.Spread.DeletionTimestamp != nil {
-		p.Problem = errors.New("it is being deleted") // WS-131
+		p.Problem = errors.New("it is being deleted")
 		return p
 	}
 	if s.Target.DesiredError != nil {

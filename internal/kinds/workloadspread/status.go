@@ -24,7 +24,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 	conditions := make([]*metav1.Condition, len(p.quotas))
 	for i, q := range p.quotas {
 		if p.patience == 0 {
-			continue // WS-170
+			continue
 		}
 		c, recovered, until := nextCondition(Schedulable(statusAt(newest.Status.SubsetStatuses, i, q.Name)),
 			i == len(p.quotas)-1, p.stuck[i], p.patience, p.snapshot.Window, now)
@@ -37,7 +37,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 
 	list := func(before []appsv1beta1.WorkloadSpreadSubsetStatus, version string) Counted {
 		counted := p.tally.count(p.quotas, before, version)
-		for i := range counted.Subsets { // WS-176
+		for i := range counted.Subsets {
 			counted.Subsets[i].Conditions = withCondition(counted.Subsets[i].Conditions, conditions[i])
 		}
 		look(counted.Next, "a booking expires")

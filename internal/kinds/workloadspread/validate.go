@@ -43,7 +43,7 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 	spec := field.NewPath("spec")
 	errs := validateTarget(spread, old, env, spec.Child("targetRef"))
 	if filter := spread.Spec.TargetFilter; filter != nil && filter.Selector != nil {
-		if _, err := metav1.LabelSelectorAsSelector(filter.Selector); err != nil { // WS-042
+		if _, err := metav1.LabelSelectorAsSelector(filter.Selector); err != nil {
 			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector,
 				"selector: "+err.Error()))
 		}
@@ -77,7 +77,7 @@ func validateTarget(
 		}
 	}
 
-	for i := range env.Others { // WS-043
+	for i := range env.Others {
 		other := &env.Others[i]
 		if other.Name != spread.Name && other.Namespace == spread.Namespace &&
 			other.DeletionTimestamp == nil && TargetOf(other) == target {
@@ -88,7 +88,7 @@ func validateTarget(
 		}
 	}
 
-	if old != nil && old.Spec.TargetReference != nil && TargetOf(old) != target { // WS-044
+	if old != nil && old.Spec.TargetReference != nil && TargetOf(old) != target {
 		errs = append(errs, field.Invalid(path, ref,
 			fmt.Sprintf(
 				"the group, kind and name of the workload cannot be changed from %s %s: make another WorkloadSpread",
@@ -143,14 +143,14 @@ func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field
 	for i := range subsets {
 		at := path.Index(i)
 		switch name := subsets[i].Name; {
-		case name == "": // WS-034
+		case name == "":
 			errs = append(errs, field.Invalid(at.Child("name"), name, "a subset must have a name"))
 		case names.Has(name):
 			errs = append(errs, field.Invalid(at.Child("name"), name, "another subset has this name"))
 		}
 		names.Insert(subsets[i].Name)
 		if patch := subsets[i].Patch.Raw; len(patch) > 0 {
-			if err := tryPatch(patch); err != nil { // WS-045
+			if err := tryPatch(patch); err != nil {
 				errs = append(errs, field.Invalid(at.Child("patch"), string(patch), err.Error()))
 			}
 		}
@@ -222,23 +222,23 @@ func validateStrategy(
 	switch strategy.Type {
 	case "", appsv1beta1.FixedWorkloadSpreadScheduleStrategyType,
 		appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType:
-	default: // WS-038
+	default:
 		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type, "must be Fixed or Adaptive"))
 	}
 	adaptive, n := strategy.Adaptive, len(spec.Subsets)
 	if adaptive == nil {
 		return errs
 	}
-	if strategy.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType { // WS-039
+	if strategy.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType {
 		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type,
 			"must be Adaptive where adaptive is given: set it, or remove adaptive"))
 	}
-	if n > 1 && spec.Subsets[n-1].MaxReplicas != nil { // WS-040
+	if n > 1 && spec.Subsets[n-1].MaxReplicas != nil {
 		errs = append(errs, field.Invalid(path.Child("adaptive"), adaptive.RescheduleCriticalSeconds,
 			"the last subset takes what the others cannot, and must have no maxReplicas"))
 	}
 	most := int64(math.MaxInt32)
-	if n > 1 { // WS-041
+	if n > 1 {
 		most = max(int64(window/time.Second)-5, 0) / int64(n-1)
 	}
 	if seconds := adaptive.RescheduleCriticalSeconds; seconds != nil &&

@@ -315,7 +315,7 @@ func (r *Reconciler) answered(
 			m.unsupported, m.pause = "", retries.Retry{}
 			treated = append(treated, pod.Name)
 			continue
-		case reconcile.IsNotServed(err): // EJ-046
+		case reconcile.IsNotServed(err):
 			m.unsupported = "the API server adds no ephemeral containers to pods, it has no pods/" +
 				subresource
 			m.until = r.Now().Add(askAgain)

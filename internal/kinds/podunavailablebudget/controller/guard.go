@@ -130,7 +130,6 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 		if !errors.Is(err, booking.ErrGone) {
 			return answer, err
 		}
-		// PUB-089
 		covering = slices.DeleteFunc(covering, func(r *podunavailablebudget.Rules) bool { return r == rules })
 	}
 }

@@ -41,7 +41,7 @@ func (r *Reconciler) pass(
 	plan := uniteddeployment.Make(snapshot)
 	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
 		Record: plan.Record}
-	if plan.Going { // UD-004
+	if plan.Going {
 		return done, nil
 	}
 

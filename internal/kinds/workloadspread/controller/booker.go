@@ -54,7 +54,7 @@ func NewBooker(
 	b.desk = booking.New(booking.Options[appsv1beta1.WorkloadSpread, *appsv1beta1.WorkloadSpread,
 		*workloadspread.Ledger]{
 		Client: c, Live: live, Cached: cached, Now: now, Writes: b.writes, Batch: 250,
-		// Waits are spread by chance. They end with the time of who asks (WS-112).
+		// Waits are spread by chance. They end with the time of who asks.
 		Backoff: wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 12,
 			Cap: 300 * time.Millisecond},
 		Begin: func(ctx context.Context, spread *appsv1beta1.WorkloadSpread) *workloadspread.Ledger {

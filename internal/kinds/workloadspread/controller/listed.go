@@ -105,7 +105,6 @@ func (l *Listed) keep(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err = err; err != nil {
-		// WS-027
 		l.log.Error(err, "The list of kinds of workloads cannot be read, what was read before stays")
 		return
 	}

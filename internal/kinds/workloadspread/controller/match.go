@@ -131,11 +131,10 @@ func (m *Matcher) Match(
 		if err := m.wait(ctx, owner.GroupKind, candidates); err != nil {
 			return nil, err
 		}
-		if !m.workloads.Known(owner.GroupKind) { // WS-051, WS-052
+		if !m.workloads.Known(owner.GroupKind) {
 			return nil, nil
 		}
 		for _, e := range candidates {
-			// WS-054
 			if e.spread.DeletionTimestamp == nil && e.target == owner &&
 				e.filter.Matches(labels.Set(pod.Labels)) {
 				return e.spread, nil

@@ -90,7 +90,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	now := p.Applier.API.Now()
 	spread, err := reconcile.Begin[appsv1beta1.WorkloadSpread](ctx, p.Applier.API, name, owner)
 	if err != nil || spread == nil || spread.DeletionTimestamp != nil {
-		return Outcome{}, err // WS-131
+		return Outcome{}, err
 	}
 
 	outcome := Outcome{}
@@ -186,7 +186,7 @@ func (p *Pass) snapshot(
 	s := &workloadspread.Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window,
 		Now: now, Known: kept.bookings, Held: kept.retries.All(aboutOf(spread), now)}
 	if !target.Exists {
-		return s, known, nil // WS-023
+		return s, known, nil
 	}
 
 	s.Pods, err = p.Reader.Pods(ctx, spread, target)
