@@ -23,14 +23,14 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// cronJobWebhooks admits AdvancedCronJobs of both versions, each in its v1beta1 form (ACJ-010, ACJ-113).
+// cronJobWebhooks admits AdvancedCronJobs of both versions, each in its v1beta1 form.
 type cronJobWebhooks struct {
 	templates
 	// off are gates that are off without which no ImageListPullJob is carried out.
 	off []string
 }
 
-// checkBroadcastJob judges a template of BroadcastJobs (ACJ-026).
+// checkBroadcastJob judges a template of BroadcastJobs.
 func checkBroadcastJob(job *appsv1beta1.BroadcastJob) field.ErrorList {
 	return broadcastjob.Validate(broadcastjob.WrittenInV1beta1(job), nil)
 }
@@ -49,7 +49,7 @@ func AdvancedCronJobs(e *Environment) Webhooks {
 // podTemplates are where an AdvancedCronJob has templates that have a pod template.
 var podTemplates = []string{"jobTemplate", "broadcastJobTemplate"}
 
-// mutate fills in what was left out (ACJ-011 to ACJ-013).
+// mutate fills in what was left out.
 func (w *cronJobWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := cronJobs(&request)
 	if err != nil {
@@ -70,7 +70,7 @@ func (w *cronJobWebhooks) mutate(ctx context.Context, request admission.Request)
 	return completed(operations, failed, old.document)
 }
 
-// validate judges AdvancedCronJobs (ACJ-020 to ACJ-029).
+// validate judges AdvancedCronJobs.
 func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := cronJobs(&request)
 	if err != nil {
@@ -179,9 +179,8 @@ func (c *cronJob) annotationBytes() (size int) {
 	return size
 }
 
-// unfitForAlpha refuses what v1alpha1 has no room for (ACJ-111): the API server would fail every list of that
-// version that has the object in it, those of other namespaces included. What is stored may stay, and become
-// smaller.
+// unfitForAlpha refuses what v1alpha1 has no room for: the API server would fail every list of that version
+// that has the object in it, those of other namespaces included. What is stored may stay, and become smaller.
 func unfitForAlpha(updated, old *cronJob) *field.Error {
 	size := updated.annotationBytes()
 	if size <= apivalidation.TotalAnnotationSizeLimitB || size <= old.annotationBytes() {

@@ -19,7 +19,7 @@ import (
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 )
 
-// recreateWebhook admits ContainerRecreateRequests of both versions (CRR-020 to CRR-049).
+// recreateWebhook admits ContainerRecreateRequests of both versions.
 type recreateWebhook struct {
 	// live reads from the API server, since the facts that are written into a request must be those of the
 	// pod as it is now.
@@ -60,8 +60,8 @@ func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request)
 	return response.WithWarnings(warnings...)
 }
 
-// readRecreate decodes a request in the version in which it is written (CRR-021). acquired is the v1alpha1
-// annotation of CRR-047.
+// readRecreate decodes a request in the version in which it is written. acquired is the v1alpha1 annotation
+// of CRR-047.
 func readRecreate(raw []byte,
 	request *admission.Request) (acquired string, hub *appsv1beta1.ContainerRecreateRequest, warnings []string, err error) {
 	document, err := decodeDocument(raw)
@@ -162,8 +162,8 @@ func (w *recreateWebhook) fills(ctx context.Context, namespace string, updated, 
 // of them, and may send only few requests per second to the API server.
 const mostAhead = 10
 
-// ahead counts the other requests for the pod that are not finished (CRR-164). It does not wait for those
-// that the cache does not have yet.
+// ahead counts the other requests for the pod that are not finished. It does not wait for those that the
+// cache does not have yet.
 func (w *recreateWebhook) ahead(ctx context.Context, pod *corev1.Pod) int {
 	var list appsv1beta1.ContainerRecreateRequestList
 	err := w.cached.List(ctx, &list, client.InNamespace(pod.Namespace),

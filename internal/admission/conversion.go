@@ -68,8 +68,8 @@ func between[From, To any](convert func(*From) *To, place func(path []string) []
 	}
 }
 
-// conversionHandler serves /convert (OPS-040). A review is answered in its own version; v1 and v1beta1 have
-// the same fields.
+// conversionHandler serves /convert. A review is answered in its own version; v1 and v1beta1 have the same
+// fields.
 type conversionHandler struct {
 	log   logr.Logger
 	kinds []Kind
@@ -144,7 +144,7 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	return json.Marshal(document)
 }
 
-// attempt converts, and returns a panic as an error (OPS-066).
+// attempt converts, and returns a panic as an error.
 func attempt(convert converter, raw []byte, kind schema.GroupVersionKind) (converted []byte, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -103,7 +103,7 @@ const (
 )
 
 // asked is true for deletions, and for updates of a spec, or of labels that take a pod out of service, each
-// with its gate (PUB-016, PUB-082). Where pods have a generation it tells whether the spec changes.
+// with its gate. Where pods have a generation it tells whether the spec changes.
 func asked(deletes, updates bool) string {
 	const updated = "request.operation == 'UPDATE' && (!has(object.metadata.generation) || !has(oldObject.metadata.generation)" +
 		" || object.metadata.generation != oldObject.metadata.generation" +

@@ -15,7 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/ephemeraljob"
 )
 
-// ephemeralWebhook admits EphemeralJobs (EJ-025 to EJ-031).
+// ephemeralWebhook admits EphemeralJobs.
 type ephemeralWebhook struct{ templates }
 
 // EphemeralJobs makes the webhooks of the kind.
@@ -73,7 +73,7 @@ func (w *ephemeralWebhook) validate(ctx context.Context, request admission.Reque
 	return response.WithWarnings(warnings...)
 }
 
-// judgeContainers has the API server judge the containers as those of a pod template (EJ-025).
+// judgeContainers has the API server judge the containers as those of a pod template.
 func (w *ephemeralWebhook) judgeContainers(ctx context.Context, request *admission.Request, job document) ([]metav1.StatusCause, []string) {
 	template := ephemeraljob.Template(job)
 	if template == nil {

@@ -61,7 +61,7 @@ func validateNodeImage(_ context.Context, request admission.Request) admission.R
 	return judged(imagepull.CheckNodeImage(node, before))
 }
 
-// same converts between versions that have the same fields, so that one type decodes both (IMG-010, IMG-041).
+// same converts between versions that have the same fields, so that one type decodes both.
 func same[T any](object *T) *T { return object }
 
 func validateJob(_ context.Context, request admission.Request) admission.Response {

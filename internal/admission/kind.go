@@ -54,7 +54,7 @@ func (k *Kind) Versions() []string {
 	return []string{alpha, beta}
 }
 
-// path is that of a webhook of the kind (OPS-060).
+// path is that of a webhook of the kind.
 func (k *Kind) path(verb string) string {
 	return "/" + verb + "-" + strings.ReplaceAll(k.Group, ".", "-") + "-" + strings.ToLower(k.Name)
 }

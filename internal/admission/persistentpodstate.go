@@ -18,7 +18,7 @@ import (
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
-// podStateWebhook admits PersistentPodStates of both versions, each in its v1beta1 form (PPS-020 to PPS-029).
+// podStateWebhook admits PersistentPodStates of both versions, each in its v1beta1 form.
 type podStateWebhook struct {
 	cached client.Reader
 	// listed are the kinds of workloads that an administrator lists for PersistentPodStates.

@@ -46,9 +46,9 @@ const (
 var podPaths = []string{mutatePodPath, mutatePodAllPath, mutatePodRecentPath, validatePodPath}
 
 // otherPods are the match conditions of mutatePodAllPath: pods without the readiness gate KruisePodReady if
-// all pods get it (CRR-087), and pods for which the expressions of SidecarSets (SS-080), WorkloadSpreads
-// (WS-050), PersistentPodStates (PPS-030) or probes (PPM-110, PPM-120) are true; otherwise none. A pod that
-// is sent twice does not change the second time (SS-107), and is put into a subset only the first time.
+// all pods get it, and pods for which the expressions of SidecarSets, WorkloadSpreads, PersistentPodStates or
+// probes are true; otherwise none. A pod that is sent twice does not change the second time, and is put into
+// a subset only the first time.
 func otherPods(gateAll bool, sidecarSets, spreads, states, probes string) []admissionregistrationv1.MatchCondition {
 	const without = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	var names, expressions []string
@@ -71,8 +71,8 @@ func otherPods(gateAll bool, sidecarSets, spreads, states, probes string) []admi
 // podTime is how long the creation of a pod may wait for requests to the API server.
 const podTime = 5 * time.Second
 
-// mutatePod changes pods when they are created, and only then (SS-086). again: pods that are to be put into
-// subsets are sent by the other entry too.
+// mutatePod changes pods when they are created, and only then. again: pods that are to be put into subsets
+// are sent by the other entry too.
 func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		if request.Operation != admissionv1.Create || request.SubResource != "" {
@@ -96,7 +96,7 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 	}
 }
 
-// triedOnly tells whether the request is a dry run: by its own flag, or by its options (WS-050, WS-101).
+// triedOnly tells whether the request is a dry run: by its own flag, or by its options.
 func triedOnly(request *admission.Request) bool {
 	var options struct {
 		DryRun []string `json:"dryRun"`
@@ -104,10 +104,9 @@ func triedOnly(request *admission.Request) bool {
 	return request.DryRun != nil && *request.DryRun || json.Unmarshal(request.Options.Raw, &options) == nil && len(options.DryRun) > 0
 }
 
-// validatePod handles what is done to pods: deletion, eviction, and changes (WS-100, PUB-080 to PUB-092).
-// live reads a pod that is evicted, of which the request has only the name, and one that a budget may
-// protect: the cache of pods is slim and filled only on the leader. guarded tells whether a namespace has
-// budgets.
+// validatePod handles what is done to pods: deletion, eviction, and changes. live reads a pod that is
+// evicted, of which the request has only the name, and one that a budget may protect: the cache of pods is
+// slim and filled only on the leader. guarded tells whether a namespace has budgets.
 func validatePod(chain *pod.Disruptions, live client.Reader, guarded func(namespace string) bool) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		ctx, cancel := context.WithTimeout(ctx, podTime)
@@ -165,7 +164,7 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 		if err != nil && guarded(request.Namespace) {
 			return nil, refused(http.StatusInternalServerError, "the pod could not be read: "+err.Error())
 		}
-		if err != nil { // booking removals refuses none (WS-106)
+		if err != nil { // booking removals refuses none
 			return nil, admission.Allowed("").WithWarnings("the pod could not be read: " + err.Error())
 		}
 		return d, admission.Response{}
@@ -179,7 +178,7 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 		return d, admission.Response{}
 	}
 	// What is booked on a budget is a pod that exists, as it is: whoever reaches the port can make one up,
-	// and would keep others from being disrupted (PUB-080).
+	// and would keep others from being disrupted.
 	given := d.Pod.UID
 	key := types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, d.Pod.Name)} // one of a collection has no name in the request
 	d.Pod = &corev1.Pod{}
@@ -197,7 +196,7 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 const pendingSeconds = 10
 
 // notNow refuses an eviction as the API server does for its own budgets, so that who drains a node waits and
-// tries again (PUB-092).
+// tries again.
 func notNow(refusal *pod.Refused) admission.Response {
 	response := refused(http.StatusTooManyRequests, refusal.Message)
 	response.Result.Details = &metav1.StatusDetails{

@@ -14,7 +14,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
-// budgetWebhook admits PodUnavailableBudgets of both versions (PUB-020 to PUB-030).
+// budgetWebhook admits PodUnavailableBudgets of both versions.
 type budgetWebhook struct{ cached client.Reader }
 
 // PodUnavailableBudgets makes the webhook of the kind.

@@ -19,8 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
 )
 
-// distributionWebhook admits ResourceDistributions of both versions, each in its v1beta1 form (RD-010,
-// RD-111).
+// distributionWebhook admits ResourceDistributions of both versions, each in its v1beta1 form.
 type distributionWebhook struct {
 	// namespace is where the API server judges resources; writer asks it.
 	namespace string
@@ -83,7 +82,7 @@ func nameInAlpha(request *admission.Request, causes []metav1.StatusCause) {
 const unborn = "00000000-0000-0000-0000-000000000000"
 
 // judge has the API server say whether it would take a copy, in the namespace of the manager; nothing is
-// stored (RD-034). It returns nil if it would.
+// stored. It returns nil if it would.
 func (w *distributionWebhook) judge(ctx context.Context, request *admission.Request, distribution *appsv1beta1.ResourceDistribution) *admission.Response {
 	resource, err := resourcedistribution.Read(distribution)
 	if err != nil {

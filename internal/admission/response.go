@@ -27,9 +27,8 @@ func causesOf(errs field.ErrorList) []metav1.StatusCause {
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// fresh returns the causes that an update adds: faults of the stored object are not refused again (CS-022,
-// SS-034, WS-044). The index in a list does not matter, since items may have been inserted before; the number
-// of equal faults does.
+// fresh returns the causes that an update adds: faults of the stored object are not refused again. The index
+// in a list does not matter, since items may have been inserted before; the number of equal faults does.
 func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 	likeness := func(cause metav1.StatusCause) metav1.StatusCause {
 		cause.Field = indexes.ReplaceAllString(cause.Field, "[]")
@@ -128,14 +127,13 @@ func refused(code int32, message string) admission.Response {
 
 // leaving tells whether the request is for an object that is being deleted. If the gate of its kind is off,
 // no controller removes its finalizers. Users must be able to, or the object and its namespace could never be
-// deleted (CRR-140).
+// deleted.
 func leaving(request *admission.Request) bool {
 	var old metav1.PartialObjectMetadata
 	return request.Operation == admissionv1.Update && json.Unmarshal(request.OldObject.Raw, &old) == nil && old.DeletionTimestamp != nil
 }
 
-// gateOff refuses a request because a feature gate is off, or each of several of which one would do (CRR-020,
-// IMG-020, IMG-030, PUB-020).
+// gateOff refuses a request because a feature gate is off, or each of several of which one would do.
 func gateOff(code int32, gates []featuregate.Feature) admission.Response {
 	off := fmt.Sprintf("feature gate %s is off: an administrator can switch it on", gates[0])
 	if len(gates) > 1 {

@@ -199,7 +199,7 @@ func served(handlers map[string]admission.Handler, conversion http.Handler) map[
 }
 
 // admissionTime is how long a handler may wait for other requests. It leaves time to answer before the API
-// server gives up, after 10 s or more (OPS-066). What is not known by then does not refuse the object.
+// server gives up, after 10 s or more. What is not known by then does not refuse the object.
 const admissionTime = 7 * time.Second
 
 // admissionHandlers returns the admission webhooks by path. pods changes pods; nil without gate PodWebhook.
@@ -209,7 +209,7 @@ func admissionHandlers(e *Environment, pods *pod.Chain, disruptions *pod.Disrupt
 	for i := range e.Kinds {
 		maps.Copy(handlers, e.Kinds[i].handlers(e))
 	}
-	for _, kind := range protection.Kinds { // also without the gate: entries may be there for a while, or for good (OPS-050)
+	for _, kind := range protection.Kinds { // also without the gate: entries may be there for a while, or for good
 		handlers[kind.Path] = limited(e.guard.Handler(kind))
 	}
 	if pods != nil {
@@ -269,8 +269,7 @@ func (o Options) learners() []learner {
 }
 
 // podWebhooks returns the chain that changes pods and the checks of what is done to them. Both are nil
-// without gate PodWebhook; the checks also if nothing puts pods into subsets (WS-186, WS-187), or protects
-// them (PUB-016).
+// without gate PodWebhook; the checks also if nothing puts pods into subsets, or protects them.
 func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (chain *pod.Chain, disruptions *pod.Disruptions, err error) {
 	if !o.Pods {
 		return nil, nil, nil
@@ -289,7 +288,7 @@ func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (ch
 			Versioned: o.Versioned,
 			Recorder:  mgr.GetEventRecorder("workloadspread"), Log: mgr.GetLogger().WithName("workloadspread"), Now: time.Now})
 		o.Spreads.WhenGone(spreads.Forget)
-		checks = append(checks, spreads.Check()) // which books what is not refused, and so comes last (WS-104)
+		checks = append(checks, spreads.Check()) // which books what is not refused, and so comes last
 		collectors = append(append(collectors, o.Spreads.Booker.Metrics()...), spreads.Metric())
 	}
 	sidecars := pod.NewSidecars(o.Sidecars, o.Gates.Enabled(features.EnableSortSidecarContainerByName), time.Now)
@@ -306,7 +305,7 @@ func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (ch
 }
 
 // newPodChain puts the steps into their order: SidecarSets and budgets select by the labels that subsets
-// give, and steps that add containers come before launch priority (SS-090, ND-125).
+// give, and steps that add containers come before launch priority.
 func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidecars *pod.Sidecars, last ...pod.Step) *pod.Chain {
 	steps := []pod.Step{pod.Gate(gateAll)}
 	if spreads != nil {
@@ -321,8 +320,8 @@ func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidec
 	return pod.NewChain(append(steps, last...)...) // of all containers, by all labels
 }
 
-// probes are the steps about probes that the node daemon or a provider carries out (PPM-110, PPM-120), and
-// asksForProbes which pods they are for.
+// probes are the steps about probes that the node daemon or a provider carries out, and asksForProbes which
+// pods they are for.
 func (o Options) probes(cached client.Reader) (steps []pod.Step) {
 	if o.Gates.Enabled(features.EnhancedLivenessProbe) {
 		steps = append(steps, pod.Liveness())
@@ -439,7 +438,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 	}
 }
 
-// converted returns the definitions of the kinds that are converted here (OPS-070).
+// converted returns the definitions of the kinds that are converted here.
 func (o Options) converted() (definitions []string) {
 	for i := range o.Kinds {
 		if o.Kinds[i].Conversion != nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// sidecarSetWebhooks admits SidecarSets of both versions (SS-010 to SS-070).
+// sidecarSetWebhooks admits SidecarSets of both versions.
 type sidecarSetWebhooks struct {
 	judge TemplateValidator
 	// namespace is where revisions and the white list are, and where templates are judged.
@@ -39,7 +39,7 @@ type sidecarSetWebhooks struct {
 	native, nativeInPlace bool
 	// announcer makes the API server send the first pods of a SidecarSet; nil if pods are not sent at all.
 	announcer announcer
-	// allMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed (SS-162).
+	// allMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed.
 	allMetadata bool
 }
 
@@ -53,7 +53,7 @@ func SidecarSets(e *Environment) Webhooks {
 	return Webhooks{Mutate: w.mutate, Validate: w.validate}
 }
 
-// mutate fills in what was left out, and the hashes (SS-010 to SS-019).
+// mutate fills in what was left out, and the hashes.
 func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request) admission.Response {
 	set, err := readSidecarSet(request.Object.Raw, &request)
 	if err != nil {
@@ -70,7 +70,7 @@ func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request
 	return admission.Patched("", operations...)
 }
 
-// validate judges SidecarSets (SS-030 to SS-070).
+// validate judges SidecarSets.
 func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	given, err := readSidecarSet(request.Object.Raw, &request)
 	if err != nil {
@@ -115,7 +115,7 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	return announced(ctx, w.announcer, &request, choose.Asks(set), response)
 }
 
-// withBase adds the base of a canary if the cache does not show it yet: one command may create both (SS-070).
+// withBase adds the base of a canary if the cache does not show it yet: one command may create both.
 func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.SidecarSet,
 	others []*appsv1beta1.SidecarSet) ([]*appsv1beta1.SidecarSet, error) {
 	name := sidecarset.CanaryOf(set)
@@ -133,8 +133,8 @@ func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.Side
 	return append(others, base), nil
 }
 
-// judgePod has the API server judge containers and volumes that are new (SS-034). Faults of the stored object
-// are not refused.
+// judgePod has the API server judge containers and volumes that are new. Faults of the stored object are not
+// refused.
 func (w *sidecarSetWebhooks) judgePod(ctx context.Context, set, old *appsv1beta1.SidecarSet) ([]metav1.StatusCause, []string) {
 	if old != nil && samePod(&set.Spec, &old.Spec) {
 		return nil, nil
@@ -182,7 +182,7 @@ func (w *sidecarSetWebhooks) judgeOne(ctx context.Context, spec *appsv1beta1.Sid
 	return own, nil
 }
 
-// findRevision looks for a revision of the SidecarSet (SS-042, SS-171, SS-172).
+// findRevision looks for a revision of the SidecarSet.
 func (w *sidecarSetWebhooks) findRevision(ctx context.Context, set string, wanted *appsv1beta1.SidecarSetInjectRevision) error {
 	if name := wanted.RevisionName; name != nil && *name != "" {
 		revision := &appsv1.ControllerRevision{}
@@ -207,7 +207,7 @@ func (w *sidecarSetWebhooks) findRevision(ctx context.Context, set string, wante
 	return nil
 }
 
-// whiteList checks the annotations that are set on pods against the white list (SS-160).
+// whiteList checks the annotations that are set on pods against the white list.
 func (w *sidecarSetWebhooks) whiteList(ctx context.Context, set *appsv1beta1.SidecarSet) field.ErrorList {
 	if len(set.Spec.PatchPodMetadata) == 0 {
 		return nil
@@ -251,7 +251,7 @@ func readSidecarSet(raw []byte, request *admission.Request) (*givenSidecarSet, e
 }
 
 // mostSidecars is more than a pod can run. Each is compared, judged and hashed, which takes many times the
-// memory of what it says (OPS-066).
+// memory of what it says.
 const mostSidecars = 256
 
 func (g *givenSidecarSet) hub() *appsv1beta1.SidecarSet {
@@ -261,7 +261,7 @@ func (g *givenSidecarSet) hub() *appsv1beta1.SidecarSet {
 	return g.beta
 }
 
-// warnings returns warnings about values that this version has in two places (SS-273).
+// warnings returns warnings about values that this version has in two places.
 func (g *givenSidecarSet) warnings() []string {
 	if g.alpha == nil || g.alpha.DroppedNamespaceSelector() == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// statefulSetWebhooks admits StatefulSets of both versions (ASTS-013).
+// statefulSetWebhooks admits StatefulSets of both versions.
 type statefulSetWebhooks struct {
 	templates
 	gates statefulset.Gates
@@ -40,8 +40,7 @@ func statefulSetsOf(e *Environment) *statefulSetWebhooks {
 		StartOrdinal:  e.Gates.Enabled(features.StatefulSetStartOrdinal), InPlace: e.InPlace}}
 }
 
-// mutate fills in what was left out (ASTS-014 to ASTS-021). The API server itself clears the status
-// (ASTS-022).
+// mutate fills in what was left out. The API server itself clears the status.
 func (w *statefulSetWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := documents(&request)
 	if err != nil {
@@ -52,7 +51,7 @@ func (w *statefulSetWebhooks) mutate(ctx context.Context, request admission.Requ
 	return completed(operations, err, old)
 }
 
-// validate judges StatefulSets (ASTS-030 to ASTS-056).
+// validate judges StatefulSets.
 func (w *statefulSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	return validateWorkload(ctx, w.templates, &request, statefulset.WrittenInV1alpha1, statefulset.WrittenInV1beta1,
 		func(updated, old *statefulset.Written) field.ErrorList {

@@ -55,7 +55,7 @@ func CompleteTemplate(judge TemplateValidator) func(ctx context.Context, namespa
 		}
 		complete, err := judge.Complete(ctx, namespace, given, nil)
 		switch {
-		case refusal(err): // a quota or a policy for PodTemplates says nothing about the template (ADS-061)
+		case refusal(err): // a quota or a policy for PodTemplates says nothing about the template
 			return template, nil
 		case err != nil:
 			return nil, err
@@ -153,8 +153,8 @@ type placedClaims struct {
 	index []int
 }
 
-// withClaims returns the template with a placeholder volume for each claim template (CS-022). Names that are
-// volumes too, repeated or missing are left out: they are errors of the claim templates, reported on these.
+// withClaims returns the template with a placeholder volume for each claim template. Names that are volumes
+// too, repeated or missing are left out: they are errors of the claim templates, reported on these.
 func withClaims(template document, claims []string) (document, placedClaims) {
 	spec, ok := template["spec"].(document)
 	if !ok {

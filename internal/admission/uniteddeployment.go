@@ -16,8 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
 )
 
-// unitedDeploymentWebhooks admits UnitedDeployments of both versions (UD-010 to UD-055), each in its v1beta1
-// form.
+// unitedDeploymentWebhooks admits UnitedDeployments of both versions, each in its v1beta1 form.
 type unitedDeploymentWebhooks struct {
 	templates
 	// sets judges templates of our StatefulSets.
@@ -34,7 +33,7 @@ func UnitedDeployments(e *Environment) Webhooks {
 	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.Scaled("UnitedDeployment"))}
 }
 
-// mutate fills in what was left out (UD-010 to UD-013).
+// mutate fills in what was left out.
 func (w *unitedDeploymentWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := documents(&request)
 	if err != nil {
@@ -58,7 +57,7 @@ func nativeSet(object document) document {
 	return set
 }
 
-// validate judges UnitedDeployments (UD-020 to UD-052).
+// validate judges UnitedDeployments.
 func (w *unitedDeploymentWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	if request.Operation == admissionv1.Update && sameSpec(&request) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
@@ -101,7 +100,7 @@ func (w *unitedDeploymentWebhooks) validate(ctx context.Context, request admissi
 }
 
 // judgeAll has the API server judge the pod template, node selectors and tolerations, and what patches make
-// of the pod template (UD-028, UD-030, UD-041). Warnings tell what it did not decide.
+// of the pod template. Warnings tell what it did not decide.
 func (w *unitedDeploymentWebhooks) judgeAll(ctx context.Context, united *appsv1beta1.UnitedDeployment) (causes []metav1.StatusCause,
 	warnings []string) {
 	if uniteddeployment.TooLarge(united) {

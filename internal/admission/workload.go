@@ -18,7 +18,7 @@ import (
 // templates completes and judges the pod templates of workloads, of any kind.
 type templates struct {
 	judge TemplateValidator
-	// templateDefaults is gate TemplateNoDefaults turned off (CS-014, ASTS-019).
+	// templateDefaults is gate TemplateNoDefaults turned off.
 	templateDefaults bool
 	hostPorts        bool
 }
@@ -83,8 +83,8 @@ func validateWorkload[Alpha, Beta, Written any](ctx context.Context, t templates
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// completing says how the templates of a workload are completed: on create, and when the pod template changes
-// (CS-014, ASTS-019).
+// completing says how the templates of a workload are completed: on create, and when the pod template
+// changes.
 func (t templates) completing(ctx context.Context, namespace string, updated, old document) podtemplate.Request {
 	request := podtemplate.Request{HostPorts: t.hostPorts}
 	if t.templateDefaults && (old == nil || !podtemplate.SameTemplate(updated, old)) {
@@ -109,8 +109,8 @@ func completed(operations []jsonpatch.Operation, err error, old document) admiss
 	return response
 }
 
-// judgeTemplate has the API server judge a new or changed pod template (CS-022). Any answer other than
-// "invalid" lets the object through; problems will then show when pods are created.
+// judgeTemplate has the API server judge a new or changed pod template. Any answer other than "invalid" lets
+// the object through; problems will then show when pods are created.
 func (t templates) judgeTemplate(ctx context.Context, namespace string, updated, old document) ([]metav1.StatusCause, []string) {
 	if old != nil && podtemplate.SameTemplate(updated, old) && sameJSON(claimNames(updated), claimNames(old)) {
 		return nil, nil

@@ -25,7 +25,7 @@ import (
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
-// workloadSpreadWebhook admits WorkloadSpreads of both versions (WS-030 to WS-048).
+// workloadSpreadWebhook admits WorkloadSpreads of both versions.
 type workloadSpreadWebhook struct {
 	judge TemplateValidator
 	// cached reads WorkloadSpreads, live their targets.
@@ -154,7 +154,7 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 }
 
 // judgeAll validates a WorkloadSpread, and has the API server judge node selectors, tolerations, and the
-// target's template with the patches (WS-035, WS-046).
+// target's template with the patches.
 func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv1beta1.WorkloadSpread,
 	env workloadspread.Environment) (causes []metav1.StatusCause, warnings []string) {
 	causes = causesOf(workloadspread.Validate(spread, old, env))
@@ -195,7 +195,7 @@ type subsetPatch struct {
 	raw []byte
 }
 
-// judgePatches has the API server judge what patches make of the template of a workload (WS-046, UD-041).
+// judgePatches has the API server judge what patches make of the template of a workload.
 func judgePatches(ctx context.Context, judge TemplateValidator, namespace string, workload document,
 	patches []subsetPatch) (causes []metav1.StatusCause, warnings []string) {
 	var known map[string]bool
@@ -255,7 +255,7 @@ func judgeDocument(ctx context.Context, judge TemplateValidator, namespace strin
 	return judge.Judge(ctx, namespace, template, nil)
 }
 
-// target reads the workload, if its kind is supported and it exists; nil otherwise (WS-046).
+// target reads the workload, if its kind is supported and it exists; nil otherwise.
 func (w *workloadSpreadWebhook) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (document, error) {
 	ref := workloadspread.TargetOf(spread)
 	patched := false

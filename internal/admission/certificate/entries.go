@@ -57,9 +57,8 @@ func (p *publisher) derives(name any) bool {
 	return slices.ContainsFunc(p.derived, func(d Derived) bool { return name == d.Name })
 }
 
-// template returns the entries that the annotation keeps (OPS-064), and updates the annotation if they
-// change: a new or changed entry comes from manifests that were applied since. Only the leader changes the
-// annotation.
+// template returns the entries that the annotation keeps, and updates the annotation if they change: a new or
+// changed entry comes from manifests that were applied since. Only the leader changes the annotation.
 func (p *publisher) template(object *unstructured.Unstructured, present []any, fields map[string]any) ([]any, error) {
 	annotations := object.GetAnnotations()
 	var kept []any

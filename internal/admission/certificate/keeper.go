@@ -143,11 +143,11 @@ const (
 	spacing = time.Second
 	// staleTime is how old the last good pass of a replica that is called may be. A previous authority is
 	// only dropped from the bundles after twice that time, so every replica that is called serves a
-	// certificate of the new one by then (OPS-046).
+	// certificate of the new one by then.
 	staleTime = overlapTime / 2
-	// unservedGrace is how long a replica that was ready stays so when entries appear that it does not serve
-	// (OPS-065): during an upgrade the configurations are newer than the old replicas. A replica that starts
-	// gets no grace: it must not replace one that does serve them.
+	// unservedGrace is how long a replica that was ready stays so when entries appear that it does not serve:
+	// during an upgrade the configurations are newer than the old replicas. A replica that starts gets no
+	// grace: it must not replace one that does serve them.
 	unservedGrace = 2 * time.Minute
 )
 
@@ -176,7 +176,7 @@ func (k *Keeper) Pass(ctx context.Context) (again time.Time, err error) {
 	k.state.Lock()
 	defer k.state.Unlock()
 	if err != nil && ctx.Err() == nil && (k.lastError == nil || k.lastError.Error() != err.Error()) {
-		k.log.Error(err, "Keeping webhook certificates failed, trying again") // once for each obstacle (OPS-096)
+		k.log.Error(err, "Keeping webhook certificates failed, trying again") // once for each obstacle
 	}
 	k.lastError = err
 	return again, err
@@ -232,7 +232,7 @@ func (k *Keeper) keep(stored material, now time.Time) material {
 		return nil
 	}
 	// Other good material, as from a backup: nobody trusts its authority yet, so it takes over like any new
-	// one (OPS-046).
+	// one.
 	kept := maps.Clone(last)
 	kept.unstage()
 	if authority, _, err := parseAuthority(stored[keyCACert], stored[keyCAKey]); err != nil || !k.policy.reuses(authority, now) {
@@ -245,7 +245,7 @@ func (k *Keeper) keep(stored material, now time.Time) material {
 	return kept
 }
 
-// adopt serves the certificate of a Secret that another program makes (OPS-050).
+// adopt serves the certificate of a Secret that another program makes.
 func (k *Keeper) adopt(ctx context.Context) error {
 	stored, _, err := k.store.load(ctx)
 	if err != nil {
@@ -263,7 +263,7 @@ func (k *Keeper) adopt(ctx context.Context) error {
 	return errors.Join(k.publish(ctx, m, mismatched...), k.serve(m))
 }
 
-// serve writes what the server reloads (OPS-047).
+// serve writes what the server reloads.
 func (k *Keeper) serve(m material) error {
 	if err := writeFiles(k.options.Directory, servedFiles(m)); err != nil {
 		return err
@@ -392,7 +392,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 				waiting = k.rescope(ctx) // if that fails, a whole pass follows and reports why
 			case <-changed:
 				// Changes, also our own, come in bursts, and managers that disagree must not write without
-				// pause (OPS-112).
+				// pause.
 				waiting = !k.settle(ctx)
 			case <-timer.C():
 			}
@@ -453,7 +453,7 @@ func (k *Keeper) watched() []watchedObject {
 }
 
 // watch sends a value for every change of one object. It watches by name, so that no rights to other objects
-// are needed (OPS-082).
+// are needed.
 func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<- struct{}) {
 	said := ""
 	for ctx.Err() == nil {
@@ -463,7 +463,7 @@ func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<-
 			client.InNamespace(object.key.Namespace))
 		if err != nil {
 			if ctx.Err() == nil && err.Error() != said {
-				said = err.Error() // once for each obstacle (OPS-096)
+				said = err.Error() // once for each obstacle
 				k.log.Error(err, "Watching failed, trying again", "kind", object.kind.Kind, "name", object.key.String())
 			}
 		} else {

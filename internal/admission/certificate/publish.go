@@ -25,10 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// templateAnnotation holds the original list of webhooks as JSON (OPS-064).
+// templateAnnotation holds the original list of webhooks as JSON.
 const templateAnnotation = "template"
 
-// convertPath is where CRDs are converted (OPS-071).
+// convertPath is where CRDs are converted.
 const convertPath = "/convert"
 
 var (
@@ -37,12 +37,12 @@ var (
 	crdKind        = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 )
 
-// publisher brings webhook configurations and CRDs in line (OPS-042, OPS-064, OPS-071). Objects are read and
-// patched as documents, so that fields of other versions stay as they are.
+// publisher brings webhook configurations and CRDs in line. Objects are read and patched as documents, so
+// that fields of other versions stay as they are.
 //
 // Several managers may share the objects: replicas, an older and a newer release during an upgrade, the
-// reference (OPS-110, OPS-112). So that none undoes what another did, each changes only entries that it
-// serves itself, never changes unknown ones, and only the leader adds and drops entries.
+// reference. So that none undoes what another did, each changes only entries that it serves itself, never
+// changes unknown ones, and only the leader adds and drops entries.
 type publisher struct {
 	client client.Client
 	target Target
@@ -51,7 +51,7 @@ type publisher struct {
 	scopes map[string]Scope
 	// elected is closed on the leader; nil means that this process always leads.
 	elected <-chan struct{}
-	// readOnly says that certificates are external: objects are only compared, not written (OPS-050).
+	// readOnly says that certificates are external: objects are only compared, not written.
 	readOnly bool
 	objects  []published
 	derived  []Derived
@@ -66,9 +66,9 @@ type publisher struct {
 type report struct {
 	// notes are for the log.
 	notes []string
-	// unserved are entries that call this manager but have no handler (OPS-065).
+	// unserved are entries that call this manager but have no handler.
 	unserved []unserved
-	// mismatched are objects with another authority, if the manager may not change them (OPS-050).
+	// mismatched are objects with another authority, if the manager may not change them.
 	mismatched []string
 	// lacking says what a starting replica waits for before it is ready.
 	lacking string
@@ -90,7 +90,7 @@ type Target struct {
 	Port int
 }
 
-// name is the host name for which the serving certificate is issued (OPS-043).
+// name is the host name for which the serving certificate is issued.
 func (t Target) name() string {
 	if t.Host != "" {
 		return t.Host
@@ -228,9 +228,9 @@ func (p *publisher) leads() bool {
 	}
 }
 
-// webhooks builds the list of entries: those present, then those of the template that are gone from it
-// (OPS-064). An entry for an unknown path stays as it is and is reported: another manager may serve it, and
-// without it requests would pass unseen (OPS-065).
+// webhooks builds the list of entries: those present, then those of the template that are gone from it. An
+// entry for an unknown path stays as it is and is reported: another manager may serve it, and without it
+// requests would pass unseen.
 func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, found *report) (map[string]any, error) {
 	present, _, err := unstructured.NestedSlice(object.Object, "webhooks")
 	if err != nil {
@@ -312,7 +312,7 @@ func pathOf(entry map[string]any) string {
 }
 
 // conversion builds the conversion settings of a CRD that declares the strategy Webhook, and nothing for
-// others (OPS-071).
+// others.
 func (p *publisher) conversion(object *unstructured.Unstructured, bundle []byte, found *report) (map[string]any, error) {
 	config, ok, err := conversionConfig(object)
 	if !ok || err != nil {

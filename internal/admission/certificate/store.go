@@ -26,7 +26,7 @@ type store interface {
 	save(ctx context.Context, m material, version *corev1.Secret) error
 }
 
-// secretStore keeps the material in a Secret (OPS-041, OPS-045).
+// secretStore keeps the material in a Secret.
 type secretStore struct {
 	client client.Client
 	name   types.NamespacedName
@@ -63,7 +63,7 @@ func (s *secretStore) save(ctx context.Context, m material, version *corev1.Secr
 	return nil
 }
 
-// directoryStore keeps the material in files (OPS-048).
+// directoryStore keeps the material in files.
 type directoryStore struct{ dir string }
 
 func (s *directoryStore) load(context.Context) (material, *corev1.Secret, error) {
@@ -101,8 +101,8 @@ func servedFiles(m material) map[string][]byte {
 		keyTLSCert: m[keyTLSCert]}
 }
 
-// writeFiles writes the files that differ, each atomically and readable by its owner alone (OPS-047). Keys
-// come before their certificates: the server looks for a change of both.
+// writeFiles writes the files that differ, each atomically and readable by its owner alone. Keys come before
+// their certificates: the server looks for a change of both.
 func writeFiles(dir string, files map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the certificate directory: %w", err)

@@ -35,11 +35,10 @@ type Budgets struct {
 	Tell, Passed func(disruption *Disruption, why string)
 }
 
-// ofCluster are the users whose deletions no budget holds (PUB-094): the scheduler, which deletes pods for
-// others of a higher priority, and the controllers of Kubernetes that delete pods which a taint drives away,
-// or whose node is gone. Who may write budgets in one namespace must not decide about these. A review that
-// somebody forges with such a name changes nothing: the API server asks for itself before it deletes
-// anything.
+// ofCluster are the users whose deletions no budget holds: the scheduler, which deletes pods for others of a
+// higher priority, and the controllers of Kubernetes that delete pods which a taint drives away, or whose
+// node is gone. Who may write budgets in one namespace must not decide about these. A review that somebody
+// forges with such a name changes nothing: the API server asks for itself before it deletes anything.
 var ofCluster = []string{"system:kube-scheduler", "system:serviceaccount:kube-system:taint-eviction-controller",
 	"system:serviceaccount:kube-system:node-controller", "system:serviceaccount:kube-system:pod-garbage-collector"}
 

@@ -54,7 +54,7 @@ func launch(pod *corev1.Pod) ([]operations.Operation, error) {
 	return changes, nil
 }
 
-// priorities returns the priorities of the containers, in their order (ND-121, ND-127, ND-128).
+// priorities returns the priorities of the containers, in their order.
 func priorities(pod *corev1.Pod) ([]int, field.ErrorList) {
 	all := make([]int, len(pod.Spec.Containers))
 	if pod.Annotations[pub.LaunchPriority] == pub.LaunchOrdered {
@@ -94,7 +94,7 @@ func priorities(pod *corev1.Pod) ([]int, field.ErrorList) {
 	return all, errs
 }
 
-// alike tells whether all priorities are equal, so that there is nothing to order (ND-129).
+// alike tells whether all priorities are equal, so that there is nothing to order.
 func alike(priorities []int) bool {
 	for _, priority := range priorities {
 		if priority != priorities[0] {
@@ -104,7 +104,7 @@ func alike(priorities []int) bool {
 	return true
 }
 
-// hold makes the barrier the only variable of its name in the list (ND-130, ND-132).
+// hold makes the barrier the only variable of its name in the list.
 func hold(path string, env []corev1.EnvVar, name, key string) []operations.Operation {
 	barrier := corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{
 		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}}}
@@ -130,8 +130,8 @@ func hold(path string, env []corev1.EnvVar, name, key string) []operations.Opera
 	return changes
 }
 
-// generated returns a name that starts with the prefix, in the form in which the API server generates names
-// (ND-131). A long prefix is cut.
+// generated returns a name that starts with the prefix, in the form in which the API server generates names.
+// A long prefix is cut.
 func generated(prefix string) string {
 	const suffix, most = 5, validation.DNS1123LabelMaxLength
 	return prefix[:min(len(prefix), most-suffix)] + rand.String(suffix)

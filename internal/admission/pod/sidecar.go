@@ -81,7 +81,7 @@ func (s *Sidecars) count(request *Request, templates []*inject.Template) {
 }
 
 // refused counts a refusal for its SidecarSet. Faults of the pod are returned as they are (SS-D18), anything
-// else as an InternalError (SS-094).
+// else as an InternalError.
 func (s *Sidecars) refused(request *Request, err error) error {
 	var of *inject.Error
 	if errors.As(err, &of) && !request.DryRun {

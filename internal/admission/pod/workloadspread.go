@@ -163,7 +163,7 @@ func (s *Spreads) count(request *Request, spread *appsv1beta1.WorkloadSpread, su
 // releaseTime is how long the refusal of a pod waits at most for the release of its booking.
 const releaseTime = 2 * time.Second
 
-// release gives back the booking of a pod that is refused here, since the pod will never appear (WS-152).
+// release gives back the booking of a pod that is refused here, since the pod will never appear.
 func (s *Spreads) release(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime) // the request may have no time left
 	defer cancel()
@@ -173,8 +173,7 @@ func (s *Spreads) release(ctx context.Context, spread *appsv1beta1.WorkloadSprea
 	}
 }
 
-// report records events for pods that got no subset: the first at once, later ones together once in a while
-// (WS-077).
+// report records events for pods that got no subset: the first at once, later ones together once in a while.
 func (s *Spreads) report(spread *appsv1beta1.WorkloadSpread, reason string) {
 	s.mu.Lock()
 	l, now := s.left[spread.UID], s.Now()
@@ -219,7 +218,7 @@ func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
 	decision, err := s.Booker.Delete(ctx, spread,
 		workloadspread.Deletion{Name: pod.Name, Version: s.Versioned.Of(pod), Subset: placement.Subset, Booking: placement.UID})
 	switch {
-	case err != nil: // the controller counts the pod when it is gone (WS-106)
+	case err != nil: // the controller counts the pod when it is gone
 		s.Log.Error(err, "The deletion of a pod is not booked", "workloadspread", key, "pod", pod.Name)
 	case !decision.Booked:
 		s.Log.V(4).Info("The deletion of a pod is not booked", "workloadspread", key, "pod", pod.Name, "why", decision.Reason)

@@ -57,14 +57,14 @@ func (g *Guard) Handler(kind Kind) admission.HandlerFunc {
 	}
 }
 
-// phrase is what scripts look for in refusals of the reference (DP-018).
+// phrase is what scripts look for in refusals of the reference.
 const phrase = " (forbidden by ResourcesProtectionDeletion)"
 
 // name is that of an object, with its namespace if it has one. The request for a deletion of a collection has
 // none.
 func name(o *object) string { return strings.TrimPrefix(o.Metadata.Namespace+"/"+o.Metadata.Name, "/") }
 
-// judge returns why the object may not be deleted, and how to proceed; empty if it may (DP-011 to DP-018).
+// judge returns why the object may not be deleted, and how to proceed; empty if it may.
 func (g *Guard) judge(ctx context.Context, kind Kind, o *object) (code int32, why string) {
 	const label = "remove the label before deleting it"
 	switch value := o.Metadata.Labels[pub.DeletionProtection]; {

@@ -93,8 +93,8 @@ const empty = "delete them"
 // can send them.
 var errNoName = errors.New("it has names that are none")
 
-// podsAndClaims counts active pods of a namespace, and if there are none, its bound claims (DP-013). Of pods
-// the metadata are enough, since the API server selects by their phase; it does not for claims.
+// podsAndClaims counts active pods of a namespace, and if there are none, its bound claims. Of pods the
+// metadata are enough, since the API server selects by their phase; it does not for claims.
 func podsAndClaims(ctx context.Context, g *Guard, o *object) (content, error) {
 	if len(validation.IsDNS1123Label(o.Metadata.Name)) > 0 {
 		return content{}, errNoName
@@ -121,7 +121,7 @@ func customResources(ctx context.Context, g *Guard, o *object) (content, error) 
 	}
 	path := fmt.Sprintf("/apis/%s/%s/%s", o.Spec.Group, served[at].Name, o.Spec.Names.Plural)
 	number, err := g.counter.count(ctx, list{path: path, bare: true})
-	if apierrors.IsForbidden(err) { // it has no such right unless an administrator gives it (OPS-082)
+	if apierrors.IsForbidden(err) { // it has no such right unless an administrator gives it
 		err = fmt.Errorf("the manager needs the right to list them, see its manual on deletion protection: %w", err)
 	}
 	return content{"active CRs", number, empty}, err

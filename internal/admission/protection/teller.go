@@ -108,7 +108,7 @@ func (t *Teller) write(line protectionlog.Line) {
 }
 
 // sort is what metrics tell of a user: names are private, often mail addresses, and everybody in the cluster
-// may read metrics (DP-040).
+// may read metrics.
 func sort(user string) string {
 	for prefix, sort := range map[string]string{"system:serviceaccount:": "serviceaccount", "system:node:": "node"} {
 		if strings.HasPrefix(user, prefix) {

@@ -239,8 +239,8 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
 	return filled, patch, nil
 }
 
-// mostOfHooks is how many bytes of hooks and ports a request carries (CRR-038): requests are kept by manager
-// and daemon, and ten of them may be made for a pod whose hook is a megabyte.
+// mostOfHooks is how many bytes of hooks and ports a request carries: requests are kept by manager and
+// daemon, and ten of them may be made for a pod whose hook is a megabyte.
 const mostOfHooks = 64 << 10
 
 // size is about how many bytes a hook and ports take.
@@ -263,7 +263,7 @@ func Fills(updated, old *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, 
 		updated.Labels[pub.RecreateNodeName] == filled.Labels[pub.RecreateNodeName]
 }
 
-// find returns a container with its status, or why there is none (CRR-033, CRR-034).
+// find returns a container with its status, or why there is none.
 func find(pod *corev1.Pod, name string) (container *corev1.Container, status *corev1.ContainerStatus, why string) {
 	named := func(c corev1.Container) bool { return c.Name == name }
 	ofName := func(s corev1.ContainerStatus) bool { return s.Name == name }
@@ -290,8 +290,7 @@ func find(pod *corev1.Pod, name string) (container *corev1.Container, status *co
 	return container, &statuses[s], ""
 }
 
-// preStop is the hook in the form of a request; nil if there is none, or none that a request can carry
-// (CRR-038, CRR-040).
+// preStop is the hook in the form of a request; nil if there is none, or none that a request can carry.
 func preStop(container *corev1.Container) *appsv1beta1.ProbeHandler {
 	if container.Lifecycle == nil || container.Lifecycle.PreStop == nil {
 		return nil

@@ -128,12 +128,12 @@ func NewPlan(s Snapshot) *Plan {
 	return p
 }
 
-// gone tells whether the pod that the request speaks of is no more (CRR-059).
+// gone tells whether the pod that the request speaks of is no more.
 func gone(s Snapshot) bool {
 	return s.Pod == nil || s.Pod.DeletionTimestamp != nil || s.Pod.UID != restart.PodUID(s.Request)
 }
 
-// complete ends the request (CRR-065, CRR-066).
+// complete ends the request.
 func (p *Plan) complete(s Snapshot, message string) {
 	p.Status = Completion(s.Request, message, s.Now)
 	p.Why, p.After = message, 0
@@ -149,7 +149,7 @@ func Completion(request *appsv1beta1.ContainerRecreateRequest, message string, n
 	}
 }
 
-// finish lets go of everything that the request holds (CRR-056 to CRR-058, CRR-083).
+// finish lets go of everything that the request holds.
 func (p *Plan) finish(s Snapshot) {
 	request := s.Request
 	p.Why = "being deleted"
@@ -179,7 +179,7 @@ func (p *Plan) finish(s Snapshot) {
 	}
 }
 
-// recreating informs the daemon and makes the pod not ready (CRR-063, CRR-064, CRR-080 to CRR-085).
+// recreating informs the daemon and makes the pod not ready.
 func (p *Plan) recreating(s Snapshot) {
 	request := s.Request
 	p.Why = "containers are being recreated"

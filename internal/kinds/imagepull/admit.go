@@ -29,7 +29,7 @@ type Document = map[string]any
 const (
 	defaultTimeout = 600
 	defaultBackoff = 3
-	maxListed      = 255 // of an ImageListPullJob (IMG-045)
+	maxListed      = 255 // of an ImageListPullJob
 	maxTold        = 20  // errors of a NodeImage, which has thousands of tags
 )
 
@@ -388,7 +388,7 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 	return errs
 }
 
-// parallelism is the number of nodes at a time (IMG-017, IMG-037).
+// parallelism is the number of nodes at a time.
 func parallelism(value *intstr.IntOrString) (int, error) {
 	if value == nil {
 		return 1, nil

@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	silentAfter   = time.Minute      // a node that does not answer gives its slot back (IMG-098)
-	podsWithin    = time.Minute      // pods of a workload have so long to be scheduled (IMG-092)
-	neverDeadline = 1800             // seconds (IMG-090)
+	silentAfter   = time.Minute      // a node that does not answer gives its slot back
+	podsWithin    = time.Minute      // pods of a workload have so long to be scheduled
+	neverDeadline = 1800             // seconds
 	neverTTL      = 24 * time.Hour   // IMG-090
 	neverSpread   = 10 * time.Minute // IMG-090
-	maxFailed     = 500              // names in status.failedNodes (IMG-099)
+	maxFailed     = 500              // names in status.failedNodes
 )
 
 // ErrFull says that a NodeImage has no room for another image (IMG-097).
@@ -156,8 +156,7 @@ func PlanJob(s JobSnapshot) *JobPlan {
 	return p
 }
 
-// silent tells whether a node gives its slot back: it has not answered, or it was not ready, for a minute
-// (IMG-098).
+// silent tells whether a node gives its slot back: it has not answered, or it was not ready, for a minute.
 func (s *JobSnapshot) silent(node string, entry *appsv1beta1.ImageTagSpec, result *appsv1beta1.ImageTagStatus, due *clock) bool {
 	if (result == nil || result.Version != entry.Version) && entry.CreatedAt != nil && due.over(entry.CreatedAt.Add(silentAfter)) {
 		return true
@@ -170,7 +169,7 @@ func (s *JobSnapshot) silent(node string, entry *appsv1beta1.ImageTagSpec, resul
 	return ok && (since.After(s.Now.Add(ahead)) || due.over(since.Add(silentAfter)))
 }
 
-// conclude counts, words and ends the job (IMG-084, IMG-092 to IMG-094, IMG-097, IMG-099).
+// conclude counts, words and ends the job.
 func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus, due *clock, failed, full, given, waiting []string) {
 	job := s.Job
 	always := job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
@@ -240,7 +239,7 @@ func noNode(job *appsv1beta1.ImagePullJob) string {
 	return "there are no nodes"
 }
 
-// expectsPods tells whether the pods of the workload that made the job may still be scheduled (IMG-092).
+// expectsPods tells whether the pods of the workload that made the job may still be scheduled.
 func (s *JobSnapshot) expectsPods(due *clock) bool {
 	job := s.Job
 	if job.Spec.PodSelector == nil || metav1.GetControllerOf(job) == nil {
@@ -262,7 +261,7 @@ func succeeded(node *appsv1beta1.NodeImage, name, tag string, job types.UID) boo
 	return entry != nil && result != nil && result.Version == entry.Version && result.Phase == appsv1beta1.ImagePhaseSucceeded
 }
 
-// ownedTag returns the tag if the job owns it (IMG-083).
+// ownedTag returns the tag if the job owns it.
 func ownedTag(node *appsv1beta1.NodeImage, name, tag string, job types.UID) *appsv1beta1.ImageTagSpec {
 	tags := node.Spec.Images[name].Tags
 	for i := range tags {
@@ -281,7 +280,7 @@ func lacksSecrets(present, wanted []appsv1beta1.ReferenceObject) bool {
 	return slices.ContainsFunc(wanted, func(ref appsv1beta1.ReferenceObject) bool { return !slices.Contains(present, ref) })
 }
 
-// stale names the NodeImages in which the job owns another tag than it asks for (IMG-095).
+// stale names the NodeImages in which the job owns another tag than it asks for.
 func stale(owned []*appsv1beta1.NodeImage, name, tag string, job types.UID) []string {
 	var names []string
 	for _, node := range owned {
@@ -398,7 +397,7 @@ func (a Assigner) Drop(node *appsv1beta1.NodeImage) map[string]*appsv1beta1.Imag
 	return changed
 }
 
-// pullPolicy is what the job says of pulls on a node (IMG-090).
+// pullPolicy is what the job says of pulls on a node.
 func (a Assigner) pullPolicy() *appsv1beta1.ImageTagPullPolicy {
 	timeout, backoff := int32(defaultTimeout), int32(defaultBackoff)
 	if p := a.Job.Spec.PullPolicy; p != nil {
@@ -434,7 +433,7 @@ func (a Assigner) pullPolicy() *appsv1beta1.ImageTagPullPolicy {
 	return policy
 }
 
-// known is the policy, Always if it is none: jobs of older releases may have anything there (IMG-014).
+// known is the policy, Always if it is none: jobs of older releases may have anything there.
 func known(policy appsv1beta1.ImagePullPolicy) appsv1beta1.ImagePullPolicy {
 	if checkPullPolicy(policy) != nil {
 		return appsv1beta1.PullAlways
@@ -442,7 +441,7 @@ func known(policy appsv1beta1.ImagePullPolicy) appsv1beta1.ImagePullPolicy {
 	return policy
 }
 
-// longest is the policy of the newest job, with the longer TTL (IMG-088).
+// longest is the policy of the newest job, with the longer TTL.
 func longest(policy, before *appsv1beta1.ImageTagPullPolicy) *appsv1beta1.ImageTagPullPolicy {
 	if before != nil && before.TTLSecondsAfterFinished != nil && *before.TTLSecondsAfterFinished > *policy.TTLSecondsAfterFinished {
 		ttl := *before.TTLSecondsAfterFinished

@@ -38,8 +38,8 @@ func templateHash(template *appsv1beta1.ImagePullJobTemplate) string {
 }
 
 // childTemplate is the template of a list's jobs: without the TTL, so that no job goes before the list has
-// ended (IMG-157), and with the defaults that admission would add, so that the two can be compared (IMG-161).
-// A pull is given no longer than its job, which would not be admitted otherwise (IMG-038).
+// ended, and with the defaults that admission would add, so that the two can be compared. A pull is given no
+// longer than its job, which would not be admitted otherwise.
 func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.ImagePullJobTemplate {
 	t := *template.DeepCopy()
 	t.CompletionPolicy.TTLSecondsAfterFinished = nil
@@ -136,7 +136,7 @@ func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1b
 		start := metav1.NewTime(now)
 		status.StartTime = &start
 	}
-	for _, image := range list.Spec.Images { // in this order, so that the status does not flap (IMG-154)
+	for _, image := range list.Spec.Images { // in this order, so that the status does not flap
 		child := children[image]
 		if child == nil || child.Status.StartTime == nil {
 			continue
@@ -145,7 +145,7 @@ func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1b
 		if s.Active > 0 {
 			status.Active++
 		}
-		// for pods (IMG-092)
+		// for pods
 		waits := s.Desired == 0 && s.CompletionTime == nil && list.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
 		if s.Desired == s.Failed+s.Succeeded && !waits {
 			status.Completed++

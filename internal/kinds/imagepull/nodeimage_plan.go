@@ -113,7 +113,7 @@ func PlanNode(s NodeSnapshot) *NodePlan {
 	return p
 }
 
-// create makes the NodeImage of a node that has been ready for a while (IMG-051).
+// create makes the NodeImage of a node that has been ready for a while.
 func (p *NodePlan) create(s NodeSnapshot) {
 	if s.Node == nil || s.Node.DeletionTimestamp != nil || s.Node.Labels[pub.NodeType] == pub.VirtualNode {
 		p.Why = "there is no such node"
@@ -156,7 +156,7 @@ func (c *clock) over(at time.Time) bool {
 	return false
 }
 
-// clean drops what nobody asks for any more, and returns what remains (IMG-054 to IMG-057).
+// clean drops what nobody asks for any more, and returns what remains.
 func (p *NodePlan) clean(s NodeSnapshot, due *clock) map[string]appsv1beta1.ImageSpec {
 	remaining := map[string]appsv1beta1.ImageSpec{}
 	p.Images = map[string]*appsv1beta1.ImageSpec{}
@@ -264,8 +264,8 @@ func (s *NodeSnapshot) expired(name string, tag *appsv1beta1.ImageTagSpec, due *
 }
 
 // overdue tells whether a node has exceeded the deadline of a tag, and does not say so itself. That begins
-// with the pull (IMG-133, IMG-136), of which the manager knows no more than when it saw the node get ahead
-// last. A tag that waits for its turn waits for others: at most the longest that there may be.
+// with the pull, of which the manager knows no more than when it saw the node get ahead last. A tag that
+// waits for its turn waits for others: at most the longest that there may be.
 func (s *NodeSnapshot) overdue(tag *appsv1beta1.ImageTagSpec, status *appsv1beta1.ImageTagStatus, longest time.Duration, due *clock) bool {
 	if tag.PullPolicy == nil || tag.PullPolicy.ActiveDeadlineSeconds == nil {
 		return false
@@ -314,7 +314,7 @@ func (s *NodeSnapshot) longestPull(images map[string]appsv1beta1.ImageSpec) (lon
 	return longest
 }
 
-// giveUp sets tags Failed that no node works on (IMG-058 to IMG-061).
+// giveUp sets tags Failed that no node works on.
 func (p *NodePlan) giveUp(s NodeSnapshot, images map[string]appsv1beta1.ImageSpec, due *clock) {
 	failed := map[[2]string]appsv1beta1.ImageTagStatus{}
 	longest := s.longestPull(images)

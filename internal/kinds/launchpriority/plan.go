@@ -66,8 +66,7 @@ const (
 type held struct {
 	name     string
 	priority int
-	// started (ND-122, ND-140); ran: it was let go once; failed: it ended with an error and is not started
-	// again.
+	// started; ran: it was let go once; failed: it ended with an error and is not started again.
 	started, ran, failed, running bool
 }
 
@@ -75,7 +74,7 @@ type held struct {
 func Held(pod *corev1.Pod) bool { return len(heldBy(pod)) > 0 }
 
 // heldBy returns the containers with a barrier, by falling priority. A reference to another ConfigMap, or a
-// key that is none of ours, is no barrier (ND-132).
+// key that is none of ours, is no barrier.
 func heldBy(pod *corev1.Pod) []held {
 	var all []held
 	for i := range pod.Spec.Containers {
@@ -182,7 +181,7 @@ func NewPlan(s Snapshot) *Plan {
 	return p
 }
 
-// barrier decides what is done to the ConfigMap (ND-136, ND-137, ND-139, ND-142, ND-144).
+// barrier decides what is done to the ConfigMap.
 func (p *Plan) barrier(s Snapshot) {
 	name := pub.LaunchBarrierName(s.Pod.Name)
 	if s.Barrier == nil {

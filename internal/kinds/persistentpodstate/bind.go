@@ -50,8 +50,8 @@ func own(key string) bool {
 	return domain == "kruise.io" || strings.HasSuffix(domain, ".kruise.io")
 }
 
-// termOf is the preference for the remembered values; nil if there are none (PPS-033, PPS-034). The API
-// server takes no pod with a weight that is out of bounds, which stored objects may have (PPS-107).
+// termOf is the preference for the remembered values; nil if there are none. The API server takes no pod with
+// a weight that is out of bounds, which stored objects may have.
 func termOf(preferred *appsv1beta1.PreferredTopologyTerm, labels map[string]string) *corev1.PreferredSchedulingTerm {
 	term := &corev1.PreferredSchedulingTerm{Weight: min(max(preferred.Weight, leastWeight), mostWeight)}
 	for _, key := range preferred.Preference.Keys {

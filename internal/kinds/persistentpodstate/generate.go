@@ -164,7 +164,7 @@ func specOf(w *Workload, required, preferred []string) (spec appsv1beta1.Persist
 	return spec
 }
 
-// list are the items of a comma-separated list, without blanks around them (PPS-071).
+// list are the items of a comma-separated list, without blanks around them.
 func list(text string) (items []string) {
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item != "" {

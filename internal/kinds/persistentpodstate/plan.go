@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 )
 
-// leastWeight and mostWeight bound the weight of a preference (PPS-024).
+// leastWeight and mostWeight bound the weight of a preference.
 const leastWeight, mostWeight = 1, 100
 
 // Bounds of what is remembered (PPS-083): MostValue of the value of an annotation, as the caches keep it,

@@ -12,8 +12,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// Bounds of what one object may ask to be remembered of each pod (PPS-023): the status holds it for all pods
-// together.
+// Bounds of what one object may ask to be remembered of each pod: the status holds it for all pods together.
 const mostKeys, mostAnnotations = 32, 16
 
 // Environment is what decides besides the object whether it is valid.
@@ -91,7 +90,7 @@ func validateTarget(state, old *appsv1beta1.PersistentPodState, env Environment,
 	return errs
 }
 
-// supported refuses kinds that are neither supported nor listed (PPS-021).
+// supported refuses kinds that are neither supported nor listed.
 func supported(kind schema.GroupKind, env Environment, ref appsv1beta1.PersistentPodStateTarget, path *field.Path) *field.Error {
 	if BuiltIn(kind) {
 		return nil

@@ -51,8 +51,8 @@ func Default(marker map[string]any) (patch []jsonpatch.Operation) {
 	return patch
 }
 
-// reserved are conditions of pods that Kubernetes or other controllers of ours write, and act on (PPM-024,
-// PPM-025). The caches do not keep them for probes.
+// reserved are conditions of pods that Kubernetes or other controllers of ours write, and act on. The caches
+// do not keep them for probes.
 var reserved = []string{string(corev1.PodScheduled), string(corev1.PodInitialized), string(corev1.PodReady), string(corev1.ContainersReady),
 	string(corev1.PodReadyToStartContainers), string(corev1.DisruptionTarget), string(corev1.PodResizePending), string(corev1.PodResizeInProgress),
 	string(corev1.AllContainersRestarting), string(pub.KruisePodReady), string(pub.InPlaceUpdateReady), string(pub.SidecarTerminated)}
@@ -134,7 +134,7 @@ func checkProbe(probe *appsv1alpha1.PodContainerProbe, path *field.Path, names, 
 	return append(errs, checkPolicies(probe, path.Child("markerPolicy"), keys)...)
 }
 
-// checkHandler judges what a probe does, and how often (PPM-027 to PPM-029).
+// checkHandler judges what a probe does, and how often.
 func checkHandler(probe *appsv1alpha1.ContainerProbeSpec, path *field.Path) (errs field.ErrorList) {
 	handlers := 0
 	if exec := probe.Exec; exec != nil {
@@ -203,8 +203,7 @@ func checkPort(port intstr.IntOrString, path *field.Path) (errs field.ErrorList)
 	return errs
 }
 
-// numberOf is the number of a port, which may be written as a string (PPM-053); named tells that it is the
-// name of one.
+// numberOf is the number of a port, which may be written as a string; named tells that it is the name of one.
 func numberOf(port intstr.IntOrString) (number int, named bool) {
 	if port.Type == intstr.Int {
 		return port.IntValue(), false
@@ -213,7 +212,7 @@ func numberOf(port intstr.IntOrString) (number int, named bool) {
 	return number, err != nil
 }
 
-// checkPolicies judges what pods get for a result (PPM-030, PPM-031).
+// checkPolicies judges what pods get for a result.
 func checkPolicies(probe *appsv1alpha1.PodContainerProbe, path *field.Path, keys map[string]string) (errs field.ErrorList) {
 	states := map[appsv1alpha1.ProbeState]bool{}
 	for i := range probe.MarkerPolicy {

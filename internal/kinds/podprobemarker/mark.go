@@ -26,10 +26,10 @@ type PodPlan struct {
 	Unseen bool
 }
 
-// mostMessage bounds what conditions tell (PPM-092): the status of a NodePodProbe is its node's.
+// mostMessage bounds what conditions tell: the status of a NodePodProbe is its node's.
 const mostMessage = 1024
 
-// mark makes of the results in the status what pods get (PPM-067).
+// mark makes of the results in the status what pods get.
 func (s *Snapshot) mark(p *Plan, wishes map[types.UID][]wish) {
 	pods := make(map[string]*corev1.Pod, len(s.Pods))
 	for _, pod := range s.Pods {
@@ -63,8 +63,7 @@ func (s *Snapshot) mark(p *Plan, wishes map[types.UID][]wish) {
 	}
 }
 
-// markVirtual makes of the conditions of pods what they get: on virtual nodes others carry out the probes
-// (PPM-114).
+// markVirtual makes of the conditions of pods what they get: on virtual nodes others carry out the probes.
 func (s *Snapshot) markVirtual(p *Plan) {
 	for _, pod := range s.Pods {
 		if !Ready(pod) {
@@ -98,7 +97,7 @@ func (p *Plan) differing() {
 	p.Pods = slices.DeleteFunc(p.Pods, func(of PodPlan) bool { return of.Status(of.Pod).Empty() && of.Metadata(of.Pod).Empty() && !of.Unseen })
 }
 
-// marking gathers what a pod gets of all its probes, so that none takes away what another gives (PPM-073).
+// marking gathers what a pod gets of all its probes, so that none takes away what another gives.
 type marking struct {
 	s   *Snapshot
 	p   *Plan
@@ -124,7 +123,7 @@ func (s *Snapshot) marking(p *Plan, pod *corev1.Pod) *marking {
 	return &marking{s: s, p: p, pod: pod, by: map[string]string{}, labels: newPairs(), annotations: newPairs()}
 }
 
-// condition is what the pod's condition becomes (PPM-069, PPM-070, PPM-072).
+// condition is what the pod's condition becomes.
 func (m *marking) condition(w *wish, state *appsv1alpha1.ContainerProbeState) {
 	of := w.probe.PodConditionType
 	if of == "" {
@@ -169,8 +168,7 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:mostMessage], "")
 }
 
-// policies is what labels and annotations become of a result (PPM-071, PPM-115); of no result they stay
-// (PPM-072).
+// policies is what labels and annotations become of a result; of no result they stay.
 func (m *marking) policies(probe *appsv1alpha1.PodContainerProbe, state appsv1alpha1.ProbeState) {
 	if state != appsv1alpha1.ProbeSucceeded && state != appsv1alpha1.ProbeFailed {
 		m.keeps(probe, true)

@@ -44,7 +44,7 @@ func Markers(all []*appsv1alpha1.PodProbeMarker) (markers []Marker, left []*apps
 	return markers, left
 }
 
-// selectorOf is nil if nothing is selected (PPM-043): an empty selector does not select all pods.
+// selectorOf is nil if nothing is selected: an empty selector does not select all pods.
 func selectorOf(marker *appsv1alpha1.PodProbeMarker) labels.Selector {
 	spec := marker.Spec.Selector
 	if spec == nil || len(spec.MatchLabels)+len(spec.MatchExpressions) == 0 || selectors.Terms(spec) > selectors.MostTerms {
@@ -114,7 +114,7 @@ func conditionOf(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// listed are the PodProbeMarkers whose probes a pod took along (PPM-043, PPM-110).
+// listed are the PodProbeMarkers whose probes a pod took along.
 func listed(pod *corev1.Pod) []string {
 	if pod.Annotations[pub.PodProbeMarkers] == "" {
 		return nil
@@ -122,7 +122,7 @@ func listed(pod *corev1.Pod) []string {
 	return strings.Split(pod.Annotations[pub.PodProbeMarkers], ",")
 }
 
-// separator stands between the name of a PodProbeMarker and that of its probe (PPM-010). Neither has one.
+// separator stands between the name of a PodProbeMarker and that of its probe. Neither has one.
 const separator = "#"
 
 // ProbeName is the name of a probe in a NodePodProbe.

@@ -110,7 +110,7 @@ func PlanNode(s *Snapshot) *Plan {
 }
 
 // alike tells whether two lists ask for the same, in whatever order: lists of a manager before this one are
-// not written anew (PPM-051).
+// not written anew.
 func alike(a, b []appsv1alpha1.PodProbe) bool {
 	sorted := func(list []appsv1alpha1.PodProbe) []appsv1alpha1.PodProbe {
 		list = slices.Clone(list)
@@ -136,7 +136,7 @@ type wish struct {
 	fault string
 }
 
-// matched calls do for each PodProbeMarker that matches the pod, by name (PPM-042).
+// matched calls do for each PodProbeMarker that matches the pod, by name.
 func (s *Snapshot) matched(pod *corev1.Pod, do func(*Marker)) {
 	if !Ready(pod) {
 		return

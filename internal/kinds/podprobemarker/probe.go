@@ -46,7 +46,7 @@ func Fault(probe *appsv1alpha1.ContainerProbeSpec) string {
 	return ""
 }
 
-// resolved is a probe with ports as numbers (PPM-053).
+// resolved is a probe with ports as numbers.
 func (s *Snapshot) resolved(pod *corev1.Pod, container string, probe *appsv1alpha1.ContainerProbeSpec) (_ appsv1alpha1.ContainerProbeSpec, fault string) {
 	if fault = Fault(probe); fault != "" {
 		return *probe, fault

@@ -148,7 +148,7 @@ func (s *Snapshot) sinceDone(all []container) time.Duration {
 	return min(max(s.Now.Sub(done), firstPause), longestPause)
 }
 
-// onVirtual replaces images; nothing else stops a container there (JST-012, JST-013).
+// onVirtual replaces images; nothing else stops a container there.
 func (s *Snapshot) onVirtual(p *Plan, sidecars []container) {
 	var stuck []string
 	for i := range sidecars {
@@ -168,7 +168,7 @@ func (s *Snapshot) onVirtual(p *Plan, sidecars []container) {
 	}
 }
 
-// replace sets the image of a sidecar (JST-036).
+// replace sets the image of a sidecar.
 func (s *Snapshot) replace(p *Plan, c *container) {
 	if c.Image == c.image {
 		p.because("sidecar %s has got image %s, which has to exit", c.Name, c.image)
@@ -187,7 +187,7 @@ func (s *Snapshot) tellReplaced(p *Plan) {
 	}
 }
 
-// onNormal asks the node's daemon, first for sidecars whose exit code counts (JST-030).
+// onNormal asks the node's daemon, first for sidecars whose exit code counts.
 func (s *Snapshot) onNormal(p *Plan, sidecars, all []container) {
 	var counting, ignored []container
 	for _, c := range sidecars {
@@ -208,7 +208,7 @@ func (s *Snapshot) onNormal(p *Plan, sidecars, all []container) {
 	s.ahead(p, ignored, all)
 }
 
-// ahead sets the final phase, so that the exit codes of the sidecars that still run do not count (JST-040).
+// ahead sets the final phase, so that the exit codes of the sidecars that still run do not count.
 func (s *Snapshot) ahead(p *Plan, ignored, all []container) {
 	for i := range ignored {
 		if ignored[i].terminated() == nil {
@@ -234,8 +234,7 @@ func (s *Snapshot) ahead(p *Plan, ignored, all []container) {
 	p.again(s.grace() + ofKubelet)
 }
 
-// afterPhase lets kubelet stop what runs in the finished pod (JST-041), and asks the daemon if it does not
-// (JST-033).
+// afterPhase lets kubelet stop what runs in the finished pod, and asks the daemon if it does not.
 func (s *Snapshot) afterPhase(p *Plan, ignored []container) {
 	if left := aheadOf(s.Pod).LastTransitionTime.Add(s.grace() + ofKubelet).Sub(s.Now); left > 0 {
 		p.because("the phase is %s: kubelet stops the sidecars that still run", s.Pod.Status.Phase)
@@ -245,8 +244,8 @@ func (s *Snapshot) afterPhase(p *Plan, ignored []container) {
 	s.stop(p, ignored, true)
 }
 
-// stop sees to it that the sidecars of a group are stopped, by requests (JST-032 to JST-034), or by images
-// where no daemon answers (JST-073).
+// stop sees to it that the sidecars of a group are stopped, by requests, or by images where no daemon
+// answers.
 func (s *Snapshot) stop(p *Plan, group []container, ignored bool) {
 	h := s.history(ignored)
 	if len(h.foreign) > 0 {

@@ -21,8 +21,7 @@ const (
 	prefix = "sidecar-termination-" // JST-032
 	ignore = "-ignore"              // JST-033
 
-	// The first pause after a request that left a sidecar running, and the longest; it doubles in between
-	// (JST-034).
+	// The first pause after a request that left a sidecar running, and the longest; it doubles in between.
 	firstPause, longestPause = 10 * time.Second, 5 * time.Minute
 	// keep is for how long a finished request stays, in seconds: longer than any pause, so that the number of
 	// the last one is known.
@@ -180,7 +179,7 @@ func Over(request *appsv1beta1.ContainerRecreateRequest) bool {
 	return restart.Completed(request) || request.DeletionTimestamp != nil
 }
 
-// unanswered tells whether the newest request ended because the node has no daemon that answers (JST-073).
+// unanswered tells whether the newest request ended because the node has no daemon that answers.
 func (h *history) unanswered() bool {
 	return h.last != nil && restart.Completed(h.last) && h.last.Status.Message == restart.MessageNoAnswer
 }
@@ -197,13 +196,13 @@ func (h *history) covering(name string) (*appsv1beta1.ContainerRecreateRequest, 
 	return nil, nil
 }
 
-// cameBack tells whether kubelet started the container anew after the newest request for it (JST-039).
+// cameBack tells whether kubelet started the container anew after the newest request for it.
 func (h *history) cameBack(c *container) bool {
 	request, asked := h.covering(c.Name)
 	return request != nil && restart.Completed(request) && asked.StatusContext != nil && c.status.RestartCount > asked.StatusContext.RestartCount
 }
 
-// request makes a request of that number for the containers (JST-032, JST-034).
+// request makes a request of that number for the containers.
 func (s *Snapshot) request(names []string, ignored bool, number int) *appsv1beta1.ContainerRecreateRequest {
 	deadline := int64(slack)
 	for range names { // they end one after the other

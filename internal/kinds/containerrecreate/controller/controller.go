@@ -33,7 +33,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// unfinishedByPod indexes the requests that a pod's events concern (CRR-055).
+// unfinishedByPod indexes the requests that a pod's events concern.
 const unfinishedByPod = "containerrecreate.podUID"
 
 // Reconciler carries out plans. Its fields are for tests to fill in.
@@ -74,7 +74,7 @@ func indexByPod(object client.Object) []string {
 	return []string{string(restart.PodUID(request))}
 }
 
-// podEvents are what a request waits for (CRR-055).
+// podEvents are what a request waits for.
 var podEvents = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isPod := e.ObjectOld.(*corev1.Pod)
@@ -213,7 +213,7 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 
 // tell tells of the end of the request, before the label goes that shows that it is still to be told: a
 // manager that dies in between tells twice at most, and not never. One that lives remembers it for as long as
-// its cache shows the label (CRR-137, CRR-138).
+// its cache shows the label.
 func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *containerrecreate.Plan) {
 	name := client.ObjectKeyFromObject(request)
 	if plan.Ended == "" {
@@ -231,8 +231,8 @@ func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *c
 }
 
 // current is a conflict if the request is not what the cache shows: the pod's version does not tell, and a
-// pod that is held for a request that has let go of it is held for ever (CRR-067). Only who takes over from
-// another manager sees that.
+// pod that is held for a request that has let go of it is held for ever. Only who takes over from another
+// manager sees that.
 func (r *Reconciler) current(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, release bool) error {
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind("ContainerRecreateRequest"))

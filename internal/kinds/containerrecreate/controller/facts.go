@@ -47,9 +47,9 @@ func Facts(ctx context.Context, live client.Reader, name types.NamespacedName) (
 	return pod, node, nil
 }
 
-// filler writes the facts about pods into requests that were admitted without (CRR-035). Every replica of the
-// manager has one, as each has the webhook: a request shall not wait for a leader. All of them would write
-// the same, and only the first write succeeds.
+// filler writes the facts about pods into requests that were admitted without. Every replica of the manager
+// has one, as each has the webhook: a request shall not wait for a leader. All of them would write the same,
+// and only the first write succeeds.
 type filler struct{ *reconcile.API }
 
 // tryAnotherReplica is the pause after the webhook of a manager of an earlier release refused what it does
@@ -90,7 +90,7 @@ func (f *filler) fill(ctx context.Context, request *appsv1beta1.ContainerRecreat
 		return err
 	}
 	if pod == nil || pod.UID != restart.PodUID(request) {
-		return nil // the leader completes it (CRR-059)
+		return nil // the leader completes it
 	}
 	var labels map[string]string
 	if node != nil {

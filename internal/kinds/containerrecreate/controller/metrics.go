@@ -7,7 +7,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 )
 
-// meters are the metrics of the controller (CRR-138).
+// meters are the metrics of the controller.
 type meters struct {
 	completed *prometheus.CounterVec
 	duration  prometheus.Histogram

@@ -38,8 +38,8 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-nodes-role,resources=imagepulljobs/finalizers,verbs=update
 
 const (
-	sourcesEvery = time.Minute // how often the sources of a running job's secrets are read (IMG-116)
-	tries        = 5           // of one NodeImage that others write too (IMG-213)
+	sourcesEvery = time.Minute // how often the sources of a running job's secrets are read
+	tries        = 5           // of one NodeImage that others write too
 )
 
 // JobReconciler carries out plans of ImagePullJobs. Its fields are for tests to fill in.
@@ -124,7 +124,7 @@ func (r *JobReconciler) forget(job types.UID) {
 func (r *JobReconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
 	if owner == "" {
 		r.meters.forget(name)
-		return again(r.Secrets.Release(ctx, name)) // whatever a former life left (IMG-119)
+		return again(r.Secrets.Release(ctx, name)) // whatever a former life left
 	}
 	job, err := reconcile.Begin[appsv1beta1.ImagePullJob](ctx, r.API, name, owner)
 	if err != nil || job == nil {
@@ -169,7 +169,7 @@ func again(err error) (reconcile.Done, error) {
 // complete reads nodes and secrets of a running job.
 func (r *JobReconciler) complete(ctx context.Context, s *imagepull.JobSnapshot) (err error) {
 	job := s.Job
-	if !slices.Contains(job.Finalizers, pub.PullJobProtection) { // before there is anything to release (IMG-082)
+	if !slices.Contains(job.Finalizers, pub.PullJobProtection) { // before there is anything to release
 		finalizers := append(slices.Clone(job.Finalizers), pub.PullJobProtection)
 		if job, err = reconcile.Merge(ctx, r.For(job.UID), job, map[string]any{"finalizers": finalizers}, nil, ""); err != nil {
 			return fmt.Errorf("adding the finalizer: %w", err)
@@ -198,7 +198,7 @@ func (r *JobReconciler) complete(ctx context.Context, s *imagepull.JobSnapshot) 
 	return err
 }
 
-// secrets brings the copies of the job's secrets up to date, once in a while (IMG-116).
+// secrets brings the copies of the job's secrets up to date, once in a while.
 func (r *JobReconciler) secrets(ctx context.Context, job *appsv1beta1.ImagePullJob) ([]appsv1beta1.ReferenceObject, error) {
 	before := &r.memory.Of(job.UID).synced
 	if !before.at.IsZero() && r.Now().Sub(before.at) < sourcesEvery {
@@ -219,7 +219,7 @@ func (r *JobReconciler) secrets(ctx context.Context, job *appsv1beta1.ImagePullJ
 	return refs, nil
 }
 
-// nodes selects the NodeImages of a job, in the order in which they are to pull (IMG-070 to IMG-073).
+// nodes selects the NodeImages of a job, in the order in which they are to pull.
 func (r *JobReconciler) nodes(ctx context.Context, job *appsv1beta1.ImagePullJob) ([]*appsv1beta1.NodeImage, error) {
 	var names []string
 	switch {
@@ -279,7 +279,7 @@ func (r *JobReconciler) labelled(ctx context.Context, selector *appsv1beta1.Imag
 	return nodes, nil
 }
 
-// pods returns the pods that are selected and have a node, in the order of their update (IMG-070, IMG-071).
+// pods returns the pods that are selected and have a node, in the order of their update.
 func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob) ([]*corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&job.Spec.PodSelector.LabelSelector)
 	if err != nil {
@@ -403,8 +403,7 @@ func statusDocument(status *appsv1beta1.ImagePullJobStatus) map[string]any {
 	return document
 }
 
-// change writes to one NodeImage. If somebody else was faster, it decides anew on what is there now (IMG-085,
-// IMG-213).
+// change writes to one NodeImage. If somebody else was faster, it decides anew on what is there now.
 func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1beta1.NodeImage,
 	decide func(*appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error)) error {
 	w := r.For(job)

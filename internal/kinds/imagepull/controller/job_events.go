@@ -24,7 +24,7 @@ import (
 // coalesce is for how long the results of many nodes are gathered into one pass over a job.
 const coalesce = 300 * time.Millisecond
 
-// jobEvents finds the jobs that an event concerns (IMG-075, IMG-076, IMG-225).
+// jobEvents finds the jobs that an event concerns.
 type jobEvents struct {
 	reader client.Reader
 	rooms  *imagepull.Rooms

@@ -156,8 +156,8 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 	return errors.Join(errs...)
 }
 
-// create makes jobs in growing batches, so that what fails for all fails once (IMG-152). A creation that was
-// lost and took place is found by the next plan, which deletes the younger of two.
+// create makes jobs in growing batches, so that what fails for all fails once. A creation that was lost and
+// took place is found by the next plan, which deletes the younger of two.
 func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageListPullJob, jobs []*appsv1beta1.ImagePullJob) error {
 	w, refused := r.For(list.UID), r.refused.Of(list.UID)
 	jobs = refused.refusedLast(jobs)

@@ -11,7 +11,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
-// meters are the metrics of the manager's part (IMG-205).
+// meters are the metrics of the manager's part.
 type meters struct {
 	running, copies prometheus.Gauge
 	results         *prometheus.CounterVec

@@ -154,7 +154,7 @@ func readySince(node *corev1.Node) string {
 	return ""
 }
 
-// ofJob asks for the NodeImages in which a deleted job owned tags (IMG-096).
+// ofJob asks for the NodeImages in which a deleted job owned tags.
 func (r *NodeReconciler) ofJob(ctx context.Context, job client.Object, q queue) {
 	var list appsv1beta1.NodeImageList
 	if err := r.Client.List(ctx, &list, client.MatchingFields{ownersOf: string(job.GetUID())}, client.UnsafeDisableDeepCopy); err != nil {

@@ -37,9 +37,9 @@ type Secrets struct {
 	Copies prometheus.Gauge
 }
 
-// copyName is the n-th name for the copy of a secret (IMG-113). The UID of the source, which nobody knows who
-// may not read the source, makes that nobody can find a copy by trying names: node daemons may get any copy
-// whose name they know (ND-066).
+// copyName is the n-th name for the copy of a secret. The UID of the source, which nobody knows who may not
+// read the source, makes that nobody can find a copy by trying names: node daemons may get any copy whose
+// name they know.
 func copyName(source *corev1.Secret, n int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s#%s#%d", source.Namespace, source.Name, source.UID, n))
 	const chars = 16
@@ -63,8 +63,7 @@ func referenceTo(secret *corev1.Secret) appsv1beta1.ReferenceObject {
 	return appsv1beta1.ReferenceObject{Namespace: secret.Namespace, Name: secret.Name, Mode: secret.Annotations[pub.SecretMode]}
 }
 
-// copies returns the copies of a source that there are; those that list the job first, then by name
-// (IMG-114).
+// copies returns the copies of a source that there are; those that list the job first, then by name.
 func copies(all []metav1.PartialObjectMetadata, source, job string) []*metav1.PartialObjectMetadata {
 	var found []*metav1.PartialObjectMetadata
 	for i := range all {
@@ -191,7 +190,7 @@ func (s *Secrets) release(ctx context.Context, all []metav1.PartialObjectMetadat
 			present[secret.Name] = true
 		}
 		if secret.Annotations[pub.SecretSource] == "" || keep[secret.Name] || len(using) > 0 && !slices.Contains(using, job) {
-			continue // foreign (IMG-119), needed, or of others
+			continue // foreign, needed, or of others
 		}
 		left := slices.DeleteFunc(slices.Clone(using), func(u string) bool { return u == job })
 		if len(left) == 0 && secret.Annotations[pub.SecretMode] == pub.SecretModeBatch || len(left) == 0 && len(using) > 0 {
@@ -285,8 +284,7 @@ func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadat
 
 func sameData(a, b *corev1.Secret) bool { return maps.EqualFunc(a.Data, b.Data, bytes.Equal) }
 
-// create makes the copy: none of the labels and annotations of the source (IMG-115), never immutable
-// (IMG-117).
+// create makes the copy: none of the labels and annotations of the source, never immutable.
 func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string) (*corev1.Secret, error) {
 	key := client.ObjectKeyFromObject(source)
 	for n := range 10 {

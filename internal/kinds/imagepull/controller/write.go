@@ -44,7 +44,7 @@ func replacing(before, after map[string]string) map[string]any {
 	return changes
 }
 
-// statusPatch is what replaces the status of a NodeImage but for its firstSyncStatus (IMG-062).
+// statusPatch is what replaces the status of a NodeImage but for its firstSyncStatus.
 func statusPatch(node *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatus) map[string]any {
 	images := map[string]any{}
 	for name := range node.Status.ImageStatuses {

@@ -66,8 +66,8 @@ func Setup(mgr ctrl.Manager, options reconcile.Options) error {
 // BackOff is the rate limiter that the controller must have.
 func (r *Reconciler) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return r.backOff }
 
-// podEvents are those of pods that may wait (ND-135), and the end of any with barriers, of which nothing is
-// remembered then.
+// podEvents are those of pods that may wait, and the end of any with barriers, of which nothing is remembered
+// then.
 var podEvents = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool {
 		pod, ok := e.Object.(*corev1.Pod)
@@ -83,7 +83,7 @@ var podEvents = predicate.Funcs{
 	},
 }
 
-// barrierEvents are changes of what a plan reads of a ConfigMap, and its end (ND-142).
+// barrierEvents are changes of what a plan reads of a ConfigMap, and its end.
 var barrierEvents = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false }, // either ours, or nobody waits for it
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -227,8 +227,8 @@ func (r *Reconciler) current(ctx context.Context, pod *corev1.Pod, plan *launchp
 	return found.UID == pod.UID && found.DeletionTimestamp == nil, nil
 }
 
-// complete marks the pod (ND-138). The guard is its UID alone: keys are never taken back, so that no later
-// version says otherwise.
+// complete marks the pod. The guard is its UID alone: keys are never taken back, so that no later version
+// says otherwise.
 func (r *Reconciler) complete(ctx context.Context, pod *corev1.Pod) error {
 	body := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:"true"}}}`, pod.UID, pub.LaunchCompleted)
 	_, err := reconcile.Patch(ctx, r.writer(pod), pod, []byte(body), "")

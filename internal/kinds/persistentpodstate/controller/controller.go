@@ -195,7 +195,7 @@ func requests(states []*appsv1beta1.PersistentPodState, err error) (all []ctrl.R
 }
 
 // ofWorkload asks for a pass over the PersistentPodStates of a workload that appears, goes, or changes in
-// what is read of it (PPS-045).
+// what is read of it.
 func (r *Reconciler) ofWorkload(ctx context.Context, kind schema.GroupKind, before, after client.Object) []ctrl.Request {
 	one := after
 	if one == nil {
@@ -216,8 +216,8 @@ func (r *Reconciler) ofListed(ctx context.Context) []ctrl.Request {
 	}), err)
 }
 
-// ofAsking asks for a look at a workload that asks for a PersistentPodState, or asked for one, or for another
-// (PPS-073).
+// ofAsking asks for a look at a workload that asks for a PersistentPodState, or asked for one, or for
+// another.
 func ofAsking(_ context.Context, _ schema.GroupKind, before, after client.Object) []ctrl.Request {
 	switch {
 	case after == nil:
@@ -230,8 +230,7 @@ func ofAsking(_ context.Context, _ schema.GroupKind, before, after client.Object
 	return []ctrl.Request{reconcile.Request(after.GetNamespace(), after.GetName())}
 }
 
-// ofState asks for a look at the workloads that a PersistentPodState may be generated for, or keep from that
-// (PPS-073, PPS-079).
+// ofState asks for a look at the workloads that a PersistentPodState may be generated for, or keep from that.
 func (g *Generator) ofState(_ context.Context, _ schema.GroupKind, before, after client.Object) (all []ctrl.Request) {
 	old, _ := before.(*appsv1beta1.PersistentPodState)
 	state, _ := after.(*appsv1beta1.PersistentPodState)
@@ -252,7 +251,7 @@ func (g *Generator) ofState(_ context.Context, _ schema.GroupKind, before, after
 	return all
 }
 
-// podEvents lead from pods to PersistentPodStates (PPS-045, PPS-046).
+// podEvents lead from pods to PersistentPodStates.
 type podEvents struct{ r *Reconciler }
 
 var _ handler.EventHandler = &podEvents{}

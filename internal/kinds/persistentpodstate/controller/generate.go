@@ -127,7 +127,7 @@ func (g *Generator) read(ctx context.Context, namespace string, workload *persis
 	return asked, err
 }
 
-// kept tells whether pods of an earlier workload became those of the workload, or are about to (PPS-078).
+// kept tells whether pods of an earlier workload became those of the workload, or are about to.
 func (g *Generator) kept(namespace string, workload *persistentpodstate.Workload, state *appsv1beta1.PersistentPodState) (bool, error) {
 	own, err := g.Pods.ControlledBy(namespace, workload.UID)
 	if err != nil {
@@ -199,7 +199,7 @@ func policyOrNil(policy appsv1beta1.PersistentPodStateRetentionPolicyType) any {
 	return policy
 }
 
-// tellOf tells of a workload why nothing is generated for it, once until that changes (PPS-077, PPS-079).
+// tellOf tells of a workload why nothing is generated for it, once until that changes.
 func (g *Generator) tellOf(namespace string, workload *persistentpodstate.Workload, plan persistentpodstate.Generation) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

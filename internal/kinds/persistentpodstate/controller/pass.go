@@ -175,7 +175,7 @@ func (r *Reconciler) readNodes(ctx context.Context, s *persistentpodstate.Snapsh
 }
 
 // lookForNodes looks in the API server for nodes of entries that the caches do not have, where no other node
-// can keep the must (PPS-105).
+// can keep the must.
 func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Snapshot) (after time.Duration, err error) {
 	s.Gone = map[string]bool{}
 	there, pods := map[string]bool{"": true}, map[string][]string{} // the latter by the nodes that the caches lack
@@ -256,7 +256,7 @@ func (r *Reconciler) confirm(ctx context.Context, s *persistentpodstate.Snapshot
 	return r.readNodes(ctx, s)
 }
 
-// tell tells of what users cannot see otherwise (PPS-082).
+// tell tells of what users cannot see otherwise.
 func (r *Reconciler) tell(ctx context.Context, state *appsv1beta1.PersistentPodState, plan *persistentpodstate.Plan, news *reconcile.News) {
 	if missing := strings.Join(plan.Missing, ", "); news.Is("NodeTopologyKeyMissing", missing) {
 		r.Events.Event(state, corev1.EventTypeWarning, "NodeTopologyKeyMissing",

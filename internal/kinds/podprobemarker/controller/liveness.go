@@ -17,8 +17,8 @@ import (
 )
 
 // restarts asks for the restarts of containers whose liveness probes failed, once for each of their lives,
-// and as far as budgets allow it (PPM-121). held tells that one does not: as soon as it may, the node is
-// looked at again. Until then it is not asked again and again: when a database is down all its clients fail.
+// and as far as budgets allow it. held tells that one does not: as soon as it may, the node is looked at
+// again. Until then it is not asked again and again: when a database is down all its clients fail.
 func (r *NodeReconciler) restarts(ctx context.Context, w *reconcile.Writer, s *snapshot, wanted []podprobemarker.Restart) (held bool, errs []error) {
 	var open []*podprobemarker.Restart
 	var pods []*corev1.Pod

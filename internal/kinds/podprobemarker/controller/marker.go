@@ -128,8 +128,8 @@ func (r *MarkerReconciler) warn(ctx context.Context, memory *markerMemory, marke
 	return nil
 }
 
-// leave lets a PodProbeMarker go once no node has its probes (PPM-057). Passes over the nodes take them off,
-// and call this one.
+// leave lets a PodProbeMarker go once no node has its probes. Passes over the nodes take them off, and call
+// this one.
 func (r *MarkerReconciler) leave(ctx context.Context, marker *appsv1alpha1.PodProbeMarker) (done reconcile.Done, err error) {
 	if !slices.Contains(marker.Finalizers, pub.ProbeCleanup) {
 		return done, nil

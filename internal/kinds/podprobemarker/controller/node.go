@@ -405,7 +405,7 @@ func (r *NodeReconciler) tell(ctx context.Context, w *reconcile.Writer, s *snaps
 			list = plan.List
 		}
 		if _, err := reconcile.Merge(ctx, w, s.List, nil, map[string]any{"spec": map[string]any{"podProbes": list}}, ""); err != nil {
-			if apierrors.IsConflict(err) { // its daemon writes each second, and the caches may be further behind than that (PPM-060)
+			if apierrors.IsConflict(err) { // its daemon writes each second, and the caches may be further behind than that
 				if err := w.Read(ctx, types.NamespacedName{Name: s.Name}, &appsv1alpha1.NodePodProbe{}); err != nil {
 					return reconcile.StaleIfNotFound(fmt.Errorf("reading the NodePodProbe: %w", err))
 				}

@@ -118,7 +118,7 @@ func each(of func(ctx context.Context, before, after client.Object, add add)) ha
 	}
 }
 
-// nodeChanged leaves out what nodes report all the time (PPM-065).
+// nodeChanged leaves out what nodes report all the time.
 func nodeChanged(e event.UpdateEvent) bool {
 	before, isNode := e.ObjectOld.(*corev1.Node)
 	after, same := e.ObjectNew.(*corev1.Node)
@@ -144,7 +144,7 @@ func podOf(object client.Object) *corev1.Pod {
 	return pod
 }
 
-// matters tells whether an event of a pod changes which pods are probed, or how (PPM-056).
+// matters tells whether an event of a pod changes which pods are probed, or how.
 func matters(before, after *corev1.Pod) bool {
 	if before == nil || after == nil {
 		return true

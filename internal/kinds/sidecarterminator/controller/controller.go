@@ -100,7 +100,7 @@ func index(object client.Object) []string {
 }
 
 // podEvents are those of pods about which something is to be done, and of those about which nothing is any
-// more, of which nothing is remembered then (JST-021, JST-022).
+// more, of which nothing is remembered then.
 var podEvents = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return concerns(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool { return concerns(e.ObjectNew) || concerns(e.ObjectOld) },
@@ -241,7 +241,7 @@ func (r *Reconciler) snapshot(ctx context.Context, pod *corev1.Pod) (sidecarterm
 	return s, nil
 }
 
-// apply makes the writes of the plan, and tells of each (JST-030, JST-050).
+// apply makes the writes of the plan, and tells of each.
 func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarterminator.Plan) error {
 	w := r.For(pod.UID)
 	told := func(way sidecarterminator.Way, sidecars int, result string, err error) error {
