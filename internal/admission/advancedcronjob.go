@@ -55,13 +55,14 @@ func (w *cronJobWebhooks) mutate(ctx context.Context, request admission.Request)
 	if err != nil {
 		return undecodable(&request, err)
 	}
-	operations, failed := advancedcronjob.Default(updated.document, old.document, func(key string) podtemplate.Request {
-		var stored document
-		if old.document != nil {
-			stored = old.child(key)
-		}
-		return w.completing(ctx, request.Namespace, updated.child(key), stored)
-	})
+	operations, failed := advancedcronjob.Default(updated.document, old.document,
+		func(key string) podtemplate.Request {
+			var stored document
+			if old.document != nil {
+				stored = old.child(key)
+			}
+			return w.completing(ctx, request.Namespace, updated.child(key), stored)
+		})
 	if updated.version == alpha && len(operations) > 0 {
 		if operations, err = updated.inAlpha(request.Object.Raw, operations); err != nil {
 			return undecodable(&request, err)
@@ -79,7 +80,8 @@ func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Reques
 	if cause := unfitForAlpha(&updated, &old); cause != nil {
 		return invalid(&request, causesOf(field.ErrorList{cause}))
 	}
-	if old.document != nil && updated.unreadable == old.unreadable && sameJSON(updated.document["spec"], old.document["spec"]) {
+	if old.document != nil && updated.unreadable == old.unreadable &&
+		sameJSON(updated.document["spec"], old.document["spec"]) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 	given, err := updated.decode()
@@ -94,7 +96,8 @@ func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Reques
 	}
 	errs := advancedcronjob.Validate(given, stored, checkBroadcastJob)
 	if updated.unreadable != "" {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(pub.ImageListTemplate), field.OmitValueType{}, updated.unreadable))
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(pub.ImageListTemplate),
+			field.OmitValueType{}, updated.unreadable))
 	}
 	causes := causesOf(errs)
 	var warnings []string
@@ -119,7 +122,8 @@ func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Reques
 	if len(causes) > 0 {
 		return invalid(&request, causes).WithWarnings(warnings...)
 	}
-	return admission.Allowed("").WithWarnings(append(warnings, advancedcronjob.Warnings(given, stored, w.off)...)...)
+	return admission.Allowed("").WithWarnings(append(warnings,
+		advancedcronjob.Warnings(given, stored, w.off)...)...)
 }
 
 // cronJob is an AdvancedCronJob in its v1beta1 form.
@@ -187,8 +191,10 @@ func unfitForAlpha(updated, old *cronJob) *field.Error {
 		return nil
 	}
 	return field.Invalid(field.NewPath("spec", "template", listTemplate), field.OmitValueType{},
-		fmt.Sprintf("version v1alpha1 shows it in an annotation, with which there are %d bytes of annotations: at most %d are allowed", size,
-			apivalidation.TotalAnnotationSizeLimitB))
+		fmt.Sprintf(
+			"version v1alpha1 shows it in an annotation, with which there are %d bytes of annotations: at most %d are allowed",
+			size, apivalidation.TotalAnnotationSizeLimitB,
+		))
 }
 
 // child is the template of children at the key, which is like an object with metadata and spec.
@@ -241,7 +247,9 @@ func AdvancedCronJobConversion() Conversion {
 		}
 	}
 	return Conversion{{beta, alpha}: converting(cronJobInAlpha),
-		{alpha, beta}: converting(func(object document) document { object, _ = cronJobInBeta(object); return object })}
+		{
+			alpha, beta,
+		}: converting(func(object document) document { object, _ = cronJobInBeta(object); return object })}
 }
 
 const listTemplate = "imageListPullJobTemplate"

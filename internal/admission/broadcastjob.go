@@ -24,13 +24,17 @@ func (w *broadcastJobWebhooks) mutate(ctx context.Context, request admission.Req
 	if err != nil {
 		return undecodable(&request, err)
 	}
-	operations, err := broadcastjob.Default(broadcastjob.DefaultRequest{Request: w.completing(ctx, request.Namespace, updated, old),
-		New: updated, Old: old, Now: time.Now()})
+	operations, err := broadcastjob.Default(broadcastjob.DefaultRequest{
+		Request: w.completing(ctx, request.Namespace, updated, old),
+		New:     updated,
+		Old:     old,
+		Now:     time.Now(),
+	})
 	return completed(operations, err, old)
 }
 
 // validate judges BroadcastJobs.
 func (w *broadcastJobWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	return validateWorkload(ctx, w.templates, &request, broadcastjob.WrittenInV1alpha1, broadcastjob.WrittenInV1beta1,
-		broadcastjob.Validate, broadcastjob.Warnings)
+	return validateWorkload(ctx, w.templates, &request, broadcastjob.WrittenInV1alpha1,
+		broadcastjob.WrittenInV1beta1, broadcastjob.Validate, broadcastjob.Warnings)
 }

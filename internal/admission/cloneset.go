@@ -33,7 +33,11 @@ type cloneSetWebhooks struct {
 // CloneSets makes the webhooks of the kind.
 func CloneSets(e *Environment) Webhooks {
 	w := &cloneSetWebhooks{templates: templatesOf(e), pods: e.cached, inPlace: e.InPlace}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.Scaled("CloneSet"))}
+	return Webhooks{
+		Mutate:   w.mutate,
+		Validate: w.validate,
+		Delete:   e.guard.Handler(protection.Scaled("CloneSet")),
+	}
 }
 
 // mutate fills in what was left out.
@@ -42,8 +46,12 @@ func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request
 	if err != nil {
 		return undecodable(&request, err)
 	}
-	operations, err := cloneset.Default(cloneset.DefaultRequest{Request: w.completing(ctx, request.Namespace, updated, old),
-		Version: versionOf(updated, &request), New: updated, Old: old})
+	operations, err := cloneset.Default(cloneset.DefaultRequest{
+		Request: w.completing(ctx, request.Namespace, updated, old),
+		Version: versionOf(updated, &request),
+		New:     updated,
+		Old:     old,
+	})
 	return completed(operations, err, old)
 }
 
@@ -58,7 +66,9 @@ func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Reque
 		})
 }
 
-func (w *cloneSetWebhooks) podsToDelete(ctx context.Context, namespace string, updated, old *cloneset.Written) []string {
+func (w *cloneSetWebhooks) podsToDelete(
+	ctx context.Context, namespace string, updated, old *cloneset.Written,
+) []string {
 	var before *appsv1beta1.CloneSet
 	if old != nil {
 		before = old.CloneSet()

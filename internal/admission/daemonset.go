@@ -15,7 +15,11 @@ type daemonSetWebhooks struct{ templates }
 // DaemonSets makes the webhooks of the kind.
 func DaemonSets(e *Environment) Webhooks {
 	w := &daemonSetWebhooks{templatesOf(e)}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.OnNodes("DaemonSet"))}
+	return Webhooks{
+		Mutate:   w.mutate,
+		Validate: w.validate,
+		Delete:   e.guard.Handler(protection.OnNodes("DaemonSet")),
+	}
 }
 
 // mutate fills in what was left out, but for the pod template.
@@ -24,11 +28,13 @@ func (w *daemonSetWebhooks) mutate(_ context.Context, request admission.Request)
 	if err != nil {
 		return undecodable(&request, err)
 	}
-	return admission.Patched("", daemonset.Default(daemonset.DefaultRequest{Version: versionOf(updated, &request), New: updated})...)
+	return admission.Patched("",
+		daemonset.Default(daemonset.DefaultRequest{Version: versionOf(updated, &request), New: updated})...)
 }
 
 // validate judges DaemonSets.
 func (w *daemonSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	return validateWorkload(ctx, w.templates, &request, daemonset.WrittenInV1alpha1, daemonset.WrittenInV1beta1,
-		daemonset.Validate, func(updated, _ *daemonset.Written) []string { return updated.Warnings() })
+	return validateWorkload(ctx, w.templates, &request, daemonset.WrittenInV1alpha1,
+		daemonset.WrittenInV1beta1, daemonset.Validate,
+		func(updated, _ *daemonset.Written) []string { return updated.Warnings() })
 }

@@ -20,8 +20,9 @@ func NodeImages(*Environment) Webhooks { return nodeImages(time.Now) }
 
 func nodeImages(now func() time.Time) Webhooks {
 	return Webhooks{
-		Mutate:   defaulting(func(object document, _ bool) []jsonpatch.Operation { return imagepull.DefaultNodeImage(object, now()) }),
-		Validate: validateNodeImage}
+		Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation {
+			return imagepull.DefaultNodeImage(object, now())
+		}), Validate: validateNodeImage}
 }
 
 // ImagePullJobs makes the webhooks of the kind (IMG-030 to IMG-042).
@@ -35,8 +36,9 @@ func ImagePullJobs(*Environment) Webhooks {
 // ImageListPullJobs makes the webhooks of the kind (IMG-045, IMG-046).
 func ImageListPullJobs(*Environment) Webhooks {
 	return Webhooks{
-		Mutate:   defaulting(func(object document, _ bool) []jsonpatch.Operation { return imagepull.DefaultJob(object, true, false) }),
-		Validate: validateList}
+		Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation {
+			return imagepull.DefaultJob(object, true, false)
+		}), Validate: validateList}
 }
 
 // defaulting adds the defaults that a document lacks.
@@ -74,7 +76,9 @@ func validateJob(_ context.Context, request admission.Request) admission.Respons
 	}
 	response := judged(imagepull.CheckJob(job, old))
 	if old != nil && old.Status.CompletionTime != nil { // IMG-042, IMG-222
-		response = response.WithWarnings("the job has completed: changes of its spec have no effect, create another job")
+		response = response.WithWarnings(
+			"the job has completed: changes of its spec have no effect, create another job",
+		)
 	}
 	return response
 }

@@ -49,7 +49,9 @@ var podPaths = []string{mutatePodPath, mutatePodAllPath, mutatePodRecentPath, va
 // all pods get it, and pods for which the expressions of SidecarSets, WorkloadSpreads, PersistentPodStates or
 // probes are true; otherwise none. A pod that is sent twice does not change the second time, and is put into
 // a subset only the first time.
-func otherPods(gateAll bool, sidecarSets, spreads, states, probes string) []admissionregistrationv1.MatchCondition {
+func otherPods(
+	gateAll bool, sidecarSets, spreads, states, probes string,
+) []admissionregistrationv1.MatchCondition {
 	const without = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	var names, expressions []string
 	for _, asks := range []struct{ name, expression string }{{"without-the-gate", without}, {"of-sidecarsets", sidecarSets},
@@ -65,7 +67,9 @@ func otherPods(gateAll bool, sidecarSets, spreads, states, probes string) []admi
 	if len(name) > validation.LabelValueMaxLength { // which a name has at most
 		name = "asked-for-by-several"
 	}
-	return []admissionregistrationv1.MatchCondition{{Name: name, Expression: strings.Join(expressions, " || ")}}
+	return []admissionregistrationv1.MatchCondition{
+		{Name: name, Expression: strings.Join(expressions, " || ")},
+	}
 }
 
 // podTime is how long the creation of a pod may wait for requests to the API server.
@@ -80,8 +84,12 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 		}
 		ctx, cancel := context.WithTimeout(ctx, podTime)
 		defer cancel()
-		operations, warnings, err := chain.Mutate(ctx, pod.Request{Raw: request.Object.Raw, Namespace: request.Namespace,
-			DryRun: triedOnly(&request), Again: again})
+		operations, warnings, err := chain.Mutate(ctx, pod.Request{
+			Raw:       request.Object.Raw,
+			Namespace: request.Namespace,
+			DryRun:    triedOnly(&request),
+			Again:     again,
+		})
 		if errs := fieldErrors(err); len(errs) > 0 {
 			return invalid(&request, causesOf(errs)).WithWarnings(warnings...)
 		}
@@ -101,13 +109,16 @@ func triedOnly(request *admission.Request) bool {
 	var options struct {
 		DryRun []string `json:"dryRun"`
 	}
-	return request.DryRun != nil && *request.DryRun || json.Unmarshal(request.Options.Raw, &options) == nil && len(options.DryRun) > 0
+	return request.DryRun != nil && *request.DryRun ||
+		json.Unmarshal(request.Options.Raw, &options) == nil && len(options.DryRun) > 0
 }
 
 // validatePod handles what is done to pods: deletion, eviction, and changes. live reads a pod that is
 // evicted, of which the request has only the name, and one that a budget may protect: the cache of pods is
 // slim and filled only on the leader. guarded tells whether a namespace has budgets.
-func validatePod(chain *pod.Disruptions, live client.Reader, guarded func(namespace string) bool) admission.HandlerFunc {
+func validatePod(
+	chain *pod.Disruptions, live client.Reader, guarded func(namespace string) bool,
+) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		ctx, cancel := context.WithTimeout(ctx, podTime)
 		defer cancel()
@@ -157,7 +168,9 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 		}
 		d.By = policyv1beta1.Evict
 		d.DryRun = d.DryRun || eviction.DeleteOptions != nil && len(eviction.DeleteOptions.DryRun) > 0
-		err := live.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, eviction.Name)}, d.Pod)
+		err := live.Get(ctx,
+			types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, eviction.Name)},
+			d.Pod)
 		if apierrors.IsNotFound(err) {
 			return nil, admission.Allowed("")
 		}
@@ -180,7 +193,8 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 	// What is booked on a budget is a pod that exists, as it is: whoever reaches the port can make one up,
 	// and would keep others from being disrupted.
 	given := d.Pod.UID
-	key := types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, d.Pod.Name)} // one of a collection has no name in the request
+	// one of a collection has no name in the request
+	key := types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, d.Pod.Name)}
 	d.Pod = &corev1.Pod{}
 	switch err := live.Get(ctx, key, d.Pod); {
 	case apierrors.IsNotFound(err) || err == nil && d.Pod.UID != given:

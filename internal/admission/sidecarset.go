@@ -47,9 +47,16 @@ type sidecarSetWebhooks struct {
 
 // SidecarSets makes the webhooks of the kind.
 func SidecarSets(e *Environment) Webhooks {
-	w := &sidecarSetWebhooks{judge: e.judge, namespace: e.Namespace, cached: e.cached, live: e.live, announcer: e.announcer,
-		native: e.Minor >= 28, nativeInPlace: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
-		allMetadata: e.Gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed)}
+	w := &sidecarSetWebhooks{
+		judge:         e.judge,
+		namespace:     e.Namespace,
+		cached:        e.cached,
+		live:          e.live,
+		announcer:     e.announcer,
+		native:        e.Minor >= 28,
+		nativeInPlace: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
+		allMetadata:   e.Gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed),
+	}
 	return Webhooks{Mutate: w.mutate, Validate: w.validate}
 }
 
@@ -82,7 +89,8 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	}
 	var old *appsv1beta1.SidecarSet
 	if request.Operation == admissionv1.Update {
-		if stored, err := readSidecarSet(request.OldObject.Raw, &request); err == nil { // otherwise everything counts as new
+		// otherwise everything counts as new
+		if stored, err := readSidecarSet(request.OldObject.Raw, &request); err == nil {
 			old = stored.hub()
 		}
 	}
@@ -100,8 +108,11 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	}
 	verdict := sidecarset.Validate(set, old,
 		sidecarset.Environment{NativeSidecars: w.native, NativeInPlace: w.nativeInPlace, Others: others,
-			FindRevision: func(r *appsv1beta1.SidecarSetInjectRevision) error { return w.findRevision(ctx, set.Name, r) },
-			WhiteList:    func(set *appsv1beta1.SidecarSet) field.ErrorList { return w.whiteList(ctx, set) }})
+			FindRevision: func(r *appsv1beta1.SidecarSetInjectRevision) error {
+				return w.findRevision(ctx, set.Name, r)
+			}, WhiteList: func(set *appsv1beta1.SidecarSet) field.ErrorList {
+				return w.whiteList(ctx, set)
+			}})
 	causes, warnings := causesOf(verdict.Errors), append(given.warnings(), verdict.Warnings...)
 	more, doubts := w.judgePod(ctx, set, old)
 	warnings = append(warnings, doubts...)
@@ -135,20 +146,26 @@ func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.Side
 
 // judgePod has the API server judge containers and volumes that are new. Faults of the stored object are not
 // refused.
-func (w *sidecarSetWebhooks) judgePod(ctx context.Context, set, old *appsv1beta1.SidecarSet) ([]metav1.StatusCause, []string) {
+func (w *sidecarSetWebhooks) judgePod(
+	ctx context.Context, set, old *appsv1beta1.SidecarSet,
+) ([]metav1.StatusCause, []string) {
 	if old != nil && samePod(&set.Spec, &old.Spec) {
 		return nil, nil
 	}
-	return introducedErrors("containers and volumes", set, old, old != nil, func(set *appsv1beta1.SidecarSet) ([]metav1.StatusCause, error) {
-		return w.judgeOne(ctx, &set.Spec)
-	})
+	return introducedErrors("containers and volumes", set, old, old != nil,
+		func(set *appsv1beta1.SidecarSet) ([]metav1.StatusCause, error) {
+			return w.judgeOne(ctx, &set.Spec)
+		})
 }
 
 func samePod(a, b *appsv1beta1.SidecarSetSpec) bool {
-	return sameJSON(a.Containers, b.Containers) && sameJSON(a.InitContainers, b.InitContainers) && sameJSON(a.Volumes, b.Volumes)
+	return sameJSON(a.Containers, b.Containers) && sameJSON(a.InitContainers, b.InitContainers) &&
+		sameJSON(a.Volumes, b.Volumes)
 }
 
-func (w *sidecarSetWebhooks) judgeOne(ctx context.Context, spec *appsv1beta1.SidecarSetSpec) ([]metav1.StatusCause, error) {
+func (w *sidecarSetWebhooks) judgeOne(
+	ctx context.Context, spec *appsv1beta1.SidecarSetSpec,
+) ([]metav1.StatusCause, error) {
 	if len(spec.Containers)+len(spec.InitContainers) == 0 {
 		return nil, nil // validation reports the error
 	}
@@ -183,10 +200,13 @@ func (w *sidecarSetWebhooks) judgeOne(ctx context.Context, spec *appsv1beta1.Sid
 }
 
 // findRevision looks for a revision of the SidecarSet.
-func (w *sidecarSetWebhooks) findRevision(ctx context.Context, set string, wanted *appsv1beta1.SidecarSetInjectRevision) error {
+func (w *sidecarSetWebhooks) findRevision(
+	ctx context.Context, set string, wanted *appsv1beta1.SidecarSetInjectRevision,
+) error {
 	if name := wanted.RevisionName; name != nil && *name != "" {
 		revision := &appsv1.ControllerRevision{}
-		if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: *name}, revision); apierrors.IsNotFound(err) {
+		if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: *name},
+			revision); apierrors.IsNotFound(err) {
 			return err
 		} else if err != nil {
 			return fmt.Errorf("%w: %w", sidecarset.ErrUnknown, err)
@@ -202,7 +222,8 @@ func (w *sidecarSetWebhooks) findRevision(ctx context.Context, set string, wante
 		return fmt.Errorf("%w: %w", sidecarset.ErrUnknown, err)
 	}
 	if len(list.Items) == 0 {
-		return fmt.Errorf("no ControllerRevision of this SidecarSet has customVersion %s", *wanted.CustomVersion)
+		return fmt.Errorf("no ControllerRevision of this SidecarSet has customVersion %s",
+			*wanted.CustomVersion)
 	}
 	return nil
 }
@@ -213,8 +234,8 @@ func (w *sidecarSetWebhooks) whiteList(ctx context.Context, set *appsv1beta1.Sid
 		return nil
 	}
 	config := &corev1.ConfigMap{}
-	if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: sidecarset.ConfigMapName}, config); err != nil &&
-		!apierrors.IsNotFound(err) {
+	if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: sidecarset.ConfigMapName},
+		config); err != nil && !apierrors.IsNotFound(err) {
 		return field.ErrorList{field.InternalError(field.NewPath("spec", "patchPodMetadata"),
 			fmt.Errorf("reading ConfigMap %s: %w", sidecarset.ConfigMapName, err))}
 	}
@@ -266,7 +287,10 @@ func (g *givenSidecarSet) warnings() []string {
 	if g.alpha == nil || g.alpha.DroppedNamespaceSelector() == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("spec.namespaceSelector has no effect: spec.namespace %s wins over it", g.alpha.Spec.Namespace)}
+	return []string{
+		fmt.Sprintf("spec.namespaceSelector has no effect: spec.namespace %s wins over it",
+			g.alpha.Spec.Namespace),
+	}
 }
 
 // complete returns the document with defaults and hashes.

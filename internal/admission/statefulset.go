@@ -30,7 +30,11 @@ type statefulSetWebhooks struct {
 // StatefulSets makes the webhooks of the kind.
 func StatefulSets(e *Environment) Webhooks {
 	w := statefulSetsOf(e)
-	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.Scaled("StatefulSet"))}
+	return Webhooks{
+		Mutate:   w.mutate,
+		Validate: w.validate,
+		Delete:   e.guard.Handler(protection.Scaled("StatefulSet")),
+	}
 }
 
 func statefulSetsOf(e *Environment) *statefulSetWebhooks {
@@ -46,15 +50,20 @@ func (w *statefulSetWebhooks) mutate(ctx context.Context, request admission.Requ
 	if err != nil {
 		return undecodable(&request, err)
 	}
-	operations, err := statefulset.Default(statefulset.DefaultRequest{Request: w.completing(ctx, request.Namespace, updated, old),
-		Gates: w.gates, Version: versionOf(updated, &request), New: updated, Old: old})
+	operations, err := statefulset.Default(statefulset.DefaultRequest{
+		Request: w.completing(ctx, request.Namespace, updated, old),
+		Gates:   w.gates,
+		Version: versionOf(updated, &request),
+		New:     updated,
+		Old:     old,
+	})
 	return completed(operations, err, old)
 }
 
 // validate judges StatefulSets.
 func (w *statefulSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	return validateWorkload(ctx, w.templates, &request, statefulset.WrittenInV1alpha1, statefulset.WrittenInV1beta1,
-		func(updated, old *statefulset.Written) field.ErrorList {
+	return validateWorkload(ctx, w.templates, &request, statefulset.WrittenInV1alpha1,
+		statefulset.WrittenInV1beta1, func(updated, old *statefulset.Written) field.ErrorList {
 			return statefulset.Validate(updated, old, w.gates, w.classes(ctx))
 		}, nil)
 }

@@ -29,8 +29,17 @@ type unitedDeploymentWebhooks struct {
 
 // UnitedDeployments makes the webhooks of the kind.
 func UnitedDeployments(e *Environment) Webhooks {
-	w := &unitedDeploymentWebhooks{templates: templatesOf(e), sets: statefulSetsOf(e), inPlace: e.InPlace, turns: newTurns()}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.Scaled("UnitedDeployment"))}
+	w := &unitedDeploymentWebhooks{
+		templates: templatesOf(e),
+		sets:      statefulSetsOf(e),
+		inPlace:   e.InPlace,
+		turns:     newTurns(),
+	}
+	return Webhooks{
+		Mutate:   w.mutate,
+		Validate: w.validate,
+		Delete:   e.guard.Handler(protection.Scaled("UnitedDeployment")),
+	}
 }
 
 // mutate fills in what was left out.
@@ -58,7 +67,9 @@ func nativeSet(object document) document {
 }
 
 // validate judges UnitedDeployments.
-func (w *unitedDeploymentWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
+func (w *unitedDeploymentWebhooks) validate(
+	ctx context.Context, request admission.Request,
+) admission.Response {
 	if request.Operation == admissionv1.Update && sameSpec(&request) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
@@ -72,12 +83,13 @@ func (w *unitedDeploymentWebhooks) validate(ctx context.Context, request admissi
 			"many UnitedDeployments are being written, and this one could not be judged in time; try again later")
 	}
 	defer over()
-	errs := uniteddeployment.Validate(united, old, uniteddeployment.Rules{StatefulSet: w.sets.gates, Classes: w.sets.classes(ctx),
-		CloneSet: w.inPlace})
+	errs := uniteddeployment.Validate(united, old,
+		uniteddeployment.Rules{StatefulSet: w.sets.gates, Classes: w.sets.classes(ctx), CloneSet: w.inPlace})
 	causes := causesOf(errs)
 	var found []metav1.StatusCause
 	var warnings []string
-	if old == nil || !sameJSON(united.Spec.Template, old.Spec.Template) || !sameJSON(united.Spec.Topology.Subsets, old.Spec.Topology.Subsets) {
+	if old == nil || !sameJSON(united.Spec.Template, old.Spec.Template) ||
+		!sameJSON(united.Spec.Topology.Subsets, old.Spec.Topology.Subsets) {
 		if found, warnings = w.judgeAll(ctx, united); len(found) > 0 && old != nil {
 			before, _ := w.judgeAll(ctx, old) // without an answer all faults count
 			found = fresh(found, before)
@@ -101,8 +113,9 @@ func (w *unitedDeploymentWebhooks) validate(ctx context.Context, request admissi
 
 // judgeAll has the API server judge the pod template, node selectors and tolerations, and what patches make
 // of the pod template. Warnings tell what it did not decide.
-func (w *unitedDeploymentWebhooks) judgeAll(ctx context.Context, united *appsv1beta1.UnitedDeployment) (causes []metav1.StatusCause,
-	warnings []string) {
+func (w *unitedDeploymentWebhooks) judgeAll(
+	ctx context.Context, united *appsv1beta1.UnitedDeployment,
+) (causes []metav1.StatusCause, warnings []string) {
 	if uniteddeployment.TooLarge(united) {
 		return nil, nil // it is refused for that
 	}
@@ -131,7 +144,9 @@ func (w *unitedDeploymentWebhooks) judgeAll(ctx context.Context, united *appsv1b
 	}
 	var patches []subsetPatch
 	for i := range united.Spec.Topology.Subsets {
-		patches = append(patches, subsetPatch{fmt.Sprintf("spec.topology.subsets[%d].patch", i), united.Spec.Topology.Subsets[i].Patch.Raw})
+		patches = append(patches, subsetPatch{
+			fmt.Sprintf("spec.topology.subsets[%d].patch", i), united.Spec.Topology.Subsets[i].Patch.Raw,
+		})
 	}
 	found, warned := judgePatches(ctx, w.judge, united.Namespace, template.Document, patches)
 	return append(causes, found...), append(warnings, warned...)

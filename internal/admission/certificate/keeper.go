@@ -123,10 +123,7 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 		announcements: rate.NewLimiter(announcementsASecond, announcementsAtOnce),
 		together:      matchconditions.Together[string, struct{}]{Limit: 2 * servedTime},
 		unserved: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_unserved",
-			Help: "Entries of webhook configurations, and conversions, that this manager does not serve."}, []string{"object", "name"}),
-		expires: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_certificate_expiry_timestamp_seconds",
-			Help: "When the certificate that this replica serves its webhooks with expires, in seconds since 1970."}, nil),
-	}
+			Help: "Entries of webhook configurations, and conversions, that this manager does not serve."}, []string{"object", "name"}), expires: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_certificate_expiry_timestamp_seconds", Help: "When the certificate that this replica serves its webhooks with expires, in seconds since 1970."}, nil)}
 	k.publisher.now = clock.Now
 	if options.FilesOnly && !options.External {
 		k.store = &directoryStore{dir: options.Directory}
@@ -235,13 +232,19 @@ func (k *Keeper) keep(stored material, now time.Time) material {
 	// one.
 	kept := maps.Clone(last)
 	kept.unstage()
-	if authority, _, err := parseAuthority(stored[keyCACert], stored[keyCAKey]); err != nil || !k.policy.reuses(authority, now) {
+	if authority, _, err := parseAuthority(stored[keyCACert], stored[keyCAKey]); err != nil ||
+		!k.policy.reuses(authority, now) {
 		k.log.Info("Somebody replaced the webhook certificates by those of an authority that cannot sign any: they were put back. "+
 			"For certificates of somebody else there is the feature gate EnableExternalCerts", "host", k.policy.host)
 		return kept
 	}
-	k.log.Info("Somebody replaced the webhook certificates: their authority takes over once it is trusted everywhere", "host", k.policy.host)
-	kept[keyNextCA], kept[keyNextCAKey], kept[keyNextSince] = stored[keyCACert], stored[keyCAKey], timestamp(now)
+	k.log.Info(
+		"Somebody replaced the webhook certificates: their authority takes over once it is trusted everywhere",
+		"host", k.policy.host,
+	)
+	kept[keyNextCA], kept[keyNextCAKey], kept[keyNextSince] = stored[keyCACert], stored[keyCAKey], timestamp(
+		now,
+	)
 	return kept
 }
 
@@ -253,8 +256,8 @@ func (k *Keeper) adopt(ctx context.Context) error {
 	}
 	m := stored.external()
 	if _, err := tls.X509KeyPair(m[keyCert], m[keyKey]); err != nil || len(m[keyCACert]) == 0 {
-		return fmt.Errorf("external certificates: Secret %s must hold ca.crt, tls.crt and tls.key (%w)", k.options.Secret,
-			cmp.Or(err, errors.New("there is no ca.crt")))
+		return fmt.Errorf("external certificates: Secret %s must hold ca.crt, tls.crt and tls.key (%w)",
+			k.options.Secret, cmp.Or(err, errors.New("there is no ca.crt")))
 	}
 	var mismatched []string
 	if err := m.check(policy{host: k.policy.host}, k.clock.Now()); err != nil {
@@ -291,7 +294,9 @@ func (k *Keeper) takeOver(ctx context.Context) (material, time.Time, error) {
 	return wanted, again, err
 }
 
-func (k *Keeper) save(ctx context.Context, stored, wanted material, version *corev1.Secret) (material, error) {
+func (k *Keeper) save(
+	ctx context.Context, stored, wanted material, version *corev1.Secret,
+) (material, error) {
 	if wanted.equal(stored) {
 		return wanted, nil
 	}
@@ -444,7 +449,8 @@ type watchedObject struct {
 func (k *Keeper) watched() []watchedObject {
 	var objects []watchedObject
 	if _, ok := k.store.(*secretStore); ok {
-		objects = append(objects, watchedObject{corev1.SchemeGroupVersion.WithKind("Secret"), k.options.Secret})
+		objects = append(objects,
+			watchedObject{corev1.SchemeGroupVersion.WithKind("Secret"), k.options.Secret})
 	}
 	for _, object := range k.publisher.objects {
 		objects = append(objects, watchedObject{object.kind, types.NamespacedName{Name: object.name}})
@@ -464,7 +470,8 @@ func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<-
 		if err != nil {
 			if ctx.Err() == nil && err.Error() != said {
 				said = err.Error() // once for each obstacle
-				k.log.Error(err, "Watching failed, trying again", "kind", object.kind.Kind, "name", object.key.String())
+				k.log.Error(err, "Watching failed, trying again", "kind", object.kind.Kind, "name",
+					object.key.String())
 			}
 		} else {
 			said = ""

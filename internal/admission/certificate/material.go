@@ -63,7 +63,12 @@ type policy struct {
 }
 
 func newPolicy(host string, renewBefore time.Duration) policy {
-	return policy{host: host, renewBefore: renewBefore, authority: authorityLife, certificate: certificateLife}
+	return policy{
+		host:        host,
+		renewBefore: renewBefore,
+		authority:   authorityLife,
+		certificate: certificateLife,
+	}
 }
 
 // before is how long before its end a certificate that is valid for life is renewed: CERTS_RENEW_BEFORE may
@@ -73,7 +78,8 @@ func (p policy) before(life time.Duration) time.Duration { return min(p.renewBef
 // reuses says whether an authority may sign another certificate; it must outlive the time at which that is
 // renewed.
 func (p policy) reuses(authority *x509.Certificate, now time.Time) bool {
-	return !now.Before(authority.NotBefore) && now.Add(max(reuseAuthority, p.before(p.certificate)+24*time.Hour)).Before(authority.NotAfter)
+	return !now.Before(authority.NotBefore) &&
+		now.Add(max(reuseAuthority, p.before(p.certificate)+24*time.Hour)).Before(authority.NotAfter)
 }
 
 // seen is when this replica first saw the staged authority published, and the previous one, by its own clock.
@@ -100,7 +106,8 @@ func (m material) bundle() []byte {
 	var bundle []byte
 	for _, key := range []string{keyNextCA, keyCACert, keyPreviousCA} {
 		pemBytes := m[key]
-		if _, err := certutil.ParseCertsPEM(pemBytes); err == nil && !bytes.Contains(bundle, bytes.TrimSpace(pemBytes)) {
+		if _, err := certutil.ParseCertsPEM(pemBytes); err == nil &&
+			!bytes.Contains(bundle, bytes.TrimSpace(pemBytes)) {
 			bundle = append(append(bundle, bytes.TrimSpace(pemBytes)...), '\n')
 		}
 	}
@@ -119,20 +126,28 @@ func (m material) expected(now, previousSince time.Time) []byte {
 
 // external reads m as a Secret that another program makes.
 func (m material) external() material {
-	return material{keyCACert: m[keyExternalCA], keyCert: m[keyTLSCert], keyKey: m[keyTLSKey], keyTLSCert: m[keyTLSCert],
-		keyTLSKey: m[keyTLSKey]}
+	return material{
+		keyCACert:  m[keyExternalCA],
+		keyCert:    m[keyTLSCert],
+		keyKey:     m[keyTLSKey],
+		keyTLSCert: m[keyTLSCert],
+		keyTLSKey:  m[keyTLSKey],
+	}
 }
 
 // next returns the material as it should be now; the same if nothing has to be done. published says that the
 // present bundle is known to be published everywhere. again is when the next pass is due at the latest; zero
 // if nothing is scheduled.
-func (m material) next(p policy, now time.Time, seen *seen, published bool) (result material, again time.Time, err error) {
+func (m material) next(
+	p policy, now time.Time, seen *seen, published bool,
+) (result material, again time.Time, err error) {
 	result = maps.Clone(m)
 	if result == nil {
 		result = material{}
 	}
 	if len(m[keyNextCA]) > 0 {
-		if staged, _, err := parseAuthority(m[keyNextCA], m[keyNextCAKey]); err != nil || !p.reuses(staged, now) {
+		if staged, _, err := parseAuthority(m[keyNextCA], m[keyNextCAKey]); err != nil ||
+			!p.reuses(staged, now) {
 			result.unstage() // a damaged authority could never take over; another one is staged if needed
 		}
 	}
@@ -208,7 +223,8 @@ func (m material) checkFor(p policy, now time.Time, ahead func(life time.Duratio
 		options := x509.VerifyOptions{DNSName: p.host, Roots: roots, CurrentTime: at,
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 		if _, err := pair.Leaf.Verify(options); err != nil {
-			return fmt.Errorf("verifying the certificate for %s at %s: %w", p.host, at.Format(time.RFC3339), err)
+			return fmt.Errorf("verifying the certificate for %s at %s: %w", p.host, at.Format(time.RFC3339),
+				err)
 		}
 	}
 	return nil
@@ -269,7 +285,9 @@ func (p policy) newAuthority(now time.Time) (certPEM, keyPEM []byte, err error) 
 	return sign(template, template, nil)
 }
 
-func (p policy) issue(authority *x509.Certificate, authorityKey crypto.Signer, now time.Time) (certPEM, keyPEM []byte, err error) {
+func (p policy) issue(
+	authority *x509.Certificate, authorityKey crypto.Signer, now time.Time,
+) (certPEM, keyPEM []byte, err error) {
 	template, err := certificateTemplate(p.host, now, p.certificate)
 	if err != nil {
 		return nil, nil, err

@@ -47,7 +47,10 @@ func (s *secretStore) load(ctx context.Context) (material, *corev1.Secret, error
 func (s *secretStore) save(ctx context.Context, m material, version *corev1.Secret) error {
 	var err error
 	if version == nil {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name}, Data: m}
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name},
+			Data:       m,
+		}
 		err = s.client.Create(ctx, secret)
 	} else {
 		secret := version.DeepCopy() // with its resourceVersion
@@ -55,7 +58,8 @@ func (s *secretStore) save(ctx context.Context, m material, version *corev1.Secr
 		err = s.client.Update(ctx, secret)
 	}
 	switch {
-	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), version != nil && apierrors.IsNotFound(err):
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), version != nil &&
+		apierrors.IsNotFound(err):
 		return errLostRace
 	case err != nil:
 		return fmt.Errorf("writing Secret %s: %w", s.name, err)
@@ -68,8 +72,10 @@ type directoryStore struct{ dir string }
 
 func (s *directoryStore) load(context.Context) (material, *corev1.Secret, error) {
 	m := material{}
-	for _, key := range []string{keyCAKey, keyCACert, keyKey, keyCert, keyTLSKey, keyTLSCert, keyNextCAKey, keyNextCA, keyNextSince,
-		keyPreviousCA, keyPreviousSince} {
+	for _, key := range []string{
+		keyCAKey, keyCACert, keyKey, keyCert, keyTLSKey, keyTLSCert, keyNextCAKey, keyNextCA, keyNextSince,
+		keyPreviousCA, keyPreviousSince,
+	} {
 		data, err := os.ReadFile(filepath.Join(s.dir, key))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -97,8 +103,13 @@ func (s *directoryStore) save(_ context.Context, m material, _ *corev1.Secret) e
 // servedFiles returns the files that a replica has in its directory. The private keys of the authorities are
 // not among them.
 func servedFiles(m material) map[string][]byte {
-	return map[string][]byte{keyCACert: m[keyCACert], keyKey: m[keyKey], keyCert: m[keyCert], keyTLSKey: m[keyTLSKey],
-		keyTLSCert: m[keyTLSCert]}
+	return map[string][]byte{
+		keyCACert:  m[keyCACert],
+		keyKey:     m[keyKey],
+		keyCert:    m[keyCert],
+		keyTLSKey:  m[keyTLSKey],
+		keyTLSCert: m[keyTLSCert],
+	}
 }
 
 // writeFiles writes the files that differ, each atomically and readable by its owner alone. Keys come before

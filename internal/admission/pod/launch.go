@@ -45,11 +45,13 @@ func launch(pod *corev1.Pod) ([]operations.Operation, error) {
 	}
 	if _, ok := pod.Annotations[pub.LaunchCompleted]; ok { // copied from the manifest of another pod
 		changes = append(changes,
-			operations.NewOperation("remove", "/metadata/annotations/"+strings.ReplaceAll(pub.LaunchCompleted, "/", "~1"), nil))
+			operations.NewOperation("remove",
+				"/metadata/annotations/"+strings.ReplaceAll(pub.LaunchCompleted, "/", "~1"), nil))
 	}
 	for i := range pod.Spec.Containers {
 		changes = append(changes,
-			hold(fmt.Sprintf("/spec/containers/%d/env", i), pod.Spec.Containers[i].Env, barrier, pub.LaunchBarrierKey(priorities[i]))...)
+			hold(fmt.Sprintf("/spec/containers/%d/env", i), pod.Spec.Containers[i].Env, barrier,
+				pub.LaunchBarrierKey(priorities[i]))...)
 	}
 	return changes, nil
 }
@@ -79,15 +81,16 @@ func priorities(pod *corev1.Pod) ([]int, field.ErrorList) {
 		if env.ValueFrom != nil {
 			errs = append(errs,
 				field.Invalid(path.Child("valueFrom"), env.ValueFrom,
-					fmt.Sprintf("%s of container %s must be an integer in the manifest, not a reference", pub.LaunchPriorityEnv,
-						container.Name)))
+					fmt.Sprintf("%s of container %s must be an integer in the manifest, not a reference",
+						pub.LaunchPriorityEnv, container.Name)))
 			continue
 		}
 		priority, err := strconv.Atoi(env.Value)
 		if err != nil {
 			errs = append(errs,
 				field.Invalid(path.Child("value"), env.Value,
-					fmt.Sprintf("%s of container %s must be an integer", pub.LaunchPriorityEnv, container.Name)))
+					fmt.Sprintf("%s of container %s must be an integer", pub.LaunchPriorityEnv,
+						container.Name)))
 		}
 		all[i] = priority
 	}
@@ -107,7 +110,10 @@ func alike(priorities []int) bool {
 // hold makes the barrier the only variable of its name in the list.
 func hold(path string, env []corev1.EnvVar, name, key string) []operations.Operation {
 	barrier := corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{
-		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}}}
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name},
+			Key:                  key,
+		}}}
 	if len(env) == 0 {
 		return []operations.Operation{operations.NewOperation("add", path, []any{barrier})}
 	}
@@ -122,10 +128,12 @@ func hold(path string, env []corev1.EnvVar, name, key string) []operations.Opera
 	}
 	var changes []operations.Operation
 	for i := len(present) - 1; i > 0; i-- { // from the end, so that the indices before stay valid
-		changes = append(changes, operations.NewOperation("remove", fmt.Sprintf("%s/%d", path, present[i]), nil))
+		changes = append(changes,
+			operations.NewOperation("remove", fmt.Sprintf("%s/%d", path, present[i]), nil))
 	}
 	if !equality.Semantic.DeepEqual(env[present[0]], barrier) {
-		changes = append(changes, operations.NewOperation("replace", fmt.Sprintf("%s/%d", path, present[0]), barrier))
+		changes = append(changes,
+			operations.NewOperation("replace", fmt.Sprintf("%s/%d", path, present[0]), barrier))
 	}
 	return changes
 }

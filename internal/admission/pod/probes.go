@@ -20,9 +20,11 @@ import (
 func Travelling(cached client.Reader) Step {
 	return Step{Name: "probes", Apply: func(ctx context.Context, request *Request) ([]operations.Operation, error) {
 		var list appsv1alpha1.PodProbeMarkerList
-		if err := cached.List(ctx, &list, client.InNamespace(request.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		if err := cached.List(ctx, &list, client.InNamespace(request.Namespace),
+			client.UnsafeDisableDeepCopy); err != nil {
 			if !meta.IsNoMatchError(err) {
-				request.Warn("the pod takes no probes along, since PodProbeMarkers could not be read: " + err.Error())
+				request.Warn("the pod takes no probes along, since PodProbeMarkers could not be read: " +
+					err.Error())
 			}
 			return nil, nil
 		}
@@ -48,7 +50,8 @@ func Liveness() Step {
 		}
 		changes := annotate(pod, map[string]any{pub.LivenessProbes: context})
 		for _, i := range moved {
-			changes = append(changes, operations.NewOperation("remove", fmt.Sprintf("/spec/containers/%d/livenessProbe", i), nil))
+			changes = append(changes,
+				operations.NewOperation("remove", fmt.Sprintf("/spec/containers/%d/livenessProbe", i), nil))
 		}
 		return changes, nil
 	})

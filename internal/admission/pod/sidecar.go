@@ -32,9 +32,17 @@ type Sidecars struct {
 // NewSidecars returns the injection of sidecars; sortByName is gate EnableSortSidecarContainerByName
 // (SS-100), and now returns the time for records.
 func NewSidecars(chooser Chooser, sortByName bool, now func() time.Time) *Sidecars {
-	return &Sidecars{chooser: chooser, sortByName: sortByName, now: now, pods: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "afloat_sidecarset_pods_total", Help: "Pods that a SidecarSet injected its containers into, or refused."},
-		[]string{"sidecarset", "result"})}
+	return &Sidecars{
+		chooser:    chooser,
+		sortByName: sortByName,
+		now:        now,
+		pods: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "afloat_sidecarset_pods_total",
+				Help: "Pods that a SidecarSet injected its containers into, or refused.",
+			}, []string{"sidecarset", "result"},
+		),
+	}
 }
 
 // Metric returns the counter afloat_sidecarset_pods_total, for the registry.
@@ -53,7 +61,8 @@ func (s *Sidecars) apply(ctx context.Context, request *Request) ([]operations.Op
 	if err != nil {
 		return nil, s.refused(request, err)
 	}
-	result, err := inject.Inject(request.Raw, request.Pod, templates, inject.Options{SortByName: s.sortByName, Now: s.now()})
+	result, err := inject.Inject(request.Raw, request.Pod, templates,
+		inject.Options{SortByName: s.sortByName, Now: s.now()})
 	if err != nil {
 		return nil, s.refused(request, err)
 	}

@@ -29,7 +29,9 @@ type Guard struct {
 // refuses.
 func New(gates *features.Gates, client rest.Interface, teller *Teller) *Guard {
 	return &Guard{on: gates.Enabled(features.ResourcesDeletionProtection),
-		definitions: gates.Enabled(features.DeletionProtectionForCRDCascadingGate), counter: newCounter(client), teller: teller}
+		definitions: gates.Enabled(
+			features.DeletionProtectionForCRDCascadingGate,
+		), counter: newCounter(client), teller: teller}
 }
 
 // Handler returns what refuses the deletion of protected objects of the kind, whoever asks for it (DP-010,
@@ -78,9 +80,11 @@ func (g *Guard) judge(ctx context.Context, kind Kind, o *object) (code int32, wh
 	}
 	switch found, err := kind.Contents(ctx, g, o); {
 	case err != nil:
-		return http.StatusInternalServerError, fmt.Sprintf(", and what it contains is not known: try again, or %s: %v", label, err)
+		return http.StatusInternalServerError,
+			fmt.Sprintf(", and what it contains is not known: try again, or %s: %v", label, err)
 	case found.number > 0:
-		return http.StatusForbidden, fmt.Sprintf(" and %s %d>0: %s or %s", found.what, found.number, found.remedy, label)
+		return http.StatusForbidden, fmt.Sprintf(" and %s %d>0: %s or %s", found.what, found.number,
+			found.remedy, label)
 	}
 	return 0, ""
 }

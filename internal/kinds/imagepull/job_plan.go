@@ -69,7 +69,8 @@ type JobPlan struct {
 
 // Idle tells whether nothing is to be written.
 func (p *JobPlan) Idle() bool {
-	return !p.Finish && !p.AddFinalizer && !p.Delete && len(p.Assign)+len(p.Supply)+len(p.Drop) == 0 && p.Status == nil
+	return !p.Finish && !p.AddFinalizer && !p.Delete && len(p.Assign)+len(p.Supply)+len(p.Drop) == 0 &&
+		p.Status == nil
 }
 
 // PlanJob decides about an ImagePullJob (IMG-080 to IMG-099).
@@ -79,7 +80,8 @@ func PlanJob(s JobSnapshot) *JobPlan {
 	held := slices.Contains(job.Finalizers, pub.PullJobProtection)
 	if job.DeletionTimestamp != nil || job.Status.CompletionTime != nil {
 		p.Finish, p.Why = held, "finished"
-		if ttl := job.Spec.CompletionPolicy.TTLSecondsAfterFinished; job.DeletionTimestamp == nil && ttl != nil {
+		if ttl := job.Spec.CompletionPolicy.TTLSecondsAfterFinished; job.DeletionTimestamp == nil &&
+			ttl != nil {
 			if left := job.Status.CompletionTime.Add(time.Duration(*ttl) * time.Second).Sub(s.Now); left > 0 {
 				p.After = left
 			} else {
@@ -115,8 +117,10 @@ func PlanJob(s JobSnapshot) *JobPlan {
 			switch since, ok := s.Refused[node.Name]; {
 			case !ok:
 				waiting = append(waiting, node.Name)
-			case job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && due.over(since.Add(nodeAnswersWithin)):
-				given = append(given, node.Name) // a job that is to end does not wait for what may never change
+			case job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever &&
+				due.over(since.Add(nodeAnswersWithin)):
+				// a job that is to end does not wait for what may never change
+				given = append(given, node.Name)
 			default:
 				refused = append(refused, node.Name)
 			}
@@ -127,7 +131,8 @@ func PlanJob(s JobSnapshot) *JobPlan {
 		}
 		result := TagStatus(node, name, tag)
 		switch {
-		case result != nil && result.Version == entry.Version && result.Phase == appsv1beta1.ImagePhaseSucceeded:
+		case result != nil && result.Version == entry.Version &&
+			result.Phase == appsv1beta1.ImagePhaseSucceeded:
 			status.Succeeded++
 		case result != nil && result.Version == entry.Version && result.Phase == appsv1beta1.ImagePhaseFailed:
 			failed = append(failed, node.Name)
@@ -157,8 +162,11 @@ func PlanJob(s JobSnapshot) *JobPlan {
 }
 
 // silent tells whether a node gives its slot back: it has not answered, or it was not ready, for a minute.
-func (s *JobSnapshot) silent(node string, entry *appsv1beta1.ImageTagSpec, result *appsv1beta1.ImageTagStatus, due *clock) bool {
-	if (result == nil || result.Version != entry.Version) && entry.CreatedAt != nil && due.over(entry.CreatedAt.Add(silentAfter)) {
+func (s *JobSnapshot) silent(
+	node string, entry *appsv1beta1.ImageTagSpec, result *appsv1beta1.ImageTagStatus, due *clock,
+) bool {
+	if (result == nil || result.Version != entry.Version) && entry.CreatedAt != nil &&
+		due.over(entry.CreatedAt.Add(silentAfter)) {
 		return true
 	}
 	if s.NotReadySince == nil {
@@ -170,7 +178,9 @@ func (s *JobSnapshot) silent(node string, entry *appsv1beta1.ImageTagSpec, resul
 }
 
 // conclude counts, words and ends the job.
-func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus, due *clock, failed, full, given, waiting []string) {
+func (p *JobPlan) conclude(
+	s JobSnapshot, status *appsv1beta1.ImagePullJobStatus, due *clock, failed, full, given, waiting []string,
+) {
 	job := s.Job
 	always := job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
 	notes := ""
@@ -179,8 +189,9 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 			plural.Of(len(full), "node")+plural.Form(len(full), " has", " have"), p.room, full[0])
 	}
 	if len(given) > 0 {
-		notes += fmt.Sprintf("; %s refused the image for %s, such as %s", plural.Of(len(given), "NodeImage")+plural.Form(len(given), " has", " have"),
-			nodeAnswersWithin, given[0])
+		notes += fmt.Sprintf("; %s refused the image for %s, such as %s",
+			plural.Of(len(given), "NodeImage")+plural.Form(len(given), " has", " have"), nodeAnswersWithin,
+			given[0])
 	}
 	failed = slices.Concat(failed, full, given)
 	completed := false
@@ -216,14 +227,16 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 	case status.Desired == 0:
 		status.Message = "job is running, no progress: " + noNode(job)
 	default:
-		status.Message = fmt.Sprintf("job is running, progress %.1f%%", 100*float64(done)/float64(status.Desired))
+		status.Message = fmt.Sprintf("job is running, progress %.1f%%",
+			100*float64(done)/float64(status.Desired))
 	}
 	status.Message += notes
 	if completed {
 		now := metav1.NewTime(s.Now)
 		status.CompletionTime = &now
 		p.Assign, p.Supply, due.next = nil, nil, 0
-	} else if len(waiting) > len(p.Assign) && len(p.Assign) == 0 && job.Spec.Parallelism != nil && job.Spec.Parallelism.String() == "0" {
+	} else if len(waiting) > len(p.Assign) && len(p.Assign) == 0 && job.Spec.Parallelism != nil &&
+		job.Spec.Parallelism.String() == "0" {
 		status.Message += "; paused, parallelism is 0"
 	}
 }
@@ -258,7 +271,8 @@ func (s *JobSnapshot) expectsPods(due *clock) bool {
 
 func succeeded(node *appsv1beta1.NodeImage, name, tag string, job types.UID) bool {
 	entry, result := ownedTag(node, name, tag, job), TagStatus(node, name, tag)
-	return entry != nil && result != nil && result.Version == entry.Version && result.Phase == appsv1beta1.ImagePhaseSucceeded
+	return entry != nil && result != nil && result.Version == entry.Version &&
+		result.Phase == appsv1beta1.ImagePhaseSucceeded
 }
 
 // ownedTag returns the tag if the job owns it.
@@ -273,11 +287,13 @@ func ownedTag(node *appsv1beta1.NodeImage, name, tag string, job types.UID) *app
 }
 
 func owns(tag *appsv1beta1.ImageTagSpec, job types.UID) bool {
-	return slices.ContainsFunc(tag.OwnerReferences, func(ref corev1.ObjectReference) bool { return ref.UID == job })
+	return slices.ContainsFunc(tag.OwnerReferences,
+		func(ref corev1.ObjectReference) bool { return ref.UID == job })
 }
 
 func lacksSecrets(present, wanted []appsv1beta1.ReferenceObject) bool {
-	return slices.ContainsFunc(wanted, func(ref appsv1beta1.ReferenceObject) bool { return !slices.Contains(present, ref) })
+	return slices.ContainsFunc(wanted,
+		func(ref appsv1beta1.ReferenceObject) bool { return !slices.Contains(present, ref) })
 }
 
 // stale names the NodeImages in which the job owns another tag than it asks for.
@@ -345,11 +361,14 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 			policy = longest(policy, image.Tags[i].PullPolicy)
 		}
 		entry := &image.Tags[i]
-		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy = &now, policy, known(a.Job.Spec.ImagePullPolicy)
+		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy = &now, policy, known(
+			a.Job.Spec.ImagePullPolicy,
+		)
 		entry.OwnerReferences = append(entry.OwnerReferences,
 			corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: JobKind,
 				Namespace: a.Job.Namespace, Name: a.Job.Name, UID: a.Job.UID})
-		slices.SortFunc(image.Tags, func(a, b appsv1beta1.ImageTagSpec) int { return strings.Compare(a.Tag, b.Tag) })
+		slices.SortFunc(image.Tags,
+			func(a, b appsv1beta1.ImageTagSpec) int { return strings.Compare(a.Tag, b.Tag) })
 	}
 	if equality.Semantic.DeepEqual(present, image) {
 		return nil, nil
@@ -443,7 +462,8 @@ func known(policy appsv1beta1.ImagePullPolicy) appsv1beta1.ImagePullPolicy {
 
 // longest is the policy of the newest job, with the longer TTL.
 func longest(policy, before *appsv1beta1.ImageTagPullPolicy) *appsv1beta1.ImageTagPullPolicy {
-	if before != nil && before.TTLSecondsAfterFinished != nil && *before.TTLSecondsAfterFinished > *policy.TTLSecondsAfterFinished {
+	if before != nil && before.TTLSecondsAfterFinished != nil &&
+		*before.TTLSecondsAfterFinished > *policy.TTLSecondsAfterFinished {
 		ttl := *before.TTLSecondsAfterFinished
 		policy.TTLSecondsAfterFinished = &ttl
 	}

@@ -87,7 +87,12 @@ func ReadyOn(pods []*corev1.Pod) []*corev1.Pod {
 // Make plans what is remembered.
 func Make(s *Snapshot) *Plan {
 	old := s.State.Status.PodStates
-	p := &Plan{Status: appsv1beta1.PersistentPodStateStatus{ObservedGeneration: s.State.Generation, PodStates: maps.Clone(old)}}
+	p := &Plan{
+		Status: appsv1beta1.PersistentPodStateStatus{
+			ObservedGeneration: s.State.Generation,
+			PodStates:          maps.Clone(old),
+		},
+	}
 	active, recorded := map[string]bool{}, map[string]bool{}
 	for _, pod := range s.Pods {
 		active[pod.Name] = active[pod.Name] || readiness.Active(pod)
@@ -115,7 +120,9 @@ func Make(s *Snapshot) *Plan {
 		case s.Gone[name]: // PPS-105
 			p.Cleaned = append(p.Cleaned, name)
 			delete(p.Status.PodStates, name)
-		case s.State.Spec.PersistentPodStateRetentionPolicy == appsv1beta1.RetainWhenDeleted || s.Workload.Slots == nil: // PPS-063, PPS-016
+		// PPS-063, PPS-016
+		case s.State.Spec.PersistentPodStateRetentionPolicy == appsv1beta1.RetainWhenDeleted ||
+			s.Workload.Slots == nil:
 		case !ok: // PPS-062
 			p.Odd = append(p.Odd, name)
 		case !active[name]: // PPS-060, PPS-065
@@ -233,7 +240,8 @@ func some(keys []string, of map[string]string) (found map[string]string) {
 }
 
 func same(a, b appsv1beta1.PodState) bool { // PPS-052
-	return a.NodeName == b.NodeName && maps.Equal(a.NodeTopologyLabels, b.NodeTopologyLabels) && maps.Equal(a.Annotations, b.Annotations)
+	return a.NodeName == b.NodeName && maps.Equal(a.NodeTopologyLabels, b.NodeTopologyLabels) &&
+		maps.Equal(a.Annotations, b.Annotations)
 }
 
 // around is about how much JSON there is around the texts of an entry, and of a value.

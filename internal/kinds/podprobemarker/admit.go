@@ -45,7 +45,8 @@ func Default(marker map[string]any) (patch []jsonpatch.Operation) {
 		probe, _ := entry["probe"].(map[string]any)
 		get, ok := probe["httpGet"].(map[string]any)
 		if scheme := get["scheme"]; ok && (scheme == nil || scheme == "") {
-			patch = append(patch, jsonpatch.NewOperation("add", fmt.Sprintf("/spec/probes/%d/probe/httpGet/scheme", i), string(corev1.URISchemeHTTP)))
+			patch = append(patch, jsonpatch.NewOperation("add",
+				fmt.Sprintf("/spec/probes/%d/probe/httpGet/scheme", i), string(corev1.URISchemeHTTP)))
 		}
 	}
 	return patch
@@ -53,9 +54,13 @@ func Default(marker map[string]any) (patch []jsonpatch.Operation) {
 
 // reserved are conditions of pods that Kubernetes or other controllers of ours write, and act on. The caches
 // do not keep them for probes.
-var reserved = []string{string(corev1.PodScheduled), string(corev1.PodInitialized), string(corev1.PodReady), string(corev1.ContainersReady),
-	string(corev1.PodReadyToStartContainers), string(corev1.DisruptionTarget), string(corev1.PodResizePending), string(corev1.PodResizeInProgress),
-	string(corev1.AllContainersRestarting), string(pub.KruisePodReady), string(pub.InPlaceUpdateReady), string(pub.SidecarTerminated)}
+var reserved = []string{
+	string(corev1.PodScheduled), string(corev1.PodInitialized), string(corev1.PodReady),
+	string(corev1.ContainersReady), string(corev1.PodReadyToStartContainers), string(corev1.DisruptionTarget),
+	string(corev1.PodResizePending), string(corev1.PodResizeInProgress),
+	string(corev1.AllContainersRestarting), string(pub.KruisePodReady), string(pub.InPlaceUpdateReady),
+	string(pub.SidecarTerminated),
+}
 
 // Validate judges a PodProbeMarker (PPM-021 to PPM-031, PPM-033); old is nil on creation.
 func Validate(marker, old *appsv1alpha1.PodProbeMarker) (errs field.ErrorList) {
@@ -88,9 +93,12 @@ func Validate(marker, old *appsv1alpha1.PodProbeMarker) (errs field.ErrorList) {
 // pod.
 func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return field.ErrorList{field.Required(path, "an empty selector would select all pods of the namespace")}
+		return field.ErrorList{
+			field.Required(path, "an empty selector would select all pods of the namespace"),
+		}
 	}
-	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+	errs := metav1validation.ValidateLabelSelector(selector,
+		metav1validation.LabelSelectorValidationOptions{}, path)
 	if n := selectors.Terms(selector); n > selectors.MostTerms {
 		errs = append(errs, field.TooMany(path, n, selectors.MostTerms))
 	}
@@ -99,7 +107,10 @@ func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.Error
 
 // checkProbe judges one probe. names and conditions are those before it; keys say which probe writes a key
 // for a state.
-func checkProbe(probe *appsv1alpha1.PodContainerProbe, path *field.Path, names, conditions map[string]bool, keys map[string]string) (errs field.ErrorList) {
+func checkProbe(
+	probe *appsv1alpha1.PodContainerProbe, path *field.Path, names, conditions map[string]bool,
+	keys map[string]string,
+) (errs field.ErrorList) {
 	switch at := path.Child("name"); {
 	case probe.Name == "":
 		errs = append(errs, field.Required(at, ""))
@@ -156,12 +167,14 @@ func checkHandler(probe *appsv1alpha1.ContainerProbeSpec, path *field.Path) (err
 			errs = append(errs, field.Invalid(at.Child("path"), get.Path, "is no path of a URL"))
 		}
 		if get.Scheme != corev1.URISchemeHTTP && get.Scheme != corev1.URISchemeHTTPS {
-			errs = append(errs, field.NotSupported(at.Child("scheme"), get.Scheme, []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
+			errs = append(errs, field.NotSupported(at.Child("scheme"), get.Scheme,
+				[]corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
 		}
 		errs = append(errs, checkPort(get.Port, at.Child("port"))...)
 		for i := range get.HTTPHeaders {
 			for _, fault := range validation.IsHTTPHeaderName(get.HTTPHeaders[i].Name) {
-				errs = append(errs, field.Invalid(at.Child("httpHeaders").Index(i).Child("name"), get.HTTPHeaders[i].Name, fault))
+				errs = append(errs, field.Invalid(at.Child("httpHeaders").Index(i).Child("name"),
+					get.HTTPHeaders[i].Name, fault))
 			}
 		}
 	}
@@ -182,10 +195,16 @@ func checkHandler(probe *appsv1alpha1.ContainerProbeSpec, path *field.Path) (err
 	for _, number := range []struct {
 		name  string
 		value int32
-	}{{"initialDelaySeconds", probe.InitialDelaySeconds}, {"timeoutSeconds", probe.TimeoutSeconds}, {"periodSeconds", probe.PeriodSeconds},
-		{"successThreshold", probe.SuccessThreshold}, {"failureThreshold", probe.FailureThreshold}} {
+	}{
+		{"initialDelaySeconds", probe.InitialDelaySeconds},
+		{"timeoutSeconds", probe.TimeoutSeconds},
+		{"periodSeconds", probe.PeriodSeconds},
+		{"successThreshold", probe.SuccessThreshold},
+		{"failureThreshold", probe.FailureThreshold},
+	} {
 		if number.value < 0 {
-			errs = append(errs, field.Invalid(path.Child(number.name), number.value, "must be greater than or equal to 0"))
+			errs = append(errs,
+				field.Invalid(path.Child(number.name), number.value, "must be greater than or equal to 0"))
 		}
 	}
 	return errs
@@ -213,13 +232,16 @@ func numberOf(port intstr.IntOrString) (number int, named bool) {
 }
 
 // checkPolicies judges what pods get for a result.
-func checkPolicies(probe *appsv1alpha1.PodContainerProbe, path *field.Path, keys map[string]string) (errs field.ErrorList) {
+func checkPolicies(
+	probe *appsv1alpha1.PodContainerProbe, path *field.Path, keys map[string]string,
+) (errs field.ErrorList) {
 	states := map[appsv1alpha1.ProbeState]bool{}
 	for i := range probe.MarkerPolicy {
 		policy, at := &probe.MarkerPolicy[i], path.Index(i)
 		switch state := policy.State; {
 		case state != appsv1alpha1.ProbeSucceeded && state != appsv1alpha1.ProbeFailed:
-			errs = append(errs, field.NotSupported(at.Child("state"), state, []appsv1alpha1.ProbeState{appsv1alpha1.ProbeSucceeded, appsv1alpha1.ProbeFailed}))
+			errs = append(errs, field.NotSupported(at.Child("state"), state,
+				[]appsv1alpha1.ProbeState{appsv1alpha1.ProbeSucceeded, appsv1alpha1.ProbeFailed}))
 		case states[state]:
 			errs = append(errs, field.Duplicate(at.Child("state"), state))
 		}
@@ -237,7 +259,8 @@ func checkPolicies(probe *appsv1alpha1.PodContainerProbe, path *field.Path, keys
 			for _, key := range slices.Sorted(maps.Keys(pairs)) {
 				written := string(policy.State) + " " + kind + " " + key
 				if by, ok := keys[written]; ok && by != probe.Name {
-					errs = append(errs, field.Invalid(at.Child(kind).Key(key), by, "another probe writes it for the same state"))
+					errs = append(errs, field.Invalid(at.Child(kind).Key(key), by,
+						"another probe writes it for the same state"))
 				}
 				keys[written] = probe.Name
 			}

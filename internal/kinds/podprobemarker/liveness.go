@@ -51,12 +51,21 @@ func (r *Restart) Meant(pod *corev1.Pod) bool {
 // that failed is followed by another.
 func (r *Restart) Request() *appsv1beta1.ContainerRecreateRequest {
 	return &appsv1beta1.ContainerRecreateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: r.Pod.Namespace, Name: r.Name(), OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod",
-			Name: r.Pod.Name, UID: r.Pod.UID, Controller: new(true)}}},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: r.Pod.Name, Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: r.Container}},
-			Strategy:              &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: r.Grace},
-			ActiveDeadlineSeconds: new(int64(600)), TTLSecondsAfterFinished: new(int32(60))},
-	}
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.Pod.Namespace,
+			Name:      r.Name(),
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Pod", Name: r.Pod.Name, UID: r.Pod.UID, Controller: new(true)},
+			},
+		}, Spec: appsv1beta1.ContainerRecreateRequestSpec{
+			PodName:    r.Pod.Name,
+			Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: r.Container}},
+			Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{
+				TerminationGracePeriodSeconds: r.Grace,
+			},
+			ActiveDeadlineSeconds:   new(int64(600)),
+			TTLSecondsAfterFinished: new(int32(60)),
+		}}
 }
 
 // stored is an entry of the annotation with liveness probes.
@@ -83,7 +92,8 @@ func Moved(pod *corev1.Pod) (context string, moved []int) {
 		if err != nil || json.Unmarshal(text, &probe) != nil || Fault(&probe) != "" {
 			continue
 		}
-		entries, moved = append(entries, map[string]any{"name": c.Name, "livenessProbe": c.LivenessProbe}), append(moved, i)
+		entries, moved = append(entries,
+			map[string]any{"name": c.Name, "livenessProbe": c.LivenessProbe}), append(moved, i)
 	}
 	text, err := json.Marshal(entries)
 	if err != nil {
@@ -119,7 +129,10 @@ func (s *Snapshot) liveness(pod *corev1.Pod) (all []wish) {
 			continue
 		}
 		open[e.Name] = false // the first counts
-		w := wish{pod: pod, entry: appsv1alpha1.ContainerProbe{Name: pod.Name + "-" + e.Name, ContainerName: e.Name}}
+		w := wish{
+			pod:   pod,
+			entry: appsv1alpha1.ContainerProbe{Name: pod.Name + "-" + e.Name, ContainerName: e.Name},
+		}
 		w.entry.Probe, w.fault = s.resolved(pod, e.Name, &e.Probe)
 		for _, number := range []struct {
 			of      *int32
@@ -152,13 +165,15 @@ func (s *Snapshot) restarts(p *Plan, pod *corev1.Pod, states map[string]*appsv1a
 		if state == nil || state.State != appsv1alpha1.ProbeFailed {
 			continue
 		}
-		at := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == w.entry.ContainerName })
+		at := slices.IndexFunc(pod.Status.ContainerStatuses,
+			func(c corev1.ContainerStatus) bool { return c.Name == w.entry.ContainerName })
 		if at < 0 {
 			continue
 		}
 		c := &pod.Status.ContainerStatuses[at]
 		if c.State.Running == nil || !c.State.Running.StartedAt.Before(&state.LastTransitionTime) {
-			continue // it failed before it was this container, for no probe comes within a second of the start
+			// it failed before it was this container, for no probe comes within a second of the start
+			continue
 		}
 		if c.Started != nil && !*c.Started { // its startup probe has not succeeded yet
 			p.again(lookAgain)
@@ -166,13 +181,19 @@ func (s *Snapshot) restarts(p *Plan, pod *corev1.Pod, states map[string]*appsv1a
 		}
 		// The clock of the node may be ahead of ours: by its own, the container ran at least until the result
 		// was seen last.
-		ran := max(s.Now.Sub(c.State.Running.StartedAt.Time), state.LastProbeTime.Sub(c.State.Running.StartedAt.Time))
+		ran := max(s.Now.Sub(c.State.Running.StartedAt.Time),
+			state.LastProbeTime.Sub(c.State.Running.StartedAt.Time))
 		wait := pause(c.RestartCount)
 		switch {
 		case ran < wait && ran < ranLong:
 			p.again(wait - ran)
 		default:
-			p.Restarts = append(p.Restarts, Restart{Pod: pod, Container: c.Name, Count: c.RestartCount, Grace: w.entry.Probe.TerminationGracePeriodSeconds})
+			p.Restarts = append(p.Restarts, Restart{
+				Pod:       pod,
+				Container: c.Name,
+				Count:     c.RestartCount,
+				Grace:     w.entry.Probe.TerminationGracePeriodSeconds,
+			})
 			p.again(lookAgain)
 		}
 	}
@@ -200,19 +221,22 @@ func (p *Plan) again(after time.Duration) {
 // Restarted tells whether containers have started or ended of a pod that has liveness probes of ours, or a
 // condition that may be of a container that was replaced (PPM-072).
 func Restarted(before, after *corev1.Pod) bool {
-	if after.Annotations[pub.LivenessProbes] == "" && !slices.ContainsFunc(after.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Status == corev1.ConditionTrue && !slices.Contains(reserved, string(c.Type))
-	}) {
+	if after.Annotations[pub.LivenessProbes] == "" &&
+		!slices.ContainsFunc(after.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Status == corev1.ConditionTrue && !slices.Contains(reserved, string(c.Type))
+		}) {
 		return false
 	}
-	if before.Status.Message != after.Status.Message { // a checksum is all that the caches keep of the containers of most pods
+	// a checksum is all that the caches keep of the containers of most pods
+	if before.Status.Message != after.Status.Message {
 		return true
 	}
 	was := map[string]string{}
 	for i := range before.Status.ContainerStatuses {
 		was[before.Status.ContainerStatuses[i].Name] = running(&before.Status.ContainerStatuses[i])
 	}
-	return slices.ContainsFunc(after.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return was[c.Name] != running(&c) })
+	return slices.ContainsFunc(after.Status.ContainerStatuses,
+		func(c corev1.ContainerStatus) bool { return was[c.Name] != running(&c) })
 }
 
 // running is which container it is, if it runs.

@@ -94,7 +94,9 @@ func (s *Snapshot) markVirtual(p *Plan) {
 
 // differing leaves out what pods have already.
 func (p *Plan) differing() {
-	p.Pods = slices.DeleteFunc(p.Pods, func(of PodPlan) bool { return of.Status(of.Pod).Empty() && of.Metadata(of.Pod).Empty() && !of.Unseen })
+	p.Pods = slices.DeleteFunc(p.Pods, func(of PodPlan) bool {
+		return of.Status(of.Pod).Empty() && of.Metadata(of.Pod).Empty() && !of.Unseen
+	})
 }
 
 // marking gathers what a pod gets of all its probes, so that none takes away what another gives.
@@ -120,7 +122,14 @@ func newPairs() pairs {
 }
 
 func (s *Snapshot) marking(p *Plan, pod *corev1.Pod) *marking {
-	return &marking{s: s, p: p, pod: pod, by: map[string]string{}, labels: newPairs(), annotations: newPairs()}
+	return &marking{
+		s:           s,
+		p:           p,
+		pod:         pod,
+		by:          map[string]string{},
+		labels:      newPairs(),
+		annotations: newPairs(),
+	}
 }
 
 // condition is what the pod's condition becomes.
@@ -130,23 +139,34 @@ func (m *marking) condition(w *wish, state *appsv1alpha1.ContainerProbeState) {
 		return
 	}
 	if by, taken := m.by[of]; taken {
-		m.p.Warnings = append(m.p.Warnings, Warning{Marker: w.marker.PodProbeMarker, Reason: ConditionConflict,
-			Message: fmt.Sprintf("condition %s of pod %s is written by PodProbeMarker %s", of, m.pod.Name, by)})
+		m.p.Warnings = append(m.p.Warnings, Warning{
+			Marker: w.marker.PodProbeMarker,
+			Reason: ConditionConflict,
+			Message: fmt.Sprintf("condition %s of pod %s is written by PodProbeMarker %s", of, m.pod.Name,
+				by),
+		})
 		return
 	}
 	m.by[of] = w.marker.Name
-	c := corev1.PodCondition{Type: corev1.PodConditionType(of), Status: corev1.ConditionFalse, Message: bounded(state.Message),
-		LastProbeTime: state.LastProbeTime, LastTransitionTime: state.LastTransitionTime}
+	c := corev1.PodCondition{
+		Type:               corev1.PodConditionType(of),
+		Status:             corev1.ConditionFalse,
+		Message:            bounded(state.Message),
+		LastProbeTime:      state.LastProbeTime,
+		LastTransitionTime: state.LastTransitionTime,
+	}
 	switch state.State {
 	case appsv1alpha1.ProbeSucceeded:
 		c.Status = corev1.ConditionTrue
 	case appsv1alpha1.ProbeFailed:
 	default:
 		before := conditionOf(m.pod, c.Type)
-		if before == nil || before.Status != corev1.ConditionTrue || !m.s.Replaced(m.pod, w.probe.ContainerName, probed(before)) {
+		if before == nil || before.Status != corev1.ConditionTrue ||
+			!m.s.Replaced(m.pod, w.probe.ContainerName, probed(before)) {
 			return
 		}
-		c.Message = fmt.Sprintf("container %s was replaced, and there is no result of the new one yet", w.probe.ContainerName)
+		c.Message = fmt.Sprintf("container %s was replaced, and there is no result of the new one yet",
+			w.probe.ContainerName)
 		c.LastProbeTime, c.LastTransitionTime = metav1.Time{}, metav1.NewTime(m.s.Now)
 	}
 	m.conditions = append(m.conditions, c)
@@ -272,7 +292,9 @@ func (p *PodPlan) Metadata(pod *corev1.Pod) *podpatch.Patch {
 	return patch
 }
 
-func each(changes map[string]*string, have map[string]string, set func(key, value string), remove func(key string)) {
+func each(
+	changes map[string]*string, have map[string]string, set func(key, value string), remove func(key string),
+) {
 	for key, value := range changes {
 		switch before, there := have[key]; {
 		case value == nil && there:

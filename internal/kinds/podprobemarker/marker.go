@@ -47,7 +47,8 @@ func Markers(all []*appsv1alpha1.PodProbeMarker) (markers []Marker, left []*apps
 // selectorOf is nil if nothing is selected: an empty selector does not select all pods.
 func selectorOf(marker *appsv1alpha1.PodProbeMarker) labels.Selector {
 	spec := marker.Spec.Selector
-	if spec == nil || len(spec.MatchLabels)+len(spec.MatchExpressions) == 0 || selectors.Terms(spec) > selectors.MostTerms {
+	if spec == nil || len(spec.MatchLabels)+len(spec.MatchExpressions) == 0 ||
+		selectors.Terms(spec) > selectors.MostTerms {
 		return nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(spec)
@@ -61,13 +62,16 @@ func selectorOf(marker *appsv1alpha1.PodProbeMarker) labels.Selector {
 func (m *Marker) Selects(of map[string]string) bool { return m.selector.Matches(labels.Set(of)) }
 
 // Matches counts the pods that a PodProbeMarker matches (PPM-040, PPM-059).
-func Matches(marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod, nodeExists func(string) bool) (n int64) {
+func Matches(
+	marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod, nodeExists func(string) bool,
+) (n int64) {
 	selector := selectorOf(marker)
 	if selector == nil {
 		return 0
 	}
 	for _, pod := range pods {
-		if pod.Namespace == marker.Namespace && Ready(pod) && selector.Matches(labels.Set(pod.Labels)) && nodeExists(pod.Spec.NodeName) {
+		if pod.Namespace == marker.Namespace && Ready(pod) && selector.Matches(labels.Set(pod.Labels)) &&
+			nodeExists(pod.Spec.NodeName) {
 			n++
 		}
 	}
@@ -91,8 +95,8 @@ func NodesOf(marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod) (nodes []s
 
 // Ready tells whether a pod can be probed: it is active, on a node, and initialized (PPM-040).
 func Ready(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&
-		initialized(pod)
+	return pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" &&
+		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed && initialized(pod)
 }
 
 // initialized tells whether the init containers of a pod are done. A pod that runs is, and the caches do not

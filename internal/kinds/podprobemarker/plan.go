@@ -116,10 +116,12 @@ func alike(a, b []appsv1alpha1.PodProbe) bool {
 		list = slices.Clone(list)
 		for i := range list {
 			list[i].Probes = slices.Clone(list[i].Probes)
-			slices.SortStableFunc(list[i].Probes, func(a, b appsv1alpha1.ContainerProbe) int { return cmp.Compare(a.Name, b.Name) })
+			slices.SortStableFunc(list[i].Probes,
+				func(a, b appsv1alpha1.ContainerProbe) int { return cmp.Compare(a.Name, b.Name) })
 		}
 		slices.SortStableFunc(list, func(a, b appsv1alpha1.PodProbe) int {
-			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+				cmp.Compare(a.UID, b.UID))
 		})
 		return list
 	}
@@ -168,8 +170,13 @@ func (s *Snapshot) wishes(pod *corev1.Pod, most int) (all []wish, left []*Marker
 }
 
 // entry is a probe as the node is told of it.
-func (s *Snapshot) entry(pod *corev1.Pod, marker *Marker, probe *appsv1alpha1.PodContainerProbe) (entry appsv1alpha1.ContainerProbe, fault string) {
-	entry = appsv1alpha1.ContainerProbe{Name: ProbeName(marker.Name, probe.Name), ContainerName: probe.ContainerName}
+func (s *Snapshot) entry(
+	pod *corev1.Pod, marker *Marker, probe *appsv1alpha1.PodContainerProbe,
+) (entry appsv1alpha1.ContainerProbe, fault string) {
+	entry = appsv1alpha1.ContainerProbe{
+		Name:          ProbeName(marker.Name, probe.Name),
+		ContainerName: probe.ContainerName,
+	}
 	if slices.Contains(reserved, probe.PodConditionType) { // stored before admission refused it
 		return entry, fmt.Sprintf("condition %s is written by others", probe.PodConditionType)
 	}
@@ -189,7 +196,8 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 	var wishes []wish
 	pods := slices.Clone(s.Pods)
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.UID, b.UID))
 	})
 	asked, told, ends := map[string]int{}, map[*appsv1alpha1.PodProbeMarker]bool{}, make([]int, len(pods))
 	for i, pod := range pods {
@@ -199,7 +207,8 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 			if !told[marker.PodProbeMarker] {
 				told[marker.PodProbeMarker] = true
 				p.Warnings = append(p.Warnings, Warning{Marker: marker.PodProbeMarker, Reason: NotProbed,
-					Message: fmt.Sprintf("probes are left out for pod %s, and maybe for others: %s", pod.Name, full)})
+					Message: fmt.Sprintf("probes are left out for pod %s, and maybe for others: %s", pod.Name,
+						full)})
 			}
 		}
 		wishes = append(append(wishes, s.liveness(pod)...), some...)
@@ -219,7 +228,13 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 			continue
 		}
 		if n := len(list); n == 0 || list[n-1].UID != string(w.pod.UID) {
-			list = append(list, appsv1alpha1.PodProbe{Namespace: w.pod.Namespace, Name: w.pod.Name, UID: string(w.pod.UID), IP: w.pod.Status.PodIP}) // PPM-052
+			// PPM-052
+			list = append(list, appsv1alpha1.PodProbe{
+				Namespace: w.pod.Namespace,
+				Name:      w.pod.Name,
+				UID:       string(w.pod.UID),
+				IP:        w.pod.Status.PodIP,
+			})
 		}
 		last := &list[len(list)-1]
 		last.Probes = append(last.Probes, w.entry)
@@ -232,17 +247,23 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 func (p *Plan) leaves(w *wish, all []wish, now time.Time) {
 	if w.marker == nil {
 		p.Warnings = append(p.Warnings, Warning{Pod: w.pod, Reason: NotProbed,
-			Message: fmt.Sprintf("the liveness probe of container %s is not carried out: %s", w.entry.ContainerName, w.fault)})
+			Message: fmt.Sprintf("the liveness probe of container %s is not carried out: %s",
+				w.entry.ContainerName, w.fault)})
 		return
 	}
 	p.Warnings = append(p.Warnings, Warning{Marker: w.marker.PodProbeMarker, Reason: NotProbed,
 		Message: fmt.Sprintf("probe %s is left out for pod %s: %s", w.probe.Name, w.pod.Name, w.fault)})
 	of := w.probe.PodConditionType
 	if of == "" || slices.Contains(reserved, of) ||
-		slices.ContainsFunc(all, func(o wish) bool { return o.fault == "" && o.probe != nil && o.probe.PodConditionType == of }) {
+		slices.ContainsFunc(all,
+			func(o wish) bool { return o.fault == "" && o.probe != nil && o.probe.PodConditionType == of }) {
 		return
 	}
-	c := corev1.PodCondition{Type: corev1.PodConditionType(of), Status: corev1.ConditionFalse, Message: "not probed: " + w.fault}
+	c := corev1.PodCondition{
+		Type:    corev1.PodConditionType(of),
+		Status:  corev1.ConditionFalse,
+		Message: "not probed: " + w.fault,
+	}
 	if before := conditionOf(w.pod, c.Type); before == nil || before.Status != c.Status {
 		c.LastTransitionTime = metav1.NewTime(now)
 	}

@@ -11,7 +11,10 @@ import (
 
 // Effective is a probe with what its numbers mean: 0 is 1 (PPM-012).
 func Effective(probe appsv1alpha1.ContainerProbeSpec) appsv1alpha1.ContainerProbeSpec {
-	for _, number := range []*int32{&probe.InitialDelaySeconds, &probe.TimeoutSeconds, &probe.PeriodSeconds, &probe.SuccessThreshold, &probe.FailureThreshold} {
+	for _, number := range []*int32{
+		&probe.InitialDelaySeconds, &probe.TimeoutSeconds, &probe.PeriodSeconds, &probe.SuccessThreshold,
+		&probe.FailureThreshold,
+	} {
 		if *number <= 0 {
 			*number = 1
 		}
@@ -47,7 +50,9 @@ func Fault(probe *appsv1alpha1.ContainerProbeSpec) string {
 }
 
 // resolved is a probe with ports as numbers.
-func (s *Snapshot) resolved(pod *corev1.Pod, container string, probe *appsv1alpha1.ContainerProbeSpec) (_ appsv1alpha1.ContainerProbeSpec, fault string) {
+func (s *Snapshot) resolved(
+	pod *corev1.Pod, container string, probe *appsv1alpha1.ContainerProbeSpec,
+) (_ appsv1alpha1.ContainerProbeSpec, fault string) {
 	if fault = Fault(probe); fault != "" {
 		return *probe, fault
 	}

@@ -37,7 +37,8 @@ func cost(wishes []wish, i int) int {
 	}
 	n := len(text) + len(w.entry.Name) + resultBytes
 	if i == 0 || wishes[i-1].pod != w.pod {
-		n += 2 * (len(w.pod.Namespace) + len(w.pod.Name) + len(w.pod.UID) + 100) // in the list and in the results
+		// in the list and in the results
+		n += 2 * (len(w.pod.Namespace) + len(w.pod.Name) + len(w.pod.UID) + 100)
 	}
 	return n
 }

@@ -29,8 +29,9 @@ func Travelling(pod *corev1.Pod, all []*appsv1alpha1.PodProbeMarker) (probes, na
 		for j := range markers[i].Spec.Probes {
 			probe := markers[i].Spec.Probes[j]
 			pair := [2]string{probe.ContainerName, probe.Name}
-			if probe.PodConditionType == "" || conditions[probe.PodConditionType] || pairs[pair] || !runs(pod, probe.ContainerName) ||
-				Fault(&probe.Probe) != "" || slices.Contains(reserved, probe.PodConditionType) {
+			if probe.PodConditionType == "" || conditions[probe.PodConditionType] || pairs[pair] ||
+				!runs(pod, probe.ContainerName) || Fault(&probe.Probe) != "" ||
+				slices.Contains(reserved, probe.PodConditionType) {
 				continue
 			}
 			probe.MarkerPolicy = nil
@@ -58,8 +59,10 @@ func Travelling(pod *corev1.Pod, all []*appsv1alpha1.PodProbeMarker) (probes, na
 
 // runs tells whether the pod has a container of that name that runs as long as the pod does.
 func runs(pod *corev1.Pod, name string) bool {
-	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }) ||
+	return slices.ContainsFunc(pod.Spec.Containers,
+		func(c corev1.Container) bool { return c.Name == name }) ||
 		slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
-			return c.Name == name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+			return c.Name == name && c.RestartPolicy != nil &&
+				*c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 		})
 }

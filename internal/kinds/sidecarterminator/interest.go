@@ -128,7 +128,8 @@ func interest(pod *corev1.Pod) (all []container, why string) {
 	case !open:
 		return nil, "all sidecars have ended"
 	case len(pod.Status.ContainerStatuses) != len(all):
-		return nil, fmt.Sprintf("kubelet has reported of %d of %d containers", len(pod.Status.ContainerStatuses), len(all))
+		return nil, fmt.Sprintf("kubelet has reported of %d of %d containers",
+			len(pod.Status.ContainerStatuses), len(all))
 	}
 	for i := range all {
 		if c := &all[i]; !c.sidecar() && !c.done(pod) {

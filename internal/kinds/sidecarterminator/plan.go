@@ -130,7 +130,8 @@ func NewPlan(s Snapshot) *Plan {
 	case Normal:
 		s.onNormal(p, sidecars, all)
 	default:
-		p.because("node %s is not found, so that it is not known how sidecars are stopped on it", s.Pod.Spec.NodeName)
+		p.because("node %s is not found, so that it is not known how sidecars are stopped on it",
+			s.Pod.Spec.NodeName)
 		p.again(s.sinceDone(all))
 	}
 	return p
@@ -162,9 +163,11 @@ func (s *Snapshot) onVirtual(p *Plan, sidecars []container) {
 	}
 	s.tellReplaced(p)
 	if len(stuck) > 0 {
-		p.because("%s cannot be stopped on virtual node %s: variable %s is missing", plural(stuck), s.Pod.Spec.NodeName, pub.TerminateSidecarImageEnv)
-		p.warn(NoWay, "virtual", "virtual node %s stops no container: %s cannot be stopped there without variable %s", s.Pod.Spec.NodeName, plural(stuck),
-			pub.TerminateSidecarImageEnv)
+		p.because("%s cannot be stopped on virtual node %s: variable %s is missing", plural(stuck),
+			s.Pod.Spec.NodeName, pub.TerminateSidecarImageEnv)
+		p.warn(NoWay, "virtual",
+			"virtual node %s stops no container: %s cannot be stopped there without variable %s",
+			s.Pod.Spec.NodeName, plural(stuck), pub.TerminateSidecarImageEnv)
 	}
 }
 
@@ -227,9 +230,15 @@ func (s *Snapshot) ahead(p *Plan, ignored, all []container) {
 	}
 	p.Status = &podpatch.Patch{}
 	p.Status.Phase(phase)
-	p.Status.Condition(corev1.PodCondition{Type: pub.SidecarTerminated, Status: corev1.ConditionTrue, Reason: Done,
-		Message:            fmt.Sprintf("the main containers are done: the phase is %s, and %s still to be stopped", phase, are(p.Freed)),
-		LastTransitionTime: metav1.NewTime(s.Now)})
+	p.Status.Condition(corev1.PodCondition{
+		Type:   pub.SidecarTerminated,
+		Status: corev1.ConditionTrue,
+		Reason: Done,
+		Message: fmt.Sprintf(
+			"the main containers are done: the phase is %s, and %s still to be stopped", phase, are(p.Freed),
+		),
+		LastTransitionTime: metav1.NewTime(s.Now),
+	})
 	p.because("the phase becomes %s, and kubelet stops %s", phase, plural(p.Freed))
 	p.again(s.grace() + ofKubelet)
 }
@@ -249,8 +258,8 @@ func (s *Snapshot) afterPhase(p *Plan, ignored []container) {
 func (s *Snapshot) stop(p *Plan, group []container, ignored bool) {
 	h := s.history(ignored)
 	if len(h.foreign) > 0 {
-		p.warn(NotOurs, strings.Join(h.foreign, ","), "%s: not made for this pod, and left alone; another name is taken",
-			strings.Join(h.foreign, ", "))
+		p.warn(NotOurs, strings.Join(h.foreign, ","),
+			"%s: not made for this pod, and left alone; another name is taken", strings.Join(h.foreign, ", "))
 	}
 	if h.last != nil && !Over(h.last) {
 		p.because("%s is under way", described(h.last))
@@ -279,7 +288,8 @@ func (s *Snapshot) stop(p *Plan, group []container, ignored bool) {
 	}
 	s.tellReplaced(p)
 	if len(back) > 0 {
-		p.warn(StartsAgain, h.last.Name, "%s: stopped, and started again by kubelet. Let it exit with 0 when it gets SIGTERM, or set variable %s",
+		p.warn(StartsAgain, h.last.Name,
+			"%s: stopped, and started again by kubelet. Let it exit with 0 when it gets SIGTERM, or set variable %s",
 			plural(back), pub.TerminateSidecarIgnoreExitEnv)
 	}
 	if len(running) == 0 {
@@ -292,7 +302,8 @@ func (s *Snapshot) stop(p *Plan, group []container, ignored bool) {
 			left = min(ended.Add(wait).Sub(s.Now), wait)
 		}
 		if left > 0 {
-			p.because("%s: still to be stopped although %s has ended; the next one comes after %s", plural(running), described(h.last), wait)
+			p.because("%s: still to be stopped although %s has ended; the next one comes after %s",
+				plural(running), described(h.last), wait)
 			p.again(left)
 			return
 		}
@@ -325,15 +336,18 @@ func are(names []string) string {
 func Event(way Way, plan *Plan) string {
 	switch way {
 	case ByImage:
-		return fmt.Sprintf("All main containers are done: %s, by in-place update of the image", stopped(plan.Replaced))
+		return fmt.Sprintf("All main containers are done: %s, by in-place update of the image",
+			stopped(plan.Replaced))
 	case ByRequest:
 		var names []string
 		for i := range plan.Request.Spec.Containers {
 			names = append(names, plan.Request.Spec.Containers[i].Name)
 		}
-		return fmt.Sprintf("All main containers are done: %s, by %s (CRR)", stopped(names), described(plan.Request))
+		return fmt.Sprintf("All main containers are done: %s, by %s (CRR)", stopped(names),
+			described(plan.Request))
 	default:
-		return fmt.Sprintf("All main containers are done: %s, by kubelet, for the phase was set ahead", stopped(plan.Freed))
+		return fmt.Sprintf("All main containers are done: %s, by kubelet, for the phase was set ahead",
+			stopped(plan.Freed))
 	}
 }
 

@@ -92,8 +92,8 @@ func OwnerOf(request *appsv1beta1.ContainerRecreateRequest) string {
 // isFor tells whether the request was made for the pod. Whoever makes one that is asks for what would be
 // asked for anyhow.
 func isFor(pod *corev1.Pod, request *appsv1beta1.ContainerRecreateRequest) bool {
-	return OwnerOf(request) == pod.Name && PodUID(request.Name) == pod.UID && request.Spec.PodName == pod.Name &&
-		restart.PodUID(request) == pod.UID
+	return OwnerOf(request) == pod.Name && PodUID(request.Name) == pod.UID &&
+		request.Spec.PodName == pod.Name && restart.PodUID(request) == pod.UID
 }
 
 // history is what requests of one group of sidecars say.
@@ -121,8 +121,10 @@ func (s *Snapshot) history(ignored bool) history {
 		}
 		h.ours = append(h.ours, r)
 	}
-	slices.SortFunc(h.ours, func(a, b *appsv1beta1.ContainerRecreateRequest) int { // API servers have clocks of their own
-		return cmp.Or(order(Over(a))-order(Over(b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), numberOf(b)-numberOf(a))
+	// API servers have clocks of their own
+	slices.SortFunc(h.ours, func(a, b *appsv1beta1.ContainerRecreateRequest) int {
+		return cmp.Or(order(Over(a))-order(Over(b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+			numberOf(b)-numberOf(a))
 	})
 	if len(h.ours) > 0 {
 		h.last = h.ours[0]
@@ -185,7 +187,9 @@ func (h *history) unanswered() bool {
 }
 
 // covering is the newest request for the container, and what it says of it; nil if there is none.
-func (h *history) covering(name string) (*appsv1beta1.ContainerRecreateRequest, *appsv1beta1.ContainerRecreateRequestContainer) {
+func (h *history) covering(
+	name string,
+) (*appsv1beta1.ContainerRecreateRequest, *appsv1beta1.ContainerRecreateRequestContainer) {
 	for _, request := range h.ours {
 		for i := range request.Spec.Containers {
 			if asked := &request.Spec.Containers[i]; asked.Name == name {
@@ -199,7 +203,8 @@ func (h *history) covering(name string) (*appsv1beta1.ContainerRecreateRequest, 
 // cameBack tells whether kubelet started the container anew after the newest request for it.
 func (h *history) cameBack(c *container) bool {
 	request, asked := h.covering(c.Name)
-	return request != nil && restart.Completed(request) && asked.StatusContext != nil && c.status.RestartCount > asked.StatusContext.RestartCount
+	return request != nil && restart.Completed(request) && asked.StatusContext != nil &&
+		c.status.RestartCount > asked.StatusContext.RestartCount
 }
 
 // request makes a request of that number for the containers.
@@ -209,16 +214,28 @@ func (s *Snapshot) request(names []string, ignored bool, number int) *appsv1beta
 		deadline += int64(s.grace() / time.Second)
 	}
 	made := &appsv1beta1.ContainerRecreateRequest{
-		TypeMeta: metav1.TypeMeta{APIVersion: appsv1beta1.GroupVersion.String(), Kind: "ContainerRecreateRequest"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.Pod.Namespace, Name: attempt{s.Pod.UID, ignored, number}.name(),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.Pod, corev1.SchemeGroupVersion.WithKind("Pod"))}},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: s.Pod.Name, ActiveDeadlineSeconds: &deadline, TTLSecondsAfterFinished: new(int32(keep)),
-			Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{ForceRecreate: true,
-				FailurePolicy: appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore}},
-	}
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: appsv1beta1.GroupVersion.String(),
+			Kind:       "ContainerRecreateRequest",
+		}, ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Pod.Namespace,
+			Name:      attempt{s.Pod.UID, ignored, number}.name(),
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(s.Pod, corev1.SchemeGroupVersion.WithKind("Pod")),
+			},
+		}, Spec: appsv1beta1.ContainerRecreateRequestSpec{
+			PodName:                 s.Pod.Name,
+			ActiveDeadlineSeconds:   &deadline,
+			TTLSecondsAfterFinished: new(int32(keep)),
+			Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{
+				ForceRecreate: true,
+				FailurePolicy: appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore,
+			},
+		}}
 	made.OwnerReferences[0].BlockOwnerDeletion = nil // nobody needs to wait for it
 	for _, name := range names {
-		made.Spec.Containers = append(made.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{Name: name})
+		made.Spec.Containers = append(made.Spec.Containers,
+			appsv1beta1.ContainerRecreateRequestContainer{Name: name})
 	}
 	return made
 }

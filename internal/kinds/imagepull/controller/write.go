@@ -53,7 +53,14 @@ func statusPatch(node *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatu
 	for name, image := range status.ImageStatuses {
 		images[name] = image
 	}
-	return map[string]any{"status": map[string]any{"imageStatuses": images, "desired": status.Desired, "waiting": status.Waiting,
-		"pulling":   status.Pulling,
-		"succeeded": status.Succeeded, "failed": status.Failed}}
+	return map[string]any{
+		"status": map[string]any{
+			"imageStatuses": images,
+			"desired":       status.Desired,
+			"waiting":       status.Waiting,
+			"pulling":       status.Pulling,
+			"succeeded":     status.Succeeded,
+			"failed":        status.Failed,
+		},
+	}
 }

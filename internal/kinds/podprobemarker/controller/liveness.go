@@ -19,7 +19,9 @@ import (
 // restarts asks for the restarts of containers whose liveness probes failed, once for each of their lives,
 // and as far as budgets allow it. held tells that one does not: as soon as it may, the node is looked at
 // again. Until then it is not asked again and again: when a database is down all its clients fail.
-func (r *NodeReconciler) restarts(ctx context.Context, w *reconcile.Writer, s *snapshot, wanted []podprobemarker.Restart) (held bool, errs []error) {
+func (r *NodeReconciler) restarts(
+	ctx context.Context, w *reconcile.Writer, s *snapshot, wanted []podprobemarker.Restart,
+) (held bool, errs []error) {
 	var open []*podprobemarker.Restart
 	var pods []*corev1.Pod
 	for i := range wanted {
@@ -55,7 +57,8 @@ func (r *NodeReconciler) restarts(ctx context.Context, w *reconcile.Writer, s *s
 		held, s.memory.waiting[restart.Name()] = true, true
 		if !told[restart.Name()] {
 			r.Events.Event(restart.Pod, corev1.EventTypeWarning, livenessFailed,
-				fmt.Sprintf("container %s is not restarted yet, though its liveness probe failed: %s", restart.Container, refusal))
+				fmt.Sprintf("container %s is not restarted yet, though its liveness probe failed: %s",
+					restart.Container, refusal))
 		}
 	}
 	return held, errs
@@ -65,7 +68,9 @@ func (r *NodeReconciler) restarts(ctx context.Context, w *reconcile.Writer, s *s
 const livenessFailed = "LivenessProbeFailed"
 
 // restart asks for the restart of a container. The error is ErrStalePlan if a budget does not allow it.
-func (r *NodeReconciler) restart(ctx context.Context, w *reconcile.Writer, restart *podprobemarker.Restart) error {
+func (r *NodeReconciler) restart(
+	ctx context.Context, w *reconcile.Writer, restart *podprobemarker.Restart,
+) error {
 	// The request is about the container that is there when it is made, which may be another one than the
 	// caches show.
 	pod, err := r.whole(ctx, restart.Pod)
@@ -79,6 +84,7 @@ func (r *NodeReconciler) restart(ctx context.Context, w *reconcile.Writer, resta
 	if err := w.CreateTyped(ctx, request); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating ContainerRecreateRequest %s: %w", request.Name, err)
 	}
-	r.Events.Event(restart.Pod, corev1.EventTypeWarning, livenessFailed, fmt.Sprintf("container %s is restarted: its liveness probe failed", restart.Container))
+	r.Events.Event(restart.Pod, corev1.EventTypeWarning, livenessFailed,
+		fmt.Sprintf("container %s is restarted: its liveness probe failed", restart.Container))
 	return nil
 }

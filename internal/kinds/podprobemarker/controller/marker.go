@@ -54,7 +54,9 @@ func (r *MarkerReconciler) forget(_ types.NamespacedName, owner types.UID) {
 	r.memory.Forget(owner)
 }
 
-func (r *MarkerReconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *MarkerReconciler) pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
@@ -68,7 +70,8 @@ func (r *MarkerReconciler) pass(ctx context.Context, name types.NamespacedName, 
 	}
 	done := reconcile.Done{}
 	if !slices.Contains(marker.Finalizers, pub.ProbeCleanup) { // PPM-050
-		if marker, err = r.finalizers(ctx, marker, append(slices.Clone(marker.Finalizers), pub.ProbeCleanup)); err != nil {
+		if marker, err = r.finalizers(ctx, marker,
+			append(slices.Clone(marker.Finalizers), pub.ProbeCleanup)); err != nil {
 			return again(done, err)
 		}
 	}
@@ -82,7 +85,8 @@ func (r *MarkerReconciler) pass(ctx context.Context, name types.NamespacedName, 
 	status.MatchedPods = podprobemarker.Matches(marker, pods, func(node string) bool {
 		there, known := exists[node]
 		if !known {
-			there = r.Client.Get(ctx, types.NamespacedName{Name: node}, &corev1.Node{}, client.UnsafeDisableDeepCopy) == nil
+			there = r.Client.Get(ctx, types.NamespacedName{Name: node}, &corev1.Node{},
+				client.UnsafeDisableDeepCopy) == nil
 			exists[node] = there
 		}
 		return there
@@ -93,7 +97,8 @@ func (r *MarkerReconciler) pass(ctx context.Context, name types.NamespacedName, 
 	}
 	done.Planning = r.Now().Sub(begin)
 	onlyNumbers := status.ObservedGeneration == marker.Status.ObservedGeneration
-	done.After, err = memory.pace.Write(ctx, r.For(owner), marker, &marker.Status, &status, onlyNumbers) // PPM-059
+	// PPM-059
+	done.After, err = memory.pace.Write(ctx, r.For(owner), marker, &marker.Status, &status, onlyNumbers)
 	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return again(done, err)
 }
@@ -108,7 +113,9 @@ func again(done reconcile.Done, err error) (reconcile.Done, error) {
 }
 
 // warn tells of one that is not carried out because there are too many.
-func (r *MarkerReconciler) warn(ctx context.Context, memory *markerMemory, marker *appsv1alpha1.PodProbeMarker) error {
+func (r *MarkerReconciler) warn(
+	ctx context.Context, memory *markerMemory, marker *appsv1alpha1.PodProbeMarker,
+) error {
 	all, err := r.Nodes.markers(ctx, marker.Namespace)
 	if err != nil {
 		return err
@@ -120,7 +127,10 @@ func (r *MarkerReconciler) warn(ctx context.Context, memory *markerMemory, marke
 		}
 	}
 	if first >= podprobemarker.MostMarkers {
-		about = fmt.Sprintf("of a namespace the first %d PodProbeMarkers by name are carried out, and this is none of them", podprobemarker.MostMarkers)
+		about = fmt.Sprintf(
+			"of a namespace the first %d PodProbeMarkers by name are carried out, and this is none of them",
+			podprobemarker.MostMarkers,
+		)
 	}
 	if memory.news.Is(podprobemarker.TooManyMarkers, about) {
 		r.Events.Event(marker, corev1.EventTypeWarning, podprobemarker.TooManyMarkers, about)
@@ -130,7 +140,9 @@ func (r *MarkerReconciler) warn(ctx context.Context, memory *markerMemory, marke
 
 // leave lets a PodProbeMarker go once no node has its probes. Passes over the nodes take them off, and call
 // this one.
-func (r *MarkerReconciler) leave(ctx context.Context, marker *appsv1alpha1.PodProbeMarker) (done reconcile.Done, err error) {
+func (r *MarkerReconciler) leave(
+	ctx context.Context, marker *appsv1alpha1.PodProbeMarker,
+) (done reconcile.Done, err error) {
 	if !slices.Contains(marker.Finalizers, pub.ProbeCleanup) {
 		return done, nil
 	}
@@ -139,18 +151,23 @@ func (r *MarkerReconciler) leave(ctx context.Context, marker *appsv1alpha1.PodPr
 		return done, nil
 	}
 	var lists appsv1alpha1.NodePodProbeList
-	if err := r.Client.List(ctx, &lists, client.MatchingFields{byMarker: key}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &lists, client.MatchingFields{byMarker: key},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return done, fmt.Errorf("listing NodePodProbes with its probes: %w", err)
 	}
 	if len(lists.Items) > 0 {
 		return done, nil
 	}
-	_, err = r.finalizers(ctx, marker, slices.DeleteFunc(slices.Clone(marker.Finalizers), func(f string) bool { return f == pub.ProbeCleanup }))
+	_, err = r.finalizers(ctx, marker, slices.DeleteFunc(slices.Clone(marker.Finalizers),
+		func(f string) bool { return f == pub.ProbeCleanup }))
 	return again(done, err)
 }
 
-func (r *MarkerReconciler) finalizers(ctx context.Context, marker *appsv1alpha1.PodProbeMarker, finalizers []string) (*appsv1alpha1.PodProbeMarker, error) {
-	patched, err := reconcile.Merge(ctx, r.For(marker.UID), marker, map[string]any{"finalizers": finalizers}, nil, "")
+func (r *MarkerReconciler) finalizers(
+	ctx context.Context, marker *appsv1alpha1.PodProbeMarker, finalizers []string,
+) (*appsv1alpha1.PodProbeMarker, error) {
+	patched, err := reconcile.Merge(ctx, r.For(marker.UID), marker, map[string]any{"finalizers": finalizers},
+		nil, "")
 	if err != nil {
 		return nil, reconcile.StaleIfNotFound(fmt.Errorf("writing finalizers: %w", err))
 	}

@@ -127,7 +127,9 @@ func (r *NodeReconciler) nodesTold(marker string) (nodes []string) {
 	return nodes
 }
 
-func (r *NodeReconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *NodeReconciler) pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
@@ -167,7 +169,13 @@ type snapshot struct {
 
 func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.UID) (*snapshot, error) {
 	s := &snapshot{owner: owner, memory: r.memory.Of(owner),
-		Snapshot: podprobemarker.Snapshot{Name: name, Now: r.Now(), Serverless: r.Serverless, Liveness: r.Liveness, Whole: slim.Whole}}
+		Snapshot: podprobemarker.Snapshot{
+			Name:       name,
+			Now:        r.Now(),
+			Serverless: r.Serverless,
+			Liveness:   r.Liveness,
+			Whole:      slim.Whole,
+		}}
 	node, list := &corev1.Node{}, &appsv1alpha1.NodePodProbe{}
 	list.Name = name
 	key := types.NamespacedName{Name: name}
@@ -200,7 +208,8 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 	if err != nil {
 		return nil, err
 	}
-	s.Pods = reconcile.Overlay(r.Own, owner, pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == name })
+	s.Pods = reconcile.Overlay(r.Own, owner, pods,
+		func(pod *corev1.Pod) bool { return pod.Spec.NodeName == name })
 	s.remember()
 	read := map[string][]podprobemarker.Marker{}
 	s.Markers = func(namespace string) []podprobemarker.Marker {
@@ -235,9 +244,12 @@ func (s *snapshot) remember() {
 }
 
 // markers are the PodProbeMarkers of a namespace.
-func (r *NodeReconciler) markers(ctx context.Context, namespace string) ([]*appsv1alpha1.PodProbeMarker, error) {
+func (r *NodeReconciler) markers(
+	ctx context.Context, namespace string,
+) ([]*appsv1alpha1.PodProbeMarker, error) {
 	var list appsv1alpha1.PodProbeMarkerList
-	if err := r.Client.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &list, client.InNamespace(namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing PodProbeMarkers: %w", err)
 	}
 	all := make([]*appsv1alpha1.PodProbeMarker, len(list.Items))
@@ -274,7 +286,9 @@ func (s *snapshot) read(ctx context.Context, r *NodeReconciler, pod *corev1.Pod)
 }
 
 // port finds the number of a named port. Ports of a pod never change; they are read once.
-func (r *NodeReconciler) port(ctx context.Context, s *snapshot, pod *corev1.Pod, container, name string) (int32, bool) {
+func (r *NodeReconciler) port(
+	ctx context.Context, s *snapshot, pod *corev1.Pod, container, name string,
+) (int32, bool) {
 	of := s.memory.pods[pod.UID]
 	if of.ports == nil {
 		found := s.read(ctx, r, pod)
@@ -285,7 +299,8 @@ func (r *NodeReconciler) port(ctx context.Context, s *snapshot, pod *corev1.Pod,
 		for _, containers := range [][]corev1.Container{found.Spec.InitContainers, found.Spec.Containers} {
 			for i := range containers {
 				for _, port := range containers[i].Ports {
-					if number, ok := podprobemarker.Port(found, containers[i].Name, port.Name); ok && port.Name != "" {
+					if number, ok := podprobemarker.Port(found, containers[i].Name, port.Name); ok &&
+						port.Name != "" {
 						of.ports[[2]string{containers[i].Name, port.Name}] = number
 					}
 				}
@@ -297,7 +312,9 @@ func (r *NodeReconciler) port(ctx context.Context, s *snapshot, pod *corev1.Pod,
 }
 
 // replaced tells whether a container started after that time.
-func (r *NodeReconciler) replaced(ctx context.Context, s *snapshot, pod *corev1.Pod, container string, since time.Time) bool {
+func (r *NodeReconciler) replaced(
+	ctx context.Context, s *snapshot, pod *corev1.Pod, container string, since time.Time,
+) bool {
 	of, found := s.memory.pods[pod.UID], pod
 	about := fmt.Sprint(pod.Status.Message, " ", container, " ", since.Unix())
 	if !slim.Whole(pod) { // the caches keep a checksum of its containers, in the message
@@ -308,7 +325,9 @@ func (r *NodeReconciler) replaced(ctx context.Context, s *snapshot, pod *corev1.
 			return false
 		}
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{found.Status.ContainerStatuses, found.Status.InitContainerStatuses} {
+	for _, statuses := range [][]corev1.ContainerStatus{
+		found.Status.ContainerStatuses, found.Status.InitContainerStatuses,
+	} {
 		for i := range statuses {
 			if running := statuses[i].State.Running; statuses[i].Name == container {
 				if running == nil || running.StartedAt.After(since) {
@@ -347,10 +366,13 @@ func (r *NodeReconciler) warn(s *snapshot, plan *podprobemarker.Plan) {
 
 // apply makes the writes of a plan. What is not done now is found by the next one; what cannot be written
 // does not keep the rest from being.
-func (r *NodeReconciler) apply(ctx context.Context, s *snapshot, plan *podprobemarker.Plan, done *reconcile.Done) (found error) {
+func (r *NodeReconciler) apply(
+	ctx context.Context, s *snapshot, plan *podprobemarker.Plan, done *reconcile.Done,
+) (found error) {
 	w := r.For(s.owner)
 	errs := []error{r.tell(ctx, w, s, plan)}
-	errs = append(errs, w.Each(ctx, len(plan.Pods), func(i int) error { return r.mark(ctx, w, s, &plan.Pods[i]) })...)
+	errs = append(errs,
+		w.Each(ctx, len(plan.Pods), func(i int) error { return r.mark(ctx, w, s, &plan.Pods[i]) })...)
 	held, failed := r.restarts(ctx, w, s, plan.Restarts)
 	done.Held = held
 	for _, err := range append(errs, failed...) {
@@ -365,7 +387,9 @@ func (r *NodeReconciler) apply(ctx context.Context, s *snapshot, plan *podprobem
 }
 
 // tell writes the list of the NodePodProbe.
-func (r *NodeReconciler) tell(ctx context.Context, w *reconcile.Writer, s *snapshot, plan *podprobemarker.Plan) error {
+func (r *NodeReconciler) tell(
+	ctx context.Context, w *reconcile.Writer, s *snapshot, plan *podprobemarker.Plan,
+) error {
 	var before []appsv1alpha1.PodProbe
 	if s.List != nil {
 		before = s.List.Spec.PodProbes
@@ -390,7 +414,10 @@ func (r *NodeReconciler) tell(ctx context.Context, w *reconcile.Writer, s *snaps
 	}
 	switch {
 	case plan.Create:
-		list := &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Spec: appsv1alpha1.NodePodProbeSpec{PodProbes: plan.List}}
+		list := &appsv1alpha1.NodePodProbe{
+			ObjectMeta: metav1.ObjectMeta{Name: s.Name},
+			Spec:       appsv1alpha1.NodePodProbeSpec{PodProbes: plan.List},
+		}
 		if err := w.CreateTyped(ctx, list); err != nil {
 			return fmt.Errorf("creating the NodePodProbe: %w", err)
 		}
@@ -404,9 +431,12 @@ func (r *NodeReconciler) tell(ctx context.Context, w *reconcile.Writer, s *snaps
 		if len(plan.List) > 0 {
 			list = plan.List
 		}
-		if _, err := reconcile.Merge(ctx, w, s.List, nil, map[string]any{"spec": map[string]any{"podProbes": list}}, ""); err != nil {
-			if apierrors.IsConflict(err) { // its daemon writes each second, and the caches may be further behind than that
-				if err := w.Read(ctx, types.NamespacedName{Name: s.Name}, &appsv1alpha1.NodePodProbe{}); err != nil {
+		if _, err := reconcile.Merge(ctx, w, s.List, nil,
+			map[string]any{"spec": map[string]any{"podProbes": list}}, ""); err != nil {
+			// its daemon writes each second, and the caches may be further behind than that
+			if apierrors.IsConflict(err) {
+				if err := w.Read(ctx, types.NamespacedName{Name: s.Name},
+					&appsv1alpha1.NodePodProbe{}); err != nil {
 					return reconcile.StaleIfNotFound(fmt.Errorf("reading the NodePodProbe: %w", err))
 				}
 			}
@@ -421,7 +451,8 @@ func (r *NodeReconciler) tell(ctx context.Context, w *reconcile.Writer, s *snaps
 func (r *NodeReconciler) going(ctx context.Context, name string) (bool, error) {
 	marker := &appsv1alpha1.PodProbeMarker{}
 	namespace, name := split(name)
-	switch err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, marker, client.UnsafeDisableDeepCopy); {
+	switch err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, marker,
+		client.UnsafeDisableDeepCopy); {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
@@ -431,7 +462,9 @@ func (r *NodeReconciler) going(ctx context.Context, name string) (bool, error) {
 }
 
 // mark writes what a pod gets: its status first, which is what others wait for.
-func (r *NodeReconciler) mark(ctx context.Context, w *reconcile.Writer, s *snapshot, plan *podprobemarker.PodPlan) error {
+func (r *NodeReconciler) mark(
+	ctx context.Context, w *reconcile.Writer, s *snapshot, plan *podprobemarker.PodPlan,
+) error {
 	pod, of := plan.Pod, s.memory.pods[plan.Pod.UID]
 	if plan.Unseen && of.sum == plan.Sum() {
 		if plan.Status(pod).Empty() && plan.Metadata(pod).Empty() {
@@ -456,7 +489,8 @@ func (r *NodeReconciler) mark(ctx context.Context, w *reconcile.Writer, s *snaps
 		}
 		answer, err := reconcile.Patch(ctx, w, pod, body, "status")
 		if err != nil {
-			return reconcile.StaleIfNotFound(fmt.Errorf("writing conditions of pod %s/%s: %w", pod.Namespace, pod.Name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("writing conditions of pod %s/%s: %w", pod.Namespace,
+				pod.Name, err))
 		}
 		pod = pod.DeepCopy() // with all that is known of its annotations
 		pod.ResourceVersion = answer.ResourceVersion
@@ -472,7 +506,8 @@ func (r *NodeReconciler) mark(ctx context.Context, w *reconcile.Writer, s *snaps
 			return err
 		}
 		if _, err := reconcile.Patch(ctx, w, pod, body, ""); err != nil {
-			return reconcile.StaleIfNotFound(fmt.Errorf("marking pod %s/%s: %w", pod.Namespace, pod.Name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("marking pod %s/%s: %w", pod.Namespace, pod.Name,
+				err))
 		}
 	}
 	if seen {

@@ -42,30 +42,35 @@ type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 // Setup adds the controllers to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1alpha1.NodePodProbe{}, byMarker, indexMarkers); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1alpha1.NodePodProbe{}, byMarker,
+		indexMarkers); err != nil {
 		return fmt.Errorf("indexing NodePodProbes by PodProbeMarker: %w", err)
 	}
-	r := NewReconcilers(options.API(mgr), options, reconcile.NewRecorder(mgr.GetEventRecorder("podprobemarker-controller")))
+	r := NewReconcilers(options.API(mgr), options,
+		reconcile.NewRecorder(mgr.GetEventRecorder("podprobemarker-controller")))
 	r.Nodes.API = options.API(mgr) // each has own writes
 	ofNodes := options.Options
 	ofNodes.Workers = options.NodeWorkers
 	err := ofNodes.Complete("nodepodprobe", r.NodeLoop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1alpha1.NodePodProbe{}).
-		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
+		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{},
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
 		Watches(&corev1.Pod{}, each(r.NodesOfPod)).
 		Watches(&appsv1alpha1.PodProbeMarker{}, each(r.NodesOfMarker)))
 	if err != nil {
 		return err
 	}
-	return options.Complete("podprobemarker", r.MarkerLoop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
-		For(&appsv1alpha1.PodProbeMarker{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: markerChanged})).
-		Watches(&appsv1alpha1.NodePodProbe{}, each(MarkersOfList)).
-		Watches(&corev1.Node{}, each(r.MarkersOfNode)).
-		Watches(&corev1.Pod{}, each(r.MarkersOfPod)).
-		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
-			r.Wake(func(namespace, name string) { q.Add(reconcile.Request(namespace, name)) })
-			return nil
-		})))
+	return options.Complete("podprobemarker", r.MarkerLoop(options.Limiter()),
+		ctrl.NewControllerManagedBy(mgr).
+			For(&appsv1alpha1.PodProbeMarker{},
+				builder.WithPredicates(predicate.Funcs{UpdateFunc: markerChanged})).
+			Watches(&appsv1alpha1.NodePodProbe{}, each(MarkersOfList)).
+			Watches(&corev1.Node{}, each(r.MarkersOfNode)).
+			Watches(&corev1.Pod{}, each(r.MarkersOfPod)).
+			WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
+				r.Wake(func(namespace, name string) { q.Add(reconcile.Request(namespace, name)) })
+				return nil
+			})))
 }
 
 // Reconcilers are those of both kinds.
@@ -76,8 +81,14 @@ type Reconcilers struct {
 
 // NewReconcilers makes them, with one API for both.
 func NewReconcilers(api *reconcile.API, options Options, events reconcile.Recorder) *Reconcilers {
-	nodes := &NodeReconciler{API: api, Events: events, Pods: options.Pods, Serverless: options.Serverless, Liveness: options.Liveness,
-		wake: func(string, string) {}}
+	nodes := &NodeReconciler{
+		API:        api,
+		Events:     events,
+		Pods:       options.Pods,
+		Serverless: options.Serverless,
+		Liveness:   options.Liveness,
+		wake:       func(string, string) {},
+	}
 	return &Reconcilers{nodes, &MarkerReconciler{API: api, Events: events, Nodes: nodes}}
 }
 
@@ -90,13 +101,22 @@ func (r *Reconcilers) Wake(by func(namespace, name string)) {
 
 // NodeLoop is the reconciler of NodePodProbes, MarkerLoop that of PodProbeMarkers.
 func (r *Reconcilers) NodeLoop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Nodes.Now, Owner: r.Nodes.owner, Pass: r.Nodes.pass, Forget: r.Nodes.forget}, time.Second, limiter)
+	return reconcile.NewLoop(
+		reconcile.Loop{Now: r.Nodes.Now, Owner: r.Nodes.owner, Pass: r.Nodes.pass, Forget: r.Nodes.forget},
+		time.Second, limiter,
+	)
 }
 
 // MarkerLoop is the reconciler of PodProbeMarkers.
 func (r *Reconcilers) MarkerLoop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Markers.Now, Owner: reconcile.UIDs[appsv1alpha1.PodProbeMarker](r.Markers.API), Pass: r.Markers.pass,
-		Forget: r.Markers.forget}, 10*time.Second, limiter)
+	return reconcile.NewLoop(
+		reconcile.Loop{
+			Now:    r.Markers.Now,
+			Owner:  reconcile.UIDs[appsv1alpha1.PodProbeMarker](r.Markers.API),
+			Pass:   r.Markers.pass,
+			Forget: r.Markers.forget,
+		}, 10*time.Second, limiter,
+	)
 }
 
 // add asks for a pass, after a while.
@@ -113,17 +133,23 @@ func each(of func(ctx context.Context, before, after client.Object, add add)) ha
 				of(ctx, nil, e.Object, to(q))
 			}
 		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { of(ctx, e.ObjectOld, e.ObjectNew, to(q)) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { of(ctx, e.Object, nil, to(q)) },
-	}
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent,
+			q queue) {
+			of(ctx, e.ObjectOld, e.ObjectNew, to(q))
+		}, DeleteFunc: func(ctx context.Context,
+			e event.DeleteEvent, q queue) {
+			of(ctx, e.Object, nil, to(q))
+		}}
 }
 
 // nodeChanged leaves out what nodes report all the time.
 func nodeChanged(e event.UpdateEvent) bool {
 	before, isNode := e.ObjectOld.(*corev1.Node)
 	after, same := e.ObjectNew.(*corev1.Node)
-	return isNode && same && (before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-		podprobemarker.Virtual(before) != podprobemarker.Virtual(after) || isReady(before) != isReady(after))
+	return isNode && same &&
+		(before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			podprobemarker.Virtual(before) != podprobemarker.Virtual(after) ||
+			isReady(before) != isReady(after))
 }
 
 func isReady(node *corev1.Node) bool {
@@ -133,7 +159,8 @@ func isReady(node *corev1.Node) bool {
 
 // markerChanged leaves out changes of the status.
 func markerChanged(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+		e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil) ||
 		len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
 }
@@ -149,15 +176,15 @@ func matters(before, after *corev1.Pod) bool {
 	if before == nil || after == nil {
 		return true
 	}
-	return before.UID != after.UID || podprobemarker.Ready(before) != podprobemarker.Ready(after) || before.Spec.NodeName != after.Spec.NodeName ||
-		!maps.Equal(before.Labels, after.Labels)
+	return before.UID != after.UID || podprobemarker.Ready(before) != podprobemarker.Ready(after) ||
+		before.Spec.NodeName != after.Spec.NodeName || !maps.Equal(before.Labels, after.Labels)
 }
 
 // NodesOfPod asks for a pass over the node of a pod.
 func (r *Reconcilers) NodesOfPod(_ context.Context, old, new client.Object, add add) {
 	before, after := podOf(old), podOf(new)
-	asks := matters(before, after) || before.Status.PodIP != after.Status.PodIP || r.Nodes.Serverless && conditionsChanged(before, after) ||
-		podprobemarker.Restarted(before, after)
+	asks := matters(before, after) || before.Status.PodIP != after.Status.PodIP ||
+		r.Nodes.Serverless && conditionsChanged(before, after) || podprobemarker.Restarted(before, after)
 	if !asks {
 		return
 	}
@@ -197,7 +224,8 @@ func (r *Reconcilers) NodesOfMarker(ctx context.Context, before, after client.Ob
 		found[node] = true
 	}
 	var lists appsv1alpha1.NodePodProbeList
-	if err := r.Nodes.Client.List(ctx, &lists, client.MatchingFields{byMarker: key}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Nodes.Client.List(ctx, &lists, client.MatchingFields{byMarker: key},
+		client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing NodePodProbes of a PodProbeMarker")
 	}
 	for i := range lists.Items {
