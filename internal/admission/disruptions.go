@@ -55,7 +55,8 @@ func (o Options) derivedDisruptions() []certificate.Derived {
 			Name:   validateEvictionName,
 			Path:   validatePodPath,
 			Fields: map[string]any{"timeoutSeconds": int64(10)},
-		}}
+		},
+	}
 }
 
 // scopeDisruptions says which requests these entries send.
@@ -74,7 +75,8 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 				known = false
 			}
 			return conditions(matchconditions.Within(names)), known
-		}}
+		},
+		}
 	}
 	condition := func(name, expression string) admissionv1.MatchCondition {
 		return admissionv1.MatchCondition{Name: name, Expression: expression}

@@ -76,7 +76,8 @@ func recentPods(direct client.Client) *certificate.Recent {
 					Namespace:    metav1.NamespaceDefault,
 					GenerateName: "webhook-probe-",
 					Annotations:  map[string]string{certificate.ProbeAnnotation: token},
-				}, Spec: corev1.PodSpec{
+				},
+				Spec: corev1.PodSpec{
 					AutomountServiceAccountToken: &no,
 					Containers:                   []corev1.Container{{Name: "probe", Image: "probe"}},
 				}}, client.DryRunAll)
@@ -84,5 +85,6 @@ func recentPods(direct client.Client) *certificate.Recent {
 		Found: func(err error,
 			token string) bool {
 			return err != nil && strings.Contains(err.Error(), inForce(token))
-		}}
+		},
+	}
 }

@@ -428,7 +428,8 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 		}
 		return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads, ofStates,
 			o.asksForProbes()), true
-	}}
+	},
+	}
 }
 
 // either returns a channel that has a value when one of the channels had one.

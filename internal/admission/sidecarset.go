@@ -110,7 +110,8 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 		sidecarset.Environment{NativeSidecars: w.native, NativeInPlace: w.nativeInPlace, Others: others,
 			FindRevision: func(r *appsv1beta1.SidecarSetInjectRevision) error {
 				return w.findRevision(ctx, set.Name, r)
-			}, WhiteList: func(set *appsv1beta1.SidecarSet) field.ErrorList {
+			},
+			WhiteList: func(set *appsv1beta1.SidecarSet) field.ErrorList {
 				return w.whiteList(ctx, set)
 			}})
 	causes, warnings := causesOf(verdict.Errors), append(given.warnings(), verdict.Warnings...)

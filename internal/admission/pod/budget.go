@@ -144,7 +144,8 @@ func (b *Budgets) Step() Step {
 		}
 		return annotate(request.Pod,
 			map[string]any{pub.RelatedBudget: budget.Name, pub.RelatedBudgetLegacy: budget.Name}), nil
-	}}
+	},
+	}
 }
 
 // annotate sets annotations of a pod.

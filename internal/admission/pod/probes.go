@@ -37,7 +37,8 @@ func Travelling(cached client.Reader) Step {
 			return nil, nil
 		}
 		return annotate(request.Pod, map[string]any{pub.PodProbes: probes, pub.PodProbeMarkers: names}), nil
-	}}
+	},
+	}
 }
 
 // Liveness returns the step that moves the liveness probes of pods that ask for it into an annotation

@@ -36,5 +36,6 @@ func States(finder StateFinder) Step {
 			return nil, nil
 		}
 		return persistentpodstate.Bind(state, request.Pod), nil
-	}}
+	},
+	}
 }

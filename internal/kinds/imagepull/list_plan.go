@@ -136,10 +136,12 @@ func newChild(list *appsv1beta1.ImageListPullJob, image, hash string) *appsv1bet
 					Controller:         &yes,
 					BlockOwnerDeletion: &yes,
 				},
-			}}, Spec: appsv1beta1.ImagePullJobSpec{
+			}},
+		Spec: appsv1beta1.ImagePullJobSpec{
 			Image:                image,
 			ImagePullJobTemplate: childTemplate(&list.Spec.ImagePullJobTemplate),
-		}}
+		},
+	}
 }
 
 func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1beta1.ImagePullJob,

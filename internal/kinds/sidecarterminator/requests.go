@@ -217,13 +217,15 @@ func (s *Snapshot) request(names []string, ignored bool, number int) *appsv1beta
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: appsv1beta1.GroupVersion.String(),
 			Kind:       "ContainerRecreateRequest",
-		}, ObjectMeta: metav1.ObjectMeta{
+		},
+		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Pod.Namespace,
 			Name:      attempt{s.Pod.UID, ignored, number}.name(),
 			OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(s.Pod, corev1.SchemeGroupVersion.WithKind("Pod")),
 			},
-		}, Spec: appsv1beta1.ContainerRecreateRequestSpec{
+		},
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{
 			PodName:                 s.Pod.Name,
 			ActiveDeadlineSeconds:   &deadline,
 			TTLSecondsAfterFinished: new(int32(keep)),
@@ -231,7 +233,8 @@ func (s *Snapshot) request(names []string, ignored bool, number int) *appsv1beta
 				ForceRecreate: true,
 				FailurePolicy: appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore,
 			},
-		}}
+		},
+	}
 	made.OwnerReferences[0].BlockOwnerDeletion = nil // nobody needs to wait for it
 	for _, name := range names {
 		made.Spec.Containers = append(made.Spec.Containers,

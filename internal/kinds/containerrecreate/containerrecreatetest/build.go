@@ -34,9 +34,11 @@ func Request(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta
 					StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{
 						ContainerID: "c://proxy-1",
 					},
-				}}}, Status: appsv1beta1.ContainerRecreateRequestStatus{
+				}}},
+		Status: appsv1beta1.ContainerRecreateRequestStatus{
 			Phase: appsv1beta1.ContainerRecreateRequestRecreating,
-		}}
+		},
+	}
 	for _, change := range changes {
 		change(r)
 	}
@@ -83,7 +85,8 @@ func Pod(changes ...func(*corev1.Pod)) *corev1.Pod {
 				{Type: corev1.PodReady, Status: "True"},
 				{Type: corev1.ContainersReady, Status: "True"},
 				{Type: pub.KruisePodReady, Status: "True"},
-			}, ContainerStatuses: []corev1.ContainerStatus{
+			},
+			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "proxy", ContainerID: "c://proxy-1", State: started, Ready: true},
 				{Name: "app", ContainerID: "c://app-1", RestartCount: 1, State: started, Ready: true}}},
 	}

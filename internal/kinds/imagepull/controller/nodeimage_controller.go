@@ -186,7 +186,8 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 		Busy: func(namespace, name string) bool { return r.busy(ctx, namespace, name) },
 		SecretUsers: func(namespace, name string, owners map[string]bool) ([]string, bool, bool) {
 			return r.secretUsers(ctx, namespace, name, owners)
-		}}
+		},
+	}
 	image, node := &appsv1beta1.NodeImage{}, &corev1.Node{}
 	for _, object := range []client.Object{image, node} {
 		err := r.Client.Get(ctx, types.NamespacedName{Name: request.Name}, object)

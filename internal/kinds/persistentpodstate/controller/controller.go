@@ -101,14 +101,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			CreateFunc: func(ctx context.Context, e event.CreateEvent,
 				q queue) {
 				add(q, wanted(ctx, kind, nil, e.Object))
-			}, UpdateFunc: func(ctx context.Context,
+			},
+			UpdateFunc: func(ctx context.Context,
 				e event.UpdateEvent, q queue) {
 				add(q, wanted(ctx, kind, e.ObjectOld, e.ObjectNew))
 			},
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent,
 				q queue) {
 				add(q, wanted(ctx, kind, e.Object, nil))
-			}}
+			},
+		}
 	}
 	err := options.Complete("persistentpodstate-controller", r.loop(options.Limiter()),
 		ctrl.NewControllerManagedBy(mgr).

@@ -76,7 +76,8 @@ func NewKinds(
 	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
 		listed: listed, ready: ready, startOrdinal: startOrdinal, followed: map[schema.GroupKind]cache.Informer{}, told: map[string]bool{}, informers: func(ctx context.Context, object client.Object) (cache.Informer, error) {
 			return mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
-		}}
+		},
+	}
 }
 
 // All implements Workloads.

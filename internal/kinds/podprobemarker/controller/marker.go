@@ -28,14 +28,14 @@ func indexMarkers(object client.Object) (markers []string) {
 	return markers
 }
 
-// split makes namespace and name of what [podprobemarker.Listed] has.
+// split splits the namespace/name of [podprobemarker.Listed].
 func split(marker string) (namespace, name string) {
 	namespace, name, _ = strings.Cut(marker, "/")
 	return namespace, name
 }
 
-// MarkerReconciler counts the pods of PodProbeMarkers, and lets them go once no node has their probes. Its
-// fields are for tests to fill in.
+// MarkerReconciler counts the pods of PodProbeMarkers, and removes their finalizer once no node has their
+// probes. Its fields are exported for tests.
 type MarkerReconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
@@ -60,25 +60,30 @@ func (r *MarkerReconciler) pass(
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
+
 	begin := r.Now()
 	marker, err := reconcile.Begin[appsv1alpha1.PodProbeMarker](ctx, r.API, name, owner)
 	if err != nil || marker == nil {
 		return reconcile.Done{}, err
 	}
+
 	if marker.DeletionTimestamp != nil {
 		return r.leave(ctx, marker)
 	}
+
 	done := reconcile.Done{}
-	if !slices.Contains(marker.Finalizers, pub.ProbeCleanup) { // PPM-050
+	if !slices.Contains(marker.Finalizers, pub.ProbeCleanup) {
 		if marker, err = r.finalizers(ctx, marker,
 			append(slices.Clone(marker.Finalizers), pub.ProbeCleanup)); err != nil {
 			return again(done, err)
 		}
 	}
+
 	pods, err := r.Nodes.Pods.InNamespace(name.Namespace)
 	if err != nil {
 		return done, err
 	}
+
 	exists := map[string]bool{}
 	status := marker.Status
 	status.ObservedGeneration = marker.Generation
@@ -91,19 +96,20 @@ func (r *MarkerReconciler) pass(
 		}
 		return there
 	})
+
 	memory := r.memory.Of(owner)
 	if err := r.warn(ctx, memory, marker); err != nil {
 		return done, err
 	}
+
 	done.Planning = r.Now().Sub(begin)
 	onlyNumbers := status.ObservedGeneration == marker.Status.ObservedGeneration
-	// PPM-059
 	done.After, err = memory.pace.Write(ctx, r.For(owner), marker, &marker.Status, &status, onlyNumbers)
 	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return again(done, err)
 }
 
-// again comes back soon if the world changed meanwhile.
+// again requeues soon if the plan was stale.
 func again(done reconcile.Done, err error) (reconcile.Done, error) {
 	if reconcile.IsStalePlan(err) {
 		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
@@ -112,7 +118,7 @@ func again(done reconcile.Done, err error) (reconcile.Done, error) {
 	return done, err
 }
 
-// warn tells of one that is not carried out because there are too many.
+// warn records an event about a PodProbeMarker that is beyond the limit of its namespace.
 func (r *MarkerReconciler) warn(
 	ctx context.Context, memory *markerMemory, marker *appsv1alpha1.PodProbeMarker,
 ) error {
@@ -120,12 +126,14 @@ func (r *MarkerReconciler) warn(
 	if err != nil {
 		return err
 	}
+
 	about, first := "", 0
 	for _, other := range all {
 		if other.DeletionTimestamp == nil && other.Name < marker.Name {
 			first++
 		}
 	}
+
 	if first >= podprobemarker.MostMarkers {
 		about = fmt.Sprintf(
 			"of a namespace the first %d PodProbeMarkers by name are carried out, and this is none of them",
@@ -138,26 +146,30 @@ func (r *MarkerReconciler) warn(
 	return nil
 }
 
-// leave lets a PodProbeMarker go once no node has its probes. Passes over the nodes take them off, and call
-// this one.
+// leave removes the finalizer of a PodProbeMarker once no node has its probes. Passes over the nodes remove
+// the probes and then trigger this pass.
 func (r *MarkerReconciler) leave(
 	ctx context.Context, marker *appsv1alpha1.PodProbeMarker,
 ) (done reconcile.Done, err error) {
 	if !slices.Contains(marker.Finalizers, pub.ProbeCleanup) {
 		return done, nil
 	}
+
 	key := marker.Namespace + "/" + marker.Name
 	if len(r.Nodes.nodesTold(key)) > 0 {
 		return done, nil
 	}
+
 	var lists appsv1alpha1.NodePodProbeList
 	if err := r.Client.List(ctx, &lists, client.MatchingFields{byMarker: key},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return done, fmt.Errorf("listing NodePodProbes with its probes: %w", err)
 	}
+
 	if len(lists.Items) > 0 {
 		return done, nil
 	}
+
 	_, err = r.finalizers(ctx, marker, slices.DeleteFunc(slices.Clone(marker.Finalizers),
 		func(f string) bool { return f == pub.ProbeCleanup }))
 	return again(done, err)

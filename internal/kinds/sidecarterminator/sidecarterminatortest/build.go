@@ -27,7 +27,8 @@ func Pod(options ...Option) *corev1.Pod {
 			NodeName:                      "n",
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			TerminationGracePeriodSeconds: new(int64(30)),
-		}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	for _, option := range options {
 		option(pod)
 	}
