@@ -141,7 +141,7 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	if err == nil {
 		return converted, nil
 	}
-	// OPS-072: an object that does not fit its types must not break the list it is in. It keeps its content
+	// an object that does not fit its types must not break the list it is in. It keeps its content
 	// under the new version; the API server prunes what that schema does not know.
 	h.log.Error(err, "An object does not fit its types and is passed on as it is", "kind", object.Kind,
 		"from", object.APIVersion, "to", to, "name", nameOf(raw))

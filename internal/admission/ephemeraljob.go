@@ -69,7 +69,7 @@ func (w *ephemeralWebhook) validate(ctx context.Context, request admission.Reque
 		return admission.Allowed("").WithWarnings(warnings...)
 	}
 	response := invalid(&request, causes)
-	if response.Result.Code == http.StatusUnprocessableEntity { // EJ-031
+	if response.Result.Code == http.StatusUnprocessableEntity {
 		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	}
 	return response.WithWarnings(warnings...)

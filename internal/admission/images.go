@@ -75,7 +75,7 @@ func validateJob(_ context.Context, request admission.Request) admission.Respons
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 	response := judged(imagepull.CheckJob(job, old))
-	if old != nil && old.Status.CompletionTime != nil { // IMG-042, IMG-222
+	if old != nil && old.Status.CompletionTime != nil {
 		response = response.WithWarnings(
 			"the job has completed: changes of its spec have no effect, create another job",
 		)

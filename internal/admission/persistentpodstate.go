@@ -48,7 +48,7 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 	if leaving(&request) {
 		return admission.Allowed("")
 	}
-	state, old, err := compared(&request, (*appsv1alpha1.PersistentPodState).Renamed) // PPS-025
+	state, old, err := compared(&request, (*appsv1alpha1.PersistentPodState).Renamed)
 	if err != nil {
 		return badRequest(undecodable(&request, err))
 	}
@@ -65,7 +65,7 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 		env.Others = append(env.Others, &others.Items[i])
 	}
 	causes := causesOf(persistentpodstate.Validate(state, old, env))
-	if len(causes) > 0 && old != nil { // PPS-028
+	if len(causes) > 0 && old != nil {
 		causes = fresh(causes, causesOf(persistentpodstate.Validate(old, nil, env)))
 	}
 	if len(causes) > 0 {

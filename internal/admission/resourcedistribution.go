@@ -43,7 +43,7 @@ func (w *distributionWebhook) validate(ctx context.Context, request admission.Re
 		return admission.Allowed("")
 	}
 	distribution, old, err := compared(&request, (*appsv1alpha1.ResourceDistribution).ToV1beta1)
-	if err != nil { // RD-039
+	if err != nil {
 		response := undecodable(&request, err)
 		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 		return response

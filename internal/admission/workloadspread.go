@@ -225,7 +225,7 @@ func judgePatches(ctx context.Context, judge TemplateValidator, namespace string
 		found, before := judged[string(patch.raw)]
 		if !before {
 			template, err := workloadspread.Patched(workload, patch.raw)
-			if err != nil { // WS-048
+			if err != nil {
 				causes = append(causes, metav1.StatusCause{
 					Type:    metav1.CauseTypeFieldValueInvalid,
 					Field:   patch.at,

@@ -21,7 +21,7 @@ import (
 func Launch() Step { return simple("launch", launch) }
 
 func launch(pod *corev1.Pod) ([]operations.Operation, error) {
-	if len(pod.Spec.Containers) < 2 { // ND-126
+	if len(pod.Spec.Containers) < 2 {
 		return nil, nil
 	}
 	priorities, errs := priorities(pod)
@@ -38,7 +38,7 @@ func launch(pod *corev1.Pod) ([]operations.Operation, error) {
 		changes = append(changes, operations.NewOperation("add", "/metadata/name", name))
 	}
 	barrier := pub.LaunchBarrierName(name)
-	if len(barrier) > validation.DNS1123SubdomainMaxLength { // ND-133
+	if len(barrier) > validation.DNS1123SubdomainMaxLength {
 		return nil, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name, fmt.Sprintf(
 			"launch priority needs a ConfigMap %s, whose name must have no more than %d characters", barrier,
 			validation.DNS1123SubdomainMaxLength))}.ToAggregate()

@@ -54,7 +54,7 @@ func (s *Sidecars) Step() Step { return Step{Name: "sidecarset", Apply: s.apply}
 
 func (s *Sidecars) apply(ctx context.Context, request *Request) ([]operations.Operation, error) {
 	namespace := request.Pod.Namespace
-	if namespace == "" { // SS-080
+	if namespace == "" {
 		namespace = request.Namespace
 	}
 	templates, err := s.chooser.Choose(ctx, request.Pod, namespace)

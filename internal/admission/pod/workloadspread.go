@@ -104,7 +104,7 @@ func (s *Spreads) Forget(spread *appsv1beta1.WorkloadSpread) {
 func (s *Spreads) Step() Step { return Step{Name: "workloadspread", Apply: s.apply} }
 
 func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Operation, error) {
-	if request.DryRun || request.Again { // WS-050
+	if request.DryRun || request.Again {
 		return nil, nil
 	}
 	pod := request.Pod
@@ -113,7 +113,7 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 		namespace = request.Namespace
 	}
 	spread, err := s.Matcher.Match(ctx, pod, namespace)
-	if err != nil { // WS-053
+	if err != nil {
 		return nil, &InternalError{fmt.Errorf("looking for the WorkloadSpread of the pod: %w", err)}
 	}
 	if spread == nil {
@@ -124,7 +124,7 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 		len(creation.Version) > validation.LabelValueMaxLength {
 		return nil, nil // the API server refuses such a pod later; a booking would only fill the status
 	}
-	if pod.Name == "" { // WS-076
+	if pod.Name == "" {
 		creation.Key, creation.Generated = string(uuid.NewUUID()), true
 	}
 	var changes []operations.Operation
@@ -140,10 +140,10 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 			}
 		})
 	}
-	if err != nil { // WS-094, WS-112
+	if err != nil {
 		return nil, &InternalError{fmt.Errorf("WorkloadSpread %s: %w", spread.Name, err)}
 	}
-	if decision.Gone { // WS-113
+	if decision.Gone {
 		return nil, nil
 	}
 	if decision.Subset == nil {
@@ -217,7 +217,7 @@ func (s *Spreads) Check() Check { return Check{Name: "workloadspread", Apply: s.
 func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
 	pod := removal.Pod
 	placement, ok := pub.ParsePlacement(pod.Annotations)
-	if !removal.Removes() || removal.DryRun || !ok || !readiness.Active(pod) { // WS-101, WS-102
+	if !removal.Removes() || removal.DryRun || !ok || !readiness.Active(pod) {
 		return nil
 	}
 	if _, controlled := workloadspread.ControllerOf(pod); !controlled {

@@ -121,7 +121,6 @@ func DefaultNodeImage(node Document, now time.Time) []jsonpatch.Operation {
 			fill(tag, "createdAt", now.UTC().Format(time.RFC3339))
 			fill(policy, "timeoutSeconds", defaultTimeout)
 			fill(policy, "backoffLimit", defaultBackoff)
-			// IMG-026
 			if limit, ok := policy["backoffLimit"].(json.Number); ok &&
 				strings.HasPrefix(limit.String(), "-") {
 				policy["backoffLimit"], changed = defaultBackoff, true

@@ -76,13 +76,13 @@ func Generate(a *Asked) (g Generation) {
 	case w.Terminating || object != nil && object.DeletionTimestamp != nil:
 		return g
 	case !Asks(w.Annotations):
-		g.Delete = ours && TargetOf(object) == w.Reference // PPS-076
+		g.Delete = ours && TargetOf(object) == w.Reference
 		return g
 	}
 	required, preferred := list(w.Annotations[pub.RequiredPersistentTopology]), list(
 		w.Annotations[pub.PreferredPersistentTopology],
 	)
-	if len(required)+len(preferred) == 0 { // PPS-075
+	if len(required)+len(preferred) == 0 {
 		return g
 	}
 	wanted := &appsv1beta1.PersistentPodState{ObjectMeta: metav1.ObjectMeta{Name: w.Name}}
@@ -90,31 +90,30 @@ func Generate(a *Asked) (g Generation) {
 	policy := appsv1beta1.PersistentPodStateRetentionPolicyType(
 		w.Annotations[pub.PersistentPodStateRetentionPolicy],
 	)
-	if wanted.Spec.PersistentPodStateRetentionPolicy = policy; policy == "" && object != nil { // PPS-074
+	if wanted.Spec.PersistentPodStateRetentionPolicy = policy; policy == "" && object != nil {
 		wanted.Spec.PersistentPodStateRetentionPolicy = object.Spec.PersistentPodStateRetentionPolicy
 	}
 	if faults := invalid(wanted); faults != "" {
 		g.Invalid = faults
 		return g
 	}
-	// PPS-072
 	wanted.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: w.APIVersion, Kind: w.Kind, Name: w.Name, UID: w.UID, Controller: new(true)},
 	}
 	wanted.Annotations = map[string]string{pub.GeneratedPersistentPodState: mark(w.Reference)}
 	switch {
-	case object == nil && len(a.Others) > 0: // PPS-079
+	case object == nil && len(a.Others) > 0:
 		g.Conflict = "PersistentPodState " + a.Others[0].Name +
 			" is of this workload already: none is generated"
 	case object == nil:
 		g.Create = wanted
 	case a.Gone: // it cannot be made to refer to this one, and the next one does
 		g.Delete = true
-	case !ours && !former(object, owner, w.Reference), TargetOf(object) != w.Reference: // PPS-077
+	case !ours && !former(object, owner, w.Reference), TargetOf(object) != w.Reference:
 		g.Conflict = "PersistentPodState " + object.Name +
 			" was not generated for this workload: it stays as it is, and none is generated"
 	default:
-		g.Empty = !ours && !a.Kept && len(object.Status.PodStates) > 0 // PPS-078
+		g.Empty = !ours && !a.Kept && len(object.Status.PodStates) > 0
 		g.Update = updated(object, wanted)
 	}
 	return g

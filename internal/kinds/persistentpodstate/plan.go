@@ -97,7 +97,7 @@ func Make(s *Snapshot) *Plan {
 	for _, pod := range s.Pods {
 		active[pod.Name] = active[pod.Name] || readiness.Active(pod)
 	}
-	switch { // PPS-047
+	switch {
 	case s.Workload != nil && s.Workload.Orphans:
 		return p
 	case s.Workload == nil || s.Workload.Terminating:
@@ -117,15 +117,14 @@ func Make(s *Snapshot) *Plan {
 		ordinal, ok := Ordinal(name)
 		switch {
 		case recorded[name]:
-		case s.Gone[name]: // PPS-105
+		case s.Gone[name]:
 			p.Cleaned = append(p.Cleaned, name)
 			delete(p.Status.PodStates, name)
-		// PPS-063, PPS-016
 		case s.State.Spec.PersistentPodStateRetentionPolicy == appsv1beta1.RetainWhenDeleted ||
 			s.Workload.Slots == nil:
-		case !ok: // PPS-062
+		case !ok:
 			p.Odd = append(p.Odd, name)
-		case !active[name]: // PPS-060, PPS-065
+		case !active[name]:
 			if _, used := s.Workload.Slots.Rank(ordinal); !used {
 				p.Forgotten = append(p.Forgotten, name)
 				delete(p.Status.PodStates, name)
@@ -144,7 +143,7 @@ func (p *Plan) record(s *Snapshot, recorded map[string]bool) {
 	}
 	for _, pod := range ReadyOn(s.Pods) {
 		node, read := s.Nodes[pod.Spec.NodeName]
-		if !read { // PPS-053
+		if !read {
 			unread[pod.Spec.NodeName] = true
 			continue
 		}
@@ -239,7 +238,7 @@ func some(keys []string, of map[string]string) (found map[string]string) {
 	return found
 }
 
-func same(a, b appsv1beta1.PodState) bool { // PPS-052
+func same(a, b appsv1beta1.PodState) bool {
 	return a.NodeName == b.NodeName && maps.Equal(a.NodeTopologyLabels, b.NodeTopologyLabels) &&
 		maps.Equal(a.Annotations, b.Annotations)
 }

@@ -51,7 +51,7 @@ func containersOf(pod *corev1.Pod) []container {
 		c := container{Container: &pod.Spec.Containers[i], status: statuses[pod.Spec.Containers[i].Name]}
 		for j := range c.Env { // of several of a name the last one counts, as for the container
 			env := &c.Env[j]
-			if env.ValueFrom != nil { // JST-010
+			if env.ValueFrom != nil {
 				continue
 			}
 			switch env.Name {
@@ -63,7 +63,7 @@ func containersOf(pod *corev1.Pod) []container {
 				c.image = env.Value
 			}
 		}
-		c.ignored = c.ignored && c.stop // JST-012
+		c.ignored = c.ignored && c.stop
 		all[i] = c
 	}
 	return all

@@ -123,7 +123,7 @@ func NewPlan(s Snapshot) *Plan {
 		return p
 	}
 	sidecars := slices.DeleteFunc(slices.Clone(all), func(c container) bool { return !c.sidecar() })
-	slices.SortFunc(sidecars, func(a, b container) int { return cmp.Compare(a.Name, b.Name) }) // JST-052
+	slices.SortFunc(sidecars, func(a, b container) int { return cmp.Compare(a.Name, b.Name) })
 	switch s.Node {
 	case Virtual:
 		s.onVirtual(p, sidecars)
@@ -197,7 +197,7 @@ func (s *Snapshot) onNormal(p *Plan, sidecars, all []container) {
 		if c.ignored {
 			ignored = append(ignored, c)
 		} else {
-			counting = append(counting, c) // JST-014: with the third variable alone, too
+			counting = append(counting, c) // with the third variable alone, too
 		}
 	}
 	if finished(s.Pod) { // ahead, else it would be of no interest

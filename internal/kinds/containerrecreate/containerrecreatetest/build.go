@@ -97,7 +97,7 @@ func Pod(changes ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 // Restarted lets container app have been restarted.
-func Restarted(p *corev1.Pod) { // CRR-161: by a node whose clock is behind
+func Restarted(p *corev1.Pod) { // by a node whose clock is behind
 	p.Status.ContainerStatuses[1].ContainerID, p.Status.ContainerStatuses[1].RestartCount = "c://app-2", 2
 }
 

@@ -224,7 +224,7 @@ func (r *JobReconciler) secrets(
 	}
 	refs, problems, err := r.Secrets.Sync(ctx, job)
 	if err != nil {
-		if !apierrors.IsConflict(err) { // IMG-112
+		if !apierrors.IsConflict(err) {
 			r.Events.Event(job, corev1.EventTypeWarning, "FailedSyncSecrets", err.Error())
 		}
 		return nil, err

@@ -104,7 +104,7 @@ func (s *Secrets) Sync(
 			fmt.Sprintf("the job names %d pull secrets, of which the first %d are used", n,
 				pub.MaxPullSecrets))
 	}
-	direct := job.Namespace == s.Namespace // IMG-111
+	direct := job.Namespace == s.Namespace
 	var all []metav1.PartialObjectMetadata
 	if !direct {
 		if all, err = s.all(ctx); err != nil {

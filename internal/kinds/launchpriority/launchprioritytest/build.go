@@ -26,7 +26,6 @@ func Pod(priorities []int, options ...PodOption) *corev1.Pod {
 				Env:  []corev1.EnvVar{BarrierEnv("p-barrier", fmt.Sprintf("p_%d", priority))},
 			})
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name,
-			// ND-141
 			State: corev1.ContainerState{
 				Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"},
 			}})

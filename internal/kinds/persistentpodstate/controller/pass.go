@@ -177,7 +177,7 @@ func (r *Reconciler) readNodes(ctx context.Context, s *persistentpodstate.Snapsh
 			client.UnsafeDisableDeepCopy); {
 		case err == nil:
 			s.Nodes[name] = node.Labels
-		case !apierrors.IsNotFound(err): // PPS-053: the others are remembered
+		case !apierrors.IsNotFound(err): // the others are remembered
 			log.FromContext(ctx).V(1).Info("A node cannot be read", "node", name, "err", err.Error())
 		}
 	}
@@ -290,7 +290,7 @@ func (r *Reconciler) tell(
 			fmt.Sprintf("The status has no room for more: nothing new is remembered of %d pods, such as %s",
 				len(plan.Full), plan.Full[0]))
 	}
-	if odd := strings.Join(plan.Odd, ", "); news.Is("odd", odd) { // PPS-062
+	if odd := strings.Join(plan.Odd, ", "); news.Is("odd", odd) {
 		log.FromContext(ctx).Info("Entries of names without an ordinal are kept", "names",
 			plan.Odd[:min(len(plan.Odd), 10)])
 	}

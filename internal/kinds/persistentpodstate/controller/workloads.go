@@ -173,7 +173,7 @@ func (k *Kinds) workload(
 		w.APIVersion, spec = appsv1beta1.GroupVersion.String(), &o.Spec
 	case *unstructured.Unstructured:
 		w.APIVersion = o.GetAPIVersion()
-		if spec, known = specOf(o.Object); spec.Replicas == nil && known { // PPS-016
+		if spec, known = specOf(o.Object); spec.Replicas == nil && known {
 			found, err := scale.Read(ctx, k.scales, o)
 			if known = err == nil; known {
 				spec.Replicas = &found.Spec.Replicas

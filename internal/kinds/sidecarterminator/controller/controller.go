@@ -226,7 +226,7 @@ func (r *Reconciler) snapshot(ctx context.Context, pod *corev1.Pod) (sidecarterm
 		client.UnsafeDisableDeepCopy); {
 	case err == nil:
 		s.Node = sidecarterminator.NodeOf(node.Labels)
-	case !apierrors.IsNotFound(err): // JST-025: one that is not found is looked for again
+	case !apierrors.IsNotFound(err): // one that is not found is looked for again
 		return s, fmt.Errorf("reading node %s: %w", pod.Spec.NodeName, err)
 	}
 	var list appsv1beta1.ContainerRecreateRequestList
