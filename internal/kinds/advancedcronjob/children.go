@@ -150,7 +150,7 @@ func OwnerOf(object metav1.Object) types.UID {
 	return owner.UID
 }
 
-// maxName is how long names of children may be: as long as labels that have them as values (ACJ-071).
+// maxName is how long names of children may be: as long as labels that have them as values.
 const maxName = 63
 
 // NameOf is the name of the child of a run.

@@ -12,7 +12,7 @@ import (
 // Document is a JSON object as an admission request holds it.
 type Document = podtemplate.Document
 
-// History limits where none is given (ACJ-011).
+// History limits where none is given.
 const successfulLimit, failedLimit = 3, 1
 
 // Default returns the JSON patch that completes an AdvancedCronJob of v1beta1 (ACJ-011 to ACJ-013). It only
@@ -22,7 +22,7 @@ func Default(object, old Document, pods func(key string) podtemplate.Request) ([
 	var d podtemplate.Defaults
 	metadata, _ := object["metadata"].(Document)
 	if annotations, _ := metadata["annotations"].(Document); annotations[pub.ImageListTemplate] != nil {
-		// It means something in v1alpha1 alone, and is never stored (ACJ-111).
+		// It means something in v1alpha1 alone, and is never stored.
 		d.Operations = append(d.Operations, jsonpatch.NewOperation("remove", "/metadata/annotations/"+podtemplate.Escape(pub.ImageListTemplate), nil))
 	}
 	spec, ok := object["spec"].(Document)

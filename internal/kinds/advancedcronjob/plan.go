@@ -136,7 +136,7 @@ func (p *planner) note(eventType, reason, message, about string) {
 	p.out.Notes = append(p.out.Notes, Note{eventType, reason, message, about})
 }
 
-// classify sorts the children, each list in the order of its runs (ACJ-031, ACJ-090).
+// classify sorts the children, each list in the order of its runs.
 func (p *planner) classify() {
 	for _, child := range p.in.Children {
 		switch child.Phase {
@@ -169,7 +169,7 @@ func byTime(a, b Child) int {
 	return strings.Compare(string(a.Kind), string(b.Kind))
 }
 
-// status computes the status, and what follows from its being stored (ACJ-100, ACJ-101).
+// status computes the status, and what follows from its being stored.
 func (p *planner) status() {
 	old := &p.in.CronJob.Status
 	p.out.Status.Type, p.out.Status.LastScheduleTime = string(p.out.Kind), old.LastScheduleTime
@@ -352,7 +352,7 @@ func (p *planner) due(times schedule.Schedule) {
 	p.begin(&Run{Time: latest, Name: NameOf(p.in.CronJob.Name, latest)})
 }
 
-// left counts times that are left out, and tells of those that the starting deadline leaves out (ACJ-055).
+// left counts times that are left out, and tells of those that the starting deadline leaves out.
 func (p *planner) left(times schedule.Schedule, anchor, since, gone time.Time) {
 	p.out.Counted = later(p.in.Counted, gone)
 	p.out.Dropped = times.Count(anchor, later(p.in.Counted, anchor), gone, mostDropped)

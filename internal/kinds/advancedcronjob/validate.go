@@ -18,10 +18,10 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
-// names are those that an AdvancedCronJob may have (ACJ-020).
+// names are those that an AdvancedCronJob may have.
 var names = regexp.MustCompile(`^[a-zA-Z0-9\-]+$`)
 
-// longestPull is how long an ImageListPullJob of a schedule may last, in seconds (ACJ-027).
+// longestPull is how long an ImageListPullJob of a schedule may last, in seconds.
 const longestPull = 86400
 
 // CheckBroadcastJob judges a BroadcastJob without a name by the rules of that kind; its pod template is
@@ -88,7 +88,7 @@ func checkTimes(spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path) field.E
 	return errs
 }
 
-// checkTemplates judges what children would be refused for (ACJ-026, ACJ-027).
+// checkTemplates judges what children would be refused for.
 func checkTemplates(spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path, broadcast CheckBroadcastJob) field.ErrorList {
 	var errs field.ErrorList
 	if template := spec.Template.JobTemplate; template != nil {
@@ -178,7 +178,7 @@ func moved(err error, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// checkUpdate refuses changes of what cannot be changed (ACJ-028).
+// checkUpdate refuses changes of what cannot be changed.
 func checkUpdate(updated, old *appsv1beta1.AdvancedCronJob) field.ErrorList {
 	path := field.NewPath("spec")
 	frozen := func(cronJob *appsv1beta1.AdvancedCronJob) any {

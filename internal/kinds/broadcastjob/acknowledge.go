@@ -18,7 +18,7 @@ import (
 
 // The annotation with the acknowledged pods is a row of hashes of their UIDs, of six characters each. There
 // is room for so many that it stays far below what annotations may hold; a job with more failed pods stays
-// paused until some are deleted (BJ-094).
+// paused until some are deleted.
 const hashLength, mostAcknowledged = 6, 8000
 
 // mark is the hash of a pod in the annotation.
@@ -59,8 +59,8 @@ func (p *planner) eachFailed(do func(*corev1.Pod)) {
 	}
 }
 
-// acknowledge notes which pods had failed when the user let the job go on (BJ-094). The webhook has written
-// when that was, so that nobody need have seen the job paused.
+// acknowledge notes which pods had failed when the user let the job go on. The webhook has written when that
+// was, so that nobody need have seen the job paused.
 func (p *planner) acknowledge() {
 	text, resumed := p.job.Annotations[pub.BroadcastJobResumed]
 	if !resumed || p.job.Spec.Paused {

@@ -68,8 +68,8 @@ func rank(last bool) int {
 	return 0
 }
 
-// newPod plans a pod for a node (BJ-040, BJ-041). It is made from the document, so that fields that our types
-// do not know reach the pod.
+// newPod plans a pod for a node. It is made from the document, so that fields that our types do not know
+// reach the pod.
 func (p *planner) newPod(node string) (err error) {
 	if p.document == nil {
 		if p.document, err = revision.Parse(p.raw); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
-// fails tells whether the job fails, because of a failed pod or its deadline (BJ-090, BJ-101, BJ-102).
+// fails tells whether the job fails, because of a failed pod or its deadline.
 func (p *planner) fails() bool {
 	policy := &p.job.Spec.CompletionPolicy
 	if failed := int(p.out.Status.Failed); failed > 0 && p.failsFast() {
@@ -26,7 +26,7 @@ func (p *planner) fails() bool {
 		return false
 	}
 	end := p.out.Status.StartTime.Add(seconds.Duration(*policy.ActiveDeadlineSeconds))
-	if p.in.Now.Before(end) { // BJ-103
+	if p.in.Now.Before(end) {
 		p.core.LookAgain(end)
 		return false
 	}
@@ -36,7 +36,7 @@ func (p *planner) fails() bool {
 	return true
 }
 
-// failsFast tells whether one failed pod ends the job. It is the default (BJ-013).
+// failsFast tells whether one failed pod ends the job. It is the default.
 func (p *planner) failsFast() bool {
 	policy := p.job.Spec.FailurePolicy.Type
 	return policy == "" || policy == appsv1beta1.FailurePolicyFailFast
@@ -45,8 +45,8 @@ func (p *planner) failsFast() bool {
 // mostUnfinished is how many nodes the end of a job names.
 const mostUnfinished = 10
 
-// fail ends the job, and says on which nodes it failed, and which did not finish (BJ-100). What still runs of
-// it is deleted when that is written.
+// fail ends the job, and says on which nodes it failed, and which did not finish. What still runs of it is
+// deleted when that is written.
 func (p *planner) fail(message string) string {
 	failed, open := p.withoutSuccess()
 	for _, of := range []struct {
@@ -86,7 +86,7 @@ func (p *planner) withoutSuccess() (failed, open []string) {
 func (p *planner) end(phase appsv1beta1.BroadcastJobPhase, of appsv1beta1.JobConditionType, reason, message string) {
 	now := metav1.NewTime(p.in.Now).Rfc3339Copy()
 	p.out.Status.Phase, p.out.Status.CompletionTime, p.out.Ends, p.out.Hold = phase, &now, true, "the job has ended: "+message
-	p.out.Status.Conditions = slices.DeleteFunc(p.out.Status.Conditions, func(c appsv1beta1.JobCondition) bool { return c.Type == of }) // BJ-141
+	p.out.Status.Conditions = slices.DeleteFunc(p.out.Status.Conditions, func(c appsv1beta1.JobCondition) bool { return c.Type == of })
 	p.out.Status.Conditions = append(p.out.Status.Conditions, appsv1beta1.JobCondition{Type: of, Status: corev1.ConditionTrue, LastProbeTime: now,
 		LastTransitionTime: now, Reason: reason, Message: message})
 	p.core.Say("%s: %s", phase, message)
@@ -105,7 +105,7 @@ func (p *planner) complete() {
 }
 
 // afterEnd looks after a job that has ended: pods that were to go with its end and are still there are
-// deleted (BJ-104, BJ-114, BJ-172), and so is the job when its time is over (BJ-120).
+// deleted, and so is the job when its time is over.
 func (p *planner) afterEnd() {
 	p.cleanUp((*member).runs)
 	p.out.Status.Active = min(p.out.Status.Active, int32(p.by[Active]))

@@ -86,7 +86,7 @@ type site struct {
 	nodes.Verdict
 	// pods are all pods of the job that are meant for it: the one that has the place first.
 	pods []*member
-	// gone: the node leaves desired, because its pod does not fit it (BJ-134).
+	// gone: the node leaves desired, because its pod does not fit it.
 	gone bool
 }
 
@@ -135,7 +135,7 @@ func Make(s Snapshot) *Plan {
 }
 
 func (p *planner) make() {
-	if p.job.DeletionTimestamp != nil { // BJ-064
+	if p.job.DeletionTimestamp != nil {
 		p.core.HoldDeleted()
 		return
 	}
@@ -241,7 +241,7 @@ func (p *planner) sayUnfit(unfit map[string][]string) {
 }
 
 // before orders the pods of a node: those that are done first, and those that are being deleted last, and
-// then the older ones (BJ-044).
+// then the older ones.
 func before(a, b *member) int {
 	rank := func(m *member) int {
 		switch m.state {
@@ -257,15 +257,14 @@ func before(a, b *member) int {
 }
 
 // Taints by which nodes suffer passingly. The cluster itself evicts the pods there, when the time is over
-// that they tolerate: a pod that runs through a flap of its node goes on (BJ-133).
+// that they tolerate: a pod that runs through a flap of its node goes on.
 var passing = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 
 // goneAfter is how long after its time a pod that is being deleted still counts on a node that suffers: a
-// node that died does not let it go, and would keep the job running for ever (BJ-110).
+// node that died does not let it go, and would keep the job running for ever.
 const goneAfter = time.Minute
 
-// leaves tells whether the pod that has the place has to go, or is going, because the node does not fit it
-// (BJ-132, BJ-133).
+// leaves tells whether the pod that has the place has to go, or is going, because the node does not fit it.
 func (s *site) leaves(p *planner) bool {
 	m := s.pods[0]
 	switch {
@@ -283,7 +282,7 @@ func (s *site) leaves(p *planner) bool {
 		return false
 	}
 	if p.madeOtherwise(m) {
-		return false // what the user asks of nodes now is asked of later pods (BJ-025)
+		return false // what the user asks of nodes now is asked of later pods
 	}
 	if !Suffers(s.node) {
 		return true
@@ -306,7 +305,7 @@ func suffers(taint corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoExecute && slices.Contains(passing, taint.Key)
 }
 
-// count computes desired, the limit, and the counters (BJ-063, BJ-070, BJ-140).
+// count computes desired, the limit, and the counters.
 func (p *planner) count() {
 	desired := 0
 	for i := range p.sites {
@@ -333,13 +332,13 @@ func (p *planner) count() {
 	p.out.Status.Desired = int32(desired)
 	p.out.Status.Active, p.out.Status.Succeeded = int32(p.by[Active]), int32(p.by[Succeeded])
 	p.out.Status.Failed = int32(p.failedPods())
-	if ended, _ := Ended(p.job); ended { // those that were deleted because the job failed stay counted (BJ-100)
+	if ended, _ := Ended(p.job); ended { // those that were deleted because the job failed stay counted
 		p.out.Status.Failed = max(p.out.Status.Failed, p.job.Status.Failed)
 	}
 }
 
 // failedPods counts the pods that failed. The garbage collector lets pods of nodes that are gone fail before
-// it deletes them: that is no failure of the job (BJ-135).
+// it deletes them: that is no failure of the job.
 func (p *planner) failedPods() int {
 	n := p.by[Failed] + p.by[Restarting]
 	for target, members := range p.homeless {
@@ -378,9 +377,8 @@ func (p *planner) paused() bool {
 	return false
 }
 
-// remove deletes pods that do not fit their node, or of which there is another one (BJ-044, BJ-133, BJ-134).
-// What others deleted already is left to them; pods that were bound to a node that is gone are the garbage
-// collector's (BJ-135).
+// remove deletes pods that do not fit their node, or of which there is another one. What others deleted
+// already is left to them; pods that were bound to a node that is gone are the garbage collector's.
 func (p *planner) remove() {
 	var duplicates []string
 	for i := range p.sites {
@@ -447,7 +445,7 @@ func (p *planner) settle() {
 	}
 }
 
-// waits says what holds the job and was not asked for (OPS-099).
+// waits says what holds the job and was not asked for.
 func (p *planner) waits() {
 	if p.out.Waiting == nil && p.out.HeldByBudget {
 		for _, v := range p.out.Verdicts {

@@ -107,7 +107,7 @@ func restarts(pod *corev1.Pod) (n int64) {
 }
 
 // placement is a hash of what a template asks of nodes. Pods remember it: what the user asks of nodes later
-// is asked of later pods (BJ-025).
+// is asked of later pods.
 func placement(spec *corev1.PodSpec) (string, error) {
 	var required *corev1.NodeSelector
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {

@@ -43,7 +43,7 @@ func Validate(updated, old *Written) field.ErrorList {
 
 var nameLetters = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
 
-// validateName checks the name, which is that of a label's value, and the beginning of host names (BJ-020).
+// validateName checks the name, which is that of a label's value, and the beginning of host names.
 func validateName(name string) (errs field.ErrorList) {
 	at := field.NewPath("metadata", "name")
 	if name == "" { // the API server makes one
@@ -60,7 +60,7 @@ func validateName(name string) (errs field.ErrorList) {
 
 func validate(spec *appsv1beta1.BroadcastJobSpec) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := fieldcheck.Amount(spec.Parallelism, path.Child("parallelism")) // BJ-026
+	errs := fieldcheck.Amount(spec.Parallelism, path.Child("parallelism"))
 	errs = append(errs, validateTemplate(spec, path.Child("template"))...)
 	errs = append(errs, validateCompletion(&spec.CompletionPolicy, path.Child("completionPolicy"))...)
 	failure, at := &spec.FailurePolicy, path.Child("failurePolicy")
@@ -80,13 +80,13 @@ func validateTemplate(spec *appsv1beta1.BroadcastJobSpec, path *field.Path) (err
 	if spec.Template.IsZero() {
 		return field.ErrorList{field.Required(path, "it says what the pods are like")}
 	}
-	switch policy := spec.Template.Spec.RestartPolicy; policy { // BJ-022
+	switch policy := spec.Template.Spec.RestartPolicy; policy {
 	case corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever:
 	default:
 		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), policy,
 			[]corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
 	}
-	for _, label := range []string{pub.BroadcastJobName, pub.BroadcastJobUID} { // BJ-023
+	for _, label := range []string{pub.BroadcastJobName, pub.BroadcastJobUID} {
 		if value := spec.Template.Labels[label]; value != "" {
 			errs = append(errs, field.Invalid(path.Child("metadata", "labels").Key(label), value,
 				"must not be set: it tells the job's pods from others, and the controller sets it"))
@@ -96,7 +96,7 @@ func validateTemplate(spec *appsv1beta1.BroadcastJobSpec, path *field.Path) (err
 }
 
 // validateCompletion checks when the job ends: one that never does has no time to do so, nor to live after
-// that (BJ-021).
+// that.
 func validateCompletion(policy *appsv1beta1.BroadcastJobCompletionPolicy, path *field.Path) (errs field.ErrorList) {
 	deadline, ttl := path.Child("activeDeadlineSeconds"), path.Child("ttlSecondsAfterFinished")
 	switch policy.Type {

@@ -29,8 +29,8 @@ func (p *planner) sortClaims() {
 }
 
 // takenIDs are the instance IDs that no new pod may have, and, sorted, those of live claims that are free. An
-// ID whose pod object still exists in any state is taken (CS-335), and so is one of a claim that is going
-// (CS-063) or that belongs to a pod.
+// ID whose pod object still exists in any state is taken, and so is one of a claim that is going or that
+// belongs to a pod.
 func (p *planner) takenIDs() (taken map[string]bool, free []string) {
 	taken = map[string]bool{}
 	for _, pods := range [][]*corev1.Pod{p.in.Pods, p.in.ForeignPods} {
@@ -52,14 +52,13 @@ func (p *planner) takenIDs() (taken map[string]bool, free []string) {
 	return taken, free
 }
 
-// keepsClaims tells whether the pod leaves its claims for its successor (CS-337). Without reuse they would
-// find none.
+// keepsClaims tells whether the pod leaves its claims for its successor. Without reuse they would find none.
 func (p *planner) keepsClaims(pod *corev1.Pod) bool {
 	return pod.Labels[pub.KeepClaims] == "true" && p.set.Spec.ScaleStrategy.EnablePVCReuse
 }
 
 // leavesClaims tells whether the successor of an inactive pod takes over its claims: with reuse, unless the
-// set itself wanted the pod to go (CS-061, CS-272, CS-337).
+// set itself wanted the pod to go.
 func (p *planner) leavesClaims(pod *corev1.Pod) bool {
 	_, wanted := pod.Labels[pub.SpecifiedDelete]
 	return p.set.Spec.ScaleStrategy.EnablePVCReuse && len(p.claimsOf[p.idOf(pod)]) > 0 && (!wanted || p.keepsClaims(pod))
@@ -94,7 +93,7 @@ func (p *planner) leavingUntil(pod *corev1.Pod) time.Time {
 
 // awaitClaims holds back the successors of pods that leave them their claims: a successor has the name of its
 // predecessor, and must wait until that is gone. Where it does not go, a pod with a new name and new claims
-// takes its place (CS-272, CS-335, CS-337).
+// takes its place.
 func (p *planner) awaitClaims(scale *rollout.Scale) {
 	if scale.Create == 0 || len(p.claimsOf) == 0 {
 		return
@@ -146,9 +145,8 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 const creationTime = time.Minute
 
 // settleClaims decides about claims whose pod is not active any more. A pod that the set itself wanted to go
-// takes its claims along whatever the reuse setting (CS-061); a released one, and one that somebody else
-// controls now, keeps them (CS-348); without reuse the others are handed to what is left of their pod, or
-// deleted (CS-064).
+// takes its claims along whatever the reuse setting; a released one, and one that somebody else controls now,
+// keeps them; without reuse the others are handed to what is left of their pod, or deleted.
 func (p *planner) settleClaims() {
 	if len(p.claimsOf) == 0 {
 		return
@@ -216,8 +214,7 @@ func (p *planner) takeClaimsBack() {
 }
 
 // growClaims lets the claims of active pods follow their templates where the owner asks for it: growing is
-// left to the StorageClass, shrinking is impossible and said (CS-338). Growth that was refused is tried again
-// later.
+// left to the StorageClass, shrinking is impossible and said. Growth that was refused is tried again later.
 func (p *planner) growClaims() {
 	if p.set.Annotations[pub.ResizeClaims] != "true" {
 		return

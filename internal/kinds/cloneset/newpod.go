@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// idAlphabet and idLength make an instance ID (CS-040).
+	// idAlphabet and idLength make an instance ID.
 	idAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 	idLength   = 5
 )
 
-// ids hands out instance IDs: first, with reuse, those of live claims without a pod, then random unused ones
-// (CS-040, CS-060, CS-065). An ID whose pod object still exists in any state is not free (CS-335).
+// ids hands out instance IDs: first, with reuse, those of live claims without a pod, then random unused ones.
+// An ID whose pod object still exists in any state is not free.
 func (p *planner) ids() func() string {
 	used, reusable := p.takenIDs()
 	for _, id := range reusable {

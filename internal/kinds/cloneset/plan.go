@@ -150,7 +150,7 @@ func (p *planner) stand(err error) {
 }
 
 // limits resolves the user's numbers. If one is unusable nothing is updated, and nothing available is taken
-// away (CS-096).
+// away.
 func (p *planner) limits() (rollout.Limits, error) {
 	spec := rollout.Spec{Replicas: p.replicas(), ScaleMaxUnavailable: p.set.Spec.ScaleStrategy.MaxUnavailable}
 	if r := rollingOf(p.set); r != nil {
@@ -175,7 +175,7 @@ func (p *planner) replicas() int {
 	return int(*p.set.Spec.Replicas)
 }
 
-// release gives up pods that the selector does not match any more (CS-056).
+// release gives up pods that the selector does not match any more.
 func (p *planner) release() {
 	for _, pod := range p.in.Pods {
 		if readiness.Active(pod) && !p.selector.Matches(labels.Set(pod.Labels)) {
@@ -207,7 +207,7 @@ func (p *planner) sayClaims() {
 	p.out.ClaimLines = t.Lines
 }
 
-// prune removes names from podsToDelete that are no active pods any more (CS-134).
+// prune removes names from podsToDelete that are no active pods any more.
 func (p *planner) prune() {
 	names := p.set.Spec.ScaleStrategy.PodsToDelete
 	if len(names) == 0 {

@@ -36,7 +36,7 @@ func (p *planner) classify() {
 // keptFailed is how many failed pods of a set are kept for inspection.
 const keptFailed = 3
 
-// forgetFailed deletes failed pods, of which evictions may leave many, but for the newest (CS-354).
+// forgetFailed deletes failed pods, of which evictions may leave many, but for the newest.
 func (p *planner) forgetFailed(failed []*corev1.Pod) {
 	if len(failed) <= keptFailed || p.set.DeletionTimestamp != nil {
 		return
@@ -55,7 +55,7 @@ func inactivity(pod *corev1.Pod) string {
 }
 
 // census counts the pods, for scaling or for updating: only scaling counts a pod that prepares its update as
-// new (CS-115, CS-361).
+// new.
 func (p *planner) census(scaling bool) rollout.Census {
 	census := rollout.Census{
 		OneRevision:            p.out.CurrentRevision == p.out.UpdateRevision,
@@ -87,12 +87,12 @@ func (p *planner) census(scaling bool) rollout.Census {
 }
 
 // countsAsNew tells whether scaling takes the pod for one of the update revision: one that prepares its
-// update is about to be (CS-115).
+// update is about to be.
 func (p *planner) countsAsNew(info *podplan.Pod) bool {
 	return info.New || p.in.Features.PreparingUpdateAsUpdate && info.State == pub.LifecycleStatePreparingUpdate
 }
 
-// specified tells whether somebody asked for the deletion of the pod (CS-130).
+// specified tells whether somebody asked for the deletion of the pod.
 func (p *planner) specified(pod *corev1.Pod) bool {
 	_, labelled := pod.Labels[pub.SpecifiedDelete]
 	return labelled || p.toDelete[pod.Name]

@@ -20,7 +20,7 @@ import (
 const maxCreate = 2000
 
 // scale decides creation and deletion. It tells whether it changes anything; if so no update starts in this
-// pass (CS-117, CS-072).
+// pass.
 func (p *planner) scale() bool {
 	census := p.census(true)
 	scale := rollout.ComputeScale(census, p.out.Limits)
@@ -47,7 +47,7 @@ func (p *planner) scale() bool {
 		return true
 	}
 	if deleted, pending := p.deleteSpecified(); deleted || pending {
-		return deleted // ordinary scale-in waits for what is specified (CS-133)
+		return deleted // ordinary scale-in waits for what is specified
 	}
 	if scale.Missing > 0 {
 		return false
@@ -68,7 +68,7 @@ func (p *planner) createPods(scale rollout.Scale) {
 	next := p.ids()
 	for i := range scale.Create {
 		from := p.core.Update
-		if i < scale.CreateOld { // CS-112
+		if i < scale.CreateOld {
 			from = p.core.Current
 		}
 		if err := p.create(next(), from); err != nil {
@@ -80,7 +80,7 @@ func (p *planner) createPods(scale rollout.Scale) {
 }
 
 // holdCreation creates nothing for a while after that failed: whatever is to be deleted or updated goes on
-// meanwhile (CS-072).
+// meanwhile.
 func (p *planner) holdCreation(scale *rollout.Scale) {
 	n := p.core.MayCreate(scale.Create)
 	p.creationHeld = n == 0 && scale.Create > 0
@@ -88,7 +88,7 @@ func (p *planner) holdCreation(scale *rollout.Scale) {
 }
 
 // cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not
-// specified (CS-118).
+// specified.
 func (p *planner) cancelDeletions() bool {
 	for _, hook := range []*pub.LifecycleHook{p.core.Hooks().PreDelete, p.core.Hooks().InPlaceUpdate} {
 		if hook != nil && hook.MarkPodNotReady {
@@ -117,7 +117,7 @@ func (p *planner) cancelDeletions() bool {
 	return changed
 }
 
-// deletePrepared deletes pods whose preDelete hook has let them go (IPU-152).
+// deletePrepared deletes pods whose preDelete hook has let them go.
 func (p *planner) deletePrepared() bool {
 	changed := false
 	for _, info := range p.core.Members {
@@ -136,7 +136,7 @@ func (p *planner) deletePrepared() bool {
 
 // deletions is how many pods may be deleted: a ready pod while more than replicas - maxUnavailable are ready,
 // and if it is available also only while more than these are available. A ready pod inside minReadySeconds is
-// one that users have, although it does not count as available yet (CS-114, CS-132, CS-172).
+// one that users have, although it does not count as available yet.
 type deletions struct{ serving, available int }
 
 func (p *planner) deletions() *deletions {
@@ -164,7 +164,7 @@ func (d *deletions) take(info *podplan.Pod) bool {
 }
 
 // deleteSpecified deletes pods specified for deletion: those that are not ready at once, the others while
-// enough pods are left (CS-132).
+// enough pods are left.
 func (p *planner) deleteSpecified() (deleted, pending bool) {
 	budget, infos := p.deletions(), p.core.Members
 	if len(p.in.Refused) > 0 {
@@ -187,7 +187,7 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 }
 
 // scaleIn deletes pods beyond the wanted number: its share of old ones first, those that are not ready
-// freely, others while enough are left (CS-113, CS-140, CS-172).
+// freely, others while enough are left.
 func (p *planner) scaleIn(scale rollout.Scale) bool {
 	if scale.Remove == 0 {
 		return false
@@ -216,7 +216,7 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		slices.SortStableFunc(new, func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
 	}
 	fromOld := min(scale.RemoveOld, len(old))
-	if p.core.Workload.Paused { // what a pause leaves over must not bring the rollout further (CS-353)
+	if p.core.Workload.Paused { // what a pause leaves over must not bring the rollout further
 		down := 0
 		for _, candidate := range old {
 			count(&down, !candidate.Available)
@@ -245,7 +245,7 @@ func tooMany(n int) string {
 
 // surged is 1 for a pod that was made at the update revision: during a rollout in place with surge these are
 // what surge added, and go before the originals that were updated, also if one of these is not available at
-// the moment (CS-103).
+// the moment.
 func (p *planner) surged(pod *corev1.Pod) int {
 	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.core.Workload.Policy == podplan.ReCreate || !p.surges() {
 		return 0
@@ -259,7 +259,7 @@ func (p *planner) surges() bool {
 	return rolling != nil && rolling.MaxSurge != nil && rolling.MaxSurge.String() != "0" && rolling.MaxSurge.String() != "0%"
 }
 
-// topologyKeys are those over which the template spreads its pods (CS-151).
+// topologyKeys are those over which the template spreads its pods.
 func topologyKeys(set *appsv1beta1.CloneSet) []string {
 	var keys []string
 	for i := range set.Spec.Template.Spec.TopologySpreadConstraints {
@@ -283,8 +283,7 @@ func (p *planner) budgetWords() string {
 	return p.spent
 }
 
-// deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook
-// (CS-136, CS-137).
+// deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook.
 func (p *planner) deletePod(info *podplan.Pod, reason podplan.Reason, why string) {
 	if !info.Preparing && p.core.Prepare(info.Pod, why) != nil {
 		return

@@ -45,7 +45,7 @@ func (p *planner) status() {
 		}
 	}
 	replicas := int32(p.replicas())
-	if status.UpdatedReplicas == replicas && status.Replicas == replicas && p.out.UpdateRevision != "" { // CS-086
+	if status.UpdatedReplicas == replicas && status.Replicas == replicas && p.out.UpdateRevision != "" {
 		status.CurrentRevision = p.out.UpdateRevision
 	}
 	status.ExpectedUpdatedReplicas = max(replicas-int32(p.out.Limits.Partition), 0)
@@ -58,7 +58,7 @@ func (p *planner) status() {
 }
 
 // available keeps the condition Available for tools that know nothing of CloneSets, where the owner asks for
-// it (CS-363).
+// it.
 func (p *planner) available() {
 	if p.set.Annotations[pub.PublishConditions] != "true" {
 		removeCondition(&p.out.Status, appsv1beta1.CloneSetConditionAvailable)
@@ -91,8 +91,7 @@ func (p *planner) progressing() {
 		Reason: progressUpdated,
 		Message: fmt.Sprintf("%d of %s updated and available", status.UpdatedAvailableReplicas,
 			plural.Of(status.ExpectedUpdatedReplicas, "pod"))}
-	// A new goal restarts the clock (CS-229): another template or another number of pods, seen by the
-	// generation.
+	// A new goal restarts the clock: another template or another number of pods, seen by the generation.
 	restarted := p.set.Status.ObservedGeneration != p.set.Generation
 	switch {
 	case status.CurrentRevision == status.UpdateRevision && status.Replicas == replicas && status.UpdatedReplicas == replicas &&
@@ -135,7 +134,7 @@ func removeCondition(status *appsv1beta1.CloneSetStatus, conditionType appsv1bet
 }
 
 // setCondition sets a condition; its update time changes with status or reason, its transition time with the
-// status (CS-228).
+// status.
 func setCondition(status *appsv1beta1.CloneSetStatus, next appsv1beta1.CloneSetCondition, now time.Time, restart bool) {
 	next.LastUpdateTime, next.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
 	previous := Condition(status, next.Type)

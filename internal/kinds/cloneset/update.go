@@ -28,7 +28,7 @@ func (p *planner) updatePods(unusable error) {
 	if reason, why := p.standstill(unusable); reason != "" {
 		p.core.Say("update waits: %s", why)
 		for _, info := range candidates {
-			info.Stay = reason == podplan.ReasonOnDelete // one that prepares its update would wait for ever (CS-361)
+			info.Stay = reason == podplan.ReasonOnDelete // one that prepares its update would wait for ever
 			p.core.Decide(info.Pod, podplan.Wait, reason, "%s", why)
 		}
 		return
@@ -41,7 +41,7 @@ func (p *planner) updatePods(unusable error) {
 			count, waiting = count+waiting, 0
 		}
 		if own := p.core.Mends(info); count == 0 && own != nil {
-			p.core.MoveTo(info, own, false, budget) // it stays at its revision, and gets back what another one left in it (IPU-326)
+			p.core.MoveTo(info, own, false, budget) // it stays at its revision, and gets back what another one left in it
 			continue
 		}
 		if count == 0 {
@@ -79,7 +79,7 @@ func (p *planner) replacements(toNew bool) int {
 }
 
 // sayPartition tells those who raise the partition and expect pods to go back that nothing does without the
-// gate (CS-360).
+// gate.
 func (p *planner) sayPartition() {
 	updated := 0
 	for _, info := range p.core.Members {
@@ -95,7 +95,7 @@ func (p *planner) sayPartition() {
 	}
 }
 
-// standstill says why no pod may be updated at all, nothing if pods may (CS-122, CS-096).
+// standstill says why no pod may be updated at all, nothing if pods may.
 func (p *planner) standstill(unusable error) (podplan.Reason, string) {
 	switch {
 	case unusable != nil:
@@ -108,8 +108,8 @@ func (p *planner) standstill(unusable error) (podplan.Reason, string) {
 	return "", ""
 }
 
-// candidates are the pods that are not of the target revision, in the order of their update (CS-123). Scaling
-// has decided about those that are specified for deletion.
+// candidates are the pods that are not of the target revision, in the order of their update. Scaling has
+// decided about those that are specified for deletion.
 func (p *planner) candidates(toNew bool) []*podplan.Pod {
 	var candidates []*podplan.Pod
 	for _, info := range p.core.Members {

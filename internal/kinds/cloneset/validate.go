@@ -19,11 +19,11 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// maxNameLength leaves room for "-<id>" in pod names (CS-040). Revision labels have no part in it: long names
-// are labelled by the short hash (CS-052).
+// maxNameLength leaves room for "-<id>" in pod names. Revision labels have no part in it: long names are
+// labelled by the short hash.
 const maxNameLength = 253 - 6
 
-// mutableFields are the members of spec that an update may change (CS-032).
+// mutableFields are the members of spec that an update may change.
 const mutableFields = "'replicas', 'template', 'lifecycle', 'scaleStrategy', 'updateStrategy', 'minReadySeconds', " +
 	"'progressDeadlineSeconds', 'volumeClaimTemplates' and 'revisionHistoryLimit'"
 
@@ -65,7 +65,7 @@ func validateName(name string) field.ErrorList {
 		return nil // to be generated
 	}
 	for _, message := range validation.NameIsDNSSubdomain(name, false) {
-		errs = append(errs, field.Invalid(path, name, message)) // CS-020
+		errs = append(errs, field.Invalid(path, name, message))
 	}
 	if len(name) > maxNameLength {
 		errs = append(errs, field.Invalid(path, name,
@@ -78,27 +78,26 @@ func validateUpdate(updated, old *appsv1beta1.CloneSet, qualifies inplace.Option
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	if !equality.Semantic.DeepEqual(updated.Spec.Selector, old.Spec.Selector) {
-		// CS-032
 		errs = append(errs, field.Forbidden(path, "updates to cloneset spec for fields other than "+mutableFields+" are forbidden; selector was changed"))
 	}
 	rolling := updated.Spec.UpdateStrategy.RollingUpdate
 	if rolling == nil || rolling.PodUpdatePolicy != appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
 		return errs
 	}
-	return append(errs, fieldcheck.InPlaceOnly(&updated.Spec.Template, &old.Spec.Template, qualifies, path)...) // CS-033
+	return append(errs, fieldcheck.InPlaceOnly(&updated.Spec.Template, &old.Spec.Template, qualifies, path)...)
 }
 
 func validate(w *Written) field.ErrorList {
 	spec, path := &w.set.Spec, field.NewPath("spec")
-	errs := fieldcheck.NotNegative(spec.Replicas, path.Child("replicas")) // CS-020
+	errs := fieldcheck.NotNegative(spec.Replicas, path.Child("replicas"))
 	errs = append(errs, fieldcheck.Template(Kind, &spec.Template, spec.Selector, path)...)
 	errs = append(errs, validateClaims(w.set.Name, spec, path)...)
 	errs = append(errs, validateScale(&spec.ScaleStrategy, path.Child("scaleStrategy"))...)
 	errs = append(errs, w.validateStrategy(path.Child("updateStrategy"))...)
-	errs = append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)          // CS-035, CS-347
-	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit, path.Child("revisionHistoryLimit"))...) // CS-035, CS-347
+	errs = append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)
+	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit, path.Child("revisionHistoryLimit"))...)
 	if deadline, at := spec.ProgressDeadlineSeconds, path.Child("progressDeadlineSeconds"); deadline != nil {
-		errs = append(errs, fieldcheck.NotNegative(deadline, at)...) // CS-030
+		errs = append(errs, fieldcheck.NotNegative(deadline, at)...)
 		if *deadline >= 0 && *deadline != math.MaxInt32 && *deadline <= spec.MinReadySeconds {
 			errs = append(errs, field.Invalid(at, *deadline,
 				fmt.Sprintf("must be greater than minReadySeconds (%d): no pod could be available in time", spec.MinReadySeconds)))
@@ -107,7 +106,7 @@ func validate(w *Written) field.ErrorList {
 	return errs
 }
 
-// validateClaims checks the names of claim templates (CS-022, CS-035): they are those of volumes, too.
+// validateClaims checks the names of claim templates: they are those of volumes, too.
 func validateClaims(set string, spec *appsv1beta1.CloneSetSpec, path *field.Path) field.ErrorList {
 	var taken []string
 	for _, volume := range spec.Template.Spec.Volumes {
@@ -117,11 +116,10 @@ func validateClaims(set string, spec *appsv1beta1.CloneSetSpec, path *field.Path
 }
 
 func validateScale(scale *appsv1beta1.CloneSetScaleStrategy, path *field.Path) field.ErrorList {
-	errs := fieldcheck.Amount(scale.MaxUnavailable, path.Child("maxUnavailable")) // CS-035
+	errs := fieldcheck.Amount(scale.MaxUnavailable, path.Child("maxUnavailable"))
 	seen := map[string]bool{}
 	for i, name := range scale.PodsToDelete {
 		if seen[name] {
-			// CS-029
 			errs = append(errs, field.Invalid(path.Child("podsToDelete").Index(i), name, "pod is named more than once: name it once"))
 		}
 		seen[name] = true
@@ -137,7 +135,7 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 	if w.alpha != nil {
 		switch kind := w.alpha.Spec.UpdateStrategy.Type; kind {
 		case "", appsv1alpha1.RecreateCloneSetUpdateStrategyType, appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType,
-			appsv1alpha1.InPlaceOnlyCloneSetUpdateStrategyType, appsv1alpha1.OnDeleteCloneSetUpdateStrategyType: // CS-343
+			appsv1alpha1.InPlaceOnlyCloneSetUpdateStrategyType, appsv1alpha1.OnDeleteCloneSetUpdateStrategyType:
 		default:
 			errs = append(errs, field.Invalid(path.Child("type"), kind, "must be ReCreate, InPlaceIfPossible, InPlaceOnly or OnDelete"))
 		}
@@ -161,7 +159,7 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 	if rolling == nil {
 		return errs
 	}
-	errs = append(errs, fieldcheck.Amount(rolling.Partition, path.Child("partition"))...) // CS-025
+	errs = append(errs, fieldcheck.Amount(rolling.Partition, path.Child("partition"))...)
 	pace := append(fieldcheck.Amount(rolling.MaxUnavailable, path.Child("maxUnavailable")),
 		fieldcheck.Amount(rolling.MaxSurge, path.Child("maxSurge"))...)
 	errs = append(errs, pace...)
@@ -172,13 +170,13 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 	errs = append(errs, validateScatter(rolling.ScatterStrategy, path.Child("scatterStrategy"))...)
 	inPlace := rolling.InPlaceUpdateStrategy
 	if w.alpha != nil {
-		// Annotations that conversion made into fields have no rules in v1alpha1 (CS-031).
+		// Annotations that conversion made into fields have no rules in v1alpha1.
 		inPlace = w.alpha.Spec.UpdateStrategy.InPlaceUpdateStrategy
 	}
 	return append(errs, fieldcheck.InPlace(inPlace, path.Child("inPlaceUpdateStrategy"))...)
 }
 
-// validatePace checks that an update can move at all (CS-026, CS-341) and that surge has a use (CS-027).
+// validatePace checks that an update can move at all and that surge has a use.
 func validatePace(replicas *int32, rolling *appsv1beta1.RollingUpdateCloneSetStrategy, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	total := 1

@@ -43,7 +43,7 @@ func workloadOf(set *appsv1beta1.CloneSet, features Features) *podplan.Workload 
 	return w
 }
 
-// rollingOf returns the options of rolling updates, nil under OnDelete (CS-093).
+// rollingOf returns the options of rolling updates, nil under OnDelete.
 func rollingOf(set *appsv1beta1.CloneSet) *appsv1beta1.RollingUpdateCloneSetStrategy {
 	if set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteCloneSetUpdateStrategyType {
 		return nil

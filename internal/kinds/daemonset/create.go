@@ -14,10 +14,10 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// noScheduler is what the pods say that are bound without a scheduler (ADS-114).
+// noScheduler is what the pods say that are bound without a scheduler.
 const noScheduler = "kubernetes.io/daemonset-controller"
 
-// create plans the pods of all sites that are to get one, in the order of their names (ADS-110, ADS-112).
+// create plans the pods of all sites that are to get one, in the order of their names.
 func (p *planner) create() {
 	var missing []*site
 	for _, l := range p.sites {
@@ -85,8 +85,8 @@ func (p *planner) nameFor(l *site) string {
 	}
 }
 
-// tolerate adds the tolerations that the pods of every DaemonSet have (ADS-081). The template's own stay as
-// they are written.
+// tolerate adds the tolerations that the pods of every DaemonSet have. The template's own stay as they are
+// written.
 func tolerate(spec map[string]any, template *corev1.PodSpec) {
 	written, _ := spec["tolerations"].([]any)
 	var all []any

@@ -47,14 +47,14 @@ func (r *DefaultRequest) defaultRolling(d *podtemplate.Defaults, o Document, poi
 		return
 	}
 	d.Add(o, pointer, "rollingUpdateType", appsv1beta1.StandardRollingUpdateType)
-	if o["maxUnavailable"] == nil && zero(o["maxSurge"]) { // ADS-013
+	if o["maxUnavailable"] == nil && zero(o["maxSurge"]) {
 		d.Add(o, pointer, "maxUnavailable", 1)
 		d.Add(o, pointer, "maxSurge", 0)
 	}
 }
 
-// defaultSurging writes the deprecated type Surging as what it stands for (ADS-014). Where maxUnavailable
-// contradicts it, validation refuses it.
+// defaultSurging writes the deprecated type Surging as what it stands for. Where maxUnavailable contradicts
+// it, validation refuses it.
 func defaultSurging(d *podtemplate.Defaults, o Document, pointer string) {
 	if !zero(o["maxUnavailable"]) {
 		return

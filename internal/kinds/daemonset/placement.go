@@ -32,7 +32,7 @@ func (p *planner) placement() {
 		case l.Eligible && len(l.pods) == 0:
 			needs = append(needs, l)
 		case p.tolerate(l) && l.Eligible && p.surges() && l.present() < 2:
-			needs = append(needs, l) // beside what is being deleted, or prepares for it (ADS-095, ADS-160)
+			needs = append(needs, l) // beside what is being deleted, or prepares for it
 		}
 	}
 	if p.partitioned {
@@ -47,8 +47,8 @@ func (p *planner) placement() {
 	}
 }
 
-// vanished deals with pods whose node does not exist (ADS-096). Those that were scheduled are deleted by the
-// garbage collector of pods, when it is sure that the node is gone.
+// vanished deals with pods whose node does not exist. Those that were scheduled are deleted by the garbage
+// collector of pods, when it is sure that the node is gone.
 func (p *planner) vanished(l *site) {
 	for _, d := range l.pods {
 		switch {
@@ -73,7 +73,7 @@ func (p *planner) tolerate(l *site) (empty bool) {
 			p.failed(l, d)
 			ended = true
 		case d.info.Preparing:
-			p.deletePod(d.pod, podplan.ReasonLifecycleHook, "it prepared its deletion") // ADS-093, ADS-153
+			p.deletePod(d.pod, podplan.ReasonLifecycleHook, "it prepared its deletion")
 		default:
 			running = append(running, d)
 		}
@@ -90,7 +90,7 @@ func (p *planner) tolerate(l *site) (empty bool) {
 }
 
 // clean leaves a node with a surge the oldest new pod and the oldest old one, and of these the new one as
-// soon as it may take over (ADS-095).
+// soon as it may take over.
 func (p *planner) clean(l *site, running []*daemon) {
 	var news, olds []*daemon
 	for _, d := range running {
@@ -125,7 +125,7 @@ func (p *planner) keepOne(l *site, of []*daemon) (kept *daemon) {
 	return kept
 }
 
-// failed deletes a pod that ended on its node, unless that happened there a moment ago (ADS-091, ADS-092).
+// failed deletes a pod that ended on its node, unless that happened there a moment ago.
 func (p *planner) failed(l *site, d *daemon) {
 	if v := p.core.Verdict(d.pod); v != nil { // it is adopted first
 		return
@@ -144,8 +144,7 @@ func (p *planner) failed(l *site, d *daemon) {
 	}
 }
 
-// rankOf orders nodes without a pod: one that just lost its own gets it back before others get their first
-// (ADS-100).
+// rankOf orders nodes without a pod: one that just lost its own gets it back before others get their first.
 func (p *planner) rankOf(l *site) int {
 	if p.in.Had[l.name] || len(l.pods) > 0 {
 		return 0
@@ -154,7 +153,7 @@ func (p *planner) rankOf(l *site) int {
 }
 
 // partitionAllows is on how many of the nodes that need pods they may be created now. A node whose pod goes
-// keeps its place (ADS-100).
+// keeps its place.
 func (p *planner) partitionAllows(needs []*site) int {
 	taken := 0
 	for _, l := range p.sites {
@@ -168,12 +167,11 @@ func (p *planner) partitionAllows(needs []*site) int {
 	return max(desired-taken-min(p.out.Limits.Partition, desired), 0)
 }
 
-// keptEmpty tells whether partition keeps a node without a pod, which does not count as unavailable then
-// (ADS-104).
+// keptEmpty tells whether partition keeps a node without a pod, which does not count as unavailable then.
 func (p *planner) keptEmpty(l *site) bool { return p.partitioned && len(l.pods) == 0 && !l.create }
 
 // deletePod deletes a pod, or, if its preDelete hook holds it, lets that come first; no more than
-// burstReplicas at a time (ADS-110, ADS-150, ADS-152).
+// burstReplicas at a time.
 func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) *podplan.Verdict {
 	if v := p.core.Verdict(pod); v != nil && (v.Action == podplan.Adopt || v.Action == podplan.Delete) {
 		return v
@@ -226,8 +224,7 @@ func (l *site) present() (n int) {
 	return n
 }
 
-// crowded tells whether a node has more than one pod, or is about to, also one that prepares its deletion
-// (ADS-154, ADS-160).
+// crowded tells whether a node has more than one pod, or is about to, also one that prepares its deletion.
 func (l *site) crowded() bool {
 	n := l.present()
 	return n > 1 || l.create && n > 0
@@ -246,7 +243,7 @@ func (p *planner) deletes(d *daemon) bool {
 }
 
 // specified deletes pods that somebody wants to go: one that is available as long as fewer nodes lack an
-// available pod than maxUnavailable says (ADS-175).
+// available pod than maxUnavailable says.
 func (p *planner) specified() {
 	down, most := 0, max(p.out.Limits.MaxUnavailable, 1)
 	for _, l := range p.sites {

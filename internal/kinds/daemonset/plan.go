@@ -116,12 +116,12 @@ type planner struct {
 	sites []*site
 	// homeless are pods that are meant for no node.
 	homeless []*daemon
-	// strict: pods that are not available cost maxUnavailable, too (ADS-132).
+	// strict: pods that are not available cost maxUnavailable, too.
 	strict bool
 	// burst is how many pods are created, deleted, or updated in place at most; the others count what is
 	// planned of that, retried the deletions that were refused before.
 	burst, deletions, retried, updated int
-	// partitioned: partition keeps nodes without a pod from getting one (ADS-100).
+	// partitioned: partition keeps nodes without a pod from getting one.
 	partitioned bool
 }
 
@@ -147,7 +147,7 @@ func Make(s Snapshot) *Plan {
 }
 
 func (p *planner) make() (err error) {
-	if p.set.DeletionTimestamp != nil { // ADS-041
+	if p.set.DeletionTimestamp != nil {
 		p.core.HoldDeleted()
 		return nil
 	}
@@ -233,7 +233,7 @@ func (p *planner) desired() (n int) {
 	return n
 }
 
-// limits resolves the user's numbers (ADS-110, ADS-122, ADS-123).
+// limits resolves the user's numbers.
 func (p *planner) limits() error {
 	desired := p.desired()
 	resolve := func(value *intstr.IntOrString, field string, up bool, otherwise int) (int, error) {
@@ -270,7 +270,7 @@ func (p *planner) limits() error {
 func (p *planner) surges() bool { return p.out.Limits.MaxSurge > 0 }
 
 // adopt makes pods without a controller the set's, gives up those that the selector does not match any more,
-// and makes revisions its own (ADS-046).
+// and makes revisions its own.
 func (p *planner) adopt() {
 	for _, pod := range p.in.Pods {
 		switch {
@@ -336,7 +336,7 @@ func (p *planner) sortPods() {
 	}
 }
 
-// older orders the pods of a node: scheduled before unscheduled, then by age (ADS-094).
+// older orders the pods of a node: scheduled before unscheduled, then by age.
 func older(a, b *corev1.Pod) int {
 	scheduled := func(pod *corev1.Pod) int {
 		if pod.Spec.NodeName != "" {
@@ -348,14 +348,13 @@ func older(a, b *corev1.Pod) int {
 		cmp.Compare(a.Name, b.Name))
 }
 
-// carries tells whether a pod carries the update revision, or another one that holds the same template
-// (ADS-062, ADS-063).
+// carries tells whether a pod carries the update revision, or another one that holds the same template.
 func (p *planner) carries(pod *corev1.Pod) bool {
 	label := pod.Labels[pub.ControllerRevisionHash]
 	return revision.SameLabel(label, p.out.UpdateRevision) || p.core.SameTemplate(label)
 }
 
-// relabel gives pods of another revision with the same template the label of the update revision (ADS-062).
+// relabel gives pods of another revision with the same template the label of the update revision.
 func (p *planner) relabel() {
 	for _, info := range p.core.Members {
 		if p.core.Verdict(info.Pod) == nil && !revision.SameLabel(info.Label, p.out.UpdateRevision) && p.core.SameTemplate(info.Label) {
@@ -367,7 +366,7 @@ func (p *planner) relabel() {
 	}
 }
 
-// leaveOut leaves nodes out of the rollout that are not ready for longer than the set has patience (ADS-136).
+// leaveOut leaves nodes out of the rollout that are not ready for longer than the set has patience.
 func (p *planner) leaveOut() {
 	text, ok := p.set.Annotations[pub.DaemonSetIgnoreNotReadyNodesAfter]
 	if !ok || rollingOf(p.set) == nil {

@@ -115,7 +115,7 @@ func (p *planner) roll() {
 	}
 }
 
-// standstill says why no pod is updated at all, nothing if pods may be (ADS-170, ADS-171).
+// standstill says why no pod is updated at all, nothing if pods may be.
 func (p *planner) standstill() (podplan.Reason, string) {
 	switch {
 	case rollingOf(p.set) == nil:
@@ -164,7 +164,7 @@ func (p *planner) rollInPlace(set, others []*site) {
 			normal = append(normal, l)
 		}
 	}
-	for _, l := range others { // of which none has a new pod if there are candidates: those come first into the update set (ADS-127)
+	for _, l := range others { // of which none has a new pod if there are candidates: those come first into the update set
 		_, old, _ := p.usable(l)
 		switch {
 		case l.out, old == nil, old.available():
@@ -232,7 +232,7 @@ func (p *planner) move(l *site, d *daemon, budget *podplan.Budget) {
 }
 
 // mend gives a pod that stays at its revision back in place what another one has changed in it, after all
-// updates (IPU-326).
+// updates.
 func (p *planner) mend(d *daemon, budget *podplan.Budget) {
 	if d.info == nil || d.info.Preparing || d.info.Progress.InGrace || p.core.Verdict(d.pod) != nil || p.updated+p.deletions >= p.burst {
 		return
@@ -274,7 +274,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 		case old == nil || l.create || p.adopts(old): // of one that is nobody's is not known whether it is available
 		case !l.Eligible:
 			p.hold([]*site{l}, ReasonNode, func(l *site) string { return "no new pod can come beside it: " + l.Why })
-		case failing: // ADS-164
+		case failing:
 			p.core.LookAgain(p.in.FailedUntil[l.name])
 			p.hold([]*site{l}, podplan.ReasonFailed, func(l *site) string { return "new pods failed on node " + l.name })
 		case !old.available():

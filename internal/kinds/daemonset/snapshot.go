@@ -65,7 +65,7 @@ func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload
 		InPlace: features.InPlace, DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
 		Strategy: podplan.WithAnnotations(nil, set.Annotations),
 	}
-	if spec.Lifecycle != nil && spec.Lifecycle.PreDelete != nil { // the others have no effect (ADS-029, ADS-141)
+	if spec.Lifecycle != nil && spec.Lifecycle.PreDelete != nil { // the others have no effect
 		w.Lifecycle = &pub.Lifecycle{PreDelete: spec.Lifecycle.PreDelete}
 	}
 	w.OnDelete = set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteDaemonSetStrategyType

@@ -14,7 +14,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// count counts nodes as the snapshot shows them (ADS-190, ADS-191).
+// count counts nodes as the snapshot shows them.
 func (p *planner) count() {
 	status := &p.out.Status
 	status.DesiredNumberScheduled = int32(p.out.Limits.Replicas)
@@ -52,7 +52,7 @@ func tally(n *int32, yes bool) {
 	}
 }
 
-// status completes the status (ADS-066, ADS-192).
+// status completes the status.
 func (p *planner) status() {
 	old, status := &p.set.Status, &p.out.Status
 	if p.core.Update == nil || p.set.DeletionTimestamp != nil || p.out.SelectsAll { // what is not counted stays
@@ -67,7 +67,7 @@ func (p *planner) status() {
 }
 
 // dropDuplicates deletes revisions that hold the template of the update revision, too, when no pod carries
-// them any more (ADS-062).
+// them any more.
 func (p *planner) dropDuplicates() {
 	for _, stored := range p.in.Revisions {
 		if stored.Name != p.out.UpdateRevision && p.core.Duplicate(stored.Name) && !slices.Contains(p.out.History, stored) &&

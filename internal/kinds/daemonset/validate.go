@@ -61,7 +61,7 @@ func Validate(updated, old *Written) field.ErrorList {
 		return errs
 	}
 	errs = fieldcheck.Fresh(errs, old.validate())
-	if !equality.Semantic.DeepEqual(updated.spec.Selector, old.spec.Selector) { // ADS-032
+	if !equality.Semantic.DeepEqual(updated.spec.Selector, old.spec.Selector) {
 		errs = append(errs, field.Forbidden(field.NewPath("spec"), "updates to daemonset spec for fields other than "+updated.mutable+
 			" are forbidden; selector was changed"))
 	}
@@ -70,16 +70,16 @@ func Validate(updated, old *Written) field.ErrorList {
 
 func (w *Written) validate() field.ErrorList {
 	spec, path := w.spec, field.NewPath("spec")
-	errs := fieldcheck.Template(kind, &spec.Template, spec.Selector, path)                                        // ADS-022, ADS-023
-	errs = append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)          // ADS-024
-	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit, path.Child("revisionHistoryLimit"))...) // ADS-024
-	if at := path.Child("burstReplicas"); spec.BurstReplicas != nil {                                             // ADS-030
+	errs := fieldcheck.Template(kind, &spec.Template, spec.Selector, path)
+	errs = append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)
+	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit, path.Child("revisionHistoryLimit"))...)
+	if at := path.Child("burstReplicas"); spec.BurstReplicas != nil {
 		malformed := fieldcheck.Amount(spec.BurstReplicas, at)
 		if errs = append(errs, malformed...); len(malformed) == 0 && isZero(spec.BurstReplicas) {
 			errs = append(errs, field.Invalid(at, spec.BurstReplicas.String(), "must be more than 0: no pod could ever be created"))
 		}
 	}
-	if spec.Lifecycle != nil && spec.Lifecycle.InPlaceUpdate != nil { // ADS-029
+	if spec.Lifecycle != nil && spec.Lifecycle.InPlaceUpdate != nil {
 		errs = append(errs, field.Forbidden(path.Child("lifecycle", "inPlaceUpdate"), "there is no hook around updates of a "+kind))
 	}
 	errs = append(errs, w.strategy(path.Child("updateStrategy"))...)
@@ -90,8 +90,7 @@ func (w *Written) validate() field.ErrorList {
 	return errs
 }
 
-// strategy checks how pods are updated. With OnDelete rollingUpdate is not used, and may be anything
-// (ADS-025).
+// strategy checks how pods are updated. With OnDelete rollingUpdate is not used, and may be anything.
 func (w *Written) strategy(path *field.Path) field.ErrorList {
 	strategy := &w.spec.UpdateStrategy
 	switch strategy.Type {
@@ -107,18 +106,18 @@ func (w *Written) strategy(path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Required(path, "type RollingUpdate needs it")}
 	}
 	errs := w.limits(rolling, path)
-	if rolling.Type != "" && !slices.Contains(w.types, rolling.Type) { // ADS-027
+	if rolling.Type != "" && !slices.Contains(w.types, rolling.Type) {
 		errs = append(errs, field.NotSupported(path.Child("rollingUpdateType"), rolling.Type, w.types))
 	}
-	errs = append(errs, validatePart(rolling.Partition, path.Child("partition"))...) // ADS-028
-	if rolling.Selector != nil {                                                     // ADS-030
+	errs = append(errs, validatePart(rolling.Partition, path.Child("partition"))...)
+	if rolling.Selector != nil {
 		errs = append(errs, metavalidation.ValidateLabelSelector(rolling.Selector, metavalidation.LabelSelectorValidationOptions{},
 			path.Child("selector"))...)
 	}
 	return errs
 }
 
-// limits checks maxUnavailable and maxSurge, of which exactly one must be other than zero (ADS-026, ADS-027).
+// limits checks maxUnavailable and maxSurge, of which exactly one must be other than zero.
 func (w *Written) limits(rolling *appsv1beta1.RollingUpdateDaemonSet, path *field.Path) field.ErrorList {
 	unavailable, surge := path.Child("maxUnavailable"), path.Child("maxSurge")
 	errs := append(validatePart(rolling.MaxUnavailable, unavailable), validatePart(rolling.MaxSurge, surge)...)

@@ -21,7 +21,7 @@ func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) fi
 	var errs field.ErrorList
 	path := field.NewPath("spec")
 	for _, other := range others {
-		if other.Name == set.Name || CanaryOf(set) == other.Name || CanaryOf(other) == set.Name || !meet(&set.Spec, &other.Spec) { // SS-066
+		if other.Name == set.Name || CanaryOf(set) == other.Name || CanaryOf(other) == set.Name || !meet(&set.Spec, &other.Spec) {
 			continue
 		}
 		theirs := occupied(&other.Spec)
@@ -43,7 +43,7 @@ func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) fi
 	return errs
 }
 
-// meet tells whether a pod could be matched by both (SS-060).
+// meet tells whether a pod could be matched by both.
 func meet(a, b *appsv1beta1.SidecarSetSpec) bool {
 	if a.Selector == nil || b.Selector == nil {
 		return false
@@ -56,7 +56,7 @@ func meet(a, b *appsv1beta1.SidecarSetSpec) bool {
 	return err == nil && pods
 }
 
-// names are all that a container may have in a pod (SS-063).
+// names are all that a container may have in a pod.
 func names(c *appsv1beta1.SidecarContainer) []string {
 	if !IsHot(c) {
 		return []string{c.Name}

@@ -11,8 +11,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// defaultRevisionHistoryLimit is the number of revisions that are kept unless the user says otherwise
-// (SS-010).
+// defaultRevisionHistoryLimit is the number of revisions that are kept unless the user says otherwise.
 const defaultRevisionHistoryLimit = 10
 
 // SetDefaults fills in what was left out (SS-010 to SS-014). It must do exactly what the specification lists:
@@ -111,7 +110,7 @@ func setHTTPDefaults(get *corev1.HTTPGetAction) {
 	}
 }
 
-// pullPolicy is Always for the tag latest, given or meant, else IfNotPresent (SS-013).
+// pullPolicy is Always for the tag latest, given or meant, else IfNotPresent.
 func pullPolicy(image string) corev1.PullPolicy {
 	if strings.Contains(image, "@") {
 		return corev1.PullIfNotPresent

@@ -11,7 +11,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// hashed is what a hash is made of. The order of the fields counts (SS-017).
+// hashed is what a hash is made of. The order of the fields counts.
 type hashed struct {
 	Containers     []appsv1beta1.SidecarContainerSpec `json:"containers"`
 	InitContainers []appsv1beta1.SidecarContainerSpec `json:"initContainers,omitempty"`

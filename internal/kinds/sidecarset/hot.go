@@ -60,7 +60,7 @@ func retreat(failing, keeper, empty string) *hotChange {
 	}}
 }
 
-// hotTarget chooses the half to upgrade (SS-240).
+// hotTarget chooses the half to upgrade.
 func (p *planner) hotTarget(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers) (target, other string) {
 	first, second := HotNames(c.Name)
 	empty := c.UpgradeStrategy.HotUpgradeEmptyImage
@@ -93,8 +93,8 @@ func ImageOf(pod *corev1.Pod, name string) string {
 	return c.Image
 }
 
-// resets says which pairs have done their upgrade, so that the outdated half can end (SS-242); waiting says
-// why those that are upgraded are not done.
+// resets says which pairs have done their upgrade, so that the outdated half can end; waiting says why those
+// that are upgraded are not done.
 func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 	pod, working, standby := info.Pod, info.working, map[string]bool{}
 	for i := range p.in.Set.Spec.Containers {
@@ -104,7 +104,7 @@ func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 		}
 		standby[standbyOf(c.Name, working)] = true
 		if atRest(pod, c.Name, working) {
-			continue // it only has another empty image: that of a former spec (SS-245), or what a webhook made of it
+			continue // it only has another empty image: that of a former spec, or what a webhook made of it
 		}
 		if change := p.resetOf(pod, c, working); change != nil {
 			changes = append(changes, change)
@@ -135,14 +135,14 @@ func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 }
 
 // atRest tells whether no hot upgrade of the pair is under way: the half that works does not know of another
-// one (SS-241).
+// one.
 func atRest(pod *corev1.Pod, name string, working WorkingContainers) bool {
 	return pod.Annotations[pub.SidecarSetVersionAltPrefix+working[name]] == "0"
 }
 
 // overtaken are resets of pairs whose former image is wanted again after the other half has taken over. Both
 // halves are taken then, and the reset of the whole pod may have to wait for just the upgrade that waits for
-// this (SS-240).
+// this.
 func (p *planner) overtaken(pod *corev1.Pod, working WorkingContainers) []*hotChange {
 	var changes []*hotChange
 	for i := range p.in.Set.Spec.Containers {

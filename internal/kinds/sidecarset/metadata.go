@@ -47,9 +47,9 @@ func PatchMetadata(annotations map[string]string, patches []appsv1beta1.SidecarS
 }
 
 // mergeValue merges two JSON texts (RFC 7386). An empty value becomes the other as it is, and what has that
-// value already, or says the same in other words, stays: to merge twice is to merge once (SS-107). Also where
-// several merge into one value: what is merged has no nulls, which a second pass would take away, and its
-// keys in alphabetical order.
+// value already, or says the same in other words, stays: to merge twice is to merge once. Also where several
+// merge into one value: what is merged has no nulls, which a second pass would take away, and its keys in
+// alphabetical order.
 func mergeValue(before, value string) (string, error) {
 	if before == "" || before == value {
 		return value, nil

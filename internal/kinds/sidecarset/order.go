@@ -7,7 +7,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// limits are the user's numbers (SS-217, SS-218).
+// limits are the user's numbers.
 type limits struct {
 	partition, maxUnavailable int
 	// used is how much of maxUnavailable is taken: updated pods that are not consistent and ready, see also
@@ -18,7 +18,7 @@ type limits struct {
 
 // count adds the pods that may be unavailable because of an upgrade to what is not the latest any more.
 // Without them, changing the SidecarSet in the middle of a rollout would double what is unavailable. Once
-// upgraded they count anyway (SS-218).
+// upgraded they count anyway.
 func (l *limits) count(pods []*podInfo) {
 	for _, pod := range pods {
 		if pod.underway {
@@ -62,7 +62,7 @@ func (p *planner) limits() (limits, error) {
 	return l, nil
 }
 
-// inOrder sorts candidates by who is upgraded first (SS-213, SS-214).
+// inOrder sorts candidates by who is upgraded first.
 func (p *planner) inOrder(candidates []*podInfo) []*podInfo {
 	of := func(pods []*podInfo) []rollout.Candidate {
 		list := make([]rollout.Candidate, len(pods))

@@ -80,12 +80,12 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 // maxResizing bounds how many upgrades that were overtaken half way are remembered: annotations are small.
 const maxResizing = 8
 
-// noteResize writes down that the pod is given the resources of the latest hash (SS-231).
+// noteResize writes down that the pod is given the resources of the latest hash.
 func (p *planner) noteResize(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 	patch := &podpatch.Patch{}
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	if err != nil {
-		states = States{} // nobody can read what stands there (SS-215)
+		states = States{} // nobody can read what stands there
 	}
 	state, begun := states[p.in.Set.Name]
 	if slices.Contains(state.Resizing, p.hash) {
@@ -127,8 +127,7 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 	return images, hot
 }
 
-// images writes images into the patch, and into the state what the changed containers ran before (SS-226,
-// SS-231).
+// images writes images into the patch, and into the state what the changed containers ran before.
 func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange, state pub.SidecarSetState,
 	now time.Time) error {
 	working := WorkingContainers{}
@@ -165,7 +164,7 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 	}
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	if err != nil {
-		states = States{} // nobody can read what stands there (SS-215)
+		states = States{} // nobody can read what stands there
 	}
 	state.UpdateTimestamp = metav1.NewTime(now.UTC().Truncate(time.Second))
 	state.LastContainerStatuses = maps.Clone(states[p.in.Set.Name].LastContainerStatuses)

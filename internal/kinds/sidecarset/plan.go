@@ -223,7 +223,7 @@ func inNames(pods []*corev1.Pod) []*corev1.Pod {
 }
 
 // heldBack says why what could not be written is not tried again yet: a pod, an old revision, or, by the UID
-// of the SidecarSet, the new one. It is empty if it may be (SS-230).
+// of the SidecarSet, the new one. It is empty if it may be.
 func (p *planner) heldBack(uid types.UID) string {
 	if p.in.Known == nil {
 		return ""
@@ -236,7 +236,7 @@ func (p *planner) heldBack(uid types.UID) string {
 	return fmt.Sprintf("the last attempt failed, the next one comes at %s: %s", until.UTC().Format("15:04:05"), why)
 }
 
-// refused tells of a pod that could not be written: others are tried before it is again (SS-230).
+// refused tells of a pod that could not be written: others are tried before it is again.
 func (p *planner) refused(pod *corev1.Pod) bool {
 	return p.in.Known != nil && p.in.Known.retries.Has(pod.UID, p.about)
 }
@@ -271,7 +271,7 @@ func (p *planner) prepare() {
 	}
 	p.selector = compile(p.in.Set.Spec.Selector, labels.Nothing())
 	if p.selector.Empty() {
-		p.selector = labels.Nothing() // SS-080
+		p.selector = labels.Nothing()
 	}
 	p.namespaces = compile(p.in.Set.Spec.NamespaceSelector, labels.Everything())
 	p.update = compile(p.in.Set.Spec.UpdateStrategy.Selector, labels.Everything())
@@ -297,7 +297,7 @@ func (p *planner) decodes() error {
 	return nil
 }
 
-// status counts (SS-204).
+// status counts.
 func (p *planner) status() {
 	s := &p.out.Status
 	s.ObservedGeneration = p.in.Set.Generation

@@ -19,18 +19,18 @@ import (
 // podInfo is what a plan knows of a pod.
 type podInfo struct {
 	Pod *corev1.Pod
-	// matched: the SidecarSet is in force there (SS-200); else why says what is missing.
+	// matched: the SidecarSet is in force there; else why says what is missing.
 	matched bool
 	why     string
 	// record is what was injected or upgraded last, unreadable why the annotations cannot be read.
 	record     pub.SidecarSetRecord
 	unreadable error
-	// updated: the pod has the latest hash. upgradable: images are all that differs (SS-211).
+	// updated: the pod has the latest hash. upgradable: images are all that differs.
 	updated, upgradable bool
 	// resizing are the hashes of upgrades that gave the pod resources, maybe, and nothing else yet.
 	resizing []string
-	// behind says which container does not run yet what it should, empty if the pod is consistent (SS-215);
-	// busy says the same of one that is ready, so that the pod waits (SS-212).
+	// behind says which container does not run yet what it should, empty if the pod is consistent; busy says
+	// the same of one that is ready, so that the pod waits.
 	behind, busy string
 	// underway: the pod was upgraded once, and is unavailable: it may not have come out of that upgrade yet,
 	// be it to the latest hash or to a former one.
@@ -44,10 +44,10 @@ type podInfo struct {
 	working  WorkingContainers
 }
 
-// available: consistent and ready, as the budget counts (SS-218).
+// available: consistent and ready, as the budget counts.
 func (i *podInfo) available() bool { return i.behind == "" && i.ready }
 
-// serves: it is ready and stays so, though it is not available for want of resources (SS-219).
+// serves: it is ready and stays so, though it is not available for want of resources.
 func (i *podInfo) serves() bool { return i.held && i.ready }
 
 // down: a former upgrade has left it out of service.
@@ -96,7 +96,7 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	return info
 }
 
-// unmatched says why the selectors do not match the pod (SS-080, SS-200).
+// unmatched says why the selectors do not match the pod.
 func (p *planner) unmatched(pod *corev1.Pod) string {
 	if !slices.Contains(ReadInjectedList(pod.Annotations[pub.SidecarSetInjectedList]), p.in.Set.Name) {
 		return "it does not list the SidecarSet"
@@ -175,7 +175,7 @@ func (p *planner) consistency(pod *corev1.Pod) (behind, busy string) {
 	return consistency(pod, p.in.Set.Name, PodNames(&p.in.Set.Spec), len(nativeSidecars(&p.in.Set.Spec)) > 0)
 }
 
-// consistency looks at sidecars of the pod by the names that they have there (SS-215).
+// consistency looks at sidecars of the pod by the names that they have there.
 func consistency(pod *corev1.Pod, set string, names []string, native bool) (behind, busy string) {
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	count := ""
@@ -282,7 +282,7 @@ func sameDigest(imageID, image string) bool {
 	return err == nil && runs.Name() == wanted.Name() && digestOf(imageID) != "" && digestOf(imageID) == digestOf(image)
 }
 
-// unready says why the pod is not ready, empty if it is (SS-216).
+// unready says why the pod is not ready, empty if it is.
 func (p *planner) unready(pod *corev1.Pod, working WorkingContainers) string {
 	if pod.Status.Phase != corev1.PodRunning {
 		return fmt.Sprintf("it is %s", phaseOf(pod.Status.Phase))
@@ -348,7 +348,7 @@ func Lists(pod *corev1.Pod, set string) bool {
 }
 
 // mainFinished tells whether a pod that is to end has no application running any more: the next thing is that
-// its sidecars end (SS-256).
+// its sidecars end.
 func mainFinished(pod *corev1.Pod) bool {
 	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever && pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
 		return false
@@ -369,7 +369,7 @@ func mainFinished(pod *corev1.Pod) bool {
 	return mains > 0
 }
 
-// injected tells whether a container came from a SidecarSet (SS-106).
+// injected tells whether a container came from a SidecarSet.
 func injected(c *corev1.Container) bool {
 	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == pub.SidecarInjectedEnv && e.Value == "true" })
 }

@@ -83,7 +83,7 @@ func (p *planner) customVersion() string {
 	return version
 }
 
-// newRevision makes the revision of a content, under a name that no stored one has (SS-183, SS-185).
+// newRevision makes the revision of a content, under a name that no stored one has.
 func (p *planner) newRevision(content []byte, history *revision.History) *appsv1.ControllerRevision {
 	var name, hash string
 	name, hash, p.out.Status.CollisionCount = history.Name(p.in.Set.Name, content, p.out.Status.CollisionCount, p.in.Revisions)
@@ -106,7 +106,7 @@ func (p *planner) newRevision(content []byte, history *revision.History) *appsv1
 }
 
 // named returns the revision that injectionStrategy.revision names among those that are stored, nil if it
-// names none (SS-171).
+// names none.
 func (p *planner) named() *appsv1.ControllerRevision {
 	wanted := p.in.Set.Spec.InjectionStrategy.Revision
 	if wanted == nil {
@@ -127,10 +127,10 @@ func (p *planner) named() *appsv1.ControllerRevision {
 	return nil
 }
 
-// defaultHistory is the number of revisions that are kept where the SidecarSet does not say (SS-187).
+// defaultHistory is the number of revisions that are kept where the SidecarSet does not say.
 const defaultHistory = 10
 
-// history lists the revisions to delete, oldest first: those beyond the limit that nothing needs (SS-187).
+// history lists the revisions to delete, oldest first: those beyond the limit that nothing needs.
 func (p *planner) history() {
 	limit := defaultHistory
 	if l := p.in.Set.Spec.RevisionHistoryLimit; l != nil {
@@ -142,7 +142,7 @@ func (p *planner) history() {
 	}
 	for _, pod := range p.matched {
 		needed[pod.record.ControllerRevision] = true
-		if r := p.recorded(pod.record); r != nil { // admission does not name one that was not stored yet (SS-181)
+		if r := p.recorded(pod.record); r != nil { // admission does not name one that was not stored yet
 			needed[r.Name] = true
 		}
 		for _, begun := range pod.resizing { // what it was given of that may be to be taken back

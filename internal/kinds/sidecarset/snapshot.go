@@ -98,7 +98,7 @@ type Features struct {
 	Resize bool
 }
 
-// owned are the revisions of this very SidecarSet: those of nobody, or controlled by it (SS-188).
+// owned are the revisions of this very SidecarSet: those of nobody, or controlled by it.
 func (s *Snapshot) owned() []*appsv1.ControllerRevision {
 	var owned []*appsv1.ControllerRevision
 	for _, r := range s.Revisions {

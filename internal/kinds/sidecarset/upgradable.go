@@ -129,7 +129,7 @@ type containerDocuments struct {
 	plain map[string]bool
 }
 
-// documents are the containers that the hash is made of (SS-017), as JSON.
+// documents are the containers that the hash is made of, as JSON.
 func documents(spec *appsv1beta1.SidecarSetSpec) containerDocuments {
 	out := containerDocuments{byName: map[string]map[string]any{}, plain: map[string]bool{}}
 	add := func(containers []appsv1beta1.SidecarContainer) {

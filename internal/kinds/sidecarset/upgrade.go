@@ -50,7 +50,7 @@ func (p *planner) decide() {
 	var outdated, underway []*podInfo
 	for _, pod := range p.matched {
 		if halt == "" && pod.unreadable == nil && p.reset(pod) {
-			if !p.refused(pod.Pod) { // one that cannot be reset must not keep the others waiting round after round (SS-230)
+			if !p.refused(pod.Pod) { // one that cannot be reset must not keep the others waiting round after round
 				resetting++
 			}
 			if !pod.updated {
@@ -84,7 +84,7 @@ func (p *planner) decide() {
 	p.upgrade(outdated, limits, resetting)
 }
 
-// current is the verdict of a pod that has the latest hash (SS-261).
+// current is the verdict of a pod that has the latest hash.
 func (p *planner) current(pod *podInfo) {
 	var v *PodVerdict
 	switch {
@@ -111,9 +111,9 @@ func (p *planner) current(pod *podInfo) {
 	}
 }
 
-// reset plans the end of hot upgrades that are done (SS-242, SS-243).
+// reset plans the end of hot upgrades that are done.
 func (p *planner) reset(pod *podInfo) bool {
-	if mainFinished(pod.Pod) { // its sidecars end next (SS-256)
+	if mainFinished(pod.Pod) { // its sidecars end next
 		return false
 	}
 	changes, waiting := p.resets(pod)

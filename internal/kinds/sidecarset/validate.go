@@ -70,7 +70,7 @@ func Validate(set, old *appsv1beta1.SidecarSet, env Environment) Verdict {
 	return verdict
 }
 
-// add refuses for errors, and warns of those that were there before (SS-052).
+// add refuses for errors, and warns of those that were there before.
 func (v *Verdict) add(errs, before field.ErrorList) {
 	known := map[string]bool{}
 	for _, err := range before {
@@ -104,11 +104,11 @@ var nameForm = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
 // judge looks at one SidecarSet alone.
 func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 	p, spec, path := &problems{}, &set.Spec, field.NewPath("spec")
-	if !nameForm.MatchString(set.Name) || len(set.Name) > validation.DNS1035LabelMaxLength { // SS-031
+	if !nameForm.MatchString(set.Name) || len(set.Name) > validation.DNS1035LabelMaxLength {
 		p.add(field.Invalid(field.NewPath("metadata", "name"), set.Name,
 			fmt.Sprintf("must consist of letters, digits and '-', and be no longer than %d characters", validation.DNS1035LabelMaxLength)))
 	}
-	if spec.Selector == nil { // SS-032
+	if spec.Selector == nil {
 		p.add(field.Required(path.Child("selector"),
 			"no selector defined for SidecarSet: say by their labels which pods get its containers"))
 	} else {
@@ -117,19 +117,18 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 	if spec.NamespaceSelector != nil {
 		p.add(validateSelector(spec.NamespaceSelector, path.Child("namespaceSelector"))...)
 	}
-	if len(spec.Containers)+len(spec.InitContainers) == 0 { // SS-033
+	if len(spec.Containers)+len(spec.InitContainers) == 0 {
 		p.add(field.Required(path.Child("containers"),
 			"no initContainer or container defined for SidecarSet: there is nothing to add to pods"))
 	}
 	p.validateContainers(spec, env, path)
 	p.validateUpdateStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))
-	// SS-040
 	if spec.UpdateStrategy.Type == appsv1beta1.RollingUpdateSidecarSetStrategyType && len(nativeSidecars(spec)) > 0 && !env.NativeInPlace {
 		p.add(field.Invalid(path.Child("updateStrategy"), spec.UpdateStrategy.Type,
 			"The initContainer in-place upgrade is not currently supported. Native sidecars are upgraded in running pods from Kubernetes 1.29 on, with gate SidecarSetInPlaceUpdateNativeSidecar; here updateStrategy.type must be NotUpdate"))
 	}
 	p.validateMetadata(spec.PatchPodMetadata, path.Child("patchPodMetadata"))
-	if spec.CustomVersion != "" { // SS-051
+	if spec.CustomVersion != "" {
 		for _, text := range validation.IsValidLabelValue(spec.CustomVersion) {
 			p.add(field.Invalid(path.Child("customVersion"), spec.CustomVersion, text))
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/expression"
 )
 
-// maxHotName is the length of a hot-upgrade container's name: "-1" follows (SS-050).
+// maxHotName is the length of a hot-upgrade container's name: "-1" follows.
 const maxHotName = validation.DNS1123LabelMaxLength - 2
 
 // validateContainers is what a SidecarSet asks of its containers beyond Kubernetes (SS-035, SS-036, SS-046 to
@@ -43,7 +43,7 @@ func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Envi
 			p.add(validateTransfer(c.TransferEnv, at.Child("transferEnv"))...)
 			p.add(validateTransferred(c.TransferEnv, at.Child("transferEnv"))...)
 			native := !list.regular && IsNative(&c.Container)
-			if native && !env.NativeSidecars { // SS-257
+			if native && !env.NativeSidecars {
 				p.add(field.Invalid(at.Child("restartPolicy"), *c.RestartPolicy,
 					"this version of Kubernetes has no native sidecars: it would drop restartPolicy and wait for the container to end"))
 			}
@@ -57,7 +57,7 @@ func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Envi
 	}
 }
 
-// validatePlace is what the reference checks of regular containers (SS-035).
+// validatePlace is what the reference checks of regular containers.
 func validatePlace(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.ErrorList) {
 	if c.PodInjectPolicy != appsv1beta1.BeforeAppContainerType && c.PodInjectPolicy != appsv1beta1.AfterAppContainerType {
 		errs = append(errs, field.Invalid(at.Child("podInjectPolicy"), c.PodInjectPolicy,
@@ -70,7 +70,7 @@ func validatePlace(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.
 	return errs
 }
 
-// validateKinds is what the reference does not check at all (SS-035).
+// validateKinds is what the reference does not check at all.
 func validateKinds(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.ErrorList) {
 	if policy := c.ShareVolumeDevicePolicy; policy != nil && policy.Type != "" && !isSwitch(policy.Type) {
 		errs = append(errs, field.Invalid(at.Child("shareVolumeDevicePolicy", "type"), policy.Type,

@@ -12,8 +12,8 @@ import (
 )
 
 // waits says what holds the rollout, with the pods that are waited for; nil if nothing does, or only what the
-// user asked for (OPS-099). Pods that are not ready for reasons of their own hold it only where they use up
-// maxUnavailable; those that cannot be upgraded are told of otherwise (SS-262).
+// user asked for. Pods that are not ready for reasons of their own hold it only where they use up
+// maxUnavailable; those that cannot be upgraded are told of otherwise.
 func (p *planner) waits() *waiting.Wait {
 	if !slices.ContainsFunc(p.out.Verdicts, func(v *PodVerdict) bool { return v.Action == Wait }) {
 		return nil

@@ -66,7 +66,7 @@ func CheckWhiteList(set *appsv1beta1.SidecarSet, text string, found, gate bool) 
 	return errs
 }
 
-// allowedKeys are the expressions of the rules that apply to a SidecarSet with the labels (SS-161).
+// allowedKeys are the expressions of the rules that apply to a SidecarSet with the labels.
 func allowedKeys(text string, of map[string]string) ([]*regexp.Regexp, error) {
 	var list whiteList
 	if err := json.Unmarshal([]byte(text), &list); err != nil {

@@ -16,7 +16,7 @@ const (
 	// claimsAgain is when to look again at a PVC that has to go: its end need not be an event of the set's.
 	claimsAgain = 2 * time.Second
 	// remountAfter is how long a running pod may wait for the size of its file system before it is made anew,
-	// because the volume only grows when it is mounted (ASTS-278).
+	// because the volume only grows when it is mounted.
 	remountAfter = 2 * time.Minute
 )
 
@@ -39,7 +39,7 @@ type claimState struct {
 	// if it were no slot.
 	settling bool
 	kept     []string
-	// compatible and ready are by template (ASTS-271).
+	// compatible and ready are by template.
 	compatible, ready []bool
 }
 
@@ -128,15 +128,15 @@ func holds(claim *corev1.PersistentVolumeClaim, kind corev1.PersistentVolumeClai
 	return nil
 }
 
-// claimsGrow tells whether a PVC of the slot has not the size yet that it asks for (ASTS-156).
+// claimsGrow tells whether a PVC of the slot has not the size yet that it asks for.
 func (p *planner) claimsGrow(s *slot) bool {
 	c := p.claims[s.ordinal]
 	return c.growing != "" || !c.pending.IsZero()
 }
 
-// lacksVolume names a claim template of which the pod has no volume, empty if it has all (ASTS-130). Another
-// volume of its name, which the template of the pod does not have, is the work of a webhook: it would be put
-// into the next pod as well.
+// lacksVolume names a claim template of which the pod has no volume, empty if it has all. Another volume of
+// its name, which the template of the pod does not have, is the work of a webhook: it would be put into the
+// next pod as well.
 func (p *planner) lacksVolume(s *slot) string {
 	for i := range p.set.Spec.VolumeClaimTemplates {
 		template := p.set.Spec.VolumeClaimTemplates[i].Name
@@ -159,7 +159,7 @@ func (p *planner) deletesScaled() bool {
 }
 
 // ownersOf are the owners that the retention policy gives the PVCs of a pod, which may be nil; condemned: it
-// is no slot any more (ASTS-261).
+// is no slot any more.
 func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerReference {
 	policy := p.set.Spec.PersistentVolumeClaimRetentionPolicy
 	if policy == nil || !p.in.Features.DeleteClaims {
@@ -180,7 +180,7 @@ func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerRefere
 // retain gives the PVCs of slots and of condemned pods the owners of the retention policy. References to
 // others stay (ASTS-260 to 265); what makes a pod the controller, as Kubernetes' own StatefulSet does, is
 // none of them. While a slot has no pod, a reference to its former one stays too under whenScaled Delete:
-// that PVC goes (ASTS-264).
+// that PVC goes.
 func (p *planner) retain() {
 	if !p.in.Features.DeleteClaims {
 		return
@@ -244,7 +244,7 @@ func sameOwners(a, b []metav1.OwnerReference) bool {
 	})
 }
 
-// createClaims makes PVCs that a pod waits for, which somebody deleted (ASTS-104).
+// createClaims makes PVCs that a pod waits for, which somebody deleted.
 func (p *planner) createClaims() {
 	for i := range p.slots {
 		s := &p.slots[i]

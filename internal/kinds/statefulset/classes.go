@@ -38,7 +38,7 @@ func DefaultClass(classes []storagev1.StorageClass) *storagev1.StorageClass {
 }
 
 // validateClaimChanges checks how claim templates change where existing claims follow them (ASTS-053 to
-// ASTS-055). Where they do not, the templates may change freely (ASTS-056).
+// ASTS-055). Where they do not, the templates may change freely.
 func validateClaimChanges(updated, old *appsv1beta1.StatefulSetSpec, gates Gates, classes Classes, path *field.Path) field.ErrorList {
 	if !gates.AutoResizePVC || updated.VolumeClaimUpdateStrategy.Type != appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate ||
 		updated.VolumeClaimTemplates.DecodeError() != nil || old.VolumeClaimTemplates.DecodeError() != nil {
@@ -66,8 +66,7 @@ func validateClaimChanges(updated, old *appsv1beta1.StatefulSetSpec, gates Gates
 	return errs
 }
 
-// validateAddedClaims refuses claim templates that no pod there is could get a volume for under InPlaceOnly
-// (ASTS-056).
+// validateAddedClaims refuses claim templates that no pod there is could get a volume for under InPlaceOnly.
 func validateAddedClaims(updated, old *appsv1beta1.StatefulSetSpec, path *field.Path) field.ErrorList {
 	if updated.VolumeClaimTemplates.DecodeError() != nil || old.VolumeClaimTemplates.DecodeError() != nil {
 		return nil
@@ -115,7 +114,7 @@ func withoutSize(claim *corev1.PersistentVolumeClaimSpec) *corev1.PersistentVolu
 	return claim
 }
 
-// validateExpansion checks that volumes of the storage class can grow (ASTS-054).
+// validateExpansion checks that volumes of the storage class can grow.
 func validateExpansion(name *string, classes Classes, path *field.Path) field.ErrorList {
 	at, wanted := path.Child("storageClassName"), ""
 	if name != nil {

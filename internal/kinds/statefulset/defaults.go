@@ -73,7 +73,7 @@ func defaultRolling(d *podtemplate.Defaults, o Document, pointer string) {
 	d.Add(o, pointer, "minReadySeconds", 0)
 }
 
-// options completes what only v1beta1 has (ASTS-017, ASTS-018).
+// options completes what only v1beta1 has.
 func (r *DefaultRequest) options(d *podtemplate.Defaults, options Document, pointer string) {
 	if r.AutoDeletePVC {
 		d.Object(options, pointer, "persistentVolumeClaimRetentionPolicy", func(d *podtemplate.Defaults, o Document, pointer string) {
@@ -88,8 +88,8 @@ func (r *DefaultRequest) options(d *podtemplate.Defaults, options Document, poin
 	}
 }
 
-// annotation completes the same in the annotation that holds it in v1alpha1 (ASTS-023). An annotation that
-// cannot be read is left to validation.
+// annotation completes the same in the annotation that holds it in v1alpha1. An annotation that cannot be
+// read is left to validation.
 func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 	meta, _ := r.New["metadata"].(Document)
 	annotations, _ := meta["annotations"].(Document)

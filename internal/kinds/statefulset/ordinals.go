@@ -84,8 +84,8 @@ func merged(ranges []reservedRange, start int64) []reservedRange {
 	return kept
 }
 
-// parseReserved reads reserved ordinals: integers, and ranges of the form <digits>-<digits> (ASTS-032,
-// ASTS-033). Each error has the index of its entry.
+// parseReserved reads reserved ordinals: integers, and ranges of the form <digits>-<digits>. Each error has
+// the index of its entry.
 func parseReserved(list []intstr.IntOrString, path *field.Path) (ranges []reservedRange, errs field.ErrorList) {
 	ranges = make([]reservedRange, 0, len(list))
 	for i, entry := range list {

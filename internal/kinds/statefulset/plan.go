@@ -69,8 +69,7 @@ type planner struct {
 	slots, condemned []slot
 	// blocked says what holds up scaling under OrderedReady, empty if nothing does.
 	blocked string
-	// held: a pod that is available waits for its update; none that comes after it may overtake it
-	// (ASTS-159).
+	// held: a pod that is available waits for its update; none that comes after it may overtake it.
 	held bool
 	// others are how many slots have, or get, a pod that is not of the update revision.
 	others int
@@ -169,7 +168,7 @@ func (p *planner) stand(err error) {
 	p.core.HoldAll(podplan.ReasonBadSpec, p.out.UpdateError)
 }
 
-// limits resolves the user's numbers (ASTS-137, ASTS-147, ASTS-155).
+// limits resolves the user's numbers.
 func (p *planner) limits() error {
 	p.out.Limits = rollout.Limits{Replicas: 1, MaxUnavailable: 1, ScaleMaxUnavailable: rollout.Unlimited}
 	if p.set.Spec.Replicas != nil {
@@ -200,7 +199,7 @@ func (p *planner) limits() error {
 }
 
 // adopt makes pods without a controller the set's, gives up those that are not its pods any more, and makes
-// revisions its own (ASTS-070, ASTS-071).
+// revisions its own.
 func (p *planner) adopt() {
 	for _, pod := range p.in.Pods {
 		_, named := ordinalOf(p.set.Name, pod.Name)
@@ -226,8 +225,8 @@ func (p *planner) adopt() {
 	}
 }
 
-// deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook (ASTS-226). Its
-// PVCs get their owners before: what becomes of them is decided at the moment when it is gone (ASTS-262).
+// deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook. Its PVCs get their
+// owners before: what becomes of them is decided at the moment when it is gone.
 func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) *podplan.Verdict {
 	if held := p.core.Prepare(pod, why); held != nil {
 		return held
@@ -241,8 +240,8 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 	return v
 }
 
-// restore brings back a pod that prepares its deletion, and need not go any more (ASTS-229). State Normal
-// would say that its update is complete.
+// restore brings back a pod that prepares its deletion, and need not go any more. State Normal would say that
+// its update is complete.
 func (p *planner) restore(info *podplan.Pod) {
 	next := pub.LifecycleStateNormal
 	if hook := p.core.Hooks().PreNormal; !info.Progress.Complete {
@@ -256,7 +255,7 @@ func (p *planner) restore(info *podplan.Pod) {
 	p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
 }
 
-// repair gives pods the labels of their identity back (ASTS-099).
+// repair gives pods the labels of their identity back.
 func (p *planner) repair() {
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {

@@ -45,7 +45,7 @@ func (p *planner) scaleOrdered() {
 	recovering := false // a pod waits for those below it, of which the lowest that is not healthy may go
 	for i := range p.condemned {
 		s := &p.condemned[i]
-		if s.info != nil && s.info.Preparing { // it is on its way (ASTS-125)
+		if s.info != nil && s.info.Preparing { // it is on its way
 			p.condemn(s)
 			p.blocked = "pod " + s.pod.Name + " goes"
 			continue
@@ -65,7 +65,7 @@ func (p *planner) scaleOrdered() {
 		switch {
 		case s.terminating():
 			p.blocked = "pod " + s.pod.Name + " is being deleted"
-		case s.info != nil && !s.info.Available && p.unhealthyBelow(i): // those below may be what it lacks (ASTS-126)
+		case s.info != nil && !s.info.Available && p.unhealthyBelow(i): // those below may be what it lacks
 			p.blocked, recovering = "pod "+s.pod.Name+" is not available", s.info.AvailableIn == 0
 			p.condemnedWait(s, "it is no slot any more, and goes when it is available: a pod below it is not healthy either")
 		case s.info == nil:
@@ -78,7 +78,7 @@ func (p *planner) scaleOrdered() {
 }
 
 // ended deletes the pod of a slot that ended by itself, unless one of that name did a moment ago: what fails
-// each time, as on a node that rejects it, is made anew less and less often (ASTS-140).
+// each time, as on a node that rejects it, is made anew less and less often.
 func (p *planner) ended(s *slot) {
 	why := "its phase is " + string(s.pod.Status.Phase)
 	if s.pod.Status.Reason != "" {
@@ -116,18 +116,18 @@ func (p *planner) scaleParallel() {
 		case s.pod == nil && down >= p.out.Limits.ScaleMaxUnavailable:
 			limited++
 		case s.pod == nil:
-			if p.vacancy(s) { // else nothing fills it, and others go on (ASTS-106, ASTS-141)
+			if p.vacancy(s) { // else nothing fills it, and others go on
 				vacant = append(vacant, s)
 				down++
 			}
-		case s.finished: // it must not hold up its own successor (ASTS-140)
+		case s.finished: // it must not hold up its own successor
 			p.ended(s)
 		case s.info != nil && !s.info.Available:
 			down++
 		}
 	}
 	first, n := 0, p.core.MayCreate(len(vacant))
-	if n < len(vacant) && p.in.CreationError != "" { // each in its turn, since what is refused may be refused to one of them alone (ASTS-136)
+	if n < len(vacant) && p.in.CreationError != "" { // each in its turn, since what is refused may be refused to one of them alone
 		first = int(p.in.Now.Unix() % int64(len(vacant)))
 	}
 	for _, s := range vacant[first : first+n] {
@@ -175,7 +175,7 @@ func (p *planner) vacancy(s *slot) bool {
 	name := podName(p.set.Name, s.ordinal)
 	if p.in.ForeignPods[name] {
 		p.out.ScaleError = fmt.Sprintf("pod %s exists and is not the set's: delete it, or give it the labels of the selector and no controller",
-			name) // ASTS-106
+			name)
 		p.out.Refusal = p.out.ScaleError
 		return false
 	}
@@ -209,7 +209,7 @@ func (p *planner) create(s *slot) {
 }
 
 // chooseRevisions decides of which revision the pods of vacant slots will be, also of those that are not
-// created yet (ASTS-109).
+// created yet.
 func (p *planner) chooseRevisions() {
 	for i := range p.slots {
 		if s := &p.slots[i]; s.pod != nil && !p.updated(s) {
@@ -239,7 +239,7 @@ func (p *planner) old(s *slot) bool {
 	return p.others < p.out.Limits.Partition
 }
 
-// updated tells whether the pod of a slot is at the update revision, or prepares for it (ASTS-111).
+// updated tells whether the pod of a slot is at the update revision, or prepares for it.
 func (p *planner) updated(s *slot) bool {
 	return revision.SameLabel(s.pod.Labels[pub.ControllerRevisionHash], p.out.UpdateRevision) ||
 		s.info != nil && s.info.State == pub.LifecycleStatePreparingUpdate

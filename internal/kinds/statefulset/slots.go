@@ -36,7 +36,7 @@ type slot struct {
 func (s *Snapshot) ordinals() (Slots, error) { return SlotsOf(&s.Set.Spec, s.Features.StartOrdinal) }
 
 // members parts the set's pods into slots, in ascending order, with those that have no pod as far as a plan
-// creates them, and condemned pods, in descending order (ASTS-091, ASTS-094).
+// creates them, and condemned pods, in descending order.
 func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 	for _, list := range [][]*corev1.Pod{s.Pods, s.Orphans} {
 		for _, pod := range list {
@@ -96,7 +96,7 @@ func (p *planner) observe(s *slot) {
 		s.finished = true
 		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "its phase is %s", s.pod.Status.Phase)
 	default:
-		_, specified := s.pod.Labels[pub.SpecifiedDelete] // any value does (ASTS-235)
+		_, specified := s.pod.Labels[pub.SpecifiedDelete] // any value does
 		p.core.Observe(s.pod, specified)
 		s.info = p.core.Members[len(p.core.Members)-1]
 	}
@@ -104,7 +104,7 @@ func (p *planner) observe(s *slot) {
 
 func (s *slot) terminating() bool { return s.pod != nil && s.pod.DeletionTimestamp != nil }
 
-// down tells whether the slot does not serve, or is on its way there (ASTS-156).
+// down tells whether the slot does not serve, or is on its way there.
 func (p *planner) down(s *slot) bool {
 	return s.info == nil || !s.info.Available || !s.info.Progress.Complete || p.resizes && p.claimsGrow(s)
 }

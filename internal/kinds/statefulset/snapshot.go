@@ -56,7 +56,7 @@ type Features struct {
 	PreDownload bool
 }
 
-// ordinalOf returns the ordinal in the name of a pod of the set; ok is false for any other name (ASTS-070).
+// ordinalOf returns the ordinal in the name of a pod of the set; ok is false for any other name.
 func ordinalOf(set, pod string) (ordinal int, ok bool) {
 	digits, found := strings.CutPrefix(pod, set+"-")
 	if !found || digits == "" || digits != "0" && digits[0] == '0' || digits[0] == '+' || digits[0] == '-' {
@@ -94,7 +94,7 @@ func ClaimsOf(claim string) iter.Seq2[string, string] {
 	}
 }
 
-// claimName is the name of the PVC of a template and an ordinal (ASTS-096).
+// claimName is the name of the PVC of a template and an ordinal.
 func claimName(template, set string, ordinal int) string {
 	return template + "-" + set + "-" + strconv.Itoa(ordinal)
 }

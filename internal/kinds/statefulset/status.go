@@ -15,7 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// countStatus counts the pods as the snapshot shows them, slots and condemned ones (ASTS-300).
+// countStatus counts the pods as the snapshot shows them, slots and condemned ones.
 func (p *planner) countStatus() {
 	status := &p.out.Status
 	for _, list := range [][]slot{p.slots, p.condemned} {
@@ -35,7 +35,7 @@ func (p *planner) countStatus() {
 			}
 		}
 	}
-	for i := range p.set.Spec.VolumeClaimTemplates { // ASTS-279
+	for i := range p.set.Spec.VolumeClaimTemplates {
 		of := appsv1beta1.StatefulSetVolumeClaimStatus{VolumeClaimName: p.set.Spec.VolumeClaimTemplates[i].Name}
 		for j := range p.slots {
 			if c := p.claims[p.slots[j].ordinal]; p.slots[j].pod != nil {
@@ -74,16 +74,16 @@ func (p *planner) status() {
 			p.countRevision(&list[i])
 		}
 	}
-	if p.set.DeletionTimestamp != nil { // pods that are left do not complete a rollout, and revisions go with the set (ASTS-073)
+	if p.set.DeletionTimestamp != nil { // pods that are left do not complete a rollout, and revisions go with the set
 		return
 	}
 	if status.UpdatedReplicas == status.Replicas && status.ReadyReplicas == status.Replicas && int(status.Replicas) == p.out.Limits.Replicas {
-		status.CurrentRevision, status.CurrentReplicas = status.UpdateRevision, status.UpdatedReplicas // ASTS-302, ASTS-303
+		status.CurrentRevision, status.CurrentReplicas = status.UpdateRevision, status.UpdatedReplicas
 	}
 	p.core.PruneHistory(status.CurrentRevision)
 }
 
-// countRevision counts a pod for its revision, unless the plan takes it away or moves it (ASTS-301).
+// countRevision counts a pod for its revision, unless the plan takes it away or moves it.
 func (p *planner) countRevision(s *slot) {
 	if s.pod == nil || s.pod.Status.Phase == "" || s.pod.DeletionTimestamp != nil {
 		return

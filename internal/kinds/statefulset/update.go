@@ -13,7 +13,7 @@ import (
 
 // update deletes pods that are specified for deletion, and moves others to the update revision, as far as
 // maxUnavailable goes (ASTS-145 to 166, ASTS-235 to 239). It goes on while scaling is held up: a slot that is
-// down leaves room for no other, but one that is down itself may be brought back by an update (ASTS-125).
+// down leaves room for no other, but one that is down itself may be brought back by an update.
 func (p *planner) update() {
 	spare, charged := p.out.Limits.MaxUnavailable-max(p.out.Limits.Replicas-len(p.slots), 0), 0 // those beyond what a plan looks at are missing
 	for i := range p.slots {
@@ -59,7 +59,7 @@ func (p *planner) update() {
 }
 
 // stay leaves a pod at its revision. It gets back in place what another one has changed in it, as far as the
-// budget goes (IPU-326).
+// budget goes.
 func (p *planner) stay(s *slot, budget *podplan.Budget, stopped string) {
 	switch own := p.core.MendsInPlace(s.info); {
 	case own == nil:
@@ -99,8 +99,8 @@ func (p *planner) sayGrowth() {
 }
 
 // undecided tells whether nothing is decided about the pod of a slot yet, and there is something to decide. A
-// grace period is waited for, but not where the pod prepares its deletion, for then the update does not go on
-// (ASTS-230).
+// grace period is waited for, but not where the pod prepares its deletion, for then the update does not go
+// on.
 func (p *planner) undecided(s *slot) bool {
 	return s.info != nil && (!s.info.Progress.InGrace || s.info.Preparing) && p.core.Verdict(s.pod) == nil
 }
@@ -151,7 +151,7 @@ func (p *planner) candidates() (candidates []*slot, chosen map[int]bool) {
 }
 
 // unordered are the slots that have pods: first those that need no decision any more, then the others by
-// priority (ASTS-150).
+// priority.
 func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 	var first, prepared, rest []*slot
 	var pods []rollout.Candidate
@@ -181,8 +181,7 @@ func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 	return first
 }
 
-// specified decides about pods that somebody wants to go, and about those that prepare their deletion
-// (ASTS-229, ASTS-236).
+// specified decides about pods that somebody wants to go, and about those that prepare their deletion.
 func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 	if !p.undecided(s) {
 		return
@@ -207,8 +206,7 @@ func (p *planner) budgetWords() string {
 }
 
 // move brings one pod towards the present spec if that is possible now. stopped says why no pod that is
-// available may be taken any more, empty if one may; move returns that for the pods after this one (ASTS-159,
-// ASTS-275).
+// available may be taken any more, empty if one may; move returns that for the pods after this one.
 func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if !p.outdated(s) {
 		return stopped

@@ -22,7 +22,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// pass brings an AdvancedCronJob a step further (ACJ-041).
+// pass brings an AdvancedCronJob a step further.
 func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
 	present, absent := r.served.all()
 	leftovers := r.releaseOrphans(ctx, name, owner, present) // what keeps one of those from going keeps no run from beginning
@@ -65,7 +65,7 @@ func (r *Reconciler) forget(name types.NamespacedName, cronJob types.UID) {
 	r.meters.forget(name)
 }
 
-// children are those of a kind that the AdvancedCronJob controls (ACJ-030).
+// children are those of a kind that the AdvancedCronJob controls.
 func (r *Reconciler) children(ctx context.Context, cronJob *appsv1beta1.AdvancedCronJob, kind advancedcronjob.Kind) ([]advancedcronjob.Child, error) {
 	of := []client.ListOption{client.InNamespace(cronJob.Namespace), client.MatchingFields{byOwner: string(cronJob.UID)}, client.UnsafeDisableDeepCopy}
 	switch list, err := r.list(ctx, kind, of...); list := list.(type) {
@@ -169,7 +169,7 @@ func (r *Reconciler) apply(ctx context.Context, cronJob *appsv1beta1.AdvancedCro
 	return errors.Join(r.begin(ctx, w, cronJob, plan, left), err)
 }
 
-// writeStatus makes the status what it should be, and returns the object as it is then (ACJ-102).
+// writeStatus makes the status what it should be, and returns the object as it is then.
 func writeStatus(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
 	status *appsv1beta1.AdvancedCronJobStatus) (*appsv1beta1.AdvancedCronJob, error) {
 	body, err := reconcile.StatusPatch(cronJob, &cronJob.Status, status)
@@ -183,7 +183,7 @@ func writeStatus(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.
 	return written, nil
 }
 
-// tell tells what is news (ACJ-103).
+// tell tells what is news.
 func (r *Reconciler) tell(cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) {
 	memory := r.memory.Of(cronJob.UID)
 	for _, child := range plan.Finished {
@@ -222,7 +222,7 @@ func (n newest) of(child advancedcronjob.Child) client.Object {
 }
 
 // tidy lets go of children whose run is noted, and deletes those that history has too many of. Errors do not
-// keep a run from beginning (ACJ-091).
+// keep a run from beginning.
 func (r *Reconciler) tidy(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) (newest, error) {
 	left := newest{}
 	var errs []error
@@ -240,7 +240,7 @@ func (r *Reconciler) tidy(ctx context.Context, w *reconcile.Writer, cronJob *app
 	return left, errors.Join(errs...)
 }
 
-// remove deletes children in the background (ACJ-062, ACJ-090).
+// remove deletes children in the background.
 func (r *Reconciler) remove(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob, children []advancedcronjob.Child,
 	left newest, why string) []error {
 	return w.Each(ctx, len(children), func(i int) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// attempts bounds how often one pod is retried on conflicts before a new plan decides again (SS-229).
+// attempts bounds how often one pod is retried on conflicts before a new plan decides again.
 const attempts = 4
 
 // Applier carries plans out.
@@ -120,7 +120,6 @@ func (a *application) verdict(ctx context.Context, v *sidecarset.PodVerdict, don
 		}
 		*done = true
 		if v.Action == sidecarset.Reset {
-			// SS-262
 			a.Events.Event(pod, corev1.EventTypeNormal, "ResetContainerSucceed",
 				"reset sidecar container image empty successfully: the container that was replaced stands by, the hot upgrade has ended")
 		}
@@ -141,7 +140,6 @@ func (a *application) failed(v *sidecarset.PodVerdict, err error) {
 		return
 	}
 	if v.Action == sidecarset.Reset {
-		// SS-262
 		a.Events.Event(v.Pod, corev1.EventTypeWarning, "ResetContainerFailed",
 			fmt.Sprintf("reset sidecar container image empty failed: the container that was replaced still has its former image: %v", err))
 		return
@@ -151,7 +149,7 @@ func (a *application) failed(v *sidecarset.PodVerdict, err error) {
 }
 
 // change sends the patches of a verdict, each on the version that the one before left. A conflict is answered
-// with a fresh read and, if what was decided still holds, another try (SS-229).
+// with a fresh read and, if what was decided still holds, another try.
 func (a *application) change(ctx context.Context, v *sidecarset.PodVerdict) (*corev1.Pod, error) {
 	pod := v.Pod
 	for range attempts {
@@ -231,8 +229,7 @@ func (a *application) revision(ctx context.Context) error {
 }
 
 // nameTaken settles that the name of a new revision exists: one of our own is there, one of a former
-// SidecarSet of that name is about to be collected, and for one with other content the collision count grows
-// (SS-185).
+// SidecarSet of that name is about to be collected, and for one with other content the collision count grows.
 func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
 	existing := &appsv1.ControllerRevision{}
 	if err := a.Own.Live.Get(ctx, client.ObjectKeyFromObject(r), existing); err != nil {

@@ -49,7 +49,7 @@ type Options struct {
 	Namespace string
 }
 
-// controllerName names queue metrics and events (SS-262, SS-264).
+// controllerName names queue metrics and events.
 const controllerName = "sidecarset-controller"
 
 type reconciler struct {
@@ -83,7 +83,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-// setEvents are changes of what a plan reads of a SidecarSet; its status we write ourselves (SS-190).
+// setEvents are changes of what a plan reads of a SidecarSet; its status we write ourselves.
 var setEvents = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
@@ -92,7 +92,7 @@ var setEvents = predicate.Funcs{
 	},
 }
 
-// namespaceEvents are changes of labels, and new namespaces, whose pods may be known before (SS-191).
+// namespaceEvents are changes of labels, and new namespaces, whose pods may be known before.
 var namespaceEvents = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false }, // its pods went before
 	UpdateFunc: func(e event.UpdateEvent) bool { return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) },
@@ -116,7 +116,7 @@ func (r *reconciler) ofNamespace(ctx context.Context, _ client.Object) []ctrl.Re
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// podEvents lead to the SidecarSets that a pod lists (SS-190, SS-191).
+// podEvents lead to the SidecarSets that a pod lists.
 func (r *reconciler) podEvents() handler.Funcs {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.enqueue(ctx, q, e.Object) },
@@ -134,7 +134,7 @@ func (r *reconciler) podEvents() handler.Funcs {
 }
 
 // enqueue leaves out SidecarSets that are gone, if the pod's condition does not name them: pods list them for
-// as long as they live, and each pass would look at all of them to find nothing (SS-005, SS-261).
+// as long as they live, and each pass would look at all of them to find nothing.
 func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 	list := pod.GetAnnotations()[pub.SidecarSetInjectedList]
 	if list == "" {

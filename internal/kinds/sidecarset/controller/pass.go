@@ -125,8 +125,8 @@ func (p *Pass) Forget(owner types.UID) {
 	p.memory.Forget(owner)
 }
 
-// forgotten takes a SidecarSet that does not exist any more out of the conditions of its pods (SS-261).
-// Nothing else of them is touched (SS-005).
+// forgotten takes a SidecarSet that does not exist any more out of the conditions of its pods. Nothing else
+// of them is touched.
 func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	pods, err := p.Kube.Injected(name, "")
 	if err != nil {

@@ -47,7 +47,7 @@ func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error)
 	all := make([]injected, 0, len(names))
 	for i, name := range names {
 		one, half := maps.Clone(document), c
-		if len(names) == 2 { // SS-125
+		if len(names) == 2 {
 			image := s.spec.Image
 			if i == 1 {
 				image = s.spec.UpgradeStrategy.HotUpgradeEmptyImage
@@ -85,7 +85,7 @@ type container struct {
 	as *app
 }
 
-// setEnv appends a variable that must be the only one of its name (SS-105).
+// setEnv appends a variable that must be the only one of its name.
 func (c *container) setEnv(name string, variable corev1.EnvVar) {
 	c.env = slices.DeleteFunc(c.env, func(item json.RawMessage) bool {
 		var named struct{ Name string }
@@ -94,14 +94,14 @@ func (c *container) setEnv(name string, variable corev1.EnvVar) {
 	c.env, c.envNames[name] = append(c.env, encoded(variable)), true
 }
 
-// addEnv appends a variable unless there is one of its name (SS-110).
+// addEnv appends a variable unless there is one of its name.
 func (c *container) addEnv(name string, variable json.RawMessage) {
 	if !c.envNames[name] {
 		c.env, c.envNames[name] = append(c.env, variable), true
 	}
 }
 
-// reorder puts variables where they were when the pod passed first, if one was copied then (SS-107).
+// reorder puts variables where they were when the pod passed first, if one was copied then.
 func (c *container) reorder() {
 	if c.as == nil {
 		return
@@ -138,7 +138,7 @@ func (c *container) write(document map[string]json.RawMessage) {
 	}
 }
 
-// transferEnv copies variables of the pod's containers, as they stand before injection (SS-111, SS-113).
+// transferEnv copies variables of the pod's containers, as they stand before injection.
 func (in *injection) transferEnv(s *sidecar, c *container) {
 	for _, transfer := range s.spec.TransferEnv {
 		source, ok := in.sourceOf(&transfer)
@@ -147,7 +147,7 @@ func (in *injection) transferEnv(s *sidecar, c *container) {
 		}
 		at := slices.IndexFunc(in.apps, func(a app) bool { return a.Name == source })
 		if at < 0 {
-			continue // SS-112
+			continue
 		}
 		from := &in.apps[at]
 		if IsInjected(from.Container) {
@@ -171,7 +171,7 @@ func (in *injection) transferEnv(s *sidecar, c *container) {
 	}
 }
 
-// sourceOf is the container that variables are copied from (SS-112).
+// sourceOf is the container that variables are copied from.
 func (in *injection) sourceOf(transfer *appsv1beta1.TransferEnvVar) (string, bool) {
 	if transfer.SourceContainerNameFrom == nil || transfer.SourceContainerNameFrom.FieldRef == nil {
 		return transfer.SourceContainerName, transfer.SourceContainerName != ""
@@ -198,7 +198,7 @@ func (a *app) variable(name string) json.RawMessage {
 	return a.variables[name]
 }
 
-// reference is a use of a variable in a subPathExpr (SS-117).
+// reference is a use of a variable in a subPathExpr.
 var reference = regexp.MustCompile(`\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)`)
 
 // shareVolumes adds the mounts and devices of the pod's own containers (SS-116 to SS-118).
@@ -233,7 +233,7 @@ func (in *injection) shareVolumes(s *sidecar, c *container) {
 
 // shared is a mount of another container in one with this security context. Mounts of a container that is not
 // privileged cannot go back to the node, and the pod would be refused for one that does; those that others
-// make there are still seen (SS-116).
+// make there are still seen.
 func shared(mount *corev1.VolumeMount, document json.RawMessage, security *corev1.SecurityContext) json.RawMessage {
 	if ptr.Deref(mount.MountPropagation, "") != corev1.MountPropagationBidirectional ||
 		security != nil && ptr.Deref(security.Privileged, false) {
@@ -258,7 +258,7 @@ func (in *injection) foreign() func(func(*app) bool) {
 	}
 }
 
-// targets are the containers whose resources count: the pod's own, and its own native sidecars (SS-130).
+// targets are the containers whose resources count: the pod's own, and its own native sidecars.
 func (in *injection) targets(names *regexp.Regexp) []*corev1.Container {
 	var all []*corev1.Container
 	for a := range in.foreign() {

@@ -73,7 +73,6 @@ func Inject(raw []byte, pod *corev1.Pod, templates []*Template, options Options)
 	if err := in.record(options.Now); err != nil {
 		return Result{}, err
 	}
-	// SS-100, SS-101
 	byName := func(a, b injected) int { return cmp.Compare(a.name, b.name) }
 	slices.SortStableFunc(in.init, byName)
 	if options.SortByName {
@@ -113,7 +112,7 @@ type injected struct {
 type app struct {
 	*corev1.Container
 	lists
-	// foreign: it is of no SidecarSet, neither before nor after (SS-106).
+	// foreign: it is of no SidecarSet, neither before nor after.
 	foreign bool
 	// variables are the documents of the environment by name, made when the first one is asked for.
 	variables map[string]json.RawMessage
@@ -202,14 +201,14 @@ func (in *injection) add(t *Template) error {
 			in.regular = append(in.regular, one)
 		}
 	}
-	for _, v := range t.volumes { // SS-115
+	for _, v := range t.volumes {
 		present := slices.ContainsFunc(in.pod.Spec.Volumes, func(p corev1.Volume) bool { return p.Name == v.name }) ||
 			slices.ContainsFunc(in.volumes, func(p any) bool { return p.(volume).name == v.name })
 		if used[v.name] && !present {
 			in.volumes = append(in.volumes, v)
 		}
 	}
-	for _, secret := range t.pullSecrets { // SS-119
+	for _, secret := range t.pullSecrets {
 		if !slices.Contains(in.pod.Spec.ImagePullSecrets, secret) && !slices.Contains(in.pullSecrets, any(secret)) {
 			in.pullSecrets = append(in.pullSecrets, secret)
 		}
@@ -239,7 +238,7 @@ func (in *injection) clashes(t *Template) error {
 // MarshalJSON returns the document.
 func (v volume) MarshalJSON() ([]byte, error) { return v.document, nil }
 
-// record notes in the annotations what was injected (SS-126, SS-180, SS-182).
+// record notes in the annotations what was injected.
 func (in *injection) record(now time.Time) error {
 	first := in.templates[0].Name // whose pod cannot be read
 	records, err := sidecarset.ReadRecords(in.annotations[pub.SidecarSetHash])
@@ -297,7 +296,7 @@ func (in *injection) annotationChanges() []operations.Operation {
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
 // placed puts containers into a list of the pod: in the place of one of the same name, else before all or
-// behind all (SS-102, SS-103).
+// behind all.
 func (in *injection) placed(list string, present []corev1.Container, containers []injected) []operations.Operation {
 	var changes []operations.Operation
 	var before, after []any
@@ -348,7 +347,7 @@ func added(path string, present int, items []any) []operations.Operation {
 	return changes
 }
 
-// before tells the place of a sidecar; its default was set when the SidecarSet was written (SS-011).
+// before tells the place of a sidecar; its default was set when the SidecarSet was written.
 func before(s *appsv1beta1.SidecarContainerSpec, init bool) bool {
 	if s.PodInjectPolicy == "" {
 		return !init

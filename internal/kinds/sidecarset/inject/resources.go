@@ -9,12 +9,12 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// resources are those of a sidecar by its policy; they replace what it has (SS-136).
+// resources are those of a sidecar by its policy; they replace what it has.
 func (in *injection) resources(s *sidecar) (corev1.ResourceRequirements, error) {
 	out, policy := corev1.ResourceRequirements{}, s.policy
 	targets := in.targets(policy.names)
 	if len(targets) == 0 {
-		return out, fmt.Errorf("targetContainersNameRegex: no containers match the regex pattern %q", policy.names) // SS-131
+		return out, fmt.Errorf("targetContainersNameRegex: no containers match the regex pattern %q", policy.names)
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if e := policy.limits[name]; e != nil {
@@ -25,7 +25,7 @@ func (in *injection) resources(s *sidecar) (corev1.ResourceRequirements, error) 
 					return out, fmt.Errorf("resourcesExpr.limits.%s: %w", name, err)
 				}
 				set(&out.Limits, name, value)
-			} else if e.Constant() { // SS-134
+			} else if e.Constant() {
 				in.warnings = append(in.warnings, fmt.Sprintf("container %s gets no limit of %s, although its SidecarSet says %s: a container of the pod has none",
 					s.spec.Name, name, text(s.spec.ResourcesPolicy.ResourcesExpr.Limits, name)))
 			}
@@ -56,7 +56,7 @@ func set(list *corev1.ResourceList, name corev1.ResourceName, value resource.Qua
 	(*list)[name] = value
 }
 
-// aggregate is the sum or the maximum over the containers; all tells whether every one has a value (SS-132).
+// aggregate is the sum or the maximum over the containers; all tells whether every one has a value.
 func (p *resourcesPolicy) aggregate(containers []*corev1.Container, name corev1.ResourceName,
 	of func(*corev1.Container) corev1.ResourceList) (total resource.Quantity, all bool) {
 	all = true

@@ -23,7 +23,7 @@ type Template struct {
 	// that holds this; empty if it is not known (SS-181).
 	Hash, HashWithoutImage, Revision string
 
-	names         []string // as in the record (SS-180)
+	names         []string // as in the record
 	owned         map[string]bool
 	init, regular []sidecar
 	volumes       []volume
@@ -128,7 +128,7 @@ func newSidecar(field string, c *appsv1beta1.SidecarContainer) (sidecar, error) 
 	return out, nil
 }
 
-// names are those that the container has in a pod (SS-125).
+// names are those that the container has in a pod.
 func (s *sidecar) names() []string {
 	if s.spec.UpgradeStrategy.UpgradeType == appsv1beta1.SidecarContainerHotUpgrade {
 		first, second := sidecarset.HotNames(s.spec.Name)
@@ -188,7 +188,7 @@ func newResourcesPolicy(p *appsv1beta1.ResourcesPolicy) (*resourcesPolicy, error
 	return out, nil
 }
 
-// expressions are those that are not empty (SS-134).
+// expressions are those that are not empty.
 func expressions(e appsv1beta1.ResourceExprLimits) (map[corev1.ResourceName]*expression.Expression, error) {
 	out := map[corev1.ResourceName]*expression.Expression{}
 	texts := map[corev1.ResourceName]string{corev1.ResourceCPU: e.CPU, corev1.ResourceMemory: e.Memory}

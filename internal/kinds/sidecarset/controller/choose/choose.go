@@ -57,7 +57,7 @@ func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string)
 	if err != nil {
 		return nil, err
 	}
-	suppressed := map[string]bool{} // bases by their canaries (SS-175)
+	suppressed := map[string]bool{} // bases by their canaries
 	for _, e := range entries {
 		suppressed[e.base] = true
 	}
@@ -109,7 +109,7 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inj
 		}
 		return c.named(ctx, e)
 	}
-	switch { // SS-174
+	switch {
 	case r.percent <= 0:
 		return e.template, e.templateErr
 	case r.percent >= 100:
@@ -129,7 +129,7 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inj
 }
 
 // before is what the pod was given when it passed first, so that a second pass does not give it something
-// else (SS-107).
+// else.
 func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inject.Template {
 	marked := func(c corev1.Container) bool { return inject.IsInjected(&c) }
 	if !slices.ContainsFunc(pod.Spec.Containers, marked) && !slices.ContainsFunc(pod.Spec.InitContainers, marked) || e.template == nil {
@@ -158,7 +158,7 @@ func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inj
 	return nil
 }
 
-// named is the revision that the SidecarSet names (SS-171, SS-172).
+// named is the revision that the SidecarSet names.
 func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error) {
 	if e.revision.name != "" {
 		revision, err := c.revisions.Get(ctx, e.revision.name)
@@ -193,7 +193,7 @@ func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error)
 }
 
 // formers tells whether a revision was another SidecarSet's, of the same name, whose revisions are about to
-// be collected (SS-188).
+// be collected.
 func (e *entry) formers(revision *appsv1.ControllerRevision) bool {
 	owner := metav1.GetControllerOfNoCopy(revision)
 	return owner != nil && owner.UID != e.uid

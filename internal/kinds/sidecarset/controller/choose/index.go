@@ -111,7 +111,7 @@ func bucketsOf(selector labels.Selector) []label {
 }
 
 // matches returns the entries that select pods with these labels, whatever the namespace, in the order of
-// their names. Paused ones are none (SS-091).
+// their names. Paused ones are none.
 func (x *Index) matches(podLabels labels.Set) []*entry {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -142,10 +142,10 @@ func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
 	e := &entry{name: set.Name, uid: set.UID, generation: set.Generation, paused: set.Spec.InjectionStrategy.Paused,
 		customVersion: set.Spec.CustomVersion,
 		podSelector:   set.Spec.Selector, namespaceSelector: set.Spec.NamespaceSelector}
-	if set.Annotations[pub.SidecarSetCanary] == "true" { // SS-070
+	if set.Annotations[pub.SidecarSetCanary] == "true" {
 		e.base = set.Annotations[pub.SidecarSetBase]
 	}
-	// An absent selector selects nothing here, and so does an empty one (SS-080) and one that cannot be read.
+	// An absent selector selects nothing here, and so does an empty one and one that cannot be read.
 	if pods, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil && set.Spec.Selector != nil && !pods.Empty() {
 		e.pods = pods
 	}
@@ -158,7 +158,7 @@ func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
 	}
 	e.revision = newRevisionRule(&set.Spec)
 	revision := ""
-	if set.Status.ObservedGeneration >= set.Generation { // SS-181
+	if set.Status.ObservedGeneration >= set.Generation {
 		revision = set.Status.LatestRevision
 	}
 	e.annotations = [3]string{set.Annotations[pub.SidecarSetHash], set.Annotations[pub.SidecarSetHashWithoutImage], revision}
@@ -173,7 +173,7 @@ func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
 
 func newRevisionRule(spec *appsv1beta1.SidecarSetSpec) *revisionRule {
 	named := spec.InjectionStrategy.Revision
-	if named == nil || empty(named.RevisionName) && empty(named.CustomVersion) { // SS-170
+	if named == nil || empty(named.RevisionName) && empty(named.CustomVersion) {
 		return nil
 	}
 	rule := &revisionRule{always: spec.UpdateStrategy.Paused || named.Policy != appsv1beta1.PartialSidecarSetInjectRevisionPolicy}
@@ -188,7 +188,7 @@ func newRevisionRule(spec *appsv1beta1.SidecarSetSpec) *revisionRule {
 			rule.updated = selector
 		}
 	}
-	if p := spec.UpdateStrategy.Partition; p != nil && p.Type == intstr.String { // SS-174: an integer is no share
+	if p := spec.UpdateStrategy.Partition; p != nil && p.Type == intstr.String { // an integer is no share
 		if percent, err := intstr.GetScaledValueFromIntOrPercent(p, 100, false); err == nil {
 			rule.percent = percent
 		}

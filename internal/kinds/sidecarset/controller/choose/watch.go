@@ -132,7 +132,7 @@ func namespaceKind() *metav1.PartialObjectMetadata {
 	return kind
 }
 
-// namespaces reads metadata from the cache, and live what is not there (SS-082).
+// namespaces reads metadata from the cache, and live what is not there.
 type namespaces struct{ cached, live client.Reader }
 
 func (n *namespaces) Labels(ctx context.Context, name string) (map[string]string, error) {
