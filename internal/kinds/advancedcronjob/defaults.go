@@ -23,7 +23,9 @@ func Default(object, old Document, pods func(key string) podtemplate.Request) ([
 	metadata, _ := object["metadata"].(Document)
 	if annotations, _ := metadata["annotations"].(Document); annotations[pub.ImageListTemplate] != nil {
 		// It means something in v1alpha1 alone, and is never stored.
-		d.Operations = append(d.Operations, jsonpatch.NewOperation("remove", "/metadata/annotations/"+podtemplate.Escape(pub.ImageListTemplate), nil))
+		d.Operations = append(d.Operations,
+			jsonpatch.NewOperation("remove",
+				"/metadata/annotations/"+podtemplate.Escape(pub.ImageListTemplate), nil))
 	}
 	spec, ok := object["spec"].(Document)
 	if !ok {
@@ -41,7 +43,8 @@ func Default(object, old Document, pods func(key string) podtemplate.Request) ([
 	d.Add(spec, "/spec", "concurrencyPolicy", string(policy))
 	if pulls {
 		const key = "imageListPullJobTemplate"
-		d.Operations = append(d.Operations, below(key, imagepull.DefaultJob(within(template, key), false, false))...)
+		d.Operations = append(d.Operations,
+			below(key, imagepull.DefaultJob(within(template, key), false, false))...)
 	}
 	var failed error
 	for _, key := range []string{"jobTemplate", "broadcastJobTemplate"} {

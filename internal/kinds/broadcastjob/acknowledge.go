@@ -73,7 +73,8 @@ func (p *planner) acknowledge() {
 	before, at := acknowledged(p.job), resumedAt(text, p.in.Now)
 	var marks []string
 	p.eachFailed(func(pod *corev1.Pod) {
-		if m := mark(pod.UID); (before[m] || !failedBetween(pod, at, p.in.Now)) && len(marks) < mostAcknowledged {
+		if m := mark(pod.UID); (before[m] || !failedBetween(pod, at, p.in.Now)) &&
+			len(marks) < mostAcknowledged {
 			marks = append(marks, m)
 		}
 	})
@@ -86,9 +87,11 @@ func (p *planner) acknowledge() {
 // plan, so that nobody knew of it then. The time is of the node's clock: one that has not come yet says that
 // this clock is ahead, and is none after anything.
 func failedBetween(pod *corev1.Pod, at, now time.Time) bool {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses,
+		pod.Status.ContainerStatuses} {
 		for i := range list {
-			if end := list[i].State.Terminated; end != nil && end.FinishedAt.After(at) && !end.FinishedAt.After(now) {
+			if end := list[i].State.Terminated; end != nil && end.FinishedAt.After(at) &&
+				!end.FinishedAt.After(now) {
 				return true
 			}
 		}

@@ -56,7 +56,8 @@ func resumed(job Document, now time.Time) jsonpatch.Operation {
 	at := now.UTC().Format(time.RFC3339)
 	metadata, _ := job["metadata"].(Document)
 	if annotations, ok := metadata["annotations"].(Document); ok && annotations != nil {
-		return jsonpatch.NewOperation("add", "/metadata/annotations/"+podtemplate.Escape(pub.BroadcastJobResumed), at)
+		return jsonpatch.NewOperation("add",
+			"/metadata/annotations/"+podtemplate.Escape(pub.BroadcastJobResumed), at)
 	}
 	return jsonpatch.NewOperation("add", "/metadata/annotations", Document{pub.BroadcastJobResumed: at})
 }

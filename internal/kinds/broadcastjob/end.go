@@ -54,7 +54,8 @@ func (p *planner) fail(message string) string {
 		nodes []string
 	}{{"failed on", failed}, {"not finished on", open}} {
 		if len(of.nodes) > 0 {
-			message += fmt.Sprintf("; %s %s: %s", of.what, plural.Of(len(of.nodes), "node"), plural.Few(of.nodes, mostUnfinished))
+			message += fmt.Sprintf("; %s %s: %s", of.what, plural.Of(len(of.nodes), "node"),
+				plural.Few(of.nodes, mostUnfinished))
 		}
 	}
 	p.end(appsv1beta1.BroadcastJobFailed, appsv1beta1.JobFailed, "Failed", message)
@@ -83,23 +84,30 @@ func (p *planner) withoutSuccess() (failed, open []string) {
 }
 
 // end notes in the status that the job ends.
-func (p *planner) end(phase appsv1beta1.BroadcastJobPhase, of appsv1beta1.JobConditionType, reason, message string) {
+func (p *planner) end(
+	phase appsv1beta1.BroadcastJobPhase, of appsv1beta1.JobConditionType, reason, message string,
+) {
 	now := metav1.NewTime(p.in.Now).Rfc3339Copy()
-	p.out.Status.Phase, p.out.Status.CompletionTime, p.out.Ends, p.out.Hold = phase, &now, true, "the job has ended: "+message
-	p.out.Status.Conditions = slices.DeleteFunc(p.out.Status.Conditions, func(c appsv1beta1.JobCondition) bool { return c.Type == of })
-	p.out.Status.Conditions = append(p.out.Status.Conditions, appsv1beta1.JobCondition{Type: of, Status: corev1.ConditionTrue, LastProbeTime: now,
-		LastTransitionTime: now, Reason: reason, Message: message})
+	p.out.Status.Phase, p.out.Status.CompletionTime, p.out.Ends, p.out.Hold = phase, &now, true,
+		"the job has ended: "+message
+	p.out.Status.Conditions = slices.DeleteFunc(p.out.Status.Conditions,
+		func(c appsv1beta1.JobCondition) bool { return c.Type == of })
+	p.out.Status.Conditions = append(p.out.Status.Conditions,
+		appsv1beta1.JobCondition{Type: of, Status: corev1.ConditionTrue, LastProbeTime: now,
+			LastTransitionTime: now, Reason: reason, Message: message})
 	p.core.Say("%s: %s", phase, message)
 }
 
 // complete ends the job if each node is done with (BJ-110 to 113).
 func (p *planner) complete() {
-	if p.job.Spec.CompletionPolicy.Type == appsv1beta1.CompletionNever || p.out.Status.Desired == 0 || p.out.Done < int(p.out.Status.Desired) {
+	if p.job.Spec.CompletionPolicy.Type == appsv1beta1.CompletionNever || p.out.Status.Desired == 0 ||
+		p.out.Done < int(p.out.Status.Desired) {
 		return
 	}
-	message := fmt.Sprintf("Job completed, %d pods succeeded, %d pods failed", p.out.Status.Succeeded, p.out.Status.Failed)
-	p.tell(ToldComplete, corev1.EventTypeNormal, "%s/%s completed: %d pods succeeded, %d pods failed", p.job.Namespace, p.job.Name,
-		p.out.Status.Succeeded, p.out.Status.Failed)
+	message := fmt.Sprintf("Job completed, %d pods succeeded, %d pods failed", p.out.Status.Succeeded,
+		p.out.Status.Failed)
+	p.tell(ToldComplete, corev1.EventTypeNormal, "%s/%s completed: %d pods succeeded, %d pods failed",
+		p.job.Namespace, p.job.Name, p.out.Status.Succeeded, p.out.Status.Failed)
 	p.end(appsv1beta1.BroadcastJobCompleted, appsv1beta1.JobComplete, "Complete", message)
 	p.cleanUp((*member).runs)
 }
@@ -111,7 +119,8 @@ func (p *planner) afterEnd() {
 	p.out.Status.Active = min(p.out.Status.Active, int32(p.by[Active]))
 	p.out.Hold = "the job has ended"
 	policy := &p.job.Spec.CompletionPolicy
-	if policy.Type == appsv1beta1.CompletionNever || policy.TTLSecondsAfterFinished == nil || *policy.TTLSecondsAfterFinished < 0 ||
+	if policy.Type == appsv1beta1.CompletionNever || policy.TTLSecondsAfterFinished == nil ||
+		*policy.TTLSecondsAfterFinished < 0 ||
 		p.job.Status.CompletionTime == nil {
 		return
 	}
@@ -121,7 +130,8 @@ func (p *planner) afterEnd() {
 		return
 	}
 	p.out.Expired = true
-	p.core.Say("it has ended, and its time to live of %s is over: it is deleted", plural.Of(*policy.TTLSecondsAfterFinished, "second"))
+	p.core.Say("it has ended, and its time to live of %s is over: it is deleted",
+		plural.Of(*policy.TTLSecondsAfterFinished, "second"))
 }
 
 // runs tells whether something of the pod still runs, or would start again.

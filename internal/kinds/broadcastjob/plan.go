@@ -77,7 +77,8 @@ const (
 )
 
 // Told are all of them.
-var Told = []string{ToldPaused, ToldContinue, ToldFailed, ToldDeadline, ToldComplete, ToldTooMany, ToldDuplicate, ToldBadSpec}
+var Told = []string{ToldPaused, ToldContinue, ToldFailed, ToldDeadline, ToldComplete, ToldTooMany,
+	ToldDuplicate, ToldBadSpec}
 
 // site is a node with the pods that are meant for it.
 type site struct {
@@ -121,10 +122,13 @@ type planner struct {
 
 // Make decides what to do. It changes nothing of the snapshot.
 func Make(s Snapshot) *Plan {
-	p := &planner{in: s, job: s.Job, out: &Plan{Job: s.Job, Tell: map[string]Event{}, Status: *s.Job.Status.DeepCopy()}}
-	p.in.Pods = slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	p := &planner{in: s, job: s.Job,
+		out: &Plan{Job: s.Job, Tell: map[string]Event{}, Status: *s.Job.Status.DeepCopy()}}
+	p.in.Pods = slices.SortedFunc(slices.Values(s.Pods),
+		func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	p.core = podplan.New(&podplan.Workload{Namespace: s.Job.Namespace, Name: s.Job.Name,
-		Owner: *metav1.NewControllerRef(s.Job, appsv1beta1.GroupVersion.WithKind(kind)), Deleted: s.Job.DeletionTimestamp != nil},
+		Owner:   *metav1.NewControllerRef(s.Job, appsv1beta1.GroupVersion.WithKind(kind)),
+		Deleted: s.Job.DeletionTimestamp != nil},
 		&p.in.Snapshot, &p.out.Plan)
 	p.make()
 	p.settle()
@@ -236,7 +240,8 @@ func (p *planner) sayUnfit(unfit map[string][]string) {
 		}
 		names := unfit[why]
 		slices.Sort(names)
-		p.core.Say("%s not eligible: %s: %s", plural.Of(len(names), "node"), why, plural.Few(names, mostNamed))
+		p.core.Say("%s not eligible: %s: %s", plural.Of(len(names), "node"), why,
+			plural.Few(names, mostNamed))
 	}
 }
 
@@ -253,7 +258,8 @@ func before(a, b *member) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.Name, b.pod.Name))
+	return cmp.Or(cmp.Compare(rank(a), rank(b)),
+		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.Name, b.pod.Name))
 }
 
 // Taints by which nodes suffer passingly. The cluster itself evicts the pods there, when the time is over
@@ -363,7 +369,8 @@ func (p *planner) paused() bool {
 		return hold("spec.paused is true")
 	}
 	if p.job.Spec.FailurePolicy.Type == appsv1beta1.FailurePolicyPause && failed > 0 {
-		why := fmt.Sprintf("%s, and failurePolicy is Pause: delete the failed pods, or set spec.paused and unset it, or change the policy",
+		why := fmt.Sprintf(
+			"%s, and failurePolicy is Pause: delete the failed pods, or set spec.paused and unset it, or change the policy",
 			plural.Of(failed, "failed pod"))
 		if status.Phase != appsv1beta1.BroadcastJobPaused {
 			p.tell(ToldPaused, corev1.EventTypeWarning, "%s", why)
@@ -388,11 +395,15 @@ func (p *planner) remove() {
 			case m.state == Leaving:
 			case i > 0:
 				duplicates = append(duplicates, s.name)
-				p.core.Decide(m.pod, podplan.Delete, ReasonExcess, "pod %s has its place on node %s", s.pods[0].pod.Name, s.name)
+				p.core.Decide(m.pod, podplan.Delete, ReasonExcess, "pod %s has its place on node %s",
+					s.pods[0].pod.Name, s.name)
 			case s.gone:
-				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "it may not run on node %s: %s", s.name, s.Why)
-			case m.state == Active && m.pod.Spec.NodeName == "" && p.madeOtherwise(m): // it might never come to run there
-				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "%s", "it is not bound yet, and the template asks something else of nodes now")
+				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "it may not run on node %s: %s",
+					s.name, s.Why)
+			// it might never come to run there
+			case m.state == Active && m.pod.Spec.NodeName == "" && p.madeOtherwise(m):
+				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "%s",
+					"it is not bound yet, and the template asks something else of nodes now")
 			}
 		}
 	}
@@ -406,9 +417,11 @@ func (p *planner) remove() {
 			switch {
 			case m.pod.Spec.NodeName != "" || m.state != Active:
 			case target == "": // its node gets another one
-				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "%s", "it is meant for no node: somebody changed its affinity")
+				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "%s",
+					"it is meant for no node: somebody changed its affinity")
 			default:
-				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "node %s, for which it is meant, does not exist", target)
+				p.core.Decide(m.pod, podplan.Delete, ReasonNode,
+					"node %s, for which it is meant, does not exist", target)
 			}
 		}
 	}
@@ -429,16 +442,21 @@ func (p *planner) settle() {
 		case m.state == Failed:
 			p.core.Decide(m.pod, podplan.Keep, podplan.ReasonFailed, "%s", "it has failed")
 		case m.state == Restarting:
-			p.core.Decide(m.pod, podplan.Keep, podplan.ReasonFailed, "it has failed: its containers restarted %s, and restartLimit is %d",
+			p.core.Decide(m.pod, podplan.Keep, podplan.ReasonFailed,
+				"it has failed: its containers restarted %s, and restartLimit is %d",
 				plural.Of(restarts(m.pod), "time"), p.job.Spec.FailurePolicy.RestartLimit)
 		case len(p.homeless[target]) > 0 && target == "":
-			p.core.Decide(m.pod, podplan.Wait, ReasonNode, "%s", "it is meant for no node: somebody changed its affinity")
+			p.core.Decide(m.pod, podplan.Wait, ReasonNode, "%s",
+				"it is meant for no node: somebody changed its affinity")
 		case len(p.homeless[target]) > 0:
-			p.core.Decide(m.pod, podplan.Wait, ReasonNode, "node %s does not exist: the pod is cleaned up with it", target)
+			p.core.Decide(m.pod, podplan.Wait, ReasonNode,
+				"node %s does not exist: the pod is cleaned up with it", target)
 		case m.pod.Status.Phase != corev1.PodRunning && m.pod.Spec.NodeName == "":
-			p.core.Decide(m.pod, podplan.Wait, podplan.ReasonUnscheduled, "%s", "it is not scheduled yet"+schedulerWords(m.pod))
+			p.core.Decide(m.pod, podplan.Wait, podplan.ReasonUnscheduled, "%s",
+				"it is not scheduled yet"+schedulerWords(m.pod))
 		case m.pod.Status.Phase != corev1.PodRunning:
-			p.core.Decide(m.pod, podplan.Wait, podplan.ReasonNotReady, "%s", "it has not started: "+podplan.NotReadyWords(m.pod))
+			p.core.Decide(m.pod, podplan.Wait, podplan.ReasonNotReady, "%s",
+				"it has not started: "+podplan.NotReadyWords(m.pod))
 		default:
 			p.core.Decide(m.pod, podplan.Keep, ReasonRunning, "%s", "it runs")
 		}
@@ -451,7 +469,8 @@ func (p *planner) waits() {
 		for _, v := range p.out.Verdicts {
 			if v.Reason == podplan.ReasonBudget {
 				if p.out.Waiting == nil {
-					p.out.Waiting = &waiting.Wait{Reason: string(v.Reason), Message: "a budget holds pods that are to be deleted"}
+					p.out.Waiting = &waiting.Wait{Reason: string(v.Reason),
+						Message: "a budget holds pods that are to be deleted"}
 				}
 				p.out.Waiting.Name(v.Pod.Name, v.Message)
 			}
@@ -460,7 +479,8 @@ func (p *planner) waits() {
 	if p.out.Waiting == nil {
 		wait := &waiting.Wait{Reason: "PodsNotStarted", Message: "pods have not started"}
 		for _, v := range p.out.Verdicts {
-			if v.Action == podplan.Wait && (v.Reason == podplan.ReasonUnscheduled || v.Reason == podplan.ReasonNotReady) {
+			if v.Action == podplan.Wait &&
+				(v.Reason == podplan.ReasonUnscheduled || v.Reason == podplan.ReasonNotReady) {
 				p.out.Waiting = wait
 				wait.Name(v.Pod.Name, v.Message)
 			}

@@ -39,7 +39,8 @@ func (p *planner) takenIDs() (taken map[string]bool, free []string) {
 		}
 	}
 	for _, claim := range slices.Concat(p.in.Claims, p.in.PodOwnedClaims) {
-		if owner := metav1.GetControllerOfNoCopy(claim); claim.DeletionTimestamp != nil || owner != nil && owner.UID != p.set.UID {
+		if owner := metav1.GetControllerOfNoCopy(claim); claim.DeletionTimestamp != nil ||
+			owner != nil && owner.UID != p.set.UID {
 			taken[claim.Labels[pub.CloneSetInstanceID]] = true
 		}
 	}
@@ -61,7 +62,8 @@ func (p *planner) keepsClaims(pod *corev1.Pod) bool {
 // set itself wanted the pod to go.
 func (p *planner) leavesClaims(pod *corev1.Pod) bool {
 	_, wanted := pod.Labels[pub.SpecifiedDelete]
-	return p.set.Spec.ScaleStrategy.EnablePVCReuse && len(p.claimsOf[p.idOf(pod)]) > 0 && (!wanted || p.keepsClaims(pod))
+	return p.set.Spec.ScaleStrategy.EnablePVCReuse && len(p.claimsOf[p.idOf(pod)]) > 0 &&
+		(!wanted || p.keepsClaims(pod))
 }
 
 // needsClaims tells whether a pod that has ended stands in the way of a successor: it has the name that goes
@@ -80,7 +82,8 @@ func (p *planner) leavingUntil(pod *corev1.Pod) time.Time {
 	case p.in.LostNodes[pod.Spec.NodeName]:
 		return time.Time{}
 	case pod.DeletionTimestamp != nil:
-		return pod.DeletionTimestamp.Add(claimPatience) // the time by which it shall be gone, its grace period included
+		// the time by which it shall be gone, its grace period included
+		return pod.DeletionTimestamp.Add(claimPatience)
 	}
 	since := pod.CreationTimestamp.Time // it has ended by itself, and is deleted now
 	for i := range pod.Status.Conditions {
@@ -123,17 +126,20 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 		}
 	}
 	if n := min(len(given), lacking-len(awaited)); n > 0 {
-		p.out.ClaimsNotReused = fmt.Sprintf("claims stay with pods that should be gone (%s); pods with new claims take their places",
+		p.out.ClaimsNotReused = fmt.Sprintf(
+			"claims stay with pods that should be gone (%s); pods with new claims take their places",
 			plural.Few(given[:n], 3))
 		p.core.Say("%s", p.out.ClaimsNotReused)
 	}
 	if n := len(awaited); n > 0 {
 		scale.Create -= n
 		scale.CreateOld = min(scale.CreateOld, scale.Create)
-		p.out.ClaimsAwaited = fmt.Sprintf("%d new pods take over the claims of %s and wait until these are gone, until %s at the latest", n,
+		p.out.ClaimsAwaited = fmt.Sprintf(
+			"%d new pods take over the claims of %s and wait until these are gone, until %s at the latest", n,
 			plural.Few(awaited, 3), last.UTC().Format(time.RFC3339))
 		if n == 1 {
-			p.out.ClaimsAwaited = fmt.Sprintf("a new pod takes over the claims of %s and waits until that is gone, until %s at the latest",
+			p.out.ClaimsAwaited = fmt.Sprintf(
+				"a new pod takes over the claims of %s and waits until that is gone, until %s at the latest",
 				awaited[0], last.UTC().Format(time.RFC3339))
 		}
 		p.core.Say("%s", p.out.ClaimsAwaited)
@@ -182,15 +188,18 @@ func (p *planner) settleClaims() {
 		left := inactive[id]
 		switch {
 		case released[id] != nil:
-			p.out.ClaimFates = append(p.out.ClaimFates, ClaimFate{Claim: claim, HandTo: released[id], Why: "its pod is released"})
+			p.out.ClaimFates = append(p.out.ClaimFates,
+				ClaimFate{Claim: claim, HandTo: released[id], Why: "its pod is released"})
 		case left != nil && p.leavesClaims(left):
 		case left != nil:
-			p.out.ClaimFates = append(p.out.ClaimFates, ClaimFate{Claim: claim, HandTo: left, Why: "its pod is " + inactivity(left)})
+			p.out.ClaimFates = append(p.out.ClaimFates,
+				ClaimFate{Claim: claim, HandTo: left, Why: "its pod is " + inactivity(left)})
 		case p.set.Spec.ScaleStrategy.EnablePVCReuse:
 		case p.in.Now.Sub(claim.CreationTimestamp.Time) < creationTime:
 			p.core.LookAgain(claim.CreationTimestamp.Add(creationTime))
 		default:
-			p.out.ClaimFates = append(p.out.ClaimFates, ClaimFate{Claim: claim, Why: "it has no pod and reuse is off"})
+			p.out.ClaimFates = append(p.out.ClaimFates,
+				ClaimFate{Claim: claim, Why: "it has no pod and reuse is off"})
 		}
 	}
 }
@@ -202,13 +211,16 @@ func (p *planner) takeClaimsBack() {
 	}
 	staying := map[types.UID]bool{}
 	for _, info := range p.core.Members {
-		if v := p.core.Verdict(info.Pod); !info.Preparing && !info.Specified && (v == nil || v.Action != podplan.Delete) {
+		if v := p.core.Verdict(info.Pod); !info.Preparing && !info.Specified &&
+			(v == nil || v.Action != podplan.Delete) {
 			staying[info.Pod.UID] = true
 		}
 	}
 	for _, claim := range p.in.PodOwnedClaims {
-		if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && staying[owner.UID] && claim.DeletionTimestamp == nil {
-			p.out.ClaimFates = append(p.out.ClaimFates, ClaimFate{Claim: claim, TakeBack: true, Why: "its pod stays"})
+		if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && staying[owner.UID] &&
+			claim.DeletionTimestamp == nil {
+			p.out.ClaimFates = append(p.out.ClaimFates,
+				ClaimFate{Claim: claim, TakeBack: true, Why: "its pod stays"})
 		}
 	}
 }
@@ -228,27 +240,31 @@ func (p *planner) growClaims() {
 		}
 	}
 	for _, claim := range p.in.Claims {
-		template, ours := strings.CutSuffix(claim.Name, p.core.ClaimName("", claim.Labels[pub.CloneSetInstanceID]))
+		template, ours := strings.CutSuffix(claim.Name,
+			p.core.ClaimName("", claim.Labels[pub.CloneSetInstanceID]))
 		want, ok := wanted[template]
 		if !ours || !ok || claim.DeletionTimestamp != nil {
 			continue
 		}
 		switch have := claim.Spec.Resources.Requests[corev1.ResourceStorage]; want.Cmp(have) {
 		case 1:
-			p.out.ClaimGrowth = append(p.out.ClaimGrowth, podplan.Growth{Claim: claim, Template: template, Storage: want})
+			p.out.ClaimGrowth = append(p.out.ClaimGrowth,
+				podplan.Growth{Claim: claim, Template: template, Storage: want})
 		case -1:
 			held = append(held, fmt.Sprintf("%s (%s)", claim.Name, have.String()))
 		}
 	}
 	if len(held) > 0 {
 		slices.Sort(held)
-		p.out.ClaimsHeld = "claims are larger than their templates ask for, and cannot shrink: " + strings.Join(held, ", ")
+		p.out.ClaimsHeld = "claims are larger than their templates ask for, and cannot shrink: " +
+			strings.Join(held, ", ")
 		p.core.Say("%s", p.out.ClaimsHeld)
 	}
-	slices.SortStableFunc(p.out.ClaimGrowth, func(a, b podplan.Growth) int { return p.byRefusal(a.Claim.UID, b.Claim.UID) })
+	slices.SortStableFunc(p.out.ClaimGrowth,
+		func(a, b podplan.Growth) int { return p.byRefusal(a.Claim.UID, b.Claim.UID) })
 	if n := len(p.out.ClaimGrowth); n > 0 && p.in.Now.Before(p.in.GrowthHeldUntil) {
-		p.core.Say("%s smaller than %s; the next attempt is made later: %s", plural.Of(n, "claim"), plural.Form(n, "its template",
-			"their templates"), p.in.GrowthError)
+		p.core.Say("%s smaller than %s; the next attempt is made later: %s", plural.Of(n, "claim"),
+			plural.Form(n, "its template", "their templates"), p.in.GrowthError)
 		p.out.ClaimGrowth, p.out.ScaleError = nil, p.in.GrowthError
 		p.core.LookAgain(p.in.GrowthHeldUntil)
 	}

@@ -64,6 +64,7 @@ func (p *planner) create(id string, from *podplan.Revision) error {
 	identity := podplan.Identity{Name: p.set.Name + "-" + id, Suffix: id, Labels: labels, ClaimLabels: labels,
 		ClaimOwners: []metav1.OwnerReference{p.core.Workload.Owner}, LookAtClaims: true}
 	return p.core.NewPod(identity, from, func(claim string) bool {
-		return slices.ContainsFunc(p.claimsOf[id], func(c *corev1.PersistentVolumeClaim) bool { return c.Name == claim })
+		return slices.ContainsFunc(p.claimsOf[id],
+			func(c *corev1.PersistentVolumeClaim) bool { return c.Name == claim })
 	})
 }

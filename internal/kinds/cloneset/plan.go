@@ -61,7 +61,8 @@ func (p *Plan) Empty() bool {
 	if len(p.Pulls)+len(p.EndedPulls)+len(p.RevisionLabels) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(p.Verdicts, func(v *podplan.Verdict) bool { return v.Action != podplan.Keep && v.Action != podplan.Wait })
+	return !slices.ContainsFunc(p.Verdicts,
+		func(v *podplan.Verdict) bool { return v.Action != podplan.Keep && v.Action != podplan.Wait })
 }
 
 // planner is the working state of Make: in is what it decides from, out what it decides, and core makes the
@@ -90,7 +91,8 @@ func Make(s Snapshot) *Plan {
 		p.toDelete[name] = true
 	}
 	p.out.Orphans = slices.Sorted(slices.Values(s.Orphans)) // an index gives them in any order
-	p.in.Pods = slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	p.in.Pods = slices.SortedFunc(slices.Values(s.Pods),
+		func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	p.make()
 	p.sayClaims()
 	p.status()
@@ -109,9 +111,12 @@ func (p *planner) make() {
 		p.stand(err)
 		return
 	}
-	if p.set.DeletionTimestamp == nil && (!selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(selector) != "") {
-		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
-			"pods would be made without end; correct the labels", selector))
+	if p.set.DeletionTimestamp == nil &&
+		(!selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(selector) != "") {
+		p.stand(
+			fmt.Errorf(
+				"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
+					"pods would be made without end; correct the labels", selector))
 		return
 	}
 	if p.set.DeletionTimestamp != nil {
@@ -154,11 +159,13 @@ func (p *planner) stand(err error) {
 func (p *planner) limits() (rollout.Limits, error) {
 	spec := rollout.Spec{Replicas: p.replicas(), ScaleMaxUnavailable: p.set.Spec.ScaleStrategy.MaxUnavailable}
 	if r := rollingOf(p.set); r != nil {
-		spec.Partition, spec.MaxSurge, spec.MaxUnavailable, spec.Paused = r.Partition, r.MaxSurge, r.MaxUnavailable, r.Paused
+		spec.Partition, spec.MaxSurge, spec.MaxUnavailable, spec.Paused = r.Partition, r.MaxSurge,
+			r.MaxUnavailable, r.Paused
 	}
 	limits, err := rollout.Resolve(spec)
 	if err != nil {
-		return rollout.Limits{Replicas: spec.Replicas, Partition: spec.Replicas, ScaleMaxUnavailable: rollout.Unlimited},
+		return rollout.Limits{Replicas: spec.Replicas, Partition: spec.Replicas,
+				ScaleMaxUnavailable: rollout.Unlimited},
 			fmt.Errorf("spec.updateStrategy: %w", err)
 	}
 	return limits, nil
@@ -181,8 +188,8 @@ func (p *planner) release() {
 		if readiness.Active(pod) && !p.selector.Matches(labels.Set(pod.Labels)) {
 			patch := &podpatch.Patch{}
 			patch.ReleaseOwner(string(p.set.UID))
-			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels do not match the selector %s any more",
-				p.selector).Patch = patch
+			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector,
+				"its labels do not match the selector %s any more", p.selector).Patch = patch
 		}
 	}
 }
@@ -217,6 +224,7 @@ func (p *planner) prune() {
 	for _, info := range p.core.Members {
 		active[info.Pod.Name] = true
 	}
-	p.out.PodsToDelete = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !active[name] })
+	p.out.PodsToDelete = slices.DeleteFunc(slices.Clone(names),
+		func(name string) bool { return !active[name] })
 	p.out.PrunePodsToDelete = len(p.out.PodsToDelete) < len(names)
 }

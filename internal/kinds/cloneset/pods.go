@@ -19,7 +19,8 @@ func (p *planner) classify() {
 			switch {
 			case pod.DeletionTimestamp != nil:
 			case p.needsClaims(pod):
-				p.core.Decide(pod, podplan.Delete, podplan.ReasonFailedPods, "it is %s, and its successor needs its claims", inactivity(pod))
+				p.core.Decide(pod, podplan.Delete, podplan.ReasonFailedPods,
+					"it is %s, and its successor needs its claims", inactivity(pod))
 			case pod.Status.Phase == corev1.PodFailed:
 				failed = append(failed, pod)
 			}
@@ -41,9 +42,11 @@ func (p *planner) forgetFailed(failed []*corev1.Pod) {
 	if len(failed) <= keptFailed || p.set.DeletionTimestamp != nil {
 		return
 	}
-	slices.SortStableFunc(failed, func(a, b *corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	slices.SortStableFunc(failed,
+		func(a, b *corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 	for _, pod := range failed[keptFailed:] {
-		p.core.Decide(pod, podplan.Delete, podplan.ReasonFailedPods, "it has failed; the newest %d failed pods are kept", keptFailed)
+		p.core.Decide(pod, podplan.Delete, podplan.ReasonFailedPods,
+			"it has failed; the newest %d failed pods are kept", keptFailed)
 	}
 }
 
@@ -58,9 +61,10 @@ func inactivity(pod *corev1.Pod) string {
 // new.
 func (p *planner) census(scaling bool) rollout.Census {
 	census := rollout.Census{
-		OneRevision:            p.out.CurrentRevision == p.out.UpdateRevision,
-		Rollback:               p.in.Features.PartitionRollback,
-		ExcludePreparingDelete: p.in.Features.ExcludePreparingDelete || p.set.Spec.ScaleStrategy.ExcludePreparingDelete,
+		OneRevision: p.out.CurrentRevision == p.out.UpdateRevision,
+		Rollback:    p.in.Features.PartitionRollback,
+		ExcludePreparingDelete: p.in.Features.ExcludePreparingDelete ||
+			p.set.Spec.ScaleStrategy.ExcludePreparingDelete,
 	}
 	for _, info := range p.core.Members {
 		group := &census.Old
@@ -68,8 +72,9 @@ func (p *planner) census(scaling bool) rollout.Census {
 			group = &census.New
 		} else if info.Mode.Recreate {
 			census.Recreate++
-		} else if info.Mode.Change != nil && !info.Preparing && !info.Specified && (!p.core.Free(info, info.Mode) ||
-			info.State == pub.LifecycleStatePreparingUpdate) {
+		} else if info.Mode.Change != nil && !info.Preparing && !info.Specified &&
+			(!p.core.Free(info, info.Mode) ||
+				info.State == pub.LifecycleStatePreparingUpdate) {
 			census.InPlace++
 		}
 		count(&census.Stale, p.core.OutOfServiceToMend(info))
@@ -89,7 +94,8 @@ func (p *planner) census(scaling bool) rollout.Census {
 // countsAsNew tells whether scaling takes the pod for one of the update revision: one that prepares its
 // update is about to be.
 func (p *planner) countsAsNew(info *podplan.Pod) bool {
-	return info.New || p.in.Features.PreparingUpdateAsUpdate && info.State == pub.LifecycleStatePreparingUpdate
+	return info.New || p.in.Features.PreparingUpdateAsUpdate &&
+		info.State == pub.LifecycleStatePreparingUpdate
 }
 
 // specified tells whether somebody asked for the deletion of the pod.

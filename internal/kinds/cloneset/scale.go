@@ -37,7 +37,8 @@ func (p *planner) scale() bool {
 		return true
 	}
 	if scale.Missing > 0 && p.out.ScaleLimited == "" && p.out.ClaimsAwaited == "" && !p.creationHeld {
-		p.out.ScaleLimited = fmt.Sprintf("%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
+		p.out.ScaleLimited = fmt.Sprintf(
+			"%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
 			plural.Of(scale.Missing, "pod"), scale.Unavailable, p.out.Limits.ScaleMaxUnavailable)
 	}
 	if p.out.ScaleLimited != "" {
@@ -56,8 +57,10 @@ func (p *planner) scale() bool {
 }
 
 func (p *planner) sayScale(census rollout.Census, scale rollout.Scale) {
-	p.core.Say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable", census.Old.Total+census.New.Total,
-		plural.Of(p.out.Limits.Replicas, "pod"), census.New.Total, p.out.UpdateRevision, census.Old.Total, p.out.Limits.Partition, p.out.Limits.MaxUnavailable, p.out.Limits.MaxSurge,
+	p.core.Say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable",
+		census.Old.Total+census.New.Total, plural.Of(p.out.Limits.Replicas, "pod"), census.New.Total,
+		p.out.UpdateRevision, census.Old.Total, p.out.Limits.Partition, p.out.Limits.MaxUnavailable,
+		p.out.Limits.MaxSurge,
 		scale.Unavailable)
 	if scale.Surge > 0 {
 		p.core.Say("surge of %s", plural.Of(scale.Surge, "pod"))
@@ -76,7 +79,8 @@ func (p *planner) createPods(scale rollout.Scale) {
 			return
 		}
 	}
-	p.core.Say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"), scale.CreateOld, p.out.CurrentRevision)
+	p.core.Say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"),
+		scale.CreateOld, p.out.CurrentRevision)
 }
 
 // holdCreation creates nothing for a while after that failed: whatever is to be deleted or updated goes on
@@ -168,7 +172,8 @@ func (d *deletions) take(info *podplan.Pod) bool {
 func (p *planner) deleteSpecified() (deleted, pending bool) {
 	budget, infos := p.deletions(), p.core.Members
 	if len(p.in.Refused) > 0 {
-		infos = slices.SortedStableFunc(slices.Values(infos), func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
+		infos = slices.SortedStableFunc(slices.Values(infos),
+			func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	}
 	for _, info := range infos {
 		switch {
@@ -176,7 +181,8 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 			pending = true
 		case !info.Specified:
 		case !budget.take(info):
-			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion, %s", p.budgetWords())
+			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable,
+				"it is specified for deletion, %s", p.budgetWords())
 			pending = true
 		default:
 			p.deletePod(info, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
@@ -213,7 +219,8 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 	slices.SortFunc(old, rollout.ByRemoval)
 	slices.SortFunc(new, rollout.ByRemoval)
 	if p.out.CurrentRevision != p.out.UpdateRevision {
-		slices.SortStableFunc(new, func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
+		slices.SortStableFunc(new,
+			func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
 	}
 	fromOld := min(scale.RemoveOld, len(old))
 	if p.core.Workload.Paused { // what a pause leaves over must not bring the rollout further
@@ -227,7 +234,8 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 	budget, changed := p.deletions(), false
 	for _, candidate := range chosen {
 		if !budget.take(infos[candidate.Pod]) {
-			p.core.Decide(candidate.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "%s, %s", tooMany(scale.Remove), p.budgetWords())
+			p.core.Decide(candidate.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "%s, %s",
+				tooMany(scale.Remove), p.budgetWords())
 			continue
 		}
 		p.deletePod(infos[candidate.Pod], podplan.ReasonScaleIn, tooMany(scale.Remove))
@@ -247,7 +255,8 @@ func tooMany(n int) string {
 // what surge added, and go before the originals that were updated, also if one of these is not available at
 // the moment.
 func (p *planner) surged(pod *corev1.Pod) int {
-	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.core.Workload.Policy == podplan.ReCreate || !p.surges() {
+	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original ||
+		p.core.Workload.Policy == podplan.ReCreate || !p.surges() {
 		return 0
 	}
 	return 1
@@ -256,7 +265,8 @@ func (p *planner) surged(pod *corev1.Pod) int {
 // surges tells whether the user asks for surge, also while a pause suspends it.
 func (p *planner) surges() bool {
 	rolling := rollingOf(p.set)
-	return rolling != nil && rolling.MaxSurge != nil && rolling.MaxSurge.String() != "0" && rolling.MaxSurge.String() != "0%"
+	return rolling != nil && rolling.MaxSurge != nil && rolling.MaxSurge.String() != "0" &&
+		rolling.MaxSurge.String() != "0%"
 }
 
 // topologyKeys are those over which the template spreads its pods.
@@ -276,8 +286,10 @@ func (p *planner) budgetWords() string {
 			count(&ready, info.Serving)
 			count(&available, info.Available)
 		}
-		p.spent = fmt.Sprintf("but %d of %s must stay (maxUnavailable %d); with those that go now %d %s ready, %d available",
-			p.out.Limits.Replicas-p.out.Limits.MaxUnavailable, plural.Of(p.out.Limits.Replicas, "pod"), p.out.Limits.MaxUnavailable, ready,
+		p.spent = fmt.Sprintf(
+			"but %d of %s must stay (maxUnavailable %d); with those that go now %d %s ready, %d available",
+			p.out.Limits.Replicas-p.out.Limits.MaxUnavailable, plural.Of(p.out.Limits.Replicas, "pod"),
+			p.out.Limits.MaxUnavailable, ready,
 			plural.Form(ready, "is", "are"), available)
 	}
 	return p.spent
@@ -289,7 +301,8 @@ func (p *planner) deletePod(info *podplan.Pod, reason podplan.Reason, why string
 		return
 	}
 	v := p.core.Decide(info.Pod, podplan.Delete, reason, "%s", why)
-	if id := p.idOf(info.Pod); id != "" && (reason != podplan.ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
+	if id := p.idOf(info.Pod); id != "" &&
+		(reason != podplan.ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
 		v.Claims = p.claimsOf[id]
 	}
 }

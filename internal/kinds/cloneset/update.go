@@ -37,11 +37,13 @@ func (p *planner) updatePods(unusable error) {
 	p.core.Say("%s to move to %s", plural.Of(count, "pod"), target.Name)
 	budget, waiting := p.core.NewBudget(toNew), 0
 	for _, info := range candidates {
-		if !p.in.Refused[info.Pod.UID].IsZero() { // it comes last; those before it that only wait do not take its place
+		// it comes last; those before it that only wait do not take its place
+		if !p.in.Refused[info.Pod.UID].IsZero() {
 			count, waiting = count+waiting, 0
 		}
 		if own := p.core.Mends(info); count == 0 && own != nil {
-			p.core.MoveTo(info, own, false, budget) // it stays at its revision, and gets back what another one left in it
+			// it stays at its revision, and gets back what another one left in it
+			p.core.MoveTo(info, own, false, budget)
 			continue
 		}
 		if count == 0 {
@@ -51,7 +53,8 @@ func (p *planner) updatePods(unusable error) {
 		}
 		if p.core.MoveTo(info, target, toNew, budget) {
 			count--
-			if v := p.core.Verdict(info.Pod); v.Reason == podplan.ReasonMaxUnavailable || v.Reason == podplan.ReasonUpdateUnhealthy {
+			if v := p.core.Verdict(info.Pod); v.Reason == podplan.ReasonMaxUnavailable ||
+				v.Reason == podplan.ReasonUpdateUnhealthy {
 				waiting++
 			}
 		}
@@ -87,10 +90,13 @@ func (p *planner) sayPartition() {
 			updated++
 		}
 	}
-	if more := updated - (p.out.Limits.Replicas - p.out.Limits.Partition); more > 0 && p.out.Limits.Partition > 0 && !p.in.Features.PartitionRollback {
-		p.core.Say("partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off",
+	if more := updated - (p.out.Limits.Replicas - p.out.Limits.Partition); more > 0 &&
+		p.out.Limits.Partition > 0 && !p.in.Features.PartitionRollback {
+		p.core.Say(
+			"partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off",
 			p.out.Limits.Partition,
-			plural.Of(p.out.Limits.Replicas-p.out.Limits.Partition, "pod"), more, plural.Form(more, "is", "are"),
+			plural.Of(p.out.Limits.Replicas-p.out.Limits.Partition, "pod"), more,
+			plural.Form(more, "is", "are"),
 			plural.Form(more, "it stays", "they stay"))
 	}
 }
@@ -101,7 +107,8 @@ func (p *planner) standstill(unusable error) (podplan.Reason, string) {
 	case unusable != nil:
 		return podplan.ReasonBadSpec, unusable.Error()
 	case p.onDelete():
-		return podplan.ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
+		return podplan.ReasonOnDelete,
+			"updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
 	case p.core.Workload.Paused:
 		return podplan.ReasonPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	}

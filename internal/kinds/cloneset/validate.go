@@ -69,7 +69,8 @@ func validateName(name string) field.ErrorList {
 	}
 	if len(name) > maxNameLength {
 		errs = append(errs, field.Invalid(path, name,
-			fmt.Sprintf("must be no more than %d characters, so that pods can be named after it", maxNameLength)))
+			fmt.Sprintf("must be no more than %d characters, so that pods can be named after it",
+				maxNameLength)))
 	}
 	return errs
 }
@@ -78,13 +79,15 @@ func validateUpdate(updated, old *appsv1beta1.CloneSet, qualifies inplace.Option
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	if !equality.Semantic.DeepEqual(updated.Spec.Selector, old.Spec.Selector) {
-		errs = append(errs, field.Forbidden(path, "updates to cloneset spec for fields other than "+mutableFields+" are forbidden; selector was changed"))
+		errs = append(errs, field.Forbidden(path,
+			"updates to cloneset spec for fields other than "+mutableFields+" are forbidden; selector was changed"))
 	}
 	rolling := updated.Spec.UpdateStrategy.RollingUpdate
 	if rolling == nil || rolling.PodUpdatePolicy != appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
 		return errs
 	}
-	return append(errs, fieldcheck.InPlaceOnly(&updated.Spec.Template, &old.Spec.Template, qualifies, path)...)
+	return append(errs, fieldcheck.InPlaceOnly(&updated.Spec.Template, &old.Spec.Template,
+		qualifies, path)...)
 }
 
 func validate(w *Written) field.ErrorList {
@@ -95,12 +98,14 @@ func validate(w *Written) field.ErrorList {
 	errs = append(errs, validateScale(&spec.ScaleStrategy, path.Child("scaleStrategy"))...)
 	errs = append(errs, w.validateStrategy(path.Child("updateStrategy"))...)
 	errs = append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)
-	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit, path.Child("revisionHistoryLimit"))...)
+	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit,
+		path.Child("revisionHistoryLimit"))...)
 	if deadline, at := spec.ProgressDeadlineSeconds, path.Child("progressDeadlineSeconds"); deadline != nil {
 		errs = append(errs, fieldcheck.NotNegative(deadline, at)...)
 		if *deadline >= 0 && *deadline != math.MaxInt32 && *deadline <= spec.MinReadySeconds {
 			errs = append(errs, field.Invalid(at, *deadline,
-				fmt.Sprintf("must be greater than minReadySeconds (%d): no pod could be available in time", spec.MinReadySeconds)))
+				fmt.Sprintf("must be greater than minReadySeconds (%d): no pod could be available in time",
+					spec.MinReadySeconds)))
 		}
 	}
 	return errs
@@ -112,7 +117,8 @@ func validateClaims(set string, spec *appsv1beta1.CloneSetSpec, path *field.Path
 	for _, volume := range spec.Template.Spec.Volumes {
 		taken = append(taken, volume.Name)
 	}
-	return fieldcheck.Claims(spec.VolumeClaimTemplates, taken, maxNameLength-len("-")-len(set), path.Child("volumeClaimTemplates"))
+	return fieldcheck.Claims(spec.VolumeClaimTemplates, taken, maxNameLength-len("-")-len(set),
+		path.Child("volumeClaimTemplates"))
 }
 
 func validateScale(scale *appsv1beta1.CloneSetScaleStrategy, path *field.Path) field.ErrorList {
@@ -120,7 +126,8 @@ func validateScale(scale *appsv1beta1.CloneSetScaleStrategy, path *field.Path) f
 	seen := map[string]bool{}
 	for i, name := range scale.PodsToDelete {
 		if seen[name] {
-			errs = append(errs, field.Invalid(path.Child("podsToDelete").Index(i), name, "pod is named more than once: name it once"))
+			errs = append(errs, field.Invalid(path.Child("podsToDelete").Index(i), name,
+				"pod is named more than once: name it once"))
 		}
 		seen[name] = true
 	}
@@ -134,21 +141,26 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if w.alpha != nil {
 		switch kind := w.alpha.Spec.UpdateStrategy.Type; kind {
-		case "", appsv1alpha1.RecreateCloneSetUpdateStrategyType, appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType,
-			appsv1alpha1.InPlaceOnlyCloneSetUpdateStrategyType, appsv1alpha1.OnDeleteCloneSetUpdateStrategyType:
+		case "", appsv1alpha1.RecreateCloneSetUpdateStrategyType,
+			appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType,
+			appsv1alpha1.InPlaceOnlyCloneSetUpdateStrategyType,
+			appsv1alpha1.OnDeleteCloneSetUpdateStrategyType:
 		default:
-			errs = append(errs, field.Invalid(path.Child("type"), kind, "must be ReCreate, InPlaceIfPossible, InPlaceOnly or OnDelete"))
+			errs = append(errs, field.Invalid(path.Child("type"), kind,
+				"must be ReCreate, InPlaceIfPossible, InPlaceOnly or OnDelete"))
 		}
 	} else {
 		switch kind := strategy.Type; kind {
-		case "", appsv1beta1.RollingUpdateCloneSetUpdateStrategyType, appsv1beta1.OnDeleteCloneSetUpdateStrategyType:
+		case "", appsv1beta1.RollingUpdateCloneSetUpdateStrategyType,
+			appsv1beta1.OnDeleteCloneSetUpdateStrategyType:
 		default:
 			errs = append(errs, field.Invalid(path.Child("type"), kind, "must be RollingUpdate or OnDelete"))
 		}
 		path = path.Child("rollingUpdate")
 		if rolling != nil {
 			switch policy := rolling.PodUpdatePolicy; policy {
-			case "", appsv1beta1.ReCreateCloneSetPodUpdatePolicy, appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy,
+			case "", appsv1beta1.ReCreateCloneSetPodUpdatePolicy,
+				appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy,
 				appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy:
 			default:
 				errs = append(errs, field.Invalid(path.Child("podUpdatePolicy"), policy,
@@ -177,7 +189,9 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 }
 
 // validatePace checks that an update can move at all and that surge has a use.
-func validatePace(replicas *int32, rolling *appsv1beta1.RollingUpdateCloneSetStrategy, path *field.Path) field.ErrorList {
+func validatePace(
+	replicas *int32, rolling *appsv1beta1.RollingUpdateCloneSetStrategy, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	total := 1
 	if replicas != nil {
@@ -197,7 +211,8 @@ func validatePace(replicas *int32, rolling *appsv1beta1.RollingUpdateCloneSetStr
 		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable.String(),
 			"must not be 0 while maxSurge is 0 too: no pod could ever be updated"))
 	}
-	if any, _ := rollout.Scaled(surge, 100, true); any > 0 && rolling.PodUpdatePolicy == appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
+	if any, _ := rollout.Scaled(surge, 100, true); any > 0 &&
+		rolling.PodUpdatePolicy == appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
 		errs = append(errs, field.Invalid(path.Child("maxSurge"), surge.String(),
 			"must be 0 under InPlaceOnly, which never creates pods for an update"))
 	}
@@ -209,7 +224,8 @@ func validateScatter(terms []pub.UpdateScatterTerm, path *field.Path) field.Erro
 	seen := map[pub.UpdateScatterTerm]bool{}
 	for i, term := range terms {
 		if term.Key == "" {
-			errs = append(errs, field.Required(path.Index(i).Child("key"), "it is the label by which pods are spread over the update"))
+			errs = append(errs, field.Required(path.Index(i).Child("key"),
+				"it is the label by which pods are spread over the update"))
 		}
 		if seen[term] {
 			errs = append(errs, field.Duplicate(path.Index(i), term.Key+"="+term.Value))
@@ -238,8 +254,10 @@ func PodsToDeleteWarnings(updated, old *appsv1beta1.CloneSet, lookup func(name s
 			continue
 		}
 		if asked++; asked > looked {
-			return append(warnings, fmt.Sprintf("spec.scaleStrategy.podsToDelete: only the first %d names that are new were looked up",
-				looked))
+			return append(warnings,
+				fmt.Sprintf(
+					"spec.scaleStrategy.podsToDelete: only the first %d names that are new were looked up",
+					looked))
 		}
 		reason := ""
 		pod := lookup(name)
@@ -252,7 +270,8 @@ func PodsToDeleteWarnings(updated, old *appsv1beta1.CloneSet, lookup func(name s
 			reason = "the pod is already being deleted"
 		}
 		if reason != "" {
-			warnings = append(warnings, fmt.Sprintf("spec.scaleStrategy.podsToDelete[%d]: %q is ignored: %s", i, name, reason))
+			warnings = append(warnings,
+				fmt.Sprintf("spec.scaleStrategy.podsToDelete[%d]: %q is ignored: %s", i, name, reason))
 		}
 	}
 	return warnings

@@ -25,14 +25,16 @@ func (p *planner) create() {
 			missing = append(missing, l)
 		}
 	}
-	if len(missing) > 0 && p.in.CreationError != "" { // which may be that of one node alone: now the next attempt begins with any
+	// which may be that of one node alone: now the next attempt begins with any
+	if len(missing) > 0 && p.in.CreationError != "" {
 		first := nodes.Hash(p.in.Now.Format(time.RFC3339Nano)) % uint64(len(missing))
 		missing = slices.Concat(missing[first:], missing[:first])
 	}
 	most := min(p.core.MayCreate(len(missing)), p.burst)
 	if most < len(missing) && p.out.ScaleError == "" {
 		p.out.More = true
-		p.core.Say("%s created, %s at a time", plural.Of(len(missing), "pod")+" to be", plural.Of(most, "pod"))
+		p.core.Say("%s created, %s at a time", plural.Of(len(missing), "pod")+" to be",
+			plural.Of(most, "pod"))
 	}
 	for _, l := range missing[:most] {
 		if err := p.newPod(l); err != nil {
@@ -79,7 +81,8 @@ func (p *planner) nameFor(l *site) string {
 		taken[d.pod.Name] = true
 	}
 	for n := 0; ; n++ {
-		if name := nodes.PodName(p.set.Name, string(p.set.UID), l.name, n); !taken[name] && (p.in.Taken == nil || !p.in.Taken(name)) {
+		if name := nodes.PodName(p.set.Name, string(p.set.UID), l.name, n); !taken[name] &&
+			(p.in.Taken == nil || !p.in.Taken(name)) {
 			return name
 		}
 	}
@@ -91,7 +94,8 @@ func tolerate(spec map[string]any, template *corev1.PodSpec) {
 	written, _ := spec["tolerations"].([]any)
 	var all []any
 	for i, t := range nodes.DaemonTolerations(template) {
-		if i < len(written) && i < len(template.Tolerations) && reflect.DeepEqual(t, template.Tolerations[i]) {
+		if i < len(written) && i < len(template.Tolerations) &&
+			reflect.DeepEqual(t, template.Tolerations[i]) {
 			all = append(all, written[i])
 		} else {
 			all = append(all, nodes.Document(&t))

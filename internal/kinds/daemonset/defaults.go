@@ -42,7 +42,8 @@ func Default(r DefaultRequest) []jsonpatch.Operation {
 }
 
 func (r *DefaultRequest) defaultRolling(d *podtemplate.Defaults, o Document, pointer string) {
-	if r.Version == appsv1alpha1.GroupVersion.Version && o["rollingUpdateType"] == string(appsv1alpha1.SurgingRollingUpdateType) {
+	if r.Version == appsv1alpha1.GroupVersion.Version &&
+		o["rollingUpdateType"] == string(appsv1alpha1.SurgingRollingUpdateType) {
 		defaultSurging(d, o, pointer)
 		return
 	}
@@ -62,7 +63,8 @@ func defaultSurging(d *podtemplate.Defaults, o Document, pointer string) {
 	d.Add(o, pointer, "maxUnavailable", 0)
 	d.Add(o, pointer, "maxSurge", 1)
 	d.Operations = append(d.Operations,
-		jsonpatch.NewOperation("replace", pointer+"/rollingUpdateType", appsv1beta1.StandardRollingUpdateType))
+		jsonpatch.NewOperation("replace", pointer+"/rollingUpdateType",
+			appsv1beta1.StandardRollingUpdateType))
 }
 
 // zero tells whether a number of nodes or a percentage in a document is absent or none.

@@ -38,7 +38,8 @@ func (p *planner) placement() {
 	if p.partitioned {
 		slices.SortStableFunc(needs, func(a, b *site) int { return cmp.Compare(p.rankOf(a), p.rankOf(b)) })
 		if most := p.partitionAllows(needs); len(needs) > most {
-			p.core.Say("%s without a pod: partition %d keeps them so", plural.Of(len(needs)-most, "node"), p.out.Limits.Partition)
+			p.core.Say("%s without a pod: partition %d keeps them so", plural.Of(len(needs)-most, "node"),
+				p.out.Limits.Partition)
 			needs = needs[:most]
 		}
 	}
@@ -56,7 +57,8 @@ func (p *planner) vanished(l *site) {
 		case d.pod.Spec.NodeName == "":
 			p.deletePod(d.pod, ReasonNode, "node "+l.name+", for which it is meant, does not exist")
 		case p.core.Verdict(d.pod) == nil:
-			p.core.Decide(d.pod, podplan.Wait, ReasonNode, "node %s does not exist: the pod is cleaned up with it", l.name)
+			p.core.Decide(d.pod, podplan.Wait, ReasonNode,
+				"node %s does not exist: the pod is cleaned up with it", l.name)
 		}
 	}
 }
@@ -104,9 +106,11 @@ func (p *planner) clean(l *site, running []*daemon) {
 	switch {
 	case now == nil || old == nil:
 	case !old.info.Ready:
-		p.deletePod(old.pod, podplan.ReasonOutdated, "it is not ready, and pod "+now.pod.Name+" of the update revision takes its place")
+		p.deletePod(old.pod, podplan.ReasonOutdated,
+			"it is not ready, and pod "+now.pod.Name+" of the update revision takes its place")
 	case now.available() && !now.info.Specified: // else the node would lose both
-		p.deletePod(old.pod, podplan.ReasonOutdated, "pod "+now.pod.Name+" of the update revision is available")
+		p.deletePod(old.pod, podplan.ReasonOutdated,
+			"pod "+now.pod.Name+" of the update revision is available")
 	}
 }
 
@@ -135,7 +139,8 @@ func (p *planner) failed(l *site, d *daemon) {
 		why += " (" + d.pod.Status.Reason + ")"
 	}
 	if until := p.in.FailedUntil[l.name]; p.in.Now.Before(until) {
-		p.core.Decide(d.pod, podplan.Wait, podplan.ReasonFailed, "%s; it stays until %s, because others failed on node %s before", why,
+		p.core.Decide(d.pod, podplan.Wait, podplan.ReasonFailed,
+			"%s; it stays until %s, because others failed on node %s before", why,
 			until.UTC().Format(time.RFC3339), l.name).Until = until
 		return
 	}
@@ -185,7 +190,8 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 	}
 	if *n >= p.burst {
 		p.out.More = true
-		return p.core.Decide(pod, podplan.Wait, ReasonBurst, "%s; burstReplicas lets %d go at a time", why, p.burst)
+		return p.core.Decide(pod, podplan.Wait, ReasonBurst, "%s; burstReplicas lets %d go at a time",
+			why, p.burst)
 	}
 	*n++
 	return p.core.Decide(pod, podplan.Delete, reason, "%s", why)
@@ -254,15 +260,18 @@ func (p *planner) specified() {
 	for _, l := range p.lastRefused(p.sites) {
 		for _, d := range l.pods {
 			switch {
-			case d.info == nil || !d.info.Specified || p.goes(d) || p.core.Verdict(d.pod) != nil: // it is adopted first
+			// it is adopted first
+			case d.info == nil || !d.info.Specified || p.goes(d) || p.core.Verdict(d.pod) != nil:
 			case !d.available():
 				p.deletePod(d.pod, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
 			case l.Eligible && down >= most:
 				p.core.Decide(d.pod, podplan.Wait, podplan.ReasonMaxUnavailable,
-					"it is specified for deletion; %d of %s without an available pod, %d may be (maxUnavailable)", down,
+					"it is specified for deletion; %d of %s without an available pod, %d may be (maxUnavailable)",
+					down,
 					plural.Of(p.out.Limits.Replicas, "node"), most)
 			default:
-				if v := p.deletePod(d.pod, podplan.ReasonSpecifiedDelete, "it is specified for deletion"); v.Action != podplan.Wait && l.Eligible {
+				if v := p.deletePod(d.pod, podplan.ReasonSpecifiedDelete,
+					"it is specified for deletion"); v.Action != podplan.Wait && l.Eligible {
 					down++
 				}
 			}

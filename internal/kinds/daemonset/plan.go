@@ -163,8 +163,9 @@ func (p *planner) make() (err error) {
 		return err
 	}
 	if !p.selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(p.selector) != "" {
-		return fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers "+
-			"change: no pod could be the set's", p.selector)
+		return fmt.Errorf(
+			"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers "+
+				"change: no pod could be the set's", p.selector)
 	}
 	p.rules = nodes.ForDaemon(&p.set.Spec.Template.Spec)
 	if err := p.sortSites(); err != nil {
@@ -194,7 +195,8 @@ func (p *planner) make() (err error) {
 
 // stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
 func (p *planner) stand(err error) {
-	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update, p.out.Create = err.Error(), nil, nil, nil, nil
+	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update, p.out.Create = err.Error(), nil, nil,
+		nil, nil
 	observed := len(p.core.Members) > 0
 	for _, pod := range p.in.Pods {
 		if !observed && readiness.Active(pod) && metav1.IsControlledBy(pod, p.set) {
@@ -216,7 +218,8 @@ func (p *planner) sortSites() error {
 	sites := make([]site, len(p.in.Nodes))
 	p.sites = make([]*site, len(p.in.Nodes))
 	for i, node := range p.in.Nodes {
-		sites[i] = site{name: node.Name, node: node, Verdict: p.rules.Judge(node), selected: selector.Matches(labels.Set(node.Labels))}
+		sites[i] = site{name: node.Name, node: node, Verdict: p.rules.Judge(node),
+			selected: selector.Matches(labels.Set(node.Labels))}
 		p.sites[i] = &sites[i]
 	}
 	slices.SortFunc(p.sites, func(a, b *site) int { return cmp.Compare(a.name, b.name) })
@@ -253,7 +256,8 @@ func (p *planner) limits() error {
 	if r := rollingOf(p.set); r != nil {
 		const at = "updateStrategy.rollingUpdate."
 		p.out.Limits.Partition, errs[1] = resolve(r.Partition, at+"partition", false, 0)
-		if p.out.Limits.MaxSurge, errs[2] = resolve(r.MaxSurge, at+"maxSurge", true, 0); desired == 0 && !isZero(r.MaxSurge) {
+		if p.out.Limits.MaxSurge, errs[2] = resolve(r.MaxSurge, at+"maxSurge", true, 0); desired == 0 &&
+			!isZero(r.MaxSurge) {
 			p.out.Limits.MaxSurge = 1 // no old pod goes before a new one is there, also where none comes
 		}
 		p.out.Limits.MaxUnavailable, errs[3] = resolve(r.MaxUnavailable, at+"maxUnavailable", true, 0)
@@ -344,8 +348,8 @@ func older(a, b *corev1.Pod) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(scheduled(a), scheduled(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-		cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(scheduled(a), scheduled(b)),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
 // carries tells whether a pod carries the update revision, or another one that holds the same template.
@@ -357,11 +361,12 @@ func (p *planner) carries(pod *corev1.Pod) bool {
 // relabel gives pods of another revision with the same template the label of the update revision.
 func (p *planner) relabel() {
 	for _, info := range p.core.Members {
-		if p.core.Verdict(info.Pod) == nil && !revision.SameLabel(info.Label, p.out.UpdateRevision) && p.core.SameTemplate(info.Label) {
+		if p.core.Verdict(info.Pod) == nil && !revision.SameLabel(info.Label, p.out.UpdateRevision) &&
+			p.core.SameTemplate(info.Label) {
 			patch := &podpatch.Patch{}
 			patch.Label(pub.ControllerRevisionHash, p.core.RevisionLabel())
-			p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonMissingLabel, "revision %s holds the same template as %s", info.Label,
-				p.out.UpdateRevision).Patch = patch
+			p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonMissingLabel,
+				"revision %s holds the same template as %s", info.Label, p.out.UpdateRevision).Patch = patch
 		}
 	}
 }
@@ -374,7 +379,8 @@ func (p *planner) leaveOut() {
 	}
 	patience, err := time.ParseDuration(text)
 	if err != nil || patience < 0 {
-		p.core.Say("annotation %s is not read: %q is no duration such as 5m", pub.DaemonSetIgnoreNotReadyNodesAfter, text)
+		p.core.Say("annotation %s is not read: %q is no duration such as 5m",
+			pub.DaemonSetIgnoreNotReadyNodesAfter, text)
 		return
 	}
 	var out []string
@@ -391,7 +397,8 @@ func (p *planner) leaveOut() {
 		out = append(out, l.name)
 	}
 	if len(out) > 0 {
-		p.out.LeftOut = fmt.Sprintf("nodes that are not ready for %s are left out of the rollout: %s", text, some(out))
+		p.out.LeftOut = fmt.Sprintf("nodes that are not ready for %s are left out of the rollout: %s", text,
+			some(out))
 		p.core.Say("%s", p.out.LeftOut)
 	}
 }

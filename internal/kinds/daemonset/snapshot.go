@@ -51,17 +51,20 @@ type Features struct {
 }
 
 // traits are where DaemonSets differ from other workloads.
-var traits = podplan.Traits{HashLabel: pub.ControllerRevisionHash, Gated: true, Stateless: true, Completes: true, SameClaims: true}
+var traits = podplan.Traits{HashLabel: pub.ControllerRevisionHash, Gated: true, Stateless: true,
+	Completes: true, SameClaims: true}
 
 // workloadOf is the set as plans of all kinds see it.
 func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload {
 	spec := &set.Spec
 	w := &podplan.Workload{
-		Namespace: set.Namespace, Name: set.Name, Owner: *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
+		Namespace: set.Namespace, Name: set.Name,
+		Owner:       *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
 		Annotations: set.Annotations, Deleted: set.DeletionTimestamp != nil,
 		Template: &spec.Template, Selector: spec.Selector, MinReadySeconds: spec.MinReadySeconds,
-		HistoryLimit: spec.RevisionHistoryLimit, Policy: podplan.ReCreate, CollisionCount: set.Status.CollisionCount,
-		Traits: traits, ShortHash: true,
+		HistoryLimit: spec.RevisionHistoryLimit, Policy: podplan.ReCreate,
+		CollisionCount: set.Status.CollisionCount,
+		Traits:         traits, ShortHash: true,
 		InPlace: features.InPlace, DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
 		Strategy: podplan.WithAnnotations(nil, set.Annotations),
 	}

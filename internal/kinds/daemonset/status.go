@@ -55,7 +55,8 @@ func tally(n *int32, yes bool) {
 // status completes the status.
 func (p *planner) status() {
 	old, status := &p.set.Status, &p.out.Status
-	if p.core.Update == nil || p.set.DeletionTimestamp != nil || p.out.SelectsAll { // what is not counted stays
+	// what is not counted stays
+	if p.core.Update == nil || p.set.DeletionTimestamp != nil || p.out.SelectsAll {
 		*status = *old.DeepCopy()
 		return
 	}
@@ -70,7 +71,8 @@ func (p *planner) status() {
 // them any more.
 func (p *planner) dropDuplicates() {
 	for _, stored := range p.in.Revisions {
-		if stored.Name != p.out.UpdateRevision && p.core.Duplicate(stored.Name) && !slices.Contains(p.out.History, stored) &&
+		if stored.Name != p.out.UpdateRevision && p.core.Duplicate(stored.Name) &&
+			!slices.Contains(p.out.History, stored) &&
 			metav1.IsControlledBy(stored, p.set) &&
 			!slices.ContainsFunc(p.in.Pods, func(pod *corev1.Pod) bool {
 				return revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], stored.Name)
@@ -84,7 +86,9 @@ func (p *planner) dropDuplicates() {
 // FailedUpdatePod stand while their step fails, or waits to be tried again, with the present error, and
 // vanish when it succeeds. Until then no pass is complete, so that the observed generation stays (ADS-044,
 // ADS-192, ADS-194). It tells whether the status changed.
-func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv1beta1.DaemonSetStatus, bool) {
+func (p *Plan) FinalStatus(
+	scaleError, updateError error, now time.Time,
+) (*appsv1beta1.DaemonSetStatus, bool) {
 	status := p.Status.DeepCopy()
 	if p.Set.DeletionTimestamp != nil || p.SelectsAll {
 		return status, false
@@ -97,7 +101,8 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 		if c.text != "" {
 			status.ObservedGeneration = p.Set.Status.ObservedGeneration
 		}
-		i := slices.IndexFunc(status.Conditions, func(present appsv1beta1.DaemonSetCondition) bool { return present.Type == c.of })
+		i := slices.IndexFunc(status.Conditions,
+			func(present appsv1beta1.DaemonSetCondition) bool { return present.Type == c.of })
 		switch {
 		case c.text == "" && i >= 0:
 			status.Conditions = slices.Delete(status.Conditions, i, i+1)
@@ -105,8 +110,9 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 		case i >= 0:
 			status.Conditions[i].Message = c.text
 		default:
-			status.Conditions = append(status.Conditions, appsv1beta1.DaemonSetCondition{Type: c.of, Status: corev1.ConditionTrue,
-				Message: c.text, LastTransitionTime: metav1.NewTime(now)})
+			status.Conditions = append(status.Conditions,
+				appsv1beta1.DaemonSetCondition{Type: c.of, Status: corev1.ConditionTrue, Message: c.text,
+					LastTransitionTime: metav1.NewTime(now)})
 		}
 	}
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
@@ -119,7 +125,8 @@ func (p *Plan) Settled() bool { return p.full && p.arrived >= p.updates }
 // OnlyNumbers tells whether nothing but numbers of nodes changes from one status to the other.
 func OnlyNumbers(from, to *appsv1beta1.DaemonSetStatus) bool {
 	old := from.DeepCopy()
-	old.CurrentNumberScheduled, old.NumberMisscheduled, old.DesiredNumberScheduled = to.CurrentNumberScheduled, to.NumberMisscheduled,
+	old.CurrentNumberScheduled, old.NumberMisscheduled, old.DesiredNumberScheduled = to.CurrentNumberScheduled,
+		to.NumberMisscheduled,
 		to.DesiredNumberScheduled
 	old.NumberReady, old.UpdatedNumberScheduled = to.NumberReady, to.UpdatedNumberScheduled
 	old.NumberAvailable, old.NumberUnavailable = to.NumberAvailable, to.NumberUnavailable

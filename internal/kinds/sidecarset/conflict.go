@@ -21,7 +21,8 @@ func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) fi
 	var errs field.ErrorList
 	path := field.NewPath("spec")
 	for _, other := range others {
-		if other.Name == set.Name || CanaryOf(set) == other.Name || CanaryOf(other) == set.Name || !meet(&set.Spec, &other.Spec) {
+		if other.Name == set.Name || CanaryOf(set) == other.Name || CanaryOf(other) == set.Name ||
+			!meet(&set.Spec, &other.Spec) {
 			continue
 		}
 		theirs := occupied(&other.Spec)
@@ -31,9 +32,12 @@ func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) fi
 				containers = set.Spec.InitContainers
 			}
 			for i := range containers {
-				if at := slices.IndexFunc(names(&containers[i]), func(name string) bool { return theirs[name] }); at >= 0 {
-					errs = append(errs, field.Invalid(path.Child(list).Index(i).Child("name"), containers[i].Name,
-						fmt.Sprintf("container %s already exist in %s, %s rename it", names(&containers[i])[at], other.Name, meets)))
+				if at := slices.IndexFunc(names(&containers[i]),
+					func(name string) bool { return theirs[name] }); at >= 0 {
+					errs = append(errs,
+						field.Invalid(path.Child(list).Index(i).Child("name"), containers[i].Name,
+							fmt.Sprintf("container %s already exist in %s, %s rename it",
+								names(&containers[i])[at], other.Name, meets)))
 				}
 			}
 		}
@@ -87,7 +91,9 @@ func volumeConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (errs
 		volume := &set.Spec.Volumes.List[i]
 		if their := theirs[volume.Name]; their != nil && !equality.Semantic.DeepEqual(their, volume) {
 			errs = append(errs, field.Invalid(path.Index(i), volume.Name,
-				fmt.Sprintf("volume %s is in conflict with sidecarset %s, %s rename it, or make both volumes alike", volume.Name,
+				fmt.Sprintf(
+					"volume %s is in conflict with sidecarset %s, %s rename it, or make both volumes alike",
+					volume.Name,
 					other.Name, meets)))
 		}
 	}
@@ -102,14 +108,19 @@ func metadataConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (er
 			theirs[key] = other.Spec.PatchPodMetadata[i].PatchPolicy
 		}
 	}
-	const retain, overwrite = appsv1beta1.SidecarSetRetainPatchPolicy, appsv1beta1.SidecarSetOverwritePatchPolicy
+	const retain, overwrite = appsv1beta1.SidecarSetRetainPatchPolicy,
+		appsv1beta1.SidecarSetOverwritePatchPolicy
 	for i := range set.Spec.PatchPodMetadata {
 		patch := &set.Spec.PatchPodMetadata[i]
 		for key := range patch.Annotations {
 			their, ok := theirs[key]
-			if ok && their != retain && patch.PatchPolicy != retain && (their == overwrite || patch.PatchPolicy == overwrite) {
-				errs = append(errs, field.Invalid(path.Index(i).Child("annotations").Key(key), patch.PatchPolicy,
-					fmt.Sprintf("annotation %s is in conflict with sidecarset %s, %s leave it to one of the two", key, other.Name, meets)))
+			if ok && their != retain && patch.PatchPolicy != retain &&
+				(their == overwrite || patch.PatchPolicy == overwrite) {
+				errs = append(errs,
+					field.Invalid(path.Index(i).Child("annotations").Key(key), patch.PatchPolicy,
+						fmt.Sprintf(
+							"annotation %s is in conflict with sidecarset %s, %s leave it to one of the two",
+							key, other.Name, meets)))
 			}
 		}
 	}

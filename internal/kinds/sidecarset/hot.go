@@ -30,15 +30,18 @@ type hotChange struct {
 
 // hotUpgrade says what brings a pair to the SidecarSet's image, nil if nothing is to be changed, or what has
 // to be waited for first (SS-240, SS-241, SS-D05).
-func (p *planner) hotUpgrade(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers) (change *hotChange,
-	waiting string) {
+func (p *planner) hotUpgrade(
+	pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers,
+) (change *hotChange, waiting string) {
 	empty := c.UpgradeStrategy.HotUpgradeEmptyImage
 	works, standby := working[c.Name], standbyOf(c.Name, working)
 	switch {
 	case ImageOf(pod, works) == c.Image:
 		return nil, "" // if the other has another image still, a reset ends it
 	case ImageOf(pod, standby) == c.Image && ImageOf(pod, works) != empty && p.serves(pod, works):
-		return nil, fmt.Sprintf("container %s took over from %s, whose image is wanted again: that one must be reset first", works, standby)
+		return nil, fmt.Sprintf(
+			"container %s took over from %s, whose image is wanted again: that one must be reset first",
+			works, standby)
 	case ImageOf(pod, standby) == c.Image:
 		return retreat(works, standby, empty), ""
 	}
@@ -61,7 +64,9 @@ func retreat(failing, keeper, empty string) *hotChange {
 }
 
 // hotTarget chooses the half to upgrade.
-func (p *planner) hotTarget(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers) (target, other string) {
+func (p *planner) hotTarget(
+	pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers,
+) (target, other string) {
 	first, second := HotNames(c.Name)
 	empty := c.UpgradeStrategy.HotUpgradeEmptyImage
 	switch {
@@ -119,7 +124,8 @@ func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 			names = append(names, name)
 		}
 	}
-	if behind, _ := consistency(pod, p.in.Set.Name, names, len(nativeSidecars(&p.in.Set.Spec)) > 0); behind != "" {
+	if behind, _ := consistency(pod, p.in.Set.Name, names,
+		len(nativeSidecars(&p.in.Set.Spec)) > 0); behind != "" {
 		return nil, "a hot upgrade is under way: " + behind
 	}
 	if podReady(pod) {
@@ -127,7 +133,8 @@ func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 	}
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		if status := findStatus(pod.Status.ContainerStatuses, name); !standby[name] && (status == nil || !status.Ready) {
+		if status := findStatus(pod.Status.ContainerStatuses, name); !standby[name] &&
+			(status == nil || !status.Ready) {
 			return nil, fmt.Sprintf("a hot upgrade is under way: container %s is not ready", name)
 		}
 	}
@@ -160,7 +167,9 @@ func (p *planner) overtaken(pod *corev1.Pod, working WorkingContainers) []*hotCh
 }
 
 // resetOf ends the half that stands by, nil if it has its empty image.
-func (p *planner) resetOf(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers) *hotChange {
+func (p *planner) resetOf(
+	pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers,
+) *hotChange {
 	half, empty := standbyOf(c.Name, working), c.UpgradeStrategy.HotUpgradeEmptyImage
 	if empty == "" || ImageOf(pod, half) == empty {
 		return nil

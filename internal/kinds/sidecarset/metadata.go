@@ -14,7 +14,9 @@ import (
 
 // PatchMetadata returns the annotations that the patches give to a pod with these annotations, as far as they
 // change (SS-150, SS-226). It fails if a value of the pod cannot be merged (SS-152).
-func PatchMetadata(annotations map[string]string, patches []appsv1beta1.SidecarSetPatchPodMetadata) (map[string]string, error) {
+func PatchMetadata(
+	annotations map[string]string, patches []appsv1beta1.SidecarSetPatchPodMetadata,
+) (map[string]string, error) {
 	result := maps.Clone(annotations)
 	if result == nil {
 		result = map[string]string{}

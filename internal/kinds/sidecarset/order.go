@@ -37,10 +37,13 @@ func (l *limits) add(pod *podInfo) {
 // String tells what is used for messages.
 func (l *limits) String() string {
 	if l.used > l.down {
-		return fmt.Sprintf("%s unavailable because of the upgrade or waiting for resources, maxUnavailable is %d", plural.Of(l.used, "pod"),
+		return fmt.Sprintf(
+			"%s unavailable because of the upgrade or waiting for resources, maxUnavailable is %d",
+			plural.Of(l.used, "pod"),
 			l.maxUnavailable)
 	}
-	return fmt.Sprintf("%s unavailable because of the upgrade, maxUnavailable is %d", plural.Of(l.used, "pod"), l.maxUnavailable)
+	return fmt.Sprintf("%s unavailable because of the upgrade, maxUnavailable is %d",
+		plural.Of(l.used, "pod"), l.maxUnavailable)
 }
 
 func (p *planner) limits() (limits, error) {
@@ -77,7 +80,8 @@ func (p *planner) inOrder(candidates []*podInfo) []*podInfo {
 	}
 	strategy := &p.in.Set.Spec.UpdateStrategy
 	sorted := make([]*podInfo, 0, len(candidates))
-	for _, c := range rollout.SortForSidecars(of(candidates), of(p.matched), strategy.PriorityStrategy, strategy.ScatterStrategy) {
+	for _, c := range rollout.SortForSidecars(of(candidates), of(p.matched), strategy.PriorityStrategy,
+		strategy.ScatterStrategy) {
 		sorted = append(sorted, byPod[c.Pod])
 	}
 	return sorted

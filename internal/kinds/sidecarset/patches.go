@@ -21,11 +21,14 @@ func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podp
 	return func(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error) {
 		if pod != decided.Pod {
 			fresh := p.examine(pod)
-			if pod.UID != decided.Pod.UID || !readiness.Active(pod) || !fresh.matched || fresh.updated || fresh.unreadable != nil ||
+			if pod.UID != decided.Pod.UID || !readiness.Active(pod) || !fresh.matched || fresh.updated ||
+				fresh.unreadable != nil ||
 				fresh.busy != "" ||
-				fresh.ready && (!decided.ready || decided.underway && !fresh.underway) || fresh.record.Hash != decided.record.Hash ||
+				fresh.ready && (!decided.ready || decided.underway && !fresh.underway) ||
+				fresh.record.Hash != decided.record.Hash ||
 				fresh.upgradable != decided.upgradable ||
-				mainFinished(pod) || len(p.overtaken(pod, fresh.working)) > 0 || !p.update.Matches(labels.Set(pod.Labels)) {
+				mainFinished(pod) || len(p.overtaken(pod, fresh.working)) > 0 ||
+				!p.update.Matches(labels.Set(pod.Labels)) {
 				return nil, ErrStalePlan
 			}
 		}
@@ -59,9 +62,9 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 		if err != nil {
 			return nil, err
 		}
-		record := pub.SidecarSetRecord{UpdateTimestamp: metav1.NewTime(now.UTC().Truncate(time.Second)), Hash: p.hash,
-			SidecarSetName: p.in.Set.Name,
-			SidecarList:    Names(&p.in.Set.Spec), ControllerRevision: p.out.Status.LatestRevision}
+		record := pub.SidecarSetRecord{UpdateTimestamp: metav1.NewTime(now.UTC().Truncate(time.Second)),
+			Hash: p.hash, SidecarSetName: p.in.Set.Name,
+			SidecarList: Names(&p.in.Set.Spec), ControllerRevision: p.out.Status.LatestRevision}
 		if key == pub.SidecarSetHashWithoutImage {
 			if records[p.in.Set.Name].Hash == p.hashWithoutImage {
 				continue
@@ -71,7 +74,8 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 		records[p.in.Set.Name] = record
 		patch.Annotation(key, records.String())
 	}
-	if list := pod.Annotations[pub.SidecarSetInjectedList]; !slices.Contains(ReadInjectedList(list), p.in.Set.Name) {
+	if list := pod.Annotations[pub.SidecarSetInjectedList]; !slices.Contains(ReadInjectedList(list),
+		p.in.Set.Name) {
 		patch.Annotation(pub.SidecarSetInjectedList, InjectedList(list, p.in.Set.Name))
 	}
 	return append(patches, patch), nil
@@ -95,7 +99,8 @@ func (p *planner) noteResize(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 		state.UpdateTimestamp = metav1.NewTime(now.UTC().Truncate(time.Second))
 	}
 	if state.Resizing = append(slices.Clone(state.Resizing), p.hash); len(state.Resizing) > maxResizing {
-		state.Resizing = append([]string{""}, state.Resizing[len(state.Resizing)-maxResizing+1:]...) // of some nothing is known any more
+		// of some nothing is known any more
+		state.Resizing = append([]string{""}, state.Resizing[len(state.Resizing)-maxResizing+1:]...)
 	}
 	states[p.in.Set.Name] = state
 	patch.Annotation(pub.SidecarSetInPlaceUpdateState, states.String())
@@ -128,12 +133,15 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 }
 
 // images writes images into the patch, and into the state what the changed containers ran before.
-func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange, state pub.SidecarSetState,
-	now time.Time) error {
+func (p *planner) images(
+	patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange,
+	state pub.SidecarSetState, now time.Time,
+) error {
 	working := WorkingContainers{}
 	if len(hot) > 0 {
 		var err error
-		if working, err = ReadWorkingContainers(pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer]); err != nil {
+		if working, err = ReadWorkingContainers(
+			pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer]); err != nil {
 			return err
 		}
 	}
@@ -153,7 +161,8 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 		}
 		if change.working != "" {
 			for i := range p.in.Set.Spec.Containers {
-				if first, second := HotNames(p.in.Set.Spec.Containers[i].Name); change.working == first || change.working == second {
+				if first, second := HotNames(p.in.Set.Spec.Containers[i].Name); change.working == first ||
+					change.working == second {
 					working[p.in.Set.Spec.Containers[i].Name] = change.working
 				}
 			}
@@ -180,8 +189,8 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 			status = &corev1.ContainerStatus{}
 		}
 		r := inplace.Record(container, status, recordOf(state.LastContainerStatuses[name]))
-		state.LastContainerStatuses[name] = pub.SidecarSetContainerState{ImageID: r.ImageID, ContainerID: r.ContainerID, Image: r.Image,
-			RunningImage: r.RunningImage, Overtaken: r.Overtaken}
+		state.LastContainerStatuses[name] = pub.SidecarSetContainerState{ImageID: r.ImageID,
+			ContainerID: r.ContainerID, Image: r.Image, RunningImage: r.RunningImage, Overtaken: r.Overtaken}
 		patch.Image(name, image)
 	}
 	states[p.in.Set.Name] = state

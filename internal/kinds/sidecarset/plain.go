@@ -8,7 +8,8 @@ import (
 )
 
 // own are the fields of a container that Kubernetes does not have.
-var own = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy", "shareVolumeDevicePolicy", "transferEnv", "resourcesPolicy"}
+var own = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy", "shareVolumeDevicePolicy",
+	"transferEnv", "resourcesPolicy"}
 
 // Plain returns the document of a container as Kubernetes has it, with the fields that nobody here knows
 // (SS-D24).

@@ -152,8 +152,9 @@ func (p *planner) say(format string, args ...any) {
 
 // Make decides. The steps are those of SS-192.
 func Make(s Snapshot) *Plan {
-	p := &planner{in: s, hotWaits: map[*podInfo]string{}, compared: map[*appsv1.ControllerRevision]comparison{},
-		sizes: map[*appsv1.ControllerRevision]map[string]corev1.ResourceRequirements{}}
+	p := &planner{in: s, hotWaits: map[*podInfo]string{},
+		compared: map[*appsv1.ControllerRevision]comparison{},
+		sizes:    map[*appsv1.ControllerRevision]map[string]corev1.ResourceRequirements{}}
 	p.out.SidecarSet = s.Set
 	p.out.Status = *s.Set.Status.DeepCopy()
 	p.prepare()
@@ -184,8 +185,9 @@ func Make(s Snapshot) *Plan {
 		}
 		unmatched[info.why]++
 		if Lists(pod, s.Set.Name) {
-			p.out.Verdicts = append(p.out.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
-				Message: "the pod is not matched any more: " + info.why})
+			p.out.Verdicts = append(p.out.Verdicts,
+				&PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
+					Message: "the pod is not matched any more: " + info.why})
 		}
 	}
 	if len(unmatched) > 0 {
@@ -233,7 +235,8 @@ func (p *planner) heldBack(uid types.UID) string {
 		return ""
 	}
 	p.comeBack(until.Sub(p.in.Now))
-	return fmt.Sprintf("the last attempt failed, the next one comes at %s: %s", until.UTC().Format("15:04:05"), why)
+	return fmt.Sprintf("the last attempt failed, the next one comes at %s: %s",
+		until.UTC().Format("15:04:05"), why)
 }
 
 // refused tells of a pod that could not be written: others are tried before it is again.
@@ -314,8 +317,8 @@ func (p *planner) status() {
 			}
 		}
 	}
-	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision, s.ReadyPods,
-		s.UpdatedReadyPods)
+	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision,
+		s.ReadyPods, s.UpdatedReadyPods)
 }
 
 // PodsByRevision is how many of the matched pods have which revision.
@@ -350,7 +353,8 @@ func (p *Plan) Headline() string { return p.headline().String() }
 func (p *Plan) Record() []any { return p.headline().Record() }
 
 func (p *Plan) headline() *planlog.Plan {
-	brief := slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *PodVerdict) bool { return v.Action == Keep && !v.Forget })
+	brief := slices.DeleteFunc(slices.Clone(p.Verdicts),
+		func(v *PodVerdict) bool { return v.Action == Keep && !v.Forget })
 	if len(p.Verdicts) <= digestAbove {
 		return p.told(brief)
 	}

@@ -183,7 +183,8 @@ func consistency(pod *corev1.Pod, set string, names []string, native bool) (behi
 	case err != nil:
 		count = err.Error()
 	case len(pod.Status.ContainerStatuses) != len(pod.Spec.Containers):
-		count = fmt.Sprintf("%d of %d containers have a status", len(pod.Status.ContainerStatuses), len(pod.Spec.Containers))
+		count = fmt.Sprintf("%d of %d containers have a status", len(pod.Status.ContainerStatuses),
+			len(pod.Spec.Containers))
 	case native:
 		want, have := 0, 0
 		for i := range pod.Spec.InitContainers {
@@ -251,8 +252,8 @@ func lags(pod *corev1.Pod, name string, state pub.SidecarSetState, digests bool)
 }
 
 func recordOf(s pub.SidecarSetContainerState) inplace.ContainerRecord {
-	return inplace.ContainerRecord{ImageID: s.ImageID, ContainerID: s.ContainerID, Image: s.Image, RunningImage: s.RunningImage,
-		Overtaken: s.Overtaken}
+	return inplace.ContainerRecord{ImageID: s.ImageID, ContainerID: s.ContainerID, Image: s.Image,
+		RunningImage: s.RunningImage, Overtaken: s.Overtaken}
 }
 
 func digestOf(image string) string {
@@ -279,7 +280,8 @@ func sameDigest(imageID, image string) bool {
 		return false
 	}
 	wanted, err := reference.ParseNormalizedNamed(image)
-	return err == nil && runs.Name() == wanted.Name() && digestOf(imageID) != "" && digestOf(imageID) == digestOf(image)
+	return err == nil && runs.Name() == wanted.Name() && digestOf(imageID) != "" &&
+		digestOf(imageID) == digestOf(image)
 }
 
 // unready says why the pod is not ready, empty if it is.
@@ -287,7 +289,8 @@ func (p *planner) unready(pod *corev1.Pod, working WorkingContainers) string {
 	if pod.Status.Phase != corev1.PodRunning {
 		return fmt.Sprintf("it is %s", phaseOf(pod.Status.Phase))
 	}
-	if ready := readiness.Condition(pod, corev1.PodReady); ready == nil || ready.Status != corev1.ConditionTrue {
+	if ready := readiness.Condition(pod, corev1.PodReady); ready == nil ||
+		ready.Status != corev1.ConditionTrue {
 		return "it is not Ready"
 	}
 	return p.standing(pod, working)
@@ -304,7 +307,8 @@ func (p *planner) standing(pod *corev1.Pod, working WorkingContainers) string {
 		if atRest(pod, c.Name, working) {
 			continue
 		}
-		if half := find(pod.Spec.Containers, standby); half != nil && half.Image != c.UpgradeStrategy.HotUpgradeEmptyImage {
+		if half := find(pod.Spec.Containers, standby); half != nil &&
+			half.Image != c.UpgradeStrategy.HotUpgradeEmptyImage {
 			return fmt.Sprintf("container %s stands by and does not run its empty image yet", standby)
 		}
 	}
@@ -350,7 +354,8 @@ func Lists(pod *corev1.Pod, set string) bool {
 // mainFinished tells whether a pod that is to end has no application running any more: the next thing is that
 // its sidecars end.
 func mainFinished(pod *corev1.Pod) bool {
-	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever && pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
+	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever &&
+		pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
 		return false
 	}
 	mains := 0
@@ -371,5 +376,6 @@ func mainFinished(pod *corev1.Pod) bool {
 
 // injected tells whether a container came from a SidecarSet.
 func injected(c *corev1.Container) bool {
-	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == pub.SidecarInjectedEnv && e.Value == "true" })
+	return slices.ContainsFunc(c.Env,
+		func(e corev1.EnvVar) bool { return e.Name == pub.SidecarInjectedEnv && e.Value == "true" })
 }

@@ -98,7 +98,8 @@ func ReadInjectedList(text string) []string { return pub.InjectedSidecarSets(tex
 // InjectedList is the annotation with more names in it; they are there for sure, others as far as there may
 // be so many.
 func InjectedList(text string, more ...string) string {
-	names := slices.DeleteFunc(ReadInjectedList(text), func(name string) bool { return slices.Contains(more, name) })
+	names := slices.DeleteFunc(ReadInjectedList(text),
+		func(name string) bool { return slices.Contains(more, name) })
 	names = append(names[:max(min(len(names), pub.MaxSidecarSets-len(more)), 0)], more...)
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ",")

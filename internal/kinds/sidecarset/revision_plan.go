@@ -86,7 +86,8 @@ func (p *planner) customVersion() string {
 // newRevision makes the revision of a content, under a name that no stored one has.
 func (p *planner) newRevision(content []byte, history *revision.History) *appsv1.ControllerRevision {
 	var name, hash string
-	name, hash, p.out.Status.CollisionCount = history.Name(p.in.Set.Name, content, p.out.Status.CollisionCount, p.in.Revisions)
+	name, hash, p.out.Status.CollisionCount = history.Name(p.in.Set.Name, content,
+		p.out.Status.CollisionCount, p.in.Revisions)
 	labels := maps.Clone(p.in.Set.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -97,8 +98,10 @@ func (p *planner) newRevision(content []byte, history *revision.History) *appsv1
 	}
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.in.RevisionNamespace, Name: name, Labels: labels, Annotations: maps.Clone(p.in.Set.Annotations),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.in.Set, appsv1beta1.GroupVersion.WithKind(Kind))},
+			Namespace: p.in.RevisionNamespace, Name: name, Labels: labels,
+			Annotations: maps.Clone(p.in.Set.Annotations),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.in.Set,
+				appsv1beta1.GroupVersion.WithKind(Kind))},
 		},
 		Data:     runtime.RawExtension{Raw: content},
 		Revision: history.Next(),
@@ -167,7 +170,8 @@ func (p *planner) history() {
 		}
 	}
 	if excess > 0 {
-		p.say("%s more than revisionHistoryLimit %d kept: pods or the injection strategy need them", plural.Of(excess, "revision"), limit)
+		p.say("%s more than revisionHistoryLimit %d kept: pods or the injection strategy need them",
+			plural.Of(excess, "revision"), limit)
 	}
 }
 

@@ -103,7 +103,8 @@ func (s *Snapshot) owned() []*appsv1.ControllerRevision {
 	var owned []*appsv1.ControllerRevision
 	for _, r := range s.Revisions {
 		owner := metav1.GetControllerOfNoCopy(r)
-		if r.Labels[pub.SidecarSetName] == s.Set.Name && r.DeletionTimestamp == nil && (owner == nil || owner.UID == s.Set.UID) {
+		if r.Labels[pub.SidecarSetName] == s.Set.Name && r.DeletionTimestamp == nil &&
+			(owner == nil || owner.UID == s.Set.UID) {
 			owned = append(owned, r)
 		}
 	}

@@ -50,7 +50,8 @@ func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 	}
 	p.out.NotUpgradable++
 	blocked[why]++
-	v := p.verdict(pod, Wait, ReasonNotUpgradable, "more than images differs from what it was injected with: %s", why)
+	v := p.verdict(pod, Wait, ReasonNotUpgradable,
+		"more than images differs from what it was injected with: %s", why)
 	if entry, listed := UpgradableOf(pod.Pod)[p.in.Set.Name]; !listed || entry {
 		v.Upgradable = &isFalse
 	}
@@ -62,7 +63,8 @@ func (p *planner) recorded(record pub.SidecarSetRecord) *appsv1.ControllerRevisi
 	var byHash *appsv1.ControllerRevision
 	for _, r := range slices.Backward(p.stored) {
 		hash, known := r.Annotations[pub.SidecarSetHash]
-		if r.Name == record.ControllerRevision && record.ControllerRevision != "" && (!known || hash == record.Hash) {
+		if r.Name == record.ControllerRevision && record.ControllerRevision != "" &&
+			(!known || hash == record.Hash) {
 			return r
 		}
 		if byHash == nil && hash == record.Hash && hash != "" {
@@ -189,7 +191,8 @@ func resizable(a, b map[string]any) bool {
 		for name := range union(x, y) {
 			from, had := x[name].(string)
 			to, has := y[name].(string)
-			if had != has || from != to && name != string(corev1.ResourceCPU) && name != string(corev1.ResourceMemory) {
+			if had != has || from != to && name != string(corev1.ResourceCPU) &&
+				name != string(corev1.ResourceMemory) {
 				return false
 			}
 			if _, err := resource.ParseQuantity(to); err != nil {
@@ -215,7 +218,8 @@ func (p *planner) unresizable(pod *corev1.Pod) string {
 				continue
 			}
 			r := &containers[i].Resources
-			r.Limits, r.Requests = withQuantities(r.Limits, change.Limits), withQuantities(r.Requests, change.Requests)
+			r.Limits, r.Requests = withQuantities(r.Limits, change.Limits),
+				withQuantities(r.Requests, change.Requests)
 		}
 	}
 	if from, to := inplace.QualityOfService(&pod.Spec), inplace.QualityOfService(after); from != to {
@@ -253,7 +257,8 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 			}
 		}
 		change = coherent(change, want, container.Resources)
-		if lacking := inplace.Lacking(change, container.Resources); len(lacking.Limits)+len(lacking.Requests) > 0 {
+		if lacking := inplace.Lacking(change,
+			container.Resources); len(lacking.Limits)+len(lacking.Requests) > 0 {
 			changes[name] = lacking
 		}
 	}
@@ -343,7 +348,8 @@ func (p *planner) resize(pod *corev1.Pod) *podpatch.Patch {
 	}
 	records, err := ReadRecords(pod.Annotations[pub.SidecarSetHashWithoutImage])
 	states, errStates := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
-	begun := errStates == nil && len(states[p.in.Set.Name].Resizing) > 0 // it may have been given what the record does not tell
+	// it may have been given what the record does not tell
+	begun := errStates == nil && len(states[p.in.Set.Name].Resizing) > 0
 	if err != nil || records[p.in.Set.Name].Hash == p.hashWithoutImage && !begun {
 		return patch
 	}
@@ -360,8 +366,10 @@ func (p *planner) infeasible(pod *corev1.Pod) string {
 		return ""
 	}
 	pending := readiness.Condition(pod, corev1.PodResizePending)
-	if pending == nil || pending.Status != corev1.ConditionTrue || pending.Reason != corev1.PodReasonInfeasible ||
-		pending.ObservedGeneration > 0 && pending.ObservedGeneration < pod.Generation { // of an earlier size of the pod
+	if pending == nil || pending.Status != corev1.ConditionTrue ||
+		pending.Reason != corev1.PodReasonInfeasible ||
+		// of an earlier size of the pod
+		pending.ObservedGeneration > 0 && pending.ObservedGeneration < pod.Generation {
 		return ""
 	}
 	if lacking := p.unresized(pod); lacking != "" {

@@ -28,7 +28,9 @@ var (
 )
 
 // verdict records the decision about a pod.
-func (p *planner) verdict(info *podInfo, action Action, reason Reason, format string, args ...any) *PodVerdict {
+func (p *planner) verdict(
+	info *podInfo, action Action, reason Reason, format string, args ...any,
+) *PodVerdict {
 	v := &PodVerdict{Pod: info.Pod, Action: action, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	p.out.Verdicts = append(p.out.Verdicts, v)
 	return v
@@ -40,7 +42,8 @@ func (p *planner) decide() {
 	halt, halted := Reason(""), ""
 	switch {
 	case p.hash == "" || p.hashWithoutImage == "":
-		halt, halted = ReasonNoHash, "the SidecarSet has no hash: it has not passed the webhook; write it again"
+		halt, halted = ReasonNoHash,
+			"the SidecarSet has no hash: it has not passed the webhook; write it again"
 	case strategy.Type == appsv1beta1.NotUpdateSidecarSetStrategyType:
 		halt, halted = ReasonNotUpdate, "spec.updateStrategy.type is NotUpdate"
 	case strategy.Paused:
@@ -50,7 +53,8 @@ func (p *planner) decide() {
 	var outdated, underway []*podInfo
 	for _, pod := range p.matched {
 		if halt == "" && pod.unreadable == nil && p.reset(pod) {
-			if !p.refused(pod.Pod) { // one that cannot be reset must not keep the others waiting round after round
+			// one that cannot be reset must not keep the others waiting round after round
+			if !p.refused(pod.Pod) {
 				resetting++
 			}
 			if !pod.updated {
@@ -100,7 +104,8 @@ func (p *planner) current(pod *podInfo) {
 	entries := UpgradableOf(pod.Pod)
 	entry, listed := entries[p.in.Set.Name]
 	states, err := ReadStates(pod.Pod.Annotations[pub.SidecarSetInPlaceUpdateState])
-	upgraded := err == nil && states[p.in.Set.Name].Revision == p.hash // and the manager died before it said so
+	// and the manager died before it said so
+	upgraded := err == nil && states[p.in.Set.Name].Revision == p.hash
 	if listed && !entry || !listed && upgraded {
 		v.Upgradable = &isTrue
 	}
@@ -141,8 +146,8 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 	for i, c := range changes {
 		names[i] = c.container
 	}
-	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image", strings.Join(workingOf(p.in.Set, pod.working), ", "),
-		strings.Join(names, ", "))
+	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image",
+		strings.Join(workingOf(p.in.Set, pod.working), ", "), strings.Join(names, ", "))
 	v.By = policyv1beta1.Update
 	v.Change = func(now *corev1.Pod, at time.Time) ([]*podpatch.Patch, error) {
 		fresh := p.examine(now)
@@ -193,7 +198,8 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 			if refusal := p.heldByBudget(pod.Pod, policyv1beta1.Update); refusal != "" {
 				waits(ReasonBudget, refusal)
 			} else {
-				p.resetVerdict(pod, overtaken, func(now *podInfo) []*hotChange { return p.overtaken(now.Pod, now.working) })
+				p.resetVerdict(pod, overtaken,
+					func(now *podInfo) []*hotChange { return p.overtaken(now.Pod, now.working) })
 			}
 			underway = append(underway, pod)
 		default:
@@ -209,7 +215,8 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 	p.out.Differences = differences(blocked)
 	if resetting > 0 {
 		for _, pod := range candidates {
-			p.verdict(pod, Wait, ReasonResetFirst, "%s first", plural.Of(resetting, "hot upgrade")+plural.Form(resetting, " ends", " end"))
+			p.verdict(pod, Wait, ReasonResetFirst, "%s first",
+				plural.Of(resetting, "hot upgrade")+plural.Form(resetting, " ends", " end"))
 		}
 		return
 	}
@@ -231,7 +238,8 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		return 1
 	})
 	kept := min(l.partition, len(candidates))
-	slices.SortStableFunc(candidates[:len(candidates)-kept], func(a, b *podInfo) int { // who was refused must not keep the others waiting
+	// who was refused must not keep the others waiting
+	slices.SortStableFunc(candidates[:len(candidates)-kept], func(a, b *podInfo) int {
 		switch later := a.ready && p.refused(a.Pod); {
 		case later == (b.ready && p.refused(b.Pod)):
 			return 0
@@ -242,8 +250,8 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	})
 	l.count(candidates)
 	used := l.used
-	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used", outdated, len(candidates),
-		l.partition, l.maxUnavailable, l.used)
+	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used",
+		outdated, len(candidates), l.partition, l.maxUnavailable, l.used)
 	chosen, ended := 0, false
 	for i, pod := range candidates {
 		held := func() bool { // the budgets of some must not hold the others
@@ -255,20 +263,25 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		}
 		switch {
 		case i >= len(candidates)-kept:
-			p.verdict(pod, Wait, ReasonPartition, "partition keeps %d of %d candidates as they are", kept, len(candidates))
+			p.verdict(pod, Wait, ReasonPartition, "partition keeps %d of %d candidates as they are", kept,
+				len(candidates))
 		case pod.down(): // it counts already, and nothing else brings it back
 			if held() {
 				continue
 			}
 			chosen++
 			p.upgradeVerdict(pod, "a former upgrade has left it unavailable")
-		case pod.underway && l.down < l.maxUnavailable: // likewise, but it is in service until its containers restart
+		// likewise, but it is in service until its containers restart
+		case pod.underway && l.down < l.maxUnavailable:
 			if held() {
 				continue
 			}
 			l.down++
 			chosen++
-			p.upgradeVerdict(pod, fmt.Sprintf("it waits for the resources of a former upgrade; with it %s out of service, maxUnavailable is %d", plural.Of(l.down, "pod"), l.maxUnavailable))
+			p.upgradeVerdict(
+				pod, fmt.Sprintf(
+					"it waits for the resources of a former upgrade; with it %s out of service, maxUnavailable is %d",
+					plural.Of(l.down, "pod"), l.maxUnavailable))
 		case ended || pod.ready && l.used >= l.maxUnavailable:
 			ended = true
 			p.verdict(pod, Wait, ReasonMaxUnavailable, "%s", &l)
@@ -280,7 +293,8 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 			if pod.ready {
 				l.used++
 				l.down++
-				how = fmt.Sprintf("with it %s unavailable, maxUnavailable is %d", plural.Of(l.used, "pod"), l.maxUnavailable)
+				how = fmt.Sprintf("with it %s unavailable, maxUnavailable is %d", plural.Of(l.used, "pod"),
+					l.maxUnavailable)
 			}
 			chosen++
 			p.upgradeVerdict(pod, how)
@@ -290,7 +304,8 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	case chosen > 0 || len(candidates) == 0 || used > 0:
 	case kept == len(candidates):
 		p.out.HeldBackReason = ReasonPartition
-		p.out.HeldBack = fmt.Sprintf("partition %d alone holds back %s that could be upgraded; pods that wait or cannot be upgraded do not count for it (%d outdated in all)",
+		p.out.HeldBack = fmt.Sprintf(
+			"partition %d alone holds back %s that could be upgraded; pods that wait or cannot be upgraded do not count for it (%d outdated in all)",
 			l.partition, plural.Of(len(candidates), "pod"), outdated)
 	case l.maxUnavailable == 0:
 		p.out.HeldBackReason = ReasonMaxUnavailable
@@ -300,7 +315,8 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 }
 
 func (p *planner) upgradeVerdict(pod *podInfo, how string) {
-	v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.out.Status.LatestRevision, p.changeWords(pod.Pod), how)
+	v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.out.Status.LatestRevision,
+		p.changeWords(pod.Pod), how)
 	v.Upgradable, v.Change, v.By = &isTrue, p.change(pod), p.operation(pod)
 }
 

@@ -106,7 +106,8 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 	p, spec, path := &problems{}, &set.Spec, field.NewPath("spec")
 	if !nameForm.MatchString(set.Name) || len(set.Name) > validation.DNS1035LabelMaxLength {
 		p.add(field.Invalid(field.NewPath("metadata", "name"), set.Name,
-			fmt.Sprintf("must consist of letters, digits and '-', and be no longer than %d characters", validation.DNS1035LabelMaxLength)))
+			fmt.Sprintf("must consist of letters, digits and '-', and be no longer than %d characters",
+				validation.DNS1035LabelMaxLength)))
 	}
 	if spec.Selector == nil {
 		p.add(field.Required(path.Child("selector"),
@@ -123,7 +124,8 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 	}
 	p.validateContainers(spec, env, path)
 	p.validateUpdateStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))
-	if spec.UpdateStrategy.Type == appsv1beta1.RollingUpdateSidecarSetStrategyType && len(nativeSidecars(spec)) > 0 && !env.NativeInPlace {
+	if spec.UpdateStrategy.Type == appsv1beta1.RollingUpdateSidecarSetStrategyType &&
+		len(nativeSidecars(spec)) > 0 && !env.NativeInPlace {
 		p.add(field.Invalid(path.Child("updateStrategy"), spec.UpdateStrategy.Type,
 			"The initContainer in-place upgrade is not currently supported. Native sidecars are upgraded in running pods from Kubernetes 1.29 on, with gate SidecarSetInPlaceUpdateNativeSidecar; here updateStrategy.type must be NotUpdate"))
 	}
@@ -141,7 +143,8 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 }
 
 func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+	errs := metav1validation.ValidateLabelSelector(selector,
+		metav1validation.LabelSelectorValidationOptions{}, path)
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		errs = append(errs, field.Invalid(path, selector,
 			"empty selector is not valid for sidecarset. It would match everything: name at least one label"))
@@ -162,13 +165,17 @@ func (p *problems) validateUpdateStrategy(strategy *appsv1beta1.SidecarSetUpdate
 	}
 	if strategy.Selector != nil {
 		p.add(validateSelector(strategy.Selector, path.Child("selector"))...)
-		if partition := strategy.Partition; partition != nil && (partition.Type == intstr.String || partition.IntVal != 0) {
-			p.add(field.Invalid(path, "(both)", "Partition and Selector cannot be used together: a selector says which pods are updated, a partition how many are not; remove one"))
+		if partition := strategy.Partition; partition != nil &&
+			(partition.Type == intstr.String || partition.IntVal != 0) {
+			p.add(field.Invalid(path, "(both)",
+				"Partition and Selector cannot be used together: a selector says which pods are updated, a partition how many are not; remove one"))
 		}
 	}
-	for name, value := range map[string]*intstr.IntOrString{"partition": strategy.Partition, "maxUnavailable": strategy.MaxUnavailable} {
+	for name, value := range map[string]*intstr.IntOrString{"partition": strategy.Partition,
+		"maxUnavailable": strategy.MaxUnavailable} {
 		if value != nil && !isShare(*value) {
-			p.add(field.Invalid(path.Child(name), value.String(), "must be a non-negative integer or a percentage such as 30%"))
+			p.add(field.Invalid(path.Child(name), value.String(),
+				"must be a non-negative integer or a percentage such as 30%"))
 		}
 	}
 	if priority := strategy.PriorityStrategy; priority != nil {
@@ -190,7 +197,8 @@ func (p *problems) validateUpdateStrategy(strategy *appsv1beta1.SidecarSetUpdate
 var percentage = regexp.MustCompile(`^[0-9]+%$`)
 
 func isShare(value intstr.IntOrString) bool {
-	return value.Type == intstr.Int && value.IntVal >= 0 || value.Type == intstr.String && percentage.MatchString(value.StrVal)
+	return value.Type == intstr.Int && value.IntVal >= 0 ||
+		value.Type == intstr.String && percentage.MatchString(value.StrVal)
 }
 
 func (p *problems) validatePriority(priority *pub.UpdatePriorityStrategy, path *field.Path) {
@@ -206,7 +214,8 @@ func (p *problems) validatePriority(priority *pub.UpdatePriorityStrategy, path *
 	}
 	for i := range priority.OrderPriority {
 		if priority.OrderPriority[i].OrderedKey == "" {
-			p.add(field.Required(path.Child("orderPriority").Index(i).Child("orderedKey"), "must not be empty"))
+			p.add(field.Required(path.Child("orderPriority").Index(i).Child("orderedKey"),
+				"must not be empty"))
 		}
 	}
 }
@@ -223,19 +232,25 @@ func (p *problems) validateMetadata(patches []appsv1beta1.SidecarSetPatchPodMeta
 		switch patch.PatchPolicy {
 		case "":
 			p.add(field.Required(at.Child("patchPolicy"), "must not be empty"))
-		case appsv1beta1.SidecarSetRetainPatchPolicy, appsv1beta1.SidecarSetOverwritePatchPolicy, appsv1beta1.SidecarSetMergePatchJSONPatchPolicy:
+		case appsv1beta1.SidecarSetRetainPatchPolicy, appsv1beta1.SidecarSetOverwritePatchPolicy,
+			appsv1beta1.SidecarSetMergePatchJSONPatchPolicy:
 		default:
-			p.add(field.NotSupported(at.Child("patchPolicy"), patch.PatchPolicy, []appsv1beta1.SidecarSetPatchPolicyType{
-				appsv1beta1.SidecarSetRetainPatchPolicy, appsv1beta1.SidecarSetOverwritePatchPolicy, appsv1beta1.SidecarSetMergePatchJSONPatchPolicy}))
+			p.add(field.NotSupported(at.Child("patchPolicy"), patch.PatchPolicy,
+				[]appsv1beta1.SidecarSetPatchPolicyType{
+					appsv1beta1.SidecarSetRetainPatchPolicy, appsv1beta1.SidecarSetOverwritePatchPolicy,
+					appsv1beta1.SidecarSetMergePatchJSONPatchPolicy}))
 		}
 		for key, value := range patch.Annotations {
 			if seen[key] {
 				p.add(field.Invalid(at.Child("annotations").Key(key), value,
-					fmt.Sprintf("patch annotation[%s] already exist in another entry of patchPodMetadata: set it once", key)))
+					fmt.Sprintf(
+						"patch annotation[%s] already exist in another entry of patchPodMetadata: set it once",
+						key)))
 			}
 			seen[key] = true
 			if patch.PatchPolicy == appsv1beta1.SidecarSetMergePatchJSONPatchPolicy && !isObject(value) {
-				p.add(field.Invalid(at.Child("annotations").Key(key), value, "must be a JSON object under patchPolicy MergePatchJson"))
+				p.add(field.Invalid(at.Child("annotations").Key(key), value,
+					"must be a JSON object under patchPolicy MergePatchJson"))
 			}
 		}
 	}
@@ -243,15 +258,18 @@ func (p *problems) validateMetadata(patches []appsv1beta1.SidecarSetPatchPodMeta
 
 // validateRevision is SS-041 to SS-043 and SS-D22.
 func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.ErrorList {
-	revision, path := set.Spec.InjectionStrategy.Revision, field.NewPath("spec", "injectionStrategy", "revision")
+	revision, path := set.Spec.InjectionStrategy.Revision,
+		field.NewPath("spec", "injectionStrategy", "revision")
 	if revision == nil {
 		return nil
 	}
 	var errs field.ErrorList
 	switch revision.Policy {
-	case "", appsv1beta1.AlwaysSidecarSetInjectRevisionPolicy, appsv1beta1.PartialSidecarSetInjectRevisionPolicy:
+	case "", appsv1beta1.AlwaysSidecarSetInjectRevisionPolicy,
+		appsv1beta1.PartialSidecarSetInjectRevisionPolicy:
 	default:
-		errs = append(errs, field.Invalid(path, revision, fmt.Sprintf("Invalid policy %s, supported: [Always, Partial]", revision.Policy)))
+		errs = append(errs, field.Invalid(path, revision,
+			fmt.Sprintf("Invalid policy %s, supported: [Always, Partial]", revision.Policy)))
 	}
 	name, version := value(revision.RevisionName), value(revision.CustomVersion)
 	if name == "" && version == "" {
@@ -268,7 +286,8 @@ func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.E
 		if err := env.FindRevision(revision); errors.Is(err, ErrUnknown) {
 			errs = append(errs, field.InternalError(path, err))
 		} else if err != nil {
-			errs = append(errs, field.Invalid(path, revision, fmt.Sprintf("Cannot find specific ControllerRevision, err: %v", err)))
+			errs = append(errs, field.Invalid(path, revision,
+				fmt.Sprintf("Cannot find specific ControllerRevision, err: %v", err)))
 		}
 	}
 	return errs
@@ -302,15 +321,19 @@ func validateChange(set, old *appsv1beta1.SidecarSet) field.ErrorList {
 		switch {
 		case !ok:
 			errs = append(errs, field.Invalid(path.Index(i).Child("name"), c.Name,
-				fmt.Sprintf("container %s is not found: regular containers cannot be added or renamed, since running pods have none of that name; make another SidecarSet for it", c.Name)))
+				fmt.Sprintf(
+					"container %s is not found: regular containers cannot be added or renamed, since running pods have none of that name; make another SidecarSet for it",
+					c.Name)))
 		case kind != "" && kind != c.UpgradeStrategy.UpgradeType:
-			errs = append(errs, field.Invalid(path.Index(i).Child("upgradeStrategy", "upgradeType"), c.UpgradeStrategy.UpgradeType,
+			errs = append(errs, field.Invalid(path.Index(i).Child("upgradeStrategy", "upgradeType"),
+				c.UpgradeStrategy.UpgradeType,
 				fmt.Sprintf("container %s upgradeType is immutable: it is %s", c.Name, kind)))
 		}
 	}
 	if base := pub.SidecarSetBase; set.Annotations[base] != old.Annotations[base] {
 		errs = append(errs, field.Invalid(field.NewPath("metadata"), set.Annotations[base],
-			fmt.Sprintf("annotations[%s] is immutable: it must stay %q; make another SidecarSet", base, old.Annotations[base])))
+			fmt.Sprintf("annotations[%s] is immutable: it must stay %q; make another SidecarSet", base,
+				old.Annotations[base])))
 	}
 	return errs
 }
@@ -332,10 +355,12 @@ func validateCanary(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSe
 	var errs field.ErrorList
 	refuse := func(text string) { errs = append(errs, field.Invalid(path, name, text)) }
 	if set.Spec.UpdateStrategy.Type != appsv1beta1.NotUpdateSidecarSetStrategyType {
-		refuse("RollingUpdate is not supported for canary sidecarSet: spec.updateStrategy.type must be NotUpdate")
+		refuse(
+			"RollingUpdate is not supported for canary sidecarSet: spec.updateStrategy.type must be NotUpdate")
 	}
 	if name == set.Name {
-		refuse(fmt.Sprintf("base sidecarSet cannot be itself: annotation %s must name another", pub.SidecarSetBase))
+		refuse(fmt.Sprintf("base sidecarSet cannot be itself: annotation %s must name another",
+			pub.SidecarSetBase))
 		return errs
 	}
 	for _, other := range others {
@@ -347,7 +372,8 @@ func validateCanary(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSe
 		}
 		return errs
 	}
-	refuse(fmt.Sprintf("fetch base sidecarSet[%s] failed: it does not exist; annotation %s names it", name, pub.SidecarSetBase))
+	refuse(fmt.Sprintf("fetch base sidecarSet[%s] failed: it does not exist; annotation %s names it", name,
+		pub.SidecarSetBase))
 	return errs
 }
 

@@ -40,25 +40,32 @@ func CheckWhiteList(set *appsv1beta1.SidecarSet, text string, found, gate bool) 
 			return nil
 		}
 		return field.ErrorList{field.Forbidden(path,
-			fmt.Sprintf("SidecarSet patch metadata whitelist not found: an administrator must allow these annotations by key %s of ConfigMap %s in the namespace of the manager", WhiteListKey, ConfigMapName))}
+			fmt.Sprintf(
+				"SidecarSet patch metadata whitelist not found: an administrator must allow these annotations by key %s of ConfigMap %s in the namespace of the manager",
+				WhiteListKey, ConfigMapName))}
 	}
 	allowed, err := allowedKeys(text, set.Labels)
 	if err != nil {
-		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("key %s of ConfigMap %s: %v", WhiteListKey, ConfigMapName, err))}
+		return field.ErrorList{field.Forbidden(path,
+			fmt.Sprintf("key %s of ConfigMap %s: %v", WhiteListKey, ConfigMapName, err))}
 	}
 	if len(allowed) == 0 {
 		if gate {
 			return nil
 		}
 		return field.ErrorList{field.Forbidden(path,
-			fmt.Sprintf("sidecarSet patch metadata annotation is not allowed: no rule of key %s of ConfigMap %s applies to the labels of this SidecarSet", WhiteListKey, ConfigMapName))}
+			fmt.Sprintf(
+				"sidecarSet patch metadata annotation is not allowed: no rule of key %s of ConfigMap %s applies to the labels of this SidecarSet",
+				WhiteListKey, ConfigMapName))}
 	}
 	var errs field.ErrorList
 	for i := range set.Spec.PatchPodMetadata {
 		for key := range set.Spec.PatchPodMetadata[i].Annotations {
 			if !slices.ContainsFunc(allowed, func(e *regexp.Regexp) bool { return e.MatchString(key) }) {
 				errs = append(errs, field.Forbidden(path.Index(i).Child("annotations").Key(key),
-					fmt.Sprintf("sidecarSet patch metadata annotation(%s) is not allowed by key %s of ConfigMap %s", key, WhiteListKey,
+					fmt.Sprintf(
+						"sidecarSet patch metadata annotation(%s) is not allowed by key %s of ConfigMap %s",
+						key, WhiteListKey,
 						ConfigMapName)))
 			}
 		}

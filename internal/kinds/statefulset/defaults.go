@@ -76,15 +76,17 @@ func defaultRolling(d *podtemplate.Defaults, o Document, pointer string) {
 // options completes what only v1beta1 has.
 func (r *DefaultRequest) options(d *podtemplate.Defaults, options Document, pointer string) {
 	if r.AutoDeletePVC {
-		d.Object(options, pointer, "persistentVolumeClaimRetentionPolicy", func(d *podtemplate.Defaults, o Document, pointer string) {
-			d.Add(o, pointer, "whenDeleted", appsv1beta1.RetainStatefulSetClaims)
-			d.Add(o, pointer, "whenScaled", appsv1beta1.RetainStatefulSetClaims)
-		})
+		d.Object(options, pointer, "persistentVolumeClaimRetentionPolicy",
+			func(d *podtemplate.Defaults, o Document, pointer string) {
+				d.Add(o, pointer, "whenDeleted", appsv1beta1.RetainStatefulSetClaims)
+				d.Add(o, pointer, "whenScaled", appsv1beta1.RetainStatefulSetClaims)
+			})
 	}
 	if r.AutoResizePVC {
-		d.Object(options, pointer, "volumeClaimUpdateStrategy", func(d *podtemplate.Defaults, o Document, pointer string) {
-			d.Add(o, pointer, "type", appsv1beta1.OnPVCDeleteStatefulSetClaimUpdate)
-		})
+		d.Object(options, pointer, "volumeClaimUpdateStrategy",
+			func(d *podtemplate.Defaults, o Document, pointer string) {
+				d.Add(o, pointer, "type", appsv1beta1.OnPVCDeleteStatefulSetClaimUpdate)
+			})
 	}
 }
 
@@ -114,10 +116,12 @@ func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 	case err != nil: // it was read from JSON
 	case annotations == nil:
 		d.Operations = append(d.Operations,
-			jsonpatch.NewOperation("add", "/metadata/annotations", Document{pub.V1beta1OnlyFields: string(text)}))
+			jsonpatch.NewOperation("add", "/metadata/annotations",
+				Document{pub.V1beta1OnlyFields: string(text)}))
 	default:
 		d.Operations = append(d.Operations,
-			jsonpatch.NewOperation("add", "/metadata/annotations/"+podtemplate.Escape(pub.V1beta1OnlyFields), string(text)))
+			jsonpatch.NewOperation("add", "/metadata/annotations/"+podtemplate.Escape(pub.V1beta1OnlyFields),
+				string(text)))
 	}
 }
 

@@ -41,7 +41,9 @@ func SlotsOf(spec *appsv1beta1.StatefulSetSpec, startOrdinal bool) (Slots, error
 	return slots, errs.ToAggregate()
 }
 
-func slotsOf(spec *appsv1beta1.StatefulSetSpec, startOrdinal bool, path *field.Path) (Slots, field.ErrorList) {
+func slotsOf(
+	spec *appsv1beta1.StatefulSetSpec, startOrdinal bool, path *field.Path,
+) (Slots, field.ErrorList) {
 	ranges, errs := parseReserved(spec.ReserveOrdinals, path)
 	if len(errs) > 0 {
 		return Slots{}, errs
@@ -86,26 +88,31 @@ func merged(ranges []reservedRange, start int64) []reservedRange {
 
 // parseReserved reads reserved ordinals: integers, and ranges of the form <digits>-<digits>. Each error has
 // the index of its entry.
-func parseReserved(list []intstr.IntOrString, path *field.Path) (ranges []reservedRange, errs field.ErrorList) {
+func parseReserved(
+	list []intstr.IntOrString, path *field.Path,
+) (ranges []reservedRange, errs field.ErrorList) {
 	ranges = make([]reservedRange, 0, len(list))
 	for i, entry := range list {
 		if entry.Type == intstr.Int {
 			if entry.IntVal < 0 {
-				errs = append(errs, field.Invalid(path.Index(i), entry.IntVal, "must be greater than or equal to 0"))
+				errs = append(errs,
+					field.Invalid(path.Index(i), entry.IntVal, "must be greater than or equal to 0"))
 			}
 			ranges = append(ranges, reservedRange{first: int64(entry.IntVal), last: int64(entry.IntVal)})
 			continue
 		}
 		from, to, isRange := strings.Cut(entry.StrVal, "-")
 		if !isRange || !digits(from) || !digits(to) {
-			errs = append(errs, field.Invalid(path.Index(i), entry.StrVal, `must be an integer, or a text such as "3-5"`))
+			errs = append(errs, field.Invalid(path.Index(i), entry.StrVal,
+				`must be an integer, or a text such as "3-5"`))
 			continue
 		}
 		first, firstErr := strconv.ParseInt(from, 10, 32)
 		last, lastErr := strconv.ParseInt(to, 10, 32)
 		switch {
 		case firstErr != nil || lastErr != nil:
-			errs = append(errs, field.Invalid(path.Index(i), entry.StrVal, "must not be above "+strconv.Itoa(math.MaxInt32)))
+			errs = append(errs, field.Invalid(path.Index(i), entry.StrVal,
+				"must not be above "+strconv.Itoa(math.MaxInt32)))
 		case first > last:
 			errs = append(errs, field.Invalid(path.Index(i), entry.StrVal, "must not end before it begins"))
 		}
@@ -126,7 +133,8 @@ func (s Slots) Nth(rank int) (ordinal int32, ok bool) {
 	}
 	at := s.start + int64(rank)
 	// The ranges before the slot are those before which no more ordinals are free than the rank.
-	n := sort.Search(len(s.reserved), func(i int) bool { return s.reserved[i].first-s.reserved[i].before > at })
+	n := sort.Search(len(s.reserved),
+		func(i int) bool { return s.reserved[i].first-s.reserved[i].before > at })
 	if n > 0 {
 		r := s.reserved[n-1]
 		at += r.before + r.last - r.first + 1

@@ -84,7 +84,8 @@ func Make(s Snapshot) *Plan {
 	p := &planner{in: s, set: s.Set, out: &Plan{Set: s.Set}, claims: map[int]*claimState{}}
 	byName := func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) }
 	p.in.Orphans = slices.SortedFunc(slices.Values(s.Orphans), byName)
-	p.in.Pods = slices.SortedFunc(slices.Values(append(s.Pods[:len(s.Pods):len(s.Pods)], s.Orphans...)), byName)
+	p.in.Pods = slices.SortedFunc(slices.Values(append(s.Pods[:len(s.Pods):len(s.Pods)], s.Orphans...)),
+		byName)
 	p.core = podplan.New(workloadOf(s.Set, s.Features), &p.in.Snapshot, &p.out.Plan)
 	p.in.Orphans = nil // they are among the pods now
 	p.resizes = s.Features.ResizeClaims &&
@@ -126,8 +127,10 @@ func (p *planner) make() {
 		return
 	}
 	if !selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(selector) != "" {
-		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
-			"no pod could be the set's", selector))
+		p.stand(
+			fmt.Errorf(
+				"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
+					"no pod could be the set's", selector))
 		return
 	}
 	if err := p.limits(); err != nil {
@@ -187,7 +190,8 @@ func (p *planner) limits() error {
 			p.out.Limits.Partition = min(max(int(*r.Partition), 0), p.out.Limits.Replicas)
 		}
 		if r.MaxUnavailable != nil && !ordered(p.set) {
-			if p.out.Limits.MaxUnavailable, err = scaled(r.MaxUnavailable, "spec.updateStrategy.rollingUpdate.maxUnavailable"); err != nil {
+			if p.out.Limits.MaxUnavailable, err = scaled(r.MaxUnavailable,
+				"spec.updateStrategy.rollingUpdate.maxUnavailable"); err != nil {
 				return err
 			}
 		}
@@ -208,13 +212,15 @@ func (p *planner) adopt() {
 			if pod.DeletionTimestamp == nil {
 				patch := &podpatch.Patch{}
 				patch.AdoptOwner(p.core.Workload.Owner)
-				p.core.Decide(pod, podplan.Adopt, podplan.ReasonOrphan, "it has the name and the labels of a pod of the set, and no controller").
+				p.core.Decide(pod, podplan.Adopt, podplan.ReasonOrphan,
+					"it has the name and the labels of a pod of the set, and no controller").
 					Patch = patch
 			}
 		case pod.DeletionTimestamp == nil && (!named || !p.selector.Matches(labels.Set(pod.Labels))):
 			patch := &podpatch.Patch{}
 			patch.ReleaseOwner(string(p.set.UID))
-			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector, "its name or its labels are not those of a pod of the set any more").
+			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector,
+				"its name or its labels are not those of a pod of the set any more").
 				Patch = patch
 		}
 	}

@@ -54,7 +54,9 @@ func (p *planner) scaleOrdered() {
 			p.condemn(s)
 			continue
 		}
-		if recovering && s.info != nil && !s.info.Available && s.info.AvailableIn == 0 && !p.unhealthyBelow(i) { // else they wait for each other
+		// else they wait for each other
+		if recovering && s.info != nil && !s.info.Available && s.info.AvailableIn == 0 &&
+			!p.unhealthyBelow(i) {
 			p.condemn(s)
 			continue
 		}
@@ -67,7 +69,9 @@ func (p *planner) scaleOrdered() {
 			p.blocked = "pod " + s.pod.Name + " is being deleted"
 		case s.info != nil && !s.info.Available && p.unhealthyBelow(i): // those below may be what it lacks
 			p.blocked, recovering = "pod "+s.pod.Name+" is not available", s.info.AvailableIn == 0
-			p.condemnedWait(s, "it is no slot any more, and goes when it is available: a pod below it is not healthy either")
+			p.condemnedWait(
+				s,
+				"it is no slot any more, and goes when it is available: a pod below it is not healthy either")
 		case s.info == nil:
 			p.blocked = "pod " + s.pod.Name + " is adopted or given up"
 		default:
@@ -85,7 +89,8 @@ func (p *planner) ended(s *slot) {
 		why += " (" + s.pod.Status.Reason + ")"
 	}
 	if until := p.in.FailedUntil[s.pod.Name]; p.in.Now.Before(until) {
-		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonFailed, "%s; it stays until %s, because others of its name ended before", why,
+		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonFailed,
+			"%s; it stays until %s, because others of its name ended before", why,
 			until.UTC().Format(time.RFC3339)).Until = until
 		return
 	}
@@ -127,14 +132,16 @@ func (p *planner) scaleParallel() {
 		}
 	}
 	first, n := 0, p.core.MayCreate(len(vacant))
-	if n < len(vacant) && p.in.CreationError != "" { // each in its turn, since what is refused may be refused to one of them alone
+	// each in its turn, since what is refused may be refused to one of them alone
+	if n < len(vacant) && p.in.CreationError != "" {
 		first = int(p.in.Now.Unix() % int64(len(vacant)))
 	}
 	for _, s := range vacant[first : first+n] {
 		p.create(s)
 	}
 	if limited > 0 {
-		p.out.ScaleLimited = fmt.Sprintf("%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
+		p.out.ScaleLimited = fmt.Sprintf(
+			"%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
 			plural.Of(limited, "pod"), down, p.out.Limits.ScaleMaxUnavailable)
 		p.core.Say("creation waits: %s", p.out.ScaleLimited)
 	}
@@ -174,7 +181,8 @@ const lateAgain = time.Second
 func (p *planner) vacancy(s *slot) bool {
 	name := podName(p.set.Name, s.ordinal)
 	if p.in.ForeignPods[name] {
-		p.out.ScaleError = fmt.Sprintf("pod %s exists and is not the set's: delete it, or give it the labels of the selector and no controller",
+		p.out.ScaleError = fmt.Sprintf(
+			"pod %s exists and is not the set's: delete it, or give it the labels of the selector and no controller",
 			name)
 		p.out.Refusal = p.out.ScaleError
 		return false
@@ -252,6 +260,7 @@ func (p *planner) identity(ordinal int) podplan.Identity {
 	if p.in.Features.PodIndexLabel {
 		labels[appsv1.PodIndexLabel] = strconv.Itoa(ordinal)
 	}
-	return podplan.Identity{Name: name, Suffix: strconv.Itoa(ordinal), Labels: labels, Hostname: name, Subdomain: p.set.Spec.ServiceName,
-		Former: true, ClaimOwners: p.ownersOf(nil, false), LookAtClaims: p.deletesScaled()}
+	return podplan.Identity{Name: name, Suffix: strconv.Itoa(ordinal), Labels: labels, Hostname: name,
+		Subdomain: p.set.Spec.ServiceName, Former: true, ClaimOwners: p.ownersOf(nil, false),
+		LookAtClaims: p.deletesScaled()}
 }

@@ -158,7 +158,8 @@ var traits = podplan.Traits{BornNormal: true, SameClaims: true}
 func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Workload {
 	spec := &set.Spec
 	w := &podplan.Workload{
-		Namespace: set.Namespace, Name: set.Name, Owner: *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
+		Namespace: set.Namespace, Name: set.Name,
+		Owner:       *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
 		Annotations: set.Annotations, Deleted: set.DeletionTimestamp != nil,
 		Template: &spec.Template, Claims: spec.VolumeClaimTemplates, Selector: spec.Selector,
 		HistoryLimit: spec.RevisionHistoryLimit, Lifecycle: spec.Lifecycle, Policy: podplan.ReCreate,

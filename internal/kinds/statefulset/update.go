@@ -15,7 +15,8 @@ import (
 // maxUnavailable goes (ASTS-145 to 166, ASTS-235 to 239). It goes on while scaling is held up: a slot that is
 // down leaves room for no other, but one that is down itself may be brought back by an update.
 func (p *planner) update() {
-	spare, charged := p.out.Limits.MaxUnavailable-max(p.out.Limits.Replicas-len(p.slots), 0), 0 // those beyond what a plan looks at are missing
+	// those beyond what a plan looks at are missing
+	spare, charged := p.out.Limits.MaxUnavailable-max(p.out.Limits.Replicas-len(p.slots), 0), 0
 	for i := range p.slots {
 		s := &p.slots[i]
 		if p.down(s) {
@@ -64,7 +65,8 @@ func (p *planner) stay(s *slot, budget *podplan.Budget, stopped string) {
 	switch own := p.core.MendsInPlace(s.info); {
 	case own == nil:
 		s.info.Stay = true
-		p.core.Decide(s.pod, podplan.Keep, podplan.ReasonPartition, "partition keeps %d pods at their revision", p.out.Limits.Partition)
+		p.core.Decide(s.pod, podplan.Keep, podplan.ReasonPartition,
+			"partition keeps %d pods at their revision", p.out.Limits.Partition)
 	case stopped != "" && s.info.Available:
 		p.comesAfter(s, stopped)
 	default:
@@ -91,7 +93,8 @@ func (p *planner) sayGrowth() {
 		s := &p.slots[i]
 		failed := p.claims[s.ordinal].failed
 		if p.undecided(s) && p.claimsGrow(s) {
-			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", cmp.Or(failed, "its claims have not the size yet that they ask for"))
+			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s",
+				cmp.Or(failed, "its claims have not the size yet that they ask for"))
 		}
 		p.out.GrowthFailed = cmp.Or(p.out.GrowthFailed, failed)
 	}
@@ -109,13 +112,15 @@ func (p *planner) undecided(s *slot) bool {
 // its claims.
 func (p *planner) outdated(s *slot) bool {
 	c := p.claims[s.ordinal]
-	return !s.info.New || p.lacksVolume(s) != "" || p.resizes && (len(c.growth) > 0 || c.fixed != "" || !c.pending.IsZero())
+	return !s.info.New || p.lacksVolume(s) != "" ||
+		p.resizes && (len(c.growth) > 0 || c.fixed != "" || !c.pending.IsZero())
 }
 
 // free tells whether a pod serves throughout all that it lacks.
 func (p *planner) free(s *slot) bool {
 	c := p.claims[s.ordinal]
-	return !s.info.New && s.info.Mode.Change != nil && p.core.Free(s.info, s.info.Mode) && p.lacksVolume(s) == "" &&
+	return !s.info.New && s.info.Mode.Change != nil && p.core.Free(s.info, s.info.Mode) &&
+		p.lacksVolume(s) == "" &&
 		(!p.resizes || len(c.growth) == 0 && c.fixed == "" && c.growing == "")
 }
 
@@ -123,7 +128,8 @@ func (p *planner) free(s *slot) bool {
 func (p *planner) standstill() (podplan.Reason, string) {
 	switch {
 	case onDelete(p.set):
-		return podplan.ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
+		return podplan.ReasonOnDelete,
+			"updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
 	case p.core.Workload.Paused:
 		return podplan.ReasonPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	}
@@ -194,7 +200,8 @@ func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 		p.deletePod(s.pod, podplan.ReasonSpecifiedDelete, "it is to be made anew")
 	case !wanted:
 	case s.info.Available && !budget.Available():
-		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion; %s", p.budgetWords())
+		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion; %s",
+			p.budgetWords())
 	default:
 		p.deletePod(s.pod, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
 		budget.Take(s.info)
@@ -202,7 +209,8 @@ func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 }
 
 func (p *planner) budgetWords() string {
-	return fmt.Sprintf("as many pods are unavailable as maxUnavailable %d allows", p.out.Limits.MaxUnavailable)
+	return fmt.Sprintf("as many pods are unavailable as maxUnavailable %d allows",
+		p.out.Limits.MaxUnavailable)
 }
 
 // move brings one pod towards the present spec if that is possible now. stopped says why no pod that is
@@ -224,7 +232,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if p.resizes {
 		switch {
 		case c.fixed != "":
-			p.out.ClaimsFixed, p.out.UpdateError = c.fixed, fmt.Sprintf("%s: delete the claim, so that a new one is made", c.fixed)
+			p.out.ClaimsFixed, p.out.UpdateError = c.fixed,
+				fmt.Sprintf("%s: delete the claim, so that a new one is made", c.fixed)
 			return hold(podplan.ReasonVolumes, p.out.UpdateError)
 		case len(c.growth) > 0 && p.in.Now.Before(p.in.GrowthHeldUntil):
 			p.core.LookAgain(p.in.GrowthHeldUntil)
@@ -235,8 +244,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		case len(c.growth) > 0:
 			p.out.Growth = append(p.out.Growth, c.growth...)
 			budget.Take(s.info)
-			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s grows to %s", c.growth[0].Claim.Name,
-				c.growth[0].Storage.String())
+			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s grows to %s",
+				c.growth[0].Claim.Name, c.growth[0].Storage.String())
 			return stopped
 		case c.growing != "":
 			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s",
@@ -247,7 +256,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	volume := p.lacksVolume(s)
 	switch {
 	case volume != "" && p.core.Workload.Policy == podplan.InPlaceOnly:
-		p.out.UpdateError = fmt.Sprintf("pod %s lacks a volume for claim template %s; podUpdatePolicy InPlaceOnly does not recreate it",
+		p.out.UpdateError = fmt.Sprintf(
+			"pod %s lacks a volume for claim template %s; podUpdatePolicy InPlaceOnly does not recreate it",
 			s.pod.Name, volume)
 		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonInPlaceImpossible, "%s", p.out.UpdateError)
 		return stopped

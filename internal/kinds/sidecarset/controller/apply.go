@@ -74,7 +74,8 @@ func (a *application) all(ctx context.Context) Result {
 	if err := a.revision(ctx); err != nil {
 		if !reconcile.IsStalePlan(err) {
 			a.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, "FailedStoreRevision",
-				fmt.Sprintf("failed to store revision %s, without which nothing is done: %v", plan.Status.LatestRevision, err))
+				fmt.Sprintf("failed to store revision %s, without which nothing is done: %v",
+					plan.Status.LatestRevision, err))
 			result.Tried[plan.SidecarSet.UID] = err
 		}
 		result.add(err)
@@ -91,7 +92,8 @@ func (a *application) all(ctx context.Context) Result {
 		}
 	}
 	done := make([]bool, len(writing))
-	for i, err := range a.Each(ctx, len(writing), func(i int) error { return a.verdict(ctx, writing[i], &done[i]) }) {
+	for i, err := range a.Each(ctx, len(writing),
+		func(i int) error { return a.verdict(ctx, writing[i], &done[i]) }) {
 		if done[i] {
 			result.Done[writing[i].Action]++
 		}
@@ -141,11 +143,13 @@ func (a *application) failed(v *sidecarset.PodVerdict, err error) {
 	}
 	if v.Action == sidecarset.Reset {
 		a.Events.Event(v.Pod, corev1.EventTypeWarning, "ResetContainerFailed",
-			fmt.Sprintf("reset sidecar container image empty failed: the container that was replaced still has its former image: %v", err))
+			fmt.Sprintf(
+				"reset sidecar container image empty failed: the container that was replaced still has its former image: %v",
+				err))
 		return
 	}
-	a.Events.Event(a.plan.SidecarSet, corev1.EventTypeWarning, "FailedUpgradePod", fmt.Sprintf("failed to upgrade pod %s/%s: %v",
-		v.Pod.Namespace, v.Pod.Name, err))
+	a.Events.Event(a.plan.SidecarSet, corev1.EventTypeWarning, "FailedUpgradePod",
+		fmt.Sprintf("failed to upgrade pod %s/%s: %v", v.Pod.Namespace, v.Pod.Name, err))
 }
 
 // change sends the patches of a verdict, each on the version that the one before left. A conflict is answered
@@ -153,7 +157,8 @@ func (a *application) failed(v *sidecarset.PodVerdict, err error) {
 func (a *application) change(ctx context.Context, v *sidecarset.PodVerdict) (*corev1.Pod, error) {
 	pod := v.Pod
 	for range attempts {
-		if err := a.Ask(ctx, pod, v.By); err != nil { // again for a newer version, which may have come back into service
+		// again for a newer version, which may have come back into service
+		if err := a.Ask(ctx, pod, v.By); err != nil {
 			return nil, err
 		}
 		next, err := a.once(ctx, v, pod)
@@ -162,13 +167,16 @@ func (a *application) change(ctx context.Context, v *sidecarset.PodVerdict) (*co
 		}
 		pod = &corev1.Pod{}
 		if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
-			return nil, reconcile.StaleIfNotFound(fmt.Errorf("reading pod %s/%s after a conflict: %w", v.Pod.Namespace, v.Pod.Name, err))
+			return nil, reconcile.StaleIfNotFound(fmt.Errorf("reading pod %s/%s after a conflict: %w",
+				v.Pod.Namespace, v.Pod.Name, err))
 		}
 	}
 	return nil, reconcile.ErrStalePlan
 }
 
-func (a *application) once(ctx context.Context, v *sidecarset.PodVerdict, pod *corev1.Pod) (*corev1.Pod, error) {
+func (a *application) once(
+	ctx context.Context, v *sidecarset.PodVerdict, pod *corev1.Pod,
+) (*corev1.Pod, error) {
 	var patches []*podpatch.Patch
 	err := reconcile.Guarded(ctx, func() (err error) { // it is told of as the pod's
 		if patches, err = v.Change(pod, a.Now()); errors.Is(err, sidecarset.ErrStalePlan) {
@@ -233,7 +241,8 @@ func (a *application) revision(ctx context.Context) error {
 func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
 	existing := &appsv1.ControllerRevision{}
 	if err := a.Own.Live.Get(ctx, client.ObjectKeyFromObject(r), existing); err != nil {
-		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w", r.Name, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w",
+			r.Name, err))
 	}
 	if sidecarset.SameContent(existing.Data.Raw, r.Data.Raw) {
 		if len(existing.OwnerReferences) == 1 && existing.OwnerReferences[0].UID == a.plan.SidecarSet.UID {

@@ -14,7 +14,8 @@ import (
 func (p *Pass) announce(plan *sidecarset.Plan) {
 	notUpgradable := ""
 	if plan.NotUpgradable > 0 {
-		notUpgradable = fmt.Sprintf("%s cannot be upgraded in place and %s %s containers until made anew: only images can change in a running pod.",
+		notUpgradable = fmt.Sprintf(
+			"%s cannot be upgraded in place and %s %s containers until made anew: only images can change in a running pod.",
 			plural.Of(plan.NotUpgradable, "pod"), plural.Form(plan.NotUpgradable, "keeps", "keep"),
 			plural.Form(plan.NotUpgradable, "its", "their"))
 		if plan.Differences != "" {

@@ -53,7 +53,8 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.SidecarSet) (*side
 		}
 	}
 	var revisions appsv1.ControllerRevisionList
-	if err := k.Client.List(ctx, &revisions, client.InNamespace(k.Namespace), client.MatchingLabels{pub.SidecarSetName: set.Name},
+	if err := k.Client.List(ctx, &revisions, client.InNamespace(k.Namespace),
+		client.MatchingLabels{pub.SidecarSetName: set.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing revisions: %w", err)
 	}
@@ -73,7 +74,8 @@ func (k *Kube) namespaces(ctx context.Context, pods []*corev1.Pod) (map[string]m
 		}
 		asked[pod.Namespace] = true
 		namespace := namespaceMetadata()
-		switch err := k.Client.Get(ctx, types.NamespacedName{Name: pod.Namespace}, namespace, client.UnsafeDisableDeepCopy); {
+		switch err := k.Client.Get(ctx, types.NamespacedName{Name: pod.Namespace}, namespace,
+			client.UnsafeDisableDeepCopy); {
 		case err == nil:
 			known[pod.Namespace] = namespace.Labels
 		case !apierrors.IsNotFound(err):

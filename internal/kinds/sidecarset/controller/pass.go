@@ -81,8 +81,10 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	result := p.Applier.Apply(ctx, plan)
 	snapshot.Known.Learn(plan, result.Tried, p.Kube.Now())
 	p.announce(plan)
-	outcome := Outcome{Plan: plan, Planning: planning, Done: result.Done, After: plan.Again, Tell: p.stillness(plan, result)}
-	if slices.ContainsFunc(plan.Verdicts, func(v *sidecarset.PodVerdict) bool { return v.Reason == sidecarset.ReasonMetadata }) {
+	outcome := Outcome{Plan: plan, Planning: planning, Done: result.Done, After: plan.Again,
+		Tell: p.stillness(plan, result)}
+	if slices.ContainsFunc(plan.Verdicts,
+		func(v *sidecarset.PodVerdict) bool { return v.Reason == sidecarset.ReasonMetadata }) {
 		reconcile.MinRequeue(&outcome.After, mendedAfter)
 	}
 	reconcile.MinRequeue(&outcome.After, p.Kube.Own.Again(owner))
@@ -102,11 +104,13 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 // that has what that gives must not be taken back. One live read tells, which the next plan is made from. One
 // that does not exist any more upgrades nothing, and the next plan waits for the cache to show that.
 func (p *Pass) overtaken(ctx context.Context, plan *sidecarset.Plan) (after time.Duration, err error) {
-	if !slices.ContainsFunc(plan.Verdicts, func(v *sidecarset.PodVerdict) bool { return v.Action == sidecarset.Upgrade }) {
+	if !slices.ContainsFunc(plan.Verdicts,
+		func(v *sidecarset.PodVerdict) bool { return v.Action == sidecarset.Upgrade }) {
 		return 0, nil
 	}
 	set, now := plan.SidecarSet, &appsv1beta1.SidecarSet{}
-	if err := p.Kube.For(set.UID).Read(ctx, types.NamespacedName{Name: set.Name}, now); client.IgnoreNotFound(err) != nil {
+	if err := p.Kube.For(set.UID).Read(ctx,
+		types.NamespacedName{Name: set.Name}, now); client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
 	switch {
@@ -135,7 +139,8 @@ func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	plan := &sidecarset.Plan{SidecarSet: &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	for _, pod := range pods {
 		if readiness.Active(pod) && sidecarset.Lists(pod, name) {
-			plan.Verdicts = append(plan.Verdicts, &sidecarset.PodVerdict{Pod: pod, Action: sidecarset.Keep, Forget: true})
+			plan.Verdicts = append(plan.Verdicts,
+				&sidecarset.PodVerdict{Pod: pod, Action: sidecarset.Keep, Forget: true})
 		}
 	}
 	result := p.Applier.Apply(ctx, plan)

@@ -19,8 +19,8 @@ import (
 // build makes the containers that stand for a sidecar in the pod, one or two, and notes the volumes that they
 // use.
 func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error) {
-	c := container{env: slices.Clone(s.lists.Env), mounts: slices.Clone(s.lists.VolumeMounts), devices: slices.Clone(s.lists.VolumeDevices),
-		envNames: map[string]bool{}, paths: map[string]bool{}}
+	c := container{env: slices.Clone(s.lists.Env), mounts: slices.Clone(s.lists.VolumeMounts),
+		devices: slices.Clone(s.lists.VolumeDevices), envNames: map[string]bool{}, paths: map[string]bool{}}
 	for i := range s.spec.Env {
 		c.envNames[s.spec.Env[i].Name] = true
 	}
@@ -54,11 +54,14 @@ func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error)
 			}
 			one["name"], one["image"] = encoded(name), encoded(image)
 			half.env = slices.Clone(c.env)
-			half.setEnv(pub.SidecarSetVersionEnv, annotationEnv(pub.SidecarSetVersionEnv, pub.SidecarSetVersionPrefix+name))
-			half.setEnv(pub.SidecarSetVersionAltEnv, annotationEnv(pub.SidecarSetVersionAltEnv, pub.SidecarSetVersionAltPrefix+name))
+			half.setEnv(pub.SidecarSetVersionEnv,
+				annotationEnv(pub.SidecarSetVersionEnv, pub.SidecarSetVersionPrefix+name))
+			half.setEnv(pub.SidecarSetVersionAltEnv,
+				annotationEnv(pub.SidecarSetVersionAltEnv, pub.SidecarSetVersionAltPrefix+name))
 		}
 		half.write(one)
-		all = append(all, injected{name: name, before: before(&s.spec, strings.HasPrefix(s.field, "spec.initContainers")), document: one})
+		all = append(all, injected{name: name,
+			before: before(&s.spec, strings.HasPrefix(s.field, "spec.initContainers")), document: one})
 	}
 	return all, nil
 }
@@ -131,7 +134,8 @@ func (c *container) reorder() {
 }
 
 func (c *container) write(document map[string]json.RawMessage) {
-	for field, items := range map[string][]json.RawMessage{"env": c.env, "volumeMounts": c.mounts, "volumeDevices": c.devices} {
+	for field, items := range map[string][]json.RawMessage{"env": c.env, "volumeMounts": c.mounts,
+		"volumeDevices": c.devices} {
 		if len(items) > 0 {
 			document[field] = encoded(items)
 		}
@@ -177,7 +181,8 @@ func (in *injection) sourceOf(transfer *appsv1beta1.TransferEnvVar) (string, boo
 		return transfer.SourceContainerName, transfer.SourceContainerName != ""
 	}
 	path := transfer.SourceContainerNameFrom.FieldRef.FieldPath
-	for prefix, values := range map[string]map[string]string{"metadata.labels['": in.pod.Labels, "metadata.annotations['": in.annotations} {
+	for prefix, values := range map[string]map[string]string{"metadata.labels['": in.pod.Labels,
+		"metadata.annotations['": in.annotations} {
 		if key, ok := strings.CutPrefix(path, prefix); ok {
 			name, ok := values[strings.TrimSuffix(key, "']")]
 			return name, ok
@@ -234,7 +239,9 @@ func (in *injection) shareVolumes(s *sidecar, c *container) {
 // shared is a mount of another container in one with this security context. Mounts of a container that is not
 // privileged cannot go back to the node, and the pod would be refused for one that does; those that others
 // make there are still seen.
-func shared(mount *corev1.VolumeMount, document json.RawMessage, security *corev1.SecurityContext) json.RawMessage {
+func shared(
+	mount *corev1.VolumeMount, document json.RawMessage, security *corev1.SecurityContext,
+) json.RawMessage {
 	if ptr.Deref(mount.MountPropagation, "") != corev1.MountPropagationBidirectional ||
 		security != nil && ptr.Deref(security.Privileged, false) {
 		return document

@@ -14,11 +14,13 @@ func (in *injection) resources(s *sidecar) (corev1.ResourceRequirements, error) 
 	out, policy := corev1.ResourceRequirements{}, s.policy
 	targets := in.targets(policy.names)
 	if len(targets) == 0 {
-		return out, fmt.Errorf("targetContainersNameRegex: no containers match the regex pattern %q", policy.names)
+		return out, fmt.Errorf("targetContainersNameRegex: no containers match the regex pattern %q",
+			policy.names)
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if e := policy.limits[name]; e != nil {
-			limit, limited := policy.aggregate(targets, name, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits })
+			limit, limited := policy.aggregate(targets, name,
+				func(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits })
 			if limited {
 				value, err := e.Evaluate(limit)
 				if err != nil {
@@ -26,12 +28,15 @@ func (in *injection) resources(s *sidecar) (corev1.ResourceRequirements, error) 
 				}
 				set(&out.Limits, name, value)
 			} else if e.Constant() {
-				in.warnings = append(in.warnings, fmt.Sprintf("container %s gets no limit of %s, although its SidecarSet says %s: a container of the pod has none",
-					s.spec.Name, name, text(s.spec.ResourcesPolicy.ResourcesExpr.Limits, name)))
+				in.warnings = append(in.warnings,
+					fmt.Sprintf(
+						"container %s gets no limit of %s, although its SidecarSet says %s: a container of the pod has none",
+						s.spec.Name, name, text(s.spec.ResourcesPolicy.ResourcesExpr.Limits, name)))
 			}
 		}
 		if e := policy.requests[name]; e != nil {
-			request, _ := policy.aggregate(targets, name, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests })
+			request, _ := policy.aggregate(targets, name,
+				func(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests })
 			value, err := e.Evaluate(request)
 			if err != nil {
 				return out, fmt.Errorf("resourcesExpr.requests.%s: %w", name, err)

@@ -55,14 +55,16 @@ type volume struct {
 }
 
 // sidecarOnly are the fields that only containers of SidecarSets have.
-var sidecarOnly = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy", "shareVolumeDevicePolicy", "transferEnv",
-	"resourcesPolicy"}
+var sidecarOnly = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy",
+	"shareVolumeDevicePolicy", "transferEnv", "resourcesPolicy"}
 
 // NewTemplate reads a spec that has its defaults. Hashes are computed where they are empty. An error names
 // the field.
-func NewTemplate(name string, spec *appsv1beta1.SidecarSetSpec, hash, hashWithoutImage, revision string) (*Template, error) {
-	t := &Template{Name: name, Hash: hash, HashWithoutImage: hashWithoutImage, Revision: revision, owned: map[string]bool{},
-		pullSecrets: spec.ImagePullSecrets, metadata: spec.PatchPodMetadata}
+func NewTemplate(
+	name string, spec *appsv1beta1.SidecarSetSpec, hash, hashWithoutImage, revision string,
+) (*Template, error) {
+	t := &Template{Name: name, Hash: hash, HashWithoutImage: hashWithoutImage, Revision: revision,
+		owned: map[string]bool{}, pullSecrets: spec.ImagePullSecrets, metadata: spec.PatchPodMetadata}
 	var err error
 	if t.init, err = t.sidecars("spec.initContainers", spec.InitContainers); err != nil {
 		return nil, err

@@ -85,7 +85,8 @@ func (c *Chooser) inNamespace(ctx context.Context, entries []*entry, name string
 			if namespace == nil {
 				found, err := c.namespaces.Labels(ctx, name)
 				if err != nil {
-					return nil, &inject.Error{SidecarSet: e.name, Err: fmt.Errorf("spec.namespaceSelector: reading namespace %s: %w", name, err)}
+					return nil, &inject.Error{SidecarSet: e.name,
+						Err: fmt.Errorf("spec.namespaceSelector: reading namespace %s: %w", name, err)}
 				}
 				if namespace = found; namespace == nil {
 					namespace = labels.Set{}
@@ -132,7 +133,8 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inj
 // else.
 func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inject.Template {
 	marked := func(c corev1.Container) bool { return inject.IsInjected(&c) }
-	if !slices.ContainsFunc(pod.Spec.Containers, marked) && !slices.ContainsFunc(pod.Spec.InitContainers, marked) || e.template == nil {
+	if !slices.ContainsFunc(pod.Spec.Containers, marked) &&
+		!slices.ContainsFunc(pod.Spec.InitContainers, marked) || e.template == nil {
 		return nil
 	}
 	records, err := sidecarset.ReadRecords(pod.Annotations[pub.SidecarSetHash])
@@ -163,30 +165,42 @@ func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error)
 	if e.revision.name != "" {
 		revision, err := c.revisions.Get(ctx, e.revision.name)
 		if err != nil {
-			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: reading ControllerRevision %s: %w", e.revision.name, err)
+			return nil, fmt.Errorf(
+				"spec.injectionStrategy.revision.revisionName: reading ControllerRevision %s: %w",
+				e.revision.name, err)
 		}
 		if revision == nil {
-			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: there is no ControllerRevision %s", e.revision.name)
+			return nil, fmt.Errorf(
+				"spec.injectionStrategy.revision.revisionName: there is no ControllerRevision %s",
+				e.revision.name)
 		}
 		if of := revision.Labels[pub.SidecarSetName]; of != e.name {
-			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of SidecarSet %q", revision.Name,
+			return nil, fmt.Errorf(
+				"spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of SidecarSet %q",
+				revision.Name,
 				of)
 		}
 		if e.formers(revision) {
-			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of a former SidecarSet of this name", revision.Name)
+			return nil, fmt.Errorf(
+				"spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of a former SidecarSet of this name",
+				revision.Name)
 		}
 		return e.restored.template(e, revision)
 	}
 	version := e.revision.customVersion
 	revisions, err := c.revisions.OfVersion(ctx, e.name, version)
 	if err != nil {
-		return nil, fmt.Errorf("spec.injectionStrategy.revision.customVersion: reading ControllerRevisions of version %s: %w", version, err)
+		return nil, fmt.Errorf(
+			"spec.injectionStrategy.revision.customVersion: reading ControllerRevisions of version %s: %w",
+			version, err)
 	}
 	if revisions = slices.DeleteFunc(revisions, e.formers); len(revisions) == 0 {
 		if version == e.customVersion { // not registered yet, it is what the spec says now (SS-D22)
 			return e.template, e.templateErr
 		}
-		return nil, fmt.Errorf("spec.injectionStrategy.revision.customVersion: there is no ControllerRevision of version %s", version)
+		return nil, fmt.Errorf(
+			"spec.injectionStrategy.revision.customVersion: there is no ControllerRevision of version %s",
+			version)
 	}
 	return e.restored.template(e, slices.MaxFunc(revisions,
 		func(a, b *appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) }))
@@ -220,8 +234,8 @@ func (r *restored) template(e *entry, revision *appsv1.ControllerRevision) (*inj
 	if err != nil {
 		return nil, fmt.Errorf("ControllerRevision %s: %w", revision.Name, err)
 	}
-	t, err := inject.NewTemplate(e.name, spec, revision.Annotations[pub.SidecarSetHash], revision.Annotations[pub.SidecarSetHashWithoutImage],
-		revision.Name)
+	t, err := inject.NewTemplate(e.name, spec, revision.Annotations[pub.SidecarSetHash],
+		revision.Annotations[pub.SidecarSetHashWithoutImage], revision.Name)
 	if err != nil {
 		return nil, fmt.Errorf("ControllerRevision %s: %w", revision.Name, err)
 	}

@@ -135,18 +135,20 @@ func (x *Index) matches(podLabels labels.Set) []*entry {
 func (x *Index) all() []*entry {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return slices.SortedFunc(maps.Values(x.entries), func(a, b *entry) int { return cmp.Compare(a.name, b.name) })
+	return slices.SortedFunc(maps.Values(x.entries),
+		func(a, b *entry) int { return cmp.Compare(a.name, b.name) })
 }
 
 func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
-	e := &entry{name: set.Name, uid: set.UID, generation: set.Generation, paused: set.Spec.InjectionStrategy.Paused,
-		customVersion: set.Spec.CustomVersion,
-		podSelector:   set.Spec.Selector, namespaceSelector: set.Spec.NamespaceSelector}
+	e := &entry{name: set.Name, uid: set.UID, generation: set.Generation,
+		paused: set.Spec.InjectionStrategy.Paused, customVersion: set.Spec.CustomVersion,
+		podSelector: set.Spec.Selector, namespaceSelector: set.Spec.NamespaceSelector}
 	if set.Annotations[pub.SidecarSetCanary] == "true" {
 		e.base = set.Annotations[pub.SidecarSetBase]
 	}
 	// An absent selector selects nothing here, and so does an empty one and one that cannot be read.
-	if pods, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil && set.Spec.Selector != nil && !pods.Empty() {
+	if pods, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil &&
+		set.Spec.Selector != nil && !pods.Empty() {
 		e.pods = pods
 	}
 	if set.Spec.NamespaceSelector != nil {
@@ -161,12 +163,16 @@ func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
 	if set.Status.ObservedGeneration >= set.Generation {
 		revision = set.Status.LatestRevision
 	}
-	e.annotations = [3]string{set.Annotations[pub.SidecarSetHash], set.Annotations[pub.SidecarSetHashWithoutImage], revision}
-	if old != nil && old.uid == e.uid && old.generation == e.generation && e.generation > 0 && old.annotations == e.annotations {
-		e.template, e.templateErr, e.restored = old.template, old.templateErr, old.restored // only the status has changed
+	e.annotations = [3]string{set.Annotations[pub.SidecarSetHash],
+		set.Annotations[pub.SidecarSetHashWithoutImage], revision}
+	if old != nil && old.uid == e.uid && old.generation == e.generation && e.generation > 0 &&
+		old.annotations == e.annotations {
+		// only the status has changed
+		e.template, e.templateErr, e.restored = old.template, old.templateErr, old.restored
 		return e
 	}
-	e.template, e.templateErr = inject.NewTemplate(set.Name, &set.Spec, e.annotations[0], e.annotations[1], revision)
+	e.template, e.templateErr = inject.NewTemplate(set.Name, &set.Spec, e.annotations[0],
+		e.annotations[1], revision)
 	e.restored = &restored{spec: &set.Spec}
 	return e
 }
@@ -176,7 +182,8 @@ func newRevisionRule(spec *appsv1beta1.SidecarSetSpec) *revisionRule {
 	if named == nil || empty(named.RevisionName) && empty(named.CustomVersion) {
 		return nil
 	}
-	rule := &revisionRule{always: spec.UpdateStrategy.Paused || named.Policy != appsv1beta1.PartialSidecarSetInjectRevisionPolicy}
+	rule := &revisionRule{always: spec.UpdateStrategy.Paused ||
+		named.Policy != appsv1beta1.PartialSidecarSetInjectRevisionPolicy}
 	if !empty(named.RevisionName) {
 		rule.name = *named.RevisionName
 	} else {
