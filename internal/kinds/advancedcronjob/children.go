@@ -115,6 +115,7 @@ func ChildOf(object metav1.Object) Child {
 	if started != nil {
 		c.Started = started.Time
 	}
+
 	return c
 }
 
@@ -190,6 +191,7 @@ func NewChild(cronJob *appsv1beta1.AdvancedCronJob, kind Kind, run *Run) (map[st
 	if err != nil {
 		return nil, fmt.Errorf("reading the template: %w", err)
 	}
+
 	metadata, _ := given["metadata"].(map[string]any)
 	annotations := map[string]any{}
 	if written, ok := metadata["annotations"].(map[string]any); ok {
@@ -209,5 +211,6 @@ func NewChild(cronJob *appsv1beta1.AdvancedCronJob, kind Kind, run *Run) (map[st
 	if spec, ok := given["spec"]; ok {
 		document["spec"] = spec
 	}
+
 	return document, nil
 }

@@ -31,6 +31,7 @@ func Default(object, old Document, pods func(key string) podtemplate.Request) ([
 	if !ok {
 		return d.Operations, nil // validation refuses it
 	}
+
 	template, _ := spec["template"].(Document)
 	_, pulls := template["imageListPullJobTemplate"].(Document)
 	policy := appsv1beta1.ConcurrencyAllow
@@ -58,6 +59,7 @@ func Default(object, old Document, pods func(key string) podtemplate.Request) ([
 		}
 		d.Operations = append(d.Operations, below(key, inner.Operations)...)
 	}
+
 	return d.Operations, failed
 }
 

@@ -121,6 +121,7 @@ func Make(s Snapshot) *Plan {
 		p.waits(Deleting, "it is being deleted: no run begins")
 		return p.out
 	}
+
 	p.history()
 	p.schedule(templates)
 	return p.out
@@ -148,6 +149,7 @@ func (p *planner) classify() {
 			p.failed = append(p.failed, child)
 		}
 	}
+
 	slices.SortFunc(p.active, byTime)
 	for _, list := range [][]Child{p.succeeded, p.failed} {
 		slices.SortFunc(list, func(a, b Child) int {
@@ -179,10 +181,12 @@ func (p *planner) status() {
 			handled(&p.out.Status, child.Nominal)
 		}
 	}
+
 	known := map[string]int{}
 	for i := range old.Active {
 		known[string(old.Active[i].UID)] = i
 	}
+
 	listed := p.active[max(len(p.active)-mostActive, 0):]
 	for _, child := range listed {
 		// as it was noted: what changes in a child does not change it
@@ -192,6 +196,7 @@ func (p *planner) status() {
 			p.out.Status.Active = append(p.out.Status.Active, referenceTo(child))
 		}
 	}
+
 	for _, list := range [][]Child{p.succeeded, p.failed} {
 		for _, child := range list {
 			if _, active := known[string(child.Object.GetUID())]; active {
@@ -199,6 +204,7 @@ func (p *planner) status() {
 			}
 		}
 	}
+
 	for _, child := range p.in.Children {
 		if child.Held() && (child.Nominal.IsZero() || !child.Nominal.After(lastTime(&p.out.Status)) ||
 			p.nobodyAsks(child)) {
@@ -292,6 +298,7 @@ func (p *planner) schedule(templates []Kind) {
 		p.note(corev1.EventTypeWarning, FailedCreate, p.out.Message, string(NoTemplate))
 		return
 	}
+
 	times, zone, err := schedule.Parse(spec.Schedule)
 	if err != nil {
 		p.waits(NoSchedule, "spec.schedule %q: %v", cut(spec.Schedule), err)
@@ -394,6 +401,7 @@ func (p *planner) begin(run *Run) {
 		p.note(corev1.EventTypeWarning, FailedCreate, p.out.Message, string(NotServed))
 		return
 	}
+
 	switch {
 	case len(p.active) == 0:
 	case p.in.CronJob.Spec.ConcurrencyPolicy == appsv1beta1.ConcurrencyForbid:

@@ -65,6 +65,7 @@ func check(cronJob *appsv1beta1.AdvancedCronJob, broadcast CheckBroadcastJob) fi
 				"exactly one of jobTemplate, broadcastJobTemplate and imageListPullJobTemplate must be set, there are %d",
 				len(given))))
 	}
+
 	return append(errs, checkTemplates(spec, path.Child("template"), broadcast)...)
 }
 
@@ -93,6 +94,7 @@ func checkTimes(spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path) field.E
 			errs = append(errs, field.Invalid(path.Child("timeZone"), cut(*spec.TimeZone), err.Error()))
 		}
 	}
+
 	return errs
 }
 
@@ -123,6 +125,7 @@ func checkTemplates(
 		}
 		errs = append(errs, checkList(&template.Spec, path.Child("imageListPullJobTemplate", "spec"))...)
 	}
+
 	return errs
 }
 
@@ -130,6 +133,7 @@ func checkJob(undecodable error, job *batchv1.JobSpec, path *field.Path) field.E
 	if undecodable != nil {
 		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, undecodable.Error())}
 	}
+
 	var errs field.ErrorList
 	path = path.Child("spec")
 	switch policy := job.Template.Spec.RestartPolicy; policy {
@@ -173,6 +177,7 @@ func checkList(spec *appsv1beta1.ImageListPullJobSpec, path *field.Path) field.E
 		errs = append(errs, field.Forbidden(completion.Child("ttlSecondsAfterFinished"),
 			"history limits say how long jobs are kept"))
 	}
+
 	return errs
 }
 
@@ -185,6 +190,7 @@ func moved(err error, path *field.Path) field.ErrorList {
 	if !errors.As(err, &all) {
 		return nil
 	}
+
 	errs := make(field.ErrorList, 0, len(all.Errors()))
 	for _, err := range all.Errors() {
 		text, at := err.Error(), path
@@ -194,6 +200,7 @@ func moved(err error, path *field.Path) field.ErrorList {
 		}
 		errs = append(errs, field.Invalid(at, field.OmitValueType{}, text))
 	}
+
 	return errs
 }
 
@@ -213,6 +220,7 @@ func checkUpdate(updated, old *appsv1beta1.AdvancedCronJob) field.ErrorList {
 	if jsonfields.Same(frozen(updated), frozen(old)) {
 		return nil
 	}
+
 	return field.ErrorList{field.Forbidden(path,
 		"updates may change schedule, timeZone, concurrencyPolicy, paused, startingDeadlineSeconds, "+
 			"successfulJobsHistoryLimit, failedJobsHistoryLimit and template.imageListPullJobTemplate alone: create another AdvancedCronJob instead")}
@@ -235,5 +243,6 @@ func Warnings(updated, old *appsv1beta1.AdvancedCronJob, off []string) (warnings
 				"spec.template.imageListPullJobTemplate: feature gate %s of the manager is off, so that runs cannot begin",
 				strings.Join(off, ", ")))
 	}
+
 	return warnings
 }

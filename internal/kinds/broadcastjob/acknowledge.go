@@ -66,10 +66,12 @@ func (p *planner) acknowledge() {
 	if !resumed || p.job.Spec.Paused {
 		return
 	}
+
 	p.out.Annotations = map[string]any{pub.BroadcastJobResumed: nil}
 	if p.job.Spec.FailurePolicy.Type != appsv1beta1.FailurePolicyPause {
 		return
 	}
+
 	before, at := acknowledged(p.job), resumedAt(text, p.in.Now)
 	var marks []string
 	p.eachFailed(func(pod *corev1.Pod) {

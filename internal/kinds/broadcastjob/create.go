@@ -54,6 +54,7 @@ func (p *planner) createSome(spare int) {
 			return
 		}
 	}
+
 	switch {
 	case most == len(order):
 	case p.out.ScaleError != "":

@@ -34,6 +34,7 @@ func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	if !ok {
 		return nil, nil // the schema or validation refuses it
 	}
+
 	var d podtemplate.Defaults
 	d.Add(spec, "/spec", "parallelism", math.MaxInt32)
 	d.Object(spec, "/spec", "completionPolicy", func(d *podtemplate.Defaults, o Document, pointer string) {

@@ -25,11 +25,13 @@ func (p *planner) fails() bool {
 	if policy.Type == appsv1beta1.CompletionNever || policy.ActiveDeadlineSeconds == nil {
 		return false
 	}
+
 	end := p.out.Status.StartTime.Add(seconds.Duration(*policy.ActiveDeadlineSeconds))
 	if p.in.Now.Before(end) {
 		p.core.LookAgain(end)
 		return false
 	}
+
 	message := fmt.Sprintf("the job was active longer than the specified deadline of %s",
 		plural.Of(*policy.ActiveDeadlineSeconds, "second"))
 	p.tell(ToldDeadline, corev1.EventTypeWarning, "%s", p.fail(message))
@@ -58,6 +60,7 @@ func (p *planner) fail(message string) string {
 				plural.Few(of.nodes, mostUnfinished))
 		}
 	}
+
 	p.end(appsv1beta1.BroadcastJobFailed, appsv1beta1.JobFailed, "Failed", message)
 	p.out.Status.Failed += p.out.Status.Active
 	p.cleanUp((*member).runs)
@@ -78,6 +81,7 @@ func (p *planner) withoutSuccess() (failed, open []string) {
 			}
 		}
 	}
+
 	slices.Sort(failed)
 	slices.Sort(open)
 	return failed, open
@@ -124,11 +128,13 @@ func (p *planner) afterEnd() {
 		p.job.Status.CompletionTime == nil {
 		return
 	}
+
 	end := p.job.Status.CompletionTime.Add(seconds.Duration(int64(*policy.TTLSecondsAfterFinished)))
 	if p.in.Now.Before(end) {
 		p.core.LookAgain(end)
 		return
 	}
+
 	p.out.Expired = true
 	p.core.Say("it has ended, and its time to live of %s is over: it is deleted",
 		plural.Of(*policy.TTLSecondsAfterFinished, "second"))

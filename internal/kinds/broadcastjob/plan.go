@@ -143,6 +143,7 @@ func (p *planner) make() {
 		p.core.HoldDeleted()
 		return
 	}
+
 	p.sortPods()
 	ended, counted := Ended(p.job)
 	if ended && !counted {
@@ -174,6 +175,7 @@ func (p *planner) make() {
 	if p.paused() || p.fails() {
 		return
 	}
+
 	p.remove()
 	p.create()
 	p.complete()
@@ -211,6 +213,7 @@ func (p *planner) sortSites() {
 		target := nodes.Target(p.members[i].pod)
 		p.homeless[target] = append(p.homeless[target], &p.members[i])
 	}
+
 	p.sites = make([]site, len(p.in.Nodes))
 	unfit := map[string][]string{}
 	for i, node := range p.in.Nodes {
@@ -225,6 +228,7 @@ func (p *planner) sortSites() {
 			unfit[s.Why] = append(unfit[s.Why], s.name)
 		}
 	}
+
 	p.sayUnfit(unfit)
 }
 
@@ -293,6 +297,7 @@ func (s *site) leaves(p *planner) bool {
 	if !Suffers(s.node) {
 		return true
 	}
+
 	well := s.node.DeepCopy()
 	well.Spec.Taints = slices.DeleteFunc(well.Spec.Taints, suffers)
 	return !p.rules.Judge(well).Tolerable
@@ -330,6 +335,7 @@ func (p *planner) count() {
 			}
 		}
 	}
+
 	slices.Sort(p.out.Missing)
 	p.limit = math.MaxInt32
 	if parallelism := p.job.Spec.Parallelism; parallelism != nil {
@@ -381,6 +387,7 @@ func (p *planner) paused() bool {
 		status.Phase = appsv1beta1.BroadcastJobRunning
 		p.tell(ToldContinue, corev1.EventTypeNormal, "the job goes on")
 	}
+
 	return false
 }
 
@@ -407,11 +414,13 @@ func (p *planner) remove() {
 			}
 		}
 	}
+
 	if len(duplicates) > 0 {
 		slices.Sort(duplicates)
 		p.tell(ToldDuplicate, corev1.EventTypeWarning, "more than one pod on %s: %s; one of each stays",
 			plural.Of(len(duplicates), "node"), plural.Few(duplicates, mostNamed))
 	}
+
 	for target, members := range p.homeless {
 		for _, m := range members {
 			switch {

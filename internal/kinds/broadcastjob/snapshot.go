@@ -125,5 +125,6 @@ func placement(spec *corev1.PodSpec) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding what the template asks of nodes: %w", err)
 	}
+
 	return strconv.FormatUint(nodes.Hash(string(text)), 36), nil
 }

@@ -74,6 +74,7 @@ func validate(spec *appsv1beta1.BroadcastJobSpec) field.ErrorList {
 				appsv1beta1.FailurePolicyFailFast, appsv1beta1.FailurePolicyContinue,
 				appsv1beta1.FailurePolicyPause}))
 	}
+
 	return append(errs, fieldcheck.NotNegative(&failure.RestartLimit, at.Child("restartLimit"))...)
 }
 
@@ -84,18 +85,21 @@ func validateTemplate(spec *appsv1beta1.BroadcastJobSpec, path *field.Path) (err
 	if spec.Template.IsZero() {
 		return field.ErrorList{field.Required(path, "it says what the pods are like")}
 	}
+
 	switch policy := spec.Template.Spec.RestartPolicy; policy {
 	case corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever:
 	default:
 		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), policy,
 			[]corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
 	}
+
 	for _, label := range []string{pub.BroadcastJobName, pub.BroadcastJobUID} {
 		if value := spec.Template.Labels[label]; value != "" {
 			errs = append(errs, field.Invalid(path.Child("metadata", "labels").Key(label), value,
 				"must not be set: it tells the job's pods from others, and the controller sets it"))
 		}
 	}
+
 	return append(errs, fieldcheck.Images(&spec.Template.Spec, path.Child("spec"))...)
 }
 
@@ -123,6 +127,7 @@ func validateCompletion(
 		errs = append(errs, field.Invalid(deadline, *policy.ActiveDeadlineSeconds,
 			"must be greater than or equal to 0"))
 	}
+
 	return append(errs, fieldcheck.NotNegative(policy.TTLSecondsAfterFinished, ttl)...)
 }
 

@@ -38,17 +38,20 @@ func (p *planner) takenIDs() (taken map[string]bool, free []string) {
 			taken[p.idOf(pod)] = true
 		}
 	}
+
 	for _, claim := range slices.Concat(p.in.Claims, p.in.PodOwnedClaims) {
 		if owner := metav1.GetControllerOfNoCopy(claim); claim.DeletionTimestamp != nil ||
 			owner != nil && owner.UID != p.set.UID {
 			taken[claim.Labels[pub.CloneSetInstanceID]] = true
 		}
 	}
+
 	for id := range p.claimsOf {
 		if !taken[id] {
 			free = append(free, id)
 		}
 	}
+
 	slices.Sort(free)
 	return taken, free
 }
@@ -91,6 +94,7 @@ func (p *planner) leavingUntil(pod *corev1.Pod) time.Time {
 			since = at
 		}
 	}
+
 	return since.Add(2 * claimPatience)
 }
 
@@ -101,6 +105,7 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 	if scale.Create == 0 || len(p.claimsOf) == 0 {
 		return
 	}
+
 	_, free := p.takenIDs()
 	lacking := scale.Create - len(free)
 	var awaited, given []string
@@ -125,6 +130,7 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 			p.core.LookAgain(until)
 		}
 	}
+
 	if n := min(len(given), lacking-len(awaited)); n > 0 {
 		p.out.ClaimsNotReused = fmt.Sprintf(
 			"claims stay with pods that should be gone (%s); pods with new claims take their places",
@@ -157,6 +163,7 @@ func (p *planner) settleClaims() {
 	if len(p.claimsOf) == 0 {
 		return
 	}
+
 	active := map[string]bool{}
 	inactive := map[string]*corev1.Pod{}
 	released := map[string]*corev1.Pod{}
@@ -172,6 +179,7 @@ func (p *planner) settleClaims() {
 			inactive[id] = pod
 		}
 	}
+
 	for _, pod := range p.in.ForeignPods {
 		id := p.idOf(pod)
 		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.UID == p.set.UID {
@@ -180,6 +188,7 @@ func (p *planner) settleClaims() {
 			released[id] = pod
 		}
 	}
+
 	for _, claim := range p.in.Claims {
 		id := claim.Labels[pub.CloneSetInstanceID]
 		if id == "" || active[id] || claim.DeletionTimestamp != nil {
@@ -209,6 +218,7 @@ func (p *planner) takeClaimsBack() {
 	if len(p.in.PodOwnedClaims) == 0 {
 		return
 	}
+
 	staying := map[types.UID]bool{}
 	for _, info := range p.core.Members {
 		if v := p.core.Verdict(info.Pod); !info.Preparing && !info.Specified &&
@@ -216,6 +226,7 @@ func (p *planner) takeClaimsBack() {
 			staying[info.Pod.UID] = true
 		}
 	}
+
 	for _, claim := range p.in.PodOwnedClaims {
 		if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && staying[owner.UID] &&
 			claim.DeletionTimestamp == nil {
@@ -231,6 +242,7 @@ func (p *planner) growClaims() {
 	if p.set.Annotations[pub.ResizeClaims] != "true" {
 		return
 	}
+
 	var held []string
 	wanted := map[string]resource.Quantity{} // by template: both templates and claims may be many
 	for i := range p.set.Spec.VolumeClaimTemplates {
@@ -239,6 +251,7 @@ func (p *planner) growClaims() {
 			wanted[template.Name] = want
 		}
 	}
+
 	for _, claim := range p.in.Claims {
 		template, ours := strings.CutSuffix(claim.Name,
 			p.core.ClaimName("", claim.Labels[pub.CloneSetInstanceID]))
@@ -254,6 +267,7 @@ func (p *planner) growClaims() {
 			held = append(held, fmt.Sprintf("%s (%s)", claim.Name, have.String()))
 		}
 	}
+
 	if len(held) > 0 {
 		slices.Sort(held)
 		p.out.ClaimsHeld = "claims are larger than their templates ask for, and cannot shrink: " +

@@ -24,9 +24,11 @@ func (p *planner) ids() func() string {
 	for _, id := range reusable {
 		used[id] = true
 	}
+
 	if !p.set.Spec.ScaleStrategy.EnablePVCReuse {
 		reusable = nil
 	}
+
 	return func() string {
 		if len(reusable) > 0 {
 			id := reusable[0]

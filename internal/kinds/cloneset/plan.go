@@ -90,6 +90,7 @@ func Make(s Snapshot) *Plan {
 	for _, name := range s.Set.Spec.ScaleStrategy.PodsToDelete {
 		p.toDelete[name] = true
 	}
+
 	p.out.Orphans = slices.Sorted(slices.Values(s.Orphans)) // an index gives them in any order
 	p.in.Pods = slices.SortedFunc(slices.Values(s.Pods),
 		func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
@@ -106,6 +107,7 @@ func (p *planner) make() {
 		p.stand(fmt.Errorf("spec.selector: %w", err))
 		return
 	}
+
 	p.selector = selector
 	if err := p.core.DetermineRevisions(); err != nil {
 		p.stand(err)
@@ -124,6 +126,7 @@ func (p *planner) make() {
 		p.core.HoldDeleted()
 		return
 	}
+
 	p.release()
 	p.sortClaims()
 	p.classify()
@@ -208,9 +211,11 @@ func (p *planner) sayClaims() {
 			t.Add(about, "delete: %s", fate.Why)
 		}
 	}
+
 	for _, growth := range p.out.ClaimGrowth {
 		t.Add("claim "+growth.Claim.Name, "grow to %s", growth.Storage.String())
 	}
+
 	p.out.ClaimLines = t.Lines
 }
 

@@ -31,6 +31,7 @@ func (p *planner) classify() {
 		}
 		p.core.Observe(pod, p.specified(pod))
 	}
+
 	p.forgetFailed(failed)
 }
 
@@ -66,6 +67,7 @@ func (p *planner) census(scaling bool) rollout.Census {
 		ExcludePreparingDelete: p.in.Features.ExcludePreparingDelete ||
 			p.set.Spec.ScaleStrategy.ExcludePreparingDelete,
 	}
+
 	for _, info := range p.core.Members {
 		group := &census.Old
 		if info.New || scaling && p.countsAsNew(info) {
@@ -88,6 +90,7 @@ func (p *planner) census(scaling bool) rollout.Census {
 			group.Unavailable++
 		}
 	}
+
 	return census
 }
 

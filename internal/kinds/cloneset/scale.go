@@ -28,6 +28,7 @@ func (p *planner) scale() bool {
 	if p.cancelDeletions() {
 		return true
 	}
+
 	p.awaitClaims(&scale)
 	p.holdCreation(&scale)
 	if scale.Create > 0 {
@@ -53,6 +54,7 @@ func (p *planner) scale() bool {
 	if scale.Missing > 0 {
 		return false
 	}
+
 	return p.scaleIn(scale)
 }
 
@@ -79,6 +81,7 @@ func (p *planner) createPods(scale rollout.Scale) {
 			return
 		}
 	}
+
 	p.core.Say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"),
 		scale.CreateOld, p.out.CurrentRevision)
 }
@@ -99,12 +102,14 @@ func (p *planner) cancelDeletions() bool {
 			return false
 		}
 	}
+
 	spoken := 0
 	for _, info := range p.core.Members {
 		if info.Preparing || info.Specified {
 			spoken++
 		}
 	}
+
 	excess, changed := p.out.Limits.Replicas-len(p.core.Members)+spoken, false
 	for _, info := range p.core.Members {
 		if excess <= 0 {
@@ -118,6 +123,7 @@ func (p *planner) cancelDeletions() bool {
 			excess, changed = excess-1, true
 		}
 	}
+
 	return changed
 }
 
@@ -135,6 +141,7 @@ func (p *planner) deletePrepared() bool {
 		p.deletePod(info, podplan.ReasonSpecifiedDelete, "its preDelete hook let it go")
 		changed = true
 	}
+
 	return changed
 }
 
@@ -175,6 +182,7 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 		infos = slices.SortedStableFunc(slices.Values(infos),
 			func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	}
+
 	for _, info := range infos {
 		switch {
 		case info.Preparing:
@@ -189,6 +197,7 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 			deleted = true
 		}
 	}
+
 	return deleted, pending
 }
 
@@ -198,6 +207,7 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 	if scale.Remove == 0 {
 		return false
 	}
+
 	var old, new []rollout.Candidate
 	infos := make(map[*corev1.Pod]*podplan.Pod, len(p.core.Members))
 	for _, info := range p.core.Members {
@@ -210,12 +220,14 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 			old = append(old, info.Candidate)
 		}
 	}
+
 	for _, group := range [][]rollout.Candidate{old, new} {
 		rollout.Rank(group, topologyKeys(p.set), func(node, key string) (string, bool) {
 			value, ok := p.in.NodeLabels[node][key]
 			return value, ok
 		})
 	}
+
 	slices.SortFunc(old, rollout.ByRemoval)
 	slices.SortFunc(new, rollout.ByRemoval)
 	if p.out.CurrentRevision != p.out.UpdateRevision {
@@ -241,6 +253,7 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		p.deletePod(infos[candidate.Pod], podplan.ReasonScaleIn, tooMany(scale.Remove))
 		changed = true
 	}
+
 	return changed
 }
 
@@ -292,6 +305,7 @@ func (p *planner) budgetWords() string {
 			p.out.Limits.MaxUnavailable, ready,
 			plural.Form(ready, "is", "are"), available)
 	}
+
 	return p.spent
 }
 

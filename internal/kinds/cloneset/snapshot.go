@@ -57,6 +57,7 @@ func (s *Snapshot) NodesWanted() []string {
 		seen[name] = true
 		names = append(names, name)
 	}
+
 	return names
 }
 

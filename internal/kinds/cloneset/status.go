@@ -45,6 +45,7 @@ func (p *planner) status() {
 			count(&status.UpdatedAvailableReplicas, info.Available)
 		}
 	}
+
 	replicas := int32(p.replicas())
 	if status.UpdatedReplicas == replicas && status.Replicas == replicas && p.out.UpdateRevision != "" {
 		status.CurrentRevision = p.out.UpdateRevision
@@ -65,6 +66,7 @@ func (p *planner) available() {
 		removeCondition(&p.out.Status, appsv1beta1.CloneSetConditionAvailable)
 		return
 	}
+
 	enough := p.out.Limits.Replicas - p.out.Limits.MaxUnavailable
 	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionAvailable,
 		Status: corev1.ConditionTrue, Reason: "MinimumPodsAvailable",
@@ -86,6 +88,7 @@ func (p *planner) progressing() {
 		removeCondition(status, appsv1beta1.CloneSetConditionProgressing)
 		return
 	}
+
 	replicas := int32(p.replicas())
 	previous := Condition(status, appsv1beta1.CloneSetConditionProgressing)
 	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionProgressing,
@@ -178,6 +181,7 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 		setCondition(status, appsv1beta1.CloneSetCondition{Type: conditionType, Status: corev1.ConditionTrue,
 			Message: text}, now, false)
 	}
+
 	slices.SortStableFunc(status.Conditions, func(a, b appsv1beta1.CloneSetCondition) int {
 		switch {
 		case a.Type < b.Type:

@@ -33,6 +33,7 @@ func (p *planner) updatePods(unusable error) {
 		}
 		return
 	}
+
 	count = max(count-p.replacements(toNew), 0)
 	p.core.Say("%s to move to %s", plural.Of(count, "pod"), target.Name)
 	budget, waiting := p.core.NewBudget(toNew), 0
@@ -90,6 +91,7 @@ func (p *planner) sayPartition() {
 			updated++
 		}
 	}
+
 	if more := updated - (p.out.Limits.Replicas - p.out.Limits.Partition); more > 0 &&
 		p.out.Limits.Partition > 0 && !p.in.Features.PartitionRollback {
 		p.core.Say(
@@ -149,6 +151,7 @@ func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 			sorted = append(sorted, infos[i])
 		}
 	}
+
 	sorted = append(first, sorted...)
 	slices.SortStableFunc(sorted, func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	return sorted

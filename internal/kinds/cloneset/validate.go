@@ -64,14 +64,17 @@ func validateName(name string) field.ErrorList {
 	if name == "" {
 		return nil // to be generated
 	}
+
 	for _, message := range validation.NameIsDNSSubdomain(name, false) {
 		errs = append(errs, field.Invalid(path, name, message))
 	}
+
 	if len(name) > maxNameLength {
 		errs = append(errs, field.Invalid(path, name,
 			fmt.Sprintf("must be no more than %d characters, so that pods can be named after it",
 				maxNameLength)))
 	}
+
 	return errs
 }
 
@@ -108,6 +111,7 @@ func validate(w *Written) field.ErrorList {
 					spec.MinReadySeconds)))
 		}
 	}
+
 	return errs
 }
 
@@ -171,6 +175,7 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 	if rolling == nil {
 		return errs
 	}
+
 	errs = append(errs, fieldcheck.Amount(rolling.Partition, path.Child("partition"))...)
 	pace := append(fieldcheck.Amount(rolling.MaxUnavailable, path.Child("maxUnavailable")),
 		fieldcheck.Amount(rolling.MaxSurge, path.Child("maxSurge"))...)
@@ -185,6 +190,7 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 		// Annotations that conversion made into fields have no rules in v1alpha1.
 		inPlace = w.alpha.Spec.UpdateStrategy.InPlaceUpdateStrategy
 	}
+
 	return append(errs, fieldcheck.InPlace(inPlace, path.Child("inPlaceUpdateStrategy"))...)
 }
 
@@ -216,6 +222,7 @@ func validatePace(
 		errs = append(errs, field.Invalid(path.Child("maxSurge"), surge.String(),
 			"must be 0 under InPlaceOnly, which never creates pods for an update"))
 	}
+
 	return errs
 }
 
@@ -232,6 +239,7 @@ func validateScatter(terms []pub.UpdateScatterTerm, path *field.Path) field.Erro
 		}
 		seen[term] = true
 	}
+
 	return errs
 }
 
@@ -274,5 +282,6 @@ func PodsToDeleteWarnings(updated, old *appsv1beta1.CloneSet, lookup func(name s
 				fmt.Sprintf("spec.scaleStrategy.podsToDelete[%d]: %q is ignored: %s", i, name, reason))
 		}
 	}
+
 	return warnings
 }

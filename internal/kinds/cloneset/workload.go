@@ -43,6 +43,7 @@ func workloadOf(set *appsv1beta1.CloneSet, features Features) *podplan.Workload 
 			w.Policy = podplan.Policy(r.PodUpdatePolicy)
 		}
 	}
+
 	return w
 }
 

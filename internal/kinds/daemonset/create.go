@@ -25,6 +25,7 @@ func (p *planner) create() {
 			missing = append(missing, l)
 		}
 	}
+
 	// which may be that of one node alone: now the next attempt begins with any
 	if len(missing) > 0 && p.in.CreationError != "" {
 		first := nodes.Hash(p.in.Now.Format(time.RFC3339Nano)) % uint64(len(missing))
@@ -36,6 +37,7 @@ func (p *planner) create() {
 		p.core.Say("%s created, %s at a time", plural.Of(len(missing), "pod")+" to be",
 			plural.Of(most, "pod"))
 	}
+
 	for _, l := range missing[:most] {
 		if err := p.newPod(l); err != nil {
 			p.out.ScaleError = err.Error()
@@ -53,6 +55,7 @@ func (p *planner) newPod(l *site) error {
 	if err := p.core.NewPod(identity, p.core.Update, func(string) bool { return true }); err != nil {
 		return err
 	}
+
 	creation := &p.out.Create[len(p.out.Create)-1]
 	creation.Node = l.name
 	pod := creation.Pod

@@ -30,6 +30,7 @@ func Default(r DefaultRequest) []jsonpatch.Operation {
 	if !ok {
 		return nil // the schema or validation refuses it
 	}
+
 	var d podtemplate.Defaults
 	d.Add(spec, "/spec", "burstReplicas", 250)
 	d.Add(spec, "/spec", "revisionHistoryLimit", 10)

@@ -35,6 +35,7 @@ func (p *planner) placement() {
 			needs = append(needs, l) // beside what is being deleted, or prepares for it
 		}
 	}
+
 	if p.partitioned {
 		slices.SortStableFunc(needs, func(a, b *site) int { return cmp.Compare(p.rankOf(a), p.rankOf(b)) })
 		if most := p.partitionAllows(needs); len(needs) > most {
@@ -43,6 +44,7 @@ func (p *planner) placement() {
 			needs = needs[:most]
 		}
 	}
+
 	for _, l := range needs {
 		l.create = true
 	}
@@ -80,6 +82,7 @@ func (p *planner) tolerate(l *site) (empty bool) {
 			running = append(running, d)
 		}
 	}
+
 	switch {
 	case len(running) == 0:
 		return !ended
@@ -88,6 +91,7 @@ func (p *planner) tolerate(l *site) (empty bool) {
 	case len(running) > 1:
 		p.clean(l, running)
 	}
+
 	return false
 }
 
@@ -102,6 +106,7 @@ func (p *planner) clean(l *site, running []*daemon) {
 			olds = append(olds, d)
 		}
 	}
+
 	now, old := p.keepOne(l, news), p.keepOne(l, olds)
 	switch {
 	case now == nil || old == nil:
@@ -134,6 +139,7 @@ func (p *planner) failed(l *site, d *daemon) {
 	if v := p.core.Verdict(d.pod); v != nil { // it is adopted first
 		return
 	}
+
 	why := "it ended with phase " + string(d.pod.Status.Phase)
 	if d.pod.Status.Reason != "" {
 		why += " (" + d.pod.Status.Reason + ")"
@@ -184,6 +190,7 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 	if held := p.core.Prepare(pod, why); held != nil {
 		return held
 	}
+
 	n := &p.deletions
 	if !p.in.Refused[pod.UID].IsZero() { // it takes the place of none that may go
 		n = &p.retried
@@ -193,6 +200,7 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 		return p.core.Decide(pod, podplan.Wait, ReasonBurst, "%s; burstReplicas lets %d go at a time",
 			why, p.burst)
 	}
+
 	*n++
 	return p.core.Decide(pod, podplan.Delete, reason, "%s", why)
 }
@@ -257,6 +265,7 @@ func (p *planner) specified() {
 			down++
 		}
 	}
+
 	for _, l := range p.lastRefused(p.sites) {
 		for _, d := range l.pods {
 			switch {

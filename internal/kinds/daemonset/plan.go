@@ -143,6 +143,7 @@ func Make(s Snapshot) *Plan {
 	if p.out.Waiting == nil {
 		p.out.Waiting = p.core.Lingering()
 	}
+
 	return p.out
 }
 
@@ -167,6 +168,7 @@ func (p *planner) make() (err error) {
 			"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers "+
 				"change: no pod could be the set's", p.selector)
 	}
+
 	p.rules = nodes.ForDaemon(&p.set.Spec.Template.Spec)
 	if err := p.sortSites(); err != nil {
 		return err
@@ -174,12 +176,14 @@ func (p *planner) make() (err error) {
 	if err := p.limits(); err != nil {
 		return err
 	}
+
 	p.adopt()
 	p.sortPods()
 	p.core.DecideModes()
 	if err := p.core.Lacks(); err != nil {
 		return err
 	}
+
 	p.leaveOut()
 	p.count()
 	p.core.PreDownload(false)
@@ -222,6 +226,7 @@ func (p *planner) sortSites() error {
 			selected: selector.Matches(labels.Set(node.Labels))}
 		p.sites[i] = &sites[i]
 	}
+
 	slices.SortFunc(p.sites, func(a, b *site) int { return cmp.Compare(a.name, b.name) })
 	return nil
 }
@@ -289,6 +294,7 @@ func (p *planner) adopt() {
 			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels are not those of a pod of the set any more").Patch = patch
 		}
 	}
+
 	for _, r := range p.in.Revisions {
 		if metav1.GetControllerOfNoCopy(r) == nil && r.DeletionTimestamp == nil {
 			p.out.AdoptRevisions = append(p.out.AdoptRevisions, r)
@@ -303,6 +309,7 @@ func (p *planner) sortPods() {
 	for _, l := range p.sites {
 		byName[l.name] = l
 	}
+
 	var gone []*site
 	observed := 0
 	daemons := make([]daemon, len(p.in.Pods))
@@ -332,6 +339,7 @@ func (p *planner) sortPods() {
 		}
 		l.pods = append(l.pods, d)
 	}
+
 	p.sites = append(p.sites, gone...)
 	for _, l := range p.sites {
 		if len(l.pods) > 1 {
@@ -377,12 +385,14 @@ func (p *planner) leaveOut() {
 	if !ok || rollingOf(p.set) == nil {
 		return
 	}
+
 	patience, err := time.ParseDuration(text)
 	if err != nil || patience < 0 {
 		p.core.Say("annotation %s is not read: %q is no duration such as 5m",
 			pub.DaemonSetIgnoreNotReadyNodesAfter, text)
 		return
 	}
+
 	var out []string
 	for _, l := range p.sites {
 		since, down := notReady(l.node)
@@ -396,6 +406,7 @@ func (p *planner) leaveOut() {
 		l.out = true
 		out = append(out, l.name)
 	}
+
 	if len(out) > 0 {
 		p.out.LeftOut = fmt.Sprintf("nodes that are not ready for %s are left out of the rollout: %s", text,
 			some(out))

@@ -32,5 +32,6 @@ func (p *planner) imagesToPull() (images map[string]string, skip string) {
 			}
 		}
 	}
+
 	return images, ""
 }

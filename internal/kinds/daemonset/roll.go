@@ -37,10 +37,12 @@ func (p *planner) updateSet() (set, others []*site) {
 			others = append(others, l)
 		}
 	}
+
 	set = slices.Concat(updated, updating, p.lastRefused(rest))
 	if most := max(all-p.out.Limits.Partition, 0); len(set) > most {
 		set, others = set[:most:most], append(others, set[most:]...)
 	}
+
 	return set, others
 }
 
@@ -50,6 +52,7 @@ func (p *planner) lastRefused(sites []*site) []*site {
 	if len(p.in.Refused) == 0 {
 		return sites
 	}
+
 	refused := func(l *site) (at time.Time) {
 		for _, d := range l.pods {
 			if of := p.in.Refused[d.pod.UID]; of.After(at) {
@@ -58,6 +61,7 @@ func (p *planner) lastRefused(sites []*site) []*site {
 		}
 		return at
 	}
+
 	return slices.SortedStableFunc(slices.Values(sites),
 		func(a, b *site) int { return refused(a).Compare(refused(b)) })
 }
@@ -94,6 +98,7 @@ func (p *planner) roll() {
 			p.out.arrived++
 		}
 	}
+
 	reason, why := p.standstill()
 	switch {
 	case reason != "":
@@ -104,6 +109,7 @@ func (p *planner) roll() {
 	default:
 		p.rollInPlace(set, others)
 	}
+
 	for _, l := range others {
 		if l.selected || rollingOf(p.set).Selector == nil {
 			p.hold([]*site{l}, podplan.ReasonPartition, func(*site) string {
@@ -170,6 +176,7 @@ func (p *planner) rollInPlace(set, others []*site) {
 			normal = append(normal, l)
 		}
 	}
+
 	// of which none has a new pod if there are candidates: those come first into the update set
 	for _, l := range others {
 		_, old, _ := p.usable(l)
@@ -181,6 +188,7 @@ func (p *planner) rollInPlace(set, others []*site) {
 			resting++
 		}
 	}
+
 	spare := max(p.out.Limits.MaxUnavailable-unavailable, 0)
 	if p.strict {
 		immediate := min(spare, len(down))
@@ -197,6 +205,7 @@ func (p *planner) rollInPlace(set, others []*site) {
 		_, old, _ := p.usable(l)
 		p.move(l, old, budget)
 	}
+
 	// by mending, which waits until those before are ready; updates do not, for these pods may fail for other reasons by now
 	budget.Spend(resting)
 	for _, l := range p.lastRefused(others) {
@@ -204,6 +213,7 @@ func (p *planner) rollInPlace(set, others []*site) {
 			p.mend(old, budget)
 		}
 	}
+
 	p.hold(left(set), ReasonNodeNotReady,
 		func(l *site) string { return "node " + l.name + " is not ready for long" })
 }
@@ -278,6 +288,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 			surge++
 		}
 	}
+
 	var candidates []*site
 	for _, l := range set {
 		_, old, _ := p.usable(l)
@@ -302,6 +313,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 			candidates = append(candidates, l)
 		}
 	}
+
 	for i, l := range candidates {
 		_, old, _ := p.usable(l)
 		if i < p.out.Limits.MaxSurge-surge {
@@ -315,6 +327,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 				p.out.Limits.MaxSurge)
 		}
 	}
+
 	p.hold(left(set), ReasonNodeNotReady,
 		func(l *site) string { return "node " + l.name + " is not ready for long" })
 	for _, l := range set {

@@ -78,6 +78,7 @@ func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload
 			w.Policy, w.Gates = podplan.InPlaceIfPossible, []corev1.PodConditionType{pub.InPlaceUpdateReady}
 		}
 	}
+
 	return w
 }
 

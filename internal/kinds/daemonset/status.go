@@ -32,6 +32,7 @@ func (p *planner) count() {
 			}
 		}
 	}
+
 	status.NumberUnavailable = status.DesiredNumberScheduled - status.NumberAvailable
 	p.out.full = status.NumberUnavailable == 0
 }
@@ -93,6 +94,7 @@ func (p *Plan) FinalStatus(
 	if p.Set.DeletionTimestamp != nil || p.SelectsAll {
 		return status, false
 	}
+
 	for _, c := range []struct {
 		of   appsv1beta1.DaemonSetConditionType
 		text string
@@ -115,6 +117,7 @@ func (p *Plan) FinalStatus(
 					LastTransitionTime: metav1.NewTime(now)})
 		}
 	}
+
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
 }
 

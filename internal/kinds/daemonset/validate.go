@@ -93,6 +93,7 @@ func (w *Written) validate() field.ErrorList {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(pub.V1beta1OnlyFields),
 			"(not shown)", w.annotation.Error()))
 	}
+
 	return errs
 }
 
@@ -112,6 +113,7 @@ func (w *Written) strategy(path *field.Path) field.ErrorList {
 	if rolling == nil {
 		return field.ErrorList{field.Required(path, "type RollingUpdate needs it")}
 	}
+
 	errs := w.limits(rolling, path)
 	if rolling.Type != "" && !slices.Contains(w.types, rolling.Type) {
 		errs = append(errs, field.NotSupported(path.Child("rollingUpdateType"), rolling.Type, w.types))
@@ -121,6 +123,7 @@ func (w *Written) strategy(path *field.Path) field.ErrorList {
 		errs = append(errs, metavalidation.ValidateLabelSelector(rolling.Selector,
 			metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
 	}
+
 	return errs
 }
 
@@ -132,6 +135,7 @@ func (w *Written) limits(rolling *appsv1beta1.RollingUpdateDaemonSet, path *fiel
 	if len(errs) > 0 {
 		return errs
 	}
+
 	down, up := !isZero(rolling.MaxUnavailable), !isZero(rolling.MaxSurge)
 	switch surging := rolling.Type == appsv1alpha1.SurgingRollingUpdateType; {
 	case surging && down:
@@ -149,6 +153,7 @@ func (w *Written) limits(rolling *appsv1beta1.RollingUpdateDaemonSet, path *fiel
 		return field.ErrorList{field.Required(unavailable,
 			"must be more than 0 if maxSurge is 0: no pod could ever be updated")}
 	}
+
 	return nil
 }
 
@@ -180,6 +185,7 @@ func (w *Written) Warnings() []string {
 		isZero(strategy.RollingUpdate.MaxSurge) {
 		return nil
 	}
+
 	pod := &w.spec.Template.Spec
 	for _, list := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range list {
@@ -190,5 +196,6 @@ func (w *Written) Warnings() []string {
 			}
 		}
 	}
+
 	return nil
 }

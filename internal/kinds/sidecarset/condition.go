@@ -40,6 +40,7 @@ func UpgradablePatch(pod *corev1.Pod, set string, upgradable *bool, now time.Tim
 	if err != nil {
 		return patch // a map of booleans always encodes
 	}
+
 	after := corev1.PodCondition{Type: pub.SidecarSetUpgradable, Status: corev1.ConditionTrue,
 		Reason: reasonAllUpgradable, Message: string(text),
 		LastTransitionTime: metav1.NewTime(now)}
@@ -48,6 +49,7 @@ func UpgradablePatch(pod *corev1.Pod, set string, upgradable *bool, now time.Tim
 			after.Status, after.Reason = corev1.ConditionFalse, reasonImmutableFields
 		}
 	}
+
 	if before != nil && before.Status == after.Status {
 		after.LastTransitionTime = before.LastTransitionTime
 		if before.Reason == after.Reason && before.Message == after.Message {

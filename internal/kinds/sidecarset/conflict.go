@@ -44,6 +44,7 @@ func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) fi
 		errs = append(errs, volumeConflicts(set, other, path.Child("volumes"))...)
 		errs = append(errs, metadataConflicts(set, other, path.Child("patchPodMetadata"))...)
 	}
+
 	return errs
 }
 
@@ -87,6 +88,7 @@ func volumeConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (errs
 	for i := range other.Spec.Volumes.List {
 		theirs[other.Spec.Volumes.List[i].Name] = &other.Spec.Volumes.List[i]
 	}
+
 	for i := range set.Spec.Volumes.List {
 		volume := &set.Spec.Volumes.List[i]
 		if their := theirs[volume.Name]; their != nil && !equality.Semantic.DeepEqual(their, volume) {
@@ -97,6 +99,7 @@ func volumeConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (errs
 					other.Name, meets)))
 		}
 	}
+
 	return errs
 }
 
@@ -108,6 +111,7 @@ func metadataConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (er
 			theirs[key] = other.Spec.PatchPodMetadata[i].PatchPolicy
 		}
 	}
+
 	const retain, overwrite = appsv1beta1.SidecarSetRetainPatchPolicy,
 		appsv1beta1.SidecarSetOverwritePatchPolicy
 	for i := range set.Spec.PatchPodMetadata {
@@ -124,5 +128,6 @@ func metadataConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (er
 			}
 		}
 	}
+
 	return errs
 }

@@ -47,6 +47,7 @@ func hash(spec *appsv1beta1.SidecarSetSpec, images bool) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding the containers: %w", err)
 	}
+
 	sum := sha256.Sum256(text)
 	return rand.SafeEncodeString(hex.EncodeToString(sum[:])), nil
 }

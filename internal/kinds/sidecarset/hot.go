@@ -79,6 +79,7 @@ func (p *planner) hotTarget(
 	case p.serves(pod, second) && !p.serves(pod, first):
 		return first, second
 	}
+
 	return standbyOf(c.Name, working), working[c.Name]
 }
 
@@ -115,15 +116,18 @@ func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 			changes = append(changes, change)
 		}
 	}
+
 	if len(changes) == 0 {
 		return nil, ""
 	}
+
 	var names []string
 	for _, name := range PodNames(&p.in.Set.Spec) {
 		if !standby[name] {
 			names = append(names, name)
 		}
 	}
+
 	if behind, _ := consistency(pod, p.in.Set.Name, names,
 		len(nativeSidecars(&p.in.Set.Spec)) > 0); behind != "" {
 		return nil, "a hot upgrade is under way: " + behind
@@ -131,6 +135,7 @@ func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 	if podReady(pod) {
 		return changes, ""
 	}
+
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
 		if status := findStatus(pod.Status.ContainerStatuses, name); !standby[name] &&
@@ -138,6 +143,7 @@ func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 			return nil, fmt.Sprintf("a hot upgrade is under way: container %s is not ready", name)
 		}
 	}
+
 	return changes, ""
 }
 
@@ -163,6 +169,7 @@ func (p *planner) overtaken(pod *corev1.Pod, working WorkingContainers) []*hotCh
 			}
 		}
 	}
+
 	return changes
 }
 

@@ -68,6 +68,7 @@ func Upgrading(pod *corev1.Pod) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for _, set := range slices.Sorted(maps.Keys(states)) {
 		for _, name := range slices.Sorted(maps.Keys(states[set].LastContainerStatuses)) {
 			container, status := containerOf(pod, name)
@@ -80,5 +81,6 @@ func Upgrading(pod *corev1.Pod) (string, error) {
 			}
 		}
 	}
+
 	return "", nil
 }

@@ -21,6 +21,7 @@ func PatchMetadata(
 	if result == nil {
 		result = map[string]string{}
 	}
+
 	for _, patch := range patches {
 		for _, key := range slices.Sorted(maps.Keys(patch.Annotations)) {
 			value := patch.Annotations[key]
@@ -41,6 +42,7 @@ func PatchMetadata(
 			}
 		}
 	}
+
 	maps.DeleteFunc(result, func(key, value string) bool {
 		before, present := annotations[key]
 		return present && before == value
@@ -56,10 +58,12 @@ func mergeValue(before, value string) (string, error) {
 	if before == "" || before == value {
 		return value, nil
 	}
+
 	former, err := decoded(before)
 	if err != nil {
 		return "", fmt.Errorf("the value %.100q is no JSON", before)
 	}
+
 	patch, err := decoded(value)
 	if err != nil {
 		return "", fmt.Errorf("the value %.100q to be merged is no JSON", value)
@@ -67,10 +71,12 @@ func mergeValue(before, value string) (string, error) {
 	if unchanged(former, patch) {
 		return before, nil
 	}
+
 	text, err := json.Marshal(mergedJSON(withoutNulls(former), patch))
 	if err != nil {
 		return "", fmt.Errorf("encoding what was merged: %w", err)
 	}
+
 	return string(text), nil
 }
 
@@ -91,15 +97,18 @@ func unchanged(value, patch any) bool {
 	if !ok {
 		return reflect.DeepEqual(value, patch)
 	}
+
 	object, ok := value.(map[string]any)
 	if !ok {
 		return false
 	}
+
 	for key, change := range changes {
 		if present, ok := object[key]; ok != (change != nil) || ok && !unchanged(present, change) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -109,10 +118,12 @@ func mergedJSON(value, patch any) any {
 	if !ok {
 		return patch
 	}
+
 	object, ok := value.(map[string]any)
 	if !ok {
 		object = map[string]any{}
 	}
+
 	for key, change := range changes {
 		if change == nil {
 			delete(object, key)
@@ -120,6 +131,7 @@ func mergedJSON(value, patch any) any {
 			object[key] = mergedJSON(object[key], change)
 		}
 	}
+
 	return object
 }
 

@@ -84,12 +84,14 @@ func MissingPods(
 		l.prepare()
 		lookers = append(lookers, l)
 	}
+
 	bases := map[string]string{}
 	for _, set := range sets {
 		if base := CanaryOf(set); base != "" {
 			bases[set.Name] = base
 		}
 	}
+
 	each(func(pod *corev1.Pod) bool {
 		if !readiness.Active(pod) || pod.Namespace == metav1.NamespaceSystem || pod.Namespace == install ||
 			namespaces[pod.Namespace]["control-plane"] == "openkruise" {
@@ -122,5 +124,6 @@ func MissingPods(
 		counts[l.in.Set.Name] = Missing{Pods: l.escaped.count + l.older.count, Escaped: l.escaped.count,
 			Examples: named[:min(examples, len(named))]}
 	}
+
 	return counts
 }

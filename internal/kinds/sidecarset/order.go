@@ -57,11 +57,13 @@ func (p *planner) limits() (limits, error) {
 			return l, fmt.Errorf("maxUnavailable: %w", err)
 		}
 	}
+
 	for _, pod := range p.matched {
 		if pod.updated && !pod.available() {
 			l.add(pod)
 		}
 	}
+
 	return l, nil
 }
 
@@ -78,11 +80,13 @@ func (p *planner) inOrder(candidates []*podInfo) []*podInfo {
 	for _, pod := range candidates {
 		byPod[pod.Pod] = pod
 	}
+
 	strategy := &p.in.Set.Spec.UpdateStrategy
 	sorted := make([]*podInfo, 0, len(candidates))
 	for _, c := range rollout.SortForSidecars(of(candidates), of(p.matched), strategy.PriorityStrategy,
 		strategy.ScatterStrategy) {
 		sorted = append(sorted, byPod[c.Pod])
 	}
+
 	return sorted
 }

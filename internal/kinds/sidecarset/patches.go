@@ -50,13 +50,16 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 	if err := p.images(patch, pod, images, hot, pub.SidecarSetState{Revision: p.hash}, now); err != nil {
 		return nil, err
 	}
+
 	metadata, err := PatchMetadata(pod.Annotations, p.in.Set.Spec.PatchPodMetadata)
 	if err != nil {
 		return nil, err
 	}
+
 	for key, value := range metadata {
 		patch.Annotation(key, value)
 	}
+
 	for _, key := range []string{pub.SidecarSetHash, pub.SidecarSetHashWithoutImage} {
 		records, err := ReadRecords(pod.Annotations[key])
 		if err != nil {
@@ -74,10 +77,12 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 		records[p.in.Set.Name] = record
 		patch.Annotation(key, records.String())
 	}
+
 	if list := pod.Annotations[pub.SidecarSetInjectedList]; !slices.Contains(ReadInjectedList(list),
 		p.in.Set.Name) {
 		patch.Annotation(pub.SidecarSetInjectedList, InjectedList(list, p.in.Set.Name))
 	}
+
 	return append(patches, patch), nil
 }
 
@@ -114,6 +119,7 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 	if err != nil {
 		working = WorkingContainers{}
 	}
+
 	for i := range p.in.Set.Spec.Containers {
 		c := &p.in.Set.Spec.Containers[i]
 		if IsHot(c) {
@@ -124,11 +130,13 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 			images[c.Name] = c.Image
 		}
 	}
+
 	for i := range p.in.Set.Spec.InitContainers {
 		if c := &p.in.Set.Spec.InitContainers[i]; IsNative(&c.Container) && ImageOf(pod, c.Name) != c.Image {
 			images[c.Name] = c.Image
 		}
 	}
+
 	return images, hot
 }
 
@@ -168,6 +176,7 @@ func (p *planner) images(
 			}
 		}
 	}
+
 	if after := working.String(); after != before {
 		patch.Annotation(pub.SidecarSetWorkingHotUpgradeContainer, after)
 	}
@@ -180,6 +189,7 @@ func (p *planner) images(
 	if state.LastContainerStatuses == nil {
 		state.LastContainerStatuses = map[string]pub.SidecarSetContainerState{}
 	}
+
 	for name, image := range changed {
 		container, status := containerOf(pod, name)
 		if container == nil {
@@ -193,6 +203,7 @@ func (p *planner) images(
 			ContainerID: r.ContainerID, Image: r.Image, RunningImage: r.RunningImage, Overtaken: r.Overtaken}
 		patch.Image(name, image)
 	}
+
 	states[p.in.Set.Name] = state
 	patch.Annotation(pub.SidecarSetInPlaceUpdateState, states.String())
 	return nil

@@ -46,6 +46,7 @@ func PodTemplate(spec *appsv1beta1.SidecarSetSpec) (template map[string]any, pla
 		}
 		pod[name] = documents
 	}
+
 	if len(spec.Containers) == 0 {
 		for placeholder = "placeholder"; taken[placeholder]; placeholder += "-x" {
 		}
@@ -58,5 +59,6 @@ func PodTemplate(spec *appsv1beta1.SidecarSetSpec) (template map[string]any, pla
 		}
 		pod["volumes"] = json.RawMessage(text)
 	}
+
 	return map[string]any{"metadata": map[string]any{}, "spec": pod}, placeholder, nil
 }

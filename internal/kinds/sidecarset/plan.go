@@ -162,6 +162,7 @@ func Make(s Snapshot) *Plan {
 		p.say("nothing is done: %v", err)
 		return p.result()
 	}
+
 	var known, found map[*corev1.Pod]*podInfo
 	if s.Known != nil {
 		known, found = s.Known.of(&s), make(map[*corev1.Pod]*podInfo, len(s.Pods))
@@ -190,6 +191,7 @@ func Make(s Snapshot) *Plan {
 					Message: "the pod is not matched any more: " + info.why})
 		}
 	}
+
 	if len(unmatched) > 0 {
 		p.out.Unmatched = differences(unmatched)
 		p.out.UnmatchedWhys = strings.Join(slices.Sorted(maps.Keys(unmatched)), " | ")
@@ -294,9 +296,11 @@ func (p *planner) decodes() error {
 			}
 		}
 	}
+
 	if err := spec.Volumes.DecodeError(); err != nil {
 		return fmt.Errorf("spec.volumes: %w", err)
 	}
+
 	return nil
 }
 
@@ -317,6 +321,7 @@ func (p *planner) status() {
 			}
 		}
 	}
+
 	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision,
 		s.ReadyPods, s.UpdatedReadyPods)
 }
@@ -358,11 +363,13 @@ func (p *Plan) headline() *planlog.Plan {
 	if len(p.Verdicts) <= digestAbove {
 		return p.told(brief)
 	}
+
 	groups := map[string][]*PodVerdict{}
 	for _, v := range brief {
 		key := string(v.Action) + ": " + string(v.Reason)
 		groups[key] = append(groups[key], v)
 	}
+
 	t := &planlog.Plan{Summary: p.Sentences}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		names := make([]string, 0, len(groups[key]))
@@ -371,5 +378,6 @@ func (p *Plan) headline() *planlog.Plan {
 		}
 		t.AddGroup(key, names, groups[key][0].Message)
 	}
+
 	return t
 }

@@ -59,6 +59,7 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	if info.why = p.unmatched(pod); info.why != "" {
 		return info
 	}
+
 	working, err := ReadWorkingContainers(pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer])
 	if err != nil {
 		working = WorkingContainers{}
@@ -67,6 +68,7 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	if info.why = lacking(&p.in.Set.Spec, pod, working); info.why != "" {
 		return info
 	}
+
 	info.matched = true
 	withImage, err := ReadRecords(pod.Annotations[pub.SidecarSetHash])
 	withoutImage, errWithout := ReadRecords(pod.Annotations[pub.SidecarSetHashWithoutImage])
@@ -107,10 +109,12 @@ func (p *planner) unmatched(pod *corev1.Pod) string {
 	if p.in.Set.Spec.NamespaceSelector == nil {
 		return ""
 	}
+
 	namespace, known := p.in.Namespaces[pod.Namespace]
 	if !known || !p.namespaces.Matches(labels.Set(namespace)) {
 		return "spec.namespaceSelector does not match its namespace"
 	}
+
 	return ""
 }
 
@@ -135,11 +139,13 @@ func lacking(spec *appsv1beta1.SidecarSetSpec, pod *corev1.Pod, working WorkingC
 			return fmt.Sprintf("it does not tell which of %s and %s works", first, second)
 		}
 	}
+
 	for _, name := range nativeSidecars(spec) {
 		if find(pod.Spec.InitContainers, name) == nil {
 			return fmt.Sprintf("it has no native sidecar %s", name)
 		}
 	}
+
 	return ""
 }
 
@@ -218,6 +224,7 @@ func consistency(pod *corev1.Pod, set string, names []string, native bool) (behi
 			busy = lag
 		}
 	}
+
 	return behind, busy
 }
 
@@ -232,6 +239,7 @@ func lags(pod *corev1.Pod, name string, state pub.SidecarSetState, digests bool)
 	if status == nil {
 		return fmt.Sprintf("container %s has no status yet", name)
 	}
+
 	before, recorded := state.LastContainerStatuses[name]
 	if recorded && before.Image != "" {
 		return inplace.Replaced(pod, name, recordOf(before), state.UpdateTimestamp.Time)
@@ -248,6 +256,7 @@ func lags(pod *corev1.Pod, name string, state pub.SidecarSetState, digests bool)
 	if recorded && status.ImageID == before.ImageID {
 		return fmt.Sprintf("container %s does not run %s yet", name, container.Image)
 	}
+
 	return ""
 }
 
@@ -312,6 +321,7 @@ func (p *planner) standing(pod *corev1.Pod, working WorkingContainers) string {
 			return fmt.Sprintf("container %s stands by and does not run its empty image yet", standby)
 		}
 	}
+
 	return ""
 }
 
@@ -358,6 +368,7 @@ func mainFinished(pod *corev1.Pod) bool {
 		pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
 		return false
 	}
+
 	mains := 0
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
@@ -371,6 +382,7 @@ func mainFinished(pod *corev1.Pod) bool {
 			return false
 		}
 	}
+
 	return mains > 0
 }
 

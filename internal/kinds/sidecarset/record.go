@@ -19,10 +19,12 @@ func ReadRecords(text string) (Records, error) {
 	if text == "" {
 		return records, nil
 	}
+
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {
 		return nil, fmt.Errorf("reading the record of SidecarSets: %w", err)
 	}
+
 	for name, entry := range entries {
 		var record pub.SidecarSetRecord
 		if err := json.Unmarshal(entry, &record.Hash); err != nil {
@@ -35,6 +37,7 @@ func ReadRecords(text string) (Records, error) {
 		}
 		records[name] = record
 	}
+
 	return records, nil
 }
 

@@ -42,10 +42,12 @@ func Content(spec *appsv1beta1.SidecarSetSpec) ([]byte, error) {
 			return nil, fmt.Errorf("spec.%s: %w", part.name, err)
 		}
 	}
+
 	content, err := json.Marshal(revision.Document{"spec": held})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the content of a revision: %w", err)
 	}
+
 	return content, nil
 }
 
@@ -60,6 +62,7 @@ func Restore(spec *appsv1beta1.SidecarSetSpec, content []byte) (*appsv1beta1.Sid
 	if stored.Spec == nil {
 		return nil, fmt.Errorf("reading the content of a revision: it holds no spec")
 	}
+
 	out := spec.DeepCopy()
 	out.Containers, out.InitContainers, out.Volumes = stored.Spec.Containers, stored.Spec.InitContainers,
 		stored.Spec.Volumes

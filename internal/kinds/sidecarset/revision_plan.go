@@ -43,6 +43,7 @@ func (p *planner) revisions() error {
 	if err != nil {
 		return err
 	}
+
 	history := revision.NewHistory(p.in.owned(), func(stored *appsv1.ControllerRevision,
 		data []byte) bool {
 		return SameContent(stored.Data.Raw, data)
@@ -56,6 +57,7 @@ func (p *planner) revisions() error {
 		p.say("the spec is new: revision %s, number %d", p.out.NewRevision.Name, p.out.NewRevision.Revision)
 		return nil
 	}
+
 	p.out.Status.LatestRevision = same.Name
 	change := &RevisionChange{Revision: same}
 	if same != history.Last() {
@@ -69,6 +71,7 @@ func (p *planner) revisions() error {
 	if change.Number != 0 || change.CustomVersion != "" {
 		p.out.ChangeRevision = change
 	}
+
 	return nil
 }
 
@@ -96,6 +99,7 @@ func (p *planner) newRevision(content []byte, history *revision.History) *appsv1
 	if version := p.customVersion(); version != "" {
 		labels[pub.SidecarSetCustomVersion] = version
 	}
+
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.in.RevisionNamespace, Name: name, Labels: labels,
@@ -115,6 +119,7 @@ func (p *planner) named() *appsv1.ControllerRevision {
 	if wanted == nil {
 		return nil
 	}
+
 	for _, r := range slices.Backward(p.stored) {
 		switch {
 		case wanted.RevisionName != nil && *wanted.RevisionName != "":
@@ -127,6 +132,7 @@ func (p *planner) named() *appsv1.ControllerRevision {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -143,6 +149,7 @@ func (p *planner) history() {
 	if r := p.named(); r != nil {
 		needed[r.Name] = true
 	}
+
 	for _, pod := range p.matched {
 		needed[pod.record.ControllerRevision] = true
 		if r := p.recorded(pod.record); r != nil { // admission does not name one that was not stored yet
@@ -154,10 +161,12 @@ func (p *planner) history() {
 			}
 		}
 	}
+
 	excess := len(p.stored) - limit
 	if p.out.NewRevision != nil {
 		excess++
 	}
+
 	for _, r := range p.stored {
 		if excess <= 0 {
 			return
@@ -169,6 +178,7 @@ func (p *planner) history() {
 			p.out.History = append(p.out.History, r)
 		}
 	}
+
 	if excess > 0 {
 		p.say("%s more than revisionHistoryLimit %d kept: pods or the injection strategy need them",
 			plural.Of(excess, "revision"), limit)

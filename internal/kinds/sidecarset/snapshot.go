@@ -55,9 +55,11 @@ func (k *Knowledge) Learn(plan *Plan, tried map[types.UID]error, now time.Time) 
 	for _, v := range plan.Verdicts {
 		present[v.Pod.UID] = true
 	}
+
 	for _, r := range plan.planner.in.Revisions {
 		present[r.UID] = true
 	}
+
 	k.retries.Keep(func(uid types.UID) bool { return present[uid] })
 	for uid, err := range tried {
 		if err == nil {

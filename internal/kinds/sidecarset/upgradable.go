@@ -36,6 +36,7 @@ func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 	if pod.upgradable {
 		return true
 	}
+
 	why := "its revision is not known any more"
 	if r := p.recorded(pod.record); r != nil {
 		fields, resources := p.compare(r)
@@ -55,6 +56,7 @@ func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 	if entry, listed := UpgradableOf(pod.Pod)[p.in.Set.Name]; !listed || entry {
 		v.Upgradable = &isFalse
 	}
+
 	return false
 }
 
@@ -86,15 +88,18 @@ func (p *planner) compare(r *appsv1.ControllerRevision) (fields []string, resour
 	if known, ok := p.compared[r]; ok { // of many pods
 		return known.fields, known.resources
 	}
+
 	defer func() { p.compared[r] = comparison{fields, resources} }()
 	before, err := Restore(&p.in.Set.Spec, r.Data.Raw)
 	if err != nil {
 		return []string{err.Error()}, false
 	}
+
 	old, new := documents(before), documents(&p.in.Set.Spec)
 	if !slices.Equal(old.order, new.order) && sameNames(old.order, new.order) {
 		fields = append(fields, "the order of the containers")
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(union(old.byName, new.byName))) {
 		a, was := old.byName[name]
 		b, is := new.byName[name]
@@ -121,6 +126,7 @@ func (p *planner) compare(r *appsv1.ControllerRevision) (fields []string, resour
 			fields = append(fields, name+": "+strings.Join(paths, ", "))
 		}
 	}
+
 	return fields, resources
 }
 
@@ -151,9 +157,11 @@ func documents(spec *appsv1beta1.SidecarSetSpec) containerDocuments {
 	if len(nativeSidecars(spec)) > 0 {
 		add(spec.InitContainers)
 	}
+
 	for i := range spec.InitContainers {
 		out.plain[spec.InitContainers[i].Name] = !IsNative(&spec.InitContainers[i].Container)
 	}
+
 	return out
 }
 
@@ -177,6 +185,7 @@ func resizable(a, b map[string]any) bool {
 	if _, derived := b["resourcesPolicy"]; derived {
 		return false
 	}
+
 	old, _ := a["resources"].(map[string]any)
 	new, _ := b["resources"].(map[string]any)
 	for _, kind := range slices.Sorted(maps.Keys(union(old, new))) {
@@ -200,6 +209,7 @@ func resizable(a, b map[string]any) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -210,6 +220,7 @@ func (p *planner) unresizable(pod *corev1.Pod) string {
 	if len(changes) == 0 {
 		return ""
 	}
+
 	after := pod.Spec.DeepCopy()
 	for _, containers := range [][]corev1.Container{after.Containers, after.InitContainers} {
 		for i := range containers {
@@ -222,9 +233,11 @@ func (p *planner) unresizable(pod *corev1.Pod) string {
 				withQuantities(r.Requests, change.Requests)
 		}
 	}
+
 	if from, to := inplace.QualityOfService(&pod.Spec), inplace.QualityOfService(after); from != to {
 		return fmt.Sprintf("resources would change the QoS class from %s to %s", from, to)
 	}
+
 	return ""
 }
 
@@ -262,6 +275,7 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 			changes[name] = lacking
 		}
 	}
+
 	for i := range p.in.Set.Spec.Containers {
 		c := &p.in.Set.Spec.Containers[i]
 		if IsHot(c) {
@@ -272,11 +286,13 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 			add(c, c.Name)
 		}
 	}
+
 	for i := range p.in.Set.Spec.InitContainers {
 		if c := &p.in.Set.Spec.InitContainers[i]; IsNative(&c.Container) {
 			add(c, c.Name)
 		}
 	}
+
 	return changes
 }
 
@@ -287,6 +303,7 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 	if err != nil {
 		return nil, false
 	}
+
 	revisions := []*appsv1.ControllerRevision{p.recorded(records[p.in.Set.Name])}
 	if states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState]); err == nil {
 		for _, begun := range states[p.in.Set.Name].Resizing {
@@ -317,6 +334,7 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 		}
 		all = append(all, quantities)
 	}
+
 	return all, true
 }
 
@@ -337,6 +355,7 @@ func coherent(change, want, have corev1.ResourceRequirements) corev1.ResourceReq
 			change.Requests = withQuantities(change.Requests, corev1.ResourceList{name: quantity})
 		}
 	}
+
 	return change
 }
 
@@ -346,6 +365,7 @@ func (p *planner) resize(pod *corev1.Pod) *podpatch.Patch {
 	if !p.in.Features.Resize {
 		return patch
 	}
+
 	records, err := ReadRecords(pod.Annotations[pub.SidecarSetHashWithoutImage])
 	states, errStates := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	// it may have been given what the record does not tell
@@ -353,10 +373,12 @@ func (p *planner) resize(pod *corev1.Pod) *podpatch.Patch {
 	if err != nil || records[p.in.Set.Name].Hash == p.hashWithoutImage && !begun {
 		return patch
 	}
+
 	changes := p.quantities(pod)
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
 		patch.Resources(name, changes[name])
 	}
+
 	return patch
 }
 
@@ -365,6 +387,7 @@ func (p *planner) infeasible(pod *corev1.Pod) string {
 	if !p.in.Features.Resize {
 		return ""
 	}
+
 	pending := readiness.Condition(pod, corev1.PodResizePending)
 	if pending == nil || pending.Status != corev1.ConditionTrue ||
 		pending.Reason != corev1.PodReasonInfeasible ||
@@ -375,6 +398,7 @@ func (p *planner) infeasible(pod *corev1.Pod) string {
 	if lacking := p.unresized(pod); lacking != "" {
 		return fmt.Sprintf("%s: %s", lacking, pending.Message)
 	}
+
 	return ""
 }
 
@@ -383,6 +407,7 @@ func (p *planner) unresized(pod *corev1.Pod) string {
 	if !p.in.Features.Resize {
 		return ""
 	}
+
 	for _, name := range PodNames(&p.in.Set.Spec) {
 		container, status := containerOf(pod, name)
 		if container == nil || status == nil || status.Resources == nil || status.State.Running == nil {
@@ -393,6 +418,7 @@ func (p *planner) unresized(pod *corev1.Pod) string {
 			return fmt.Sprintf("container %s does not have its resources yet", name)
 		}
 	}
+
 	return ""
 }
 

@@ -73,9 +73,11 @@ func (p *planner) decide() {
 			outdated = append(outdated, pod)
 		}
 	}
+
 	if len(outdated) == 0 {
 		return
 	}
+
 	limits, err := p.limits()
 	if err != nil {
 		p.say("nothing is upgraded: %v", err)
@@ -84,6 +86,7 @@ func (p *planner) decide() {
 		}
 		return
 	}
+
 	limits.count(underway)
 	p.upgrade(outdated, limits, resetting)
 }
@@ -121,6 +124,7 @@ func (p *planner) reset(pod *podInfo) bool {
 	if mainFinished(pod.Pod) { // its sidecars end next
 		return false
 	}
+
 	changes, waiting := p.resets(pod)
 	if len(changes) > 0 {
 		if waiting = p.heldBack(pod.Pod.UID); waiting == "" {
@@ -133,6 +137,7 @@ func (p *planner) reset(pod *podInfo) bool {
 		}
 		return false
 	}
+
 	p.resetVerdict(pod, changes, func(now *podInfo) []*hotChange {
 		again, _ := p.resets(now)
 		return again
@@ -146,6 +151,7 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 	for i, c := range changes {
 		names[i] = c.container
 	}
+
 	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image",
 		strings.Join(workingOf(p.in.Set, pod.working), ", "), strings.Join(names, ", "))
 	v.By = policyv1beta1.Update
@@ -212,6 +218,7 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 			candidates = append(candidates, pod)
 		}
 	}
+
 	p.out.Differences = differences(blocked)
 	if resetting > 0 {
 		for _, pod := range candidates {
@@ -220,6 +227,7 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 		}
 		return
 	}
+
 	l.count(underway)
 	p.walk(candidates, l, len(outdated))
 }
@@ -300,6 +308,7 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 			p.upgradeVerdict(pod, how)
 		}
 	}
+
 	switch {
 	case chosen > 0 || len(candidates) == 0 || used > 0:
 	case kept == len(candidates):
@@ -326,16 +335,19 @@ func (p *planner) changeWords(pod *corev1.Pod) string {
 	for _, change := range hot {
 		images[change.container] = change.image
 	}
+
 	words := ""
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		words += fmt.Sprintf("%s from %s to %s, ", name, ImageOf(pod, name), images[name])
 	}
+
 	if resize := p.resize(pod); !resize.Empty() {
 		words += resize.String() + ", "
 	}
 	if words == "" {
 		return "no image differs"
 	}
+
 	return words[:len(words)-2]
 }
 

@@ -171,6 +171,7 @@ func (p *problems) validateUpdateStrategy(strategy *appsv1beta1.SidecarSetUpdate
 				"Partition and Selector cannot be used together: a selector says which pods are updated, a partition how many are not; remove one"))
 		}
 	}
+
 	for name, value := range map[string]*intstr.IntOrString{"partition": strategy.Partition,
 		"maxUnavailable": strategy.MaxUnavailable} {
 		if value != nil && !isShare(*value) {
@@ -178,6 +179,7 @@ func (p *problems) validateUpdateStrategy(strategy *appsv1beta1.SidecarSetUpdate
 				"must be a non-negative integer or a percentage such as 30%"))
 		}
 	}
+
 	if priority := strategy.PriorityStrategy; priority != nil {
 		p.validatePriority(priority, path.Child("priorityStrategy"))
 	}
@@ -205,6 +207,7 @@ func (p *problems) validatePriority(priority *pub.UpdatePriorityStrategy, path *
 	if len(priority.WeightPriority) > 0 && len(priority.OrderPriority) > 0 {
 		p.add(field.Invalid(path, "(both)", "only one of weightPriority and orderPriority can be used"))
 	}
+
 	for i := range priority.WeightPriority {
 		term, at := &priority.WeightPriority[i], path.Child("weightPriority").Index(i)
 		if term.Weight < 0 || term.Weight > 100 {
@@ -212,6 +215,7 @@ func (p *problems) validatePriority(priority *pub.UpdatePriorityStrategy, path *
 		}
 		p.add(validateSelector(&term.MatchSelector, at.Child("matchSelector"))...)
 	}
+
 	for i := range priority.OrderPriority {
 		if priority.OrderPriority[i].OrderedKey == "" {
 			p.add(field.Required(path.Child("orderPriority").Index(i).Child("orderedKey"),
@@ -263,6 +267,7 @@ func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.E
 	if revision == nil {
 		return nil
 	}
+
 	var errs field.ErrorList
 	switch revision.Policy {
 	case "", appsv1beta1.AlwaysSidecarSetInjectRevisionPolicy,
@@ -276,6 +281,7 @@ func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.E
 		return append(errs, field.Invalid(path, revision,
 			"revisionName and customVersion cannot be empty simultaneously: one of them says which revision new pods get"))
 	}
+
 	switch before := formerRevision(old); {
 	case before != nil && value(before.RevisionName) == name && value(before.CustomVersion) == version:
 		return errs // a revision that has gone does not block other changes
@@ -290,6 +296,7 @@ func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.E
 				fmt.Sprintf("Cannot find specific ControllerRevision, err: %v", err)))
 		}
 	}
+
 	return errs
 }
 
@@ -314,6 +321,7 @@ func validateChange(set, old *appsv1beta1.SidecarSet) field.ErrorList {
 	for i := range old.Spec.Containers {
 		before[old.Spec.Containers[i].Name] = old.Spec.Containers[i].UpgradeStrategy.UpgradeType
 	}
+
 	path := field.NewPath("spec", "containers")
 	for i := range set.Spec.Containers {
 		c := &set.Spec.Containers[i]
@@ -330,11 +338,13 @@ func validateChange(set, old *appsv1beta1.SidecarSet) field.ErrorList {
 				fmt.Sprintf("container %s upgradeType is immutable: it is %s", c.Name, kind)))
 		}
 	}
+
 	if base := pub.SidecarSetBase; set.Annotations[base] != old.Annotations[base] {
 		errs = append(errs, field.Invalid(field.NewPath("metadata"), set.Annotations[base],
 			fmt.Sprintf("annotations[%s] is immutable: it must stay %q; make another SidecarSet", base,
 				old.Annotations[base])))
 	}
+
 	return errs
 }
 
@@ -352,6 +362,7 @@ func validateCanary(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSe
 	if name == "" {
 		return nil
 	}
+
 	var errs field.ErrorList
 	refuse := func(text string) { errs = append(errs, field.Invalid(path, name, text)) }
 	if set.Spec.UpdateStrategy.Type != appsv1beta1.NotUpdateSidecarSetStrategyType {
@@ -363,6 +374,7 @@ func validateCanary(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSe
 			pub.SidecarSetBase))
 		return errs
 	}
+
 	for _, other := range others {
 		if other.Name != name {
 			continue
@@ -372,6 +384,7 @@ func validateCanary(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSe
 		}
 		return errs
 	}
+
 	refuse(fmt.Sprintf("fetch base sidecarSet[%s] failed: it does not exist; annotation %s names it", name,
 		pub.SidecarSetBase))
 	return errs

@@ -27,6 +27,7 @@ func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Envi
 			names[list[i].Name] = true
 		}
 	}
+
 	for _, list := range []struct {
 		containers []appsv1beta1.SidecarContainer
 		path       *field.Path
@@ -136,6 +137,7 @@ func validateTransfer(transfers []appsv1beta1.TransferEnvVar, path *field.Path) 
 			errs = append(errs, field.Invalid(at.Child("fieldPath"), ref.FieldPath, text))
 		}
 	}
+
 	return errs
 }
 
@@ -156,6 +158,7 @@ func validateTransferred(transfers []appsv1beta1.TransferEnvVar, path *field.Pat
 				"sourceContainerName or sourceContainerNameFrom must say from where"))
 		}
 	}
+
 	return errs
 }
 
@@ -166,11 +169,13 @@ func validateResources(c *appsv1beta1.SidecarContainer, at *field.Path, runs boo
 		return field.ErrorList{field.Invalid(path, policy,
 			"resourcesPolicy and resources cannot be configured together: remove one")}
 	}
+
 	var errs field.ErrorList
 	if !runs {
 		errs = append(errs, field.Invalid(path, policy,
 			"resourcesPolicy is only supported for containers with RestartPolicy Always"))
 	}
+
 	switch policy.TargetContainersMode {
 	case appsv1beta1.TargetContainersModeSum, appsv1beta1.TargetContainersModeMax:
 	default:
@@ -208,6 +213,7 @@ func validateResources(c *appsv1beta1.SidecarContainer, at *field.Path, runs boo
 		check(requests.CPU, expression.CPU, expressions.Child("requests", "cpu"))
 		check(requests.Memory, expression.Memory, expressions.Child("requests", "memory"))
 	}
+
 	return errs
 }
 
@@ -220,6 +226,7 @@ func validateHot(
 		return field.ErrorList{field.Invalid(path.Child("upgradeType"), c.UpgradeStrategy.UpgradeType,
 			"init containers, native sidecars among them, cannot be upgraded by a second container")}
 	}
+
 	switch empty := c.UpgradeStrategy.HotUpgradeEmptyImage; empty {
 	case "":
 		errs = append(errs, field.Required(path.Child("hotUpgradeEmptyImage"),
@@ -239,5 +246,6 @@ func validateHot(
 					first, second, name)))
 		}
 	}
+
 	return errs
 }

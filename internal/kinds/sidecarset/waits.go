@@ -18,10 +18,12 @@ func (p *planner) waits() *waiting.Wait {
 	if !slices.ContainsFunc(p.out.Verdicts, func(v *PodVerdict) bool { return v.Action == Wait }) {
 		return nil
 	}
+
 	infos := make(map[*corev1.Pod]*podInfo, len(p.matched))
 	for _, info := range p.matched {
 		infos[info.Pod] = info
 	}
+
 	wait := &waiting.Wait{}
 	down, other := 0, waiting.NotReady
 	for _, v := range p.out.Verdicts {
@@ -49,6 +51,7 @@ func (p *planner) waits() *waiting.Wait {
 			wait.Name(name, v.Message)
 		}
 	}
+
 	if wait.Reason != "" { // who else uses up the budget
 		for _, info := range p.matched {
 			if info.updated && !info.underway && !info.ready {
@@ -57,6 +60,7 @@ func (p *planner) waits() *waiting.Wait {
 			}
 		}
 	}
+
 	switch {
 	case down == 0:
 		return nil
@@ -64,5 +68,6 @@ func (p *planner) waits() *waiting.Wait {
 		wait.Reason, wait.Message = other,
 			fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.matched), "pod"))
 	}
+
 	return wait
 }

@@ -34,6 +34,7 @@ func CheckWhiteList(set *appsv1beta1.SidecarSet, text string, found, gate bool) 
 	if len(set.Spec.PatchPodMetadata) == 0 {
 		return nil
 	}
+
 	path := field.NewPath("spec", "patchPodMetadata")
 	if !found {
 		if gate {
@@ -44,6 +45,7 @@ func CheckWhiteList(set *appsv1beta1.SidecarSet, text string, found, gate bool) 
 				"SidecarSet patch metadata whitelist not found: an administrator must allow these annotations by key %s of ConfigMap %s in the namespace of the manager",
 				WhiteListKey, ConfigMapName))}
 	}
+
 	allowed, err := allowedKeys(text, set.Labels)
 	if err != nil {
 		return field.ErrorList{field.Forbidden(path,
@@ -58,6 +60,7 @@ func CheckWhiteList(set *appsv1beta1.SidecarSet, text string, found, gate bool) 
 				"sidecarSet patch metadata annotation is not allowed: no rule of key %s of ConfigMap %s applies to the labels of this SidecarSet",
 				WhiteListKey, ConfigMapName))}
 	}
+
 	var errs field.ErrorList
 	for i := range set.Spec.PatchPodMetadata {
 		for key := range set.Spec.PatchPodMetadata[i].Annotations {
@@ -70,6 +73,7 @@ func CheckWhiteList(set *appsv1beta1.SidecarSet, text string, found, gate bool) 
 			}
 		}
 	}
+
 	return errs
 }
 
@@ -79,6 +83,7 @@ func allowedKeys(text string, of map[string]string) ([]*regexp.Regexp, error) {
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		return nil, fmt.Errorf("reading the whitelist: %w", err)
 	}
+
 	var allowed []*regexp.Regexp
 	for i, rule := range list.Rules {
 		applies := true
@@ -99,5 +104,6 @@ func allowedKeys(text string, of map[string]string) ([]*regexp.Regexp, error) {
 			}
 		}
 	}
+
 	return allowed, nil
 }

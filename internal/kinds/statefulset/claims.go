@@ -58,6 +58,7 @@ func (p *planner) claimsAt(s *slot) *claimState {
 	if len(templates) == 0 {
 		return c
 	}
+
 	c.present, c.compatible, c.ready = map[string]bool{}, make([]bool, len(templates)),
 		make([]bool, len(templates))
 	for i := range templates {
@@ -80,6 +81,7 @@ func (p *planner) claimsAt(s *slot) *claimState {
 		}
 		p.compare(c, i, claim, podName(p.set.Name, s.ordinal))
 	}
+
 	return c
 }
 
@@ -110,6 +112,7 @@ func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeCl
 		c.ready[i] = c.compatible[i]
 		return
 	}
+
 	pending := holds(claim, corev1.PersistentVolumeClaimFileSystemResizePending)
 	failure := holds(claim, corev1.PersistentVolumeClaimNodeResizeError)
 	if failure == nil && pending == nil { // else the volume has grown, whatever failed before
@@ -160,6 +163,7 @@ func (p *planner) lacksVolume(s *slot) string {
 		}
 		return template
 	}
+
 	return ""
 }
 
@@ -177,6 +181,7 @@ func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerRefere
 	if policy == nil || !p.in.Features.DeleteClaims {
 		return nil
 	}
+
 	withSet, scaled := policy.WhenDeleted == appsv1beta1.DeleteStatefulSetClaims, p.deletesScaled()
 	var owners []metav1.OwnerReference
 	if withSet && (!scaled || !condemned) {
@@ -188,6 +193,7 @@ func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerRefere
 		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name,
 			UID: pod.UID})
 	}
+
 	return owners
 }
 
@@ -211,6 +217,7 @@ func (p *planner) retainAt(s *slot, condemned bool) {
 	if p.claims[s.ordinal].leaving != "" && s.pod == nil {
 		return
 	}
+
 	want := p.ownersOf(s.pod, condemned)
 	for i := range p.set.Spec.VolumeClaimTemplates {
 		name := claimName(p.set.Spec.VolumeClaimTemplates[i].Name, p.set.Name, s.ordinal)

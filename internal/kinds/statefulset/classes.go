@@ -47,6 +47,7 @@ func validateClaimChanges(
 		updated.VolumeClaimTemplates.DecodeError() != nil || old.VolumeClaimTemplates.DecodeError() != nil {
 		return nil
 	}
+
 	var errs field.ErrorList
 	if len(updated.VolumeClaimTemplates) != len(old.VolumeClaimTemplates) {
 		errs = append(errs, field.Forbidden(path,
@@ -57,6 +58,7 @@ func validateClaimChanges(
 		claim := &old.VolumeClaimTemplates[i]
 		before[claim.Name] = claim
 	}
+
 	for i := range updated.VolumeClaimTemplates {
 		claim, at := &updated.VolumeClaimTemplates[i], path.Index(i)
 		stored, exists := before[claim.Name]
@@ -67,6 +69,7 @@ func validateClaimChanges(
 		}
 		errs = append(errs, validateClaimChange(&claim.Spec, &stored.Spec, classes, at.Child("spec"))...)
 	}
+
 	return errs
 }
 
@@ -75,6 +78,7 @@ func validateAddedClaims(updated, old *appsv1beta1.StatefulSetSpec, path *field.
 	if updated.VolumeClaimTemplates.DecodeError() != nil || old.VolumeClaimTemplates.DecodeError() != nil {
 		return nil
 	}
+
 	var errs field.ErrorList
 	for i := range updated.VolumeClaimTemplates {
 		name := updated.VolumeClaimTemplates[i].Name
@@ -86,6 +90,7 @@ func validateAddedClaims(updated, old *appsv1beta1.StatefulSetSpec, path *field.
 					name)))
 		}
 	}
+
 	return errs
 }
 
@@ -109,6 +114,7 @@ func validateClaimChange(
 	if size.Cmp(old.Resources.Requests[corev1.ResourceStorage]) == 0 {
 		return errs
 	}
+
 	return append(errs, validateExpansion(updated.StorageClassName, classes, path)...)
 }
 
@@ -143,6 +149,7 @@ func validateExpansion(name *string, classes Classes, path *field.Path) field.Er
 	case class == nil || class.AllowVolumeExpansion != nil && *class.AllowVolumeExpansion:
 		return nil
 	}
+
 	return field.ErrorList{field.Forbidden(path.Child("resources", "requests", "storage"),
 		fmt.Sprintf("the size cannot change: storage class %q does not have allowVolumeExpansion: true",
 			class.Name))}

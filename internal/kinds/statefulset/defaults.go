@@ -47,6 +47,7 @@ func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	if !ok {
 		return nil, nil // the schema or validation refuses it
 	}
+
 	var d podtemplate.Defaults
 	d.Add(spec, "/spec", "replicas", 1)
 	d.Add(spec, "/spec", "revisionHistoryLimit", 10)
@@ -108,9 +109,11 @@ func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 	if len(inner.Operations) == 0 {
 		return
 	}
+
 	for _, op := range inner.Operations {
 		set(options, strings.Split(op.Path, "/")[1:], op.Value)
 	}
+
 	text, err := json.Marshal(options)
 	switch {
 	case err != nil: // it was read from JSON

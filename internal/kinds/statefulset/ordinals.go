@@ -48,6 +48,7 @@ func slotsOf(
 	if len(errs) > 0 {
 		return Slots{}, errs
 	}
+
 	slots, replicas := Slots{}, int64(1)
 	if spec.Replicas != nil {
 		replicas = max(int64(*spec.Replicas), 0)
@@ -60,6 +61,7 @@ func slotsOf(
 	for _, r := range slots.reserved {
 		free -= r.last - r.first + 1
 	}
+
 	slots.count = int(min(replicas, free))
 	return slots, nil
 }
@@ -83,6 +85,7 @@ func merged(ranges []reservedRange, start int64) []reservedRange {
 		before += r.last - r.first + 1
 		kept = append(kept, r)
 	}
+
 	return kept
 }
 
@@ -118,6 +121,7 @@ func parseReserved(
 		}
 		ranges = append(ranges, reservedRange{first: first, last: last})
 	}
+
 	return ranges, errs
 }
 
@@ -149,6 +153,7 @@ func (s Slots) Rank(ordinal int32) (rank int, ok bool) {
 	if at < s.start {
 		return 0, false
 	}
+
 	n := sort.Search(len(s.reserved), func(i int) bool { return s.reserved[i].first > at })
 	free := at - s.start
 	if n > 0 {
@@ -158,6 +163,7 @@ func (s Slots) Rank(ordinal int32) (rank int, ok bool) {
 		}
 		free -= r.before + r.last - r.first + 1
 	}
+
 	return int(free), free < int64(s.count)
 }
 

@@ -100,6 +100,7 @@ func Make(s Snapshot) *Plan {
 	if p.out.Waiting == nil {
 		p.out.Waiting = p.core.Lingering()
 	}
+
 	return p.out
 }
 
@@ -109,11 +110,13 @@ func (p *planner) make() {
 		p.stand(fmt.Errorf("spec.selector: %w", err))
 		return
 	}
+
 	p.selector = selector
 	if err := p.core.DetermineRevisions(); err != nil {
 		p.stand(err)
 		return
 	}
+
 	ordinals, err := p.in.ordinals()
 	if err != nil {
 		p.stand(err)
@@ -137,6 +140,7 @@ func (p *planner) make() {
 		p.stand(err)
 		return
 	}
+
 	p.adopt()
 	p.sortMembers(ordinals)
 	p.fill()
@@ -199,6 +203,7 @@ func (p *planner) limits() error {
 	if s := p.set.Spec.ScaleStrategy; s != nil && s.MaxUnavailable != nil && !ordered(p.set) {
 		p.out.Limits.ScaleMaxUnavailable, err = scaled(s.MaxUnavailable, "spec.scaleStrategy.maxUnavailable")
 	}
+
 	return err
 }
 
@@ -224,6 +229,7 @@ func (p *planner) adopt() {
 				Patch = patch
 		}
 	}
+
 	for _, r := range p.in.Revisions {
 		if metav1.GetControllerOfNoCopy(r) == nil && r.DeletionTimestamp == nil {
 			p.out.AdoptRevisions = append(p.out.AdoptRevisions, r)

@@ -39,6 +39,7 @@ func (p *planner) scaleOrdered() {
 		}
 		break
 	}
+
 	if missing := p.missing(); p.blocked != "" && missing > 0 {
 		p.core.Say("%s missing; they come one after the other: %s", plural.Of(missing, "pod"), p.blocked)
 	}
@@ -131,20 +132,24 @@ func (p *planner) scaleParallel() {
 			down++
 		}
 	}
+
 	first, n := 0, p.core.MayCreate(len(vacant))
 	// each in its turn, since what is refused may be refused to one of them alone
 	if n < len(vacant) && p.in.CreationError != "" {
 		first = int(p.in.Now.Unix() % int64(len(vacant)))
 	}
+
 	for _, s := range vacant[first : first+n] {
 		p.create(s)
 	}
+
 	if limited > 0 {
 		p.out.ScaleLimited = fmt.Sprintf(
 			"%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
 			plural.Of(limited, "pod"), down, p.out.Limits.ScaleMaxUnavailable)
 		p.core.Say("creation waits: %s", p.out.ScaleLimited)
 	}
+
 	for i := range p.condemned {
 		if s := &p.condemned[i]; s.info != nil || s.finished {
 			p.condemn(s)
@@ -198,6 +203,7 @@ func (p *planner) vacancy(s *slot) bool {
 		p.core.LookAgain(p.in.Now.Add(claimsAgain))
 		return false
 	}
+
 	return true
 }
 

@@ -51,12 +51,14 @@ func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 			}
 		}
 	}
+
 	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	slices.SortFunc(condemned, func(a, b slot) int { return cmp.Compare(b.ordinal, a.ordinal) })
 	missing := min(ordinals.Len()-len(slots), max(maxCreate/max(len(s.Set.Spec.VolumeClaimTemplates), 1), 1))
 	if missing <= 0 {
 		return slots, condemned
 	}
+
 	all, next := make([]slot, 0, len(slots)+missing), 0
 	for rank := 0; rank < ordinals.Len() && (missing > 0 || next < len(slots)); rank++ {
 		switch {
@@ -71,6 +73,7 @@ func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 			rank = slots[next].rank - 1
 		}
 	}
+
 	return all, condemned
 }
 

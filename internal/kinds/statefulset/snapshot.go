@@ -106,6 +106,7 @@ func (s *Snapshot) ClaimNames() []string {
 	if err != nil {
 		return nil
 	}
+
 	var names []string
 	slots, condemned := s.members(ordinals)
 	former, vacant := map[string]bool{}, slices.ContainsFunc(slots, func(s slot) bool { return s.pod == nil })
@@ -121,6 +122,7 @@ func (s *Snapshot) ClaimNames() []string {
 			names = append(names, claimName(s.Set.Spec.VolumeClaimTemplates[i].Name, s.Set.Name, ordinal))
 		}
 	}
+
 	for i := range slots {
 		add(slots[i].ordinal)
 		for name := range former {
@@ -129,9 +131,11 @@ func (s *Snapshot) ClaimNames() []string {
 			}
 		}
 	}
+
 	for i := range condemned {
 		add(condemned[i].ordinal)
 	}
+
 	return names
 }
 
@@ -181,6 +185,7 @@ func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Worklo
 	if w.Policy != podplan.ReCreate {
 		w.Gates = append([]corev1.PodConditionType{pub.InPlaceUpdateReady}, w.Gates...)
 	}
+
 	return w
 }
 

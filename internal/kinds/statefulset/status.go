@@ -35,6 +35,7 @@ func (p *planner) countStatus() {
 			}
 		}
 	}
+
 	for i := range p.set.Spec.VolumeClaimTemplates {
 		of := appsv1beta1.StatefulSetVolumeClaimStatus{
 			VolumeClaimName: p.set.Spec.VolumeClaimTemplates[i].Name}
@@ -71,11 +72,13 @@ func (p *planner) status() {
 	if p.core.Update == nil || p.core.Current == nil {
 		return
 	}
+
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {
 			p.countRevision(&list[i])
 		}
 	}
+
 	// pods that are left do not complete a rollout, and revisions go with the set
 	if p.set.DeletionTimestamp != nil {
 		return
@@ -131,6 +134,7 @@ func (p *Plan) FinalStatus(
 					LastTransitionTime: metav1.NewTime(now)})
 		}
 	}
+
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
 }
 

@@ -26,6 +26,7 @@ func (p *planner) update() {
 			}
 		}
 	}
+
 	if p.blocked != "" { // what goes first may be no slot
 		spare, charged = min(spare, 0), 0
 	}
@@ -35,6 +36,7 @@ func (p *planner) update() {
 		s := &p.slots[i]
 		budget.With(s.charged, func() { p.specified(s, chosen[s.ordinal], budget) })
 	}
+
 	if reason, why := p.standstill(); reason != "" {
 		for i := range p.slots {
 			if s := &p.slots[i]; p.undecided(s) && p.outdated(s) {
@@ -45,17 +47,20 @@ func (p *planner) update() {
 		p.sayGrowth()
 		return
 	}
+
 	stopped := p.blocked
 	for _, s := range candidates {
 		if p.undecided(s) {
 			budget.With(s.charged, func() { stopped = p.move(s, budget, stopped) })
 		}
 	}
+
 	for i := len(p.slots) - 1; i >= 0; i-- {
 		if s := &p.slots[i]; p.undecided(s) && !chosen[s.ordinal] && !s.info.New {
 			budget.With(s.charged, func() { p.stay(s, budget, stopped) })
 		}
 	}
+
 	p.sayGrowth()
 }
 
@@ -89,6 +94,7 @@ func (p *planner) sayGrowth() {
 	if !p.resizes {
 		return
 	}
+
 	for i := range p.slots {
 		s := &p.slots[i]
 		failed := p.claims[s.ordinal].failed
@@ -98,6 +104,7 @@ func (p *planner) sayGrowth() {
 		}
 		p.out.GrowthFailed = cmp.Or(p.out.GrowthFailed, failed)
 	}
+
 	p.out.UpdateError = cmp.Or(p.out.UpdateError, p.out.GrowthFailed)
 }
 
@@ -150,9 +157,11 @@ func (p *planner) candidates() (candidates []*slot, chosen map[int]bool) {
 		candidates = p.unordered(r.UnorderedUpdate.PriorityStrategy)
 		candidates = candidates[:min(len(candidates), most)]
 	}
+
 	for _, s := range candidates {
 		chosen[s.ordinal] = true
 	}
+
 	return candidates, chosen
 }
 
@@ -175,15 +184,18 @@ func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 			pods, rest = append(pods, s.info.Candidate), append(rest, s)
 		}
 	}
+
 	byPod := make(map[string]*slot, len(rest))
 	for _, s := range rest {
 		byPod[s.pod.Name] = s
 	}
+
 	rollout.Prioritize(pods, priority)
 	first = append(first, prepared...)
 	for i := range pods {
 		first = append(first, byPod[pods[i].Pod.Name])
 	}
+
 	return first
 }
 
@@ -192,6 +204,7 @@ func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 	if !p.undecided(s) {
 		return
 	}
+
 	_, wanted := s.pod.Labels[pub.SpecifiedDelete]
 	switch {
 	case s.info.Preparing && !wanted && (!candidate || !p.outdated(s) || onDelete(p.set)):
@@ -219,6 +232,7 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if !p.outdated(s) {
 		return stopped
 	}
+
 	c := p.claims[s.ordinal]
 	hold := func(reason podplan.Reason, why string) string {
 		p.core.Decide(s.pod, podplan.Wait, reason, "%s", why)
@@ -290,5 +304,6 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if v := p.core.Verdict(s.pod); v.Reason == podplan.ReasonMaxUnavailable {
 		return v.Message
 	}
+
 	return stopped
 }

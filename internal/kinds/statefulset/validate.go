@@ -77,11 +77,13 @@ func validateName(name, prefix string) field.ErrorList { // ASTS-030
 	for _, message := range validation.NameIsDNSLabel(name, false) {
 		errs = append(errs, field.Invalid(path, name, message))
 	}
+
 	if len(name) > maxNameLength {
 		errs = append(errs, field.Invalid(path, name, fmt.Sprintf(
 			"must be no more than %d characters, because pods carry a label with the name and a hash; no pod could be created",
 			maxNameLength)))
 	}
+
 	return errs
 }
 
@@ -114,6 +116,7 @@ func (w *Written) validate(gates Gates) field.ErrorList {
 			return append(errs, field.Invalid(w.optionsPath(), "(not shown)", err.Error()))
 		}
 	}
+
 	return append(errs, validateOptions(spec, gates, path, w.optionsPath())...)
 }
 
@@ -154,6 +157,7 @@ func validateOptions(
 			}
 		}
 	}
+
 	switch strategy := spec.VolumeClaimUpdateStrategy.Type; strategy {
 	case "", appsv1beta1.OnPVCDeleteStatefulSetClaimUpdate,
 		appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate:
@@ -162,6 +166,7 @@ func validateOptions(
 			[]appsv1beta1.StatefulSetClaimUpdateStrategyType{appsv1beta1.OnPVCDeleteStatefulSetClaimUpdate,
 				appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate}))
 	}
+
 	return errs
 }
 
@@ -177,6 +182,7 @@ func validateStrategy(spec *appsv1beta1.StatefulSetSpec, path *field.Path) field
 	if rolling == nil {
 		return errs
 	}
+
 	used := strategy.Type != appsv1beta1.OnDeleteStatefulSetStrategyType
 	path = path.Child("rollingUpdate")
 	errs = append(errs, fieldcheck.NotNegative(rolling.Partition, path.Child("partition"))...)
@@ -208,6 +214,7 @@ func validateStrategy(spec *appsv1beta1.StatefulSetSpec, path *field.Path) field
 		}
 		errs = append(errs, fieldcheck.Priority(unordered.PriorityStrategy, at.Child("priorityStrategy"))...)
 	}
+
 	return append(errs, fieldcheck.InPlace(rolling.InPlaceUpdateStrategy,
 		path.Child("inPlaceUpdateStrategy"))...)
 }
@@ -221,6 +228,7 @@ func validateMaxUnavailable(value *intstr.IntOrString, policy appsv1beta1.Statef
 	if errs := fieldcheck.Amount(value, path); len(errs) > 0 {
 		return errs
 	}
+
 	var errs field.ErrorList
 	if pods, _ := rollout.Scaled(*value, 1, true); pods < 1 { // checked: no error
 		errs = append(errs, field.Invalid(path, value.String(),
@@ -229,6 +237,7 @@ func validateMaxUnavailable(value *intstr.IntOrString, policy appsv1beta1.Statef
 		errs = append(errs, field.Invalid(path, value.String(),
 			"only with podManagementPolicy Parallel anything but 1 is possible"))
 	}
+
 	return errs
 }
 
@@ -259,6 +268,7 @@ func validateUpdate(updated, old *appsv1beta1.StatefulSetSpec, gates Gates, clas
 		errs = append(errs, fieldcheck.InPlaceOnly(&updated.Template, &old.Template, gates.InPlace, path)...)
 		errs = append(errs, validateAddedClaims(updated, old, path.Child("volumeClaimTemplates"))...)
 	}
+
 	return append(errs, validateClaimChanges(updated, old, gates, classes,
 		path.Child("volumeClaimTemplates"))...)
 }

@@ -75,6 +75,7 @@ func Made(
 	for _, change := range changes {
 		change(child)
 	}
+
 	return child
 }
 
@@ -156,5 +157,6 @@ func Patched(t testing.TB, document map[string]any, operations any) (patched map
 	if err != nil {
 		t.Fatalf("%s: %v", list, err)
 	}
+
 	return patched
 }

@@ -98,6 +98,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
+
 	b := ctrl.NewControllerManagedBy(mgr).For(&appsv1beta1.AdvancedCronJob{})
 	for _, kind := range advancedcronjob.Kinds {
 		present, err := serves(mgr.GetRESTMapper(), kind)
@@ -117,6 +118,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: changed}))
 		r.served.add(kind)
 	}
+
 	return options.Complete(controllerName, r.loop(options.Limiter()), b)
 }
 
@@ -166,10 +168,12 @@ func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind advanced
 	if err := indexed.add(ctx, mgr.GetFieldIndexer(), kind); err != nil {
 		return err
 	}
+
 	informer, err := mgr.GetCache().GetInformer(ctx, empty(kind))
 	if err != nil {
 		return fmt.Errorf("following %s: %w", kind, err)
 	}
+
 	ask := func(objects ...any) {
 		for _, object := range objects {
 			if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -190,16 +194,19 @@ func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind advanced
 		}, DeleteFunc: func(object any) { ask(object) }}); err != nil {
 		return fmt.Errorf("following %s: %w", kind, err)
 	}
+
 	r.served.add(kind)
 	var all appsv1beta1.AdvancedCronJobList
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing AdvancedCronJobs: %w", err)
 	}
+
 	for i := range all.Items {
 		if slices.Contains(advancedcronjob.Templates(&all.Items[i].Spec.Template), kind) {
 			queue.Add(reconcile.Request(all.Items[i].Namespace, all.Items[i].Name))
 		}
 	}
+
 	return nil
 }
 

@@ -32,11 +32,13 @@ func (r *Reconciler) pass(
 	if owner == "" {
 		return again(reconcile.Done{}, leftovers)
 	}
+
 	begin := r.Now()
 	cronJob, err := reconcile.Begin[appsv1beta1.AdvancedCronJob](ctx, r.API, name, owner)
 	if err != nil || cronJob == nil {
 		return again(reconcile.Done{}, errors.Join(err, leftovers))
 	}
+
 	snapshot := advancedcronjob.Snapshot{CronJob: cronJob, Absent: absent, Now: r.Now(), Zone: r.Zone,
 		Counted: r.memory.Of(owner).counted}
 	for _, kind := range present {
@@ -46,6 +48,7 @@ func (r *Reconciler) pass(
 		}
 		snapshot.Children = append(snapshot.Children, children...)
 	}
+
 	plan := advancedcronjob.Make(snapshot)
 	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: string(plan.Reason) +
 		": " + plan.Message,
@@ -155,6 +158,7 @@ func (r *Reconciler) releaseOrphans(
 			return err
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -214,12 +218,14 @@ func (r *Reconciler) tell(cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcr
 		}
 		r.Events.Event(cronJob, corev1.EventTypeNormal, "SawCompletedJob", message)
 	}
+
 	told := map[string]bool{}
 	for _, note := range plan.Notes {
 		if told[note.Reason] = true; memory.news.Is(note.Reason, note.About) {
 			r.Events.Event(cronJob, note.Type, note.Reason, note.Message)
 		}
 	}
+
 	// What was wrong with the object is told again if it is wrong again; what holds runs comes back with each
 	// of them, and is told once.
 	for _, reason := range []string{string(advancedcronjob.NoZone), string(advancedcronjob.NoSchedule),
@@ -228,6 +234,7 @@ func (r *Reconciler) tell(cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcr
 			memory.news.Is(reason, "")
 		}
 	}
+
 	memory.counted = plan.Counted
 	r.meters.left(cronJob.Namespace, cronJob.Name, plan.Dropped)
 }
@@ -261,6 +268,7 @@ func (r *Reconciler) tidy(
 			left[object.GetUID()] = object
 		}
 	}
+
 	errs = append(errs, r.remove(ctx, w, cronJob, plan.Delete, left, "history has more than its limit")...)
 	return left, errors.Join(errs...)
 }
@@ -294,6 +302,7 @@ func (r *Reconciler) begin(
 		"the next run replaces it")...); err != nil {
 		return err
 	}
+
 	created, err := r.create(ctx, w, cronJob, plan)
 	if reconcile.IsNamespaceTerminating(err) {
 		return nil
@@ -305,6 +314,7 @@ func (r *Reconciler) begin(
 		}
 		return err
 	}
+
 	var child *advancedcronjob.Child
 	if created != nil {
 		of := advancedcronjob.ChildOf(created)
@@ -314,6 +324,7 @@ func (r *Reconciler) begin(
 	if _, err := writeStatus(ctx, w, cronJob, &status); err != nil || child == nil || !child.Held() {
 		return err
 	}
+
 	_, err = release(ctx, w, created)
 	return err
 }
@@ -327,6 +338,7 @@ func (r *Reconciler) create(
 	if err != nil {
 		return nil, err
 	}
+
 	child := empty(plan.Kind)
 	if err = w.Create(ctx, document, child); err == nil {
 		late := r.Now().Sub(plan.Run.Time)
@@ -339,6 +351,7 @@ func (r *Reconciler) create(
 	if !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
+
 	child = empty(plan.Kind)
 	if err := w.Read(ctx, types.NamespacedName{Namespace: cronJob.Namespace, Name: plan.Run.Name},
 		child); err != nil {
@@ -347,6 +360,7 @@ func (r *Reconciler) create(
 	if advancedcronjob.OwnerOf(child) == cronJob.UID {
 		return child, nil
 	}
+
 	r.Events.Event(cronJob, corev1.EventTypeWarning, "UnexpectedJob",
 		fmt.Sprintf("%s %s is there already and not of this %s: the run of %s is left out", plan.Kind,
 			plan.Run.Name, advancedcronjob.Name, plan.Run.Time.Format(time.RFC3339)))

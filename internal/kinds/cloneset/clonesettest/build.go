@@ -35,6 +35,7 @@ func Set(replicas int32, options ...func(*appsv1beta1.CloneSet)) *appsv1beta1.Cl
 	for _, option := range options {
 		option(set)
 	}
+
 	return set
 }
 

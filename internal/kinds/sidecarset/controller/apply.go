@@ -91,6 +91,7 @@ func (a *application) all(ctx context.Context) Result {
 			writing = append(writing, v)
 		}
 	}
+
 	done := make([]bool, len(writing))
 	for i, err := range a.Each(ctx, len(writing),
 		func(i int) error { return a.verdict(ctx, writing[i], &done[i]) }) {
@@ -102,12 +103,14 @@ func (a *application) all(ctx context.Context) Result {
 			result.Tried[writing[i].Pod.UID] = err
 		}
 	}
+
 	for _, old := range plan.History {
 		if err := a.Delete(ctx, old); err != nil {
 			result.Tried[old.UID] = err
 			result.add(fmt.Errorf("deleting revision %s: %w", old.Name, err))
 		}
 	}
+
 	return result
 }
 
@@ -129,10 +132,12 @@ func (a *application) verdict(ctx context.Context, v *sidecarset.PodVerdict, don
 	if v.Upgradable == nil && !v.Forget {
 		return nil
 	}
+
 	patch := sidecarset.UpgradablePatch(pod, a.plan.SidecarSet.Name, v.Upgradable, a.Now())
 	if patch.Empty() {
 		return nil
 	}
+
 	_, err := a.send(ctx, pod, patch)
 	return reconcile.StaleIfNotFound(err)
 }
@@ -171,6 +176,7 @@ func (a *application) change(ctx context.Context, v *sidecarset.PodVerdict) (*co
 				v.Pod.Namespace, v.Pod.Name, err))
 		}
 	}
+
 	return nil, reconcile.ErrStalePlan
 }
 
@@ -187,6 +193,7 @@ func (a *application) once(
 	if err != nil {
 		return nil, err
 	}
+
 	for _, patch := range patches {
 		if patch.Empty() {
 			continue
@@ -195,6 +202,7 @@ func (a *application) once(
 			return nil, err
 		}
 	}
+
 	return pod, nil
 }
 
@@ -233,6 +241,7 @@ func (a *application) revision(ctx context.Context) error {
 			return reconcile.StaleIfNotFound(fmt.Errorf("patching revision %s: %w", r.Name, err))
 		}
 	}
+
 	return nil
 }
 
@@ -250,6 +259,7 @@ func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 		}
 		return reconcile.ErrStalePlan
 	}
+
 	collisions := int32(1)
 	if a.plan.Status.CollisionCount != nil {
 		collisions += *a.plan.Status.CollisionCount
@@ -259,5 +269,6 @@ func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 	if err := a.PatchStatus(ctx, a.plan.SidecarSet, &a.plan.SidecarSet.Status, status); err != nil {
 		return err
 	}
+
 	return reconcile.ErrStalePlan
 }

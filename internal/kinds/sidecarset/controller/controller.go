@@ -66,6 +66,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err := reconcile.Register(meters.all()...); err != nil {
 		return err
 	}
+
 	api := options.API(mgr)
 	kube := &Kube{API: api, Pods: options.Pods, Namespace: options.Namespace}
 	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features,
@@ -82,6 +83,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err := mgr.Add(manager.RunnableFunc(r.watchMissing)); err != nil {
 		return fmt.Errorf("adding the count of pods that were never injected: %w", err)
 	}
+
 	return nil
 }
 
@@ -110,6 +112,7 @@ func (r *reconciler) ofNamespace(ctx context.Context, _ client.Object) []ctrl.Re
 		log.FromContext(ctx).Error(err, "Listing SidecarSets for a namespace")
 		return nil
 	}
+
 	var requests []ctrl.Request
 	for i := range list.Items {
 		if list.Items[i].Spec.NamespaceSelector != nil {
@@ -117,6 +120,7 @@ func (r *reconciler) ofNamespace(ctx context.Context, _ client.Object) []ctrl.Re
 				ctrl.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
 		}
 	}
+
 	return requests
 }
 
@@ -146,6 +150,7 @@ func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 	if list == "" {
 		return
 	}
+
 	for _, name := range sidecarset.ReadInjectedList(list) {
 		request := ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}
 		if set, err := reconcile.Find[appsv1beta1.SidecarSet](ctx, r.pass.Kube.API,
@@ -169,6 +174,7 @@ func concerns(before, after *corev1.Pod) bool {
 		!maps.Equal(before.Labels, after.Labels) || before.Generation != after.Generation {
 		return true
 	}
+
 	for _, key := range []string{pub.SidecarSetInjectedList, pub.SidecarSetHash,
 		pub.SidecarSetHashWithoutImage, pub.SidecarSetInPlaceUpdateState,
 		pub.SidecarSetWorkingHotUpgradeContainer, pub.RuntimeContainersMeta} {
@@ -176,6 +182,7 @@ func concerns(before, after *corev1.Pod) bool {
 			return true
 		}
 	}
+
 	for _, conditionType := range []corev1.PodConditionType{corev1.PodReady, pub.SidecarSetUpgradable,
 		corev1.PodResizePending} {
 		a, b := readiness.Condition(before, conditionType), readiness.Condition(after, conditionType)
@@ -184,6 +191,7 @@ func concerns(before, after *corev1.Pod) bool {
 			return true
 		}
 	}
+
 	image := func(a, b corev1.Container) bool { return a.Name == b.Name && a.Image == b.Image }
 	return before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
 		!slices.EqualFunc(before.Spec.Containers, after.Spec.Containers, image) ||

@@ -39,6 +39,7 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 			break
 		}
 	}
+
 	p.say(plan, corev1.EventTypeWarning, "NoHash", noHash)
 	unreadable := ""
 	for _, v := range plan.Verdicts {
@@ -47,6 +48,7 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 			break
 		}
 	}
+
 	p.say(plan, corev1.EventTypeWarning, "PodNotUpgraded", unreadable)
 	p.tell(plan, corev1.EventTypeWarning, "PodsNotMatched", plan.UnmatchedWhys,
 		// the numbers shrink one by one

@@ -58,9 +58,11 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.SidecarSet) (*side
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing revisions: %w", err)
 	}
+
 	for i := range revisions.Items {
 		snapshot.Revisions = append(snapshot.Revisions, &revisions.Items[i])
 	}
+
 	snapshot.Revisions = reconcile.Overlay(k.Own, set.UID, snapshot.Revisions,
 		func(r *appsv1.ControllerRevision) bool { return r.Labels[pub.SidecarSetName] == set.Name })
 	return snapshot, nil
@@ -82,6 +84,7 @@ func (k *Kube) namespaces(ctx context.Context, pods []*corev1.Pod) (map[string]m
 			return nil, fmt.Errorf("reading namespace %s: %w", pod.Namespace, err)
 		}
 	}
+
 	return known, nil
 }
 

@@ -51,15 +51,18 @@ func (m *meters) observe(plan *sidecarset.Plan, done map[sidecarset.Action]int) 
 		"updated_ready": int(plan.Status.UpdatedReadyPods), "not_upgradable": plan.NotUpgradable} {
 		m.pods.WithLabelValues(name, state).Set(float64(n))
 	}
+
 	revisions, waiting := plan.PodsByRevision(), map[string]int{}
 	for _, v := range plan.Verdicts {
 		if v.Action == sidecarset.Wait {
 			waiting[string(v.Reason)]++
 		}
 	}
+
 	for action, n := range done {
 		m.actions.WithLabelValues(string(action)).Add(float64(n))
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	show := func(gauge *prometheus.GaugeVec, prefix string, counts map[string]int) {

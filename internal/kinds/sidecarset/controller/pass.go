@@ -61,16 +61,19 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if owner == "" {
 		return p.forgotten(ctx, name.Name)
 	}
+
 	now := p.Kube.Now()
 	set, err := reconcile.Begin[appsv1beta1.SidecarSet](ctx, p.Kube.API, name, owner)
 	if err != nil || set == nil {
 		return Outcome{}, err
 	}
+
 	begun := p.Kube.Now()
 	snapshot, err := p.Kube.Snapshot(ctx, set)
 	if err != nil {
 		return Outcome{}, err
 	}
+
 	kept := p.memory.Of(owner)
 	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, &kept.known
 	plan := sidecarset.Make(*snapshot)
@@ -78,6 +81,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if after, err := p.overtaken(ctx, plan); err != nil || after > 0 {
 		return Outcome{After: after}, err
 	}
+
 	result := p.Applier.Apply(ctx, plan)
 	snapshot.Known.Learn(plan, result.Tried, p.Kube.Now())
 	p.announce(plan)
@@ -94,6 +98,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if result.NoRevision {
 		return outcome, result.Err
 	}
+
 	after, err := kept.status.Write(ctx, p.Kube.For(owner), set, &set.Status, &plan.Status, onlyNumbers(plan))
 	reconcile.MinRequeue(&outcome.After, after)
 	return outcome, errors.Join(result.Err, err)
@@ -108,11 +113,13 @@ func (p *Pass) overtaken(ctx context.Context, plan *sidecarset.Plan) (after time
 		func(v *sidecarset.PodVerdict) bool { return v.Action == sidecarset.Upgrade }) {
 		return 0, nil
 	}
+
 	set, now := plan.SidecarSet, &appsv1beta1.SidecarSet{}
 	if err := p.Kube.For(set.UID).Read(ctx,
 		types.NamespacedName{Name: set.Name}, now); client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
+
 	switch {
 	case now.UID != set.UID: // it is gone, and maybe another of its name has come
 		p.Forget(set.UID)
@@ -120,6 +127,7 @@ func (p *Pass) overtaken(ctx context.Context, plan *sidecarset.Plan) (after time
 	case now.Generation != set.Generation || !maps.Equal(now.Annotations, set.Annotations):
 		return time.Millisecond, nil
 	}
+
 	return 0, nil
 }
 
@@ -136,6 +144,7 @@ func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
+
 	plan := &sidecarset.Plan{SidecarSet: &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	for _, pod := range pods {
 		if readiness.Active(pod) && sidecarset.Lists(pod, name) {
@@ -143,12 +152,14 @@ func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 				&sidecarset.PodVerdict{Pod: pod, Action: sidecarset.Keep, Forget: true})
 		}
 	}
+
 	result := p.Applier.Apply(ctx, plan)
 	p.Kube.Own.Forget("") // a conflict is all that comes of a cache that lags
 	outcome := Outcome{}
 	if result.Retry {
 		reconcile.MinRequeue(&outcome.After, reconcile.RetryAfter)
 	}
+
 	return outcome, result.Err
 }
 

@@ -24,5 +24,6 @@ func (p *Pass) stillness(plan *sidecarset.Plan, result Result) time.Duration {
 	if tell != "" {
 		p.Applier.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, waiting.EventReason, tell)
 	}
+
 	return after
 }

@@ -24,12 +24,15 @@ func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error)
 	for i := range s.spec.Env {
 		c.envNames[s.spec.Env[i].Name] = true
 	}
+
 	for i := range s.spec.VolumeMounts {
 		c.paths[s.spec.VolumeMounts[i].MountPath], used[s.spec.VolumeMounts[i].Name] = true, true
 	}
+
 	for i := range s.spec.VolumeDevices {
 		c.paths[s.spec.VolumeDevices[i].DevicePath], used[s.spec.VolumeDevices[i].Name] = true, true
 	}
+
 	// The order of variables is SS-110.
 	c.setEnv(pub.SidecarInjectedEnv, corev1.EnvVar{Name: pub.SidecarInjectedEnv, Value: "true"})
 	in.transferEnv(s, &c)
@@ -63,6 +66,7 @@ func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error)
 		all = append(all, injected{name: name,
 			before: before(&s.spec, strings.HasPrefix(s.field, "spec.initContainers")), document: one})
 	}
+
 	return all, nil
 }
 
@@ -109,12 +113,14 @@ func (c *container) reorder() {
 	if c.as == nil {
 		return
 	}
+
 	places := map[string]int{}
 	for i := range c.as.Container.Env {
 		if name := c.as.Container.Env[i].Name; places[name] == 0 {
 			places[name] = i + 1
 		}
 	}
+
 	type placed struct {
 		at       int
 		variable json.RawMessage
@@ -127,6 +133,7 @@ func (c *container) reorder() {
 			order[i].at = len(c.as.Container.Env) + 1
 		}
 	}
+
 	slices.SortStableFunc(order, func(a, b placed) int { return a.at - b.at })
 	for i := range order {
 		c.env[i] = order[i].variable
@@ -273,11 +280,13 @@ func (in *injection) targets(names *regexp.Regexp) []*corev1.Container {
 			all = append(all, a.Container)
 		}
 	}
+
 	for i := range in.pod.Spec.InitContainers {
 		c := &in.pod.Spec.InitContainers[i]
 		if sidecarset.IsNative(c) && !IsInjected(c) && !in.owned(c.Name) && names.MatchString(c.Name) {
 			all = append(all, c)
 		}
 	}
+
 	return all
 }

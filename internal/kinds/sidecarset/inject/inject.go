@@ -52,28 +52,34 @@ func Inject(raw []byte, pod *corev1.Pod, templates []*Template, options Options)
 	if len(templates) == 0 {
 		return Result{}, nil
 	}
+
 	templates = slices.SortedFunc(slices.Values(templates),
 		func(a, b *Template) int { return cmp.Compare(a.Name, b.Name) })
 	in := &injection{pod: pod, templates: templates, annotations: maps.Clone(pod.Annotations)}
 	if in.annotations == nil {
 		in.annotations = map[string]string{}
 	}
+
 	for _, t := range templates {
 		if err := in.patchMetadata(t); err != nil {
 			return Result{}, &Error{t.Name, err}
 		}
 	}
+
 	if err := in.readApps(raw); err != nil {
 		return Result{}, &Error{templates[0].Name, err}
 	}
+
 	for _, t := range templates {
 		if err := in.add(t); err != nil {
 			return Result{}, &Error{t.Name, err}
 		}
 	}
+
 	if err := in.record(options.Now); err != nil {
 		return Result{}, err
 	}
+
 	byName := func(a, b injected) int { return cmp.Compare(a.name, b.name) }
 	slices.SortStableFunc(in.init, byName)
 	if options.SortByName {
@@ -141,6 +147,7 @@ func (in *injection) readApps(raw []byte) error {
 	if err := json.Unmarshal(raw, &document); err != nil {
 		return fmt.Errorf("reading the containers of the pod: %w", err)
 	}
+
 	for _, list := range []struct {
 		into       *[]app
 		documents  []lists
@@ -157,6 +164,7 @@ func (in *injection) readApps(raw []byte) error {
 				app{Container: c, lists: list.documents[i], foreign: !IsInjected(c) && !in.owned(c.Name)})
 		}
 	}
+
 	return nil
 }
 
@@ -186,6 +194,7 @@ func (in *injection) add(t *Template) error {
 	if err := in.clashes(t); err != nil {
 		return err
 	}
+
 	used := map[string]bool{}
 	for i := range t.init {
 		all, err := in.build(&t.init[i], used)
@@ -197,6 +206,7 @@ func (in *injection) add(t *Template) error {
 			in.init = append(in.init, one)
 		}
 	}
+
 	for i := range t.regular {
 		all, err := in.build(&t.regular[i], used)
 		if err != nil {
@@ -207,6 +217,7 @@ func (in *injection) add(t *Template) error {
 			in.regular = append(in.regular, one)
 		}
 	}
+
 	for _, v := range t.volumes {
 		present := slices.ContainsFunc(in.pod.Spec.Volumes,
 			func(p corev1.Volume) bool { return p.Name == v.name }) ||
@@ -215,12 +226,14 @@ func (in *injection) add(t *Template) error {
 			in.volumes = append(in.volumes, v)
 		}
 	}
+
 	for _, secret := range t.pullSecrets {
 		if !slices.Contains(in.pod.Spec.ImagePullSecrets, secret) &&
 			!slices.Contains(in.pullSecrets, any(secret)) {
 			in.pullSecrets = append(in.pullSecrets, secret)
 		}
 	}
+
 	return nil
 }
 
@@ -255,15 +268,18 @@ func (in *injection) record(now time.Time) error {
 	if err != nil {
 		return &Error{first, fmt.Errorf("annotation %s of the pod: %w", pub.SidecarSetHash, err)}
 	}
+
 	imageless, err := sidecarset.ReadRecords(in.annotations[pub.SidecarSetHashWithoutImage])
 	if err != nil {
 		return &Error{first, fmt.Errorf("annotation %s of the pod: %w", pub.SidecarSetHashWithoutImage, err)}
 	}
+
 	working, err := sidecarset.ReadWorkingContainers(in.annotations[pub.SidecarSetWorkingHotUpgradeContainer])
 	if err != nil {
 		return &Error{first, fmt.Errorf("annotation %s of the pod: %w",
 			pub.SidecarSetWorkingHotUpgradeContainer, err)}
 	}
+
 	var names []string
 	hot := false
 	for _, t := range in.templates {
@@ -283,6 +299,7 @@ func (in *injection) record(now time.Time) error {
 			}
 		}
 	}
+
 	in.annotations[pub.SidecarSetHash], in.annotations[pub.SidecarSetHashWithoutImage] = records.String(),
 		imageless.String()
 	in.annotations[pub.SidecarSetInjectedList] = sidecarset.InjectedList(
@@ -290,6 +307,7 @@ func (in *injection) record(now time.Time) error {
 	if hot {
 		in.annotations[pub.SidecarSetWorkingHotUpgradeContainer] = working.String()
 	}
+
 	return nil
 }
 
@@ -343,13 +361,16 @@ func (in *injection) placed(
 			after = append(after, c.document)
 		}
 	}
+
 	if len(present) == 0 {
 		return append(changes, added("/spec/"+list, 0, append(before, after...))...)
 	}
+
 	for i, document := range before {
 		changes = append(changes, operations.NewOperation("add",
 			fmt.Sprintf("/spec/%s/%d", list, i), document))
 	}
+
 	return append(changes, added("/spec/"+list, len(present), after)...)
 }
 

@@ -17,6 +17,7 @@ func (in *injection) resources(s *sidecar) (corev1.ResourceRequirements, error) 
 		return out, fmt.Errorf("targetContainersNameRegex: no containers match the regex pattern %q",
 			policy.names)
 	}
+
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if e := policy.limits[name]; e != nil {
 			limit, limited := policy.aggregate(targets, name,
@@ -44,6 +45,7 @@ func (in *injection) resources(s *sidecar) (corev1.ResourceRequirements, error) 
 			set(&out.Requests, name, value)
 		}
 	}
+
 	return out, nil
 }
 
@@ -76,5 +78,6 @@ func (p *resourcesPolicy) aggregate(containers []*corev1.Container, name corev1.
 			total.Add(value)
 		}
 	}
+
 	return total, all
 }

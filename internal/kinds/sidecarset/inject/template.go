@@ -88,6 +88,7 @@ func NewTemplate(
 			return nil, err
 		}
 	}
+
 	return t, nil
 }
 
@@ -104,6 +105,7 @@ func (t *Template) sidecars(field string, containers []appsv1beta1.SidecarContai
 			t.owned[name] = true
 		}
 	}
+
 	return all, nil
 }
 
@@ -111,22 +113,27 @@ func newSidecar(field string, c *appsv1beta1.SidecarContainer) (sidecar, error) 
 	if err := c.DecodeError(); err != nil { // SS-D24: never without what cannot be understood
 		return sidecar{}, fmt.Errorf("%s: %w", field, err)
 	}
+
 	text, err := c.MarshalJSON()
 	if err != nil {
 		return sidecar{}, fmt.Errorf("%s: %w", field, err)
 	}
+
 	out := sidecar{field: field}
 	for _, into := range []any{&out.spec, &out.document, &out.lists} {
 		if err := json.Unmarshal(text, into); err != nil {
 			return sidecar{}, fmt.Errorf("%s: %w", field, err)
 		}
 	}
+
 	for _, field := range sidecarOnly {
 		delete(out.document, field)
 	}
+
 	if out.policy, err = newResourcesPolicy(out.spec.ResourcesPolicy); err != nil {
 		return sidecar{}, fmt.Errorf("%s.resourcesPolicy.%w", field, err)
 	}
+
 	return out, nil
 }
 
@@ -146,18 +153,22 @@ func volumes(list appsv1beta1.SidecarVolumes) ([]volume, error) {
 	if list.IsZero() {
 		return nil, nil
 	}
+
 	text, err := list.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
+
 	var documents []json.RawMessage
 	if err := json.Unmarshal(text, &documents); err != nil {
 		return nil, fmt.Errorf("reading the volumes: %w", err)
 	}
+
 	all := make([]volume, len(documents))
 	for i := range documents {
 		all[i] = volume{list.List[i].Name, documents[i]}
 	}
+
 	return all, nil
 }
 
@@ -172,10 +183,12 @@ func newResourcesPolicy(p *appsv1beta1.ResourcesPolicy) (*resourcesPolicy, error
 	if p == nil {
 		return nil, nil
 	}
+
 	names, err := regexp.Compile(p.TargetContainersNameRegex)
 	if err != nil {
 		return nil, fmt.Errorf("targetContainersNameRegex: %w", err)
 	}
+
 	out := &resourcesPolicy{mode: p.TargetContainersMode, names: names}
 	if e := p.ResourcesExpr.Limits; e != nil {
 		if out.limits, err = expressions(*e); err != nil {
@@ -187,6 +200,7 @@ func newResourcesPolicy(p *appsv1beta1.ResourcesPolicy) (*resourcesPolicy, error
 			return nil, fmt.Errorf("resourcesExpr.requests.%w", err)
 		}
 	}
+
 	return out, nil
 }
 
@@ -204,5 +218,6 @@ func expressions(e appsv1beta1.ResourceExprLimits) (map[corev1.ResourceName]*exp
 		}
 		out[name] = parsed
 	}
+
 	return out, nil
 }

@@ -36,14 +36,17 @@ func Running(pod *corev1.Pod) {
 				c.Image,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	}
+
 	for _, c := range pod.Spec.Containers {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status(c))
 	}
+
 	for _, c := range pod.Spec.InitContainers {
 		if sidecarset.IsNative(&c) {
 			pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, status(c))
 		}
 	}
+
 	Ready(pod, true)
 }
 
@@ -94,6 +97,7 @@ func Snapshot(
 		}
 		s.Pods = append(s.Pods, pod)
 	}
+
 	return s
 }
 
@@ -277,11 +281,13 @@ func Pod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod))
 			pod.Annotations[key] = value
 		}
 	}
+
 	for i := range set.Spec.InitContainers {
 		c := set.Spec.InitContainers[i].Container
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers,
 			corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, Env: marked})
 	}
+
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "app", Image: "app:1"})
 	if len(working) > 0 {
 		pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer] = working.String()
@@ -297,5 +303,6 @@ func Pod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod))
 	for _, option := range options {
 		option(pod)
 	}
+
 	return pod
 }

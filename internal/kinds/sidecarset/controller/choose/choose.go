@@ -57,10 +57,12 @@ func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string)
 	if err != nil {
 		return nil, err
 	}
+
 	suppressed := map[string]bool{} // bases by their canaries
 	for _, e := range entries {
 		suppressed[e.base] = true
 	}
+
 	var templates []*inject.Template
 	for _, e := range entries {
 		if suppressed[e.name] {
@@ -72,6 +74,7 @@ func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string)
 		}
 		templates = append(templates, template)
 	}
+
 	return templates, nil
 }
 
@@ -98,6 +101,7 @@ func (c *Chooser) inNamespace(ctx context.Context, entries []*entry, name string
 		}
 		kept = append(kept, e)
 	}
+
 	return kept, nil
 }
 
@@ -110,6 +114,7 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inj
 		}
 		return c.named(ctx, e)
 	}
+
 	switch {
 	case r.percent <= 0:
 		return e.template, e.templateErr
@@ -126,6 +131,7 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inj
 	if c.random()*100 < float64(r.percent) {
 		return named, nil
 	}
+
 	return e.template, e.templateErr
 }
 
@@ -137,14 +143,17 @@ func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inj
 		!slices.ContainsFunc(pod.Spec.InitContainers, marked) || e.template == nil {
 		return nil
 	}
+
 	records, err := sidecarset.ReadRecords(pod.Annotations[pub.SidecarSetHash])
 	if err != nil {
 		return nil // Inject tells
 	}
+
 	record, ok := records[e.name]
 	if !ok {
 		return nil
 	}
+
 	for _, same := range []func(*inject.Template) bool{
 		func(t *inject.Template) bool {
 			return record.ControllerRevision != "" && t.Revision == record.ControllerRevision
@@ -157,6 +166,7 @@ func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inj
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -187,6 +197,7 @@ func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error)
 		}
 		return e.restored.template(e, revision)
 	}
+
 	version := e.revision.customVersion
 	revisions, err := c.revisions.OfVersion(ctx, e.name, version)
 	if err != nil {
@@ -202,6 +213,7 @@ func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error)
 			"spec.injectionStrategy.revision.customVersion: there is no ControllerRevision of version %s",
 			version)
 	}
+
 	return e.restored.template(e, slices.MaxFunc(revisions,
 		func(a, b *appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) }))
 }
@@ -230,10 +242,12 @@ func (r *restored) template(e *entry, revision *appsv1.ControllerRevision) (*inj
 	if t := r.templates[key]; t != nil {
 		return t, nil
 	}
+
 	spec, err := sidecarset.Restore(r.spec, revision.Data.Raw)
 	if err != nil {
 		return nil, fmt.Errorf("ControllerRevision %s: %w", revision.Name, err)
 	}
+
 	t, err := inject.NewTemplate(e.name, spec, revision.Annotations[pub.SidecarSetHash],
 		revision.Annotations[pub.SidecarSetHashWithoutImage], revision.Name)
 	if err != nil {

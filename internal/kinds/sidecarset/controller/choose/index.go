@@ -107,6 +107,7 @@ func bucketsOf(selector labels.Selector) []label {
 		default:
 		}
 	}
+
 	return nil
 }
 
@@ -123,9 +124,11 @@ func (x *Index) matches(podLabels labels.Set) []*entry {
 			}
 		}
 	}
+
 	for key, value := range podLabels {
 		check(x.byLabel[label{key, value}])
 	}
+
 	check(x.rest)
 	slices.SortFunc(found, func(a, b *entry) int { return cmp.Compare(a.name, b.name) })
 	return found
@@ -171,6 +174,7 @@ func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
 		e.template, e.templateErr, e.restored = old.template, old.templateErr, old.restored
 		return e
 	}
+
 	e.template, e.templateErr = inject.NewTemplate(set.Name, &set.Spec, e.annotations[0],
 		e.annotations[1], revision)
 	e.restored = &restored{spec: &set.Spec}
@@ -182,6 +186,7 @@ func newRevisionRule(spec *appsv1beta1.SidecarSetSpec) *revisionRule {
 	if named == nil || empty(named.RevisionName) && empty(named.CustomVersion) {
 		return nil
 	}
+
 	rule := &revisionRule{always: spec.UpdateStrategy.Paused ||
 		named.Policy != appsv1beta1.PartialSidecarSetInjectRevisionPolicy}
 	if !empty(named.RevisionName) {
@@ -200,6 +205,7 @@ func newRevisionRule(spec *appsv1beta1.SidecarSetSpec) *revisionRule {
 			rule.percent = percent
 		}
 	}
+
 	return rule
 }
 

@@ -116,6 +116,7 @@ func newTerm(e *entry) term {
 			t.only, t.values, t.present = key, values, nil
 		}
 	}
+
 	t.namespace = namespaceOf(e.namespaces)
 	return t
 }
@@ -126,6 +127,7 @@ func namespaceOf(selector labels.Selector) string {
 	if selector == nil {
 		return ""
 	}
+
 	var conditions []string
 	requirements, _ := selector.Requirements()
 	for i := range requirements {
@@ -144,6 +146,7 @@ func namespaceOf(selector labels.Selector) string {
 		default:
 		}
 	}
+
 	return strings.Join(conditions, " && ")
 }
 
@@ -173,6 +176,7 @@ func union(terms []term) string {
 	}) {
 		return "true"
 	}
+
 	for _, build := range []func([]term) (labelled, unlabelled []string){exact, byKey} {
 		labelled, unlabelled := build(terms)
 		if labelled == nil && unlabelled == nil || len(labelled)+len(unlabelled) > matchconditions.MaxTerms {
@@ -187,6 +191,7 @@ func union(terms []term) string {
 			return text
 		}
 	}
+
 	return "true"
 }
 
@@ -205,6 +210,7 @@ func exact(terms []term) (labelled, unlabelled []string) {
 				fmt.Sprintf("(!has(%s) || %s)", podLabels, strings.Join(t.absent, " && "))))
 		}
 	}
+
 	for g, values := range groups {
 		slices.Sort(values)
 		labelled = append(labelled,
@@ -212,6 +218,7 @@ func exact(terms []term) (labelled, unlabelled []string) {
 				fmt.Sprintf("%s in %s && %s[%s] in [%s]", g.key, podLabels, podLabels, g.key,
 					strings.Join(slices.Compact(values), ", "))))
 	}
+
 	slices.Sort(labelled)
 	slices.Sort(unlabelled)
 	return slices.Compact(labelled), slices.Compact(unlabelled)

@@ -54,6 +54,7 @@ func NewWatch(mgr manager.Manager, namespace string, newInformer watches.NewInfo
 	if err != nil {
 		return nil, fmt.Errorf("selecting revisions: %w", err)
 	}
+
 	// A cache of its own: that of the manager may hold revisions of all workloads, or none on a replica that
 	// does not lead.
 	revisions, err := cache.New(mgr.GetConfig(),
@@ -65,6 +66,7 @@ func NewWatch(mgr manager.Manager, namespace string, newInformer watches.NewInfo
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of revisions: %w", err)
 	}
+
 	index := &Index{}
 	return &Watch{Scope: NewScope(index, time.Now), sets: follow(index), revisions: revisions,
 		live: mgr.GetAPIReader(), together: matchconditions.Together[string, struct{}]{Limit: readingTime},
@@ -81,6 +83,7 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 	if err := w.sets.Follow(ctx, mgr, &appsv1beta1.SidecarSet{}); err != nil {
 		return err
 	}
+
 	for _, object := range []struct {
 		from cache.Cache
 		kind client.Object
@@ -90,6 +93,7 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 			return fmt.Errorf("watching %T: %w", object.kind, err)
 		}
 	}
+
 	return nil
 }
 
@@ -185,5 +189,6 @@ func (s *storedRevisions) OfVersion(
 			return all, nil
 		}
 	}
+
 	return nil, nil
 }
