@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,16 +18,17 @@ const (
 	RetrySoon = 200 * time.Millisecond
 )
 
-type pointer[T any] interface {
-	*T
+// Object is a pointer to the type of a kind's objects.
+type Object interface {
+	comparable
 	client.Object
 }
 
 // UIDs returns a function that returns the UID of an object in the cache, empty if there is none.
-func UIDs[T any, P pointer[T]](a *API) func(context.Context, types.NamespacedName) (types.UID, error) {
+func UIDs[O Object](a *API) func(context.Context, types.NamespacedName) (types.UID, error) {
 	return func(ctx context.Context, name types.NamespacedName) (types.UID, error) {
-		found, err := cached[T, P](ctx, a, name)
-		if err != nil || found == nil {
+		found, err := cached[O](ctx, a, name)
+		if err != nil || found == *new(O) {
 			return "", err
 		}
 		return found.GetUID(), nil
@@ -35,40 +37,40 @@ func UIDs[T any, P pointer[T]](a *API) func(context.Context, types.NamespacedNam
 
 // Find returns an object that owns own writes, from the cache with its own writes laid over it; nil if there
 // is none. The object must not be changed.
-func Find[T any, P pointer[T]](ctx context.Context, a *API, name types.NamespacedName) (P, error) {
-	found, err := cached[T, P](ctx, a, name)
-	if err != nil || found == nil {
-		return nil, err
+func Find[O Object](ctx context.Context, a *API, name types.NamespacedName) (none O, err error) {
+	found, err := cached[O](ctx, a, name)
+	if err != nil || found == none {
+		return none, err
 	}
 	if newest, exists := Newest(a.Own, found.GetUID(), found, true); exists {
 		return newest, nil
 	}
-	return nil, nil
+	return none, nil
 }
 
 // Begin begins a pass over an owner: it settles own writes, and returns the owner as [Find] does, or nil if
 // it is gone or was replaced by another of its name. Anything read before the writes were settled may be
 // older than they are and must not be used.
-func Begin[T any, P pointer[T]](
+func Begin[O Object](
 	ctx context.Context, a *API, name types.NamespacedName, owner types.UID,
-) (P, error) {
+) (none O, err error) {
 	if err := a.Own.Settle(ctx, owner, a.Now()); err != nil {
-		return nil, err
+		return none, err
 	}
-	found, err := Find[T, P](ctx, a, name)
-	if err != nil || found == nil || found.GetUID() != owner {
-		return nil, err
+	found, err := Find[O](ctx, a, name)
+	if err != nil || found == none || found.GetUID() != owner {
+		return none, err
 	}
 	return found, nil
 }
 
-func cached[T any, P pointer[T]](ctx context.Context, a *API, name types.NamespacedName) (P, error) {
-	found := P(new(T))
+func cached[O Object](ctx context.Context, a *API, name types.NamespacedName) (none O, err error) {
+	found := reflect.New(reflect.TypeFor[O]().Elem()).Interface().(O)
 	if err := a.Client.Get(ctx, name, found, client.UnsafeDisableDeepCopy); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return nil, nil
+			return none, nil
 		}
-		return nil, fmt.Errorf("reading %T %s: %w", found, name, err)
+		return none, fmt.Errorf("reading %T %s: %w", found, name, err)
 	}
 	return found, nil
 }

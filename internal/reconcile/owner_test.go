@@ -46,11 +46,11 @@ func TestBegin(t *testing.T) {
 		if tt.unsure {
 			api.Own.Unsure("u", object("u"), noonish)
 		}
-		found, err := Begin[corev1.ConfigMap](t.Context(), api, name, "u")
+		found, err := Begin[*corev1.ConfigMap](t.Context(), api, name, "u")
 		if err != nil || (found != nil) != tt.want || found != nil && found.UID != "u" {
 			t.Errorf("%s: %v, %v", what, found, err)
 		}
-		uid, err := UIDs[corev1.ConfigMap](api)(t.Context(), name)
+		uid, err := UIDs[*corev1.ConfigMap](api)(t.Context(), name)
 		if err != nil || (uid == "") != (tt.cached == nil) {
 			t.Errorf("%s: UID %q, %v", what, uid, err)
 		}

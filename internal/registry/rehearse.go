@@ -28,98 +28,62 @@ import (
 // Rehearsal is how passes over objects of a kind are made on a stage.
 type Rehearsal func(context.Context, *Environment, *rehearsal.Stage) (rehearsal.Player, error)
 
-// reader is what passes over workloads read a stage with.
-func reader(ctx context.Context, s *rehearsal.Stage) (podapply.Reader, podapply.Applier, error) {
+// reader returns what controllers of workloads read a stage with.
+func reader(ctx context.Context, s *rehearsal.Stage) (podapply.Reader, error) {
 	if err := podapply.IndexRevisions(ctx, s); err != nil {
-		return podapply.Reader{}, podapply.Applier{}, err
+		return podapply.Reader{}, err
 	}
-	if err := s.IndexField(ctx, podapply.NewPullJob(), podapply.OwnerIndex,
-		podapply.IndexByController); err != nil {
-		return podapply.Reader{}, podapply.Applier{}, err
-	}
-	api := s.API()
-	return podapply.Reader{API: api, Pods: s.Pods(), PullJobs: func() bool { return s.PullJobs }},
-		podapply.Applier{API: api, Events: s}, nil
+	err := s.IndexField(ctx, podapply.NewPullJob(), podapply.OwnerIndex, podapply.IndexByController)
+	return podapply.Reader{API: s.API(), Pods: s.Pods(), PullJobs: func() bool { return s.PullJobs }}, err
 }
 
 func rehearseCloneSets(ctx context.Context, e *Environment, s *rehearsal.Stage) (rehearsal.Player, error) {
-	read, apply, err := reader(ctx, s)
+	read, err := reader(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	if err := clonesetcontroller.Index(ctx, s); err != nil {
 		return nil, err
 	}
-	pass := &clonesetcontroller.Pass{
-		Kube:     &clonesetcontroller.Kube{Reader: read},
-		Applier:  apply,
-		Features: e.cloneSetFeatures(),
-		Random:   s.Rand.IntN,
-	}
-	return player(pass.Once), nil
+	return player(clonesetcontroller.New(&clonesetcontroller.Kind{
+		Kube: &clonesetcontroller.Kube{Reader: read}, Features: e.cloneSetFeatures(), Random: s.Rand.IntN,
+	}, s)), nil
 }
 
 func rehearseStatefulSets(ctx context.Context, e *Environment, s *rehearsal.Stage) (rehearsal.Player, error) {
-	read, apply, err := reader(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	pass := &statefulsetcontroller.Pass{
-		Kube:     &statefulsetcontroller.Kube{Reader: read},
-		Applier:  apply,
-		Features: e.statefulSetFeatures(),
-	}
-	return player(pass.Once), nil
+	read, err := reader(ctx, s)
+	return player(statefulsetcontroller.New(&statefulsetcontroller.Kind{
+		Kube: &statefulsetcontroller.Kube{Reader: read}, Features: e.statefulSetFeatures(),
+	}, s)), err
 }
 
 func rehearseDaemonSets(ctx context.Context, e *Environment, s *rehearsal.Stage) (rehearsal.Player, error) {
-	read, apply, err := reader(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	pass := &daemonsetcontroller.Pass{
-		Kube: &daemonsetcontroller.Kube{
-			Reader: read,
-			Rules:  &daemonsetcontroller.Rules{},
-		},
-		Applier:  apply,
-		Features: e.daemonSetFeatures(),
-		Template: s.Complete,
-	}
-	return player(pass.Once), nil
+	read, err := reader(ctx, s)
+	return player(daemonsetcontroller.New(&daemonsetcontroller.Kind{
+		Kube: &daemonsetcontroller.Kube{Reader: read}, Features: e.daemonSetFeatures(), Template: s.Complete,
+	}, s)), err
 }
 
 func rehearseBroadcastJobs(_ context.Context, e *Environment, s *rehearsal.Stage) (rehearsal.Player, error) {
-	api := s.API()
-	pass := &broadcastjobcontroller.Pass{
-		Binds:   !e.Flags.AssignJobsByScheduler,
-		Applier: podapply.Applier{API: api, Events: s},
-		Kube: &broadcastjobcontroller.Kube{
-			API:   api,
-			Pods:  s.Pods(),
-			Rules: &broadcastjobcontroller.Rules{},
-		},
-	}
-
-	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (*rehearsal.Pass, error) {
-		outcome, err := pass.Run(ctx, name, uid)
-		if outcome.Plan == nil {
-			return nil, err
-		}
-		told := ofPods(&outcome.Plan.Plan, outcome.Outcome, err)
-		told.Summary = append(outcome.Plan.Summary(), told.Summary...)
-		return told, nil
-	}, nil
+	return player(broadcastjobcontroller.New(&broadcastjobcontroller.Kind{
+		Kube:  &broadcastjobcontroller.Kube{Reader: podapply.Reader{API: s.API(), Pods: s.Pods()}},
+		Binds: !e.Flags.AssignJobsByScheduler,
+	}, s)), nil
 }
 
 // player makes passes over workloads whose pods have one template.
-func player(once podapply.Run) rehearsal.Player {
+func player[O reconcile.Object, P podapply.Plan, M any](c *podapply.Controller[O, P, M]) rehearsal.Player {
 	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (*rehearsal.Pass, error) {
-		plan, outcome, err := once(ctx, name, uid)
-		if plan == nil {
+		plan, outcome, err := c.Run(ctx, name, uid)
+		if plan == *new(P) {
 			return nil, err
 		}
-		return ofPods(plan, outcome, err), nil
+
+		pass := ofPods(plan.Shared(), outcome, err)
+		if own, ok := any(plan).(interface{ Summary() []string }); ok {
+			pass.Summary = append(own.Summary(), pass.Summary...)
+		}
+		return pass, nil
 	}
 }
 

@@ -199,6 +199,9 @@ type Plan struct {
 	After time.Duration
 }
 
+// Shared returns the plan itself, for those who have the plan of a kind.
+func (p *Plan) Shared() *Plan { return p }
+
 // Planner decides what is common to all kinds, into a plan. A kind's planner has one as its core, and
 // decides itself who its pods are, how many there shall be, and in which order they are updated.
 type Planner struct {

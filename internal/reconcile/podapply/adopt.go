@@ -17,7 +17,7 @@ import (
 )
 
 // adopt makes the owner the controller of a pod that has none.
-func (a *Application) adopt(ctx context.Context, v *podplan.Verdict) error {
+func (a *Execution) adopt(ctx context.Context, v *podplan.Verdict) error {
 	if err := a.Lives(ctx); err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (a *Application) adopt(ctx context.Context, v *podplan.Verdict) error {
 
 // AdoptRevisions makes the owner the controller of revisions that have none, so that they go with it
 // (ASTS-071).
-func (a *Application) AdoptRevisions(
+func (a *Execution) AdoptRevisions(
 	ctx context.Context, revisions []*appsv1.ControllerRevision, owner metav1.OwnerReference,
 ) error {
 	if len(revisions) == 0 {
@@ -52,7 +52,7 @@ func (a *Application) AdoptRevisions(
 
 // Lives makes sure that the owner exists in the API server, with the spec that the plan was made for, and is
 // not being deleted: objects that get it as their owner go with it. It asks once per plan.
-func (a *Application) Lives(ctx context.Context) error {
+func (a *Execution) Lives(ctx context.Context) error {
 	a.owned.Do(func() {
 		now := reflect.New(reflect.TypeOf(a.owner).Elem()).Interface().(client.Object)
 		err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.owner), now)
@@ -72,7 +72,7 @@ func (a *Application) Lives(ctx context.Context) error {
 // taken reports whether an existing pod with the name of a pod to be created belongs to the owner: an answer
 // was lost, or a former manager created the pod. The next plan includes the pod that was read, whoever owns
 // it.
-func (a *Application) taken(ctx context.Context, name string) bool {
+func (a *Execution) taken(ctx context.Context, name string) bool {
 	pod := &corev1.Pod{}
 	if err := a.Read(ctx, types.NamespacedName{
 		Namespace: a.owner.GetNamespace(), Name: name,

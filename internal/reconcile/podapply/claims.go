@@ -19,7 +19,7 @@ import (
 // block the deletion of the pod: that would need permission for the finalizers of pods, and have no benefit.
 // The pod must exist. Another manager may have deleted it and given its claims to its successor, and HandOver
 // would then lose them to a controller that is gone.
-func (a *Application) HandOver(
+func (a *Execution) HandOver(
 	ctx context.Context, pod *corev1.Pod, claims ...*corev1.PersistentVolumeClaim,
 ) error {
 	if len(claims) == 0 {
@@ -51,7 +51,7 @@ func (a *Application) HandOver(
 
 // Control replaces the controller of a claim and keeps its other owners. what describes the purpose in errors
 // and events.
-func (a *Application) Control(
+func (a *Execution) Control(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim, controller metav1.OwnerReference, what string,
 ) error {
 	owners := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool {
@@ -73,7 +73,7 @@ func (a *Application) Control(
 
 // stays makes sure that a claim that a new pod takes over will not be deleted. A former manager may have
 // handed it to the earlier pod of that name, with which it goes. Other owners do not matter.
-func (a *Application) stays(ctx context.Context, name, pod string) error {
+func (a *Execution) stays(ctx context.Context, name, pod string) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := a.Read(ctx, types.NamespacedName{
 		Namespace: a.owner.GetNamespace(), Name: name,
@@ -93,7 +93,7 @@ func (a *Application) stays(ctx context.Context, name, pod string) error {
 
 // keeps makes sure that no claim that is to be kept is deleted with the pod: a former manager may have handed
 // it over, and the caches of claims lag on their own.
-func (a *Application) keeps(ctx context.Context, v *podplan.Verdict) error {
+func (a *Execution) keeps(ctx context.Context, v *podplan.Verdict) error {
 	for _, name := range v.Kept {
 		claim := &corev1.PersistentVolumeClaim{}
 		err := a.Read(ctx, types.NamespacedName{Namespace: v.Pod.Namespace, Name: name}, claim)
@@ -110,7 +110,7 @@ func (a *Application) keeps(ctx context.Context, v *podplan.Verdict) error {
 }
 
 // CreateClaims creates PVCs that pods wait for. A claim that exists already counts as created.
-func (a *Application) CreateClaims(ctx context.Context, creations []podplan.Creation, result *Result) {
+func (a *Execution) CreateClaims(ctx context.Context, creations []podplan.Creation, result *Result) {
 	result.Add(&result.ScaleError, errors.Join(a.InTime(ctx, result, len(creations), func(i int) error {
 		return a.createClaims(ctx, creations[i], false)
 	})...))
@@ -118,7 +118,7 @@ func (a *Application) CreateClaims(ctx context.Context, creations []podplan.Crea
 
 // createClaims creates the PVCs of a new pod, as many as can be created. An existing claim is kept. If look
 // is true, an existing claim that is about to be deleted stops the pod from taking it over.
-func (a *Application) createClaims(ctx context.Context, creation podplan.Creation, look bool) error {
+func (a *Execution) createClaims(ctx context.Context, creation podplan.Creation, look bool) error {
 	errs := make([]error, len(creation.Claims))
 	for i, document := range creation.Claims {
 		claim := &corev1.PersistentVolumeClaim{}
@@ -150,7 +150,7 @@ type GrowthWords struct {
 // refuses the request; the event and the condition contain its message. It would refuse the other PVCs of the
 // same template, too, so they are left to the next attempt. The failure is recorded as the result's
 // GrowthError; the kind decides to which condition it belongs.
-func (a *Application) GrowClaims(
+func (a *Execution) GrowClaims(
 	ctx context.Context, growths []podplan.Growth, words GrowthWords, result *Result,
 ) {
 	result.Grew = len(growths) > 0

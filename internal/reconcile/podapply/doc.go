@@ -2,8 +2,8 @@
 // podplan): first revisions, then image pull jobs and pods, in one stream of requests. It remembers the
 // outcome for the next pass.
 //
-// A kind's controller creates an [Applier] once and calls [Applier.To] for each plan. It then calls the
-// methods of the [Application] in the order that it needs, with its own writes in between; the outcome is in
-// the [Result]. A [Memory] for each workload holds back what failed a moment ago, and reports to users what
-// the workload waits for.
+// A kind of workloads declares what it does its own way as a [Kind]; [Controller] is the loop of all of them.
+// The kind's Apply calls the methods of the [Execution] in the order that it needs, with its own writes in
+// between; the outcome is in the [Result]. The [Memory] of each workload holds back what failed a moment ago,
+// and reports to users what the workload waits for.
 package podapply

@@ -28,7 +28,7 @@ type foreignMemory struct {
 
 // tellForeign reports each image that somebody else wrote into a pod once, for as long as it stays there. It
 // returns the time after which a pass is due to report more; 0 if there is nothing to report.
-func (m *Memory) tellForeign(a *Application, now time.Time) time.Duration {
+func (m *Memory) tellForeign(a *Execution, now time.Time) time.Duration {
 	memory := &m.foreign
 	if len(a.plan.ForeignImages) == 0 && memory.told == nil {
 		return 0

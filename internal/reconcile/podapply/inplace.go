@@ -22,7 +22,7 @@ import (
 // updateInPlace takes the pod out of service and starts its update. Each step is based on the version that
 // the step before left. After a conflict it reads the pod again and retries, if what was decided about the
 // pod still holds.
-func (a *Application) updateInPlace(ctx context.Context, v *podplan.Verdict) error {
+func (a *Execution) updateInPlace(ctx context.Context, v *podplan.Verdict) error {
 	pod := v.Pod
 	for range attempts {
 		recreated, err := a.refused(ctx, v, a.steps(ctx, pod, v.Update.Hold, v.Update.Resize, v.Update.Start))
@@ -59,7 +59,7 @@ func (a *Application) updateInPlace(ctx context.Context, v *podplan.Verdict) err
 type patchStep func(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error)
 
 // steps sends the patches in order, each only after the one before succeeded. Empty patches are skipped.
-func (a *Application) steps(ctx context.Context, pod *corev1.Pod, steps ...patchStep) error {
+func (a *Execution) steps(ctx context.Context, pod *corev1.Pod, steps ...patchStep) error {
 	for _, next := range steps {
 		patch, err := next(pod, a.Now())
 		if err != nil {
@@ -78,7 +78,7 @@ func (a *Application) steps(ctx context.Context, pod *corev1.Pod, steps ...patch
 // refused handles an update that the API server does not accept, such as a resize against the pod's QoS
 // class. If the policy allows recreation, it marks the pod for that and records an event; otherwise it
 // returns the server's error.
-func (a *Application) refused(ctx context.Context, v *podplan.Verdict, err error) (recreated bool, _ error) {
+func (a *Execution) refused(ctx context.Context, v *podplan.Verdict, err error) (recreated bool, _ error) {
 	tooLarge := apierrors.IsForbidden(err) && strings.Contains(err.Error(), nodeTooSmall)
 	if !v.MayRecreate || !apierrors.IsInvalid(err) && !apierrors.IsMethodNotSupported(err) && !tooLarge {
 		// Forbidden comes from a quota, a policy or a disruption budget: deleting the pod would bypass it.
@@ -135,7 +135,7 @@ func sameDecision(decided, now *corev1.Pod) bool {
 // were refused. The patch is guarded by a resourceVersion nevertheless: with the UID alone, a request that
 // took long would open what another leader has closed since; see
 // docs/decisions/0032-gates-are-opened-for-one-version.md.
-func (a *Application) reported(ctx context.Context, planned *corev1.Pod) *corev1.Pod {
+func (a *Execution) reported(ctx context.Context, planned *corev1.Pod) *corev1.Pod {
 	if newer, ok := a.Own.Newer(ctx, planned).(*corev1.Pod); ok && onlyReported(planned, newer) {
 		return newer
 	}

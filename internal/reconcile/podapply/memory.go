@@ -104,7 +104,7 @@ const pullRetryAfter = 30 * time.Second
 // far the owner is, as its kind counts. It returns the delay after which a pass is due to go on, and the
 // delay after which one is due only to report what has not changed; 0 means not at all.
 func (m *Memory) conclude(
-	a *Application, result *Result, progress waiting.Progress,
+	a *Execution, result *Result, progress waiting.Progress,
 ) (after, tell time.Duration) {
 	now := a.Now()
 	m.learn(a.owner.GetGeneration(), result, now)
@@ -128,7 +128,7 @@ func (m *Memory) conclude(
 
 // Once records an event unless its message is the same as last time; an empty message clears the last one
 // (CS-237).
-func (m *Memory) Once(a *Application, eventType, reason, message string) {
+func (m *Memory) Once(a *Execution, eventType, reason, message string) {
 	if m.news.Is(reason, message) {
 		a.Events.Event(a.owner, eventType, reason, message)
 	}
@@ -137,7 +137,7 @@ func (m *Memory) Once(a *Application, eventType, reason, message string) {
 // stillness reports what the workload waits for if it has made no progress for a while. It returns the delay
 // after which a pass is due for that.
 func (m *Memory) stillness(
-	a *Application, result *Result, progress waiting.Progress, now time.Time,
+	a *Execution, result *Result, progress waiting.Progress, now time.Time,
 ) time.Duration {
 	progress.Generation, progress.Moved, progress.Wait = a.owner.GetGeneration(), result.Created > 0,
 		a.plan.Waiting

@@ -1,18 +1,14 @@
 package podapply
 
 import (
-	"context"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/util/workqueue"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/afloat-project/afloat/internal/engine/podplan"
-	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // Meters are the metrics of a workload's controller (CS-238, IPU-193).
@@ -125,42 +121,4 @@ func (m *Meters) Forget(name types.NamespacedName) {
 		}
 	}
 	delete(m.workloads, name)
-}
-
-// Run makes one pass over a workload; the returned plan is nil if there was nothing to plan.
-type Run func(ctx context.Context, name types.NamespacedName, owner types.UID) (*podplan.Plan, Outcome, error)
-
-// pauseAtMost is the longest pause between two plans of a workload.
-const pauseAtMost = time.Second
-
-// NewLoop returns the loop of a workload's controller, which runs its passes and meters them. owner returns
-// the UID of a workload in the caches.
-func NewLoop(
-	controller string,
-	owner func(context.Context, types.NamespacedName) (types.UID, error),
-	run Run,
-	forget func(types.UID),
-	limiter workqueue.TypedRateLimiter[ctrl.Request],
-) (*reconcile.Loop, error) {
-	meters := NewMeters(controller)
-	pass := func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
-		if owner == "" {
-			return reconcile.Done{}, nil
-		}
-		plan, outcome, err := run(ctx, name, owner)
-		if plan == nil {
-			return reconcile.Done{}, err
-		}
-		meters.Observe(name, plan, outcome)
-		return outcome.Loop(plan), err
-	}
-	return reconcile.NewLoop(reconcile.Loop{
-		Now:   time.Now,
-		Owner: owner,
-		Pass:  pass,
-		Forget: func(name types.NamespacedName, uid types.UID) {
-			forget(uid)
-			meters.Forget(name)
-		},
-	}, pauseAtMost, limiter), reconcile.Register(meters.All()...)
 }

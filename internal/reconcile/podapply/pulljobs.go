@@ -20,7 +20,7 @@ import (
 // PreDownload deletes and creates jobs and, once all of them exist, labels the update revision; left is the
 // version of it that this pass wrote, nil if it wrote none (CS-201, CS-206, CS-207). Jobs are not tracked as
 // own writes: it does not matter if a job to be created exists already, or one to be deleted is gone.
-func (a *Application) PreDownload(ctx context.Context, left *appsv1.ControllerRevision) error {
+func (a *Execution) PreDownload(ctx context.Context, left *appsv1.ControllerRevision) error {
 	errs := a.Each(ctx, len(a.plan.EndedPulls), func(i int) error {
 		job := a.plan.EndedPulls[i]
 		if err := a.deletePullJob(ctx, job); err != nil && !apierrors.IsNotFound(err) &&
@@ -69,7 +69,7 @@ func marksOf(r *appsv1.ControllerRevision) map[string]any {
 }
 
 // deletePullJob deletes a job in whatever version, because its status changes all the time.
-func (a *Application) deletePullJob(ctx context.Context, job *metav1.PartialObjectMetadata) error {
+func (a *Execution) deletePullJob(ctx context.Context, job *metav1.PartialObjectMetadata) error {
 	uid := job.UID
 	deleted := NewPullJob()
 	deleted.Namespace, deleted.Name = job.Namespace, job.Name

@@ -16,7 +16,7 @@ import (
 
 // Revisions writes the changes of the update revision itself, and returns the version that it left, nil if
 // there was nothing to write. It returns false if that fails; nothing else may be tried then.
-func (a *Application) Revisions(
+func (a *Execution) Revisions(
 	ctx context.Context, result *Result,
 ) (left *appsv1.ControllerRevision, ok bool) {
 	left, err := a.writeRevision(ctx)
@@ -28,7 +28,7 @@ func (a *Application) Revisions(
 }
 
 // History deletes the revisions that nothing needs any more.
-func (a *Application) History(ctx context.Context, result *Result) {
+func (a *Execution) History(ctx context.Context, result *Result) {
 	for _, old := range a.plan.History {
 		if err := a.Delete(ctx, old); err != nil {
 			result.Add(&result.UpdateError, fmt.Errorf("deleting revision %s: %w", old.Name, err))
@@ -36,7 +36,7 @@ func (a *Application) History(ctx context.Context, result *Result) {
 	}
 }
 
-func (a *Application) writeRevision(ctx context.Context) (left *appsv1.ControllerRevision, err error) {
+func (a *Execution) writeRevision(ctx context.Context) (left *appsv1.ControllerRevision, err error) {
 	if r := a.plan.NewRevision; r != nil {
 		left = r.DeepCopy()
 		err := a.CreateTyped(ctx, left)
@@ -67,7 +67,7 @@ func (a *Application) writeRevision(ctx context.Context) (left *appsv1.Controlle
 // nameTaken handles a new revision whose name is taken. If the existing revision has equal data and is the
 // owner's, or has no owner but matches its selector, this process wrote it before or a former owner released
 // it. Otherwise the collision count grows, and the next pass tries the next hash.
-func (a *Application) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
+func (a *Execution) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
 	existing := &appsv1.ControllerRevision{}
 	if err := a.Own.Live.Get(ctx, client.ObjectKeyFromObject(r), existing); err != nil {
 		return fmt.Errorf("reading revision %s, whose name is taken: %w", r.Name, err)
@@ -99,7 +99,7 @@ func revisionName(owner client.Object, label string) string {
 // missing makes sure that the API server has no revision of that name, although the cache has none: pods are
 // recreated because of it, and the caches of revisions and of pods lag independently, above all when one
 // manager takes over from another.
-func (a *Application) missing(ctx context.Context, label string) error {
+func (a *Execution) missing(ctx context.Context, label string) error {
 	if label == "" {
 		return nil
 	}

@@ -22,9 +22,9 @@ import (
 // brings pods back into service goes first, then what creates new pods, then what takes others out of
 // service. No request waits for the slowest of those before it. After a creation has failed no further one
 // begins, since it would fail too (CS-047).
-func (a *Application) Pods(ctx context.Context, result *Result) { a.pods(ctx, result, a.plan.Create) }
+func (a *Execution) Pods(ctx context.Context, result *Result) { a.pods(ctx, result, a.plan.Create) }
 
-func (a *Application) pods(ctx context.Context, result *Result, creations []podplan.Creation) {
+func (a *Execution) pods(ctx context.Context, result *Result, creations []podplan.Creation) {
 	var mends, starts []*podplan.Verdict
 	for _, v := range a.plan.Verdicts {
 		switch v.Action {
@@ -68,7 +68,7 @@ func (a *Application) pods(ctx context.Context, result *Result, creations []podp
 const passTime = 500 * time.Millisecond
 
 // InTime is Each with a time limit: what is left when the time is over is planned anew.
-func (a *Application) InTime(ctx context.Context, result *Result, n int, do func(i int) error) []error {
+func (a *Execution) InTime(ctx context.Context, result *Result, n int, do func(i int) error) []error {
 	end, late := a.Now().Add(passTime), atomic.Bool{}
 	errs := a.Each(ctx, n, func(i int) error {
 		if a.Now().After(end) {
@@ -82,7 +82,7 @@ func (a *Application) InTime(ctx context.Context, result *Result, n int, do func
 }
 
 // carryOut carries out one decision and records the outcome.
-func (a *Application) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.Mutex, result *Result) {
+func (a *Execution) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.Mutex, result *Result) {
 	scaleErr, updateErr := a.verdict(ctx, v)
 	mu.Lock()
 	defer mu.Unlock()
@@ -107,7 +107,7 @@ func (a *Application) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync
 	result.Add(&result.UpdateError, updateErr)
 }
 
-func (a *Application) createOne(ctx context.Context, creation podplan.Creation) error {
+func (a *Execution) createOne(ctx context.Context, creation podplan.Creation) error {
 	for _, name := range creation.Reused {
 		if err := a.stays(ctx, name, creation.Name); err != nil {
 			return err
@@ -143,7 +143,7 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 // rejectMisplacedPod deletes a pod that admission has changed so that it is meant for another node than the
 // one it was created for, or for none. Otherwise that node would have no pod, and a new one would be created
 // in each pass.
-func (a *Application) rejectMisplacedPod(ctx context.Context, pod *corev1.Pod, node string) error {
+func (a *Execution) rejectMisplacedPod(ctx context.Context, pod *corev1.Pod, node string) error {
 	err := fmt.Errorf("creating pod %s: it was changed on admission so that it is not meant for node %s alone any more: "+
 		"a webhook or policy must leave its required node affinity as it is", pod.Name, node)
 	a.Warn("FailedCreate", "failed: %v", err)
@@ -154,7 +154,7 @@ func (a *Application) rejectMisplacedPod(ctx context.Context, pod *corev1.Pod, n
 }
 
 // verdict carries out the decision about one pod.
-func (a *Application) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, updateErr error) {
+func (a *Execution) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, updateErr error) {
 	if err := a.Ask(ctx, v.Pod, v.Disruption()); err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (a *Application) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr
 // delete makes the pod the owner of its claims and then deletes it. In this order nothing has to be
 // remembered: whoever deletes the pod, and whatever happens meanwhile, its claims are deleted with it, and
 // only with it.
-func (a *Application) delete(ctx context.Context, v *podplan.Verdict) error {
+func (a *Execution) delete(ctx context.Context, v *podplan.Verdict) error {
 	if err := a.missing(ctx, v.Unstored); err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (a *Application) delete(ctx context.Context, v *podplan.Verdict) error {
 	return nil
 }
 
-func (a *Application) recreate(ctx context.Context, v *podplan.Verdict) error {
+func (a *Execution) recreate(ctx context.Context, v *podplan.Verdict) error {
 	if err := a.missing(ctx, v.Unstored); err != nil {
 		return err
 	}
@@ -224,13 +224,13 @@ func (a *Application) recreate(ctx context.Context, v *podplan.Verdict) error {
 
 // patch sends the verdict's patch, which was made for exactly the version that was decided about. A conflict
 // is left to the next pass.
-func (a *Application) patch(ctx context.Context, v *podplan.Verdict) error {
+func (a *Execution) patch(ctx context.Context, v *podplan.Verdict) error {
 	_, err := a.send(ctx, v.Pod, v.Patch)
 	return reconcile.StaleIfNotFound(err)
 }
 
 // mend sends the verdict's patch. It records an event if the patch restores the pod's identity.
-func (a *Application) mend(ctx context.Context, v *podplan.Verdict) error {
+func (a *Execution) mend(ctx context.Context, v *podplan.Verdict) error {
 	pod := v.Pod
 	if v.Disruption() == "" { // otherwise the patch depends on whether the pod is in service
 		pod = a.reported(ctx, pod)
@@ -247,7 +247,7 @@ func (a *Application) mend(ctx context.Context, v *podplan.Verdict) error {
 	return err
 }
 
-func (a *Application) send(ctx context.Context, pod *corev1.Pod, patch *podpatch.Patch) (*corev1.Pod, error) {
+func (a *Execution) send(ctx context.Context, pod *corev1.Pod, patch *podpatch.Patch) (*corev1.Pod, error) {
 	body, err := patch.JSON(pod)
 	if err != nil {
 		return nil, err

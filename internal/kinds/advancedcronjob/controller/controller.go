@@ -124,7 +124,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 
 func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
 	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
-		Owner: reconcile.UIDs[appsv1beta1.AdvancedCronJob](r.API), Pass: r.pass, Forget: r.forget}, 0,
+		Owner: reconcile.UIDs[*appsv1beta1.AdvancedCronJob](r.API), Pass: r.pass, Forget: r.forget}, 0,
 		limiter)
 }
 

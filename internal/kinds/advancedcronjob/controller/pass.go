@@ -34,7 +34,7 @@ func (r *Reconciler) pass(
 	}
 
 	begin := r.Now()
-	cronJob, err := reconcile.Begin[appsv1beta1.AdvancedCronJob](ctx, r.API, name, owner)
+	cronJob, err := reconcile.Begin[*appsv1beta1.AdvancedCronJob](ctx, r.API, name, owner)
 	if err != nil || cronJob == nil {
 		return again(reconcile.Done{}, errors.Join(err, leftovers))
 	}

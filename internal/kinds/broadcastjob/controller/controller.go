@@ -41,17 +41,17 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("indexing BroadcastJobs that have not ended: %w", err)
 	}
 	api := options.API(mgr)
-	kube := &Kube{API: api, Pods: options.Pods, Rules: &Rules{}}
-	pass := &Pass{Kube: kube, Binds: options.Binds,
-		Applier: podapply.Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("broadcastjob-controller"))}}
-	loop, err := podapply.NewLoop("broadcastjob", reconcile.UIDs[appsv1beta1.BroadcastJob](api), pass.Once, pass.Forget, options.Limiter())
+	kube := &Kube{Reader: podapply.Reader{API: api, Pods: options.Pods}}
+	controller := New(&Kind{Kube: kube, Binds: options.Binds},
+		reconcile.NewRecorder(mgr.GetEventRecorder("broadcastjob-controller")))
+	loop, err := controller.Loop("broadcastjob", options.Limiter())
 	if err != nil {
 		return err
 	}
 	return options.Complete("broadcastjob", loop, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.BroadcastJob{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(jobOf)).
-		Watches(&corev1.Node{}, kube.nodeEvents()))
+		Watches(&corev1.Node{}, podapply.NodeEvents(kube.jobsOfNode)))
 }
 
 // jobOf finds the BroadcastJob that controls a pod.

@@ -316,7 +316,7 @@ func TestNodeEvents(t *testing.T) {
 		"is tainted while it is down":     {node(taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute)), node(taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), taint("k", corev1.TaintEffectNoExecute)), true},
 		"gets a taint that is but a wish": {node(), node(taint("k", corev1.TaintEffectPreferNoSchedule)), false},
 	} {
-		s.kube.Rules.plan(s.job(), []string{"counted"})
+		s.kube.recordCounted(s.job(), []string{"counted"})
 		if got := len(s.kube.jobsOfNode(context.Background(), test.before, test.after)) > 0; got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
@@ -481,7 +481,7 @@ func TestOrder(t *testing.T) {
 
 // TestManyFailures shows that what is remembered of nodes is bounded.
 func TestManyFailures(t *testing.T) {
-	m := &memory{}
+	m := &kept{}
 	now := time.Now()
 	for i := range 3 * mostFailed {
 		m.fails(fmt.Sprint(i), now)

@@ -4,51 +4,17 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/kinds/broadcastjob"
 )
-
-// nodeEvents calls for a pass over those jobs for which the change of a node matters (BJ-130). What it costs
-// does not depend on how many pods or nodes there are, nor on how many jobs have ended.
-func (k *Kube) nodeEvents() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
-	tell := func(ctx context.Context, q queue, before, after *corev1.Node) {
-		for _, request := range k.jobsOfNode(ctx, before, after) {
-			q.Add(request)
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			if node, ok := e.Object.(*corev1.Node); ok && !e.IsInInitialList { // at the start every job gets a pass
-				tell(ctx, q, nil, node)
-			}
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			before, ok := e.ObjectOld.(*corev1.Node)
-			if after, is := e.ObjectNew.(*corev1.Node); ok && is {
-				tell(ctx, q, before, after)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			if node, ok := e.Object.(*corev1.Node); ok {
-				tell(ctx, q, node, nil)
-			}
-		},
-	}
-}
 
 // jobsOfNode are the jobs for which it matters that a node came (before is nil), went (after is nil), or
 // changed.
@@ -62,7 +28,7 @@ func (k *Kube) jobsOfNode(ctx context.Context, before, after *corev1.Node) []ctr
 	}
 	var requests []ctrl.Request
 	for i := range jobs.Items {
-		if k.Rules.of(&jobs.Items[i]).matters(before, after) {
+		if k.rulesOf(&jobs.Items[i]).matters(before, after) {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
 		}
 	}
@@ -76,12 +42,6 @@ func sameForJobs(before, after *corev1.Node) bool {
 		equality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable)
 }
 
-// Rules are what the templates of jobs ask of nodes, which is read once for each generation of a job.
-type Rules struct {
-	mu   sync.Mutex
-	jobs map[types.UID]*rules
-}
-
 // rules are what one job asks of nodes.
 type rules struct {
 	generation int64
@@ -92,38 +52,28 @@ type rules struct {
 	planned bool
 }
 
-// of returns the rules of a job.
-func (r *Rules) of(job *appsv1beta1.BroadcastJob) *rules {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.jobs[job.UID]
-	if known == nil || known.generation != job.Generation {
+// rulesOf returns the rules of a job, which are read once for each generation of it.
+func (k *Kube) rulesOf(job *appsv1beta1.BroadcastJob) *rules {
+	return k.rules.Of(job.UID, func(present *rules) *rules {
+		if present != nil && present.generation == job.Generation {
+			return present
+		}
 		read := &rules{generation: job.Generation, Rules: nodes.ForJob(&job.Spec.Template.Spec)}
-		if known != nil {
-			read.counted, read.planned = known.counted, known.planned
+		if present != nil {
+			read.counted, read.planned = present.counted, present.planned
 		}
-		if known = read; r.jobs == nil {
-			r.jobs = map[types.UID]*rules{}
-		}
-		r.jobs[job.UID] = known
-	}
-	return known
+		return read
+	})
 }
 
-// plan notes which nodes count although they are not eligible.
-func (r *Rules) plan(job *appsv1beta1.BroadcastJob, counted []string) {
-	known := r.of(job)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	next := *known
-	next.counted, next.planned = sets.New(counted...), true
-	r.jobs[job.UID] = &next
-}
-
-func (r *Rules) forget(job types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.jobs, job)
+// recordCounted records which nodes count although they are not eligible.
+func (k *Kube) recordCounted(job *appsv1beta1.BroadcastJob, counted []string) {
+	known := k.rulesOf(job)
+	k.rules.Of(job.UID, func(*rules) *rules {
+		next := *known
+		next.counted, next.planned = sets.New(counted...), true
+		return &next
+	})
 }
 
 // matters tells whether the change of a node matters to the job.

@@ -25,12 +25,13 @@ import (
 // simulated is a manager that looks after the BroadcastJob check in a simulated cluster.
 type simulated struct {
 	simulation.Play
-	kube   *Kube
-	pass   *Pass
-	binds  bool
-	guard  reconcile.Guard
-	events []string
-	trace  bool
+	kube       *Kube
+	controller *Controller
+	kind       *Kind
+	binds      bool
+	guard      reconcile.Guard
+	events     []string
+	trace      bool
 	// planned is told each plan that was carried out; nil means nobody is.
 	planned func(*broadcastjob.Plan)
 	// ends says how a pod ends that runs: empty if it does not yet. Nil lets all succeed.
@@ -102,8 +103,9 @@ func (s *simulated) beginManager() {
 	s.Queue = simulation.NewQueue(s.Cluster, jobKey.Name)
 	api := s.API()
 	api.Guard = s.guard
-	s.kube = &Kube{API: api, Pods: s.Pods(), Rules: &Rules{}}
-	s.pass = &Pass{Kube: s.kube, Binds: s.binds, Applier: podapply.Applier{API: api, Events: s}}
+	s.kube = &Kube{Reader: podapply.Reader{API: api, Pods: s.Pods()}}
+	s.kind = &Kind{Kube: s.kube, Binds: s.binds}
+	s.controller = New(s.kind, s)
 }
 
 // Event implements reconcile.Recorder.
@@ -129,15 +131,15 @@ func (s *simulated) reconcile() (time.Duration, error) {
 	if job == nil {
 		return 0, nil
 	}
-	outcome, err := s.pass.Run(context.Background(), client.ObjectKeyFromObject(job), job.GetUID())
+	plan, outcome, err := s.controller.Run(context.Background(), client.ObjectKeyFromObject(job), job.GetUID())
 	if s.trace {
 		fmt.Printf("--- %s after %s err %v\n", s.Now().Format("15:04:05"), outcome.After, err)
-		if outcome.Plan != nil {
-			fmt.Print(outcome.Plan)
+		if plan != nil {
+			fmt.Print(plan)
 		}
 	}
-	if s.planned != nil && outcome.Plan != nil {
-		s.planned(outcome.Plan)
+	if s.planned != nil && plan != nil {
+		s.planned(plan)
 	}
 	reconcile.MinRequeue(&outcome.After, outcome.Tell)
 	return outcome.After, err

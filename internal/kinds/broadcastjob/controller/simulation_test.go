@@ -35,9 +35,9 @@ type jobRun struct {
 
 // zombie is a manager that goes on although another one has taken over.
 type zombie struct {
-	view *simulation.View
-	kube *Kube
-	pass *Pass
+	view       *simulation.View
+	kube       *Kube
+	controller *Controller
 }
 
 func (r *jobRun) fail(format string, args ...any) {
@@ -48,7 +48,7 @@ func (r *jobRun) fail(format string, args ...any) {
 
 // seen is the job as the manager sees it: the answers of its own writes may be newer than the cache.
 func (r *jobRun) seen() *appsv1beta1.BroadcastJob {
-	job, err := reconcile.Find[appsv1beta1.BroadcastJob](context.Background(), r.kube.API, client.ObjectKeyFromObject(r.Cached(jobKey)))
+	job, err := reconcile.Find[*appsv1beta1.BroadcastJob](context.Background(), r.kube.API, client.ObjectKeyFromObject(r.Cached(jobKey)))
 	if err != nil || job == nil {
 		panic(err)
 	}
@@ -400,7 +400,7 @@ func (r *jobRun) play(steps int) {
 func (r *jobRun) haunt() {
 	switch z := r.zombie; {
 	case z == nil && !r.Dead() && r.Chance(0.05):
-		r.zombie = &zombie{r.Fork(), r.kube, r.pass}
+		r.zombie = &zombie{r.Fork(), r.kube, r.controller}
 		r.startManager()
 	case z == nil:
 	case r.Chance(0.05):
@@ -409,11 +409,11 @@ func (r *jobRun) haunt() {
 	case r.Chance(0.3):
 		dead := r.Dead()
 		r.As(z.view, func() {
-			kube, pass := r.kube, r.pass
-			r.kube, r.pass = z.kube, z.pass
+			kube, controller := r.kube, r.controller
+			r.kube, r.controller = z.kube, z.controller
 			r.Deliver(r.Rand.IntN(4))
 			_, _ = r.reconcile()
-			r.kube, r.pass = kube, pass
+			r.kube, r.controller = kube, controller
 		})
 		if r.Dead() && !dead { // it was the zombie that died
 			r.End(z.view)

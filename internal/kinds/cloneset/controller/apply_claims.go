@@ -15,17 +15,17 @@ import (
 )
 
 // claims carries out what is planned for claims without an active pod.
-func (a *application) claims(ctx context.Context) error {
+func claims(ctx context.Context, s *session) error {
 	var errs error
-	for _, fate := range a.plan.ClaimFates {
+	for _, fate := range s.Plan.ClaimFates {
 		var err error
 		switch {
 		case fate.HandTo != nil:
-			err = a.HandOver(ctx, fate.HandTo, fate.Claim)
+			err = s.HandOver(ctx, fate.HandTo, fate.Claim)
 		case fate.TakeBack:
-			err = a.Control(ctx, fate.Claim, cloneset.Reference(a.plan.Set), "to take back claim "+fate.Claim.Name)
+			err = s.Control(ctx, fate.Claim, cloneset.Reference(s.Plan.Set), "to take back claim "+fate.Claim.Name)
 		default:
-			err = a.deleteClaim(ctx, fate.Claim)
+			err = deleteClaim(ctx, s, fate.Claim)
 		}
 		errs = errors.Join(errs, err)
 	}
@@ -34,8 +34,8 @@ func (a *application) claims(ctx context.Context) error {
 
 // deleteClaim deletes a claim that has no pod. The caches of claims and of pods lag by themselves, and an
 // answer may have been lost while a pod was created: only the API server can say that there is none.
-func (a *application) deleteClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	err := a.Read(ctx, types.NamespacedName{Namespace: a.plan.Set.Namespace, Name: a.plan.Set.Name + "-" +
+func deleteClaim(ctx context.Context, s *session, claim *corev1.PersistentVolumeClaim) error {
+	err := s.Read(ctx, types.NamespacedName{Namespace: s.Plan.Set.Namespace, Name: s.Plan.Set.Name + "-" +
 		claim.Labels[pub.CloneSetInstanceID]}, &corev1.Pod{})
 	switch {
 	case err == nil:
@@ -43,13 +43,13 @@ func (a *application) deleteClaim(ctx context.Context, claim *corev1.PersistentV
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("looking for the pod of claim %s: %w", claim.Name, err)
 	}
-	switch err := a.Delete(ctx, claim); {
+	switch err := s.Delete(ctx, claim); {
 	case apierrors.IsConflict(err):
 		return reconcile.ErrStalePlan
 	case err != nil:
-		a.Warn("FailedDelete", "failed to delete claim %s: %v", claim.Name, err)
+		s.Warn("FailedDelete", "failed to delete claim %s: %v", claim.Name, err)
 		return fmt.Errorf("deleting claim %s: %w", claim.Name, err)
 	}
-	a.Say("SuccessfulDelete", "deleted claim %s", claim.Name)
+	s.Say("SuccessfulDelete", "deleted claim %s", claim.Name)
 	return nil
 }

@@ -35,7 +35,7 @@ func many(b testing.TB, n int, updated bool) cloneset.Snapshot {
 	if err != nil {
 		b.Fatal(err)
 	}
-	snapshot.Now, snapshot.Random, snapshot.Features = s.Now(), s.Rand.IntN, s.pass.Features
+	snapshot.Now, snapshot.Random, snapshot.Features = s.Now(), s.Rand.IntN, s.kind.Features
 	one := snapshot.Pods[0]
 	snapshot.Pods = make([]*corev1.Pod, n)
 	for i := range n {

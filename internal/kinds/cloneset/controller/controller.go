@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
@@ -53,9 +52,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	api := options.API(mgr)
 	kube := &Kube{podapply.Reader{API: api, Pods: options.Pods}}
-	pass := &Pass{Kube: kube, Features: options.Features, Random: rand.IntN,
-		Applier: podapply.Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("cloneset-controller"))}}
-	loop, err := podapply.NewLoop("cloneset", reconcile.UIDs[appsv1beta1.CloneSet](api), pass.Once, pass.Forget, options.Limiter())
+	controller := New(&Kind{Kube: kube, Features: options.Features, Random: rand.IntN},
+		reconcile.NewRecorder(mgr.GetEventRecorder("cloneset-controller")))
+	loop, err := controller.Loop("cloneset", options.Limiter())
 	if err != nil {
 		return err
 	}
@@ -94,12 +93,3 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 
 // ownerOf finds the CloneSet that controls an object (CS-043).
 var ownerOf = reconcile.OwnedBy(cloneset.Kind)
-
-// Once is Run, with what all workloads have in common.
-func (p *Pass) Once(ctx context.Context, name types.NamespacedName, owner types.UID) (*podplan.Plan, podapply.Outcome, error) {
-	outcome, err := p.Run(ctx, name, owner)
-	if outcome.Plan == nil {
-		return nil, outcome.Outcome, err
-	}
-	return &outcome.Plan.Plan, outcome.Outcome, err
-}

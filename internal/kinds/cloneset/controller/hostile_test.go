@@ -383,7 +383,7 @@ func TestPodsThatServeAreLeftAlone(t *testing.T) {
 		o.GetAnnotations()[pub.InPlaceUpdateState] = `{"revision":"` + o.GetLabels()[pub.ControllerRevisionHash] +
 			`","updateTimestamp":"2030-01-01T01:00:00Z","lastContainerStatuses":null,"updateEnvFromMetadata":true}`
 	})
-	s.startManager(s.pass.Features)
+	s.startManager(s.kind.Features)
 	s.Pass(2 * time.Hour)
 	writes := len(s.Writes)
 	if err := s.Settle(100); err != nil || len(s.Writes) > writes {

@@ -249,7 +249,7 @@ func updateDefects() map[string]story {
 			n.then("image nginx:2", clonesettest.Image("nginx:2"))
 			n.then("image nginx:3, partition 1", clonesettest.Both(clonesettest.Image("nginx:3"), clonesettest.Partition(1)))
 			n.then("partition 3", clonesettest.Partition(3))
-			n.pass.Features.PartitionRollback = true
+			n.kind.Features.PartitionRollback = true
 			n.act("the manager is started with gate CloneSetPartitionRollback", func() { n.Queue.Add() })
 		}},
 		// CS-115, CS-361, IPU-325

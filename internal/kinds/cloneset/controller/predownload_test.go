@@ -203,7 +203,7 @@ func TestRaisedRevisionLosesItsLabels(t *testing.T) {
 		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
-		s.pass.Features.PreDownload = on
+		s.kind.Features.PreDownload = on
 		raised := 0
 		s.BeforeWrite = func(_ simulation.Write, before, after client.Object) {
 			was, ok := before.(*appsv1.ControllerRevision)
@@ -268,7 +268,7 @@ func TestSimulatedRolloutsWithJobs(t *testing.T) {
 	var created atomic.Int32
 	simulationtest.Some(t, 80, 10, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.pass.Features.PreDownload = true
+		r.kind.Features.PreDownload = true
 		r.serveJobs(seed%8 > 0)
 		r.AfterWrite = func(w simulation.Write) {
 			if w.Key.Kind != "ImagePullJob" || w.Verb != "create" {

@@ -26,9 +26,10 @@ import (
 // simulated is a manager on a simulated cluster.
 type simulated struct {
 	simulation.Play
-	node   *simulation.Node
-	pass   *Pass
-	events []string
+	node       *simulation.Node
+	controller *Controller
+	kind       *Kind
+	events     []string
 	// eventsMu guards events while requests run in parallel.
 	eventsMu sync.Mutex
 	// told is called with what every pass did.
@@ -44,11 +45,17 @@ type simulated struct {
 	tells bool
 }
 
+// Outcome is the outcome of a pass, with the plan that was carried out.
+type Outcome struct {
+	podapply.Outcome
+	Plan *cloneset.Plan
+}
+
 var setKey = simulation.Key{Kind: "CloneSet", Name: "web"}
 
 func simulate(seed uint64, set *appsv1beta1.CloneSet, features cloneset.Features) *simulated {
 	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
-	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, func() { s.startManager(s.pass.Features) }
+	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, func() { s.startManager(s.kind.Features) }
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	set.Name, set.Namespace = setKey.Name, "default"
 	s.Slim = slim.Any
@@ -69,7 +76,8 @@ func (s *simulated) startManager(features cloneset.Features) {
 	api := s.API()
 	s.kube = &Kube{podapply.Reader{API: api, Pods: s.Pods()}}
 	s.serveJobs(s.servesJobs)
-	s.pass = &Pass{Kube: s.kube, Features: features, Random: s.Rand.IntN, Applier: podapply.Applier{API: api, Events: s}}
+	s.kind = &Kind{Kube: s.kube, Features: features, Random: s.Rand.IntN}
+	s.controller = New(s.kind, s)
 }
 
 // serveJobs lets the cluster have the kind ImagePullJob, or not.
@@ -107,7 +115,8 @@ func (s *simulated) run() (Outcome, error) {
 	if set == nil {
 		return Outcome{}, nil
 	}
-	return s.pass.Run(context.Background(), client.ObjectKeyFromObject(set), set.GetUID())
+	plan, outcome, err := s.controller.Run(context.Background(), client.ObjectKeyFromObject(set), set.GetUID())
+	return Outcome{outcome, plan}, err
 }
 
 func (s *simulated) set() *appsv1beta1.CloneSet {
@@ -165,7 +174,7 @@ func (s *simulated) everybodyElse() bool {
 func (s *simulated) describe() string {
 	var b strings.Builder
 	if snapshot, err := s.kube.Snapshot(context.Background(), s.set()); err == nil {
-		snapshot.Now, snapshot.Random, snapshot.Features = s.Now(), s.Rand.IntN, s.pass.Features
+		snapshot.Now, snapshot.Random, snapshot.Features = s.Now(), s.Rand.IntN, s.kind.Features
 		b.WriteString("\n" + cloneset.Make(*snapshot).String())
 	}
 	for _, pod := range s.pods() {

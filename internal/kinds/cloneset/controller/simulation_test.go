@@ -107,7 +107,7 @@ func (r *rolloutRun) fail(format string, args ...any) {
 // limitsSeen are the limits as the manager knows them, from its cache or from the answer of a write.
 func (r *rolloutRun) limitsSeen() (rollout.Limits, *appsv1beta1.CloneSet) {
 	seen := r.Cached(setKey)
-	set, err := reconcile.Find[appsv1beta1.CloneSet](context.Background(), r.kube.API, client.ObjectKeyFromObject(seen))
+	set, err := reconcile.Find[*appsv1beta1.CloneSet](context.Background(), r.kube.API, client.ObjectKeyFromObject(seen))
 	if err != nil {
 		r.fail("reading the set: %v", err)
 	}
@@ -262,7 +262,7 @@ func (r *rolloutRun) newest() string {
 // count (CS-120 (part)).
 func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Limits, set *appsv1beta1.CloneSet) {
 	to := after.Labels[pub.ControllerRevisionHash]
-	if before.Labels[pub.ControllerRevisionHash] == to || r.pass.Features.PartitionRollback && !revision.SameLabel(to, r.newest()) {
+	if before.Labels[pub.ControllerRevisionHash] == to || r.kind.Features.PartitionRollback && !revision.SameLabel(to, r.newest()) {
 		return
 	}
 	moved := 1
@@ -423,11 +423,11 @@ func (r *rolloutRun) user() {
 		r.inPlaceable = r.inPlaceable && r.node.Daemon
 		r.change(retemplate)
 	case 11:
-		if only && !r.pass.Features.InPlace.Resize {
+		if only && !r.kind.Features.InPlace.Resize {
 			return
 		}
 		r.spec.cpu = r.Rand.IntN(3)
-		r.inPlaceable = r.inPlaceable && r.pass.Features.InPlace.Resize
+		r.inPlaceable = r.inPlaceable && r.kind.Features.InPlace.Resize
 		if pods := r.active(); r.Chance(0.2) && len(pods) > 0 && !r.calm {
 			r.node.Unfit[string(pods[r.Rand.IntN(len(pods))].UID)] = !only
 		}
@@ -517,7 +517,7 @@ func (r *rolloutRun) play(steps int) {
 		}
 		r.Pass(time.Duration(r.Rand.IntN(1500)) * time.Millisecond)
 		if r.Dead() && r.Chance(0.3) {
-			r.startManager(r.pass.Features)
+			r.startManager(r.kind.Features)
 		}
 		if r.haunted {
 			r.haunt()
@@ -545,17 +545,17 @@ func (r *rolloutRun) play(steps int) {
 // zombie is a manager that goes on although another one has taken over. It knows what it wrote itself, and
 // hears late of what happens.
 type zombie struct {
-	view *simulation.View
-	kube *Kube
-	pass *Pass
+	view       *simulation.View
+	kube       *Kube
+	controller *Controller
 }
 
 // haunt lets a zombie act, makes one now and then, and ends it some time later.
 func (r *rolloutRun) haunt() {
 	switch z := r.zombie; {
 	case z == nil && !r.Dead() && r.Chance(0.05):
-		r.zombie = &zombie{r.Fork(), r.kube, r.pass}
-		r.startManager(r.pass.Features)
+		r.zombie = &zombie{r.Fork(), r.kube, r.controller}
+		r.startManager(r.kind.Features)
 	case z == nil:
 	case r.Chance(0.05):
 		r.End(z.view)
@@ -563,11 +563,11 @@ func (r *rolloutRun) haunt() {
 	case r.Chance(0.3):
 		dead := r.Dead()
 		r.As(z.view, func() {
-			kube, pass := r.kube, r.pass
-			r.kube, r.pass = z.kube, z.pass
+			kube, controller := r.kube, r.controller
+			r.kube, r.controller = z.kube, z.controller
 			r.Deliver(r.Rand.IntN(4))
 			_, _ = r.reconcile()
-			r.kube, r.pass = kube, pass
+			r.kube, r.controller = kube, controller
 		})
 		if r.Dead() && !dead { // it was the zombie that died
 			r.End(z.view)

@@ -8,14 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/kinds/daemonset"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
@@ -50,13 +48,10 @@ type Options struct {
 // Setup adds the controller to the manager.
 func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 	api := options.API(mgr)
-	kube := &Kube{Reader: podapply.Reader{API: api, Pods: options.Pods}, Rules: &Rules{}}
-	pass := &Pass{Kube: kube, Features: options.Features, Template: options.CompleteTemplate,
-		Applier: podapply.Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("daemonset-controller"))}}
-	loop, err := podapply.NewLoop("daemonset", reconcile.UIDs[appsv1beta1.DaemonSet](api), pass.Once, func(uid types.UID) {
-		pass.Forget(uid)
-		kube.Rules.forget(uid)
-	}, options.Limiter())
+	kube := &Kube{Reader: podapply.Reader{API: api, Pods: options.Pods}}
+	controller := New(&Kind{Kube: kube, Features: options.Features, Template: options.CompleteTemplate},
+		reconcile.NewRecorder(mgr.GetEventRecorder("daemonset-controller")))
+	loop, err := controller.Loop("daemonset", options.Limiter())
 	if err != nil {
 		return err
 	}
@@ -64,7 +59,7 @@ func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 	builder := ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.DaemonSet{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(kube.setsOf)).
-		Watches(&corev1.Node{}, kube.nodeEvents()).
+		Watches(&corev1.Node{}, podapply.NodeEvents(kube.setsOfNode)).
 		Watches(&appsv1.ControllerRevision{}, toOwner)
 	if options.Features.PreDownload {
 		pulls := options.PullJobs.Watch(toOwner, kube.betweenRevisions)
@@ -72,15 +67,6 @@ func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 		builder = builder.WatchesRawSource(source.Func(pulls.Start))
 	}
 	return options.Complete("daemonset", loop, builder)
-}
-
-// Once is Run, with what all workloads have in common.
-func (p *Pass) Once(ctx context.Context, name types.NamespacedName, owner types.UID) (*podplan.Plan, podapply.Outcome, error) {
-	outcome, err := p.Run(ctx, name, owner)
-	if outcome.Plan == nil {
-		return nil, outcome.Outcome, err
-	}
-	return &outcome.Plan.Plan, outcome.Outcome, err
 }
 
 // ownerOf finds the DaemonSet that controls an object (ADS-040 (part)).
@@ -98,7 +84,7 @@ func (k *Kube) setsOf(ctx context.Context, object client.Object) []ctrl.Request 
 	}
 	var requests []ctrl.Request
 	for i := range sets.Items {
-		if k.Rules.of(&sets.Items[i]).pods.Matches(labels.Set(object.GetLabels())) {
+		if k.rulesOf(&sets.Items[i]).pods.Matches(labels.Set(object.GetLabels())) {
 			requests = append(requests, reconcile.Request(object.GetNamespace(), sets.Items[i].Name))
 		}
 	}

@@ -101,8 +101,8 @@ func TestEveryFailureIsTold(t *testing.T) {
 // it does.
 func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 	s := started(t, makeSet(), everything, "n1", "n2")
-	complete := s.pass.Template
-	s.pass.Template = func(context.Context, string, []byte) ([]byte, error) { return nil, errors.New("no room for templates") }
+	complete := s.kind.Template
+	s.kind.Template = func(context.Context, string, []byte) ([]byte, error) { return nil, errors.New("no room for templates") }
 	writes := len(s.Writes)
 	s.change(image("agent:2"))
 	s.node.Fail(s.only(t, "n1").Name)
@@ -116,7 +116,7 @@ func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 		is.ObservedGeneration == s.set().Generation || len(s.told("no room for templates")) == 0 {
 		t.Errorf("%+v, told %q", is, s.events)
 	}
-	s.pass.Template = complete
+	s.kind.Template = complete
 	s.spend(20 * time.Minute)
 	if is := s.set().Status; s.images() != "2 2" || len(is.Conditions) > 0 || is.ObservedGeneration != s.set().Generation {
 		t.Error(s.describe())

@@ -4,52 +4,18 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
 )
-
-// nodeEvents calls for a pass over those sets for which the change of a node matters (ADS-084 to 086). What
-// it costs does not depend on how many pods or nodes there are.
-func (k *Kube) nodeEvents() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
-	tell := func(ctx context.Context, q queue, before, after *corev1.Node) {
-		for _, request := range k.setsOfNode(ctx, before, after) {
-			q.Add(request)
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			if node, ok := e.Object.(*corev1.Node); ok && !e.IsInInitialList { // at the start every set gets a pass
-				tell(ctx, q, nil, node)
-			}
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			before, ok := e.ObjectOld.(*corev1.Node)
-			if after, is := e.ObjectNew.(*corev1.Node); ok && is {
-				tell(ctx, q, before, after)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			if node, ok := e.Object.(*corev1.Node); ok {
-				tell(ctx, q, node, nil)
-			}
-		},
-	}
-}
 
 // setsOfNode are the sets for which it matters that a node came (before is nil), went (after is nil), or
 // changed.
@@ -63,7 +29,7 @@ func (k *Kube) setsOfNode(ctx context.Context, before, after *corev1.Node) []ctr
 	}
 	var requests []ctrl.Request
 	for i := range sets.Items {
-		rules := k.Rules.of(&sets.Items[i])
+		rules := k.rulesOf(&sets.Items[i])
 		if rules.seen(before) != rules.seen(after) {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
 		}
@@ -85,12 +51,6 @@ func ready(node *corev1.Node) corev1.ConditionStatus {
 	return corev1.ConditionUnknown
 }
 
-// Rules are what the templates of sets ask of nodes, which is read once for each generation of a set.
-type Rules struct {
-	mu   sync.Mutex
-	sets map[types.UID]*rules
-}
-
 // rules are what one set asks of nodes.
 type rules struct {
 	generation int64
@@ -100,14 +60,18 @@ type rules struct {
 	*nodes.Rules
 }
 
-// of returns the rules of a set.
-func (r *Rules) of(set *appsv1beta1.DaemonSet) *rules {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// rulesOf returns the rules of a set, which are read once for each generation of it.
+func (k *Kube) rulesOf(set *appsv1beta1.DaemonSet) *rules {
 	_, patience := set.Annotations[pub.DaemonSetIgnoreNotReadyNodesAfter]
-	if known := r.sets[set.UID]; known != nil && known.generation == set.Generation && known.patience == patience {
-		return known
-	}
+	return k.rules.Of(set.UID, func(present *rules) *rules {
+		if present != nil && present.generation == set.Generation && present.patience == patience {
+			return present
+		}
+		return readRules(set, patience)
+	})
+}
+
+func readRules(set *appsv1beta1.DaemonSet, patience bool) *rules {
 	read := &rules{generation: set.Generation, patience: patience, Rules: nodes.ForDaemon(&set.Spec.Template.Spec)}
 	if selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil && !selector.Empty() {
 		read.pods = selector
@@ -120,17 +84,7 @@ func (r *Rules) of(set *appsv1beta1.DaemonSet) *rules {
 			read.selector = selector
 		}
 	}
-	if r.sets == nil {
-		r.sets = map[types.UID]*rules{}
-	}
-	r.sets[set.UID] = read
 	return read
-}
-
-func (r *Rules) forget(set types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.sets, set)
 }
 
 // view is what a set sees of a node.

@@ -117,7 +117,7 @@ func (r *rolloutRun) heedsHook(set *appsv1beta1.DaemonSet, pod *corev1.Pod) {
 
 // failedOn is a node, for one manager and one spec.
 type failedOn struct {
-	manager    *Pass
+	manager    *Controller
 	set        types.UID
 	generation int64
 	node       string
@@ -125,7 +125,7 @@ type failedOn struct {
 
 // backingOff is until when the pods that fail on a node are left there, as far as that is to be judged.
 func (r *rolloutRun) backingOff(set *appsv1beta1.DaemonSet, node string) (on failedOn, until time.Time) {
-	on = failedOn{r.pass, set.UID, set.Generation, node}
+	on = failedOn{r.controller, set.UID, set.Generation, node}
 	return on, r.failures[on].until
 }
 

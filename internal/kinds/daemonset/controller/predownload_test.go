@@ -102,7 +102,7 @@ func TestImagesArePulledAhead(t *testing.T) {
 	t.Run("their kind is not installed, or the gate is off", func(t *testing.T) {
 		for _, gate := range []bool{false, true} {
 			s := pulling(t, !gate)
-			s.pass.Features.PreDownload = gate
+			s.kind.Features.PreDownload = gate
 			s.change(image("agent:2"))
 			s.spend(10 * time.Minute)
 			if s.images() != "2 2 2 2 2" || len(s.jobs())+len(s.told("ImagePullJob")) > 0 {

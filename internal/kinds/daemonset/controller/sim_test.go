@@ -27,11 +27,12 @@ import (
 // simulated is a manager that looks after the DaemonSet agent in a simulated cluster.
 type simulated struct {
 	simulation.Play
-	kube   *Kube
-	pass   *Pass
-	node   *simulation.Node
-	events []string
-	trace  bool
+	kube       *Kube
+	controller *Controller
+	kind       *Kind
+	node       *simulation.Node
+	events     []string
+	trace      bool
 	// planned is told each plan that was carried out; nil means nobody is.
 	planned func(*daemonset.Plan)
 	// others acts beside kubelets and the garbage collector, and tells whether anything happened; nil means
@@ -136,8 +137,9 @@ func (s *simulated) startManager(features daemonset.Features) {
 func (s *simulated) beginManager(features daemonset.Features) {
 	s.Queue = simulation.NewQueue(s.Cluster, setKey.Name)
 	api := s.API()
-	s.kube = &Kube{Reader: podapply.Reader{API: api, Pods: s.Pods()}, Rules: &Rules{}}
-	s.pass = &Pass{Kube: s.kube, Features: features, Applier: podapply.Applier{API: api, Events: s}, Template: s.complete}
+	s.kube = &Kube{Reader: podapply.Reader{API: api, Pods: s.Pods()}}
+	s.kind = &Kind{Kube: s.kube, Features: features, Template: s.complete}
+	s.controller = New(s.kind, s)
 }
 
 // Event implements reconcile.Recorder.
@@ -153,15 +155,15 @@ func (s *simulated) reconcile() (time.Duration, error) {
 	if set == nil {
 		return 0, nil
 	}
-	outcome, err := s.pass.Run(context.Background(), client.ObjectKeyFromObject(set), set.GetUID())
+	plan, outcome, err := s.controller.Run(context.Background(), client.ObjectKeyFromObject(set), set.GetUID())
 	if s.trace {
 		fmt.Printf("--- %s after %s err %v\n", s.Now().Format("15:04:05"), outcome.After, err)
-		if outcome.Plan != nil {
-			fmt.Print(outcome.Plan)
+		if plan != nil {
+			fmt.Print(plan)
 		}
 	}
-	if s.planned != nil && outcome.Plan != nil {
-		s.planned(outcome.Plan)
+	if s.planned != nil && plan != nil {
+		s.planned(plan)
 	}
 	reconcile.MinRequeue(&outcome.After, outcome.Tell)
 	return outcome.After, err
@@ -257,11 +259,11 @@ func (s *simulated) collectPods() (moved bool) {
 
 func (s *simulated) describe() string {
 	var b strings.Builder
-	if snapshot, err := s.kube.Snapshot(context.Background(), s.set(), s.pass.Features); err == nil {
+	if snapshot, err := s.kube.Snapshot(context.Background(), s.set(), s.kind.Features); err == nil {
 		snapshot.Now = s.Now()
 		snapshot.Known = &podplan.Knowledge{}
 		s.Faults = simulation.Faults{}
-		plan, _ := s.pass.plan(context.Background(), *snapshot)
+		plan, _ := s.kind.plan(context.Background(), *snapshot)
 		b.WriteString("\n" + plan.String())
 	}
 	for _, pod := range s.pods() {

@@ -60,9 +60,9 @@ type rolloutRun struct {
 
 // zombie is a manager that goes on although another one has taken over.
 type zombie struct {
-	view *simulation.View
-	kube *Kube
-	pass *Pass
+	view       *simulation.View
+	kube       *Kube
+	controller *Controller
 }
 
 func (r *rolloutRun) fail(format string, args ...any) {
@@ -73,7 +73,7 @@ func (r *rolloutRun) fail(format string, args ...any) {
 
 // seen is the set as the manager sees it: the answers of its own writes may be newer than the cache.
 func (r *rolloutRun) seen() *appsv1beta1.DaemonSet {
-	set, err := reconcile.Find[appsv1beta1.DaemonSet](context.Background(), r.kube.API, client.ObjectKeyFromObject(r.set()))
+	set, err := reconcile.Find[*appsv1beta1.DaemonSet](context.Background(), r.kube.API, client.ObjectKeyFromObject(r.set()))
 	if err != nil || set == nil {
 		panic(err)
 	}
@@ -597,10 +597,10 @@ func (r *rolloutRun) play(steps int) {
 		switch {
 		case !r.Dead():
 		case r.Chance(0.2):
-			r.startManager(r.pass.Features)
+			r.startManager(r.kind.Features)
 		case r.Chance(0.2):
 			r.Revive()
-			r.beginManager(r.pass.Features)
+			r.beginManager(r.kind.Features)
 		}
 		if r.haunted {
 			r.haunt()
@@ -646,8 +646,8 @@ func (r *rolloutRun) sicken() {
 func (r *rolloutRun) haunt() {
 	switch z := r.zombie; {
 	case z == nil && !r.Dead() && r.Chance(0.05):
-		r.zombie = &zombie{r.Fork(), r.kube, r.pass}
-		r.startManager(r.pass.Features)
+		r.zombie = &zombie{r.Fork(), r.kube, r.controller}
+		r.startManager(r.kind.Features)
 	case z == nil:
 	case r.Chance(0.05):
 		r.End(z.view)
@@ -655,11 +655,11 @@ func (r *rolloutRun) haunt() {
 	case r.Chance(0.3):
 		dead := r.Dead()
 		r.As(z.view, func() {
-			kube, pass := r.kube, r.pass
-			r.kube, r.pass = z.kube, z.pass
+			kube, controller := r.kube, r.controller
+			r.kube, r.controller = z.kube, z.controller
 			r.Deliver(r.Rand.IntN(4))
 			_, _ = r.reconcile()
-			r.kube, r.pass = kube, pass
+			r.kube, r.controller = kube, controller
 		})
 		if r.Dead() && !dead { // it was the zombie that died
 			r.End(z.view)
@@ -757,7 +757,7 @@ func (r *rolloutRun) check() {
 		if n := len(r.on(node.Name)); n > 0 && !rules.Judge(node).Tolerable {
 			r.fail("%d pods on node %s, where none may stay", n, node.Name)
 		}
-		if has := len(r.on(node.Name)) > 0; slices.Contains(all, node) || has && !r.pass.Features.PruneIneligible {
+		if has := len(r.on(node.Name)) > 0; slices.Contains(all, node) || has && !r.kind.Features.PruneIneligible {
 			places++
 		}
 		if o.Selector == nil || matches(o.Selector, node) {

@@ -96,7 +96,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 // Loop is the reconciler of the library.
 func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
 	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
-		Owner: reconcile.UIDs[appsv1alpha1.EphemeralJob](r.API), Pass: r.Pass,
+		Owner: reconcile.UIDs[*appsv1alpha1.EphemeralJob](r.API), Pass: r.Pass,
 		Forget: func(name types.NamespacedName, job types.UID) {
 			r.Own.Forget(job)
 			r.memory.Forget(job)
@@ -108,7 +108,7 @@ func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *rec
 func (r *Reconciler) Pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (reconcile.Done, error) {
-	job, err := reconcile.Begin[appsv1alpha1.EphemeralJob](ctx, r.API, name, owner)
+	job, err := reconcile.Begin[*appsv1alpha1.EphemeralJob](ctx, r.API, name, owner)
 	if err != nil || job == nil {
 		return reconcile.Done{}, err
 	}

@@ -120,7 +120,7 @@ func (r *JobReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *
 	return reconcile.NewLoop(
 		reconcile.Loop{
 			Now:    r.Now,
-			Owner:  reconcile.UIDs[appsv1beta1.ImagePullJob](r.API),
+			Owner:  reconcile.UIDs[*appsv1beta1.ImagePullJob](r.API),
 			Pass:   r.pass,
 			Forget: func(_ types.NamespacedName, job types.UID) { r.forget(job) },
 		}, 0, limiter,
@@ -140,7 +140,7 @@ func (r *JobReconciler) pass(
 		r.meters.forget(name)
 		return again(r.Secrets.Release(ctx, name)) // whatever a former life left
 	}
-	job, err := reconcile.Begin[appsv1beta1.ImagePullJob](ctx, r.API, name, owner)
+	job, err := reconcile.Begin[*appsv1beta1.ImagePullJob](ctx, r.API, name, owner)
 	if err != nil || job == nil {
 		return reconcile.Done{}, err
 	}

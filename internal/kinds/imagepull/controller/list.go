@@ -84,7 +84,7 @@ func (r *ListReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) 
 	return reconcile.NewLoop(
 		reconcile.Loop{
 			Now:    r.Now,
-			Owner:  reconcile.UIDs[appsv1beta1.ImageListPullJob](r.API),
+			Owner:  reconcile.UIDs[*appsv1beta1.ImageListPullJob](r.API),
 			Pass:   r.pass,
 			Forget: r.forget,
 		}, 0, limiter,
@@ -99,7 +99,7 @@ func (r *ListReconciler) pass(
 		return reconcile.Done{}, nil
 	}
 	now := r.Now()
-	list, err := reconcile.Begin[appsv1beta1.ImageListPullJob](ctx, r.API, name, owner)
+	list, err := reconcile.Begin[*appsv1beta1.ImageListPullJob](ctx, r.API, name, owner)
 	if err != nil || list == nil {
 		return reconcile.Done{}, err
 	}

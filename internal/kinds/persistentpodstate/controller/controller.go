@@ -67,7 +67,7 @@ type Reconciler struct {
 }
 
 func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.PersistentPodState](r.API), Pass: r.pass,
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[*appsv1beta1.PersistentPodState](r.API), Pass: r.pass,
 		Forget: func(_ types.NamespacedName, uid types.UID) {
 			r.Own.Forget(uid)
 			r.memory.Forget(uid)
@@ -336,7 +336,7 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 // controller.
 func (h *podEvents) enqueue(ctx context.Context, q queue, pod *corev1.Pod) {
 	if name := pod.Annotations[pub.InjectedPersistentPodState]; name != "" {
-		state, err := reconcile.Find[appsv1beta1.PersistentPodState](ctx, h.r.API,
+		state, err := reconcile.Find[*appsv1beta1.PersistentPodState](ctx, h.r.API,
 			types.NamespacedName{Namespace: pod.Namespace, Name: name})
 		if err == nil && state != nil {
 			q.Add(reconcile.Request(pod.Namespace, name))

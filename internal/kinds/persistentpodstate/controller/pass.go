@@ -46,7 +46,7 @@ func (r *Reconciler) pass(
 		return done, nil
 	}
 	begin := r.Now()
-	state, err := reconcile.Begin[appsv1beta1.PersistentPodState](ctx, r.API, name, owner)
+	state, err := reconcile.Begin[*appsv1beta1.PersistentPodState](ctx, r.API, name, owner)
 	if err != nil || state == nil || state.DeletionTimestamp != nil {
 		return done, err
 	}

@@ -62,7 +62,7 @@ func (r *MarkerReconciler) pass(
 	}
 
 	begin := r.Now()
-	marker, err := reconcile.Begin[appsv1alpha1.PodProbeMarker](ctx, r.API, name, owner)
+	marker, err := reconcile.Begin[*appsv1alpha1.PodProbeMarker](ctx, r.API, name, owner)
 	if err != nil || marker == nil {
 		return reconcile.Done{}, err
 	}

@@ -116,7 +116,7 @@ func (r *Reconcilers) MarkerLoop(limiter workqueue.TypedRateLimiter[ctrl.Request
 	return reconcile.NewLoop(
 		reconcile.Loop{
 			Now:    r.Markers.Now,
-			Owner:  reconcile.UIDs[appsv1alpha1.PodProbeMarker](r.Markers.API),
+			Owner:  reconcile.UIDs[*appsv1alpha1.PodProbeMarker](r.Markers.API),
 			Pass:   r.Markers.pass,
 			Forget: r.Markers.forget,
 		}, 10*time.Second, limiter,

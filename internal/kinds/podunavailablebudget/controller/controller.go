@@ -54,7 +54,7 @@ func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
 	}
 
 	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now,
-		Owner: reconcile.UIDs[policyv1beta1.PodUnavailableBudget](api), Pass: r.run, Forget: r.forget},
+		Owner: reconcile.UIDs[*policyv1beta1.PodUnavailableBudget](api), Pass: r.run, Forget: r.forget},
 		pauseAtMost, options.Limiter())
 	options.Guard = nil // it is not held by itself
 	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).

@@ -85,7 +85,7 @@ const lookAgain = time.Minute
 func (p *Pass) Run(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (after time.Duration, plan *podunavailablebudget.Plan, err error) {
-	found, err := reconcile.Begin[policyv1beta1.PodUnavailableBudget](ctx, p.API, name, owner)
+	found, err := reconcile.Begin[*policyv1beta1.PodUnavailableBudget](ctx, p.API, name, owner)
 	if err != nil || found == nil || found.DeletionTimestamp != nil {
 		return 0, nil, err
 	}

@@ -164,9 +164,9 @@ func (m *replica) lead() {
 			return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](5*time.Millisecond, 16*time.Second)
 		}
 		l.loops = map[string]*reconcile.Loop{
-			"budget": reconcile.NewLoop(reconcile.Loop{Now: m.now, Owner: reconcile.UIDs[policyv1beta1.PodUnavailableBudget](api),
+			"budget": reconcile.NewLoop(reconcile.Loop{Now: m.now, Owner: reconcile.UIDs[*policyv1beta1.PodUnavailableBudget](api),
 				Pass: l.budgets.run, Forget: l.budgets.forget}, pauseAtMost, limiter()),
-			"set": reconcile.NewLoop(reconcile.Loop{Now: m.now, Owner: reconcile.UIDs[appsv1beta1.CloneSet](own), Forget: func(_ types.NamespacedName, uid types.UID) { sets.Forget(uid) },
+			"set": reconcile.NewLoop(reconcile.Loop{Now: m.now, Owner: reconcile.UIDs[*appsv1beta1.CloneSet](own), Forget: func(_ types.NamespacedName, uid types.UID) { sets.Forget(uid) },
 				Pass: func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
 					outcome, err := sets.Run(ctx, name, owner)
 					if outcome.Plan == nil {

@@ -116,7 +116,7 @@ func changed(e event.UpdateEvent) bool {
 
 func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
 	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
-		Owner: reconcile.UIDs[appsv1beta1.ResourceDistribution](r.API), Pass: r.pass, Forget: r.forget}, 0,
+		Owner: reconcile.UIDs[*appsv1beta1.ResourceDistribution](r.API), Pass: r.pass, Forget: r.forget}, 0,
 		limiter)
 }
 

@@ -33,7 +33,7 @@ func (r *Reconciler) pass(
 	}
 
 	begin := r.Now()
-	rd, err := reconcile.Begin[appsv1beta1.ResourceDistribution](ctx, r.API, name, owner)
+	rd, err := reconcile.Begin[*appsv1beta1.ResourceDistribution](ctx, r.API, name, owner)
 	if err != nil || rd == nil {
 		return reconcile.Done{}, err
 	}

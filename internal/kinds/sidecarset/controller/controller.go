@@ -153,7 +153,7 @@ func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 
 	for _, name := range sidecarset.ReadInjectedList(list) {
 		request := ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}
-		if set, err := reconcile.Find[appsv1beta1.SidecarSet](ctx, r.pass.Kube.API,
+		if set, err := reconcile.Find[*appsv1beta1.SidecarSet](ctx, r.pass.Kube.API,
 			request.NamespacedName); err == nil && set == nil {
 			if full, isPod := pod.(*corev1.Pod); !isPod || !sidecarset.Lists(full, name) {
 				continue
@@ -205,7 +205,7 @@ func (r *reconciler) loop(
 	atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request],
 ) *reconcile.Loop {
 	return reconcile.NewLoop(reconcile.Loop{Now: r.pass.Kube.Now,
-		Owner: reconcile.UIDs[appsv1beta1.SidecarSet](r.pass.Kube.API), Pass: r.run, Forget: r.forget},
+		Owner: reconcile.UIDs[*appsv1beta1.SidecarSet](r.pass.Kube.API), Pass: r.run, Forget: r.forget},
 		atMost, limiter)
 }
 

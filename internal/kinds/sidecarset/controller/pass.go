@@ -63,7 +63,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	}
 
 	now := p.Kube.Now()
-	set, err := reconcile.Begin[appsv1beta1.SidecarSet](ctx, p.Kube.API, name, owner)
+	set, err := reconcile.Begin[*appsv1beta1.SidecarSet](ctx, p.Kube.API, name, owner)
 	if err != nil || set == nil {
 		return Outcome{}, err
 	}

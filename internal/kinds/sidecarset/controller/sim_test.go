@@ -91,7 +91,7 @@ func (s *simulated) Event(about client.Object, eventType, reason, message string
 // run makes a pass, as the loop does.
 func (s *simulated) run() (Outcome, error) {
 	name := types.NamespacedName{Name: setKey.Name}
-	owner, err := reconcile.UIDs[appsv1beta1.SidecarSet](s.kube.API)(context.Background(), name)
+	owner, err := reconcile.UIDs[*appsv1beta1.SidecarSet](s.kube.API)(context.Background(), name)
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -52,7 +52,7 @@ func (r *upgradeRun) fail(format string, args ...any) {
 
 // looker knows the SidecarSet as the manager does.
 func (r *upgradeRun) looker() (*sidecarset.PodInspector, *appsv1beta1.SidecarSet) {
-	set, err := reconcile.Find[appsv1beta1.SidecarSet](context.Background(), r.kube.API, types.NamespacedName{Name: setKey.Name})
+	set, err := reconcile.Find[*appsv1beta1.SidecarSet](context.Background(), r.kube.API, types.NamespacedName{Name: setKey.Name})
 	if err != nil || set == nil {
 		set = r.set()
 	}

@@ -87,7 +87,7 @@ func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *rec
 // owner is the UID of a pod with sidecars. Of others nothing may be kept: no event tells of their end, and
 // whoever makes a request of our names calls a pass for them.
 func (r *Reconciler) owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
-	pod, err := reconcile.Find[corev1.Pod](ctx, r.API, name)
+	pod, err := reconcile.Find[*corev1.Pod](ctx, r.API, name)
 	if err != nil || pod == nil || !sidecarterminator.Marked(pod) {
 		return "", err
 	}
@@ -171,7 +171,7 @@ func (r *Reconciler) pass(
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
-	pod, err := reconcile.Begin[corev1.Pod](ctx, r.API, name, owner)
+	pod, err := reconcile.Begin[*corev1.Pod](ctx, r.API, name, owner)
 	if err != nil || pod == nil {
 		return reconcile.Done{}, err
 	}

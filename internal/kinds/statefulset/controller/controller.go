@@ -15,7 +15,6 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/template"
-	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
@@ -48,9 +47,9 @@ type Options struct {
 func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 	api := options.API(mgr)
 	kube := &Kube{podapply.Reader{API: api, Pods: options.Pods}}
-	pass := &Pass{Kube: kube, Features: options.Features,
-		Applier: podapply.Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("statefulset-controller"))}}
-	loop, err := podapply.NewLoop("statefulset", reconcile.UIDs[appsv1beta1.StatefulSet](api), pass.Once, pass.Forget, options.Limiter())
+	controller := New(&Kind{Kube: kube, Features: options.Features},
+		reconcile.NewRecorder(mgr.GetEventRecorder("statefulset-controller")))
+	loop, err := controller.Loop("statefulset", options.Limiter())
 	if err != nil {
 		return err
 	}
@@ -68,15 +67,6 @@ func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 	return options.Complete("statefulset", loop, builder)
 }
 
-// Once is Run, with what all workloads have in common.
-func (p *Pass) Once(ctx context.Context, name types.NamespacedName, owner types.UID) (*podplan.Plan, podapply.Outcome, error) {
-	outcome, err := p.Run(ctx, name, owner)
-	if outcome.Plan == nil {
-		return nil, outcome.Outcome, err
-	}
-	return &outcome.Plan.Plan, outcome.Outcome, err
-}
-
 // ownerOf finds the StatefulSet that controls an object (ASTS-072 (part)).
 var ownerOf = reconcile.OwnedBy(kind)
 
@@ -90,7 +80,7 @@ func (k *Kube) setsOf(ctx context.Context, object client.Object) []ctrl.Request 
 	if name.Name == "" {
 		return nil
 	}
-	if uid, err := reconcile.UIDs[appsv1beta1.StatefulSet](k.API)(ctx, name); err != nil || uid == "" {
+	if uid, err := reconcile.UIDs[*appsv1beta1.StatefulSet](k.API)(ctx, name); err != nil || uid == "" {
 		return nil
 	}
 	return []ctrl.Request{reconcile.Request(name.Namespace, name.Name)}
@@ -101,7 +91,7 @@ func (k *Kube) setsOf(ctx context.Context, object client.Object) []ctrl.Request 
 func (k *Kube) setsOfClaim(ctx context.Context, object client.Object) (requests []ctrl.Request) {
 	for of, set := range statefulset.ClaimsOf(object.GetName()) {
 		name := types.NamespacedName{Namespace: object.GetNamespace(), Name: set}
-		found, err := reconcile.Find[appsv1beta1.StatefulSet](ctx, k.API, name)
+		found, err := reconcile.Find[*appsv1beta1.StatefulSet](ctx, k.API, name)
 		if err == nil && found != nil && slices.ContainsFunc(found.Spec.VolumeClaimTemplates,
 			func(claim template.VolumeClaimTemplate) bool { return claim.Name == of }) {
 			requests = append(requests, reconcile.Request(name.Namespace, name.Name))

@@ -173,7 +173,7 @@ func native(n *tale) {
 		})
 	}
 	n.Change(setKey, func(o client.Object) { o.(*appsv1beta1.StatefulSet).Status = appsv1beta1.StatefulSetStatus{} })
-	n.startManager(n.pass.Features)
+	n.startManager(n.kind.Features)
 }
 
 func orderedBy(key string) *appsv1beta1.StatefulSetUnorderedUpdate {

@@ -217,7 +217,7 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 	s.node.Fail("web-1")
 	s.Events(10)
 	writes := len(s.Writes)
-	if outcome, err := s.pass.Run(context.Background(), client.ObjectKeyFromObject(s.set()), s.set().UID); err != nil || outcome.After != 0 {
+	if _, outcome, err := s.controller.Run(context.Background(), client.ObjectKeyFromObject(s.set()), s.set().UID); err != nil || outcome.After != 0 {
 		t.Errorf("again after %s, %v", outcome.After, err)
 	}
 	for _, w := range s.Writes[writes:] {
@@ -229,10 +229,10 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 	ctx := log.IntoContext(context.Background(), funcr.New(func(_, args string) { logged = append(logged, args) },
 		funcr.Options{Verbosity: 2}))
 	pass := func(ctx context.Context, name types.NamespacedName, uid types.UID) (reconcile.Done, error) {
-		plan, outcome, err := s.pass.Once(ctx, name, uid)
-		return outcome.Loop(plan), err
+		plan, outcome, err := s.controller.Run(ctx, name, uid)
+		return outcome.Loop(plan.Shared()), err
 	}
-	loop := reconcile.NewLoop(reconcile.Loop{Now: s.Now, Owner: reconcile.UIDs[appsv1beta1.StatefulSet](s.kube.API), Pass: pass,
+	loop := reconcile.NewLoop(reconcile.Loop{Now: s.Now, Owner: reconcile.UIDs[*appsv1beta1.StatefulSet](s.kube.API), Pass: pass,
 		Forget: func(types.NamespacedName, types.UID) {}}, time.Second, nil)
 	if _, err := loop.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.set())}); err != nil {
 		t.Error(err)

@@ -24,11 +24,12 @@ import (
 // simulated is a manager that looks after the StatefulSet web in a simulated cluster.
 type simulated struct {
 	simulation.Play
-	kube   *Kube
-	pass   *Pass
-	node   *simulation.Node
-	events []string
-	trace  bool
+	kube       *Kube
+	controller *Controller
+	kind       *Kind
+	node       *simulation.Node
+	events     []string
+	trace      bool
 	// planned is told each plan that was carried out; nil means nobody is.
 	planned func(*statefulset.Plan)
 	// others acts beside kubelets and the garbage collector, and tells whether anything happened; nil means
@@ -88,7 +89,8 @@ func (s *simulated) beginManager(features statefulset.Features) {
 	s.Queue = simulation.NewQueue(s.Cluster, setKey.Name)
 	api := s.API()
 	s.kube = &Kube{podapply.Reader{API: api, Pods: s.Pods()}}
-	s.pass = &Pass{Kube: s.kube, Features: features, Applier: podapply.Applier{API: api, Events: s}}
+	s.kind = &Kind{Kube: s.kube, Features: features}
+	s.controller = New(s.kind, s)
 }
 
 // Event implements reconcile.Recorder.
@@ -104,15 +106,15 @@ func (s *simulated) reconcile() (time.Duration, error) {
 	if set == nil {
 		return 0, nil
 	}
-	outcome, err := s.pass.Run(context.Background(), client.ObjectKeyFromObject(set), set.GetUID())
+	plan, outcome, err := s.controller.Run(context.Background(), client.ObjectKeyFromObject(set), set.GetUID())
 	if s.trace {
 		fmt.Printf("--- %s after %s err %v\n", s.Now().Format("15:04:05"), outcome.After, err)
-		if outcome.Plan != nil {
-			fmt.Print(outcome.Plan)
+		if plan != nil {
+			fmt.Print(plan)
 		}
 	}
-	if s.planned != nil && outcome.Plan != nil {
-		s.planned(outcome.Plan)
+	if s.planned != nil && plan != nil {
+		s.planned(plan)
 	}
 	reconcile.MinRequeue(&outcome.After, outcome.Tell)
 	return outcome.After, err
@@ -216,7 +218,7 @@ func (s *simulated) growVolumes() bool {
 
 func (s *simulated) describe() string {
 	var b strings.Builder
-	if snapshot, err := s.kube.Snapshot(context.Background(), s.set(), s.pass.Features); err == nil {
+	if snapshot, err := s.kube.Snapshot(context.Background(), s.set(), s.kind.Features); err == nil {
 		snapshot.Now = s.Now()
 		b.WriteString("\n" + statefulset.Make(*snapshot).String())
 	}

@@ -50,9 +50,9 @@ type rolloutRun struct {
 
 // zombie is a manager that goes on although another one has taken over.
 type zombie struct {
-	view *simulation.View
-	kube *Kube
-	pass *Pass
+	view       *simulation.View
+	kube       *Kube
+	controller *Controller
 }
 
 func (r *rolloutRun) fail(format string, args ...any) {
@@ -63,7 +63,7 @@ func (r *rolloutRun) fail(format string, args ...any) {
 
 // seen is the set as the manager sees it: the answers of its own writes may be newer than the cache.
 func (r *rolloutRun) seen() *appsv1beta1.StatefulSet {
-	set, err := reconcile.Find[appsv1beta1.StatefulSet](context.Background(), r.kube.API, client.ObjectKeyFromObject(r.set()))
+	set, err := reconcile.Find[*appsv1beta1.StatefulSet](context.Background(), r.kube.API, client.ObjectKeyFromObject(r.set()))
 	if err != nil || set == nil {
 		panic(err)
 	}
@@ -601,10 +601,10 @@ func (r *rolloutRun) play(steps int) {
 		switch {
 		case !r.Dead():
 		case r.Chance(0.2):
-			r.startManager(r.pass.Features)
+			r.startManager(r.kind.Features)
 		case r.Chance(0.2):
 			r.Revive()
-			r.beginManager(r.pass.Features)
+			r.beginManager(r.kind.Features)
 		}
 		if r.haunted {
 			r.haunt()
@@ -638,8 +638,8 @@ func (r *rolloutRun) play(steps int) {
 func (r *rolloutRun) haunt() {
 	switch z := r.zombie; {
 	case z == nil && !r.Dead() && r.Chance(0.05):
-		r.zombie = &zombie{r.Fork(), r.kube, r.pass}
-		r.startManager(r.pass.Features)
+		r.zombie = &zombie{r.Fork(), r.kube, r.controller}
+		r.startManager(r.kind.Features)
 	case z == nil:
 	case r.Chance(0.05):
 		r.End(z.view)
@@ -647,11 +647,11 @@ func (r *rolloutRun) haunt() {
 	case r.Chance(0.3):
 		dead := r.Dead()
 		r.As(z.view, func() {
-			kube, pass := r.kube, r.pass
-			r.kube, r.pass = z.kube, z.pass
+			kube, controller := r.kube, r.controller
+			r.kube, r.controller = z.kube, z.controller
 			r.Deliver(r.Rand.IntN(4))
 			_, _ = r.reconcile()
-			r.kube, r.pass = kube, pass
+			r.kube, r.controller = kube, controller
 		})
 		if r.Dead() && !dead { // it was the zombie that died
 			r.End(z.view)

@@ -147,7 +147,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 
 func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
 	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
-		Owner: reconcile.UIDs[appsv1beta1.UnitedDeployment](r.API), Pass: r.pass, Forget: r.forget},
+		Owner: reconcile.UIDs[*appsv1beta1.UnitedDeployment](r.API), Pass: r.pass, Forget: r.forget},
 		10*time.Second, limiter)
 }
 

@@ -25,7 +25,7 @@ func (r *Reconciler) pass(
 	}
 
 	begin := r.Now()
-	united, err := reconcile.Begin[appsv1beta1.UnitedDeployment](ctx, r.API, name, owner)
+	united, err := reconcile.Begin[*appsv1beta1.UnitedDeployment](ctx, r.API, name, owner)
 	if err != nil || united == nil {
 		return again(reconcile.Done{}, err)
 	}

@@ -84,7 +84,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	r := &reconciler{kube: &kubeReader{kube}, meters: meters}
 	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now,
-		Owner: reconcile.UIDs[appsv1beta1.WorkloadSpread](api), Pass: r.run, Forget: r.forget},
+		Owner: reconcile.UIDs[*appsv1beta1.WorkloadSpread](api), Pass: r.run, Forget: r.forget},
 		pauseAtMost, options.Limiter())
 	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window,
 		Applier: Applier{API: api, Booker: options.Booker,
@@ -220,7 +220,7 @@ func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, str
 		request := requestFor(pod.GetNamespace(), p.Name)
 		q.Add(request)
 		full, isPod := pod.(*corev1.Pod)
-		if spread, err := reconcile.Find[appsv1beta1.WorkloadSpread](ctx, h.r.kube.API,
+		if spread, err := reconcile.Find[*appsv1beta1.WorkloadSpread](ctx, h.r.kube.API,
 			request.NamespacedName); err != nil || !isPod ||
 			Claims(spread, full) {
 			return

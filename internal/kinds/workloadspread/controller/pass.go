@@ -88,7 +88,7 @@ const unknownAfter = time.Minute
 // that something failed that trying again may mend.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
 	now := p.Applier.API.Now()
-	spread, err := reconcile.Begin[appsv1beta1.WorkloadSpread](ctx, p.Applier.API, name, owner)
+	spread, err := reconcile.Begin[*appsv1beta1.WorkloadSpread](ctx, p.Applier.API, name, owner)
 	if err != nil || spread == nil || spread.DeletionTimestamp != nil {
 		return Outcome{}, err
 	}

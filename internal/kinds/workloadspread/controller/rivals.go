@@ -32,7 +32,7 @@ func (p *Pass) withoutRivals(
 		rival, asked := rivals[placed.Name]
 		if !asked {
 			var err error
-			if rival, err = reconcile.Find[appsv1beta1.WorkloadSpread](ctx, p.Applier.API,
+			if rival, err = reconcile.Find[*appsv1beta1.WorkloadSpread](ctx, p.Applier.API,
 				types.NamespacedName{Namespace: spread.Namespace, Name: placed.Name}); err != nil {
 				return nil, 0, fmt.Errorf("reading WorkloadSpread %s, which pods are annotated for: %w",
 					placed.Name, err)

@@ -98,7 +98,7 @@ func (s *simulated) Event(_ client.Object, eventType, reason, message string) {
 
 // run makes a pass, as the loop does.
 func (s *simulated) run() (Outcome, error) {
-	owner, err := reconcile.UIDs[appsv1beta1.WorkloadSpread](s.reader.API)(context.Background(), wsName)
+	owner, err := reconcile.UIDs[*appsv1beta1.WorkloadSpread](s.reader.API)(context.Background(), wsName)
 	if err != nil || owner == "" {
 		return Outcome{}, err
 	}

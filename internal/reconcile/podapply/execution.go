@@ -22,14 +22,8 @@ const attempts = 4
 // Nothing is reported to the user as an error.
 var errRecreated = errors.New("the pod will be recreated instead")
 
-// Applier carries out plans.
-type Applier struct {
-	API    *reconcile.API
-	Events reconcile.Recorder
-}
-
-// Application carries out one plan.
-type Application struct {
+// Execution carries out one plan.
+type Execution struct {
 	*reconcile.Writer
 	Events   reconcile.Recorder
 	owner    client.Object
@@ -43,10 +37,11 @@ type Application struct {
 	Collided func(ctx context.Context, count int32) error
 }
 
-// To returns an Application for the plan of an owner; selector finds revisions without a controller.
-func (a Applier) To(owner client.Object, selector *metav1.LabelSelector, plan *podplan.Plan) *Application {
-	return &Application{Writer: a.API.For(owner.GetUID()), Events: a.Events, owner: owner,
-		selector: selector, plan: plan}
+// NewExecution returns an Execution of the plan of an owner; selector finds revisions without a controller.
+func NewExecution(
+	api *reconcile.API, events reconcile.Recorder, owner client.Object, selector *metav1.LabelSelector, plan *podplan.Plan,
+) *Execution {
+	return &Execution{Writer: api.For(owner.GetUID()), Events: events, owner: owner, selector: selector, plan: plan}
 }
 
 // Result is the outcome of carrying out a plan.
@@ -64,8 +59,8 @@ type Result struct {
 	Grew bool
 	// Updated is true if an update in place was started.
 	Updated bool
-	// Pruned is true if the owner itself was written, so that the plan's version of it is stale.
-	Pruned bool
+	// OwnerWritten is true if the owner itself was written, so that the plan's version of it is stale.
+	OwnerWritten bool
 	// PullError is a failure to pull images ahead. It does not stop the rollout (CS-201).
 	PullError error
 	// Retry is true if the state changed meanwhile: a new plan is due although no event may announce it.
@@ -98,11 +93,11 @@ func (r *Result) Add(target *error, err error) {
 }
 
 // Say records a normal event about the owner.
-func (a *Application) Say(reason, format string, args ...any) {
+func (a *Execution) Say(reason, format string, args ...any) {
 	a.Events.Event(a.owner, corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...))
 }
 
 // Warn records a warning about the owner.
-func (a *Application) Warn(reason, format string, args ...any) {
+func (a *Execution) Warn(reason, format string, args ...any) {
 	a.Events.Event(a.owner, corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...))
 }

@@ -39,7 +39,7 @@ func (o Outcome) Loop(plan *podplan.Plan) reconcile.Done {
 // status last. status writes the status if it is due, and otherwise returns after which time it will be due.
 // Finish returns an error if something failed that a retry may repair.
 func (m *Memory) Finish(
-	a *Application, result *Result, planning time.Duration, progress waiting.Progress,
+	a *Execution, result *Result, planning time.Duration, progress waiting.Progress,
 	status func() (time.Duration, error),
 ) (Outcome, error) {
 	o := Outcome{
