@@ -65,5 +65,5 @@ func bytes(n int64) resource.Quantity {
 	return *decimal
 }
 
-// Constant tells whether the variable does not occur.
+// Constant reports whether the variable does not occur.
 func (e *Expression) Constant() bool { return e.root.constant != nil }

@@ -38,7 +38,7 @@ func (t token) String() string {
 	return fmt.Sprintf("%q at character %d", t.text, t.at+1)
 }
 
-// units are the suffixes of quantities, case counts (SS-138).
+// units are the suffixes of quantities, case counts.
 var units = map[string]*big.Rat{
 	"m": big.NewRat(1, 1000),
 	"k": power(1000, 1), "M": power(1000, 2), "G": power(1000, 3), "T": power(1000, 4), "P": power(1000, 5),
@@ -90,15 +90,15 @@ func lex(text string) ([]token, error) {
 	return append(tokens, token{kind: tokenEnd, at: len(text)}), nil
 }
 
-// sign tells whether the character is the sign of an exponent, not an operator: an e that follows a digit or
-// a dot is before it, and a digit is after it.
+// sign reports whether the character is the sign of an exponent, not an operator: an e that follows a digit
+// or a dot is before it, and a digit is after it.
 func sign(text string, at int) bool {
 	return (text[at] == '+' || text[at] == '-') && at >= 2 && at+1 < len(text) && (text[at-1] == 'e' || text[at-1] == 'E') &&
 		(isDigit(text[at-2]) || text[at-2] == '.') && isDigit(text[at+1])
 }
 
 // literal reads a number, percentage or quantity; text holds all characters that could belong to it, so that
-// nothing is cut off silently (SS-142).
+// nothing is cut off silently.
 func literal(text string, at int) (token, error) {
 	out := token{kind: tokenNumber, text: text, at: at}
 	malformed := fmt.Errorf("malformed number %s", out)
@@ -128,7 +128,7 @@ func literal(text string, at int) (token, error) {
 			}
 		}
 		if first == end {
-			return token{}, malformed // 1E is not a quantity here (SS-138)
+			return token{}, malformed // 1E is not a quantity here
 		}
 		if negative {
 			exponent = -exponent

@@ -2,10 +2,10 @@ package imageref
 
 import "strings"
 
-// OfRuntime tells whether a label or annotation of a sandbox may be one by which a container runtime chooses
-// how it works, such as its handler or snapshotter: users must not decide that for nodes. Runtimes use names
-// of reversed domains without a slash (io.containerd.cri.runtime-handler, io.kubernetes.cri-o.userns-mode),
-// and prefixes of their own.
+// OfRuntime reports whether a label or annotation of a sandbox may be one by which a container runtime
+// chooses how it works, such as its handler or snapshotter: users must not decide that for nodes. Runtimes
+// use names of reversed domains without a slash (io.containerd.cri.runtime-handler,
+// io.kubernetes.cri-o.userns-mode), and prefixes of their own.
 func OfRuntime(key string) bool {
 	key = strings.ToLower(key)
 	prefix, _, slash := strings.Cut(key, "/")

@@ -8,7 +8,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// launchPriority returns the priority by which the container starts, if it has one (IPU-100).
+// launchPriority returns the priority by which the container starts, if it has one.
 func launchPriority(container *corev1.Container) (int, bool) {
 	if container == nil {
 		return 0, false
@@ -27,8 +27,8 @@ func launchPriority(container *corev1.Container) (int, bool) {
 
 // split divides parts into those to be written now and those that wait. Written now are the containers
 // without priority, those of the highest priority, and every container that reads the same metadata as one of
-// these, because a key has one value at a time (IPU-101, IPU-102). The containers in ahead belong to an
-// earlier batch and are not up yet: containers of a lower priority wait for them (IPU-103).
+// these, because a key has one value at a time. The containers in ahead belong to an earlier batch and are
+// not up yet: containers of a lower priority wait for them.
 func split(pod *corev1.Pod, parts Parts, ahead []string) (now, later Parts) {
 	names := parts.Names()
 	highest, some := 0, false

@@ -31,7 +31,7 @@ type Parts struct {
 	Restarts []string
 }
 
-// Empty tells whether no container changes.
+// Empty reports whether no container changes.
 func (p *Parts) Empty() bool {
 	return len(p.Images)+len(p.Refs)+len(p.Resources)+len(p.Restarts) == 0
 }
@@ -74,7 +74,7 @@ func filter[V any](m map[string]V, keep func(name string) bool) map[string]V {
 }
 
 // over returns these parts together with earlier ones that were not written: for the same container and kind,
-// the newer part wins (IPU-327).
+// the newer part wins.
 func (p *Parts) over(earlier Parts) Parts {
 	merged := Parts{Images: merge(earlier.Images, p.Images), Resources: maps.Clone(earlier.Resources), Refs: maps.Clone(earlier.Refs)}
 	for name, resources := range p.Resources {
@@ -133,13 +133,13 @@ type Change struct {
 	KeepReady []string
 }
 
-// Quiet tells whether the change touches neither containers nor labels. It needs neither budget nor grace nor
-// a lifecycle state (IPU-308). A changed label may take the pod out of Services or policies that select by
-// it, so such a change keeps the pace of the rollout (IPU-080).
+// Quiet reports whether the change touches neither containers nor labels. It needs neither budget nor grace
+// nor a lifecycle state (IPU-308). A changed label may take the pod out of Services or policies that select
+// by it, so such a change keeps the pace of the rollout (IPU-080).
 func (c *Change) Quiet() bool { return c.Empty() && len(c.Labels) == 0 }
 
-// Holds tells whether the pod is taken out of service for the change: it stops a container that is not listed
-// in KeepReady (IPU-136, IPU-308).
+// Holds reports whether the pod is taken out of service for the change: it stops a container that is not
+// listed in KeepReady (IPU-136, IPU-308).
 func (c *Change) Holds() bool {
 	return slices.ContainsFunc(c.Stops, func(name string) bool { return !slices.Contains(c.KeepReady, name) })
 }

@@ -77,7 +77,7 @@ func (c *comparison) object(path []string, old, new revision.Document) {
 	maps.Copy(keys, new)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if len(path) == 0 && key == "metadata" {
-			continue // any difference of the metadata qualifies (IPU-034)
+			continue // any difference of the metadata qualifies
 		}
 		c.value(append(path[:len(path):len(path)], key), old[key], new[key])
 	}
@@ -125,7 +125,7 @@ func (c *comparison) leaf(path []string, old, new any) {
 }
 
 // container returns the container that the path leads to, as the new template has it. An old one at the same
-// place has another name only if that is blocked (IPU-033, IPU-038).
+// place has another name only if that is blocked.
 func (c *comparison) container(path []string) revision.Document {
 	index, _ := strconv.Atoi(path[2])
 	containers, _ := object(c.new["spec"])[path[1]].([]any)
@@ -148,7 +148,7 @@ func (c *comparison) image(path []string, old, new any) {
 	}
 }
 
-// restartable tells whether the init container runs as long as the pod, that is, whether it is a native
+// restartable reports whether the init container runs as long as the pod, that is, whether it is a native
 // sidecar.
 func restartable(container revision.Document) bool { return container["restartPolicy"] == "Always" }
 
@@ -178,7 +178,7 @@ var own = map[string]bool{
 	pub.SidecarSetInPlaceUpdateState: true, pub.SidecarSetWorkingHotUpgradeContainer: true,
 }
 
-// Own tells whether a label or an annotation belongs to the controllers. A template may have it because it
+// Own reports whether a label or an annotation belongs to the controllers. A template may have it because it
 // was copied from a running pod; it is then set neither in new pods nor in present ones (IPU-082, CS-041,
 // CS-050).
 func Own(key string) bool { return own[key] }

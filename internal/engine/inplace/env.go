@@ -30,8 +30,7 @@ func EnvReference(env *corev1.EnvVar) (key string, label, ok bool) {
 }
 
 // references moves the metadata that containers read through their environment from the general change to the
-// parts of these containers. Removed and new keys count, since they change the environment too (IPU-091 to
-// 093, IPU-309).
+// parts of these containers. Removed and new keys count, since they change the environment too.
 func (c *comparison) references() {
 	var labels, annotations []string
 	for _, container := range c.running() {
@@ -88,9 +87,9 @@ func keysRead(container revision.Document, labels bool) []string {
 	return keys
 }
 
-// restarts asks for a restart of every container if the template's restart annotation has a new value
-// (IPU-322). This includes containers whose image changes: if the image is changed back before kubelet acts,
-// nothing else would restart them.
+// restarts asks for a restart of every container if the template's restart annotation has a new value. This
+// includes containers whose image changes: if the image is changed back before kubelet acts, nothing else
+// would restart them.
 func (c *comparison) restarts() {
 	asked := c.change.Annotations[pub.RestartedAt]
 	if !c.options.EnvFromMetadata || asked == nil || *asked == "" {

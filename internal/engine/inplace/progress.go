@@ -119,15 +119,15 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	return status, nil
 }
 
-// ready tells whether the container is up for the next batch. Ordinary init containers have done their work:
-// what is written to them is for the next start of the pod (IPU-318).
+// ready reports whether the container is up for the next batch. Ordinary init containers have done their
+// work: what is written to them is for the next start of the pod.
 func ready(pod *corev1.Pod, name string) bool {
 	status := statusOf(pod, name)
 	return !runsOn(pod, name) || status != nil && status.Ready
 }
 
-// finished tells whether a controller has found the pod's last update complete: the pod is in lifecycle state
-// Normal. A record that does not fit any more, for instance because a container restarted and no daemon
+// finished reports whether a controller has found the pod's last update complete: the pod is in lifecycle
+// state Normal. A record that does not fit any more, for instance because a container restarted and no daemon
 // reported it, must not hold or replace a serving pod.
 func finished(pod *corev1.Pod) bool { return lifecycle.State(pod) == pub.LifecycleStateNormal }
 
@@ -142,9 +142,9 @@ func endsWithin(pod *corev1.Pod) time.Duration {
 	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 }
 
-// waiting returns in words what is missing until all containers run what was written so far, or nothing
-// (IPU-122). restart names the container that only a node daemon can restart, if that is missing. A container
-// that a later batch replaces anyway is not waited for: it may never come up.
+// waiting returns in words what is missing until all containers run what was written so far, or nothing.
+// restart names the container that only a node daemon can restart, if that is missing. A container that a
+// later batch replaces anyway is not waited for: it may never come up.
 func waiting(pod *corev1.Pod, state *State) (words, restart string) {
 	for _, name := range state.written(pod) {
 		if _, again := state.NextContainerImages[name]; again {
@@ -178,7 +178,7 @@ func (s *State) written(pod *corev1.Pod) []string {
 	return names
 }
 
-// changesEnv tells whether the environment of the container changed. The reference does not record which
+// changesEnv reports whether the environment of the container changed. The reference does not record which
 // containers: then all count.
 func (s *State) changesEnv(pod *corev1.Pod, name string) bool {
 	if !s.UpdateEnvFromMetadata || s.EnvContainers != nil {
@@ -209,13 +209,13 @@ func (s *State) lacks(pod *corev1.Pod, name string) (words string, daemon bool) 
 
 // environment returns what is missing until the container has the environment that the pod's metadata gives
 // it now: the daemon's hash decides if there is one. Otherwise a container that was started since the change
-// counts as having it (IPU-126, IPU-312).
+// counts as having it.
 func environment(pod *corev1.Pod, name string, state *State) string {
 	container, status := containerOf(pod, name), statusOf(pod, name)
 	if container == nil || status == nil || status.ContainerID == "" || !ReadsMetadata(container) {
 		return "" // what starts later has it
 	}
-	// A hash of 0 means that the daemon cannot read the environment (ND-106).
+	// A hash of 0 means that the daemon cannot read the environment.
 	if meta := state.reported(pod, status); meta != nil && meta.Hashes.ExtractedEnvFromMetadataHash != 0 {
 		if strconv.FormatUint(meta.Hashes.ExtractedEnvFromMetadataHash, 10) == EnvHash(pod, container) {
 			return ""
@@ -231,7 +231,7 @@ func environment(pod *corev1.Pod, name string, state *State) string {
 	return fmt.Sprintf("container %s: the node daemon has not reported its environment yet", name)
 }
 
-// restarted returns what is missing until another container than the recorded one runs (IPU-322).
+// restarted returns what is missing until another container than the recorded one runs.
 func restarted(pod *corev1.Pod, name string, state *State) string {
 	if status := statusOf(pod, name); status != nil && status.ContainerID != "" && status.ContainerID == state.RestartContainers[name] {
 		return fmt.Sprintf("container %s has not been restarted yet", name)
@@ -240,7 +240,7 @@ func restarted(pod *corev1.Pod, name string, state *State) string {
 }
 
 // resized returns what is missing until the container has the quantities; those of other containers and kinds
-// do not matter (IPU-128).
+// do not matter.
 func resized(pod *corev1.Pod, name string, state *State) string {
 	want := state.ResizedContainers[name]
 	container, status := containerOf(pod, name), statusOf(pod, name)
@@ -263,8 +263,8 @@ func resized(pod *corev1.Pod, name string, state *State) string {
 	return ""
 }
 
-// pendingResize reads the pod's condition, or the status member of servers before 1.33 (IPU-315). What
-// kubelet reported about an earlier size of the pod does not count.
+// pendingResize reads the pod's condition, or the status member of servers before 1.33. What kubelet reported
+// about an earlier size of the pod does not count.
 func pendingResize(pod *corev1.Pod, state *State) *PendingResize {
 	notBefore := state.lastWrite().Add(resizePatience)
 	if condition := readiness.Condition(pod, corev1.PodResizePending); condition != nil && condition.Status == corev1.ConditionTrue {
@@ -304,8 +304,7 @@ func Replaced(pod *corev1.Pod, name string, before ContainerRecord, changed time
 	return replaced(pod, name, before, &State{UpdateTimestamp: metav1.NewTime(changed)})
 }
 
-// replaced returns what is missing until the container runs its new image (IPU-127, IPU-300, IPU-328), or
-// nothing.
+// replaced returns what is missing until the container runs its new image, or nothing.
 func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State) string {
 	container, status := containerOf(pod, name), statusOf(pod, name)
 	if container == nil {
@@ -318,11 +317,11 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 		if pod.Status.Phase == corev1.PodRunning {
 			return fmt.Sprintf("container %s has not been created with %s yet%s", name, container.Image, why(status))
 		}
-		return "" // the pod has not started: it will, with the new image (IPU-087)
+		return "" // the pod has not started: it will, with the new image
 	}
 	if meta := state.reported(pod, status); meta != nil &&
 		strconv.FormatUint(meta.Hashes.PlainHash, 10) == PlainHash(name, container.Image) {
-		return "" // kubelet started it from this very image (IPU-122, IPU-124)
+		return "" // kubelet started it from this very image
 	}
 	imageMatches := SameImage(status.Image, container.Image)
 	// Newer kubelets report which generation of the spec they have observed. This decides where image names
@@ -378,8 +377,8 @@ func why(status *corev1.ContainerStatus) string {
 	return ""
 }
 
-// SameImage tells whether two image references mean the same: registry, library prefix and tag are filled in
-// as runtimes do (IPU-301).
+// SameImage reports whether two image references mean the same: registry, library prefix and tag are filled
+// in as runtimes do (IPU-301).
 func SameImage(a, b string) bool {
 	if a == b {
 		return true

@@ -13,7 +13,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// resource classifies the replacement of one quantity (IPU-035, IPU-036, IPU-040).
+// resource classifies the replacement of one quantity.
 func (c *comparison) resource(path []string, old, new any) {
 	kind, name := path[4], corev1.ResourceName(path[5])
 	container := c.container(path)
@@ -46,7 +46,7 @@ func (c *comparison) resource(path []string, old, new any) {
 	put(&c.change.Resources, containerName, change)
 }
 
-// quality blocks a change of resources that alters the QoS class of the pod (IPU-037).
+// quality blocks a change of resources that alters the QoS class of the pod.
 func (c *comparison) quality() error {
 	if len(c.change.Resources) == 0 {
 		return nil
@@ -110,8 +110,7 @@ func QualityOfService(spec *corev1.PodSpec) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// restartsForResize tells whether the container's resizePolicy restarts it for the resources that change
-// (IPU-136).
+// restartsForResize reports whether the container's resizePolicy restarts it for the resources that change.
 func restartsForResize(container revision.Document, change corev1.ResourceRequirements) bool {
 	policies, _ := container["resizePolicy"].([]any)
 	for _, entry := range policies {
@@ -177,7 +176,7 @@ func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: limits, Requests: merge(limits, only(r.Requests))}
 }
 
-// Explains tells whether the container has, for each missing quantity, that of the other template instead.
+// Explains reports whether the container has, for each missing quantity, that of the other template instead.
 // Quantities that only the container has were defaulted.
 func Explains(other, missing, have corev1.ResourceRequirements) bool {
 	if none(missing) {
@@ -196,7 +195,7 @@ func Explains(other, missing, have corev1.ResourceRequirements) bool {
 
 func none(r corev1.ResourceRequirements) bool { return len(r.Limits)+len(r.Requests) == 0 }
 
-// Restarts tells whether the container is restarted for a resize of that resource.
+// Restarts reports whether the container is restarted for a resize of that resource.
 func Restarts(container *corev1.Container, resource corev1.ResourceName) bool {
 	return slices.ContainsFunc(container.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
 		return p.ResourceName == resource && p.RestartPolicy != "" && p.RestartPolicy != corev1.NotRequired

@@ -32,15 +32,14 @@ type RuntimeHashes struct {
 	ExtractedEnvFromMetadataHash uint64 `json:"extractedEnvFromMetadataHash,omitempty"`
 }
 
-// Reported tells whether a node daemon watches the pod (IPU-312).
+// Reported reports whether a node daemon watches the pod (IPU-312).
 func Reported(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations[pub.RuntimeContainersMeta]
 	return ok
 }
 
 // reported returns what the daemon reports about the container with the ID in the status; nil if it reports
-// nothing about it (IPU-124). An unreadable report counts as none. The report is parsed once for all
-// containers.
+// nothing about it. An unreadable report counts as none. The report is parsed once for all containers.
 func (s *State) reported(pod *corev1.Pod, status *corev1.ContainerStatus) *RuntimeContainer {
 	text := pod.Annotations[pub.RuntimeContainersMeta]
 	if text == "" || status == nil || status.ContainerID == "" {
@@ -94,7 +93,7 @@ func ActualEnvHash(container *corev1.Container, environment map[string]string) s
 	return envHash(container, func(name, _ string, _ bool) string { return environment[name] })
 }
 
-// ReadsMetadata tells whether anything of the container's environment comes from labels or annotations.
+// ReadsMetadata reports whether anything of the container's environment comes from labels or annotations.
 func ReadsMetadata(container *corev1.Container) bool {
 	return slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool {
 		_, _, ok := EnvReference(&env)
@@ -102,8 +101,8 @@ func ReadsMetadata(container *corev1.Container) bool {
 	})
 }
 
-// envHash hashes the entries that refer to metadata, sorted by name (ND-101, ND-103). One that a later entry
-// of the same name overrides does not count: the container does not have its value.
+// envHash hashes the entries that refer to metadata, sorted by name. One that a later entry of the same name
+// overrides does not count: the container does not have its value.
 func envHash(container *corev1.Container, value func(name, key string, label bool) string) string {
 	var values []envValue
 	for i := range container.Env {

@@ -29,7 +29,7 @@ type Update struct {
 	GraceSeconds int32
 }
 
-// Graceful tells whether the update waits before it changes the pod: only one that takes it out of service
+// Graceful reports whether the update waits before it changes the pod: only one that takes it out of service
 // does (IPU-308).
 func (u *Update) Graceful() bool { return u.GraceSeconds > 0 && u.Change.Holds() }
 
@@ -56,8 +56,8 @@ func (u *Update) Resize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
 }
 
 // parts are what the update changes in containers: its own change, and what an earlier update of the pod did
-// not write (IPU-327). Nothing comes from an unreadable record of an earlier update: comparing images finds
-// what is missing (IPU-305).
+// not write. Nothing comes from an unreadable record of an earlier update: comparing images finds what is
+// missing.
 func (u *Update) parts(previous *State) Parts { return u.Change.over(previous.remaining()) }
 
 func resize(pod *corev1.Pod, parts Parts) *podpatch.Patch {
@@ -79,11 +79,11 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 	for key, value := range u.RevisionLabels {
 		patch.Label(key, value)
 	}
-	previous, _ := StateOf(pod) // one that cannot be read is replaced (IPU-305)
+	previous, _ := StateOf(pod) // one that cannot be read is replaced
 	parts := u.parts(previous)
-	// A pod in service whose containers stay as they are stays in service, and this is the only write
-	// (IPU-308). A new pod goes on waiting for its preNormal hook (IPU-152). A change of labels enters the
-	// state Updating, although the pod stays ready.
+	// A pod in service whose containers stay as they are stays in service, and this is the only write. A new
+	// pod goes on waiting for its preNormal hook. A change of labels enters the state Updating, although the
+	// pod stays ready.
 	if !parts.Empty() || (len(u.Change.Labels) > 0 || !readiness.Settled(pod)) &&
 		lifecycle.State(pod) != pub.LifecycleStatePreparingNormal {
 		lifecycle.Enter(patch, pub.LifecycleStateUpdating, now)
@@ -193,7 +193,7 @@ func (s *State) annotate(patch *podpatch.Patch, pod *corev1.Pod) error {
 }
 
 // carryOver copies from an earlier update the records of containers that do not run yet what that update
-// wrote: the new update must go on waiting for them (IPU-325, IPU-327).
+// wrote: the new update must go on waiting for them.
 func (s *State) carryOver(pod *corev1.Pod, earlier *State) {
 	if earlier == nil || finished(pod) {
 		return
@@ -211,8 +211,8 @@ func (s *State) carryOver(pod *corev1.Pod, earlier *State) {
 }
 
 // write adds the next batch of the parts to the patch, records what runs now in its containers, and leaves
-// the rest for later batches (IPU-063 to 067, IPU-087, IPU-101 to 104, IPU-304). The containers ahead are
-// those of earlier batches that are not up yet. Resources were written before, through their subresource.
+// the rest for later batches. The containers ahead are those of earlier batches that are not up yet.
+// Resources were written before, through their subresource.
 func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, ahead []string, now time.Time) error {
 	batch, later := split(pod, parts, ahead)
 	written, stopped := map[string]bool{}, map[string]bool{}
@@ -297,8 +297,7 @@ func (s *State) record(name string, container *corev1.Container, status *corev1.
 	s.LastContainerStatuses[name] = record
 }
 
-// countRestarts adds one to the number of restarts that updates in place caused in each of the containers
-// (IPU-320).
+// countRestarts adds one to the number of restarts that updates in place caused in each of the containers.
 func countRestarts(patch *podpatch.Patch, pod *corev1.Pod, stopped map[string]bool) error {
 	if len(stopped) == 0 {
 		return nil
@@ -320,7 +319,7 @@ func annotate(patch *podpatch.Patch, key string, value any) error {
 	return nil
 }
 
-// metadataDocument is the strategic merge patch of metadata that a grace period stores (IPU-068).
+// metadataDocument is the strategic merge patch of metadata that a grace period stores.
 type metadataDocument struct {
 	Metadata struct {
 		Labels           map[string]*string `json:"labels,omitempty"`
@@ -378,7 +377,7 @@ func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// runsOn tells whether the container runs as long as the pod: any but an ordinary init container (IPU-318).
+// runsOn reports whether the container runs as long as the pod: any but an ordinary init container.
 func runsOn(pod *corev1.Pod, name string) bool {
 	for i := range pod.Spec.InitContainers {
 		if container := &pod.Spec.InitContainers[i]; container.Name == name {

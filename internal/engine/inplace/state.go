@@ -94,7 +94,7 @@ func (s *State) ahead(pod *corev1.Pod) []string {
 	})
 }
 
-// up tells whether the container runs what was written into it (IPU-122).
+// up reports whether the container runs what was written into it.
 func (s *State) up(pod *corev1.Pod, name string) bool {
 	words, _ := s.lacks(pod, name)
 	return words == ""
@@ -153,7 +153,7 @@ func GraceOf(pod *corev1.Pod) (*Grace, error) {
 	return read[Grace](pod, pub.InPlaceUpdateGrace, pub.InPlaceUpdateGraceLegacy)
 }
 
-// InGrace tells whether a grace period holds content of the pod back, readable or not.
+// InGrace reports whether a grace period holds content of the pod back, readable or not.
 func InGrace(pod *corev1.Pod) bool {
 	_, now := pod.Annotations[pub.InPlaceUpdateGrace]
 	_, legacy := pod.Annotations[pub.InPlaceUpdateGraceLegacy]

@@ -5,7 +5,7 @@ import (
 	"reflect"
 )
 
-// Absent tells whether a decoded JSON value says nothing: null, an empty object or list, or an object that
+// Absent reports whether a decoded JSON value says nothing: null, an empty object or list, or an object that
 // has only such members. Typed clients send these where they have nothing to say, so that they count as the
 // field that is not there wherever its presence is judged.
 func Absent(value any) bool {
@@ -25,7 +25,7 @@ func Absent(value any) bool {
 	return false
 }
 
-// Same tells whether two values say the same in JSON: whether one has a field that says nothing makes no
+// Same reports whether two values say the same in JSON: whether one has a field that says nothing makes no
 // difference.
 func Same(a, b any) bool {
 	left, err := said(a)

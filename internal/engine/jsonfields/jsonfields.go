@@ -50,11 +50,11 @@ var (
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// Encodes tells whether values of the type write their JSON themselves, so that its fields say nothing about
-// it.
+// Encodes reports whether values of the type write their JSON themselves, so that its fields say nothing
+// about it.
 func Encodes(t reflect.Type) bool {
 	return t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler)
 }
 
-// Decodes tells whether values of the type read their JSON themselves.
+// Decodes reports whether values of the type read their JSON themselves.
 func Decodes(t reflect.Type) bool { return reflect.PointerTo(t).Implements(unmarshaler) }

@@ -24,7 +24,7 @@ func Enter(patch *podpatch.Patch, state pub.LifecycleStateType, now time.Time) {
 	patch.Annotation(pub.LifecycleTimestamp, now.UTC().Format(time.RFC3339))
 }
 
-// Hooked tells whether any finalizer or label of the hook is on the pod. It is false for an absent hook
+// Hooked reports whether any finalizer or label of the hook is on the pod. It is false for an absent hook
 // (IPU-151).
 func Hooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 	if hook == nil {
@@ -49,8 +49,8 @@ func Hook(patch *podpatch.Patch, hook *pub.LifecycleHook, pod *corev1.Pod) {
 	}
 }
 
-// FullyHooked tells whether all finalizers and labels of the hook are on the pod. It is true for a hook that
-// has none, and false for an absent hook (IPU-151).
+// FullyHooked reports whether all finalizers and labels of the hook are on the pod. It is true for a hook
+// that has none, and false for an absent hook (IPU-151).
 func FullyHooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 	if hook == nil {
 		return false

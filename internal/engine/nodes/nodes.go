@@ -115,7 +115,7 @@ func (r *Rules) untolerated(taints []corev1.Taint, effect corev1.TaintEffect) (c
 		func(taint *corev1.Taint) bool { return taint.Effect == effect }, comparisons)
 }
 
-// tooSmall says what the node has too little of, even if it were empty (BJ-034).
+// tooSmall says what the node has too little of, even if it were empty.
 func (r *Rules) tooSmall(node *corev1.Node) string {
 	if r.requests == nil {
 		return ""

@@ -27,7 +27,7 @@ type Patch struct {
 	addOwner            *metav1.OwnerReference
 }
 
-// Empty tells whether the patch changes nothing.
+// Empty reports whether the patch changes nothing.
 func (p *Patch) Empty() bool {
 	return p == nil || len(p.labels)+len(p.annotations)+len(p.addFinalizers)+len(p.removeFinalizers)+len(p.images)+len(p.resources)+
 		len(p.conditions) == 0 && p.phase == "" && p.dropOwner == "" && p.addOwner == nil

@@ -102,7 +102,7 @@ func (r Request) withOurs(template Document) Document {
 	for _, item := range containers {
 		container, _ := item.(Document)
 		if policy := container["imagePullPolicy"]; container != nil && (policy == nil || policy == "") {
-			container["imagePullPolicy"] = "Always" // IPU-015
+			container["imagePullPolicy"] = "Always"
 		}
 		ports, _ := container["ports"].([]any)
 		for _, item := range ports {
@@ -145,7 +145,7 @@ func Escape(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
 
-// SameTemplate tells whether two workloads of one version have the same pod template, as documents.
+// SameTemplate reports whether two workloads of one version have the same pod template, as documents.
 func SameTemplate(a, b Document) bool {
 	specA, _ := a["spec"].(Document)
 	specB, _ := b["spec"].(Document)

@@ -140,7 +140,7 @@ var serverDefaults = map[reflect.Type]map[string][]string{
 	reflect.TypeFor[corev1.ScaleIOVolumeSource](): {"fsType": {`"xfs"`}, "storageMode": {`"ThinProvisioned"`}},
 }
 
-// isDefault tells whether the API server would give the stored value to a field of type t that is left out.
+// isDefault reports whether the API server would give the stored value to a field of type t that is left out.
 func isDefault(t reflect.Type, key string, given, stored Document) bool {
 	text, err := json.Marshal(withoutNulls(stored[key]))
 	if err != nil || !slices.Contains(serverDefaults[t][key], string(text)) {

@@ -23,7 +23,7 @@ const (
 	ReasonReadinessGatesNotReady = "ReadinessGatesNotReady"
 )
 
-// Active tells whether a pod counts at all: it is neither being deleted nor at its end (CS-048, SS-083,
+// Active reports whether a pod counts at all: it is neither being deleted nor at its end (CS-048, SS-083,
 // PUB-035).
 func Active(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
@@ -39,14 +39,14 @@ func Condition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.P
 	return nil
 }
 
-// HasGate tells whether the pod has the readiness gate of in-place updates.
+// HasGate reports whether the pod has the readiness gate of in-place updates.
 func HasGate(pod *corev1.Pod) bool { return hasGate(pod, pub.InPlaceUpdateReady) }
 
 func hasGate(pod *corev1.Pod, conditionType corev1.PodConditionType) bool {
 	return slices.Contains(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: conditionType})
 }
 
-// Ready tells whether the pod runs, is Ready and is not held by an in-place update (CS-170, IPU-138).
+// Ready reports whether the pod runs, is Ready and is not held by an in-place update (CS-170, IPU-138).
 func Ready(pod *corev1.Pod) bool {
 	if pod.Status.Phase != corev1.PodRunning {
 		return false
@@ -67,14 +67,14 @@ func Stuck(pod *corev1.Pod) bool {
 	})
 }
 
-// Settled tells whether the pod's lifecycle state lets it count as available: none or Normal (IPU-152).
+// Settled reports whether the pod's lifecycle state lets it count as available: none or Normal (IPU-152).
 func Settled(pod *corev1.Pod) bool {
 	state := lifecycle.State(pod)
 	return state == "" || state == pub.LifecycleStateNormal
 }
 
-// Available tells whether the pod has been ready for longer than minReadySeconds and is settled (CS-170). If
-// only time is missing, it also returns how long to wait.
+// Available reports whether the pod has been ready for longer than minReadySeconds and is settled (CS-170).
+// If only time is missing, it also returns how long to wait.
 func Available(pod *corev1.Pod, minReadySeconds int32, now time.Time) (bool, time.Duration) {
 	if !Ready(pod) || !Settled(pod) {
 		return false, 0
@@ -104,8 +104,7 @@ func Hold(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
 	notReady(patch, pod, pub.InPlaceUpdateReady, now)
 }
 
-// notReady adds the condition Ready False that kubelet would set too, since a readiness gate is False
-// (IPU-135).
+// notReady adds the condition Ready False that kubelet would set too, since a readiness gate is False.
 func notReady(patch *podpatch.Patch, pod *corev1.Pod, closed corev1.PodConditionType, now time.Time) {
 	ready, containers := Condition(pod, corev1.PodReady), Condition(pod, corev1.ContainersReady)
 	if ready != nil && ready.Status == corev1.ConditionTrue && containers != nil && containers.Status == corev1.ConditionTrue {

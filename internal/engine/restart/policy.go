@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// StartsAgain tells whether kubelet starts the container again after it ended with that code. The rules of
+// StartsAgain reports whether kubelet starts the container again after it ended with that code. The rules of
 // the container count first, then its policy, then that of the pod.
 func StartsAgain(pod *corev1.Pod, container *corev1.Container, code int32) bool {
 	for i := range container.RestartPolicyRules {

@@ -19,12 +19,12 @@ const (
 	MessageDeadline = "recreating has exceeded the activeDeadlineSeconds"
 )
 
-// Completed tells whether nothing more may happen to the request (CRR-003, CRR-067).
+// Completed reports whether nothing more may happen to the request (CRR-003, CRR-067).
 func Completed(request *appsv1beta1.ContainerRecreateRequest) bool {
 	return request.Status.CompletionTime != nil
 }
 
-// Terminal tells whether the phase of a container stays as it is (CRR-110).
+// Terminal reports whether the phase of a container stays as it is (CRR-110).
 func Terminal(phase appsv1beta1.ContainerRecreateRequestPhase) bool {
 	return phase == appsv1beta1.ContainerRecreateRequestSucceeded || phase == appsv1beta1.ContainerRecreateRequestFailed
 }
@@ -71,7 +71,7 @@ func Failed(request *appsv1beta1.ContainerRecreateRequest) []string {
 	return failed
 }
 
-// Recreated tells whether the container is another one than the request was made for. Its ID and restart
+// Recreated reports whether the container is another one than the request was made for. Its ID and restart
 // count decide, not the time (CRR-072, CRR-114, CRR-161, CRR-165).
 func Recreated(before *appsv1beta1.ContainerRecreateRequestContainerContext, containerID string, restartCount int32) bool {
 	return before != nil && containerID != "" && (containerID != before.ContainerID || restartCount > before.RestartCount)

@@ -57,7 +57,7 @@ func (r *Retries) Failed(uid types.UID, about string, err error, now time.Time) 
 // Done forgets an object: it was written.
 func (r *Retries) Done(uid types.UID) { delete(r.failed, uid) }
 
-// Has tells whether the last attempt failed.
+// Has reports whether the last attempt failed.
 func (r *Retries) Has(uid types.UID, about string) bool {
 	last, ok := r.failed[uid]
 	return ok && last.about == about

@@ -15,7 +15,7 @@ type History struct {
 	same   func(stored *appsv1.ControllerRevision, data []byte) bool
 }
 
-// NewHistory orders revisions by number, and where that is the same by age and name. same tells whether a
+// NewHistory orders revisions by number, and where that is the same by age and name. same reports whether a
 // revision holds what the data mean, whoever wrote it.
 func NewHistory(revisions []*appsv1.ControllerRevision, same func(stored *appsv1.ControllerRevision, data []byte) bool) *History {
 	return &History{same: same, Stored: slices.SortedFunc(slices.Values(revisions), func(a, b *appsv1.ControllerRevision) int {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 )
 
-// maxNamePrefix is how much of the owner's name a revision name keeps (CS-081).
+// maxNamePrefix is how much of the owner's name a revision name keeps.
 const maxNamePrefix = 223
 
 // Data returns the data of the revision that stores the template, byte for byte as the reference writes it
@@ -46,7 +46,7 @@ func Template(data []byte) ([]byte, error) {
 	return stored.Spec.Template, nil
 }
 
-// SameBeside tells whether two revision data are equal apart from their templates (IPU-041).
+// SameBeside reports whether two revision data are equal apart from their templates (IPU-041).
 func SameBeside(a, b []byte) bool {
 	besideA, errA := beside(a)
 	besideB, errB := beside(b)
@@ -64,7 +64,7 @@ func beside(data []byte) (Document, error) {
 	return doc, nil
 }
 
-// Equal tells whether two revision data hold the same template: by their bytes, or else by their canonical
+// Equal reports whether two revision data hold the same template: by their bytes, or else by their canonical
 // forms, so that data written by another release or by the reference are recognised (CS-085).
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
@@ -105,7 +105,7 @@ func ShortHash(name string) string {
 	return name[strings.LastIndexByte(name, '-')+1:]
 }
 
-// SameLabel tells whether two values of the revision label name the same revision, in whichever of the two
+// SameLabel reports whether two values of the revision label name the same revision, in whichever of the two
 // styles (CS-051).
 func SameLabel(a, b string) bool {
 	short := ShortHash(a)

@@ -117,7 +117,7 @@ func Resolve(spec Spec) (Limits, error) {
 	if spec.MaxUnavailable != nil {
 		unavailable = *spec.MaxUnavailable
 	}
-	// Rounded down beside a surge, or both together could reach further than the user said (CS-092).
+	// Rounded down beside a surge, or both together could reach further than the user said.
 	if limits.MaxUnavailable, err = Scaled(unavailable, spec.Replicas, limits.MaxSurge == 0); err != nil {
 		return limits, fmt.Errorf("maxUnavailable: %w", err)
 	}

@@ -150,7 +150,7 @@ func byRemoval(a, b *standing) int {
 	return byRemovalWhateverAvailable(a, b)
 }
 
-// byRemovalWhateverAvailable is the order of removal by which spread ranks are given (CS-150).
+// byRemovalWhateverAvailable is the order of removal by which spread ranks are given.
 func byRemovalWhateverAvailable(a, b *standing) int {
 	switch {
 	case a.stage != b.stage:
@@ -175,9 +175,9 @@ func byUpdate(a, b *standing) int {
 	return byAge(a, b)
 }
 
-// byAge is the last part of both orders (CS-146 to 148, CS-152).
+// byAge is the last part of both orders.
 func byAge(a, b *standing) int {
-	if a.ready && b.ready { // CS-146: else the times say nothing
+	if a.ready && b.ready { // else the times say nothing
 		if a.readySince != b.readySince {
 			return cmp.Compare(a.readySince, b.readySince)
 		}

@@ -46,7 +46,7 @@ type Scale struct {
 }
 
 // difference returns how many old and new pods are too many (positive) or too few (negative), if more is
-// added to the wanted number of new pods (CS-098).
+// added to the wanted number of new pods.
 func difference(c Census, l Limits, more int) (old, new int) {
 	old = c.Old.Total - c.Old.PreparingDelete - l.Partition
 	new = c.New.Total - c.New.PreparingDelete - (l.Replicas - l.Partition) - more
@@ -103,8 +103,7 @@ func ComputeScale(c Census, l Limits) Scale {
 }
 
 // inPlaceSurge is how many surge pods updates in place should have. If no pod may be unavailable, it is one
-// for each pod that is still to be updated or mended, so that these need not be deleted; otherwise none
-// (CS-102, CS-103).
+// for each pod that is still to be updated or mended, so that these need not be deleted; otherwise none.
 func inPlaceSurge(c Census, l Limits, old int) int {
 	if l.MaxUnavailable > 0 || l.MaxSurge == 0 {
 		return 0
@@ -112,7 +111,7 @@ func inPlaceSurge(c Census, l Limits, old int) int {
 	return max(min(old-c.Old.Specified, c.InPlace), c.Stale, 0) // those specified are replaced, and have their own surge
 }
 
-// surge returns the number of surge pods, and how many of them are of the old revision (CS-100 to 102).
+// surge returns the number of surge pods, and how many of them are of the old revision.
 func surge(c Census, l Limits, unavailable int) (total, old int) {
 	if l.MaxSurge <= 0 {
 		return 0, 0

@@ -17,7 +17,7 @@ func Scatter(candidates, all []Candidate, terms ...pub.UpdateScatterTerm) []Cand
 	return pick(candidates, scattered(asGiven(candidates), candidates, all, terms))
 }
 
-// expand replaces terms of any value by one for each value, and drops duplicates (SS-214).
+// expand replaces terms of any value by one for each value, and drops duplicates.
 func expand(terms []pub.UpdateScatterTerm, all []Candidate) []pub.UpdateScatterTerm {
 	var expanded []pub.UpdateScatterTerm
 	for _, term := range terms {
@@ -109,9 +109,9 @@ type layout struct {
 	ahead int
 }
 
-// layoutOf lays out the candidates by the share of matching pods among them (CS-184). If the others have a
-// larger share among the candidates than among all pods, it takes the share among all pods: then the pods
-// that were updated before ended within a group of others (CS-185).
+// layoutOf lays out the candidates by the share of matching pods among them. If the others have a larger
+// share among the candidates than among all pods, it takes the share among all pods: then the pods that were
+// updated before ended within a group of others.
 func layoutOf(matching, others, allMatching, allOthers int) layout {
 	allMatching, allOthers = max(allMatching, matching), max(allOthers, others) // all pods include the candidates
 	if allOthers*matching >= others*allMatching {

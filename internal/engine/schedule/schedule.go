@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // for systems that have no database of time zones (ACJ-023)
+	_ "time/tzdata" // for systems that have no database of time zones
 
 	"github.com/robfig/cron/v3"
 )
@@ -123,7 +123,7 @@ func (s Schedule) Next(anchor, after time.Time) (time.Time, bool) {
 		_, offset := at.Zone()
 		begin, end := at.ZoneBounds()
 		from := shift(at, offset)
-		if !s.hourly && !begin.IsZero() { // what the clock shows a second time is over (ACJ-057)
+		if !s.hourly && !begin.IsZero() { // what the clock shows a second time is over
 			_, before := begin.Add(-time.Second).Zone()
 			if over := shift(begin, before); from.Before(over) {
 				from = over

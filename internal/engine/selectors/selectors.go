@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Overlap tells whether some object could match both selectors; nil selects everything (SS-060 to SS-062).
+// Overlap reports whether some object could match both selectors; nil selects everything (SS-060 to SS-062).
 // Keys are judged one by one, and each has as many values as one likes, so that two selectors are disjoint
 // exactly if a key cannot satisfy what both ask of it. An error says which selector cannot be read.
 func Overlap(a, b *metav1.LabelSelector) (bool, error) {
