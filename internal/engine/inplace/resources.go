@@ -23,7 +23,8 @@ func (c *comparison) resource(path []string, old, new any) {
 	quantity, err := resource.ParseQuantity(newText)
 	switch {
 	case !c.options.Resize:
-		c.block(path, "resources change in place only with gate InPlaceWorkloadVerticalScaling on a server that has pods/resize")
+		c.block(path,
+			"resources change in place only with gate InPlaceWorkloadVerticalScaling on a server that has pods/resize")
 		return
 	case kind != "limits" && kind != "requests" ||
 		name != corev1.ResourceCPU && name != corev1.ResourceMemory:
