@@ -35,10 +35,12 @@ func (e *Expression) Evaluate(variable resource.Quantity) (resource.Quantity, er
 	if milli.IsInt64() {
 		return *resource.NewMilliQuantity(milli.Int64(), resource.DecimalSI), nil
 	}
+
 	out, err := resource.ParseQuantity(milli.String() + "m")
 	if err != nil {
 		return resource.Quantity{}, fmt.Errorf("writing the result %sm: %w", milli, err)
 	}
+
 	return out, nil
 }
 

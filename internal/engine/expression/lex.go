@@ -58,6 +58,7 @@ func lex(text string) ([]token, error) {
 	if len(text) > maxLength {
 		return nil, fmt.Errorf("the expression is longer than %d characters", maxLength)
 	}
+
 	var tokens []token
 	for at := 0; at < len(text); {
 		c := text[at]
@@ -89,6 +90,7 @@ func lex(text string) ([]token, error) {
 			return nil, fmt.Errorf("unexpected character %q at character %d", []rune(text[at:])[0], at+1)
 		}
 	}
+
 	return append(tokens, token{kind: tokenEnd, at: len(text)}), nil
 }
 
@@ -115,6 +117,7 @@ func literal(text string, at int) (token, error) {
 		}
 		end++
 	}
+
 	if digits == 0 || dots > 1 {
 		return token{}, malformed
 	}
@@ -161,6 +164,7 @@ func literal(text string, at int) (token, error) {
 	default:
 		return token{}, malformed
 	}
+
 	return out, nil
 }
 

@@ -28,6 +28,7 @@ func Parse(text string, variable Variable) (*Expression, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	p := &parser{tokens: tokens, variable: variable}
 	root, err := p.sum()
 	if err != nil {
@@ -153,6 +154,7 @@ func (p *parser) product() (*node, error) {
 			left = combine(left.quantity, divide, left, right)
 		}
 	}
+
 	return left, err
 }
 
@@ -161,6 +163,7 @@ func (p *parser) factor() (*node, error) {
 	if p.depth++; p.depth > maxDepth {
 		return nil, fmt.Errorf("the expression is nested more than %d deep", maxDepth)
 	}
+
 	defer func() { p.depth-- }()
 
 	first := p.next()
@@ -186,6 +189,7 @@ func (p *parser) factor() (*node, error) {
 		}
 		return value, p.expect(")")
 	}
+
 	return nil, fmt.Errorf("expected a value, found %s", first)
 }
 
@@ -221,5 +225,6 @@ func (p *parser) call(name token) (*node, error) {
 		return nil, fmt.Errorf("%s takes two arguments, found %d at character %d",
 			name.text, len(arguments), name.at+1)
 	}
+
 	return combine(arguments[0].quantity || arguments[1].quantity, operation, arguments[0], arguments[1]), nil
 }

@@ -34,6 +34,7 @@ func Priority(priority *pub.UpdatePriorityStrategy, path *field.Path) field.Erro
 		errs = append(errs, field.Invalid(path, "(both)",
 			"only one of weightPriority and orderPriority may be set"))
 	}
+
 	errs = append(errs, FewTerms(len(priority.WeightPriority), path.Child("weightPriority"))...)
 	errs = append(errs, FewTerms(len(priority.OrderPriority), path.Child("orderPriority"))...)
 
@@ -57,6 +58,7 @@ func Priority(priority *pub.UpdatePriorityStrategy, path *field.Path) field.Erro
 				"it is the label whose value orders the pods"))
 		}
 	}
+
 	return errs
 }
 
@@ -77,6 +79,7 @@ func InPlace(strategy *pub.InPlaceUpdateStrategy, path *field.Path) field.ErrorL
 	if strategy == nil {
 		return nil
 	}
+
 	errs := NotNegative(&strategy.GracePeriodSeconds, path.Child("gracePeriodSeconds"))
 	errs = append(errs, NotNegative(strategy.ImagePreDownloadTimeoutSeconds,
 		path.Child("imagePreDownloadTimeoutSeconds"))...)
@@ -89,6 +92,7 @@ func InPlace(strategy *pub.InPlaceUpdateStrategy, path *field.Path) field.ErrorL
 				"must be an integer not below 0; percentages are not possible"))
 		}
 	}
+
 	return errs
 }
 

@@ -25,16 +25,19 @@ func Fresh(errs, before field.ErrorList) field.ErrorList {
 	likeness := func(err *field.Error) string {
 		return indexes.ReplaceAllString(err.Field, "[]") + ": " + err.ErrorBody()
 	}
+
 	known := map[string]int{}
 	for _, err := range before {
 		known[likeness(err)]++
 	}
+
 	var fresh field.ErrorList
 	for _, err := range errs {
 		if known[likeness(err)]--; known[likeness(err)] < 0 {
 			fresh = append(fresh, err)
 		}
 	}
+
 	return fresh
 }
 
@@ -62,6 +65,7 @@ func Template(
 		errs = append(errs, field.Forbidden(pod.Child("activeDeadlineSeconds"),
 			"activeDeadlineSeconds in "+kind+" is not supported: its pods do not end; remove it"))
 	}
+
 	errs = append(errs, Images(&template.Spec, pod)...)
 
 	at = path.Child("selector")
@@ -74,6 +78,7 @@ func Template(
 			"an empty selector is invalid for a "+kind+
 				": it would match every pod; name at least one label of the template"))
 	}
+
 	malformed := metavalidation.ValidateLabelSelector(selector,
 		metavalidation.LabelSelectorValidationOptions{}, at)
 	matcher, err := metav1.LabelSelectorAsSelector(selector)
@@ -94,6 +99,7 @@ func Template(
 		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels,
 			"selector does not match template labels: they must have what spec.selector asks for"))
 	}
+
 	return errs
 }
 
@@ -128,6 +134,7 @@ func Claims(
 	if err := claims.DecodeError(); err != nil {
 		return field.ErrorList{field.Invalid(path, "(not shown)", err.Error())}
 	}
+
 	var errs field.ErrorList
 	seen := map[string]bool{}
 	for _, name := range taken {
@@ -149,6 +156,7 @@ func Claims(
 		}
 		seen[name] = true
 	}
+
 	return errs
 }
 
@@ -160,6 +168,7 @@ func InPlaceOnly(
 	if updated.DecodeError() != nil || updated.Equal(*old) {
 		return nil
 	}
+
 	_, blockers, err := inplace.Compare(old.Raw(), updated.Raw(), qualifies)
 	if err != nil {
 		return field.ErrorList{field.Forbidden(path,
@@ -167,11 +176,13 @@ func InPlaceOnly(
 				"under InPlaceOnly the template may change only if the change can be applied in place: %v", err,
 			))}
 	}
+
 	var errs field.ErrorList
 	for _, blocker := range blockers {
 		errs = append(errs, field.Forbidden(path,
 			fmt.Sprintf("under InPlaceOnly the template may not be changed at %s: %s",
 				blocker.Path, blocker.Rule)))
 	}
+
 	return errs
 }

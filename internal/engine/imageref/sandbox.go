@@ -23,5 +23,6 @@ func OfRuntime(key string) bool {
 			return true
 		}
 	}
+
 	return false
 }

@@ -13,6 +13,7 @@ func launchPriority(container *corev1.Container) (int, bool) {
 	if container == nil {
 		return 0, false
 	}
+
 	for i := range container.Env {
 		env := &container.Env[i]
 		if env.Name != pub.ContainerBarrierEnv || env.ValueFrom == nil ||
@@ -23,6 +24,7 @@ func launchPriority(container *corev1.Container) (int, bool) {
 			return priority, true
 		}
 	}
+
 	return 0, false
 }
 
@@ -55,6 +57,7 @@ func split(pod *corev1.Pod, parts Parts, ahead []string) (now, later Parts) {
 			}
 		}
 	}
+
 	return parts.only(func(name string) bool { return first[name] }),
 		parts.only(func(name string) bool { return !first[name] })
 }

@@ -82,12 +82,14 @@ func (p *Parts) over(earlier Parts) Parts {
 		Images: merge(earlier.Images, p.Images), Resources: maps.Clone(earlier.Resources),
 		Refs: maps.Clone(earlier.Refs),
 	}
+
 	for name, resources := range p.Resources {
 		before := merged.Resources[name]
 		resources = corev1.ResourceRequirements{Limits: merge(before.Limits, resources.Limits),
 			Requests: merge(before.Requests, resources.Requests)}
 		merged.Resources = merge(merged.Resources, map[string]corev1.ResourceRequirements{name: resources})
 	}
+
 	for name, refs := range p.Refs {
 		before := merged.Refs[name]
 		refs = RefMetadata{
@@ -96,6 +98,7 @@ func (p *Parts) over(earlier Parts) Parts {
 		}
 		merged.Refs = merge(merged.Refs, map[string]RefMetadata{name: refs})
 	}
+
 	merged.Restarts = union(earlier.Restarts, p.Restarts)
 	return merged
 }
@@ -172,6 +175,7 @@ func (c *Change) Unrestartable(pod *corev1.Pod, now time.Time) []string {
 	if Reported(pod) {
 		return nil
 	}
+
 	for i := range pod.Status.ContainerStatuses {
 		running := pod.Status.ContainerStatuses[i].State.Running
 		if running == nil {
@@ -186,6 +190,7 @@ func (c *Change) Unrestartable(pod *corev1.Pod, now time.Time) []string {
 			return c.NeedsDaemon()
 		}
 	}
+
 	return nil
 }
 
@@ -219,6 +224,7 @@ func (c *Change) String() string {
 		slices.Sort(keys)
 		parts = append(parts, fmt.Sprintf("environment of %s from %s", name, strings.Join(keys, ", ")))
 	}
+
 	if len(c.Restarts) > 0 {
 		parts = append(parts, "restart of "+strings.Join(c.Restarts, ", "))
 	}
@@ -234,6 +240,7 @@ func (c *Change) String() string {
 	if len(parts) == 0 {
 		return "revision labels only"
 	}
+
 	return strings.Join(parts, "; ")
 }
 
@@ -250,6 +257,7 @@ func patchMetadata(patch *podpatch.Patch, labels, annotations map[string]*string
 			patch.Label(key, *value)
 		}
 	}
+
 	for key, value := range annotations {
 		if value == nil {
 			patch.RemoveAnnotation(key)

@@ -43,6 +43,7 @@ func Compare(oldTemplate, newTemplate []byte, options Options) (*Change, []Block
 	if err != nil {
 		return nil, nil, fmt.Errorf("old template: %w", err)
 	}
+
 	newDoc, err := revision.Canonical(newTemplate)
 	if err != nil {
 		return nil, nil, fmt.Errorf("new template: %w", err)
@@ -55,10 +56,12 @@ func Compare(oldTemplate, newTemplate []byte, options Options) (*Change, []Block
 	if options.EnvFromMetadata {
 		c.references()
 	}
+
 	c.restarts()
 	if err := c.quality(); err != nil {
 		return nil, nil, err
 	}
+
 	c.stops()
 	return c.change, c.blockers, nil
 }
@@ -89,6 +92,7 @@ func (c *comparison) value(path []string, old, new any) {
 	if reflect.DeepEqual(old, new) {
 		return
 	}
+
 	switch oldValue := old.(type) {
 	case revision.Document:
 		if newValue, ok := new.(revision.Document); ok {
@@ -107,6 +111,7 @@ func (c *comparison) value(path []string, old, new any) {
 			return
 		}
 	}
+
 	c.leaf(path, old, new)
 }
 
@@ -207,11 +212,13 @@ func mapChange(old, new revision.Document) map[string]*string {
 			change[key] = &text
 		}
 	}
+
 	for key := range old {
 		if _, ok := new[key]; !ok {
 			change[key] = nil
 		}
 	}
+
 	if len(change) == 0 {
 		return nil
 	}

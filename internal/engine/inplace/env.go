@@ -18,6 +18,7 @@ func EnvReference(env *corev1.EnvVar) (key string, label, ok bool) {
 		env.Name == pub.SidecarSetVersionEnv || env.Name == pub.SidecarSetVersionAltEnv {
 		return "", false, false
 	}
+
 	path := env.ValueFrom.FieldRef.FieldPath
 	for prefix, isLabel := range map[string]bool{"metadata.labels['": true, "metadata.annotations['": false} {
 		if rest, found := strings.CutPrefix(path, prefix); found {
@@ -26,6 +27,7 @@ func EnvReference(env *corev1.EnvVar) (key string, label, ok bool) {
 			}
 		}
 	}
+
 	return "", false, false
 }
 
@@ -51,6 +53,7 @@ func (c *comparison) references() {
 			put(&c.change.Refs, name, refs)
 		}
 	}
+
 	c.change.Labels = filter(c.change.Labels, func(key string) bool { return !slices.Contains(labels, key) })
 	c.change.Annotations = filter(c.change.Annotations,
 		func(key string) bool { return !slices.Contains(annotations, key) })
@@ -85,6 +88,7 @@ func keysRead(container revision.Document, labels bool) []string {
 			keys = append(keys, key)
 		}
 	}
+
 	return keys
 }
 

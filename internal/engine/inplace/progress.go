@@ -67,6 +67,7 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+
 	state, err := StateOf(pod)
 	if err != nil {
 		return Status{}, err
@@ -124,6 +125,7 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	if len(state.ResizedContainers) > 0 && !status.Complete {
 		status.Resize = pendingResize(pod, state)
 	}
+
 	return status, nil
 }
 
@@ -182,6 +184,7 @@ func (s *State) written(pod *corev1.Pod) []string {
 			}
 		}
 	}
+
 	slices.Sort(names)
 	return names
 }
@@ -230,6 +233,7 @@ func environment(pod *corev1.Pod, name string, state *State) string {
 		}
 		return fmt.Sprintf("container %s has not been restarted with its new environment yet", name)
 	}
+
 	switch before, recorded := state.EnvContainers[name]; {
 	case recorded && before != status.ContainerID:
 		return ""
@@ -237,6 +241,7 @@ func environment(pod *corev1.Pod, name string, state *State) string {
 		// OpenKruise does not record which container ran.
 		return ""
 	}
+
 	return fmt.Sprintf("container %s: the node daemon has not reported its environment yet", name)
 }
 
@@ -273,6 +278,7 @@ func resized(pod *corev1.Pod, name string, state *State) string {
 		}
 		return fmt.Sprintf("container %s is not resized to %s yet%s", name, resourceWords(missing), words)
 	}
+
 	return ""
 }
 
@@ -295,6 +301,7 @@ func pendingResize(pod *corev1.Pod, state *State) *PendingResize {
 			Message:    reasonAndMessage(condition),
 		}
 	}
+
 	switch pod.Status.Resize {
 	case corev1.PodResizeStatusInfeasible, corev1.PodResizeStatusDeferred:
 		return &PendingResize{
@@ -302,6 +309,7 @@ func pendingResize(pod *corev1.Pod, state *State) *PendingResize {
 			Message:    string(pod.Status.Resize), NotBefore: notBefore,
 		}
 	}
+
 	return nil
 }
 
@@ -339,6 +347,7 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 		}
 		return "" // the pod has not started, and will start with the new image
 	}
+
 	if meta := state.reported(pod, status); meta != nil &&
 		strconv.FormatUint(meta.Hashes.PlainHash, 10) == PlainHash(name, container.Image) {
 		return "" // kubelet started it from exactly this image
@@ -378,8 +387,8 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 		// OpenKruise wrote this record; it stores no container ID.
 		return ""
 	}
-	return fmt.Sprintf("container %s does not run %s yet%s", name, container.Image, why(status))
 
+	return fmt.Sprintf("container %s does not run %s yet%s", name, container.Image, why(status))
 }
 
 func startedAt(status *corev1.ContainerStatus) time.Time {

@@ -48,6 +48,7 @@ func (c *comparison) resource(path []string, old, new any) {
 		// Without a request, the API server has set the request to the limit.
 		change.Requests = merge(change.Requests, corev1.ResourceList{name: quantity})
 	}
+
 	put(&c.change.Resources, containerName, change)
 }
 
@@ -56,10 +57,12 @@ func (c *comparison) quality() error {
 	if len(c.change.Resources) == 0 {
 		return nil
 	}
+
 	before, err := qualityOf(c.old)
 	if err != nil {
 		return err
 	}
+
 	after, err := qualityOf(c.new)
 	if err != nil {
 		return err
@@ -68,6 +71,7 @@ func (c *comparison) quality() error {
 		c.block([]string{"spec", "containers"},
 			fmt.Sprintf("resources would change the QoS class from %s to %s", before, after))
 	}
+
 	return nil
 }
 
@@ -96,6 +100,7 @@ func QualityOfService(spec *corev1.PodSpec) corev1.PodQOSClass {
 			}
 		}
 	}
+
 	some, guaranteed := false, true
 	for _, requirements := range all {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -107,12 +112,14 @@ func QualityOfService(spec *corev1.PodSpec) corev1.PodQOSClass {
 			guaranteed = guaranteed && !limit.IsZero() && limit.Cmp(request) == 0
 		}
 	}
+
 	switch {
 	case !some:
 		return corev1.PodQOSBestEffort
 	case guaranteed:
 		return corev1.PodQOSGuaranteed
 	}
+
 	return corev1.PodQOSBurstable
 }
 
@@ -131,6 +138,7 @@ func restartsForResize(container revision.Document, change corev1.ResourceRequir
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -171,6 +179,7 @@ func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	resizable := func(name corev1.ResourceName) bool {
 		return name == corev1.ResourceCPU || name == corev1.ResourceMemory
 	}
+
 	only := func(list corev1.ResourceList) corev1.ResourceList {
 		var out corev1.ResourceList
 		for name, quantity := range list {
@@ -180,6 +189,7 @@ func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 		}
 		return out
 	}
+
 	limits := only(r.Limits)
 	return corev1.ResourceRequirements{Limits: limits, Requests: merge(limits, only(r.Requests))}
 }
@@ -190,6 +200,7 @@ func Explains(other, missing, have corev1.ResourceRequirements) bool {
 	if none(missing) {
 		return false
 	}
+
 	of := func(have, missing corev1.ResourceList) corev1.ResourceList {
 		var out corev1.ResourceList
 		for name := range missing {
@@ -197,6 +208,7 @@ func Explains(other, missing, have corev1.ResourceRequirements) bool {
 		}
 		return out
 	}
+
 	present := corev1.ResourceRequirements{
 		Limits: of(have.Limits, missing.Limits), Requests: of(have.Requests, missing.Requests),
 	}

@@ -51,11 +51,13 @@ func (s *State) reported(pod *corev1.Pod, status *corev1.ContainerStatus) *Runti
 			s.report = &RuntimeMeta{}
 		}
 	}
+
 	for i := range s.report.Containers {
 		if c := &s.report.Containers[i]; c.Name == status.Name && c.ContainerID == status.ContainerID {
 			return c
 		}
 	}
+
 	return nil
 }
 

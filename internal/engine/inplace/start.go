@@ -96,6 +96,7 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 		UpdateResources: len(parts.Resources) > 0,
 		UpdateLabels:    len(u.Change.Labels) > 0 && !u.Change.Holds(),
 	}
+
 	state.carryOver(pod, previous)
 	ahead := previous.ahead(pod)
 	state.Mended, state.MendedResources = u.Change.Mends, u.Change.MendsResources
@@ -126,6 +127,7 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 			return nil, err
 		}
 	}
+
 	return patch, state.annotate(patch, pod)
 }
 
@@ -189,6 +191,7 @@ func Continue(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	if err := state.write(patch, pod, parts, state.ahead(pod), now); err != nil {
 		return nil, err
 	}
+
 	return patch, state.annotate(patch, pod)
 }
 
@@ -213,9 +216,11 @@ func (s *State) carryOver(pod *corev1.Pod, earlier *State) {
 	if earlier == nil || finished(pod) {
 		return
 	}
+
 	s.LastContainerStatuses = filter(earlier.LastContainerStatuses, func(name string) bool {
 		return replaced(pod, name, earlier.LastContainerStatuses[name], earlier) != ""
 	})
+
 	s.EnvContainers = filter(earlier.EnvContainers,
 		func(name string) bool { return environment(pod, name, earlier) != "" })
 	s.RestartContainers = filter(earlier.RestartContainers,
@@ -249,6 +254,7 @@ func (s *State) write(
 			s.record(name, container, status)
 		}
 	}
+
 	for name, refs := range batch.Refs {
 		patchMetadata(patch, refs.Labels, refs.Annotations)
 		written[name] = true
@@ -257,17 +263,20 @@ func (s *State) write(
 			stopped[name] = true
 		}
 	}
+
 	for _, name := range batch.Restarts {
 		if status := statusOf(pod, name); status != nil && status.ContainerID != "" {
 			s.RestartContainers = merge(s.RestartContainers, map[string]string{name: status.ContainerID})
 			written[name], stopped[name] = true, true
 		}
 	}
+
 	for name, resources := range batch.Resources {
 		s.ResizedContainers = merge(s.ResizedContainers,
 			map[string]corev1.ResourceRequirements{name: resources})
 		written[name] = true
 	}
+
 	s.NextContainerImages, s.NextContainerRefMetadata, s.NextContainerResources, s.NextContainerRestarts =
 		later.Images, later.Refs, later.Resources, later.Restarts
 
@@ -281,6 +290,7 @@ func (s *State) write(
 		s.ContainerBatchesRecord = append(s.ContainerBatchesRecord,
 			Batch{Timestamp: metav1.NewTime(now), Containers: names})
 	}
+
 	return countRestarts(patch, pod, stopped)
 }
 
@@ -298,10 +308,12 @@ func Record(
 		ImageID: status.ImageID, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
 		Image: container.Image, RunningImage: container.Image,
 	}
+
 	if former.ContainerID == "" ||
 		former.ContainerID != status.ContainerID && SameImage(status.Image, container.Image) {
 		return record
 	}
+
 	asked := append(slices.Clone(former.Overtaken), former.Image)
 	if record.RunningImage = former.RunningImage; former.ContainerID != status.ContainerID {
 		record.RunningImage = ""
@@ -311,9 +323,11 @@ func Record(
 			}
 		}
 	}
+
 	asked = slices.DeleteFunc(asked, func(image string) bool {
 		return image == "" || image == record.RunningImage || image == container.Image
 	})
+
 	record.Overtaken = asked[max(len(asked)-maxOvertaken, 0):]
 	return record
 }

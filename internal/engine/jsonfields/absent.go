@@ -22,6 +22,7 @@ func Absent(value any) bool {
 		}
 		return true
 	}
+
 	return false
 }
 
@@ -59,5 +60,6 @@ func pruned(value any) any {
 			value[i] = pruned(value[i])
 		}
 	}
+
 	return value
 }

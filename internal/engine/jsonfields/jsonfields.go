@@ -16,6 +16,7 @@ func Of(t reflect.Type) map[string]reflect.Type {
 	if cached, ok := cache.Load(t); ok {
 		return cached.(map[string]reflect.Type)
 	}
+
 	fields := map[string]reflect.Type{}
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -34,6 +35,7 @@ func Of(t reflect.Type) map[string]reflect.Type {
 			fields[f.Name] = f.Type
 		}
 	}
+
 	cache.Store(t, fields)
 	return fields
 }

@@ -45,6 +45,7 @@ func requestsOf(spec *corev1.PodSpec) corev1.ResourceList {
 		InitContainers: completed(spec.InitContainers), Containers: completed(spec.Containers),
 		Overhead: spec.Overhead, Resources: spec.Resources,
 	}
+
 	requests := resource.PodRequests(&corev1.Pod{Spec: asking}, resource.PodResourcesOptions{})
 	if requests == nil {
 		requests = corev1.ResourceList{}
@@ -57,6 +58,7 @@ func requestsOf(spec *corev1.PodSpec) corev1.ResourceList {
 			}
 		}
 	}
+
 	return requests
 }
 
@@ -97,6 +99,7 @@ func (r *Rules) Judge(node *corev1.Node) Verdict {
 	if r.nodeName != "" && r.nodeName != node.Name {
 		return Verdict{Why: "spec.nodeName is " + r.nodeName}
 	}
+
 	switch matches, err := r.affinity.Match(node); {
 	case err != nil:
 		return Verdict{Why: fmt.Sprintf("the required node affinity cannot be read: %v", err)}
@@ -138,12 +141,14 @@ func (r *Rules) tooSmall(node *corev1.Node) string {
 	if pods := node.Status.Allocatable[corev1.ResourcePods]; pods.Value() < 1 {
 		return "it takes no pods"
 	}
+
 	for name, asked := range r.requests {
 		if has := node.Status.Allocatable[name]; asked.Cmp(has) > 0 {
 			return fmt.Sprintf("a pod asks for %s %s, and the node has %s",
 				asked.String(), name, has.String())
 		}
 	}
+
 	return ""
 }
 
@@ -158,6 +163,7 @@ func DaemonTolerations(spec *corev1.PodSpec) []corev1.Toleration {
 		{Key: corev1.TaintNodePIDPressure, Effect: corev1.TaintEffectNoSchedule},
 		{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
 	}
+
 	if spec.HostNetwork {
 		added = append(added, corev1.Toleration{
 			Key: corev1.TaintNodeNetworkUnavailable, Effect: corev1.TaintEffectNoSchedule,
@@ -175,5 +181,6 @@ func DaemonTolerations(spec *corev1.PodSpec) []corev1.Toleration {
 			tolerations = append(tolerations, toleration)
 		}
 	}
+
 	return tolerations
 }

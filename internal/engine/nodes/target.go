@@ -13,6 +13,7 @@ func Target(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName
 	}
+
 	name := ""
 	for _, term := range requiredTerms(pod.Spec.Affinity) {
 		if len(term.MatchFields) != 1 || len(term.MatchFields[0].Values) != 1 ||
@@ -25,6 +26,7 @@ func Target(pod *corev1.Pod) string {
 			return ""
 		}
 	}
+
 	return name
 }
 

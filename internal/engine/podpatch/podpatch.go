@@ -160,6 +160,7 @@ func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
+
 	return body, nil
 }
 
@@ -182,6 +183,7 @@ func (p *Patch) spec(pod *corev1.Pod) map[string]any {
 			spec[list] = entries
 		}
 	}
+
 	add("containers", pod.Spec.Containers)
 	add("initContainers", pod.Spec.InitContainers)
 	return spec
@@ -193,6 +195,7 @@ func (p *Patch) String() string {
 	if p.phase != "" {
 		parts = append(parts, "phase "+string(p.phase))
 	}
+
 	for _, c := range p.conditions {
 		parts = append(parts, fmt.Sprintf("%s=%s", c.Type, c.Status))
 	}
@@ -209,6 +212,7 @@ func (p *Patch) String() string {
 			parts = append(parts, "no label "+key)
 		}
 	}
+
 	for _, key := range sortedKeys(p.annotations) {
 		if p.annotations[key] != nil {
 			parts = append(parts, "annotation "+key)
@@ -216,18 +220,21 @@ func (p *Patch) String() string {
 			parts = append(parts, "no annotation "+key)
 		}
 	}
+
 	for _, finalizer := range p.addFinalizers {
 		parts = append(parts, "finalizer "+finalizer)
 	}
 	for _, finalizer := range p.removeFinalizers {
 		parts = append(parts, "no finalizer "+finalizer)
 	}
+
 	if p.dropOwner != "" {
 		parts = append(parts, "no owner")
 	}
 	if p.addOwner != nil {
 		parts = append(parts, "owner "+p.addOwner.Name)
 	}
+
 	return strings.Join(parts, ", ")
 }
 

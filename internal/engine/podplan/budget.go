@@ -27,6 +27,7 @@ func (p *Planner) NewBudget(toNew bool) *Budget {
 	b := &Budget{
 		spare: p.Spare(), total: p.out.Limits.MaxUnavailable + len(p.Members) - p.out.Limits.Replicas,
 	}
+
 	for _, info := range p.Members {
 		switch {
 		case info.Specified && info.Available:
@@ -40,6 +41,7 @@ func (p *Planner) NewBudget(toNew bool) *Budget {
 			b.moving++
 		}
 	}
+
 	return b
 }
 
@@ -97,6 +99,7 @@ func (b *Budget) refuse(info *Pod, limits rollout.Limits) (Reason, string) {
 		}
 		return ReasonMaxUnavailable, b.spent
 	}
+
 	return "", ""
 }
 
@@ -109,6 +112,7 @@ func (b *Budget) waitingFor(total int, limits rollout.Limits) string {
 	if b.leaving > 0 {
 		parts = append(parts, plural.Of(b.leaving, "pod")+" to be deleted")
 	}
+
 	switch missing := limits.MaxUnavailable - b.total; {
 	case len(parts) > 0:
 	case missing > 0:
@@ -116,6 +120,7 @@ func (b *Budget) waitingFor(total int, limits rollout.Limits) string {
 	default:
 		parts = append(parts, "a pod above the replicas")
 	}
+
 	return fmt.Sprintf("waiting for %s; %s at a time (maxUnavailable %d)",
 		strings.Join(parts, " and "), plural.Of(total, "pod"), limits.MaxUnavailable)
 }

@@ -35,10 +35,12 @@ func (k *Knowledge) Completed(template, completed []byte) error {
 	if err != nil {
 		return err
 	}
+
 	document, err := revision.Parse(completed)
 	if err != nil {
 		return err
 	}
+
 	document["$patch"] = "replace"
 	answered, err := json.Marshal(map[string]any{"spec": map[string]any{"template": document}})
 	if err != nil {
@@ -96,6 +98,7 @@ func (p *Planner) meant(history *revision.History, data []byte) (*appsv1.Control
 	if !p.Workload.Traits.Completes || len(history.Stored) == 0 {
 		return nil, data, nil
 	}
+
 	wanted := p.completed(p.Workload.Template.Raw())
 	var found *appsv1.ControllerRevision
 	for _, stored := range history.Stored {
@@ -122,6 +125,7 @@ func (p *Planner) meant(history *revision.History, data []byte) (*appsv1.Control
 	if err := p.Lacks(); err != nil {
 		return nil, nil, err
 	}
+
 	return found, data, nil
 }
 
@@ -146,6 +150,7 @@ func (p *Planner) sameCompleted(stored, exact *appsv1.ControllerRevision, ask bo
 			return false
 		}
 	}
+
 	a, b := p.completed(of[0]), p.completed(of[1])
 	return a != nil && b != nil && bytes.Equal(a.canonical, b.canonical)
 }
@@ -182,5 +187,6 @@ func (p *Planner) comparedCompleted(from, target []byte) *inplace.Change {
 	if err != nil || len(blockers) > 0 {
 		return nil
 	}
+
 	return change
 }

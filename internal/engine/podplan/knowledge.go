@@ -96,11 +96,13 @@ func (p *Planner) read(object *appsv1.ControllerRevision) *contents {
 	if c := p.contents[object]; c != nil {
 		return c
 	}
+
 	key := versionOf(object)
 	c, known := p.before.contents[key]
 	if !known || !key.stored() {
 		c = contentsOf(object)
 	}
+
 	p.contents[object] = c
 	if key.stored() {
 		p.kept.contents[key] = c
@@ -113,6 +115,7 @@ func contentsOf(object *appsv1.ControllerRevision) *contents {
 	if err != nil {
 		return &contents{err: fmt.Errorf("ControllerRevision %s: %w", object.Name, err)}
 	}
+
 	type named struct{ Name string }
 	type container struct {
 		Name, Image   string
@@ -120,15 +123,18 @@ func contentsOf(object *appsv1.ControllerRevision) *contents {
 		VolumeMounts  []named
 		VolumeDevices []named
 	}
+
 	var typed struct {
 		Spec struct {
 			Volumes                    []named
 			Containers, InitContainers []container
 		}
 	}
+
 	if err := json.Unmarshal(raw, &typed); err != nil {
 		return &contents{err: fmt.Errorf("ControllerRevision %s: %w", object.Name, err)}
 	}
+
 	c := &contents{
 		containers: map[string]*corev1.Container{}, volumes: map[string]bool{}, mounts: map[string]bool{},
 	}
@@ -141,16 +147,19 @@ func contentsOf(object *appsv1.ControllerRevision) *contents {
 			Image: container.Image, Resources: inplace.Quantities(container.Resources),
 		}
 	}
+
 	for _, container := range slices.Concat(typed.Spec.Containers, typed.Spec.InitContainers) {
 		for _, mount := range slices.Concat(container.VolumeMounts, container.VolumeDevices) {
 			c.mounts[mount.Name] = true
 		}
 	}
+
 	if text := object.Annotations[pub.ClaimTemplates]; text != "" {
 		if err := json.Unmarshal([]byte(text), &c.claims); err != nil || c.claims.DecodeError() != nil {
 			c.claims = nil // unreadable claim templates count as not remembered
 		}
 	}
+
 	return c
 }
 
@@ -187,6 +196,7 @@ func (p *Planner) holds(object *appsv1.ControllerRevision, data []byte) bool {
 	if bytes.Equal(object.Data.Raw, data) {
 		return true
 	}
+
 	c := p.read(object)
 	if c.canonical == nil {
 		var sum [sha256.Size]byte
@@ -197,6 +207,7 @@ func (p *Planner) holds(object *appsv1.ControllerRevision, data []byte) bool {
 		}
 		c.canonical = &sum
 	}
+
 	return *c.canonical == sha256.Sum256(data)
 }
 
@@ -206,6 +217,7 @@ func (p *Planner) differ(from, target *Revision) comparison {
 	if !key[0].stored() || !key[1].stored() {
 		return p.compared(from, target)
 	}
+
 	c, known := p.before.changes[key]
 	if !known {
 		c = p.compared(from, target)
@@ -213,6 +225,7 @@ func (p *Planner) differ(from, target *Revision) comparison {
 	if p.Lacks() != nil {
 		return c // not final yet
 	}
+
 	p.kept.changes[key] = c
 	return c
 }
@@ -244,5 +257,6 @@ func (p *Planner) compared(from, target *Revision) comparison {
 		}
 		return comparison{refusal: blockers[0].String()}
 	}
+
 	return comparison{change: change}
 }

@@ -68,6 +68,7 @@ func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 			))
 		}
 	}
+
 	if p.Workload.Traits.Gated && m.Change.Holds() && !readiness.HasGate(info.Pod) {
 		return p.impossible("it was made without readiness gate " + string(pub.InPlaceUpdateReady))
 	}
@@ -81,6 +82,7 @@ func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 			images[name] = container.Image
 		}
 	}
+
 	for name := range info.StaleResources {
 		if container, ok := p.read(target.object).containers[name]; ok {
 			resources[name] = container.Resources
@@ -91,6 +93,7 @@ func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 		m.Change = m.Change.With(images, resources)
 		m.words = m.Change.String()
 	}
+
 	return m
 }
 

@@ -92,10 +92,12 @@ func (p *Planner) prepare(info *Pod) {
 		p.Decide(info.Pod, Wait, ReasonLifecycleHook, "its inPlaceUpdate hook holds it")
 		return
 	}
+
 	patch := &podpatch.Patch{}
 	if p.rehook(info) {
 		lifecycle.Hook(patch, p.Hooks().InPlaceUpdate, info.Pod)
 	}
+
 	lifecycle.Enter(patch, pub.LifecycleStatePreparingUpdate, p.in.Now)
 	p.Share(patch, info.Pod, pub.LifecycleStatePreparingUpdate)
 	v := p.Decide(info.Pod, Patch, ReasonLifecycleHook, "its inPlaceUpdate hook comes first")

@@ -58,6 +58,7 @@ func (p *Planner) NewPod(identity Identity, from *Revision, has func(claim strin
 		}
 		creation.Claims = append(creation.Claims, claim)
 	}
+
 	p.out.Create = append(p.out.Create, creation)
 	return nil
 }
@@ -71,6 +72,7 @@ func (p *Planner) podDocument(
 	if err != nil {
 		return nil, err
 	}
+
 	pod := p.Body(identity.Name, source)
 
 	labels, annotations, spec := pod.Labels, pod.Annotations, pod.Spec
@@ -78,10 +80,12 @@ func (p *Planner) podDocument(
 	for key, value := range identity.Labels {
 		labels[key] = value
 	}
+
 	labels[pub.ControllerRevisionHash] = p.revisionLabel(from.Name)
 	if p.Workload.Traits.TemplateHash {
 		labels[pub.PodTemplateHash] = revision.ShortHash(from.Name)
 	}
+
 	maps.DeleteFunc(annotations, func(key string, _ any) bool { return inplace.Own(key) })
 
 	if !p.Workload.Traits.Stateless {
@@ -99,6 +103,7 @@ func (p *Planner) podDocument(
 	for _, template := range p.claimTemplatesOf(from) {
 		claims = append(claims, template.Name)
 	}
+
 	if identity.Former {
 		for _, name := range p.read(from.object).former(p.claimTemplatesOf(from)) {
 			if has(p.ClaimName(name, identity.Suffix)) {
@@ -106,9 +111,11 @@ func (p *Planner) podDocument(
 			}
 		}
 	}
+
 	if volumes := p.claimVolumes(identity.Suffix, claims, spec["volumes"]); len(volumes) > 0 {
 		spec["volumes"] = volumes
 	}
+
 	return pod.Document, nil
 }
 
@@ -129,9 +136,11 @@ func (p *Planner) Body(name string, source map[string]any) Body {
 		"labels": b.Labels, "annotations": b.Annotations,
 		"ownerReferences": []any{ownerDocument(p.Workload.Owner)},
 	}
+
 	if finalizers, ok := meta["finalizers"]; ok && finalizers != nil {
 		metadata["finalizers"] = finalizers
 	}
+
 	b.Document = map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": b.Spec}
 	return b
 }
@@ -150,14 +159,17 @@ func (p *Planner) source(from *Revision) (map[string]any, error) {
 	if source, ok := p.sources[from.Name]; ok {
 		return source, nil
 	}
+
 	raw, err := revision.Template(from.object.Data.Raw)
 	if err != nil {
 		return nil, fmt.Errorf("revision %s: %w", from.Name, err)
 	}
+
 	source, err := revision.Parse(raw)
 	if err != nil {
 		return nil, fmt.Errorf("revision %s: %w", from.Name, err)
 	}
+
 	p.sources[from.Name] = source
 	return source, nil
 }
@@ -187,6 +199,7 @@ func (p *Planner) claimVolumes(id string, templates []string, own any) []any {
 		volumes = append(volumes, map[string]any{"name": name,
 			"persistentVolumeClaim": map[string]any{"claimName": p.ClaimName(name, id), "readOnly": false}})
 	}
+
 	list, _ := own.([]any)
 	for _, volume := range list {
 		if v, ok := volume.(map[string]any); ok {
@@ -196,6 +209,7 @@ func (p *Planner) claimVolumes(id string, templates []string, own any) []any {
 		}
 		volumes = append(volumes, volume)
 	}
+
 	return volumes
 }
 
@@ -227,6 +241,7 @@ func (p *Planner) ClaimDocument(
 		"namespace": p.Workload.Namespace,
 		"labels":    labels,
 	}
+
 	if len(identity.ClaimOwners) > 0 {
 		owners := make([]any, len(identity.ClaimOwners))
 		for i, owner := range identity.ClaimOwners {
@@ -234,6 +249,7 @@ func (p *Planner) ClaimDocument(
 		}
 		metadata["ownerReferences"] = owners
 	}
+
 	if annotations := object(source, "annotations"); len(annotations) > 0 {
 		metadata["annotations"] = annotations
 	}
@@ -261,23 +277,28 @@ func (p *Planner) firstState(labels map[string]any, finalizers any) pub.Lifecycl
 	if !p.Workload.Traits.BornNormal {
 		return pub.LifecycleStatePreparingNormal
 	}
+
 	hook := p.Hooks().PreNormal
 	if hook == nil {
 		return pub.LifecycleStateNormal
 	}
+
 	planned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
 	for key, value := range labels {
 		planned.Labels[key], _ = value.(string)
 	}
+
 	list, _ := finalizers.([]any)
 	for _, finalizer := range list {
 		if name, ok := finalizer.(string); ok {
 			planned.Finalizers = append(planned.Finalizers, name)
 		}
 	}
+
 	if lifecycle.FullyHooked(hook, planned) {
 		return pub.LifecycleStateNormal
 	}
+
 	return pub.LifecycleStatePreparingNormal
 }
 

@@ -56,12 +56,14 @@ func (p *Planner) Observe(pod *corev1.Pod, specified bool) {
 	if p.Members == nil { // one allocation for all pods
 		p.Members, p.observed = make([]*Pod, 0, len(p.in.Pods)), make([]Pod, len(p.in.Pods))
 	}
+
 	info := &p.observed[len(p.Members)]
 	*info = Pod{
 		Candidate: rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)},
 		Label:     pod.Labels[pub.ControllerRevisionHash],
 		State:     lifecycle.State(pod),
 	}
+
 	info.Serving = info.Ready && readiness.Settled(pod)
 	info.Available, info.AvailableIn = readiness.Available(pod, p.Workload.MinReadySeconds, p.in.Now)
 	// Plan again at that time even if something else holds the pod, since others may wait for it to become
@@ -69,6 +71,7 @@ func (p *Planner) Observe(pod *corev1.Pod, specified bool) {
 	if info.AvailableIn > 0 {
 		p.LookAgain(p.in.Now.Add(info.AvailableIn))
 	}
+
 	info.Preparing = info.State == pub.LifecycleStatePreparingDelete
 	info.Specified = !info.Preparing && specified
 	if inService(info) {
@@ -77,6 +80,7 @@ func (p *Planner) Observe(pod *corev1.Pod, specified bool) {
 		info.Progress, info.Err = inplace.Progress(pod, p.in.Now)
 		p.watchRelabelled(info)
 	}
+
 	p.findStale(info)
 	info.New = revision.SameLabel(info.Label, p.out.UpdateRevision) &&
 		len(info.StaleImages)+len(info.StaleResources) == 0 && info.Err == nil
@@ -114,6 +118,7 @@ func (p *Planner) findStale(info *Pod) {
 	if carried == nil || info.Progress.InGrace || info.Progress.Remaining {
 		return
 	}
+
 	// Under ReCreate, a webhook that gives new pods the content of another revision would cause them to be
 	// replaced forever.
 	mends := p.Workload.Policy != ReCreate

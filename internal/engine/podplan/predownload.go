@@ -153,10 +153,12 @@ func (p *Planner) imagesToPull() (images map[string]string, skip string) {
 	case p.out.Limits.Partition == 0 && unavailable >= p.out.Limits.Replicas:
 		return nil, fmt.Sprintf("maxUnavailable lets all %d pods be updated at once", p.out.Limits.Replicas)
 	}
+
 	m := p.modeFrom(p.out.CurrentRevision, p.Update)
 	if m.Change == nil {
 		return nil, "the change cannot be applied in place: " + m.why + m.refusal
 	}
+
 	return m.Change.Images, ""
 }
 
@@ -179,10 +181,12 @@ func (p *Planner) MinUpdatedReady() int {
 		strategy.ImagePreDownloadMinUpdatedReadyPods != nil {
 		return int(*strategy.ImagePreDownloadMinUpdatedReadyPods)
 	}
+
 	text := p.Workload.Annotations[pub.ImagePreDownloadMinUpdatedReadyPods]
 	if _, ok := rollout.Percentage(text); !ok {
 		return 0
 	}
+
 	n, err := rollout.Scaled(intstr.FromString(text), p.out.Limits.Replicas, true)
 	if err != nil {
 		return 0
@@ -267,6 +271,7 @@ func (p *Planner) pullJobDocument(name, image string) map[string]any {
 	)] {
 		secrets = append(secrets, secret.Name)
 	}
+
 	if len(secrets) > 0 {
 		spec["pullSecrets"] = secrets
 	}
@@ -299,6 +304,7 @@ func (p *Planner) oldPods() map[string]any {
 	if len(p.out.UpdateRevision) > maxLabelValue {
 		values = values[1:]
 	}
+
 	selector.MatchExpressions = append(selector.MatchExpressions,
 		metav1.LabelSelectorRequirement{
 			Key: pub.ControllerRevisionHash, Operator: metav1.LabelSelectorOpNotIn, Values: values,
@@ -311,6 +317,7 @@ func (p *Planner) oldPods() map[string]any {
 	if err != nil {
 		panic(err) // it contains only strings
 	}
+
 	return document
 }
 
@@ -333,6 +340,7 @@ func (p *Plan) pullSentences() []string {
 			fmt.Sprintf("image pull job %s: create: %s for container %s, on the nodes of old pods",
 				job.Name, job.Image, job.Container))
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(p.RevisionLabels)) {
 		if value := p.RevisionLabels[key]; value != nil {
 			sentences = append(sentences,
@@ -341,6 +349,7 @@ func (p *Plan) pullSentences() []string {
 			sentences = append(sentences, fmt.Sprintf("revision %s: label %s removed", p.UpdateRevision, key))
 		}
 	}
+
 	return sentences
 }
 

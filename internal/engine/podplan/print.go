@@ -42,6 +42,7 @@ func (p *Plan) headline() *planlog.Plan {
 	brief := slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *Verdict) bool {
 		return v.Action == Keep || v.Reason == ReasonGracePeriod || v.Reason == ReasonMinReadySeconds
 	})
+
 	if len(p.Verdicts)+len(p.Create) <= digestAbove {
 		return p.told(brief)
 	}
@@ -66,6 +67,7 @@ func (p *Plan) headline() *planlog.Plan {
 		}
 		add("create "+creation.origin(), creation.Name, "")
 	}
+
 	for _, v := range brief {
 		add(string(v.Action)+": "+string(v.Reason), v.Pod.Name, v.Message)
 	}
@@ -74,6 +76,7 @@ func (p *Plan) headline() *planlog.Plan {
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		t.AddGroup(key, groups[key].names, groups[key].words)
 	}
+
 	return t
 }
 

@@ -22,10 +22,12 @@ func WithAnnotations(
 		}
 		return new(int32(n))
 	}
+
 	s := cmp.Or(strategy.DeepCopy(), &pub.InPlaceUpdateStrategy{})
 	if n := number(pub.ImagePreDownloadParallelism); n != nil && s.ImagePreDownloadParallelism == nil {
 		s.ImagePreDownloadParallelism = new(intstr.FromInt32(*n))
 	}
+
 	s.ImagePreDownloadTimeoutSeconds = cmp.Or(s.ImagePreDownloadTimeoutSeconds,
 		number(pub.ImagePreDownloadTimeoutSeconds))
 	s.ImagePreDownloadMinUpdatedReadyPods = cmp.Or(s.ImagePreDownloadMinUpdatedReadyPods,

@@ -61,6 +61,7 @@ func (p *Planner) refreshPod(info *Pod, held *Verdict) {
 	if held != nil {
 		return
 	}
+
 	switch {
 	case !info.WatchedUntil.IsZero():
 		p.Decide(pod, Wait, ReasonMinReadySeconds, "%s", progress.Waiting).Until = info.WatchedUntil
@@ -117,15 +118,18 @@ func (p *Planner) admission(info *Pod) (patch *podpatch.Patch, reason Reason, wh
 	if patch.Empty() {
 		return patch, reason, why
 	}
+
 	switch info.State {
 	case pub.LifecycleStateUpdating, pub.LifecycleStateUpdated:
 		return patch, ReasonUpdated, "its update in place is complete"
 	case pub.LifecycleStatePreparingNormal:
 		return patch, ReasonStarted, "it is scheduled"
 	}
+
 	if reason == "" {
 		reason, why = ReasonUpdated, "nothing holds it"
 	}
+
 	return patch, reason, why
 }
 
@@ -140,6 +144,7 @@ func (p *Planner) unreportedUntil(pod *corev1.Pod) time.Time {
 		readiness.Condition(pod, corev1.ContainersReady) != nil {
 		return time.Time{}
 	}
+
 	since := pod.CreationTimestamp.Time
 	if scheduled := readiness.Condition(pod, corev1.PodScheduled); scheduled != nil &&
 		scheduled.LastTransitionTime.After(since) {
@@ -183,6 +188,7 @@ func (p *Planner) nextState(info *Pod) pub.LifecycleStateType {
 			return pub.LifecycleStateUpdated
 		}
 	}
+
 	return ""
 }
 
@@ -227,6 +233,7 @@ func (p *Planner) resizePending(info *Pod) bool {
 	if pending.Infeasible || until.Before(pending.NotBefore) && !until.IsZero() {
 		until = pending.NotBefore
 	}
+
 	due := (pending.Infeasible || !until.IsZero()) && !p.in.Now.Before(until)
 	return p.stuck(info, ReasonResizePending, due, until, "its node does not resize it: "+pending.Message)
 }
@@ -248,6 +255,7 @@ func (p *Planner) daemonMissing(info *Pod) bool {
 		p.LookAgain(silent)
 		return false
 	}
+
 	return p.stuck(info, ReasonNoDaemon, true, silent,
 		"the node daemon of its node does not restart containers, or is gone: "+info.Progress.Waiting)
 }
@@ -285,6 +293,7 @@ func NotReadyWords(pod *corev1.Pod) string {
 			parts = append(parts, fmt.Sprintf("container %s is not ready", status.Name))
 		}
 	}
+
 	if ready := readiness.Condition(pod, corev1.PodReady); len(parts) == 0 &&
 		ready != nil && ready.Status == corev1.ConditionTrue {
 		parts = append(parts,
@@ -294,6 +303,7 @@ func NotReadyWords(pod *corev1.Pod) string {
 	if len(parts) == 0 {
 		parts = append(parts, "phase "+string(pod.Status.Phase)+conditionWords(pod, corev1.PodReady))
 	}
+
 	return strings.Join(parts, "; ")
 }
 

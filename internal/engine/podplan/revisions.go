@@ -82,6 +82,7 @@ func (p *Planner) Find(label string) *Revision {
 	if info, ok := p.found[label]; ok {
 		return info
 	}
+
 	var found *Revision
 	for _, list := range [][]Revision{p.revisions, p.foreign} {
 		for i := range list {
@@ -91,6 +92,7 @@ func (p *Planner) Find(label string) *Revision {
 			}
 		}
 	}
+
 	if p.found == nil {
 		p.found = map[string]*Revision{}
 	}
@@ -122,6 +124,7 @@ func (p *Planner) DetermineRevisions() error {
 	for _, object := range p.in.Foreign {
 		p.foreign = append(p.foreign, infoOf(object))
 	}
+
 	p.out.CollisionCount = p.Workload.CollisionCount
 
 	equal := history.Find(data)
@@ -174,6 +177,7 @@ func (p *Planner) DetermineRevisions() error {
 		p.Current.Name != p.Workload.CurrentRevision {
 		p.Current = p.carried(data)
 	}
+
 	p.out.CurrentRevision = p.Current.Name
 	return nil
 }
@@ -232,10 +236,12 @@ func (p *Planner) revisionAnnotations(others map[string]string) map[string]strin
 			room -= len(key) + len(value)
 		}
 	}
+
 	if !p.Workload.Traits.SameClaims {
 		add(pub.ClaimTemplateFingerprint, p.out.ClaimFingerprint)
 		add(pub.ClaimTemplates, p.rememberedClaims())
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(others)) {
 		add(key, others[key])
 	}
@@ -268,6 +274,7 @@ func (p *Planner) PruneHistory(settled string) {
 	if p.Workload.HistoryLimit != nil {
 		limit = max(int(*p.Workload.HistoryLimit), 0)
 	}
+
 	var idle []*appsv1.ControllerRevision
 	for _, info := range p.revisions {
 		if info.Name == p.out.UpdateRevision || info.Name == p.out.CurrentRevision || info.Name == settled {
@@ -280,6 +287,7 @@ func (p *Planner) PruneHistory(settled string) {
 			idle = append(idle, info.object)
 		}
 	}
+
 	// Unreadable revisions are not deleted, because they may not be ours.
 	if len(idle) > limit {
 		idle = slices.DeleteFunc(idle,

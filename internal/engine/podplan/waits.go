@@ -33,6 +33,7 @@ func (p *Planner) waits() *waiting.Wait {
 		wait.Stuck = wait.Stuck || readiness.Stuck(info.Pod)
 		wait.Name(info.Pod.Name, why)
 	}
+
 	var staying []*Pod
 
 	for _, info := range p.Members {
@@ -85,6 +86,7 @@ func (p *Planner) waits() *waiting.Wait {
 	case down == 0 && (wait.Reason == "" || askedFor > 0):
 		return nil
 	}
+
 	return wait
 }
 
@@ -99,9 +101,11 @@ func (p *Planner) Lingering() *waiting.Wait {
 				pod.DeletionTimestamp.UTC().Format(time.RFC3339))
 		}
 	}
+
 	if n == 0 || p.Workload.Deleted {
 		return nil
 	}
+
 	wait.Message = plural.Of(n, "pod") + " waited for to be gone"
 	return wait
 }

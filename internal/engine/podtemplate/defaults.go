@@ -66,6 +66,7 @@ func (d *Defaults) Templates(spec, old Document, r Request) error {
 	if r.Complete == nil {
 		return nil
 	}
+
 	d.claims(spec, old)
 	template, ok := spec["template"].(Document)
 	if !ok {
@@ -92,6 +93,7 @@ func (d *Defaults) Templates(spec, old Document, r Request) error {
 		d.Operations = append(d.Operations,
 			jsonpatch.NewOperation("add", "/spec/template"+m.pointer, m.value))
 	}
+
 	return err
 }
 
@@ -102,6 +104,7 @@ func (r Request) withOurs(template Document) Document {
 	if r.Plain {
 		return template
 	}
+
 	podSpec, _ := template["spec"].(Document)
 	containers, _ := podSpec["containers"].([]any)
 	for _, item := range containers {
@@ -118,6 +121,7 @@ func (r Request) withOurs(template Document) Document {
 			}
 		}
 	}
+
 	return template
 }
 
@@ -130,6 +134,7 @@ func (d *Defaults) claims(spec, old Document) {
 			lacking[name] = true
 		}
 	}
+
 	claims, _ := spec["volumeClaimTemplates"].([]any)
 	for i, item := range claims {
 		if name, claim := claimSpec(item); claim != nil && !lacking[name] {

@@ -53,6 +53,7 @@ func missingValues(given, complete, stored any, pointer string) []missingValue {
 				fmt.Sprintf("%s/%d", pointer, i))...)
 		}
 	}
+
 	return found
 }
 
@@ -69,6 +70,7 @@ func kept(given, stored any, t reflect.Type, pointer string) []missingValue {
 	if t != nil {
 		t = jsonfields.Elem(t)
 	}
+
 	var found []missingValue
 	switch stored := stored.(type) {
 	case Document:
@@ -103,6 +105,7 @@ func kept(given, stored any, t reflect.Type, pointer string) []missingValue {
 			found = append(found, kept(given[i], before, item, fmt.Sprintf("%s/%d", pointer, i))...)
 		}
 	}
+
 	return found
 }
 
@@ -160,6 +163,7 @@ func isDefault(t reflect.Type, key string, given, stored Document) bool {
 	if err != nil || !slices.Contains(serverDefaults[t][key], string(text)) {
 		return false
 	}
+
 	switch key {
 	case "emptyDir":
 		return len(given) == 1 // a volume that has only a name
@@ -223,6 +227,7 @@ func identities(items []any, pointer string) []string {
 		times[id]++
 		ids[i] = fmt.Sprintf("%s#%d", id, times[id])
 	}
+
 	return ids
 }
 

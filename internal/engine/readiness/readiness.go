@@ -141,6 +141,7 @@ func gatesMessage(pod *corev1.Pod, closed corev1.PodConditionType) string {
 				gate.ConditionType, condition.Status))
 		}
 	}
+
 	return strings.Join(open, ", ")
 }
 
@@ -150,14 +151,17 @@ func Release(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
 	if !HasGate(pod) {
 		return
 	}
+
 	current := Condition(pod, pub.InPlaceUpdateReady)
 	if current != nil && current.Status == corev1.ConditionTrue &&
 		current.Reason == "" && current.Message == "" {
 		return
 	}
+
 	condition := corev1.PodCondition{
 		Type: pub.InPlaceUpdateReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now),
 	}
+
 	if current != nil && current.Status == corev1.ConditionTrue {
 		condition.LastTransitionTime = current.LastTransitionTime
 	}

@@ -47,11 +47,13 @@ func Share(patch *podpatch.Patch, pod *corev1.Pod, hold, release []Holder, now t
 	slices.SortFunc(after, func(a, b Holder) int {
 		return cmp.Or(cmp.Compare(a.UserAgent, b.UserAgent), cmp.Compare(a.Key, b.Key))
 	})
+
 	after = slices.Compact(after)
 
 	next := corev1.PodCondition{
 		Type: pub.KruisePodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now),
 	}
+
 	if len(after) > 0 {
 		text, _ := json.Marshal(after) // encoding strings cannot fail
 		next.Status, next.Message = corev1.ConditionFalse, string(text)

@@ -16,10 +16,12 @@ func StartsAgain(pod *corev1.Pod, container *corev1.Container, code int32) bool 
 			return true // all existing actions restart it
 		}
 	}
+
 	policy := corev1.ContainerRestartPolicy(pod.Spec.RestartPolicy)
 	if container.RestartPolicy != nil {
 		policy = *container.RestartPolicy
 	}
+
 	return policy != corev1.ContainerRestartPolicyNever &&
 		(policy != corev1.ContainerRestartPolicyOnFailure || code != 0)
 }

@@ -50,6 +50,7 @@ func Abandon(
 	for _, state := range request.Status.ContainerRecreateStates {
 		known[state.Name] = state
 	}
+
 	var states []appsv1beta1.ContainerRecreateRequestContainerRecreateState
 	for _, container := range request.Spec.Containers {
 		state, ok := known[container.Name]
@@ -62,6 +63,7 @@ func Abandon(
 		}
 		states = append(states, state)
 	}
+
 	return states
 }
 
@@ -109,9 +111,11 @@ func Snapshot(
 			})
 		}
 	}
+
 	if len(snapshot) == 0 {
 		return request.Status.ContainerStatusSnapshot
 	}
+
 	return snapshot
 }
 

@@ -67,6 +67,7 @@ func CanonicalAs[T any](text []byte) (any, error) {
 	if err := decoder.Decode(&known); err != nil {
 		return nil, fmt.Errorf("parsing %T: %w", typed, err)
 	}
+
 	return complete(known, raw, reflect.TypeFor[T]()), nil
 }
 
@@ -119,5 +120,6 @@ func complete(known, raw any, t reflect.Type) any {
 		}
 		return knownList
 	}
+
 	return known
 }

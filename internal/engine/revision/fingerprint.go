@@ -28,11 +28,13 @@ func Fingerprint(claims []corev1.PersistentVolumeClaim) (string, error) {
 	if len(claims) == 0 {
 		return "", nil
 	}
+
 	list := make([]fingerprintClaim, len(claims))
 	for i := range claims {
 		list[i].Metadata.Name = claims[i].Name
 		list[i].Spec = claims[i].Spec
 	}
+
 	slices.SortStableFunc(list,
 		func(a, b fingerprintClaim) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	encoded, err := json.Marshal(list)

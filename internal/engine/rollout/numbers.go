@@ -48,6 +48,7 @@ func Scaled(value intstr.IntOrString, total int, roundUp bool) (int, error) {
 		}
 		return int(value.IntVal), nil
 	}
+
 	percent, ok := Percentage(value.StrVal)
 	if !ok {
 		return 0, fmt.Errorf("%q is neither an integer nor a percentage", value.StrVal)
@@ -55,6 +56,7 @@ func Scaled(value intstr.IntOrString, total int, roundUp bool) (int, error) {
 	if percent < 0 {
 		return 0, fmt.Errorf("%q is negative", value.StrVal)
 	}
+
 	scaled := percent * float64(total) / 100
 
 	rounded := math.Round(scaled)
@@ -65,6 +67,7 @@ func Scaled(value intstr.IntOrString, total int, roundUp bool) (int, error) {
 	default:
 		rounded = math.Floor(scaled)
 	}
+
 	return int(min(rounded, Unlimited)), nil
 }
 
@@ -74,6 +77,7 @@ func Partition(value *intstr.IntOrString, replicas int) (int, error) {
 	if value == nil {
 		return 0, nil
 	}
+
 	resolved, err := Scaled(*value, replicas, true)
 	if err != nil {
 		return 0, fmt.Errorf("partition: %w", err)
@@ -83,6 +87,7 @@ func Partition(value *intstr.IntOrString, replicas int) (int, error) {
 			resolved = replicas - 1
 		}
 	}
+
 	return min(resolved, replicas), nil
 }
 

@@ -42,6 +42,7 @@ func weigh(terms []pub.UpdatePriorityWeightTerm) func(*corev1.Pod) int64 {
 		}
 		selectors[i] = selector
 	}
+
 	return func(pod *corev1.Pod) int64 {
 		var sum int64
 		for i, selector := range selectors {
@@ -112,5 +113,6 @@ func sortStable[K any](
 	for i, k := range all {
 		result[i] = k.index
 	}
+
 	return result
 }

@@ -69,6 +69,7 @@ func ToMove(c Census, l Limits) int {
 	} else {
 		c.Old.Total -= c.Old.Specified
 	}
+
 	old, _ := difference(c, l, 0)
 	// Surge pods are additional new pods: they must not count in place of the last old ones.
 	old, new := difference(c, l, min(inPlaceSurge(c, l, old), l.MaxSurge))
@@ -94,6 +95,7 @@ func ComputeScale(c Census, l Limits) Scale {
 	if c.ExcludePreparingDelete {
 		present, presentOld = total-preparing, c.Old.Total-c.Old.PreparingDelete
 	}
+
 	wanted, wantedOld := l.Replicas+s.Surge, l.Partition+s.SurgeOld
 	if s.Missing = max(wanted-present, 0); s.Missing > 0 {
 		s.Create = min(s.Missing, max(l.ScaleMaxUnavailable-s.Unavailable, 0))
@@ -102,6 +104,7 @@ func ComputeScale(c Census, l Limits) Scale {
 	if s.Remove = max(present-specified-wanted, 0); s.Remove > 0 {
 		s.RemoveOld = min(max(presentOld-c.Old.Specified-wantedOld, 0), s.Remove)
 	}
+
 	return s
 }
 
@@ -121,6 +124,7 @@ func surge(c Census, l Limits, unavailable int) (total, old int) {
 	if l.MaxSurge <= 0 {
 		return 0, 0
 	}
+
 	specified := c.Old.Specified + c.New.Specified
 	deletion := min(max(unavailable+specified-l.MaxUnavailable, 0), specified)
 	diffOld, diffNew := difference(c, l, 0)
@@ -135,16 +139,19 @@ func surge(c Census, l Limits, unavailable int) (total, old int) {
 			update = min(update, c.Recreate+c.InPlace)
 		}
 	}
+
 	update = max(update, inPlaceSurge(c, l, diffOld))
 
 	if deletion >= update {
 		total = min(deletion, l.MaxSurge)
 		return total, min(max(deletion-c.New.Specified, 0), total)
 	}
+
 	total = min(update, l.MaxSurge)
 	if diffOld < 0 {
 		return total, total
 	}
+
 	return total, 0
 }
 

@@ -35,6 +35,7 @@ func expand(terms []pub.UpdateScatterTerm, all []Candidate) []pub.UpdateScatterT
 			expanded = append(expanded, pub.UpdateScatterTerm{Key: term.Key, Value: value})
 		}
 	}
+
 	seen := map[pub.UpdateScatterTerm]bool{}
 	return slices.DeleteFunc(expanded, func(term pub.UpdateScatterTerm) bool {
 		known := seen[term]
@@ -57,10 +58,12 @@ func scattered(order []int, candidates, all []Candidate, terms []pub.UpdateScatt
 			spreads = append(spreads, s)
 		}
 	}
+
 	slices.SortStableFunc(spreads, func(a, b spread) int { return cmp.Compare(b.matching, a.matching) })
 	for _, s := range spreads {
 		order = s.apply(order, len(all))
 	}
+
 	return order
 }
 
@@ -94,6 +97,7 @@ func (s spread) apply(order []int, all int) []int {
 		n = min(n, len(*from))
 		laid, *from = append(laid, (*from)[:n]...), (*from)[n:]
 	}
+
 	next(&others, l.ahead)
 	for range l.groups {
 		next(&matching, l.matching)

@@ -15,6 +15,7 @@ func Rank(pods []Candidate, topologyKeys []string, nodeLabel func(node, key stri
 	for i := range pods {
 		pods[i].Rank = 0
 	}
+
 	order := sorted(pods, byRemovalWhateverAvailable)
 	nodes := topologyOf(pods, func(node string) (string, bool) { return node, true })
 	nodes.each(order, func(pod, behind int) { pods[pod].Rank = float64(behind) })
@@ -26,6 +27,7 @@ func Rank(pods []Candidate, topologyKeys []string, nodeLabel func(node, key stri
 	for _, s := range orderWithRank {
 		s.rank, pods[s.index].Rank = pods[s.index].Rank, 0
 	}
+
 	slices.SortFunc(orderWithRank, byRemovalWhateverAvailable)
 	for _, key := range topologyKeys {
 		domains := topologyOf(pods, func(node string) (string, bool) { return nodeLabel(node, key) })
@@ -69,6 +71,7 @@ func topologyOf(pods []Candidate, domainOf func(node string) (string, bool)) top
 			t.sizes[number]++
 		}
 	}
+
 	return t
 }
 

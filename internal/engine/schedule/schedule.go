@@ -83,6 +83,7 @@ func Parse(text string) (s Schedule, prefix string, err error) {
 	if err != nil {
 		return Schedule{}, "", err
 	}
+
 	times, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
 		return Schedule{}, "", fmt.Errorf("%q is no schedule", text)
@@ -152,6 +153,7 @@ func (s Schedule) Next(anchor, after time.Time) (time.Time, bool) {
 		}
 		at = end.In(s.zone)
 	}
+
 	return time.Time{}, false
 }
 
@@ -180,6 +182,7 @@ func (s Schedule) Latest(anchor, after, until time.Time) (time.Time, bool) {
 	if s.every > 0 {
 		return anchor.Add(until.Sub(anchor) / s.every * s.every).In(s.zone), true
 	}
+
 	for late := until; late.Sub(latest) > time.Second; {
 		middle := latest.Add(late.Sub(latest) / 2)
 		if next, ok := s.Next(anchor, middle); ok && !next.After(until) {
@@ -188,6 +191,7 @@ func (s Schedule) Latest(anchor, after, until time.Time) (time.Time, bool) {
 			late = middle
 		}
 	}
+
 	return latest, true
 }
 

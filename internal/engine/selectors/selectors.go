@@ -43,6 +43,7 @@ func Overlap(a, b *metav1.LabelSelector) (bool, error) {
 			return false, nil
 		}
 	}
+
 	return true, nil
 }
 

@@ -16,14 +16,17 @@ func Require(spec map[string]any, required *corev1.NodeSelectorTerm) error {
 	if required == nil || len(required.MatchExpressions)+len(required.MatchFields) == 0 {
 		return nil
 	}
+
 	affinity, err := Child(spec, "affinity")
 	if err != nil {
 		return err
 	}
+
 	nodes, err := Child(affinity, "nodeAffinity")
 	if err != nil {
 		return err
 	}
+
 	selector, err := Child(nodes, "requiredDuringSchedulingIgnoredDuringExecution")
 	if err != nil {
 		return err
@@ -33,6 +36,7 @@ func Require(spec map[string]any, required *corev1.NodeSelectorTerm) error {
 	if len(terms) == 0 {
 		return Append(selector, "nodeSelectorTerms", []corev1.NodeSelectorTerm{*required})
 	}
+
 	for _, item := range terms { // the terms are alternatives
 		term, ok := item.(map[string]any)
 		if !ok {
@@ -43,6 +47,7 @@ func Require(spec map[string]any, required *corev1.NodeSelectorTerm) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -77,10 +82,12 @@ func Append[T any](parent map[string]any, key string, items []T) error {
 	if len(items) == 0 {
 		return nil
 	}
+
 	text, err := json.Marshal(items)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", key, err)
 	}
+
 	var added []any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &added); err != nil {
 		return fmt.Errorf("reading %s: %w", key, err)
@@ -90,6 +97,7 @@ func Append[T any](parent map[string]any, key string, items []T) error {
 	if !ok && parent[key] != nil {
 		return fmt.Errorf("%s of the pod is a %T", key, parent[key])
 	}
+
 	parent[key] = append(slices.Clip(present), added...)
 	return nil
 }

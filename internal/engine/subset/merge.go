@@ -99,6 +99,7 @@ func mergeable(pods, patches []any, path string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -89,6 +89,7 @@ func (w *Tracker) Passed(p Progress, now time.Time) (report string, after time.D
 	if !w.begun {
 		*w = Tracker{begun: true, since: now, reported: map[string]time.Time{}}
 	}
+
 	// This is another rollout, but the time without progress continues, because autoscalers write the spec
 	// again and again.
 
@@ -120,6 +121,7 @@ func (w *Tracker) Passed(p Progress, now time.Time) (report string, after time.D
 	if now.Before(due) {
 		return "", due.Sub(now)
 	}
+
 	w.reported[about] = now
 	return p.Wait.String(), reportAgain
 }

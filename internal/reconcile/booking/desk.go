@@ -235,6 +235,7 @@ func (d *Desk[T, P, D]) read(ctx context.Context, r *room[T, P, D], of P, live b
 	if err != nil || found.GetUID() != of.GetUID() {
 		found = nil
 	}
+
 	r.last, r.fresh, r.doubt = found, begin, false
 	return found, nil
 }
@@ -245,6 +246,7 @@ func (d *Desk[T, P, D]) write(ctx context.Context, r *room[T, P, D], object P, c
 	if err != nil {
 		return err
 	}
+
 	_, err = d.patch(ctx, r, object, body)
 	result := "written"
 	switch {
@@ -253,6 +255,7 @@ func (d *Desk[T, P, D]) write(ctx context.Context, r *room[T, P, D], object P, c
 	case err != nil:
 		result = "failed"
 	}
+
 	d.options.Writes.WithLabelValues(result).Inc()
 	return err
 }

@@ -52,6 +52,7 @@ func (a *Application) updateInPlace(ctx context.Context, v *podplan.Verdict) err
 			return err
 		}
 	}
+
 	return reconcile.ErrStalePlan
 }
 
@@ -72,6 +73,7 @@ func (a *Application) steps(ctx context.Context, pod *corev1.Pod, steps ...patch
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -84,6 +86,7 @@ func (a *Application) refused(ctx context.Context, v *podplan.Verdict, err error
 		// Forbidden comes from a quota, a policy or a disruption budget: deleting the pod would bypass it.
 		return false, err
 	}
+
 	pod := &corev1.Pod{}
 	if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
 		return false, reconcile.StaleIfNotFound(
@@ -94,6 +97,7 @@ func (a *Application) refused(ctx context.Context, v *podplan.Verdict, err error
 	if v.Update != nil {
 		target = v.Update.Revision
 	}
+
 	a.Warn("FailedUpdatePodInPlace",
 		"pod %s is recreated, because the API server refuses to update it in place to %s: %v",
 		v.Pod.Name, target, err)
@@ -120,11 +124,13 @@ func sameDecision(decided, now *corev1.Pod) bool {
 		owner.UID != metav1.GetControllerOfNoCopy(decided).UID {
 		return false
 	}
+
 	for _, key := range []string{pub.ControllerRevisionHash, pub.LifecycleState, pub.SpecifiedDelete} {
 		if decided.Labels[key] != now.Labels[key] {
 			return false
 		}
 	}
+
 	return decided.Annotations[pub.InPlaceUpdateState] == now.Annotations[pub.InPlaceUpdateState] &&
 		decided.Annotations[pub.InPlaceUpdateGrace] == now.Annotations[pub.InPlaceUpdateGrace]
 }
@@ -150,6 +156,7 @@ func onlyReported(planned, newer *corev1.Pod) bool {
 			return false
 		}
 	}
+
 	for _, gate := range []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady} {
 		if !equality.Semantic.DeepEqual(
 			readiness.Condition(planned, gate), readiness.Condition(newer, gate),
@@ -157,6 +164,7 @@ func onlyReported(planned, newer *corev1.Pod) bool {
 			return false
 		}
 	}
+
 	before, after := planned.ObjectMeta, newer.ObjectMeta
 	before.ResourceVersion, before.ManagedFields = after.ResourceVersion, after.ManagedFields
 	return readiness.Active(newer) && equality.Semantic.DeepEqual(before, after) &&

@@ -96,6 +96,7 @@ func (w *PullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingIn
 		}
 		return true, nil
 	})
+
 	if err != nil {
 		return // the manager is stopping
 	}
@@ -118,6 +119,7 @@ func (w *PullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingIn
 	if err != nil {
 		logger.Error(err, "Listing the workloads for which images may be pulled ahead")
 	}
+
 	for _, request := range requests {
 		queue.Add(request)
 	}

@@ -51,5 +51,6 @@ func (a *Application) SlowStart(
 			return max(tried, 1)
 		}
 	}
+
 	return 1
 }
