@@ -121,6 +121,7 @@ func Make(s Snapshot) *Plan {
 		p.waits(Deleting, "it is being deleted: no run begins")
 		return p.out
 	}
+
 	p.history()
 	p.schedule(templates)
 	return p.out
@@ -136,7 +137,7 @@ func (p *planner) note(eventType, reason, message, about string) {
 	p.out.Notes = append(p.out.Notes, Note{eventType, reason, message, about})
 }
 
-// classify sorts the children, each list in the order of its runs (ACJ-031, ACJ-090).
+// classify sorts the children, each list in the order of its runs.
 func (p *planner) classify() {
 	for _, child := range p.in.Children {
 		switch child.Phase {
@@ -148,6 +149,7 @@ func (p *planner) classify() {
 			p.failed = append(p.failed, child)
 		}
 	}
+
 	slices.SortFunc(p.active, byTime)
 	for _, list := range [][]Child{p.succeeded, p.failed} {
 		slices.SortFunc(list, func(a, b Child) int {
@@ -169,7 +171,7 @@ func byTime(a, b Child) int {
 	return strings.Compare(string(a.Kind), string(b.Kind))
 }
 
-// status computes the status, and what follows from its being stored (ACJ-100, ACJ-101).
+// status computes the status, and what follows from its being stored.
 func (p *planner) status() {
 	old := &p.in.CronJob.Status
 	p.out.Status.Type, p.out.Status.LastScheduleTime = string(p.out.Kind), old.LastScheduleTime
@@ -179,18 +181,22 @@ func (p *planner) status() {
 			handled(&p.out.Status, child.Nominal)
 		}
 	}
+
 	known := map[string]int{}
 	for i := range old.Active {
 		known[string(old.Active[i].UID)] = i
 	}
+
 	listed := p.active[max(len(p.active)-mostActive, 0):]
 	for _, child := range listed {
-		if i, ok := known[string(child.Object.GetUID())]; ok { // as it was noted: what changes in a child does not change it
+		// as it was noted: what changes in a child does not change it
+		if i, ok := known[string(child.Object.GetUID())]; ok {
 			p.out.Status.Active = append(p.out.Status.Active, old.Active[i])
 		} else {
 			p.out.Status.Active = append(p.out.Status.Active, referenceTo(child))
 		}
 	}
+
 	for _, list := range [][]Child{p.succeeded, p.failed} {
 		for _, child := range list {
 			if _, active := known[string(child.Object.GetUID())]; active {
@@ -198,8 +204,10 @@ func (p *planner) status() {
 			}
 		}
 	}
+
 	for _, child := range p.in.Children {
-		if child.Held() && (child.Nominal.IsZero() || !child.Nominal.After(lastTime(&p.out.Status)) || p.nobodyAsks(child)) {
+		if child.Held() && (child.Nominal.IsZero() || !child.Nominal.After(lastTime(&p.out.Status)) ||
+			p.nobodyAsks(child)) {
 			p.out.Release = append(p.out.Release, child)
 		}
 	}
@@ -212,7 +220,8 @@ const farAhead = time.Hour
 // somebody else made it up. Else who deletes it, or its AdvancedCronJob in the foreground, waits until the
 // time has come.
 func (p *planner) nobodyAsks(child Child) bool {
-	return p.in.CronJob.DeletionTimestamp != nil || child.Object.GetDeletionTimestamp() != nil && child.Nominal.After(p.in.Now.Add(farAhead))
+	return p.in.CronJob.DeletionTimestamp != nil ||
+		child.Object.GetDeletionTimestamp() != nil && child.Nominal.After(p.in.Now.Add(farAhead))
 }
 
 // lastTime is the time of the latest run that a status has; zero if there is none.
@@ -231,8 +240,9 @@ func handled(status *appsv1beta1.AdvancedCronJobStatus, at time.Time) {
 }
 
 func referenceTo(child Child) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: child.Kind.APIVersion(), Kind: string(child.Kind), Namespace: child.Object.GetNamespace(),
-		Name: child.Object.GetName(), UID: child.Object.GetUID(), ResourceVersion: child.Object.GetResourceVersion()}
+	return corev1.ObjectReference{APIVersion: child.Kind.APIVersion(), Kind: string(child.Kind),
+		Namespace: child.Object.GetNamespace(), Name: child.Object.GetName(), UID: child.Object.GetUID(),
+		ResourceVersion: child.Object.GetResourceVersion()}
 }
 
 // Started is the status once the child of the run is there (ACJ-073). Without a child, another object has its
@@ -241,7 +251,9 @@ func (p *Plan) Started(child *Child) appsv1beta1.AdvancedCronJobStatus {
 	status := *p.Status.DeepCopy()
 	handled(&status, p.Run.Time)
 	status.Active = slices.DeleteFunc(status.Active, func(listed corev1.ObjectReference) bool {
-		return slices.ContainsFunc(p.Replace, func(c Child) bool { return c.Object.GetUID() == listed.UID && len(c.Object.GetFinalizers()) == 0 })
+		return slices.ContainsFunc(p.Replace, func(c Child) bool {
+			return c.Object.GetUID() == listed.UID && len(c.Object.GetFinalizers()) == 0
+		})
 	})
 	if child != nil && child.Phase == Active {
 		status.Active = append(status.Active, referenceTo(*child))
@@ -256,7 +268,8 @@ func (p *planner) history() {
 		children []Child
 		limit    *int32
 		standard int32
-	}{{p.succeeded, p.in.CronJob.Spec.SuccessfulJobsHistoryLimit, successfulLimit}, {p.failed, p.in.CronJob.Spec.FailedJobsHistoryLimit, failedLimit}} {
+	}{{p.succeeded, p.in.CronJob.Spec.SuccessfulJobsHistoryLimit, successfulLimit},
+		{p.failed, p.in.CronJob.Spec.FailedJobsHistoryLimit, failedLimit}} {
 		limit := of.standard
 		if of.limit != nil {
 			limit = *of.limit
@@ -280,14 +293,17 @@ func (p *planner) schedule(templates []Kind) {
 		return
 	}
 	if len(templates) != 1 {
-		p.waits(NoTemplate, "spec.template has %s, and must have exactly one", plural.Of(len(templates), "template"))
+		p.waits(NoTemplate, "spec.template has %s, and must have exactly one",
+			plural.Of(len(templates), "template"))
 		p.note(corev1.EventTypeWarning, FailedCreate, p.out.Message, string(NoTemplate))
 		return
 	}
+
 	times, zone, err := schedule.Parse(spec.Schedule)
 	if err != nil {
 		p.waits(NoSchedule, "spec.schedule %q: %v", cut(spec.Schedule), err)
-		p.note(corev1.EventTypeWarning, string(NoSchedule), p.out.Message+"; no run begins until it is changed", p.out.Message)
+		p.note(corev1.EventTypeWarning, string(NoSchedule),
+			p.out.Message+"; no run begins until it is changed", p.out.Message)
 		return
 	}
 	if zone == "" && spec.TimeZone != nil {
@@ -300,7 +316,8 @@ func (p *planner) schedule(templates []Kind) {
 		times = times.In(location)
 	} else if location, err := schedule.Zone(zone); err != nil {
 		p.waits(NoZone, "time zone %s", err)
-		p.note(corev1.EventTypeWarning, string(NoZone), p.out.Message+"; no run begins until it is changed", p.out.Message)
+		p.note(corev1.EventTypeWarning, string(NoZone), p.out.Message+"; no run begins until it is changed",
+			p.out.Message)
 		return
 	} else {
 		times = times.In(location)
@@ -323,7 +340,8 @@ func (p *planner) due(times schedule.Schedule) {
 		anchor = p.in.CronJob.CreationTimestamp.Time
 	}
 	since := anchor
-	if deadline := p.in.CronJob.Spec.StartingDeadlineSeconds; deadline != nil && float64(*deadline) < p.in.Now.Sub(anchor).Seconds() {
+	if deadline := p.in.CronJob.Spec.StartingDeadlineSeconds; deadline != nil &&
+		float64(*deadline) < p.in.Now.Sub(anchor).Seconds() {
 		earliest := p.in.Now.Truncate(time.Second).Add(-time.Duration(max(*deadline, 0)) * time.Second)
 		if before := earliest.Add(-time.Nanosecond); before.After(since) {
 			since = before
@@ -346,19 +364,24 @@ func (p *planner) due(times schedule.Schedule) {
 		return
 	}
 	if n := times.Count(anchor, since, p.in.Now, manyMissed+1); n > manyMissed {
-		p.note(corev1.EventTypeWarning, TooManyMissedTimes, fmt.Sprintf("more than %d times of the schedule have passed since %s: the latest of them, %s, runs",
-			manyMissed, anchor.UTC().Format(time.RFC3339), latest.Format(time.RFC3339)), anchor.String())
+		p.note(corev1.EventTypeWarning, TooManyMissedTimes,
+			fmt.Sprintf(
+				"more than %d times of the schedule have passed since %s: the latest of them, %s, runs",
+				manyMissed, anchor.UTC().Format(time.RFC3339), latest.Format(time.RFC3339)),
+			anchor.String())
 	}
 	p.begin(&Run{Time: latest, Name: NameOf(p.in.CronJob.Name, latest)})
 }
 
-// left counts times that are left out, and tells of those that the starting deadline leaves out (ACJ-055).
+// left counts times that are left out, and tells of those that the starting deadline leaves out.
 func (p *planner) left(times schedule.Schedule, anchor, since, gone time.Time) {
 	p.out.Counted = later(p.in.Counted, gone)
 	p.out.Dropped = times.Count(anchor, later(p.in.Counted, anchor), gone, mostDropped)
 	if first, ok := times.Next(anchor, anchor); since.After(anchor) && ok && !first.After(since) {
-		p.note(corev1.EventTypeWarning, MissSchedule, fmt.Sprintf("the run of %s, and later ones up to now, are left out that could not begin within startingDeadlineSeconds (%d)",
-			first.Format(time.RFC3339), *p.in.CronJob.Spec.StartingDeadlineSeconds), anchor.String())
+		p.note(corev1.EventTypeWarning, MissSchedule,
+			fmt.Sprintf(
+				"the run of %s, and later ones up to now, are left out that could not begin within startingDeadlineSeconds (%d)", first.Format(time.RFC3339), *p.in.CronJob.Spec.StartingDeadlineSeconds),
+			anchor.String())
 	}
 }
 
@@ -373,15 +396,18 @@ func later(a, b time.Time) time.Time {
 func (p *planner) begin(run *Run) {
 	at := run.Time.Format(time.RFC3339)
 	if slices.Contains(p.in.Absent, p.out.Kind) {
-		p.waits(NotServed, "the run of %s waits: the cluster does not serve %ss of %s", at, p.out.Kind, p.out.Kind.APIVersion())
+		p.waits(NotServed, "the run of %s waits: the cluster does not serve %ss of %s", at, p.out.Kind,
+			p.out.Kind.APIVersion())
 		p.note(corev1.EventTypeWarning, FailedCreate, p.out.Message, string(NotServed))
 		return
 	}
+
 	switch {
 	case len(p.active) == 0:
 	case p.in.CronJob.Spec.ConcurrencyPolicy == appsv1beta1.ConcurrencyForbid:
 		first := p.active[0]
-		p.waits(AlreadyActive, "the run of %s waits for the end of %s, since concurrencyPolicy is Forbid", at, first)
+		p.waits(AlreadyActive, "the run of %s waits for the end of %s, since concurrencyPolicy is Forbid",
+			at, first)
 		p.note(corev1.EventTypeNormal, string(AlreadyActive), p.out.Message, string(first.Object.GetUID()))
 		return
 	case p.in.CronJob.Spec.ConcurrencyPolicy == appsv1beta1.ConcurrencyReplace:

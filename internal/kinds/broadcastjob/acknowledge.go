@@ -18,7 +18,7 @@ import (
 
 // The annotation with the acknowledged pods is a row of hashes of their UIDs, of six characters each. There
 // is room for so many that it stays far below what annotations may hold; a job with more failed pods stays
-// paused until some are deleted (BJ-094).
+// paused until some are deleted.
 const hashLength, mostAcknowledged = 6, 8000
 
 // mark is the hash of a pod in the annotation.
@@ -59,21 +59,24 @@ func (p *planner) eachFailed(do func(*corev1.Pod)) {
 	}
 }
 
-// acknowledge notes which pods had failed when the user let the job go on (BJ-094). The webhook has written
-// when that was, so that nobody need have seen the job paused.
+// acknowledge notes which pods had failed when the user let the job go on. The webhook has written when that
+// was, so that nobody need have seen the job paused.
 func (p *planner) acknowledge() {
 	text, resumed := p.job.Annotations[pub.BroadcastJobResumed]
 	if !resumed || p.job.Spec.Paused {
 		return
 	}
+
 	p.out.Annotations = map[string]any{pub.BroadcastJobResumed: nil}
 	if p.job.Spec.FailurePolicy.Type != appsv1beta1.FailurePolicyPause {
 		return
 	}
+
 	before, at := acknowledged(p.job), resumedAt(text, p.in.Now)
 	var marks []string
 	p.eachFailed(func(pod *corev1.Pod) {
-		if m := mark(pod.UID); (before[m] || !failedBetween(pod, at, p.in.Now)) && len(marks) < mostAcknowledged {
+		if m := mark(pod.UID); (before[m] || !failedBetween(pod, at, p.in.Now)) &&
+			len(marks) < mostAcknowledged {
 			marks = append(marks, m)
 		}
 	})
@@ -86,9 +89,11 @@ func (p *planner) acknowledge() {
 // plan, so that nobody knew of it then. The time is of the node's clock: one that has not come yet says that
 // this clock is ahead, and is none after anything.
 func failedBetween(pod *corev1.Pod, at, now time.Time) bool {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses,
+		pod.Status.ContainerStatuses} {
 		for i := range list {
-			if end := list[i].State.Terminated; end != nil && end.FinishedAt.After(at) && !end.FinishedAt.After(now) {
+			if end := list[i].State.Terminated; end != nil && end.FinishedAt.After(at) &&
+				!end.FinishedAt.After(now) {
 				return true
 			}
 		}

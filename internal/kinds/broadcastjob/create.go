@@ -27,7 +27,8 @@ func (p *planner) create() {
 	switch spare := p.limit - active; {
 	case spare < 0:
 		p.out.Hold = fmt.Sprintf("%s active, and parallelism is %d", plural.Of(active, "pod"), p.limit)
-		p.tell(ToldTooMany, corev1.EventTypeWarning, "more pods are active than parallelism lets be, %d: none is created until fewer are", p.limit)
+		p.tell(ToldTooMany, corev1.EventTypeWarning,
+			"more pods are active than parallelism lets be, %d: none is created until fewer are", p.limit)
 		return
 	case len(p.out.Missing) == 0:
 		return
@@ -42,14 +43,18 @@ func (p *planner) create() {
 
 func (p *planner) createSome(spare int) {
 	order := slices.Clone(p.out.Missing)
-	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(rank(p.in.Failed[a]), rank(p.in.Failed[b])) })
-	most := p.core.MayTry(min(spare, len(order)), max(min(mostAtOnce, roomForDocuments/max(len(p.raw), 1)), 1))
+	slices.SortStableFunc(order, func(a, b string) int {
+		return cmp.Compare(rank(p.in.Failed[a]), rank(p.in.Failed[b]))
+	})
+	most := p.core.MayTry(min(spare, len(order)),
+		max(min(mostAtOnce, roomForDocuments/max(len(p.raw), 1)), 1))
 	for _, node := range order[:most] {
 		if err := p.newPod(node); err != nil {
 			p.out.ScaleError, p.out.Hold = err.Error(), err.Error()
 			return
 		}
 	}
+
 	switch {
 	case most == len(order):
 	case p.out.ScaleError != "":
@@ -57,7 +62,8 @@ func (p *planner) createSome(spare int) {
 	case most < min(spare, len(order)):
 		p.out.More = true
 	default:
-		p.out.Hold = fmt.Sprintf("%s active, as many as parallelism lets be", plural.Of(p.by[Active]+most, "pod"))
+		p.out.Hold = fmt.Sprintf("%s active, as many as parallelism lets be",
+			plural.Of(p.by[Active]+most, "pod"))
 	}
 }
 
@@ -68,8 +74,8 @@ func rank(last bool) int {
 	return 0
 }
 
-// newPod plans a pod for a node (BJ-040, BJ-041). It is made from the document, so that fields that our types
-// do not know reach the pod.
+// newPod plans a pod for a node. It is made from the document, so that fields that our types do not know
+// reach the pod.
 func (p *planner) newPod(node string) (err error) {
 	if p.document == nil {
 		if p.document, err = revision.Parse(p.raw); err != nil {
@@ -93,7 +99,8 @@ func (p *planner) newPod(node string) (err error) {
 // the next.
 func (p *planner) nameFor(node string) string {
 	for n := 0; ; n++ {
-		if name := nodes.PodName(p.job.Name, string(p.job.UID), node, n); p.in.Taken == nil || !p.in.Taken(name) {
+		if name := nodes.PodName(p.job.Name, string(p.job.UID), node, n); p.in.Taken == nil ||
+			!p.in.Taken(name) {
 			return name
 		}
 	}
@@ -101,7 +108,8 @@ func (p *planner) nameFor(node string) string {
 
 // schedulerWords is what the scheduler says of a pod.
 func schedulerWords(pod *corev1.Pod) string {
-	if c := readiness.Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Message != "" {
+	if c := readiness.Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse &&
+		c.Message != "" {
 		return ": " + c.Message
 	}
 	return ""

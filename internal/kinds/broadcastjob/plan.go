@@ -77,7 +77,8 @@ const (
 )
 
 // Told are all of them.
-var Told = []string{ToldPaused, ToldContinue, ToldFailed, ToldDeadline, ToldComplete, ToldTooMany, ToldDuplicate, ToldBadSpec}
+var Told = []string{ToldPaused, ToldContinue, ToldFailed, ToldDeadline, ToldComplete, ToldTooMany,
+	ToldDuplicate, ToldBadSpec}
 
 // site is a node with the pods that are meant for it.
 type site struct {
@@ -86,7 +87,7 @@ type site struct {
 	nodes.Verdict
 	// pods are all pods of the job that are meant for it: the one that has the place first.
 	pods []*member
-	// gone: the node leaves desired, because its pod does not fit it (BJ-134).
+	// gone: the node leaves desired, because its pod does not fit it.
 	gone bool
 }
 
@@ -121,10 +122,13 @@ type planner struct {
 
 // Make decides what to do. It changes nothing of the snapshot.
 func Make(s Snapshot) *Plan {
-	p := &planner{in: s, job: s.Job, out: &Plan{Job: s.Job, Tell: map[string]Event{}, Status: *s.Job.Status.DeepCopy()}}
-	p.in.Pods = slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	p := &planner{in: s, job: s.Job,
+		out: &Plan{Job: s.Job, Tell: map[string]Event{}, Status: *s.Job.Status.DeepCopy()}}
+	p.in.Pods = slices.SortedFunc(slices.Values(s.Pods),
+		func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	p.core = podplan.New(&podplan.Workload{Namespace: s.Job.Namespace, Name: s.Job.Name,
-		Owner: *metav1.NewControllerRef(s.Job, appsv1beta1.GroupVersion.WithKind(kind)), Deleted: s.Job.DeletionTimestamp != nil},
+		Owner:   *metav1.NewControllerRef(s.Job, appsv1beta1.GroupVersion.WithKind(kind)),
+		Deleted: s.Job.DeletionTimestamp != nil},
 		&p.in.Snapshot, &p.out.Plan)
 	p.make()
 	p.settle()
@@ -135,10 +139,11 @@ func Make(s Snapshot) *Plan {
 }
 
 func (p *planner) make() {
-	if p.job.DeletionTimestamp != nil { // BJ-064
+	if p.job.DeletionTimestamp != nil {
 		p.core.HoldDeleted()
 		return
 	}
+
 	p.sortPods()
 	ended, counted := Ended(p.job)
 	if ended && !counted {
@@ -170,6 +175,7 @@ func (p *planner) make() {
 	if p.paused() || p.fails() {
 		return
 	}
+
 	p.remove()
 	p.create()
 	p.complete()
@@ -207,6 +213,7 @@ func (p *planner) sortSites() {
 		target := nodes.Target(p.members[i].pod)
 		p.homeless[target] = append(p.homeless[target], &p.members[i])
 	}
+
 	p.sites = make([]site, len(p.in.Nodes))
 	unfit := map[string][]string{}
 	for i, node := range p.in.Nodes {
@@ -221,6 +228,7 @@ func (p *planner) sortSites() {
 			unfit[s.Why] = append(unfit[s.Why], s.name)
 		}
 	}
+
 	p.sayUnfit(unfit)
 }
 
@@ -236,12 +244,13 @@ func (p *planner) sayUnfit(unfit map[string][]string) {
 		}
 		names := unfit[why]
 		slices.Sort(names)
-		p.core.Say("%s not eligible: %s: %s", plural.Of(len(names), "node"), why, plural.Few(names, mostNamed))
+		p.core.Say("%s not eligible: %s: %s", plural.Of(len(names), "node"), why,
+			plural.Few(names, mostNamed))
 	}
 }
 
 // before orders the pods of a node: those that are done first, and those that are being deleted last, and
-// then the older ones (BJ-044).
+// then the older ones.
 func before(a, b *member) int {
 	rank := func(m *member) int {
 		switch m.state {
@@ -253,19 +262,19 @@ func before(a, b *member) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.Name, b.pod.Name))
+	return cmp.Or(cmp.Compare(rank(a), rank(b)),
+		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.Name, b.pod.Name))
 }
 
 // Taints by which nodes suffer passingly. The cluster itself evicts the pods there, when the time is over
-// that they tolerate: a pod that runs through a flap of its node goes on (BJ-133).
+// that they tolerate: a pod that runs through a flap of its node goes on.
 var passing = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 
 // goneAfter is how long after its time a pod that is being deleted still counts on a node that suffers: a
-// node that died does not let it go, and would keep the job running for ever (BJ-110).
+// node that died does not let it go, and would keep the job running for ever.
 const goneAfter = time.Minute
 
-// leaves tells whether the pod that has the place has to go, or is going, because the node does not fit it
-// (BJ-132, BJ-133).
+// leaves tells whether the pod that has the place has to go, or is going, because the node does not fit it.
 func (s *site) leaves(p *planner) bool {
 	m := s.pods[0]
 	switch {
@@ -283,11 +292,12 @@ func (s *site) leaves(p *planner) bool {
 		return false
 	}
 	if p.madeOtherwise(m) {
-		return false // what the user asks of nodes now is asked of later pods (BJ-025)
+		return false // what the user asks of nodes now is asked of later pods
 	}
 	if !Suffers(s.node) {
 		return true
 	}
+
 	well := s.node.DeepCopy()
 	well.Spec.Taints = slices.DeleteFunc(well.Spec.Taints, suffers)
 	return !p.rules.Judge(well).Tolerable
@@ -306,7 +316,7 @@ func suffers(taint corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoExecute && slices.Contains(passing, taint.Key)
 }
 
-// count computes desired, the limit, and the counters (BJ-063, BJ-070, BJ-140).
+// count computes desired, the limit, and the counters.
 func (p *planner) count() {
 	desired := 0
 	for i := range p.sites {
@@ -325,6 +335,7 @@ func (p *planner) count() {
 			}
 		}
 	}
+
 	slices.Sort(p.out.Missing)
 	p.limit = math.MaxInt32
 	if parallelism := p.job.Spec.Parallelism; parallelism != nil {
@@ -333,13 +344,13 @@ func (p *planner) count() {
 	p.out.Status.Desired = int32(desired)
 	p.out.Status.Active, p.out.Status.Succeeded = int32(p.by[Active]), int32(p.by[Succeeded])
 	p.out.Status.Failed = int32(p.failedPods())
-	if ended, _ := Ended(p.job); ended { // those that were deleted because the job failed stay counted (BJ-100)
+	if ended, _ := Ended(p.job); ended { // those that were deleted because the job failed stay counted
 		p.out.Status.Failed = max(p.out.Status.Failed, p.job.Status.Failed)
 	}
 }
 
 // failedPods counts the pods that failed. The garbage collector lets pods of nodes that are gone fail before
-// it deletes them: that is no failure of the job (BJ-135).
+// it deletes them: that is no failure of the job.
 func (p *planner) failedPods() int {
 	n := p.by[Failed] + p.by[Restarting]
 	for target, members := range p.homeless {
@@ -364,7 +375,8 @@ func (p *planner) paused() bool {
 		return hold("spec.paused is true")
 	}
 	if p.job.Spec.FailurePolicy.Type == appsv1beta1.FailurePolicyPause && failed > 0 {
-		why := fmt.Sprintf("%s, and failurePolicy is Pause: delete the failed pods, or set spec.paused and unset it, or change the policy",
+		why := fmt.Sprintf(
+			"%s, and failurePolicy is Pause: delete the failed pods, or set spec.paused and unset it, or change the policy",
 			plural.Of(failed, "failed pod"))
 		if status.Phase != appsv1beta1.BroadcastJobPaused {
 			p.tell(ToldPaused, corev1.EventTypeWarning, "%s", why)
@@ -375,12 +387,12 @@ func (p *planner) paused() bool {
 		status.Phase = appsv1beta1.BroadcastJobRunning
 		p.tell(ToldContinue, corev1.EventTypeNormal, "the job goes on")
 	}
+
 	return false
 }
 
-// remove deletes pods that do not fit their node, or of which there is another one (BJ-044, BJ-133, BJ-134).
-// What others deleted already is left to them; pods that were bound to a node that is gone are the garbage
-// collector's (BJ-135).
+// remove deletes pods that do not fit their node, or of which there is another one. What others deleted
+// already is left to them; pods that were bound to a node that is gone are the garbage collector's.
 func (p *planner) remove() {
 	var duplicates []string
 	for i := range p.sites {
@@ -390,27 +402,35 @@ func (p *planner) remove() {
 			case m.state == Leaving:
 			case i > 0:
 				duplicates = append(duplicates, s.name)
-				p.core.Decide(m.pod, podplan.Delete, ReasonExcess, "pod %s has its place on node %s", s.pods[0].pod.Name, s.name)
+				p.core.Decide(m.pod, podplan.Delete, ReasonExcess, "pod %s has its place on node %s",
+					s.pods[0].pod.Name, s.name)
 			case s.gone:
-				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "it may not run on node %s: %s", s.name, s.Why)
-			case m.state == Active && m.pod.Spec.NodeName == "" && p.madeOtherwise(m): // it might never come to run there
-				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "%s", "it is not bound yet, and the template asks something else of nodes now")
+				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "it may not run on node %s: %s",
+					s.name, s.Why)
+			// it might never come to run there
+			case m.state == Active && m.pod.Spec.NodeName == "" && p.madeOtherwise(m):
+				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "%s",
+					"it is not bound yet, and the template asks something else of nodes now")
 			}
 		}
 	}
+
 	if len(duplicates) > 0 {
 		slices.Sort(duplicates)
 		p.tell(ToldDuplicate, corev1.EventTypeWarning, "more than one pod on %s: %s; one of each stays",
 			plural.Of(len(duplicates), "node"), plural.Few(duplicates, mostNamed))
 	}
+
 	for target, members := range p.homeless {
 		for _, m := range members {
 			switch {
 			case m.pod.Spec.NodeName != "" || m.state != Active:
 			case target == "": // its node gets another one
-				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "%s", "it is meant for no node: somebody changed its affinity")
+				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "%s",
+					"it is meant for no node: somebody changed its affinity")
 			default:
-				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "node %s, for which it is meant, does not exist", target)
+				p.core.Decide(m.pod, podplan.Delete, ReasonNode,
+					"node %s, for which it is meant, does not exist", target)
 			}
 		}
 	}
@@ -431,29 +451,35 @@ func (p *planner) settle() {
 		case m.state == Failed:
 			p.core.Decide(m.pod, podplan.Keep, podplan.ReasonFailed, "%s", "it has failed")
 		case m.state == Restarting:
-			p.core.Decide(m.pod, podplan.Keep, podplan.ReasonFailed, "it has failed: its containers restarted %s, and restartLimit is %d",
+			p.core.Decide(m.pod, podplan.Keep, podplan.ReasonFailed,
+				"it has failed: its containers restarted %s, and restartLimit is %d",
 				plural.Of(restarts(m.pod), "time"), p.job.Spec.FailurePolicy.RestartLimit)
 		case len(p.homeless[target]) > 0 && target == "":
-			p.core.Decide(m.pod, podplan.Wait, ReasonNode, "%s", "it is meant for no node: somebody changed its affinity")
+			p.core.Decide(m.pod, podplan.Wait, ReasonNode, "%s",
+				"it is meant for no node: somebody changed its affinity")
 		case len(p.homeless[target]) > 0:
-			p.core.Decide(m.pod, podplan.Wait, ReasonNode, "node %s does not exist: the pod is cleaned up with it", target)
+			p.core.Decide(m.pod, podplan.Wait, ReasonNode,
+				"node %s does not exist: the pod is cleaned up with it", target)
 		case m.pod.Status.Phase != corev1.PodRunning && m.pod.Spec.NodeName == "":
-			p.core.Decide(m.pod, podplan.Wait, podplan.ReasonUnscheduled, "%s", "it is not scheduled yet"+schedulerWords(m.pod))
+			p.core.Decide(m.pod, podplan.Wait, podplan.ReasonUnscheduled, "%s",
+				"it is not scheduled yet"+schedulerWords(m.pod))
 		case m.pod.Status.Phase != corev1.PodRunning:
-			p.core.Decide(m.pod, podplan.Wait, podplan.ReasonNotReady, "%s", "it has not started: "+podplan.NotReadyWords(m.pod))
+			p.core.Decide(m.pod, podplan.Wait, podplan.ReasonNotReady, "%s",
+				"it has not started: "+podplan.NotReadyWords(m.pod))
 		default:
 			p.core.Decide(m.pod, podplan.Keep, ReasonRunning, "%s", "it runs")
 		}
 	}
 }
 
-// waits says what holds the job and was not asked for (OPS-099).
+// waits says what holds the job and was not asked for.
 func (p *planner) waits() {
 	if p.out.Waiting == nil && p.out.HeldByBudget {
 		for _, v := range p.out.Verdicts {
 			if v.Reason == podplan.ReasonBudget {
 				if p.out.Waiting == nil {
-					p.out.Waiting = &waiting.Wait{Reason: string(v.Reason), Message: "a budget holds pods that are to be deleted"}
+					p.out.Waiting = &waiting.Wait{Reason: string(v.Reason),
+						Message: "a budget holds pods that are to be deleted"}
 				}
 				p.out.Waiting.Name(v.Pod.Name, v.Message)
 			}
@@ -462,7 +488,8 @@ func (p *planner) waits() {
 	if p.out.Waiting == nil {
 		wait := &waiting.Wait{Reason: "PodsNotStarted", Message: "pods have not started"}
 		for _, v := range p.out.Verdicts {
-			if v.Action == podplan.Wait && (v.Reason == podplan.ReasonUnscheduled || v.Reason == podplan.ReasonNotReady) {
+			if v.Action == podplan.Wait &&
+				(v.Reason == podplan.ReasonUnscheduled || v.Reason == podplan.ReasonNotReady) {
 				p.out.Waiting = wait
 				wait.Name(v.Pod.Name, v.Message)
 			}

@@ -12,21 +12,23 @@ import (
 )
 
 const (
-	// idAlphabet and idLength make an instance ID (CS-040).
+	// idAlphabet and idLength make an instance ID.
 	idAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 	idLength   = 5
 )
 
-// ids hands out instance IDs: first, with reuse, those of live claims without a pod, then random unused ones
-// (CS-040, CS-060, CS-065). An ID whose pod object still exists in any state is not free (CS-335).
+// ids hands out instance IDs: first, with reuse, those of live claims without a pod, then random unused ones.
+// An ID whose pod object still exists in any state is not free.
 func (p *planner) ids() func() string {
 	used, reusable := p.takenIDs()
 	for _, id := range reusable {
 		used[id] = true
 	}
+
 	if !p.set.Spec.ScaleStrategy.EnablePVCReuse {
 		reusable = nil
 	}
+
 	return func() string {
 		if len(reusable) > 0 {
 			id := reusable[0]
@@ -64,6 +66,7 @@ func (p *planner) create(id string, from *podplan.Revision) error {
 	identity := podplan.Identity{Name: p.set.Name + "-" + id, Suffix: id, Labels: labels, ClaimLabels: labels,
 		ClaimOwners: []metav1.OwnerReference{p.core.Workload.Owner}, LookAtClaims: true}
 	return p.core.NewPod(identity, from, func(claim string) bool {
-		return slices.ContainsFunc(p.claimsOf[id], func(c *corev1.PersistentVolumeClaim) bool { return c.Name == claim })
+		return slices.ContainsFunc(p.claimsOf[id],
+			func(c *corev1.PersistentVolumeClaim) bool { return c.Name == claim })
 	})
 }

@@ -61,7 +61,8 @@ func (p *Plan) Empty() bool {
 	if len(p.Pulls)+len(p.EndedPulls)+len(p.RevisionLabels) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(p.Verdicts, func(v *podplan.Verdict) bool { return v.Action != podplan.Keep && v.Action != podplan.Wait })
+	return !slices.ContainsFunc(p.Verdicts,
+		func(v *podplan.Verdict) bool { return v.Action != podplan.Keep && v.Action != podplan.Wait })
 }
 
 // planner is the working state of Make: in is what it decides from, out what it decides, and core makes the
@@ -89,8 +90,10 @@ func Make(s Snapshot) *Plan {
 	for _, name := range s.Set.Spec.ScaleStrategy.PodsToDelete {
 		p.toDelete[name] = true
 	}
+
 	p.out.Orphans = slices.Sorted(slices.Values(s.Orphans)) // an index gives them in any order
-	p.in.Pods = slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	p.in.Pods = slices.SortedFunc(slices.Values(s.Pods),
+		func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	p.make()
 	p.sayClaims()
 	p.status()
@@ -104,14 +107,18 @@ func (p *planner) make() {
 		p.stand(fmt.Errorf("spec.selector: %w", err))
 		return
 	}
+
 	p.selector = selector
 	if err := p.core.DetermineRevisions(); err != nil {
 		p.stand(err)
 		return
 	}
-	if p.set.DeletionTimestamp == nil && (!selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(selector) != "") {
-		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
-			"pods would be made without end; correct the labels", selector))
+	if p.set.DeletionTimestamp == nil &&
+		(!selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(selector) != "") {
+		p.stand(
+			fmt.Errorf(
+				"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
+					"pods would be made without end; correct the labels", selector))
 		return
 	}
 	if p.set.DeletionTimestamp != nil {
@@ -119,6 +126,7 @@ func (p *planner) make() {
 		p.core.HoldDeleted()
 		return
 	}
+
 	p.release()
 	p.sortClaims()
 	p.classify()
@@ -150,15 +158,17 @@ func (p *planner) stand(err error) {
 }
 
 // limits resolves the user's numbers. If one is unusable nothing is updated, and nothing available is taken
-// away (CS-096).
+// away.
 func (p *planner) limits() (rollout.Limits, error) {
 	spec := rollout.Spec{Replicas: p.replicas(), ScaleMaxUnavailable: p.set.Spec.ScaleStrategy.MaxUnavailable}
 	if r := rollingOf(p.set); r != nil {
-		spec.Partition, spec.MaxSurge, spec.MaxUnavailable, spec.Paused = r.Partition, r.MaxSurge, r.MaxUnavailable, r.Paused
+		spec.Partition, spec.MaxSurge, spec.MaxUnavailable, spec.Paused = r.Partition, r.MaxSurge,
+			r.MaxUnavailable, r.Paused
 	}
 	limits, err := rollout.Resolve(spec)
 	if err != nil {
-		return rollout.Limits{Replicas: spec.Replicas, Partition: spec.Replicas, ScaleMaxUnavailable: rollout.Unlimited},
+		return rollout.Limits{Replicas: spec.Replicas, Partition: spec.Replicas,
+				ScaleMaxUnavailable: rollout.Unlimited},
 			fmt.Errorf("spec.updateStrategy: %w", err)
 	}
 	return limits, nil
@@ -175,14 +185,14 @@ func (p *planner) replicas() int {
 	return int(*p.set.Spec.Replicas)
 }
 
-// release gives up pods that the selector does not match any more (CS-056).
+// release gives up pods that the selector does not match any more.
 func (p *planner) release() {
 	for _, pod := range p.in.Pods {
 		if readiness.Active(pod) && !p.selector.Matches(labels.Set(pod.Labels)) {
 			patch := &podpatch.Patch{}
 			patch.ReleaseOwner(string(p.set.UID))
-			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels do not match the selector %s any more",
-				p.selector).Patch = patch
+			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector,
+				"its labels do not match the selector %s any more", p.selector).Patch = patch
 		}
 	}
 }
@@ -201,13 +211,15 @@ func (p *planner) sayClaims() {
 			t.Add(about, "delete: %s", fate.Why)
 		}
 	}
+
 	for _, growth := range p.out.ClaimGrowth {
 		t.Add("claim "+growth.Claim.Name, "grow to %s", growth.Storage.String())
 	}
+
 	p.out.ClaimLines = t.Lines
 }
 
-// prune removes names from podsToDelete that are no active pods any more (CS-134).
+// prune removes names from podsToDelete that are no active pods any more.
 func (p *planner) prune() {
 	names := p.set.Spec.ScaleStrategy.PodsToDelete
 	if len(names) == 0 {
@@ -217,6 +229,7 @@ func (p *planner) prune() {
 	for _, info := range p.core.Members {
 		active[info.Pod.Name] = true
 	}
-	p.out.PodsToDelete = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !active[name] })
+	p.out.PodsToDelete = slices.DeleteFunc(slices.Clone(names),
+		func(name string) bool { return !active[name] })
 	p.out.PrunePodsToDelete = len(p.out.PodsToDelete) < len(names)
 }

@@ -20,7 +20,7 @@ import (
 const maxCreate = 2000
 
 // scale decides creation and deletion. It tells whether it changes anything; if so no update starts in this
-// pass (CS-117, CS-072).
+// pass.
 func (p *planner) scale() bool {
 	census := p.census(true)
 	scale := rollout.ComputeScale(census, p.out.Limits)
@@ -28,6 +28,7 @@ func (p *planner) scale() bool {
 	if p.cancelDeletions() {
 		return true
 	}
+
 	p.awaitClaims(&scale)
 	p.holdCreation(&scale)
 	if scale.Create > 0 {
@@ -37,7 +38,8 @@ func (p *planner) scale() bool {
 		return true
 	}
 	if scale.Missing > 0 && p.out.ScaleLimited == "" && p.out.ClaimsAwaited == "" && !p.creationHeld {
-		p.out.ScaleLimited = fmt.Sprintf("%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
+		p.out.ScaleLimited = fmt.Sprintf(
+			"%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
 			plural.Of(scale.Missing, "pod"), scale.Unavailable, p.out.Limits.ScaleMaxUnavailable)
 	}
 	if p.out.ScaleLimited != "" {
@@ -47,17 +49,20 @@ func (p *planner) scale() bool {
 		return true
 	}
 	if deleted, pending := p.deleteSpecified(); deleted || pending {
-		return deleted // ordinary scale-in waits for what is specified (CS-133)
+		return deleted // ordinary scale-in waits for what is specified
 	}
 	if scale.Missing > 0 {
 		return false
 	}
+
 	return p.scaleIn(scale)
 }
 
 func (p *planner) sayScale(census rollout.Census, scale rollout.Scale) {
-	p.core.Say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable", census.Old.Total+census.New.Total,
-		plural.Of(p.out.Limits.Replicas, "pod"), census.New.Total, p.out.UpdateRevision, census.Old.Total, p.out.Limits.Partition, p.out.Limits.MaxUnavailable, p.out.Limits.MaxSurge,
+	p.core.Say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable",
+		census.Old.Total+census.New.Total, plural.Of(p.out.Limits.Replicas, "pod"), census.New.Total,
+		p.out.UpdateRevision, census.Old.Total, p.out.Limits.Partition, p.out.Limits.MaxUnavailable,
+		p.out.Limits.MaxSurge,
 		scale.Unavailable)
 	if scale.Surge > 0 {
 		p.core.Say("surge of %s", plural.Of(scale.Surge, "pod"))
@@ -68,7 +73,7 @@ func (p *planner) createPods(scale rollout.Scale) {
 	next := p.ids()
 	for i := range scale.Create {
 		from := p.core.Update
-		if i < scale.CreateOld { // CS-112
+		if i < scale.CreateOld {
 			from = p.core.Current
 		}
 		if err := p.create(next(), from); err != nil {
@@ -76,11 +81,13 @@ func (p *planner) createPods(scale rollout.Scale) {
 			return
 		}
 	}
-	p.core.Say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"), scale.CreateOld, p.out.CurrentRevision)
+
+	p.core.Say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"),
+		scale.CreateOld, p.out.CurrentRevision)
 }
 
 // holdCreation creates nothing for a while after that failed: whatever is to be deleted or updated goes on
-// meanwhile (CS-072).
+// meanwhile.
 func (p *planner) holdCreation(scale *rollout.Scale) {
 	n := p.core.MayCreate(scale.Create)
 	p.creationHeld = n == 0 && scale.Create > 0
@@ -88,19 +95,21 @@ func (p *planner) holdCreation(scale *rollout.Scale) {
 }
 
 // cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not
-// specified (CS-118).
+// specified.
 func (p *planner) cancelDeletions() bool {
 	for _, hook := range []*pub.LifecycleHook{p.core.Hooks().PreDelete, p.core.Hooks().InPlaceUpdate} {
 		if hook != nil && hook.MarkPodNotReady {
 			return false
 		}
 	}
+
 	spoken := 0
 	for _, info := range p.core.Members {
 		if info.Preparing || info.Specified {
 			spoken++
 		}
 	}
+
 	excess, changed := p.out.Limits.Replicas-len(p.core.Members)+spoken, false
 	for _, info := range p.core.Members {
 		if excess <= 0 {
@@ -114,10 +123,11 @@ func (p *planner) cancelDeletions() bool {
 			excess, changed = excess-1, true
 		}
 	}
+
 	return changed
 }
 
-// deletePrepared deletes pods whose preDelete hook has let them go (IPU-152).
+// deletePrepared deletes pods whose preDelete hook has let them go.
 func (p *planner) deletePrepared() bool {
 	changed := false
 	for _, info := range p.core.Members {
@@ -131,12 +141,13 @@ func (p *planner) deletePrepared() bool {
 		p.deletePod(info, podplan.ReasonSpecifiedDelete, "its preDelete hook let it go")
 		changed = true
 	}
+
 	return changed
 }
 
 // deletions is how many pods may be deleted: a ready pod while more than replicas - maxUnavailable are ready,
 // and if it is available also only while more than these are available. A ready pod inside minReadySeconds is
-// one that users have, although it does not count as available yet (CS-114, CS-132, CS-172).
+// one that users have, although it does not count as available yet.
 type deletions struct{ serving, available int }
 
 func (p *planner) deletions() *deletions {
@@ -164,34 +175,39 @@ func (d *deletions) take(info *podplan.Pod) bool {
 }
 
 // deleteSpecified deletes pods specified for deletion: those that are not ready at once, the others while
-// enough pods are left (CS-132).
+// enough pods are left.
 func (p *planner) deleteSpecified() (deleted, pending bool) {
 	budget, infos := p.deletions(), p.core.Members
 	if len(p.in.Refused) > 0 {
-		infos = slices.SortedStableFunc(slices.Values(infos), func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
+		infos = slices.SortedStableFunc(slices.Values(infos),
+			func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	}
+
 	for _, info := range infos {
 		switch {
 		case info.Preparing:
 			pending = true
 		case !info.Specified:
 		case !budget.take(info):
-			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion, %s", p.budgetWords())
+			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable,
+				"it is specified for deletion, %s", p.budgetWords())
 			pending = true
 		default:
 			p.deletePod(info, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
 			deleted = true
 		}
 	}
+
 	return deleted, pending
 }
 
 // scaleIn deletes pods beyond the wanted number: its share of old ones first, those that are not ready
-// freely, others while enough are left (CS-113, CS-140, CS-172).
+// freely, others while enough are left.
 func (p *planner) scaleIn(scale rollout.Scale) bool {
 	if scale.Remove == 0 {
 		return false
 	}
+
 	var old, new []rollout.Candidate
 	infos := make(map[*corev1.Pod]*podplan.Pod, len(p.core.Members))
 	for _, info := range p.core.Members {
@@ -204,19 +220,22 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 			old = append(old, info.Candidate)
 		}
 	}
+
 	for _, group := range [][]rollout.Candidate{old, new} {
 		rollout.Rank(group, topologyKeys(p.set), func(node, key string) (string, bool) {
 			value, ok := p.in.NodeLabels[node][key]
 			return value, ok
 		})
 	}
+
 	slices.SortFunc(old, rollout.ByRemoval)
 	slices.SortFunc(new, rollout.ByRemoval)
 	if p.out.CurrentRevision != p.out.UpdateRevision {
-		slices.SortStableFunc(new, func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
+		slices.SortStableFunc(new,
+			func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
 	}
 	fromOld := min(scale.RemoveOld, len(old))
-	if p.core.Workload.Paused { // what a pause leaves over must not bring the rollout further (CS-353)
+	if p.core.Workload.Paused { // what a pause leaves over must not bring the rollout further
 		down := 0
 		for _, candidate := range old {
 			count(&down, !candidate.Available)
@@ -227,12 +246,14 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 	budget, changed := p.deletions(), false
 	for _, candidate := range chosen {
 		if !budget.take(infos[candidate.Pod]) {
-			p.core.Decide(candidate.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "%s, %s", tooMany(scale.Remove), p.budgetWords())
+			p.core.Decide(candidate.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "%s, %s",
+				tooMany(scale.Remove), p.budgetWords())
 			continue
 		}
 		p.deletePod(infos[candidate.Pod], podplan.ReasonScaleIn, tooMany(scale.Remove))
 		changed = true
 	}
+
 	return changed
 }
 
@@ -245,9 +266,10 @@ func tooMany(n int) string {
 
 // surged is 1 for a pod that was made at the update revision: during a rollout in place with surge these are
 // what surge added, and go before the originals that were updated, also if one of these is not available at
-// the moment (CS-103).
+// the moment.
 func (p *planner) surged(pod *corev1.Pod) int {
-	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.core.Workload.Policy == podplan.ReCreate || !p.surges() {
+	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original ||
+		p.core.Workload.Policy == podplan.ReCreate || !p.surges() {
 		return 0
 	}
 	return 1
@@ -256,10 +278,11 @@ func (p *planner) surged(pod *corev1.Pod) int {
 // surges tells whether the user asks for surge, also while a pause suspends it.
 func (p *planner) surges() bool {
 	rolling := rollingOf(p.set)
-	return rolling != nil && rolling.MaxSurge != nil && rolling.MaxSurge.String() != "0" && rolling.MaxSurge.String() != "0%"
+	return rolling != nil && rolling.MaxSurge != nil && rolling.MaxSurge.String() != "0" &&
+		rolling.MaxSurge.String() != "0%"
 }
 
-// topologyKeys are those over which the template spreads its pods (CS-151).
+// topologyKeys are those over which the template spreads its pods.
 func topologyKeys(set *appsv1beta1.CloneSet) []string {
 	var keys []string
 	for i := range set.Spec.Template.Spec.TopologySpreadConstraints {
@@ -276,21 +299,24 @@ func (p *planner) budgetWords() string {
 			count(&ready, info.Serving)
 			count(&available, info.Available)
 		}
-		p.spent = fmt.Sprintf("but %d of %s must stay (maxUnavailable %d); with those that go now %d %s ready, %d available",
-			p.out.Limits.Replicas-p.out.Limits.MaxUnavailable, plural.Of(p.out.Limits.Replicas, "pod"), p.out.Limits.MaxUnavailable, ready,
+		p.spent = fmt.Sprintf(
+			"but %d of %s must stay (maxUnavailable %d); with those that go now %d %s ready, %d available",
+			p.out.Limits.Replicas-p.out.Limits.MaxUnavailable, plural.Of(p.out.Limits.Replicas, "pod"),
+			p.out.Limits.MaxUnavailable, ready,
 			plural.Form(ready, "is", "are"), available)
 	}
+
 	return p.spent
 }
 
-// deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook
-// (CS-136, CS-137).
+// deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook.
 func (p *planner) deletePod(info *podplan.Pod, reason podplan.Reason, why string) {
 	if !info.Preparing && p.core.Prepare(info.Pod, why) != nil {
 		return
 	}
 	v := p.core.Decide(info.Pod, podplan.Delete, reason, "%s", why)
-	if id := p.idOf(info.Pod); id != "" && (reason != podplan.ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
+	if id := p.idOf(info.Pod); id != "" &&
+		(reason != podplan.ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
 		v.Claims = p.claimsOf[id]
 	}
 }

@@ -28,20 +28,23 @@ func (p *planner) updatePods(unusable error) {
 	if reason, why := p.standstill(unusable); reason != "" {
 		p.core.Say("update waits: %s", why)
 		for _, info := range candidates {
-			info.Stay = reason == podplan.ReasonOnDelete // one that prepares its update would wait for ever (CS-361)
+			info.Stay = reason == podplan.ReasonOnDelete // one that prepares its update would wait for ever
 			p.core.Decide(info.Pod, podplan.Wait, reason, "%s", why)
 		}
 		return
 	}
+
 	count = max(count-p.replacements(toNew), 0)
 	p.core.Say("%s to move to %s", plural.Of(count, "pod"), target.Name)
 	budget, waiting := p.core.NewBudget(toNew), 0
 	for _, info := range candidates {
-		if !p.in.Refused[info.Pod.UID].IsZero() { // it comes last; those before it that only wait do not take its place
+		// it comes last; those before it that only wait do not take its place
+		if !p.in.Refused[info.Pod.UID].IsZero() {
 			count, waiting = count+waiting, 0
 		}
 		if own := p.core.Mends(info); count == 0 && own != nil {
-			p.core.MoveTo(info, own, false, budget) // it stays at its revision, and gets back what another one left in it (IPU-326)
+			// it stays at its revision, and gets back what another one left in it
+			p.core.MoveTo(info, own, false, budget)
 			continue
 		}
 		if count == 0 {
@@ -51,7 +54,8 @@ func (p *planner) updatePods(unusable error) {
 		}
 		if p.core.MoveTo(info, target, toNew, budget) {
 			count--
-			if v := p.core.Verdict(info.Pod); v.Reason == podplan.ReasonMaxUnavailable || v.Reason == podplan.ReasonUpdateUnhealthy {
+			if v := p.core.Verdict(info.Pod); v.Reason == podplan.ReasonMaxUnavailable ||
+				v.Reason == podplan.ReasonUpdateUnhealthy {
 				waiting++
 			}
 		}
@@ -79,7 +83,7 @@ func (p *planner) replacements(toNew bool) int {
 }
 
 // sayPartition tells those who raise the partition and expect pods to go back that nothing does without the
-// gate (CS-360).
+// gate.
 func (p *planner) sayPartition() {
 	updated := 0
 	for _, info := range p.core.Members {
@@ -87,29 +91,34 @@ func (p *planner) sayPartition() {
 			updated++
 		}
 	}
-	if more := updated - (p.out.Limits.Replicas - p.out.Limits.Partition); more > 0 && p.out.Limits.Partition > 0 && !p.in.Features.PartitionRollback {
-		p.core.Say("partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off",
+
+	if more := updated - (p.out.Limits.Replicas - p.out.Limits.Partition); more > 0 &&
+		p.out.Limits.Partition > 0 && !p.in.Features.PartitionRollback {
+		p.core.Say(
+			"partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off",
 			p.out.Limits.Partition,
-			plural.Of(p.out.Limits.Replicas-p.out.Limits.Partition, "pod"), more, plural.Form(more, "is", "are"),
+			plural.Of(p.out.Limits.Replicas-p.out.Limits.Partition, "pod"), more,
+			plural.Form(more, "is", "are"),
 			plural.Form(more, "it stays", "they stay"))
 	}
 }
 
-// standstill says why no pod may be updated at all, nothing if pods may (CS-122, CS-096).
+// standstill says why no pod may be updated at all, nothing if pods may.
 func (p *planner) standstill(unusable error) (podplan.Reason, string) {
 	switch {
 	case unusable != nil:
 		return podplan.ReasonBadSpec, unusable.Error()
 	case p.onDelete():
-		return podplan.ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
+		return podplan.ReasonOnDelete,
+			"updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
 	case p.core.Workload.Paused:
 		return podplan.ReasonPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	}
 	return "", ""
 }
 
-// candidates are the pods that are not of the target revision, in the order of their update (CS-123). Scaling
-// has decided about those that are specified for deletion.
+// candidates are the pods that are not of the target revision, in the order of their update. Scaling has
+// decided about those that are specified for deletion.
 func (p *planner) candidates(toNew bool) []*podplan.Pod {
 	var candidates []*podplan.Pod
 	for _, info := range p.core.Members {
@@ -142,6 +151,7 @@ func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 			sorted = append(sorted, infos[i])
 		}
 	}
+
 	sorted = append(first, sorted...)
 	slices.SortStableFunc(sorted, func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	return sorted

@@ -27,23 +27,27 @@ func workloadOf(set *appsv1beta1.CloneSet, features Features) *podplan.Workload 
 		Namespace: set.Namespace, Name: set.Name, Owner: Reference(set),
 		Annotations: set.Annotations, Deleted: set.DeletionTimestamp != nil,
 		Template: &spec.Template, Claims: spec.VolumeClaimTemplates, Selector: spec.Selector,
-		MinReadySeconds: spec.MinReadySeconds, HistoryLimit: spec.RevisionHistoryLimit, Lifecycle: spec.Lifecycle, Policy: podplan.ReCreate,
+		MinReadySeconds: spec.MinReadySeconds, HistoryLimit: spec.RevisionHistoryLimit,
+		Lifecycle: spec.Lifecycle, Policy: podplan.ReCreate,
 		CollisionCount: set.Status.CollisionCount, CurrentRevision: set.Status.CurrentRevision,
 		Traits: traits, Gates: []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady},
-		ShortHash: features.ShortHash, RecreateOnClaimChange: features.RecreateOnClaimChange, InPlace: features.InPlace,
+		ShortHash: features.ShortHash, RecreateOnClaimChange: features.RecreateOnClaimChange,
+		InPlace:        features.InPlace,
 		DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
 	}
 	w.OnDelete = set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteCloneSetUpdateStrategyType
 	if r := rollingOf(set); r != nil {
-		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy = true, r.Paused, r.MaxUnavailable, r.InPlaceUpdateStrategy
+		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy = true, r.Paused, r.MaxUnavailable,
+			r.InPlaceUpdateStrategy
 		if r.PodUpdatePolicy != "" {
 			w.Policy = podplan.Policy(r.PodUpdatePolicy)
 		}
 	}
+
 	return w
 }
 
-// rollingOf returns the options of rolling updates, nil under OnDelete (CS-093).
+// rollingOf returns the options of rolling updates, nil under OnDelete.
 func rollingOf(set *appsv1beta1.CloneSet) *appsv1beta1.RollingUpdateCloneSetStrategy {
 	if set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteCloneSetUpdateStrategyType {
 		return nil

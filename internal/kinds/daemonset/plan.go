@@ -116,12 +116,12 @@ type planner struct {
 	sites []*site
 	// homeless are pods that are meant for no node.
 	homeless []*daemon
-	// strict: pods that are not available cost maxUnavailable, too (ADS-132).
+	// strict: pods that are not available cost maxUnavailable, too.
 	strict bool
 	// burst is how many pods are created, deleted, or updated in place at most; the others count what is
 	// planned of that, retried the deletions that were refused before.
 	burst, deletions, retried, updated int
-	// partitioned: partition keeps nodes without a pod from getting one (ADS-100).
+	// partitioned: partition keeps nodes without a pod from getting one.
 	partitioned bool
 }
 
@@ -143,11 +143,12 @@ func Make(s Snapshot) *Plan {
 	if p.out.Waiting == nil {
 		p.out.Waiting = p.core.Lingering()
 	}
+
 	return p.out
 }
 
 func (p *planner) make() (err error) {
-	if p.set.DeletionTimestamp != nil { // ADS-041
+	if p.set.DeletionTimestamp != nil {
 		p.core.HoldDeleted()
 		return nil
 	}
@@ -163,9 +164,11 @@ func (p *planner) make() (err error) {
 		return err
 	}
 	if !p.selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(p.selector) != "" {
-		return fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers "+
-			"change: no pod could be the set's", p.selector)
+		return fmt.Errorf(
+			"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers "+
+				"change: no pod could be the set's", p.selector)
 	}
+
 	p.rules = nodes.ForDaemon(&p.set.Spec.Template.Spec)
 	if err := p.sortSites(); err != nil {
 		return err
@@ -173,12 +176,14 @@ func (p *planner) make() (err error) {
 	if err := p.limits(); err != nil {
 		return err
 	}
+
 	p.adopt()
 	p.sortPods()
 	p.core.DecideModes()
 	if err := p.core.Lacks(); err != nil {
 		return err
 	}
+
 	p.leaveOut()
 	p.count()
 	p.core.PreDownload(false)
@@ -194,7 +199,8 @@ func (p *planner) make() (err error) {
 
 // stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
 func (p *planner) stand(err error) {
-	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update, p.out.Create = err.Error(), nil, nil, nil, nil
+	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update, p.out.Create = err.Error(), nil, nil,
+		nil, nil
 	observed := len(p.core.Members) > 0
 	for _, pod := range p.in.Pods {
 		if !observed && readiness.Active(pod) && metav1.IsControlledBy(pod, p.set) {
@@ -216,9 +222,11 @@ func (p *planner) sortSites() error {
 	sites := make([]site, len(p.in.Nodes))
 	p.sites = make([]*site, len(p.in.Nodes))
 	for i, node := range p.in.Nodes {
-		sites[i] = site{name: node.Name, node: node, Verdict: p.rules.Judge(node), selected: selector.Matches(labels.Set(node.Labels))}
+		sites[i] = site{name: node.Name, node: node, Verdict: p.rules.Judge(node),
+			selected: selector.Matches(labels.Set(node.Labels))}
 		p.sites[i] = &sites[i]
 	}
+
 	slices.SortFunc(p.sites, func(a, b *site) int { return cmp.Compare(a.name, b.name) })
 	return nil
 }
@@ -233,7 +241,7 @@ func (p *planner) desired() (n int) {
 	return n
 }
 
-// limits resolves the user's numbers (ADS-110, ADS-122, ADS-123).
+// limits resolves the user's numbers.
 func (p *planner) limits() error {
 	desired := p.desired()
 	resolve := func(value *intstr.IntOrString, field string, up bool, otherwise int) (int, error) {
@@ -253,7 +261,8 @@ func (p *planner) limits() error {
 	if r := rollingOf(p.set); r != nil {
 		const at = "updateStrategy.rollingUpdate."
 		p.out.Limits.Partition, errs[1] = resolve(r.Partition, at+"partition", false, 0)
-		if p.out.Limits.MaxSurge, errs[2] = resolve(r.MaxSurge, at+"maxSurge", true, 0); desired == 0 && !isZero(r.MaxSurge) {
+		if p.out.Limits.MaxSurge, errs[2] = resolve(r.MaxSurge, at+"maxSurge", true, 0); desired == 0 &&
+			!isZero(r.MaxSurge) {
 			p.out.Limits.MaxSurge = 1 // no old pod goes before a new one is there, also where none comes
 		}
 		p.out.Limits.MaxUnavailable, errs[3] = resolve(r.MaxUnavailable, at+"maxUnavailable", true, 0)
@@ -270,7 +279,7 @@ func (p *planner) limits() error {
 func (p *planner) surges() bool { return p.out.Limits.MaxSurge > 0 }
 
 // adopt makes pods without a controller the set's, gives up those that the selector does not match any more,
-// and makes revisions its own (ADS-046).
+// and makes revisions its own.
 func (p *planner) adopt() {
 	for _, pod := range p.in.Pods {
 		switch {
@@ -285,6 +294,7 @@ func (p *planner) adopt() {
 			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels are not those of a pod of the set any more").Patch = patch
 		}
 	}
+
 	for _, r := range p.in.Revisions {
 		if metav1.GetControllerOfNoCopy(r) == nil && r.DeletionTimestamp == nil {
 			p.out.AdoptRevisions = append(p.out.AdoptRevisions, r)
@@ -299,6 +309,7 @@ func (p *planner) sortPods() {
 	for _, l := range p.sites {
 		byName[l.name] = l
 	}
+
 	var gone []*site
 	observed := 0
 	daemons := make([]daemon, len(p.in.Pods))
@@ -328,6 +339,7 @@ func (p *planner) sortPods() {
 		}
 		l.pods = append(l.pods, d)
 	}
+
 	p.sites = append(p.sites, gone...)
 	for _, l := range p.sites {
 		if len(l.pods) > 1 {
@@ -336,7 +348,7 @@ func (p *planner) sortPods() {
 	}
 }
 
-// older orders the pods of a node: scheduled before unscheduled, then by age (ADS-094).
+// older orders the pods of a node: scheduled before unscheduled, then by age.
 func older(a, b *corev1.Pod) int {
 	scheduled := func(pod *corev1.Pod) int {
 		if pod.Spec.NodeName != "" {
@@ -344,40 +356,43 @@ func older(a, b *corev1.Pod) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(scheduled(a), scheduled(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-		cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(scheduled(a), scheduled(b)),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// carries tells whether a pod carries the update revision, or another one that holds the same template
-// (ADS-062, ADS-063).
+// carries tells whether a pod carries the update revision, or another one that holds the same template.
 func (p *planner) carries(pod *corev1.Pod) bool {
 	label := pod.Labels[pub.ControllerRevisionHash]
 	return revision.SameLabel(label, p.out.UpdateRevision) || p.core.SameTemplate(label)
 }
 
-// relabel gives pods of another revision with the same template the label of the update revision (ADS-062).
+// relabel gives pods of another revision with the same template the label of the update revision.
 func (p *planner) relabel() {
 	for _, info := range p.core.Members {
-		if p.core.Verdict(info.Pod) == nil && !revision.SameLabel(info.Label, p.out.UpdateRevision) && p.core.SameTemplate(info.Label) {
+		if p.core.Verdict(info.Pod) == nil && !revision.SameLabel(info.Label, p.out.UpdateRevision) &&
+			p.core.SameTemplate(info.Label) {
 			patch := &podpatch.Patch{}
 			patch.Label(pub.ControllerRevisionHash, p.core.RevisionLabel())
-			p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonMissingLabel, "revision %s holds the same template as %s", info.Label,
-				p.out.UpdateRevision).Patch = patch
+			p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonMissingLabel,
+				"revision %s holds the same template as %s", info.Label, p.out.UpdateRevision).Patch = patch
 		}
 	}
 }
 
-// leaveOut leaves nodes out of the rollout that are not ready for longer than the set has patience (ADS-136).
+// leaveOut leaves nodes out of the rollout that are not ready for longer than the set has patience.
 func (p *planner) leaveOut() {
 	text, ok := p.set.Annotations[pub.DaemonSetIgnoreNotReadyNodesAfter]
 	if !ok || rollingOf(p.set) == nil {
 		return
 	}
+
 	patience, err := time.ParseDuration(text)
 	if err != nil || patience < 0 {
-		p.core.Say("annotation %s is not read: %q is no duration such as 5m", pub.DaemonSetIgnoreNotReadyNodesAfter, text)
+		p.core.Say("annotation %s is not read: %q is no duration such as 5m",
+			pub.DaemonSetIgnoreNotReadyNodesAfter, text)
 		return
 	}
+
 	var out []string
 	for _, l := range p.sites {
 		since, down := notReady(l.node)
@@ -391,8 +406,10 @@ func (p *planner) leaveOut() {
 		l.out = true
 		out = append(out, l.name)
 	}
+
 	if len(out) > 0 {
-		p.out.LeftOut = fmt.Sprintf("nodes that are not ready for %s are left out of the rollout: %s", text, some(out))
+		p.out.LeftOut = fmt.Sprintf("nodes that are not ready for %s are left out of the rollout: %s", text,
+			some(out))
 		p.core.Say("%s", p.out.LeftOut)
 	}
 }

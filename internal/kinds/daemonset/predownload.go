@@ -14,7 +14,8 @@ func (p *planner) imagesToPull() (images map[string]string, skip string) {
 	case rollingOf(p.set) == nil:
 		return nil, "pods are not updated by themselves"
 	case p.out.Limits.Partition == 0 && p.out.Limits.MaxUnavailable >= p.out.Limits.Replicas:
-		return nil, fmt.Sprintf("maxUnavailable lets the pods of all %d nodes be updated at once", p.out.Limits.Replicas)
+		return nil, fmt.Sprintf("maxUnavailable lets the pods of all %d nodes be updated at once",
+			p.out.Limits.Replicas)
 	}
 	images = map[string]string{}
 	seen := map[*podplan.Revision]bool{nil: true}
@@ -31,5 +32,6 @@ func (p *planner) imagesToPull() (images map[string]string, skip string) {
 			}
 		}
 	}
+
 	return images, ""
 }

@@ -125,7 +125,7 @@ func NewPlan(s Snapshot) *Plan {
 	return p
 }
 
-// expire deletes a finished job when its time to live is over (EJ-015, EJ-042).
+// expire deletes a finished job when its time to live is over.
 func (p *Plan) expire(s Snapshot) {
 	ttl := int64(defaultTTL)
 	if given := s.Job.Spec.TTLSecondsAfterFinished; given != nil {
@@ -139,7 +139,7 @@ func (p *Plan) expire(s Snapshot) {
 	}
 }
 
-// tally is a plan while it is made; in is what it is made from.
+// tally is a plan while it is made.
 type tally struct {
 	in     Snapshot
 	plan   *Plan
@@ -170,7 +170,8 @@ func (t *tally) soon(at time.Time) {
 func SelectorOf(job *appsv1alpha1.EphemeralJob) (labels.Selector, error) {
 	given := job.Spec.Selector
 	if given == nil || len(given.MatchLabels)+len(given.MatchExpressions) == 0 {
-		return labels.Nothing(), fmt.Errorf("spec.selector is empty, and would select all pods of the namespace")
+		return labels.Nothing(), fmt.Errorf(
+			"spec.selector is empty, and would select all pods of the namespace")
 	}
 	selector, err := metav1.LabelSelectorAsSelector(given)
 	if err != nil {
@@ -203,12 +204,14 @@ func (t *tally) find() {
 	for i := range template.Containers {
 		names[template.Containers[i].Name] = true
 	}
+
 	var treated []live
 	var treatedPods, candidates []*corev1.Pod
 	for _, pod := range pods {
 		switch {
 		case Treated(pod, job.UID):
-			treated = append(treated, live{pod.UID, judge(pod, job.UID, false), func() outcome { return judge(pod, job.UID, true) }})
+			treated = append(treated, live{pod.UID, judge(pod, job.UID, false),
+				func() outcome { return judge(pod, job.UID, true) }})
 			treatedPods = append(treatedPods, pod)
 		case !active(pod) || !selector.Matches(labels.Set(pod.Labels)):
 		case taken(pod, names):
@@ -219,6 +222,7 @@ func (t *tally) find() {
 			candidates = append(candidates, pod)
 		}
 	}
+
 	t.ledger = t.in.Ledger.next(&job.Status, treated, t.in.Now)
 	if !t.in.Ledger.begun {
 		t.plan.Missing = t.ledger.gone()
@@ -231,19 +235,21 @@ func (t *tally) find() {
 	}
 	t.targets = candidates[:room]
 	for _, pod := range candidates[room:] {
-		t.say(pod.Name, Verdict{Done: true, Reason: "NoTarget", Message: fmt.Sprintf("spec.replicas is %d, and older pods come first",
-			*job.Spec.Replicas)})
+		t.say(pod.Name, Verdict{Done: true, Reason: "NoTarget",
+			Message: fmt.Sprintf("spec.replicas is %d, and older pods come first", *job.Spec.Replicas)})
 	}
+
 	t.status.Matches = number(len(treated) + t.ledger.gone() + room)
 }
 
-// taken tells whether the pod has an ephemeral container with one of these names (EJ-036).
+// taken tells whether the pod has an ephemeral container with one of these names.
 func taken(pod *corev1.Pod, names map[string]bool) bool {
-	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return names[c.Name] })
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers,
+		func(c corev1.EphemeralContainer) bool { return names[c.Name] })
 }
 
-// count counts the treated pods (EJ-038, EJ-055). Those of which nothing is known yet count as waiting, so
-// that each is in one of the numbers.
+// count counts the treated pods. Those of which nothing is known yet count as waiting, so that each is in one
+// of the numbers.
 func (t *tally) count(treated []live, pods []*corev1.Pod) {
 	succeeded, failed, running, waiting := t.ledger.succeeded, t.ledger.failed, 0, 0
 	for i := range treated {
@@ -261,12 +267,14 @@ func (t *tally) count(treated []live, pods []*corev1.Pod) {
 		if !o.done {
 			t.unfinished++
 		}
-		v := Verdict{Done: o.done, Waits: !o.done && o.result != Running, Reason: string(o.result), Message: o.why}
+		v := Verdict{Done: o.done, Waits: !o.done && o.result != Running, Reason: string(o.result),
+			Message: o.why}
 		if since, ok := t.ledger.stuck[treated[i].uid]; ok && !o.done {
 			v.Until = since.Add(hopelessAfter)
 		}
 		t.say(pods[i].Name, v)
 	}
+
 	t.status.Succeeded, t.status.Failed = number(succeeded), number(failed)
 	t.status.Running, t.status.Waiting = number(running), number(waiting)
 }
@@ -279,13 +287,14 @@ func (t *tally) rank(pod *corev1.Pod) int {
 	return 0
 }
 
-// decide says what becomes of each target (EJ-013, EJ-044).
+// decide says what becomes of each target.
 func (t *tally) decide() {
 	parallelism := defaultParallelism
 	if given := t.in.Job.Spec.Parallelism; given != nil {
 		parallelism = max(int(*given), 0)
 	}
-	slices.SortStableFunc(t.targets, func(a, b *corev1.Pod) int { // else one that is refused for ever is the first to be tried for ever
+	// else one that is refused for ever is the first to be tried for ever
+	slices.SortStableFunc(t.targets, func(a, b *corev1.Pod) int {
 		return t.rank(a) - t.rank(b)
 	})
 	slots, full := parallelism-t.unfinished, ""
@@ -296,7 +305,8 @@ func (t *tally) decide() {
 		if why, ok := t.in.Refused[pod.UID]; ok {
 			t.refused = append(t.refused, pod.Name)
 			t.why = cmp.Or(t.why, why)
-			t.say(pod.Name, Verdict{Done: true, Reason: "Refused", Message: "the containers cannot be added: " + why})
+			t.say(pod.Name, Verdict{Done: true, Reason: "Refused",
+				Message: "the containers cannot be added: " + why})
 			continue
 		}
 		var until time.Time
@@ -313,11 +323,13 @@ func (t *tally) decide() {
 			wait("NotScheduled", "the pod has no node yet")
 		case until.After(t.in.Now):
 			t.soon(until)
-			t.say(pod.Name, Verdict{Waits: true, Reason: "CreateFailed", Message: "it could not be treated: " + why, Until: until})
+			t.say(pod.Name, Verdict{Waits: true, Reason: "CreateFailed",
+				Message: "it could not be treated: " + why, Until: until})
 		case slots <= 0:
 			if full == "" {
-				full = fmt.Sprintf("%s unfinished containers, spec.parallelism is %d", plural.Of(t.unfinished, "pod")+
-					plural.Form(t.unfinished, " has", " have"), parallelism)
+				full = fmt.Sprintf("%s unfinished containers, spec.parallelism is %d",
+					plural.Of(t.unfinished, "pod")+
+						plural.Form(t.unfinished, " has", " have"), parallelism)
 			}
 			wait("Parallelism", "%s", full)
 		default:

@@ -18,6 +18,7 @@ func (p *planner) operation(pod *podInfo) disruption.Operation {
 	if p.resize(pod.Pod).Empty() {
 		return ""
 	}
+
 	for name, change := range p.quantities(pod.Pod) {
 		container, _ := containerOf(pod.Pod, name)
 		for _, list := range []corev1.ResourceList{change.Requests, change.Limits} {
@@ -28,6 +29,7 @@ func (p *planner) operation(pod *podInfo) disruption.Operation {
 			}
 		}
 	}
+
 	return policyv1beta1.Resize
 }
 

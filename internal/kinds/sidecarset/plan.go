@@ -152,8 +152,9 @@ func (p *planner) say(format string, args ...any) {
 
 // Make decides. The steps are those of SS-192.
 func Make(s Snapshot) *Plan {
-	p := &planner{in: s, hotWaits: map[*podInfo]string{}, compared: map[*appsv1.ControllerRevision]comparison{},
-		sizes: map[*appsv1.ControllerRevision]map[string]corev1.ResourceRequirements{}}
+	p := &planner{in: s, hotWaits: map[*podInfo]string{},
+		compared: map[*appsv1.ControllerRevision]comparison{},
+		sizes:    map[*appsv1.ControllerRevision]map[string]corev1.ResourceRequirements{}}
 	p.out.SidecarSet = s.Set
 	p.out.Status = *s.Set.Status.DeepCopy()
 	p.prepare()
@@ -161,6 +162,7 @@ func Make(s Snapshot) *Plan {
 		p.say("nothing is done: %v", err)
 		return p.result()
 	}
+
 	var known, found map[*corev1.Pod]*podInfo
 	if s.Known != nil {
 		known, found = s.Known.of(&s), make(map[*corev1.Pod]*podInfo, len(s.Pods))
@@ -184,10 +186,12 @@ func Make(s Snapshot) *Plan {
 		}
 		unmatched[info.why]++
 		if Lists(pod, s.Set.Name) {
-			p.out.Verdicts = append(p.out.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
-				Message: "the pod is not matched any more: " + info.why})
+			p.out.Verdicts = append(p.out.Verdicts,
+				&PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
+					Message: "the pod is not matched any more: " + info.why})
 		}
 	}
+
 	if len(unmatched) > 0 {
 		p.out.Unmatched = differences(unmatched)
 		p.out.UnmatchedWhys = strings.Join(slices.Sorted(maps.Keys(unmatched)), " | ")
@@ -223,7 +227,7 @@ func inNames(pods []*corev1.Pod) []*corev1.Pod {
 }
 
 // heldBack says why what could not be written is not tried again yet: a pod, an old revision, or, by the UID
-// of the SidecarSet, the new one. It is empty if it may be (SS-230).
+// of the SidecarSet, the new one. It is empty if it may be.
 func (p *planner) heldBack(uid types.UID) string {
 	if p.in.Known == nil {
 		return ""
@@ -233,10 +237,11 @@ func (p *planner) heldBack(uid types.UID) string {
 		return ""
 	}
 	p.comeBack(until.Sub(p.in.Now))
-	return fmt.Sprintf("the last attempt failed, the next one comes at %s: %s", until.UTC().Format("15:04:05"), why)
+	return fmt.Sprintf("the last attempt failed, the next one comes at %s: %s",
+		until.UTC().Format("15:04:05"), why)
 }
 
-// refused tells of a pod that could not be written: others are tried before it is again (SS-230).
+// refused tells of a pod that could not be written: others are tried before it is again.
 func (p *planner) refused(pod *corev1.Pod) bool {
 	return p.in.Known != nil && p.in.Known.retries.Has(pod.UID, p.about)
 }
@@ -271,7 +276,7 @@ func (p *planner) prepare() {
 	}
 	p.selector = compile(p.in.Set.Spec.Selector, labels.Nothing())
 	if p.selector.Empty() {
-		p.selector = labels.Nothing() // SS-080
+		p.selector = labels.Nothing()
 	}
 	p.namespaces = compile(p.in.Set.Spec.NamespaceSelector, labels.Everything())
 	p.update = compile(p.in.Set.Spec.UpdateStrategy.Selector, labels.Everything())
@@ -291,13 +296,15 @@ func (p *planner) decodes() error {
 			}
 		}
 	}
+
 	if err := spec.Volumes.DecodeError(); err != nil {
 		return fmt.Errorf("spec.volumes: %w", err)
 	}
+
 	return nil
 }
 
-// status counts (SS-204).
+// status counts.
 func (p *planner) status() {
 	s := &p.out.Status
 	s.ObservedGeneration = p.in.Set.Generation
@@ -314,8 +321,9 @@ func (p *planner) status() {
 			}
 		}
 	}
-	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision, s.ReadyPods,
-		s.UpdatedReadyPods)
+
+	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision,
+		s.ReadyPods, s.UpdatedReadyPods)
 }
 
 // PodsByRevision is how many of the matched pods have which revision.
@@ -350,15 +358,18 @@ func (p *Plan) Headline() string { return p.headline().String() }
 func (p *Plan) Record() []any { return p.headline().Record() }
 
 func (p *Plan) headline() *planlog.Plan {
-	brief := slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *PodVerdict) bool { return v.Action == Keep && !v.Forget })
+	brief := slices.DeleteFunc(slices.Clone(p.Verdicts),
+		func(v *PodVerdict) bool { return v.Action == Keep && !v.Forget })
 	if len(p.Verdicts) <= digestAbove {
 		return p.told(brief)
 	}
+
 	groups := map[string][]*PodVerdict{}
 	for _, v := range brief {
 		key := string(v.Action) + ": " + string(v.Reason)
 		groups[key] = append(groups[key], v)
 	}
+
 	t := &planlog.Plan{Summary: p.Sentences}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		names := make([]string, 0, len(groups[key]))
@@ -367,5 +378,6 @@ func (p *Plan) headline() *planlog.Plan {
 		}
 		t.AddGroup(key, names, groups[key][0].Message)
 	}
+
 	return t
 }

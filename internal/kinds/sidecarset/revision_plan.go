@@ -43,6 +43,7 @@ func (p *planner) revisions() error {
 	if err != nil {
 		return err
 	}
+
 	history := revision.NewHistory(p.in.owned(), func(stored *appsv1.ControllerRevision,
 		data []byte) bool {
 		return SameContent(stored.Data.Raw, data)
@@ -56,6 +57,7 @@ func (p *planner) revisions() error {
 		p.say("the spec is new: revision %s, number %d", p.out.NewRevision.Name, p.out.NewRevision.Revision)
 		return nil
 	}
+
 	p.out.Status.LatestRevision = same.Name
 	change := &RevisionChange{Revision: same}
 	if same != history.Last() {
@@ -69,6 +71,7 @@ func (p *planner) revisions() error {
 	if change.Number != 0 || change.CustomVersion != "" {
 		p.out.ChangeRevision = change
 	}
+
 	return nil
 }
 
@@ -83,10 +86,11 @@ func (p *planner) customVersion() string {
 	return version
 }
 
-// newRevision makes the revision of a content, under a name that no stored one has (SS-183, SS-185).
+// newRevision makes the revision of a content, under a name that no stored one has.
 func (p *planner) newRevision(content []byte, history *revision.History) *appsv1.ControllerRevision {
 	var name, hash string
-	name, hash, p.out.Status.CollisionCount = history.Name(p.in.Set.Name, content, p.out.Status.CollisionCount, p.in.Revisions)
+	name, hash, p.out.Status.CollisionCount = history.Name(p.in.Set.Name, content,
+		p.out.Status.CollisionCount, p.in.Revisions)
 	labels := maps.Clone(p.in.Set.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -95,10 +99,13 @@ func (p *planner) newRevision(content []byte, history *revision.History) *appsv1
 	if version := p.customVersion(); version != "" {
 		labels[pub.SidecarSetCustomVersion] = version
 	}
+
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.in.RevisionNamespace, Name: name, Labels: labels, Annotations: maps.Clone(p.in.Set.Annotations),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.in.Set, appsv1beta1.GroupVersion.WithKind(Kind))},
+			Namespace: p.in.RevisionNamespace, Name: name, Labels: labels,
+			Annotations: maps.Clone(p.in.Set.Annotations),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.in.Set,
+				appsv1beta1.GroupVersion.WithKind(Kind))},
 		},
 		Data:     runtime.RawExtension{Raw: content},
 		Revision: history.Next(),
@@ -106,12 +113,13 @@ func (p *planner) newRevision(content []byte, history *revision.History) *appsv1
 }
 
 // named returns the revision that injectionStrategy.revision names among those that are stored, nil if it
-// names none (SS-171).
+// names none.
 func (p *planner) named() *appsv1.ControllerRevision {
 	wanted := p.in.Set.Spec.InjectionStrategy.Revision
 	if wanted == nil {
 		return nil
 	}
+
 	for _, r := range slices.Backward(p.stored) {
 		switch {
 		case wanted.RevisionName != nil && *wanted.RevisionName != "":
@@ -124,13 +132,14 @@ func (p *planner) named() *appsv1.ControllerRevision {
 			}
 		}
 	}
+
 	return nil
 }
 
-// defaultHistory is the number of revisions that are kept where the SidecarSet does not say (SS-187).
+// defaultHistory is the number of revisions that are kept where the SidecarSet does not say.
 const defaultHistory = 10
 
-// history lists the revisions to delete, oldest first: those beyond the limit that nothing needs (SS-187).
+// history lists the revisions to delete, oldest first: those beyond the limit that nothing needs.
 func (p *planner) history() {
 	limit := defaultHistory
 	if l := p.in.Set.Spec.RevisionHistoryLimit; l != nil {
@@ -140,9 +149,10 @@ func (p *planner) history() {
 	if r := p.named(); r != nil {
 		needed[r.Name] = true
 	}
+
 	for _, pod := range p.matched {
 		needed[pod.record.ControllerRevision] = true
-		if r := p.recorded(pod.record); r != nil { // admission does not name one that was not stored yet (SS-181)
+		if r := p.recorded(pod.record); r != nil { // admission does not name one that was not stored yet
 			needed[r.Name] = true
 		}
 		for _, begun := range pod.resizing { // what it was given of that may be to be taken back
@@ -151,10 +161,12 @@ func (p *planner) history() {
 			}
 		}
 	}
+
 	excess := len(p.stored) - limit
 	if p.out.NewRevision != nil {
 		excess++
 	}
+
 	for _, r := range p.stored {
 		if excess <= 0 {
 			return
@@ -166,8 +178,10 @@ func (p *planner) history() {
 			p.out.History = append(p.out.History, r)
 		}
 	}
+
 	if excess > 0 {
-		p.say("%s more than revisionHistoryLimit %d kept: pods or the injection strategy need them", plural.Of(excess, "revision"), limit)
+		p.say("%s more than revisionHistoryLimit %d kept: pods or the injection strategy need them",
+			plural.Of(excess, "revision"), limit)
 	}
 }
 

@@ -69,8 +69,7 @@ type planner struct {
 	slots, condemned []slot
 	// blocked says what holds up scaling under OrderedReady, empty if nothing does.
 	blocked string
-	// held: a pod that is available waits for its update; none that comes after it may overtake it
-	// (ASTS-159).
+	// held: a pod that is available waits for its update; none that comes after it may overtake it.
 	held bool
 	// others are how many slots have, or get, a pod that is not of the update revision.
 	others int
@@ -85,7 +84,8 @@ func Make(s Snapshot) *Plan {
 	p := &planner{in: s, set: s.Set, out: &Plan{Set: s.Set}, claims: map[int]*claimState{}}
 	byName := func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) }
 	p.in.Orphans = slices.SortedFunc(slices.Values(s.Orphans), byName)
-	p.in.Pods = slices.SortedFunc(slices.Values(append(s.Pods[:len(s.Pods):len(s.Pods)], s.Orphans...)), byName)
+	p.in.Pods = slices.SortedFunc(slices.Values(append(s.Pods[:len(s.Pods):len(s.Pods)], s.Orphans...)),
+		byName)
 	p.core = podplan.New(workloadOf(s.Set, s.Features), &p.in.Snapshot, &p.out.Plan)
 	p.in.Orphans = nil // they are among the pods now
 	p.resizes = s.Features.ResizeClaims &&
@@ -100,6 +100,7 @@ func Make(s Snapshot) *Plan {
 	if p.out.Waiting == nil {
 		p.out.Waiting = p.core.Lingering()
 	}
+
 	return p.out
 }
 
@@ -109,11 +110,13 @@ func (p *planner) make() {
 		p.stand(fmt.Errorf("spec.selector: %w", err))
 		return
 	}
+
 	p.selector = selector
 	if err := p.core.DetermineRevisions(); err != nil {
 		p.stand(err)
 		return
 	}
+
 	ordinals, err := p.in.ordinals()
 	if err != nil {
 		p.stand(err)
@@ -127,14 +130,17 @@ func (p *planner) make() {
 		return
 	}
 	if !selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(selector) != "" {
-		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
-			"no pod could be the set's", selector))
+		p.stand(
+			fmt.Errorf(
+				"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
+					"no pod could be the set's", selector))
 		return
 	}
 	if err := p.limits(); err != nil {
 		p.stand(err)
 		return
 	}
+
 	p.adopt()
 	p.sortMembers(ordinals)
 	p.fill()
@@ -169,7 +175,7 @@ func (p *planner) stand(err error) {
 	p.core.HoldAll(podplan.ReasonBadSpec, p.out.UpdateError)
 }
 
-// limits resolves the user's numbers (ASTS-137, ASTS-147, ASTS-155).
+// limits resolves the user's numbers.
 func (p *planner) limits() error {
 	p.out.Limits = rollout.Limits{Replicas: 1, MaxUnavailable: 1, ScaleMaxUnavailable: rollout.Unlimited}
 	if p.set.Spec.Replicas != nil {
@@ -188,7 +194,8 @@ func (p *planner) limits() error {
 			p.out.Limits.Partition = min(max(int(*r.Partition), 0), p.out.Limits.Replicas)
 		}
 		if r.MaxUnavailable != nil && !ordered(p.set) {
-			if p.out.Limits.MaxUnavailable, err = scaled(r.MaxUnavailable, "spec.updateStrategy.rollingUpdate.maxUnavailable"); err != nil {
+			if p.out.Limits.MaxUnavailable, err = scaled(r.MaxUnavailable,
+				"spec.updateStrategy.rollingUpdate.maxUnavailable"); err != nil {
 				return err
 			}
 		}
@@ -196,11 +203,12 @@ func (p *planner) limits() error {
 	if s := p.set.Spec.ScaleStrategy; s != nil && s.MaxUnavailable != nil && !ordered(p.set) {
 		p.out.Limits.ScaleMaxUnavailable, err = scaled(s.MaxUnavailable, "spec.scaleStrategy.maxUnavailable")
 	}
+
 	return err
 }
 
 // adopt makes pods without a controller the set's, gives up those that are not its pods any more, and makes
-// revisions its own (ASTS-070, ASTS-071).
+// revisions its own.
 func (p *planner) adopt() {
 	for _, pod := range p.in.Pods {
 		_, named := ordinalOf(p.set.Name, pod.Name)
@@ -209,16 +217,19 @@ func (p *planner) adopt() {
 			if pod.DeletionTimestamp == nil {
 				patch := &podpatch.Patch{}
 				patch.AdoptOwner(p.core.Workload.Owner)
-				p.core.Decide(pod, podplan.Adopt, podplan.ReasonOrphan, "it has the name and the labels of a pod of the set, and no controller").
+				p.core.Decide(pod, podplan.Adopt, podplan.ReasonOrphan,
+					"it has the name and the labels of a pod of the set, and no controller").
 					Patch = patch
 			}
 		case pod.DeletionTimestamp == nil && (!named || !p.selector.Matches(labels.Set(pod.Labels))):
 			patch := &podpatch.Patch{}
 			patch.ReleaseOwner(string(p.set.UID))
-			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector, "its name or its labels are not those of a pod of the set any more").
+			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector,
+				"its name or its labels are not those of a pod of the set any more").
 				Patch = patch
 		}
 	}
+
 	for _, r := range p.in.Revisions {
 		if metav1.GetControllerOfNoCopy(r) == nil && r.DeletionTimestamp == nil {
 			p.out.AdoptRevisions = append(p.out.AdoptRevisions, r)
@@ -226,8 +237,8 @@ func (p *planner) adopt() {
 	}
 }
 
-// deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook (ASTS-226). Its
-// PVCs get their owners before: what becomes of them is decided at the moment when it is gone (ASTS-262).
+// deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook. Its PVCs get their
+// owners before: what becomes of them is decided at the moment when it is gone.
 func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) *podplan.Verdict {
 	if held := p.core.Prepare(pod, why); held != nil {
 		return held
@@ -241,8 +252,8 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 	return v
 }
 
-// restore brings back a pod that prepares its deletion, and need not go any more (ASTS-229). State Normal
-// would say that its update is complete.
+// restore brings back a pod that prepares its deletion, and need not go any more. State Normal would say that
+// its update is complete.
 func (p *planner) restore(info *podplan.Pod) {
 	next := pub.LifecycleStateNormal
 	if hook := p.core.Hooks().PreNormal; !info.Progress.Complete {
@@ -256,7 +267,7 @@ func (p *planner) restore(info *podplan.Pod) {
 	p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
 }
 
-// repair gives pods the labels of their identity back (ASTS-099).
+// repair gives pods the labels of their identity back.
 func (p *planner) repair() {
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {

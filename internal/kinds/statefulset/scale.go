@@ -39,13 +39,14 @@ func (p *planner) scaleOrdered() {
 		}
 		break
 	}
+
 	if missing := p.missing(); p.blocked != "" && missing > 0 {
 		p.core.Say("%s missing; they come one after the other: %s", plural.Of(missing, "pod"), p.blocked)
 	}
 	recovering := false // a pod waits for those below it, of which the lowest that is not healthy may go
 	for i := range p.condemned {
 		s := &p.condemned[i]
-		if s.info != nil && s.info.Preparing { // it is on its way (ASTS-125)
+		if s.info != nil && s.info.Preparing { // it is on its way
 			p.condemn(s)
 			p.blocked = "pod " + s.pod.Name + " goes"
 			continue
@@ -54,7 +55,9 @@ func (p *planner) scaleOrdered() {
 			p.condemn(s)
 			continue
 		}
-		if recovering && s.info != nil && !s.info.Available && s.info.AvailableIn == 0 && !p.unhealthyBelow(i) { // else they wait for each other
+		// else they wait for each other
+		if recovering && s.info != nil && !s.info.Available && s.info.AvailableIn == 0 &&
+			!p.unhealthyBelow(i) {
 			p.condemn(s)
 			continue
 		}
@@ -65,9 +68,11 @@ func (p *planner) scaleOrdered() {
 		switch {
 		case s.terminating():
 			p.blocked = "pod " + s.pod.Name + " is being deleted"
-		case s.info != nil && !s.info.Available && p.unhealthyBelow(i): // those below may be what it lacks (ASTS-126)
+		case s.info != nil && !s.info.Available && p.unhealthyBelow(i): // those below may be what it lacks
 			p.blocked, recovering = "pod "+s.pod.Name+" is not available", s.info.AvailableIn == 0
-			p.condemnedWait(s, "it is no slot any more, and goes when it is available: a pod below it is not healthy either")
+			p.condemnedWait(
+				s,
+				"it is no slot any more, and goes when it is available: a pod below it is not healthy either")
 		case s.info == nil:
 			p.blocked = "pod " + s.pod.Name + " is adopted or given up"
 		default:
@@ -78,14 +83,15 @@ func (p *planner) scaleOrdered() {
 }
 
 // ended deletes the pod of a slot that ended by itself, unless one of that name did a moment ago: what fails
-// each time, as on a node that rejects it, is made anew less and less often (ASTS-140).
+// each time, as on a node that rejects it, is made anew less and less often.
 func (p *planner) ended(s *slot) {
 	why := "its phase is " + string(s.pod.Status.Phase)
 	if s.pod.Status.Reason != "" {
 		why += " (" + s.pod.Status.Reason + ")"
 	}
 	if until := p.in.FailedUntil[s.pod.Name]; p.in.Now.Before(until) {
-		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonFailed, "%s; it stays until %s, because others of its name ended before", why,
+		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonFailed,
+			"%s; it stays until %s, because others of its name ended before", why,
 			until.UTC().Format(time.RFC3339)).Until = until
 		return
 	}
@@ -116,28 +122,34 @@ func (p *planner) scaleParallel() {
 		case s.pod == nil && down >= p.out.Limits.ScaleMaxUnavailable:
 			limited++
 		case s.pod == nil:
-			if p.vacancy(s) { // else nothing fills it, and others go on (ASTS-106, ASTS-141)
+			if p.vacancy(s) { // else nothing fills it, and others go on
 				vacant = append(vacant, s)
 				down++
 			}
-		case s.finished: // it must not hold up its own successor (ASTS-140)
+		case s.finished: // it must not hold up its own successor
 			p.ended(s)
 		case s.info != nil && !s.info.Available:
 			down++
 		}
 	}
+
 	first, n := 0, p.core.MayCreate(len(vacant))
-	if n < len(vacant) && p.in.CreationError != "" { // each in its turn, since what is refused may be refused to one of them alone (ASTS-136)
+	// each in its turn, since what is refused may be refused to one of them alone
+	if n < len(vacant) && p.in.CreationError != "" {
 		first = int(p.in.Now.Unix() % int64(len(vacant)))
 	}
+
 	for _, s := range vacant[first : first+n] {
 		p.create(s)
 	}
+
 	if limited > 0 {
-		p.out.ScaleLimited = fmt.Sprintf("%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
+		p.out.ScaleLimited = fmt.Sprintf(
+			"%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
 			plural.Of(limited, "pod"), down, p.out.Limits.ScaleMaxUnavailable)
 		p.core.Say("creation waits: %s", p.out.ScaleLimited)
 	}
+
 	for i := range p.condemned {
 		if s := &p.condemned[i]; s.info != nil || s.finished {
 			p.condemn(s)
@@ -174,8 +186,9 @@ const lateAgain = time.Second
 func (p *planner) vacancy(s *slot) bool {
 	name := podName(p.set.Name, s.ordinal)
 	if p.in.ForeignPods[name] {
-		p.out.ScaleError = fmt.Sprintf("pod %s exists and is not the set's: delete it, or give it the labels of the selector and no controller",
-			name) // ASTS-106
+		p.out.ScaleError = fmt.Sprintf(
+			"pod %s exists and is not the set's: delete it, or give it the labels of the selector and no controller",
+			name)
 		p.out.Refusal = p.out.ScaleError
 		return false
 	}
@@ -190,6 +203,7 @@ func (p *planner) vacancy(s *slot) bool {
 		p.core.LookAgain(p.in.Now.Add(claimsAgain))
 		return false
 	}
+
 	return true
 }
 
@@ -209,7 +223,7 @@ func (p *planner) create(s *slot) {
 }
 
 // chooseRevisions decides of which revision the pods of vacant slots will be, also of those that are not
-// created yet (ASTS-109).
+// created yet.
 func (p *planner) chooseRevisions() {
 	for i := range p.slots {
 		if s := &p.slots[i]; s.pod != nil && !p.updated(s) {
@@ -239,7 +253,7 @@ func (p *planner) old(s *slot) bool {
 	return p.others < p.out.Limits.Partition
 }
 
-// updated tells whether the pod of a slot is at the update revision, or prepares for it (ASTS-111).
+// updated tells whether the pod of a slot is at the update revision, or prepares for it.
 func (p *planner) updated(s *slot) bool {
 	return revision.SameLabel(s.pod.Labels[pub.ControllerRevisionHash], p.out.UpdateRevision) ||
 		s.info != nil && s.info.State == pub.LifecycleStatePreparingUpdate
@@ -252,6 +266,7 @@ func (p *planner) identity(ordinal int) podplan.Identity {
 	if p.in.Features.PodIndexLabel {
 		labels[appsv1.PodIndexLabel] = strconv.Itoa(ordinal)
 	}
-	return podplan.Identity{Name: name, Suffix: strconv.Itoa(ordinal), Labels: labels, Hostname: name, Subdomain: p.set.Spec.ServiceName,
-		Former: true, ClaimOwners: p.ownersOf(nil, false), LookAtClaims: p.deletesScaled()}
+	return podplan.Identity{Name: name, Suffix: strconv.Itoa(ordinal), Labels: labels, Hostname: name,
+		Subdomain: p.set.Spec.ServiceName, Former: true, ClaimOwners: p.ownersOf(nil, false),
+		LookAtClaims: p.deletesScaled()}
 }

@@ -13,9 +13,10 @@ import (
 
 // update deletes pods that are specified for deletion, and moves others to the update revision, as far as
 // maxUnavailable goes (ASTS-145 to 166, ASTS-235 to 239). It goes on while scaling is held up: a slot that is
-// down leaves room for no other, but one that is down itself may be brought back by an update (ASTS-125).
+// down leaves room for no other, but one that is down itself may be brought back by an update.
 func (p *planner) update() {
-	spare, charged := p.out.Limits.MaxUnavailable-max(p.out.Limits.Replicas-len(p.slots), 0), 0 // those beyond what a plan looks at are missing
+	// those beyond what a plan looks at are missing
+	spare, charged := p.out.Limits.MaxUnavailable-max(p.out.Limits.Replicas-len(p.slots), 0), 0
 	for i := range p.slots {
 		s := &p.slots[i]
 		if p.down(s) {
@@ -25,6 +26,7 @@ func (p *planner) update() {
 			}
 		}
 	}
+
 	if p.blocked != "" { // what goes first may be no slot
 		spare, charged = min(spare, 0), 0
 	}
@@ -34,6 +36,7 @@ func (p *planner) update() {
 		s := &p.slots[i]
 		budget.With(s.charged, func() { p.specified(s, chosen[s.ordinal], budget) })
 	}
+
 	if reason, why := p.standstill(); reason != "" {
 		for i := range p.slots {
 			if s := &p.slots[i]; p.undecided(s) && p.outdated(s) {
@@ -44,27 +47,31 @@ func (p *planner) update() {
 		p.sayGrowth()
 		return
 	}
+
 	stopped := p.blocked
 	for _, s := range candidates {
 		if p.undecided(s) {
 			budget.With(s.charged, func() { stopped = p.move(s, budget, stopped) })
 		}
 	}
+
 	for i := len(p.slots) - 1; i >= 0; i-- {
 		if s := &p.slots[i]; p.undecided(s) && !chosen[s.ordinal] && !s.info.New {
 			budget.With(s.charged, func() { p.stay(s, budget, stopped) })
 		}
 	}
+
 	p.sayGrowth()
 }
 
 // stay leaves a pod at its revision. It gets back in place what another one has changed in it, as far as the
-// budget goes (IPU-326).
+// budget goes.
 func (p *planner) stay(s *slot, budget *podplan.Budget, stopped string) {
 	switch own := p.core.MendsInPlace(s.info); {
 	case own == nil:
 		s.info.Stay = true
-		p.core.Decide(s.pod, podplan.Keep, podplan.ReasonPartition, "partition keeps %d pods at their revision", p.out.Limits.Partition)
+		p.core.Decide(s.pod, podplan.Keep, podplan.ReasonPartition,
+			"partition keeps %d pods at their revision", p.out.Limits.Partition)
 	case stopped != "" && s.info.Available:
 		p.comesAfter(s, stopped)
 	default:
@@ -87,20 +94,23 @@ func (p *planner) sayGrowth() {
 	if !p.resizes {
 		return
 	}
+
 	for i := range p.slots {
 		s := &p.slots[i]
 		failed := p.claims[s.ordinal].failed
 		if p.undecided(s) && p.claimsGrow(s) {
-			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", cmp.Or(failed, "its claims have not the size yet that they ask for"))
+			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s",
+				cmp.Or(failed, "its claims have not the size yet that they ask for"))
 		}
 		p.out.GrowthFailed = cmp.Or(p.out.GrowthFailed, failed)
 	}
+
 	p.out.UpdateError = cmp.Or(p.out.UpdateError, p.out.GrowthFailed)
 }
 
 // undecided tells whether nothing is decided about the pod of a slot yet, and there is something to decide. A
-// grace period is waited for, but not where the pod prepares its deletion, for then the update does not go on
-// (ASTS-230).
+// grace period is waited for, but not where the pod prepares its deletion, for then the update does not go
+// on.
 func (p *planner) undecided(s *slot) bool {
 	return s.info != nil && (!s.info.Progress.InGrace || s.info.Preparing) && p.core.Verdict(s.pod) == nil
 }
@@ -109,13 +119,15 @@ func (p *planner) undecided(s *slot) bool {
 // its claims.
 func (p *planner) outdated(s *slot) bool {
 	c := p.claims[s.ordinal]
-	return !s.info.New || p.lacksVolume(s) != "" || p.resizes && (len(c.growth) > 0 || c.fixed != "" || !c.pending.IsZero())
+	return !s.info.New || p.lacksVolume(s) != "" ||
+		p.resizes && (len(c.growth) > 0 || c.fixed != "" || !c.pending.IsZero())
 }
 
 // free tells whether a pod serves throughout all that it lacks.
 func (p *planner) free(s *slot) bool {
 	c := p.claims[s.ordinal]
-	return !s.info.New && s.info.Mode.Change != nil && p.core.Free(s.info, s.info.Mode) && p.lacksVolume(s) == "" &&
+	return !s.info.New && s.info.Mode.Change != nil && p.core.Free(s.info, s.info.Mode) &&
+		p.lacksVolume(s) == "" &&
 		(!p.resizes || len(c.growth) == 0 && c.fixed == "" && c.growing == "")
 }
 
@@ -123,7 +135,8 @@ func (p *planner) free(s *slot) bool {
 func (p *planner) standstill() (podplan.Reason, string) {
 	switch {
 	case onDelete(p.set):
-		return podplan.ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
+		return podplan.ReasonOnDelete,
+			"updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
 	case p.core.Workload.Paused:
 		return podplan.ReasonPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	}
@@ -144,14 +157,16 @@ func (p *planner) candidates() (candidates []*slot, chosen map[int]bool) {
 		candidates = p.unordered(r.UnorderedUpdate.PriorityStrategy)
 		candidates = candidates[:min(len(candidates), most)]
 	}
+
 	for _, s := range candidates {
 		chosen[s.ordinal] = true
 	}
+
 	return candidates, chosen
 }
 
 // unordered are the slots that have pods: first those that need no decision any more, then the others by
-// priority (ASTS-150).
+// priority.
 func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 	var first, prepared, rest []*slot
 	var pods []rollout.Candidate
@@ -169,24 +184,27 @@ func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 			pods, rest = append(pods, s.info.Candidate), append(rest, s)
 		}
 	}
+
 	byPod := make(map[string]*slot, len(rest))
 	for _, s := range rest {
 		byPod[s.pod.Name] = s
 	}
+
 	rollout.Prioritize(pods, priority)
 	first = append(first, prepared...)
 	for i := range pods {
 		first = append(first, byPod[pods[i].Pod.Name])
 	}
+
 	return first
 }
 
-// specified decides about pods that somebody wants to go, and about those that prepare their deletion
-// (ASTS-229, ASTS-236).
+// specified decides about pods that somebody wants to go, and about those that prepare their deletion.
 func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 	if !p.undecided(s) {
 		return
 	}
+
 	_, wanted := s.pod.Labels[pub.SpecifiedDelete]
 	switch {
 	case s.info.Preparing && !wanted && (!candidate || !p.outdated(s) || onDelete(p.set)):
@@ -195,7 +213,8 @@ func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 		p.deletePod(s.pod, podplan.ReasonSpecifiedDelete, "it is to be made anew")
 	case !wanted:
 	case s.info.Available && !budget.Available():
-		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion; %s", p.budgetWords())
+		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion; %s",
+			p.budgetWords())
 	default:
 		p.deletePod(s.pod, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
 		budget.Take(s.info)
@@ -203,16 +222,17 @@ func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 }
 
 func (p *planner) budgetWords() string {
-	return fmt.Sprintf("as many pods are unavailable as maxUnavailable %d allows", p.out.Limits.MaxUnavailable)
+	return fmt.Sprintf("as many pods are unavailable as maxUnavailable %d allows",
+		p.out.Limits.MaxUnavailable)
 }
 
 // move brings one pod towards the present spec if that is possible now. stopped says why no pod that is
-// available may be taken any more, empty if one may; move returns that for the pods after this one (ASTS-159,
-// ASTS-275).
+// available may be taken any more, empty if one may; move returns that for the pods after this one.
 func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if !p.outdated(s) {
 		return stopped
 	}
+
 	c := p.claims[s.ordinal]
 	hold := func(reason podplan.Reason, why string) string {
 		p.core.Decide(s.pod, podplan.Wait, reason, "%s", why)
@@ -226,7 +246,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if p.resizes {
 		switch {
 		case c.fixed != "":
-			p.out.ClaimsFixed, p.out.UpdateError = c.fixed, fmt.Sprintf("%s: delete the claim, so that a new one is made", c.fixed)
+			p.out.ClaimsFixed, p.out.UpdateError = c.fixed,
+				fmt.Sprintf("%s: delete the claim, so that a new one is made", c.fixed)
 			return hold(podplan.ReasonVolumes, p.out.UpdateError)
 		case len(c.growth) > 0 && p.in.Now.Before(p.in.GrowthHeldUntil):
 			p.core.LookAgain(p.in.GrowthHeldUntil)
@@ -237,8 +258,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		case len(c.growth) > 0:
 			p.out.Growth = append(p.out.Growth, c.growth...)
 			budget.Take(s.info)
-			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s grows to %s", c.growth[0].Claim.Name,
-				c.growth[0].Storage.String())
+			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s grows to %s",
+				c.growth[0].Claim.Name, c.growth[0].Storage.String())
 			return stopped
 		case c.growing != "":
 			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s",
@@ -249,7 +270,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	volume := p.lacksVolume(s)
 	switch {
 	case volume != "" && p.core.Workload.Policy == podplan.InPlaceOnly:
-		p.out.UpdateError = fmt.Sprintf("pod %s lacks a volume for claim template %s; podUpdatePolicy InPlaceOnly does not recreate it",
+		p.out.UpdateError = fmt.Sprintf(
+			"pod %s lacks a volume for claim template %s; podUpdatePolicy InPlaceOnly does not recreate it",
 			s.pod.Name, volume)
 		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonInPlaceImpossible, "%s", p.out.UpdateError)
 		return stopped
@@ -282,5 +304,6 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if v := p.core.Verdict(s.pod); v.Reason == podplan.ReasonMaxUnavailable {
 		return v.Message
 	}
+
 	return stopped
 }
