@@ -33,8 +33,8 @@ func UIDs[T any, P pointer[T]](a *API) func(context.Context, types.NamespacedNam
 	}
 }
 
-// Find returns an object that owns own writes, from the cache with its own writes laid over it; nil if there
-// is none. The object must not be changed.
+// Find returns an owner of own writes from the cache, with these writes laid over it; nil if there is none.
+// The object must not be changed.
 func Find[T any, P pointer[T]](ctx context.Context, a *API, name types.NamespacedName) (P, error) {
 	found, err := cached[T, P](ctx, a, name)
 	if err != nil || found == nil {

@@ -21,8 +21,7 @@ type Budget struct {
 	exhausted, spent string
 }
 
-// NewBudget returns a budget for moves to the update revision, or away from it, after what it is already
-// spent on.
+// NewBudget returns what is left of the budget for moves to the update revision, or away from it.
 func (p *Planner) NewBudget(toNew bool) *Budget {
 	b := &Budget{
 		spare: p.Spare(), total: p.out.Limits.MaxUnavailable + len(p.Members) - p.out.Limits.Replicas,

@@ -43,9 +43,9 @@ func (p *Planner) DecideModes() {
 	}
 }
 
-// modeOf returns how the pod can reach the target. The answer is the same for all pods of the same revision,
-// so it is found only once. A pod adds to it that it needs a node daemon and has none, and what its present
-// content lacks.
+// modeOf returns how the pod can reach the target. The answer is found once for all pods of the same
+// revision. What depends on the pod is whether it needs a node daemon or a readiness gate and has none, and
+// what its present content lacks.
 func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 	key := modeKey{info.Label, target.Name}
 	m, ok := p.modes[key]

@@ -9,8 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// Prepare runs the preDelete hook of a pod that is to be deleted: the pod enters the state PreparingDelete,
-// or waits in it. It returns nil if no hook holds the pod (CS-136, ASTS-226, ADS-150).
+// Prepare lets the preDelete hook run first for a pod that is to be deleted: the pod enters the state
+// PreparingDelete, or waits in it. It returns nil if no hook holds the pod (CS-136, ASTS-226, ADS-150).
 func (p *Planner) Prepare(pod *corev1.Pod, why string) *Verdict {
 	switch {
 	case !lifecycle.Hooked(p.Hooks().PreDelete, pod):

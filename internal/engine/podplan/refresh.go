@@ -261,7 +261,7 @@ func (p *Planner) daemonMissing(info *Pod) bool {
 }
 
 // stuck recreates a pod whose update cannot be completed, once that is due and if the policy allows it.
-// Otherwise it gives the pod the reason. It always returns true.
+// Otherwise it makes the pod wait and gives it the reason. It always returns true.
 func (p *Planner) stuck(info *Pod, reason Reason, due bool, until time.Time, why string) bool {
 	switch {
 	case due && p.mayRecreate() && !p.Workload.Paused:

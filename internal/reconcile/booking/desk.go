@@ -54,8 +54,8 @@ type Options[T any, P Object[T], D any] struct {
 	// Cached returns the object in the informer, nil if there is none. The object is not changed.
 	Cached func(types.NamespacedName) P
 	Now    func() time.Time
-	// Begin makes a draft, which must not share what changes with the object. ctx is that of one request of
-	// the batch.
+	// Begin makes a draft. Changing the draft must not change the object. ctx is that of one request of the
+	// batch.
 	Begin func(ctx context.Context, object P) D
 	// Changes returns the fields of the status that a draft changes, as a JSON merge patch. Nothing is
 	// written if there are none.

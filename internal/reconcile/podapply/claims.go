@@ -121,7 +121,8 @@ func (a *Application) CreateClaims(ctx context.Context, creations []podplan.Crea
 }
 
 // createClaims creates the PVCs of a new pod, as many as can be created. An existing claim is kept. If look
-// is true, an existing claim that is about to be deleted stops the pod from taking it over.
+// is true, createClaims returns an error if an existing claim is about to be deleted, since the pod must not
+// take it over.
 func (a *Application) createClaims(ctx context.Context, creation podplan.Creation, look bool) error {
 	errs := make([]error, len(creation.Claims))
 	for i, document := range creation.Claims {

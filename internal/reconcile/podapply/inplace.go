@@ -135,11 +135,11 @@ func sameDecision(decided, now *corev1.Pod) bool {
 		decided.Annotations[pub.InPlaceUpdateGrace] == now.Annotations[pub.InPlaceUpdateGrace]
 }
 
-// reported returns the version of the pod for which a patch of its gates is sent: the newest that the caches
-// show, if since the plan only reports of the node arrived, on which the decision does not depend. Pods of a
-// plan wait for each other, and meanwhile nodes report about new pods: a third of the patches that open gates
-// were refused. The patch is guarded by a resourceVersion nevertheless: with the UID alone, a request that
-// took long would open what another leader has closed since; see
+// reported returns the version of the pod for which a patch of its gates is sent. It is the newest version
+// that the caches show if only reports of the node have arrived since the plan, on which the decision does
+// not depend. Pods of a plan wait for each other, and meanwhile nodes report about new pods: a third of the
+// patches that open gates were refused. The patch is guarded by a resourceVersion nevertheless: with the UID
+// alone, a request that took long would open what another leader has closed since; see
 // docs/decisions/0032-gates-are-opened-for-one-version.md.
 func (a *Application) reported(ctx context.Context, planned *corev1.Pod) *corev1.Pod {
 	if newer, ok := a.Own.Newer(ctx, planned).(*corev1.Pod); ok && onlyReported(planned, newer) {

@@ -151,7 +151,7 @@ func (m *Memory) stillness(
 		}
 	}
 
-	// An attempt failed, and no plan has waited for the next one yet.
+	// An attempt failed. The plan that made it waits for nothing, unlike the plans before and after it.
 	if progress.Wait == nil {
 		if text := podplan.FailureWords(result.ScaleError, ""); text != "" {
 			progress.Wait = &waiting.Wait{Reason: "FailedScale", Message: text}
