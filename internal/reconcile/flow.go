@@ -105,12 +105,14 @@ func (f *Flow) take(ctx context.Context, owner types.UID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	f.mu.Lock()
 	if f.free(owner) { // waiting tasks do not come first: their owners have what they may have
 		f.start(owner)
 		f.mu.Unlock()
 		return nil
 	}
+
 	f.full = true
 	p := &place{owner, make(chan struct{})}
 	f.waiting = append(f.waiting, p)
@@ -121,12 +123,15 @@ func (f *Flow) take(ctx context.Context, owner types.UID) error {
 		return nil
 	case <-ctx.Done():
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if i := slices.Index(f.waiting, p); i >= 0 {
 		f.waiting = slices.Delete(f.waiting, i, i+1)
 		return ctx.Err()
 	}
+
 	return nil // the place became free just now, and is given back like any other
 }
 
@@ -140,6 +145,7 @@ func (f *Flow) Collectors() []prometheus.Collector {
 			return float64(value())
 		})
 	}
+
 	return []prometheus.Collector{
 		gauge("afloat_tasks_limit",
 			"How many tasks of all controllers may be under way, by how quickly the API server answers.",
@@ -197,8 +203,10 @@ func (f *Flow) saw(owner types.UID, took time.Duration, err error) {
 	if f == nil {
 		return
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.answers++
 	f.took += took
 	_, later := apierrors.SuggestsClientDelay(err)

@@ -21,6 +21,7 @@ type held struct {
 func (h *held) is(name types.NamespacedName, held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	names := h.names[name.Namespace]
 	switch {
 	case held && names == nil:

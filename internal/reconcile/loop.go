@@ -75,17 +75,18 @@ func (l *Loop) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 	if wait := l.memory.Wait(name, begin); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
+
 	done, err := l.Pass(ctx, name, owner)
 	l.held.is(name, done.Held)
 	tracing.Plan(ctx, done.Headline)
 	// After an error the queue decides when to retry.
 	l.memory.Passed(name, begin, done.Planning, done.More || err != nil)
 	if done.Headline != "" && l.memory.News(name, done.Headline) {
-
 		log.FromContext(ctx).V(2).Info("Plan", done.Record()...)
 	}
 	if done.Progress {
 		l.backOff.Progressed(request)
 	}
+
 	return l.backOff.Answer(request, done.After, err)
 }

@@ -71,15 +71,17 @@ func (o *Own) remember(owner types.UID, w *write) {
 	if o == nil {
 		return
 	}
+
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if o.owners == nil {
 		o.owners = map[types.UID]map[id]*write{}
 	}
 	if o.owners[owner] == nil {
-
 		o.owners[owner] = map[id]*write{}
 	}
+
 	before := o.owners[owner][idOf(w.object)]
 	if before != nil && (before.operation == created || before.unseen) &&
 		before.object.GetUID() == w.object.GetUID() {
@@ -195,6 +197,7 @@ func (o *Own) Settle(ctx context.Context, owner types.UID, now time.Time) error 
 			o.drop(owner, w)
 		}
 	}
+
 	return nil
 }
 
@@ -320,6 +323,7 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 	if o.Leaked != nil && w.operation == created { // otherwise it went because this controller deleted it
 		o.Leaked(owner)
 	}
+
 	return true, nil
 }
 
@@ -353,6 +357,7 @@ func Overlay[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) 
 			written[client.ObjectKeyFromObject(w.object)] = w
 		}
 	}
+
 	if len(written) == 0 {
 		return cached
 	}
@@ -430,6 +435,7 @@ func (w *write) over(cached client.Object) (client.Object, bool) {
 	if cached != nil && !Older(cached, w.object) {
 		return cached, true
 	}
+
 	return w.object, true
 }
 

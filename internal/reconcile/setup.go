@@ -75,6 +75,7 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 	if o.Everywhere {
 		settings.NeedLeaderElection = new(false)
 	}
+
 	named := tracing.Of(name, useragent.Of(name, r))
 	if o.Pulse != nil {
 		if o.Everywhere {
@@ -86,6 +87,7 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 	if err := b.Named(name).WithOptions(settings).Complete(named); err != nil {
 		return fmt.Errorf("building controller %s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -95,11 +97,13 @@ func countRepeats(name string, limiter workqueue.TypedRateLimiter[ctrl.Request])
 	if !ok {
 		return nil
 	}
+
 	counter := prometheus.NewCounter(prometheus.CounterOpts{
 		Name:        "afloat_repeated_passes_total",
 		ConstLabels: prometheus.Labels{"controller": name},
 		Help:        "Passes that asked to be repeated at once, several times in a row, and did nothing; each one is a mistake of the manager, by controller.",
 	})
+
 	err := metrics.Registry.Register(counter)
 	if known := (prometheus.AlreadyRegisteredError{}); errors.As(err, &known) {
 		// Another manager runs in this process.
@@ -107,6 +111,7 @@ func countRepeats(name string, limiter workqueue.TypedRateLimiter[ctrl.Request])
 	} else if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
+
 	backOff.OnRepeat(counter.Inc)
 	return nil
 }

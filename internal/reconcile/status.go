@@ -32,11 +32,12 @@ func StatusPatch(object metav1.Object, old, new any) ([]byte, error) {
 	) {
 		before = []byte("{}")
 	}
-	after, err := json.Marshal(new)
 
+	after, err := json.Marshal(new)
 	if err != nil {
 		return nil, fmt.Errorf("encoding status: %w", err)
 	}
+
 	changes, err := jsonpatch.CreateMergePatch(before, after)
 	if err != nil {
 		return nil, fmt.Errorf("comparing status: %w", err)
@@ -44,6 +45,7 @@ func StatusPatch(object metav1.Object, old, new any) ([]byte, error) {
 	if string(changes) == "{}" {
 		return nil, nil
 	}
+
 	return MergePatch(object, nil, map[string]any{"status": json.RawMessage(changes)})
 }
 

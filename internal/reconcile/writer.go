@@ -297,10 +297,12 @@ func MergePatch(object metav1.Object, metadata, rest map[string]any) ([]byte, er
 	for key, value := range metadata {
 		guarded[key] = value
 	}
+
 	document := map[string]any{"metadata": guarded}
 	for key, value := range rest {
 		document[key] = value
 	}
+
 	body, err := json.Marshal(document)
 	if err != nil {
 		return nil, fmt.Errorf("encoding patch: %w", err)

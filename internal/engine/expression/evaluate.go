@@ -10,18 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// ErrNegative is the error of a negative result (SS-137).
+// ErrNegative means that the result is negative (SS-137).
 var ErrNegative = errors.New("calculation result is negative")
 
-// ErrTooLarge is the error of a result that no quantity of Kubernetes can hold.
+// ErrTooLarge means that no Kubernetes quantity can represent the result.
 var ErrTooLarge = errors.New("calculation result is too large")
 
-// Evaluate computes the expression for a value of the variable: exactly, and cut to thousandths of a core or
-// whole bytes at the end (SS-141). The errors are ErrNegative and ErrTooLarge.
+// Evaluate computes the expression for a value of the variable. It computes exactly, and truncates the result
+// to thousandths of a core or whole bytes (SS-141). The errors are [ErrNegative] and [ErrTooLarge].
 func (e *Expression) Evaluate(variable resource.Quantity) (resource.Quantity, error) {
 	result := e.root.evaluate(exact(variable))
 	if result.Sign() < 0 {
-		return resource.Quantity{}, fmt.Errorf("%w: %s", ErrNegative, strings.TrimSuffix(result.FloatString(3), ".000"))
+		return resource.Quantity{}, fmt.Errorf("%w: %s", ErrNegative,
+			strings.TrimSuffix(result.FloatString(3), ".000"))
 	}
 	if result.Cmp(new(big.Rat).SetInt64(math.MaxInt64)) > 0 {
 		return resource.Quantity{}, fmt.Errorf("%w: %s", ErrTooLarge, result.FloatString(0))
@@ -29,21 +30,24 @@ func (e *Expression) Evaluate(variable resource.Quantity) (resource.Quantity, er
 	if e.variable == Memory {
 		return bytes(whole(result).Int64()), nil
 	}
+
 	milli := whole(new(big.Rat).Mul(result, power(1000, 1)))
 	if milli.IsInt64() {
 		return *resource.NewMilliQuantity(milli.Int64(), resource.DecimalSI), nil
 	}
+
 	out, err := resource.ParseQuantity(milli.String() + "m")
 	if err != nil {
 		return resource.Quantity{}, fmt.Errorf("writing the result %sm: %w", milli, err)
 	}
+
 	return out, nil
 }
 
-// whole is the value without its fraction.
+// whole returns the value without its fraction.
 func whole(r *big.Rat) *big.Int { return new(big.Int).Quo(r.Num(), r.Denom()) }
 
-// exact is the value of a quantity.
+// exact returns the value of a quantity.
 func exact(q resource.Quantity) *big.Rat {
 	decimal := q.DeepCopy()
 	dec := decimal.AsDec()
@@ -56,7 +60,7 @@ func exact(q resource.Quantity) *big.Rat {
 	return out
 }
 
-// bytes are written in thousands or in powers of 1024, whichever reads better.
+// bytes returns a quantity that is written with decimal or binary suffixes, whichever is shorter.
 func bytes(n int64) resource.Quantity {
 	decimal, binary := resource.NewQuantity(n, resource.DecimalSI), resource.NewQuantity(n, resource.BinarySI)
 	if len(binary.String()) < len(decimal.String()) {
@@ -65,5 +69,5 @@ func bytes(n int64) resource.Quantity {
 	return *decimal
 }
 
-// Constant tells whether the variable does not occur.
+// Constant reports whether the variable does not occur in the expression.
 func (e *Expression) Constant() bool { return e.root.constant != nil }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Longer texts and numbers with larger exponents are refused: no resource needs them, and they would take
-// long to compute.
+// These are the limits of expressions. Longer texts, larger exponents and deeper nesting are rejected: no
+// resource needs them, and they would take long to compute.
 const (
 	maxLength   = 10000
 	maxExponent = 100
@@ -38,11 +38,12 @@ func (t token) String() string {
 	return fmt.Sprintf("%q at character %d", t.text, t.at+1)
 }
 
-// units are the suffixes of quantities, case counts (SS-138).
+// units are the suffixes of quantities; they are case-sensitive.
 var units = map[string]*big.Rat{
 	"m": big.NewRat(1, 1000),
 	"k": power(1000, 1), "M": power(1000, 2), "G": power(1000, 3), "T": power(1000, 4), "P": power(1000, 5),
-	"Ki": power(1024, 1), "Mi": power(1024, 2), "Gi": power(1024, 3), "Ti": power(1024, 4), "Pi": power(1024, 5),
+	"Ki": power(1024, 1), "Mi": power(1024, 2), "Gi": power(1024, 3), "Ti": power(1024, 4),
+	"Pi": power(1024, 5),
 }
 
 func power(base, exponent int64) *big.Rat {
@@ -57,6 +58,7 @@ func lex(text string) ([]token, error) {
 	if len(text) > maxLength {
 		return nil, fmt.Errorf("the expression is longer than %d characters", maxLength)
 	}
+
 	var tokens []token
 	for at := 0; at < len(text); {
 		c := text[at]
@@ -65,7 +67,8 @@ func lex(text string) ([]token, error) {
 			at++
 		case isDigit(c) || c == '.':
 			end := at
-			for end < len(text) && (isDigit(text[end]) || isLetter(text[end]) || text[end] == '.' || text[end] == '%' || sign(text, end)) {
+			for end < len(text) && (isDigit(text[end]) || isLetter(text[end]) || text[end] == '.' ||
+				text[end] == '%' || sign(text, end)) {
 				end++
 			}
 			number, err := literal(text[at:end], at)
@@ -87,21 +90,24 @@ func lex(text string) ([]token, error) {
 			return nil, fmt.Errorf("unexpected character %q at character %d", []rune(text[at:])[0], at+1)
 		}
 	}
+
 	return append(tokens, token{kind: tokenEnd, at: len(text)}), nil
 }
 
-// sign tells whether the character is the sign of an exponent, not an operator: an e that follows a digit or
-// a dot is before it, and a digit is after it.
+// sign reports whether the character is the sign of an exponent, not an operator: it comes after an e that
+// follows a digit or a dot, and before a digit.
 func sign(text string, at int) bool {
-	return (text[at] == '+' || text[at] == '-') && at >= 2 && at+1 < len(text) && (text[at-1] == 'e' || text[at-1] == 'E') &&
+	return (text[at] == '+' || text[at] == '-') && at >= 2 && at+1 < len(text) &&
+		(text[at-1] == 'e' || text[at-1] == 'E') &&
 		(isDigit(text[at-2]) || text[at-2] == '.') && isDigit(text[at+1])
 }
 
-// literal reads a number, percentage or quantity; text holds all characters that could belong to it, so that
-// nothing is cut off silently (SS-142).
+// literal parses a number, percentage or quantity. text contains all characters that could belong to it, so
+// that nothing is cut off silently.
 func literal(text string, at int) (token, error) {
 	out := token{kind: tokenNumber, text: text, at: at}
 	malformed := fmt.Errorf("malformed number %s", out)
+
 	end, digits, dots := 0, 0, 0
 	for end < len(text) && (isDigit(text[end]) || text[end] == '.') {
 		if text[end] == '.' {
@@ -111,9 +117,11 @@ func literal(text string, at int) (token, error) {
 		}
 		end++
 	}
+
 	if digits == 0 || dots > 1 {
 		return token{}, malformed
 	}
+
 	exponent := 0
 	if from := end; from < len(text) && (text[from] == 'e' || text[from] == 'E') {
 		end++
@@ -128,7 +136,7 @@ func literal(text string, at int) (token, error) {
 			}
 		}
 		if first == end {
-			return token{}, malformed // 1E is not a quantity here (SS-138)
+			return token{}, malformed // an exponent needs digits, so 1E is not a quantity here
 		}
 		if negative {
 			exponent = -exponent
@@ -139,11 +147,13 @@ func literal(text string, at int) (token, error) {
 	} else if !out.setMantissa(text[:end]) {
 		return token{}, malformed
 	}
+
 	if exponent < 0 {
 		out.value.Quo(out.value, power(10, int64(-exponent)))
 	} else {
 		out.value.Mul(out.value, power(10, int64(exponent)))
 	}
+
 	switch suffix := text[end:]; {
 	case suffix == "":
 	case suffix == "%":
@@ -154,16 +164,18 @@ func literal(text string, at int) (token, error) {
 	default:
 		return token{}, malformed
 	}
+
 	return out, nil
 }
 
-// setMantissa reads digits with at most one dot, always in base 10, also with leading zeros.
+// setMantissa parses digits with at most one dot, always in base 10, even with leading zeros.
 func (t *token) setMantissa(text string) bool {
 	whole, fraction, _ := strings.Cut(text, ".")
 	digits, ok := new(big.Int).SetString(whole+fraction, 10)
 	if !ok {
 		return false
 	}
-	t.value = new(big.Rat).SetFrac(digits, new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(len(fraction))), nil))
+	t.value = new(big.Rat).SetFrac(digits,
+		new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(len(fraction))), nil))
 	return true
 }

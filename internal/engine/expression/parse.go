@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Variable is the variable of an expression; its unit is cores or bytes.
+// Variable is the variable of an expression. Its unit is cores or bytes.
 type Variable string
 
-// Variables: cores and bytes (SS-138, SS-139).
+// These are the variables, in cores and bytes (SS-138, SS-139).
 const (
 	CPU    Variable = "cpu"
 	Memory Variable = "memory"
@@ -21,13 +21,14 @@ type Expression struct {
 	variable Variable
 }
 
-// Parse reads an expression and checks its types, with the variable as a quantity. It does not judge the sign
-// of the result, which depends on the variable (SS-140).
+// Parse parses an expression and checks its types; the variable is a quantity. It does not check the sign of
+// the result, which depends on the variable (SS-140).
 func Parse(text string, variable Variable) (*Expression, error) {
 	tokens, err := lex(text)
 	if err != nil {
 		return nil, err
 	}
+
 	p := &parser{tokens: tokens, variable: variable}
 	root, err := p.sum()
 	if err != nil {
@@ -47,7 +48,7 @@ type node struct {
 	left, right *node
 }
 
-// operation computes out from two values; nil stands for the variable.
+// operation computes out from two values. A nil operation stands for the variable.
 type operation func(out, left, right *big.Rat)
 
 func (n *node) evaluate(variable *big.Rat) *big.Rat {
@@ -62,8 +63,8 @@ func (n *node) evaluate(variable *big.Rat) *big.Rat {
 	return out
 }
 
-// combine makes the node of an operation. The operation is computed at once if the variable does not occur in
-// it.
+// combine returns the node of an operation. If the variable does not occur in the operation, it is computed
+// at once.
 func combine(quantity bool, operation operation, left, right *node) *node {
 	n := &node{quantity: quantity, operation: operation, left: left, right: right}
 	if left.constant != nil && right.constant != nil {
@@ -115,7 +116,7 @@ func (p *parser) expect(symbol string) error {
 	return nil
 }
 
-// sum reads terms with + and - between.
+// sum parses terms separated by + and -.
 func (p *parser) sum() (*node, error) {
 	left, err := p.product()
 	for err == nil && p.peek("+-") {
@@ -131,7 +132,7 @@ func (p *parser) sum() (*node, error) {
 	return left, err
 }
 
-// product reads factors with * and / between.
+// product parses factors separated by * and /.
 func (p *parser) product() (*node, error) {
 	left, err := p.factor()
 	for err == nil && p.peek("*/") {
@@ -153,15 +154,18 @@ func (p *parser) product() (*node, error) {
 			left = combine(left.quantity, divide, left, right)
 		}
 	}
+
 	return left, err
 }
 
-// factor reads one value.
+// factor parses one value.
 func (p *parser) factor() (*node, error) {
 	if p.depth++; p.depth > maxDepth {
 		return nil, fmt.Errorf("the expression is nested more than %d deep", maxDepth)
 	}
+
 	defer func() { p.depth-- }()
+
 	first := p.next()
 	switch {
 	case first.kind == tokenNumber || first.kind == tokenQuantity:
@@ -185,10 +189,11 @@ func (p *parser) factor() (*node, error) {
 		}
 		return value, p.expect(")")
 	}
+
 	return nil, fmt.Errorf("expected a value, found %s", first)
 }
 
-// call reads the two arguments of a function.
+// call parses the two arguments of a function.
 func (p *parser) call(name token) (*node, error) {
 	var operation operation
 	switch strings.ToLower(name.text) {
@@ -199,6 +204,7 @@ func (p *parser) call(name token) (*node, error) {
 	default:
 		return nil, fmt.Errorf("unknown function: %s", name.text)
 	}
+
 	p.next()
 	var arguments []*node
 	for !p.peek(")") {
@@ -213,9 +219,12 @@ func (p *parser) call(name token) (*node, error) {
 		}
 		arguments = append(arguments, argument)
 	}
+
 	p.next()
 	if len(arguments) != 2 {
-		return nil, fmt.Errorf("%s takes two arguments, found %d at character %d", name.text, len(arguments), name.at+1)
+		return nil, fmt.Errorf("%s takes two arguments, found %d at character %d",
+			name.text, len(arguments), name.at+1)
 	}
+
 	return combine(arguments[0].quantity || arguments[1].quantity, operation, arguments[0], arguments[1]), nil
 }

@@ -1,6 +1,6 @@
-// Package firstseen remembers since when this process knows the entries of a status that others date, by its
-// own clock. How old an entry is cannot be told from its date: a process whose clock is ahead of that of the
-// writer would take what was just written for long over.
+// Package firstseen remembers since when this process has known the entries of a status that others date, by
+// its own clock. The age of an entry cannot be computed from its date: a process whose clock is ahead of the
+// writer's would take a new entry for one that is long over.
 package firstseen
 
 import (
@@ -9,26 +9,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Entry is an entry of a map from names to times, in a list of that name. Dated tells two entries of one name
-// apart.
+// Entry is an entry of a map from names to times, in the list of that name. Dated distinguishes two entries
+// of the same name.
 type Entry struct {
 	List, Name string
 	Dated      int64
 }
 
-// Of is the entry of a list.
+// Of returns the entry of a list.
 func Of(list, name string, at metav1.Time) Entry { return Entry{list, name, at.Unix()} }
 
-// Times has when entries were seen first. The zero value knows of none.
+// Times contains when entries were first seen. The zero value is empty.
 type Times map[Entry]time.Time
 
 // Note adds the entries of a list to what is known now; former is what was known before. Entries are dated in
-// whole seconds, and so is when they were seen.
+// whole seconds, and so are the times when they were first seen.
 func (t Times) Note(former Times, list string, entries map[string]metav1.Time, now time.Time) {
 	now = now.Truncate(time.Second)
 	for name, at := range entries {
 		entry := Of(list, name, at)
-		if seen, known := former[entry]; known && !seen.After(now) { // else the clock was set back
+		if seen, known := former[entry]; known && !seen.After(now) { // otherwise the clock was set back
 			t[entry] = seen
 		} else {
 			t[entry] = now
@@ -36,8 +36,8 @@ func (t Times) Note(former Times, list string, entries map[string]metav1.Time, n
 	}
 }
 
-// Since is since when an entry counts: since it was seen. One that was not noted yet is new. Where nothing is
-// noted at all, such as in a rehearsal, its date counts.
+// Since returns the time from which an entry counts: when it was first seen. An entry that was not noted yet
+// is new. If nothing is noted at all, as in a rehearsal, its date counts.
 func (t Times) Since(list, name string, at metav1.Time, now time.Time) time.Time {
 	if t == nil {
 		return at.Time
@@ -48,12 +48,13 @@ func (t Times) Since(list, name string, at metav1.Time, now time.Time) time.Time
 	return now
 }
 
-// HalfOver tells who did not see an entry come whether half its life may be over. If it is dated ahead,
-// nobody knows here how old it is.
+// HalfOver reports whether half of an entry's life may be over, for callers that did not see when the entry
+// was written. It is true for an entry dated in the future, because its age cannot be known here.
 func HalfOver(at time.Time, life time.Duration, now time.Time) bool {
 	age := now.Sub(at)
 	return age >= life/2 || age < -tolerance
 }
 
-// tolerance is how far ahead entries are dated by clocks that are right: the dates of some are rounded up.
+// tolerance is how far in the future entries may be dated by correct clocks, because some dates are rounded
+// up.
 const tolerance = 2 * time.Second

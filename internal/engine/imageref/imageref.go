@@ -1,5 +1,4 @@
-// Package imageref brings names of images into the one form by which NodeImages know them (IMG-011 to
-// IMG-013).
+// Package imageref converts image names to the form in which NodeImages list them (IMG-011 to IMG-013).
 package imageref
 
 import (
@@ -9,8 +8,8 @@ import (
 	"github.com/distribution/reference"
 )
 
-// Parse splits an image into its name in familiar form and its tag, or its digest if it has one; without
-// either the tag is latest.
+// Parse splits an image into its name in familiar form and its digest or tag. Without either of these, the
+// tag is latest.
 func Parse(image string) (name, tag string, err error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {

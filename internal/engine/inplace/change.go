@@ -12,31 +12,31 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// RefMetadata are the labels and annotations that a container reads through its environment and that change;
-// nil removes the key (IPU-091, IPU-309).
+// RefMetadata contains the changed labels and annotations that a container reads through its environment; nil
+// removes the key (IPU-091, IPU-309).
 type RefMetadata struct {
 	Labels      map[string]*string `json:"labels,omitempty"`
 	Annotations map[string]*string `json:"annotations,omitempty"`
 }
 
-// Parts are what changes in containers, by container name. They are what batches divide (IPU-101).
+// Parts are changes of containers, by container name. Batches divide them (IPU-101).
 type Parts struct {
 	// Images are the new images (IPU-033, IPU-318).
 	Images map[string]string
-	// Refs is the metadata that restarts a container when it changes, since the container reads it.
+	// Refs is the metadata that the container reads, so that a change of it restarts the container.
 	Refs map[string]RefMetadata
-	// Resources holds the changed quantities alone (IPU-035).
+	// Resources contains only the changed quantities (IPU-035).
 	Resources map[string]corev1.ResourceRequirements
-	// Restarts names containers to be restarted without any other change, sorted (IPU-322).
+	// Restarts are the names of containers to restart without any other change, sorted (IPU-322).
 	Restarts []string
 }
 
-// Empty tells whether no container changes.
+// Empty reports whether no container changes.
 func (p *Parts) Empty() bool {
 	return len(p.Images)+len(p.Refs)+len(p.Resources)+len(p.Restarts) == 0
 }
 
-// Names returns the containers that have something to change, sorted.
+// Names returns the names of the containers that change, sorted.
 func (p *Parts) Names() []string {
 	names := map[string]bool{}
 	for name := range p.Images {
@@ -54,10 +54,12 @@ func (p *Parts) Names() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// only returns the parts of the containers for which keep is true.
+// only returns the parts of the containers for which keep returns true.
 func (p *Parts) only(keep func(name string) bool) Parts {
-	return Parts{Images: filter(p.Images, keep), Refs: filter(p.Refs, keep), Resources: filter(p.Resources, keep),
-		Restarts: slices.DeleteFunc(slices.Clone(p.Restarts), func(name string) bool { return !keep(name) })}
+	return Parts{
+		Images: filter(p.Images, keep), Refs: filter(p.Refs, keep), Resources: filter(p.Resources, keep),
+		Restarts: slices.DeleteFunc(slices.Clone(p.Restarts), func(name string) bool { return !keep(name) }),
+	}
 }
 
 func filter[V any](m map[string]V, keep func(name string) bool) map[string]V {
@@ -73,33 +75,42 @@ func filter[V any](m map[string]V, keep func(name string) bool) map[string]V {
 	return out
 }
 
-// over returns these parts together with earlier ones that were not written: for the same container and kind,
-// the newer part wins (IPU-327).
+// over returns these parts merged with earlier ones that were not written. For the same container and kind of
+// change, the newer part wins.
 func (p *Parts) over(earlier Parts) Parts {
-	merged := Parts{Images: merge(earlier.Images, p.Images), Resources: maps.Clone(earlier.Resources), Refs: maps.Clone(earlier.Refs)}
+	merged := Parts{
+		Images: merge(earlier.Images, p.Images), Resources: maps.Clone(earlier.Resources),
+		Refs: maps.Clone(earlier.Refs),
+	}
+
 	for name, resources := range p.Resources {
 		before := merged.Resources[name]
 		resources = corev1.ResourceRequirements{Limits: merge(before.Limits, resources.Limits),
 			Requests: merge(before.Requests, resources.Requests)}
 		merged.Resources = merge(merged.Resources, map[string]corev1.ResourceRequirements{name: resources})
 	}
+
 	for name, refs := range p.Refs {
 		before := merged.Refs[name]
-		refs = RefMetadata{Labels: merge(before.Labels, refs.Labels), Annotations: merge(before.Annotations, refs.Annotations)}
+		refs = RefMetadata{
+			Labels:      merge(before.Labels, refs.Labels),
+			Annotations: merge(before.Annotations, refs.Annotations),
+		}
 		merged.Refs = merge(merged.Refs, map[string]RefMetadata{name: refs})
 	}
+
 	merged.Restarts = union(earlier.Restarts, p.Restarts)
 	return merged
 }
 
-// union returns what is in either list, sorted.
+// union returns the strings of both lists, sorted and each once.
 func union(a, b []string) []string {
 	all := slices.Concat(a, b)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// put sets a value of a map, and makes the map if it is nil.
+// put sets a value in a map, and creates the map if it is nil.
 func put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = map[K]V{}
@@ -117,35 +128,35 @@ func merge[K comparable, V any](a, b map[K]V) map[K]V {
 	return out
 }
 
-// Change is what has to be done to a pod to bring it from one template to another in place.
+// Change is what must be done to a pod to bring it from one template to another in place.
 type Change struct {
 	Parts
-	// Labels and Annotations hold new values that no container reads; nil removes the key (IPU-090).
+	// Labels and Annotations are new values that no container reads; nil removes the key (IPU-090).
 	Labels, Annotations map[string]*string
-	// AddFinalizers and RemoveFinalizers are what the template's finalizers gained and lost.
+	// AddFinalizers and RemoveFinalizers are the finalizers that the template gained and lost.
 	AddFinalizers, RemoveFinalizers []string
-	// Stops names the containers that the change stops, sorted.
+	// Stops are the names of the containers that the change stops, sorted.
 	Stops []string
-	// Mends and MendsResources name the containers whose image, or quantities, are written again because they
-	// are those of another revision (IPU-326).
+	// Mends and MendsResources are the names of the containers whose image, or quantities, are restored
+	// because they are those of another revision (IPU-326).
 	Mends, MendsResources []string
-	// KeepReady names containers whose restart leaves the pod ready (IPU-308).
+	// KeepReady are the names of the containers whose restart leaves the pod ready (IPU-308).
 	KeepReady []string
 }
 
-// Quiet tells whether the change touches neither containers nor labels. It needs neither budget nor grace nor
-// a lifecycle state (IPU-308). A changed label may take the pod out of Services or policies that select by
-// it, so such a change keeps the pace of the rollout (IPU-080).
+// Quiet reports whether the change touches neither containers nor labels. It then needs no budget, no grace
+// period and no lifecycle state (IPU-308). A changed label may take the pod out of Services or policies that
+// select by it, so such a change counts for the pace of the rollout (IPU-080).
 func (c *Change) Quiet() bool { return c.Empty() && len(c.Labels) == 0 }
 
-// Holds tells whether the pod is taken out of service for the change: it stops a container that is not listed
-// in KeepReady (IPU-136, IPU-308).
+// Holds reports whether the change takes the pod out of service: it stops a container that is not listed in
+// KeepReady (IPU-136, IPU-308).
 func (c *Change) Holds() bool {
 	return slices.ContainsFunc(c.Stops, func(name string) bool { return !slices.Contains(c.KeepReady, name) })
 }
 
-// NeedsDaemon names the containers that only a node daemon can restart: those whose image stays, while their
-// environment changes or a restart is asked for (IPU-130, IPU-312, IPU-322).
+// NeedsDaemon returns the containers that only a node daemon can restart: their image stays, while their
+// environment changes or a restart is requested (IPU-130, IPU-312, IPU-322).
 func (c *Change) NeedsDaemon() []string {
 	return slices.DeleteFunc(c.Names(), func(name string) bool {
 		_, image := c.Images[name]
@@ -154,33 +165,36 @@ func (c *Change) NeedsDaemon() []string {
 	})
 }
 
-// DaemonPatience is how long a node daemon may take until its first report of a pod.
+// DaemonPatience is how long the first report of a node daemon about a pod may take.
 const DaemonPatience = 30 * time.Second
 
-// Unrestartable names the containers that only a node daemon could restart, if no daemon has reported the pod
-// although it has run for DaemonPatience (IPU-312). A younger pod may still be reported; see
-// Status.NoDaemonSince.
+// Unrestartable returns the containers that only a node daemon could restart, if no daemon has reported the
+// pod although it has run for DaemonPatience (IPU-312). A younger pod may still be reported; see
+// [Status.NoDaemonSince].
 func (c *Change) Unrestartable(pod *corev1.Pod, now time.Time) []string {
 	if Reported(pod) {
 		return nil
 	}
+
 	for i := range pod.Status.ContainerStatuses {
 		running := pod.Status.ContainerStatuses[i].State.Running
 		if running == nil {
 			continue
 		}
 		since := running.StartedAt.Time
-		if since.Before(pod.CreationTimestamp.Time) { // the node's clock is behind: nothing of a pod is older than the pod
+		// The clock of the node is behind, since no container is older than its pod.
+		if since.Before(pod.CreationTimestamp.Time) {
 			since = pod.CreationTimestamp.Time
 		}
 		if now.Sub(since) > DaemonPatience {
 			return c.NeedsDaemon()
 		}
 	}
+
 	return nil
 }
 
-// With returns the change together with images and resources to be written again.
+// With returns the change with additional images and resources to restore.
 func (c *Change) With(images map[string]string, resources map[string]corev1.ResourceRequirements) *Change {
 	if len(images)+len(resources) == 0 {
 		return c
@@ -189,11 +203,13 @@ func (c *Change) With(images map[string]string, resources map[string]corev1.Reso
 	missing := Parts{Images: images, Resources: resources}
 	more.Parts = missing.over(c.Parts)
 	more.Mends, more.MendsResources = slices.Sorted(maps.Keys(images)), slices.Sorted(maps.Keys(resources))
-	more.Stops = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(c.Stops), maps.Keys(images)))))
+	more.Stops = slices.Compact(slices.Sorted(slices.Values(
+		slices.AppendSeq(slices.Clone(c.Stops), maps.Keys(images)),
+	)))
 	return &more
 }
 
-// String says what changes, for events and narratives.
+// String describes the change, for events and narratives.
 func (c *Change) String() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(c.Images)) {
@@ -203,10 +219,12 @@ func (c *Change) String() string {
 		parts = append(parts, fmt.Sprintf("resources of %s to %s", name, resourceWords(c.Resources[name])))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Refs)) {
-		keys := slices.Concat(slices.Collect(maps.Keys(c.Refs[name].Labels)), slices.Collect(maps.Keys(c.Refs[name].Annotations)))
+		keys := slices.Concat(slices.Collect(maps.Keys(c.Refs[name].Labels)),
+			slices.Collect(maps.Keys(c.Refs[name].Annotations)))
 		slices.Sort(keys)
 		parts = append(parts, fmt.Sprintf("environment of %s from %s", name, strings.Join(keys, ", ")))
 	}
+
 	if len(c.Restarts) > 0 {
 		parts = append(parts, "restart of "+strings.Join(c.Restarts, ", "))
 	}
@@ -222,6 +240,7 @@ func (c *Change) String() string {
 	if len(parts) == 0 {
 		return "revision labels only"
 	}
+
 	return strings.Join(parts, "; ")
 }
 
@@ -238,6 +257,7 @@ func patchMetadata(patch *podpatch.Patch, labels, annotations map[string]*string
 			patch.Label(key, *value)
 		}
 	}
+
 	for key, value := range annotations {
 		if value == nil {
 			patch.RemoveAnnotation(key)

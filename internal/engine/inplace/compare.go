@@ -17,46 +17,51 @@ import (
 
 // Blocker is a difference that cannot be applied in place.
 type Blocker struct {
-	// Path of the difference in the pod template, such as spec.containers[0].env.
+	// Path is the path of the difference in the pod template, such as spec.containers[0].env.
 	Path string
-	// Rule says why it does not qualify.
+	// Rule is the reason why it cannot be applied in place.
 	Rule string
 }
 
 func (b Blocker) String() string { return b.Path + ": " + b.Rule }
 
-// Options say which changes qualify besides images and metadata.
+// Options define which changes can be made in place besides images and metadata.
 type Options struct {
-	// EnvFromMetadata ties metadata that containers read through their environment to these containers, which
-	// are restarted for it (gate InPlaceUpdateEnvFromMetadata, IPU-091, IPU-094).
+	// EnvFromMetadata assigns metadata that containers read through their environment to these containers,
+	// which are restarted when it changes (gate InPlaceUpdateEnvFromMetadata, IPU-091, IPU-094).
 	EnvFromMetadata bool
-	// Resize lets quantities of cpu and memory change (gate InPlaceWorkloadVerticalScaling, and a server with
-	// pods/resize; IPU-035, IPU-040, IPU-113).
+	// Resize allows changes of the quantities of cpu and memory (gate InPlaceWorkloadVerticalScaling, on a
+	// server that has pods/resize; IPU-035, IPU-040, IPU-113).
 	Resize bool
 }
 
-// Compare compares two revisions' templates as documents and classifies every difference (IPU-031 to 042).
-// The change may be applied in place if there is no blocker. It returns an error if either document is not a
-// pod template.
+// Compare compares the templates of two revisions as documents and classifies every difference (IPU-031 to
+// 042). The change can be made in place if there is no blocker. Compare returns an error if either document
+// is not a pod template.
 func Compare(oldTemplate, newTemplate []byte, options Options) (*Change, []Blocker, error) {
 	oldDoc, err := revision.Canonical(oldTemplate)
 	if err != nil {
 		return nil, nil, fmt.Errorf("old template: %w", err)
 	}
+
 	newDoc, err := revision.Canonical(newTemplate)
 	if err != nil {
 		return nil, nil, fmt.Errorf("new template: %w", err)
 	}
+
 	c := comparison{old: oldDoc, new: newDoc, options: options, change: &Change{}}
 	c.object(nil, oldDoc, newDoc)
 	c.metadata(object(oldDoc["metadata"]), object(newDoc["metadata"]))
+
 	if options.EnvFromMetadata {
 		c.references()
 	}
+
 	c.restarts()
 	if err := c.quality(); err != nil {
 		return nil, nil, err
 	}
+
 	c.stops()
 	return c.change, c.blockers, nil
 }
@@ -77,7 +82,7 @@ func (c *comparison) object(path []string, old, new revision.Document) {
 	maps.Copy(keys, new)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if len(path) == 0 && key == "metadata" {
-			continue // any difference of the metadata qualifies (IPU-034)
+			continue // metadata may differ in any way
 		}
 		c.value(append(path[:len(path):len(path)], key), old[key], new[key])
 	}
@@ -87,6 +92,7 @@ func (c *comparison) value(path []string, old, new any) {
 	if reflect.DeepEqual(old, new) {
 		return
 	}
+
 	switch oldValue := old.(type) {
 	case revision.Document:
 		if newValue, ok := new.(revision.Document); ok {
@@ -105,6 +111,7 @@ func (c *comparison) value(path []string, old, new any) {
 			return
 		}
 	}
+
 	c.leaf(path, old, new)
 }
 
@@ -124,8 +131,8 @@ func (c *comparison) leaf(path []string, old, new any) {
 	}
 }
 
-// container returns the container that the path leads to, as the new template has it. An old one at the same
-// place has another name only if that is blocked (IPU-033, IPU-038).
+// container returns the container of the new template to which the path leads. If the old template has a
+// container of another name at this place, that difference is blocked.
 func (c *comparison) container(path []string) revision.Document {
 	index, _ := strconv.Atoi(path[2])
 	containers, _ := object(c.new["spec"])[path[1]].([]any)
@@ -141,15 +148,15 @@ func (c *comparison) image(path []string, old, new any) {
 		c.block(path, "an image can only be replaced by another one")
 	case path[1] == "initContainers" && !restartable(container) &&
 		object(object(c.new["metadata"])["annotations"])[pub.InPlaceUpdateInitContainers] != "true":
-		c.block(path, "an init container that has ended does not run again; annotation "+pub.InPlaceUpdateInitContainers+
+		c.block(path, "an init container that has ended does not run again; annotation "+
+			pub.InPlaceUpdateInitContainers+
 			": \"true\" in template.metadata lets its image change, for the next start of the pod's sandbox")
 	default:
 		put(&c.change.Images, name, newImage)
 	}
 }
 
-// restartable tells whether the init container runs as long as the pod, that is, whether it is a native
-// sidecar.
+// restartable reports whether the init container is a native sidecar, which runs as long as the pod does.
 func restartable(container revision.Document) bool { return container["restartPolicy"] == "Always" }
 
 func (c *comparison) metadata(old, new revision.Document) {
@@ -167,24 +174,27 @@ func (c *comparison) metadata(old, new revision.Document) {
 
 // own are the labels and annotations that controllers write on pods.
 var own = map[string]bool{
-	pub.CloneSetInstanceID: true, pub.ControllerRevisionHash: true, pub.PodTemplateHash: true, pub.SpecifiedDelete: true,
-	pub.LifecycleState: true, pub.LifecycleTimestamp: true,
-	pub.InPlaceUpdateState: true, pub.InPlaceUpdateStateLegacy: true, pub.InPlaceUpdateGrace: true, pub.InPlaceUpdateGraceLegacy: true,
+	pub.CloneSetInstanceID: true, pub.ControllerRevisionHash: true, pub.PodTemplateHash: true,
+	pub.SpecifiedDelete: true, pub.LifecycleState: true, pub.LifecycleTimestamp: true,
+	pub.InPlaceUpdateState: true, pub.InPlaceUpdateStateLegacy: true,
+	pub.InPlaceUpdateGrace: true, pub.InPlaceUpdateGraceLegacy: true,
 	pub.InPlaceUpdateRestarts: true, pub.RuntimeContainersMeta: true,
-	// One pod's identity: a Service may select it by this.
+	// These identify one pod, and a Service may select it by them.
 	appsv1.StatefulSetPodNameLabel: true, appsv1.PodIndexLabel: true,
-	// What webhooks note on one pod: its subset, and its sidecars.
-	pub.MatchedWorkloadSpread: true, pub.SidecarSetHash: true, pub.SidecarSetHashWithoutImage: true, pub.SidecarSetInjectedList: true,
+	// Webhooks write these to one pod: its subset and its sidecars.
+	pub.MatchedWorkloadSpread: true, pub.SidecarSetHash: true, pub.SidecarSetHashWithoutImage: true,
+	pub.SidecarSetInjectedList:       true,
 	pub.SidecarSetInPlaceUpdateState: true, pub.SidecarSetWorkingHotUpgradeContainer: true,
 }
 
-// Own tells whether a label or an annotation belongs to the controllers. A template may have it because it
-// was copied from a running pod; it is then set neither in new pods nor in present ones (IPU-082, CS-041,
+// Own reports whether a label or an annotation belongs to the controllers. A template may contain it because
+// it was copied from a running pod; it is then set neither on new pods nor on existing ones (IPU-082, CS-041,
 // CS-050).
 func Own(key string) bool { return own[key] }
 
-// Selects names a label of the controllers that the selector asks for, empty if there is none. As they set
-// and change it, the pods that are made would not be found, or be lost in the midst of a rollout.
+// Selects returns a label of the controllers that the selector requires, empty if there is none. Since the
+// controllers set and change these labels, new pods would not match, or pods would be lost in the middle of a
+// rollout.
 func Selects(selector labels.Selector) string {
 	requirements, _ := selector.Requirements()
 	for i := range requirements {
@@ -202,11 +212,13 @@ func mapChange(old, new revision.Document) map[string]*string {
 			change[key] = &text
 		}
 	}
+
 	for key := range old {
 		if _, ok := new[key]; !ok {
 			change[key] = nil
 		}
 	}
+
 	if len(change) == 0 {
 		return nil
 	}
@@ -239,7 +251,7 @@ func minus(a, b []string) []string {
 	return out
 }
 
-// fieldPath renders {"spec","containers","0","image"} as spec.containers[0].image.
+// fieldPath formats {"spec","containers","0","image"} as spec.containers[0].image.
 func fieldPath(path []string) string {
 	var b strings.Builder
 	for i, part := range path {

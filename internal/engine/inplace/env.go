@@ -12,12 +12,13 @@ import (
 )
 
 // EnvReference returns the label or annotation key that an environment variable reads (IPU-092). References
-// to whole maps, literal values and the two variables that tell sidecars their version do not count.
+// to whole maps, literal values, and the two variables with the version for sidecars do not count.
 func EnvReference(env *corev1.EnvVar) (key string, label, ok bool) {
-	if env.Value != "" || env.ValueFrom == nil || env.ValueFrom.FieldRef == nil || env.Name == pub.SidecarSetVersionEnv ||
-		env.Name == pub.SidecarSetVersionAltEnv {
+	if env.Value != "" || env.ValueFrom == nil || env.ValueFrom.FieldRef == nil ||
+		env.Name == pub.SidecarSetVersionEnv || env.Name == pub.SidecarSetVersionAltEnv {
 		return "", false, false
 	}
+
 	path := env.ValueFrom.FieldRef.FieldPath
 	for prefix, isLabel := range map[string]bool{"metadata.labels['": true, "metadata.annotations['": false} {
 		if rest, found := strings.CutPrefix(path, prefix); found {
@@ -26,12 +27,12 @@ func EnvReference(env *corev1.EnvVar) (key string, label, ok bool) {
 			}
 		}
 	}
+
 	return "", false, false
 }
 
 // references moves the metadata that containers read through their environment from the general change to the
-// parts of these containers. Removed and new keys count, since they change the environment too (IPU-091 to
-// 093, IPU-309).
+// parts of these containers. Removed and new keys count, since they change the environment, too.
 func (c *comparison) references() {
 	var labels, annotations []string
 	for _, container := range c.running() {
@@ -52,11 +53,13 @@ func (c *comparison) references() {
 			put(&c.change.Refs, name, refs)
 		}
 	}
+
 	c.change.Labels = filter(c.change.Labels, func(key string) bool { return !slices.Contains(labels, key) })
-	c.change.Annotations = filter(c.change.Annotations, func(key string) bool { return !slices.Contains(annotations, key) })
+	c.change.Annotations = filter(c.change.Annotations,
+		func(key string) bool { return !slices.Contains(annotations, key) })
 }
 
-// running returns the containers of the new template that run as long as the pod.
+// running returns the containers of the new template that run as long as the pod does.
 func (c *comparison) running() []revision.Document {
 	var running []revision.Document
 	spec := object(c.new["spec"])
@@ -85,12 +88,13 @@ func keysRead(container revision.Document, labels bool) []string {
 			keys = append(keys, key)
 		}
 	}
+
 	return keys
 }
 
-// restarts asks for a restart of every container if the template's restart annotation has a new value
-// (IPU-322). This includes containers whose image changes: if the image is changed back before kubelet acts,
-// nothing else would restart them.
+// restarts requests a restart of every container if the template's restart annotation has a new value. This
+// includes containers whose image changes: if the image is changed back before kubelet acts, nothing else
+// would restart them.
 func (c *comparison) restarts() {
 	asked := c.change.Annotations[pub.RestartedAt]
 	if !c.options.EnvFromMetadata || asked == nil || *asked == "" {
@@ -115,6 +119,7 @@ func (c *comparison) stops() {
 			return doc["name"] == name && !restartable(doc)
 		})
 	}
+
 	for name := range c.change.Refs {
 		stops[name] = true
 	}
@@ -126,11 +131,13 @@ func (c *comparison) stops() {
 			stops[name] = true
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(stops)) {
 		if stops[name] {
 			c.change.Stops = append(c.change.Stops, name)
 		}
 	}
+
 	list, _ := object(object(c.new["metadata"])["annotations"])[pub.InPlaceUpdateKeepReady].(string)
 	for name := range strings.SplitSeq(list, ",") {
 		if name = strings.TrimSpace(name); slices.Contains(c.change.Stops, name) {

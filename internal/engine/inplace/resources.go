@@ -13,7 +13,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// resource classifies the replacement of one quantity (IPU-035, IPU-036, IPU-040).
+// resource classifies the change of one quantity.
 func (c *comparison) resource(path []string, old, new any) {
 	kind, name := path[4], corev1.ResourceName(path[5])
 	container := c.container(path)
@@ -23,9 +23,11 @@ func (c *comparison) resource(path []string, old, new any) {
 	quantity, err := resource.ParseQuantity(newText)
 	switch {
 	case !c.options.Resize:
-		c.block(path, "resources change in place only with gate InPlaceWorkloadVerticalScaling on a server that has pods/resize")
+		c.block(path,
+			"resources change in place only with gate InPlaceWorkloadVerticalScaling on a server that has pods/resize")
 		return
-	case kind != "limits" && kind != "requests" || name != corev1.ResourceCPU && name != corev1.ResourceMemory:
+	case kind != "limits" && kind != "requests" ||
+		name != corev1.ResourceCPU && name != corev1.ResourceMemory:
 		c.block(path, "of the resources only cpu and memory can change in place")
 		return
 	case !oldOK || !newOK || oldErr != nil || err != nil:
@@ -35,33 +37,41 @@ func (c *comparison) resource(path []string, old, new any) {
 		c.block(path, "an init container that ends cannot be resized")
 		return
 	}
+
 	containerName, _ := container["name"].(string)
 	change := c.change.Resources[containerName]
 	if kind == "limits" {
 		change.Limits = merge(change.Limits, corev1.ResourceList{name: quantity})
 	}
-	if _, requested := object(object(container["resources"])["requests"])[path[5]]; kind == "requests" || !requested {
-		change.Requests = merge(change.Requests, corev1.ResourceList{name: quantity}) // the API server set the request to the limit
+	if _, requested := object(object(container["resources"])["requests"])[path[5]]; kind == "requests" ||
+		!requested {
+		// Without a request, the API server has set the request to the limit.
+		change.Requests = merge(change.Requests, corev1.ResourceList{name: quantity})
 	}
+
 	put(&c.change.Resources, containerName, change)
 }
 
-// quality blocks a change of resources that alters the QoS class of the pod (IPU-037).
+// quality blocks a change of resources that alters the QoS class of the pod.
 func (c *comparison) quality() error {
 	if len(c.change.Resources) == 0 {
 		return nil
 	}
+
 	before, err := qualityOf(c.old)
 	if err != nil {
 		return err
 	}
+
 	after, err := qualityOf(c.new)
 	if err != nil {
 		return err
 	}
 	if before != after {
-		c.block([]string{"spec", "containers"}, fmt.Sprintf("resources would change the QoS class from %s to %s", before, after))
+		c.block([]string{"spec", "containers"},
+			fmt.Sprintf("resources would change the QoS class from %s to %s", before, after))
 	}
+
 	return nil
 }
 
@@ -77,8 +87,8 @@ func qualityOf(template revision.Document) (corev1.PodQOSClass, error) {
 	return QualityOfService(&spec), nil
 }
 
-// QualityOfService computes the QoS class that the API server gives a pod: from its own resources if it has
-// any, else from those of all containers.
+// QualityOfService returns the QoS class that the API server gives a pod: from the pod's own resources if it
+// has any, and otherwise from those of all containers.
 func QualityOfService(spec *corev1.PodSpec) corev1.PodQOSClass {
 	all := []corev1.ResourceRequirements{}
 	if r := spec.Resources; r != nil && len(r.Limits)+len(r.Requests) > 0 {
@@ -90,28 +100,30 @@ func QualityOfService(spec *corev1.PodSpec) corev1.PodQOSClass {
 			}
 		}
 	}
+
 	some, guaranteed := false, true
 	for _, requirements := range all {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			limit, request := requirements.Limits[name], requirements.Requests[name]
 			if request.IsZero() {
-				request = limit // as the API server defaults it
+				request = limit // the default of the API server
 			}
 			some = some || !limit.IsZero() || !request.IsZero()
 			guaranteed = guaranteed && !limit.IsZero() && limit.Cmp(request) == 0
 		}
 	}
+
 	switch {
 	case !some:
 		return corev1.PodQOSBestEffort
 	case guaranteed:
 		return corev1.PodQOSGuaranteed
 	}
+
 	return corev1.PodQOSBurstable
 }
 
-// restartsForResize tells whether the container's resizePolicy restarts it for the resources that change
-// (IPU-136).
+// restartsForResize reports whether the container's resizePolicy restarts it for the resources that change.
 func restartsForResize(container revision.Document, change corev1.ResourceRequirements) bool {
 	policies, _ := container["resizePolicy"].([]any)
 	for _, entry := range policies {
@@ -126,6 +138,7 @@ func restartsForResize(container revision.Document, change corev1.ResourceRequir
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -143,7 +156,7 @@ func resourceWords(change corev1.ResourceRequirements) string {
 	return strings.Join(words, ", ")
 }
 
-// Lacking returns the wanted quantities that have another value at present; absent and zero are the same
+// Lacking returns the wanted quantities that have another value at present. Absent and zero are the same
 // (IPU-112, IPU-128).
 func Lacking(want, have corev1.ResourceRequirements) corev1.ResourceRequirements {
 	missing := func(want, have corev1.ResourceList) corev1.ResourceList {
@@ -155,7 +168,9 @@ func Lacking(want, have corev1.ResourceRequirements) corev1.ResourceRequirements
 		}
 		return out
 	}
-	return corev1.ResourceRequirements{Limits: missing(want.Limits, have.Limits), Requests: missing(want.Requests, have.Requests)}
+	return corev1.ResourceRequirements{
+		Limits: missing(want.Limits, have.Limits), Requests: missing(want.Requests, have.Requests),
+	}
 }
 
 // Quantities returns the cpu and memory of a pod whose template has these requirements; only these can be
@@ -164,6 +179,7 @@ func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	resizable := func(name corev1.ResourceName) bool {
 		return name == corev1.ResourceCPU || name == corev1.ResourceMemory
 	}
+
 	only := func(list corev1.ResourceList) corev1.ResourceList {
 		var out corev1.ResourceList
 		for name, quantity := range list {
@@ -173,16 +189,18 @@ func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 		}
 		return out
 	}
+
 	limits := only(r.Limits)
 	return corev1.ResourceRequirements{Limits: limits, Requests: merge(limits, only(r.Requests))}
 }
 
-// Explains tells whether the container has, for each missing quantity, that of the other template instead.
-// Quantities that only the container has were defaulted.
+// Explains reports whether the container has, for each missing quantity, that of the other template instead.
+// Quantities that only the container has were set by defaulting.
 func Explains(other, missing, have corev1.ResourceRequirements) bool {
 	if none(missing) {
 		return false
 	}
+
 	of := func(have, missing corev1.ResourceList) corev1.ResourceList {
 		var out corev1.ResourceList
 		for name := range missing {
@@ -190,13 +208,16 @@ func Explains(other, missing, have corev1.ResourceRequirements) bool {
 		}
 		return out
 	}
-	present := corev1.ResourceRequirements{Limits: of(have.Limits, missing.Limits), Requests: of(have.Requests, missing.Requests)}
+
+	present := corev1.ResourceRequirements{
+		Limits: of(have.Limits, missing.Limits), Requests: of(have.Requests, missing.Requests),
+	}
 	return none(Lacking(present, other))
 }
 
 func none(r corev1.ResourceRequirements) bool { return len(r.Limits)+len(r.Requests) == 0 }
 
-// Restarts tells whether the container is restarted for a resize of that resource.
+// Restarts reports whether a resize of that resource restarts the container.
 func Restarts(container *corev1.Container, resource corev1.ResourceName) bool {
 	return slices.ContainsFunc(container.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
 		return p.ResourceName == resource && p.RestartPolicy != "" && p.RestartPolicy != corev1.NotRequired

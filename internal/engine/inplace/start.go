@@ -17,25 +17,25 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// Update is one in-place update of one pod.
+// Update is one update in place of one pod.
 type Update struct {
-	// Revision is the target revision, as the state annotation names it.
+	// Revision is the name of the target revision.
 	Revision string
 	// RevisionLabels are set on the pod together with the state (IPU-082).
 	RevisionLabels map[string]string
 	// Change is what differs between the revision that the pod carries and the target.
 	Change *Change
-	// GraceSeconds to wait between taking the pod out of service and changing it (IPU-106).
+	// GraceSeconds is how long to wait between taking the pod out of service and changing it (IPU-106).
 	GraceSeconds int32
 }
 
-// Graceful tells whether the update waits before it changes the pod: only one that takes it out of service
-// does (IPU-308).
+// Graceful reports whether the update waits before it changes the pod. Only an update that takes the pod out
+// of service does (IPU-308).
 func (u *Update) Graceful() bool { return u.GraceSeconds > 0 && u.Change.Holds() }
 
-// Hold returns the patch of the status that takes the pod out of service first; it is empty if nothing is
-// stopped that matters, if the pod has no gate, or if it is held already (IPU-080, IPU-134, IPU-136, IPU-137,
-// IPU-308).
+// Hold returns the status patch that takes the pod out of service first. It is empty if the change stops no
+// container that matters, if the pod has no readiness gate, or if it is already held (IPU-080, IPU-134,
+// IPU-136, IPU-137, IPU-308).
 func (u *Update) Hold(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	patch := &podpatch.Patch{}
 	if u.Change.Holds() {
@@ -45,7 +45,7 @@ func (u *Update) Hold(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 }
 
 // Resize returns the patch of the resize subresource for the first batch. It is empty if no quantity differs,
-// and while a grace period holds the content back (IPU-112, IPU-114).
+// and while a grace period holds back the content (IPU-112, IPU-114).
 func (u *Update) Resize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
 	if u.Graceful() {
 		return &podpatch.Patch{}, nil
@@ -55,9 +55,9 @@ func (u *Update) Resize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
 	return resize(pod, now), nil
 }
 
-// parts are what the update changes in containers: its own change, and what an earlier update of the pod did
-// not write (IPU-327). Nothing comes from an unreadable record of an earlier update: comparing images finds
-// what is missing (IPU-305).
+// parts returns what the update changes in containers: its own change, and what an earlier update of the pod
+// did not write yet. An unreadable record of an earlier update contributes nothing: comparing images finds
+// what is missing.
 func (u *Update) parts(previous *State) Parts { return u.Change.over(previous.remaining()) }
 
 func resize(pod *corev1.Pod, parts Parts) *podpatch.Patch {
@@ -72,25 +72,31 @@ func resize(pod *corev1.Pod, parts Parts) *podpatch.Patch {
 	return patch
 }
 
-// Start returns the patch of the pod that begins the update. It must be computed from the very version of the
-// pod that it is applied to, since it records what runs at that moment (IPU-105).
+// Start returns the patch of the pod that starts the update. It must be computed from exactly the version of
+// the pod that it is applied to, since it records what runs at that moment (IPU-105).
 func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	patch := &podpatch.Patch{}
 	for key, value := range u.RevisionLabels {
 		patch.Label(key, value)
 	}
-	previous, _ := StateOf(pod) // one that cannot be read is replaced (IPU-305)
+
+	previous, _ := StateOf(pod) // an unreadable state is replaced
 	parts := u.parts(previous)
-	// A pod in service whose containers stay as they are stays in service, and this is the only write
-	// (IPU-308). A new pod goes on waiting for its preNormal hook (IPU-152). A change of labels enters the
-	// state Updating, although the pod stays ready.
+	// A pod in service whose containers do not change stays in service, and this is the only write. A new pod
+	// continues to wait for its preNormal hook. A change of labels enters the state Updating, although the
+	// pod stays ready.
 	if !parts.Empty() || (len(u.Change.Labels) > 0 || !readiness.Settled(pod)) &&
 		lifecycle.State(pod) != pub.LifecycleStatePreparingNormal {
 		lifecycle.Enter(patch, pub.LifecycleStateUpdating, now)
 	}
-	state := &State{Revision: u.Revision, UpdateTimestamp: metav1.NewTime(now), UpdateImages: len(parts.Images) > 0,
-		UpdateEnvFromMetadata: len(parts.Refs) > 0, UpdateResources: len(parts.Resources) > 0,
-		UpdateLabels: len(u.Change.Labels) > 0 && !u.Change.Holds()}
+
+	state := &State{
+		Revision: u.Revision, UpdateTimestamp: metav1.NewTime(now),
+		UpdateImages: len(parts.Images) > 0, UpdateEnvFromMetadata: len(parts.Refs) > 0,
+		UpdateResources: len(parts.Resources) > 0,
+		UpdateLabels:    len(u.Change.Labels) > 0 && !u.Change.Holds(),
+	}
+
 	state.carryOver(pod, previous)
 	ahead := previous.ahead(pod)
 	state.Mended, state.MendedResources = u.Change.Mends, u.Change.MendsResources
@@ -98,9 +104,14 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 		state.Mended = union(previous.Mended, state.Mended)
 		state.MendedResources = union(previous.MendedResources, state.MendedResources)
 	}
+
 	if u.Graceful() {
-		grace := Grace{Revision: u.Revision, GraceSeconds: u.GraceSeconds, ContainerImages: parts.Images, ContainerRefMetadata: parts.Refs,
-			ContainerResources: parts.Resources, ContainerRestarts: parts.Restarts, UpdateEnvFromMetadata: len(parts.Refs) > 0}
+		grace := Grace{
+			Revision: u.Revision, GraceSeconds: u.GraceSeconds,
+			ContainerImages: parts.Images, ContainerRefMetadata: parts.Refs,
+			ContainerResources: parts.Resources, ContainerRestarts: parts.Restarts,
+			UpdateEnvFromMetadata: len(parts.Refs) > 0,
+		}
 		var err error
 		if grace.MetaDataPatch, err = encodeMetadata(u.Change); err != nil {
 			return nil, err
@@ -116,12 +127,13 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 			return nil, err
 		}
 	}
+
 	return patch, state.annotate(patch, pod)
 }
 
-// ContinueResize returns the patch of the resize subresource that must come before Continue; it may be empty.
-// Both must be computed, like those of Update, from the version of the pod that they are applied to
-// (IPU-105).
+// ContinueResize returns the patch of the resize subresource that must be sent before that of [Continue]; it
+// may be empty. Both must be computed, like those of [Update], from the version of the pod that they are
+// applied to (IPU-105).
 func ContinueResize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
 	state, grace, parts, err := due(pod)
 	if err != nil || grace != nil && !carries(pod, grace.Revision) {
@@ -141,8 +153,10 @@ func due(pod *corev1.Pod) (*State, *Grace, Parts, error) {
 	if err != nil || grace == nil {
 		return state, nil, state.remaining(), err
 	}
-	return state, grace, Parts{Images: grace.ContainerImages, Refs: grace.ContainerRefMetadata, Resources: grace.ContainerResources,
-		Restarts: grace.ContainerRestarts}, nil
+	return state, grace, Parts{
+		Images: grace.ContainerImages, Refs: grace.ContainerRefMetadata,
+		Resources: grace.ContainerResources, Restarts: grace.ContainerRestarts,
+	}, nil
 }
 
 // Continue returns the next patch of an update whose grace period is over, or whose next batch may be
@@ -153,11 +167,13 @@ func Continue(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	if err != nil || grace == nil && parts.Empty() {
 		return &podpatch.Patch{}, err
 	}
+
 	patch := &podpatch.Patch{}
 	dropGrace(patch, pod)
 	if grace != nil && !carries(pod, grace.Revision) {
 		return patch, nil
 	}
+
 	if state == nil {
 		state = &State{Revision: grace.Revision, UpdateTimestamp: metav1.NewTime(now)}
 	}
@@ -171,9 +187,11 @@ func Continue(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 		state.UpdateResources = state.UpdateResources || len(parts.Resources) > 0
 		state.UpdateEnvFromMetadata = state.UpdateEnvFromMetadata || len(parts.Refs) > 0
 	}
+
 	if err := state.write(patch, pod, parts, state.ahead(pod), now); err != nil {
 		return nil, err
 	}
+
 	return patch, state.annotate(patch, pod)
 }
 
@@ -193,33 +211,41 @@ func (s *State) annotate(patch *podpatch.Patch, pod *corev1.Pod) error {
 }
 
 // carryOver copies from an earlier update the records of containers that do not run yet what that update
-// wrote: the new update must go on waiting for them (IPU-325, IPU-327).
+// wrote, because the new update must continue to wait for them.
 func (s *State) carryOver(pod *corev1.Pod, earlier *State) {
 	if earlier == nil || finished(pod) {
 		return
 	}
+
 	s.LastContainerStatuses = filter(earlier.LastContainerStatuses, func(name string) bool {
 		return replaced(pod, name, earlier.LastContainerStatuses[name], earlier) != ""
 	})
-	s.EnvContainers = filter(earlier.EnvContainers, func(name string) bool { return environment(pod, name, earlier) != "" })
-	s.RestartContainers = filter(earlier.RestartContainers, func(name string) bool { return restarted(pod, name, earlier) != "" })
-	s.ResizedContainers = filter(earlier.ResizedContainers, func(name string) bool { return resized(pod, name, earlier) != "" })
+
+	s.EnvContainers = filter(earlier.EnvContainers,
+		func(name string) bool { return environment(pod, name, earlier) != "" })
+	s.RestartContainers = filter(earlier.RestartContainers,
+		func(name string) bool { return restarted(pod, name, earlier) != "" })
+	s.ResizedContainers = filter(earlier.ResizedContainers,
+		func(name string) bool { return resized(pod, name, earlier) != "" })
 	s.UpdateLabels = s.UpdateLabels || earlier.UpdateLabels
 	s.UpdateImages = s.UpdateImages || len(s.LastContainerStatuses) > 0
 	s.UpdateEnvFromMetadata = s.UpdateEnvFromMetadata || len(s.EnvContainers) > 0
 	s.UpdateResources = s.UpdateResources || len(s.ResizedContainers) > 0
 }
 
-// write adds the next batch of the parts to the patch, records what runs now in its containers, and leaves
-// the rest for later batches (IPU-063 to 067, IPU-087, IPU-101 to 104, IPU-304). The containers ahead are
-// those of earlier batches that are not up yet. Resources were written before, through their subresource.
-func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, ahead []string, now time.Time) error {
+// write adds the next batch of the parts to the patch, records what its containers run now, and leaves the
+// rest for later batches. The containers in ahead are those of earlier batches that are not up yet. Resources
+// were written before, through their subresource.
+func (s *State) write(
+	patch *podpatch.Patch, pod *corev1.Pod, parts Parts, ahead []string, now time.Time,
+) error {
 	batch, later := split(pod, parts, ahead)
+
 	written, stopped := map[string]bool{}, map[string]bool{}
 	for name, image := range batch.Images {
 		container := containerOf(pod, name)
 		if container == nil || container.Image == image {
-			continue // it has the image already
+			continue // it already has the image
 		}
 		patch.Image(name, image)
 		written[name] = true
@@ -228,6 +254,7 @@ func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, ahead
 			s.record(name, container, status)
 		}
 	}
+
 	for name, refs := range batch.Refs {
 		patchMetadata(patch, refs.Labels, refs.Annotations)
 		written[name] = true
@@ -236,59 +263,76 @@ func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, ahead
 			stopped[name] = true
 		}
 	}
+
 	for _, name := range batch.Restarts {
 		if status := statusOf(pod, name); status != nil && status.ContainerID != "" {
 			s.RestartContainers = merge(s.RestartContainers, map[string]string{name: status.ContainerID})
 			written[name], stopped[name] = true, true
 		}
 	}
+
 	for name, resources := range batch.Resources {
-		s.ResizedContainers = merge(s.ResizedContainers, map[string]corev1.ResourceRequirements{name: resources})
+		s.ResizedContainers = merge(s.ResizedContainers,
+			map[string]corev1.ResourceRequirements{name: resources})
 		written[name] = true
 	}
-	s.NextContainerImages, s.NextContainerRefMetadata, s.NextContainerResources, s.NextContainerRestarts = later.Images, later.Refs,
-		later.Resources, later.Restarts
+
+	s.NextContainerImages, s.NextContainerRefMetadata, s.NextContainerResources, s.NextContainerRestarts =
+		later.Images, later.Refs, later.Resources, later.Restarts
+
 	names := slices.Sorted(maps.Keys(written))
 	s.PreCheckBeforeNext = nil
 	if !later.Empty() {
-		s.require(slices.DeleteFunc(slices.Concat(names, ahead), func(name string) bool { return !runsOn(pod, name) }))
+		s.require(slices.DeleteFunc(slices.Concat(names, ahead),
+			func(name string) bool { return !runsOn(pod, name) }))
 	}
 	if len(names) > 0 {
-		s.ContainerBatchesRecord = append(s.ContainerBatchesRecord, Batch{Timestamp: metav1.NewTime(now), Containers: names})
+		s.ContainerBatchesRecord = append(s.ContainerBatchesRecord,
+			Batch{Timestamp: metav1.NewTime(now), Containers: names})
 	}
+
 	return countRestarts(patch, pod, stopped)
 }
 
-// maxOvertaken bounds how many overtaken images a record keeps. Annotations must stay small. If an image
-// changes more often than this before the first one is pulled, only names of the same digest can no longer be
-// distinguished.
+// maxOvertaken bounds how many overtaken images a record keeps, because annotations must stay small. If an
+// image changes more often than this before the first one is pulled, the only loss is that names of the same
+// digest cannot be distinguished.
 const maxOvertaken = 8
 
-// Record returns what a container runs at the moment its image is replaced; former is its last record, if
-// any.
-func Record(container *corev1.Container, status *corev1.ContainerStatus, former ContainerRecord) ContainerRecord {
-	record := ContainerRecord{ImageID: status.ImageID, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
-		Image: container.Image, RunningImage: container.Image}
-	if former.ContainerID == "" || former.ContainerID != status.ContainerID && SameImage(status.Image, container.Image) {
+// Record returns a record of what a container runs at the moment when its image is replaced. former is its
+// last record, if any.
+func Record(
+	container *corev1.Container, status *corev1.ContainerStatus, former ContainerRecord,
+) ContainerRecord {
+	record := ContainerRecord{
+		ImageID: status.ImageID, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
+		Image: container.Image, RunningImage: container.Image,
+	}
+
+	if former.ContainerID == "" ||
+		former.ContainerID != status.ContainerID && SameImage(status.Image, container.Image) {
 		return record
 	}
+
 	asked := append(slices.Clone(former.Overtaken), former.Image)
 	if record.RunningImage = former.RunningImage; former.ContainerID != status.ContainerID {
 		record.RunningImage = ""
-		for _, image := range asked { // one of them came up before the next was asked for
+		for _, image := range asked { // one of them started before the next was written
 			if SameImage(status.Image, image) {
 				record.RunningImage = image
 			}
 		}
 	}
+
 	asked = slices.DeleteFunc(asked, func(image string) bool {
 		return image == "" || image == record.RunningImage || image == container.Image
 	})
+
 	record.Overtaken = asked[max(len(asked)-maxOvertaken, 0):]
 	return record
 }
 
-// record stores what the container ran at the moment its image was replaced.
+// record stores what the container runs at the moment when its image is replaced.
 func (s *State) record(name string, container *corev1.Container, status *corev1.ContainerStatus) {
 	record := Record(container, status, s.LastContainerStatuses[name])
 	if s.LastContainerStatuses == nil {
@@ -297,14 +341,14 @@ func (s *State) record(name string, container *corev1.Container, status *corev1.
 	s.LastContainerStatuses[name] = record
 }
 
-// countRestarts adds one to the number of restarts that updates in place caused in each of the containers
-// (IPU-320).
+// countRestarts adds one to each container's number of restarts that updates in place caused.
 func countRestarts(patch *podpatch.Patch, pod *corev1.Pod, stopped map[string]bool) error {
 	if len(stopped) == 0 {
 		return nil
 	}
 	counts := map[string]int{}
-	_ = json.Unmarshal([]byte(pod.Annotations[pub.InPlaceUpdateRestarts]), &counts) // an unreadable count starts again at 0
+	// An unreadable count starts again at 0.
+	_ = json.Unmarshal([]byte(pod.Annotations[pub.InPlaceUpdateRestarts]), &counts)
 	for name := range stopped {
 		counts[name]++
 	}
@@ -320,7 +364,7 @@ func annotate(patch *podpatch.Patch, key string, value any) error {
 	return nil
 }
 
-// metadataDocument is the strategic merge patch of metadata that a grace period stores (IPU-068).
+// metadataDocument is the strategic merge patch of metadata that a grace period stores.
 type metadataDocument struct {
 	Metadata struct {
 		Labels           map[string]*string `json:"labels,omitempty"`
@@ -331,7 +375,8 @@ type metadataDocument struct {
 }
 
 func encodeMetadata(change *Change) ([]byte, error) {
-	if len(change.Labels)+len(change.Annotations)+len(change.AddFinalizers)+len(change.RemoveFinalizers) == 0 {
+	if len(change.Labels)+len(change.Annotations)+len(change.AddFinalizers)+
+		len(change.RemoveFinalizers) == 0 {
 		return nil, nil
 	}
 	var doc metadataDocument
@@ -368,7 +413,9 @@ func containerOf(pod *corev1.Pod, name string) *corev1.Container {
 }
 
 func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+	for _, statuses := range [][]corev1.ContainerStatus{
+		pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses,
+	} {
 		for i := range statuses {
 			if statuses[i].Name == name {
 				return &statuses[i]
@@ -378,11 +425,13 @@ func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// runsOn tells whether the container runs as long as the pod: any but an ordinary init container (IPU-318).
+// runsOn reports whether the container runs as long as the pod does: any container except an ordinary init
+// container.
 func runsOn(pod *corev1.Pod, name string) bool {
 	for i := range pod.Spec.InitContainers {
 		if container := &pod.Spec.InitContainers[i]; container.Name == name {
-			return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
+			return container.RestartPolicy != nil &&
+				*container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 		}
 	}
 	return true

@@ -5,9 +5,9 @@ import (
 	"reflect"
 )
 
-// Absent tells whether a decoded JSON value says nothing: null, an empty object or list, or an object that
-// has only such members. Typed clients send these where they have nothing to say, so that they count as the
-// field that is not there wherever its presence is judged.
+// Absent reports whether a decoded JSON value is empty: null, an empty object or list, or an object that has
+// only empty fields. Typed clients send such values for fields that are not set, so they count as absent
+// wherever the presence of a field matters.
 func Absent(value any) bool {
 	switch value := value.(type) {
 	case nil:
@@ -22,11 +22,11 @@ func Absent(value any) bool {
 		}
 		return true
 	}
+
 	return false
 }
 
-// Same tells whether two values say the same in JSON: whether one has a field that says nothing makes no
-// difference.
+// Same reports whether two values are the same in JSON, apart from empty fields.
 func Same(a, b any) bool {
 	left, err := said(a)
 	if err != nil {
@@ -36,7 +36,7 @@ func Same(a, b any) bool {
 	return err == nil && reflect.DeepEqual(left, right)
 }
 
-// said is the decoded JSON of a value, without members that say nothing.
+// said returns the decoded JSON of a value, without empty fields.
 func said(value any) (decoded any, err error) {
 	text, err := json.Marshal(value)
 	if err == nil {
@@ -60,5 +60,6 @@ func pruned(value any) any {
 			value[i] = pruned(value[i])
 		}
 	}
+
 	return value
 }

@@ -1,4 +1,4 @@
-// Package jsonfields says what fields a Go type has in JSON.
+// Package jsonfields returns the fields that a Go type has in JSON.
 package jsonfields
 
 import (
@@ -8,13 +8,15 @@ import (
 	"sync"
 )
 
-var cache sync.Map // reflect.Type -> map[string]reflect.Type; computed once for each type
+// cache maps reflect.Type to map[string]reflect.Type, computed once for each type.
+var cache sync.Map
 
 // Of returns the type of each field of a struct type by its name in JSON. Callers must not change the map.
 func Of(t reflect.Type) map[string]reflect.Type {
 	if cached, ok := cache.Load(t); ok {
 		return cached.(map[string]reflect.Type)
 	}
+
 	fields := map[string]reflect.Type{}
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -33,11 +35,12 @@ func Of(t reflect.Type) map[string]reflect.Type {
 			fields[f.Name] = f.Type
 		}
 	}
+
 	cache.Store(t, fields)
 	return fields
 }
 
-// Elem is the type that a pointer type leads to, or the type itself.
+// Elem returns the type that a pointer type points to, or the type itself.
 func Elem(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -50,11 +53,11 @@ var (
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// Encodes tells whether values of the type write their JSON themselves, so that its fields say nothing about
-// it.
+// Encodes reports whether values of the type encode themselves to JSON, so that the fields of the type do not
+// define the encoding.
 func Encodes(t reflect.Type) bool {
 	return t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler)
 }
 
-// Decodes tells whether values of the type read their JSON themselves.
+// Decodes reports whether values of the type decode themselves from JSON.
 func Decodes(t reflect.Type) bool { return reflect.PointerTo(t).Implements(unmarshaler) }

@@ -1,5 +1,5 @@
-// Package lifecycle holds the states that a pod passes through between its creation, its in-place updates and
-// its deletion, and the hooks by which users delay them (IPU-150 ff).
+// Package lifecycle defines the states that a pod passes through between its creation, its updates in place
+// and its deletion, and the hooks with which users delay them (IPU-150 ff).
 package lifecycle
 
 import (
@@ -18,13 +18,13 @@ func State(pod *corev1.Pod) pub.LifecycleStateType {
 	return pub.LifecycleStateType(pod.Labels[pub.LifecycleState])
 }
 
-// Enter adds the state and its time to the patch; both always change together (IPU-150).
+// Enter adds the state and its time to the patch; they always change together (IPU-150).
 func Enter(patch *podpatch.Patch, state pub.LifecycleStateType, now time.Time) {
 	patch.Label(pub.LifecycleState, string(state))
 	patch.Annotation(pub.LifecycleTimestamp, now.UTC().Format(time.RFC3339))
 }
 
-// Hooked tells whether any finalizer or label of the hook is on the pod. It is false for an absent hook
+// Hooked reports whether any finalizer or label of the hook is on the pod. It is false if hook is nil
 // (IPU-151).
 func Hooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 	if hook == nil {
@@ -41,7 +41,7 @@ func Hooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 	return false
 }
 
-// Hook adds the labels and finalizers of the hook that the pod lacks to the patch (table after IPU-152).
+// Hook adds those labels and finalizers of the hook to the patch that the pod lacks (table after IPU-152).
 func Hook(patch *podpatch.Patch, hook *pub.LifecycleHook, pod *corev1.Pod) {
 	patch.Finalizers(lacking(hook, pod), nil)
 	for key, value := range hook.LabelsHandler {
@@ -49,8 +49,8 @@ func Hook(patch *podpatch.Patch, hook *pub.LifecycleHook, pod *corev1.Pod) {
 	}
 }
 
-// FullyHooked tells whether all finalizers and labels of the hook are on the pod. It is true for a hook that
-// has none, and false for an absent hook (IPU-151).
+// FullyHooked reports whether all finalizers and labels of the hook are on the pod. It is true for a hook
+// that has none, and false if hook is nil (IPU-151).
 func FullyHooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 	if hook == nil {
 		return false
@@ -67,7 +67,7 @@ func FullyHooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 }
 
 // lacking returns the finalizers of the hook that the pod does not have. Users can make both lists long, so
-// the time grows with their sum, not with their product.
+// its run time grows with their sum, not with their product.
 func lacking(hook *pub.LifecycleHook, pod *corev1.Pod) []string {
 	if len(hook.FinalizersHandler) == 0 {
 		return nil

@@ -1,5 +1,5 @@
-// Package planlog is the form in which plans are printed and logged: sentences about the whole, and a line
-// for each object, or group of objects, that something is decided about.
+// Package planlog defines how plans are printed and logged: sentences about the whole, and one line for each
+// decision about an object or a group of objects.
 package planlog
 
 import (
@@ -9,16 +9,16 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
-// Plan is what a plan has to say.
+// Plan is a plan as text.
 type Plan struct {
 	// Summary are sentences about the whole.
 	Summary []string
-	// Lines are the decisions; what they are about is different in each.
+	// Lines are the decisions; each is about something different.
 	Lines []Line
 }
 
-// Line is one decision. It is about an object, such as "pod web-1", or about all pods with one verdict, such
-// as "wait: Paused".
+// Line is one decision. It is about an object, such as "pod web-1", or about all pods with the same verdict,
+// such as "wait: Paused".
 type Line struct{ About, Words string }
 
 // Add adds a decision.
@@ -35,14 +35,15 @@ func (p *Plan) AddGroup(about string, names []string, words string) {
 	if len(names) > named {
 		more = " ..."
 	}
-	text := fmt.Sprintf("%s (%s%s)", plural.Of(len(names), "pod"), strings.Join(names[:min(named, len(names))], ", "), more)
+	text := fmt.Sprintf("%s (%s%s)", plural.Of(len(names), "pod"),
+		strings.Join(names[:min(named, len(names))], ", "), more)
 	if words != "" {
 		text += ": " + words
 	}
 	p.Lines = append(p.Lines, Line{About: about, Words: text})
 }
 
-// String is the plan as text, a line for each.
+// String returns the plan as text, with one line for each sentence and decision.
 func (p *Plan) String() string {
 	var b strings.Builder
 	for _, sentence := range p.Summary {
@@ -54,8 +55,8 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// Record are keys and values for a structured log: the sentences, and an object with a member for each line,
-// so that `.decisions["pod web-1"]` of a log in JSON is what is decided about that pod.
+// Record returns keys and values for a structured log: the sentences, and an object with a field for each
+// line, so that `.decisions["pod web-1"]` of a JSON log is the decision about that pod.
 func (p *Plan) Record() []any {
 	decisions := make(map[string]string, len(p.Lines))
 	for _, line := range p.Lines {

@@ -1,6 +1,6 @@
-// Package podpatch builds the minimal strategic merge patches by which pods are changed: they contain only
-// the fields to change and are guarded by UID and resourceVersion. So fields that another writer added, or
-// that only a newer Kubernetes knows, are kept (IPU-084, docs/architecture.md).
+// Package podpatch builds the minimal strategic merge patches that change pods. They contain only the fields
+// to change and are guarded by UID and resourceVersion, so that fields that another writer added, or that
+// only a newer Kubernetes knows, are kept (IPU-084, docs/architecture.md).
 package podpatch
 
 import (
@@ -27,10 +27,11 @@ type Patch struct {
 	addOwner            *metav1.OwnerReference
 }
 
-// Empty tells whether the patch changes nothing.
+// Empty reports whether the patch changes nothing.
 func (p *Patch) Empty() bool {
-	return p == nil || len(p.labels)+len(p.annotations)+len(p.addFinalizers)+len(p.removeFinalizers)+len(p.images)+len(p.resources)+
-		len(p.conditions) == 0 && p.phase == "" && p.dropOwner == "" && p.addOwner == nil
+	return p == nil || len(p.labels)+len(p.annotations)+len(p.addFinalizers)+len(p.removeFinalizers)+
+		len(p.images)+len(p.resources)+len(p.conditions) == 0 &&
+		p.phase == "" && p.dropOwner == "" && p.addOwner == nil
 }
 
 // Label sets a label.
@@ -66,8 +67,8 @@ func (p *Patch) Image(container, image string) {
 	p.images[container] = image
 }
 
-// Resources sets the given quantities of a container; such a patch goes to the resize subresource and may
-// hold nothing else (IPU-112).
+// Resources sets the given quantities of a container. Such a patch goes to the resize subresource and may
+// contain nothing else (IPU-112).
 func (p *Patch) Resources(container string, quantities corev1.ResourceRequirements) {
 	if p.resources == nil {
 		p.resources = map[string]corev1.ResourceRequirements{}
@@ -75,20 +76,20 @@ func (p *Patch) Resources(container string, quantities corev1.ResourceRequiremen
 	p.resources[container] = quantities
 }
 
-// Condition sets a condition, reason and message included; only a patch of the status subresource may have
-// conditions.
+// Condition sets a condition, including its reason and message. Only a patch of the status subresource may
+// have conditions.
 func (p *Patch) Condition(c corev1.PodCondition) { p.conditions = append(p.conditions, c) }
 
-// Phase sets the phase; only a patch of the status subresource may have one.
+// Phase sets the phase. Only a patch of the status subresource may have one.
 func (p *Patch) Phase(phase corev1.PodPhase) { p.phase = phase }
 
 // ReleaseOwner removes the owner reference with that UID (CS-056).
 func (p *Patch) ReleaseOwner(uid string) { p.dropOwner = uid }
 
-// AdoptOwner adds an owner reference, in place of one of the same UID (ASTS-070).
+// AdoptOwner adds an owner reference, or replaces the one with the same UID (ASTS-070).
 func (p *Patch) AdoptOwner(owner metav1.OwnerReference) { p.addOwner = &owner }
 
-// Subresource names the subresource that the patch has to go to; it is empty for the pod itself.
+// Subresource returns the subresource to which the patch must be sent, empty for the pod itself.
 func (p *Patch) Subresource() string {
 	switch {
 	case len(p.resources) > 0:
@@ -99,7 +100,7 @@ func (p *Patch) Subresource() string {
 	return ""
 }
 
-// JSON encodes the patch, guarded by the UID and resourceVersion of this pod.
+// JSON encodes the patch, guarded by the UID and resourceVersion of the given pod.
 func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 	metadata := map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}
 	if len(p.labels) > 0 {
@@ -120,10 +121,12 @@ func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 	if p.addOwner != nil {
 		metadata["ownerReferences"] = []any{p.addOwner}
 	}
+
 	doc := map[string]any{"metadata": metadata}
 	if spec := p.spec(pod); len(spec) > 0 {
 		doc["spec"] = spec
 	}
+
 	status := map[string]any{}
 	if p.phase != "" {
 		status["phase"] = p.phase
@@ -148,18 +151,21 @@ func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 		}
 		status["conditions"] = conditions
 	}
+
 	if len(status) > 0 {
 		doc["status"] = status
 	}
+
 	body, err := json.Marshal(doc)
 	if err != nil {
 		return nil, fmt.Errorf("encoding patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
+
 	return body, nil
 }
 
-// spec holds the images and resources, under the list that each container stands in. The entries have the
-// order of the pod's containers: another order would reorder these, which the API server forbids.
+// spec returns the images and resources, in the list to which each container belongs. The entries have the
+// order of the pod's containers: another order would reorder the containers, which the API server forbids.
 func (p *Patch) spec(pod *corev1.Pod) map[string]any {
 	spec := map[string]any{}
 	add := func(list string, containers []corev1.Container) {
@@ -177,17 +183,19 @@ func (p *Patch) spec(pod *corev1.Pod) map[string]any {
 			spec[list] = entries
 		}
 	}
+
 	add("containers", pod.Spec.Containers)
 	add("initContainers", pod.Spec.InitContainers)
 	return spec
 }
 
-// String names what the patch changes, for logs and narratives.
+// String describes what the patch changes, for logs and narratives.
 func (p *Patch) String() string {
 	var parts []string
 	if p.phase != "" {
 		parts = append(parts, "phase "+string(p.phase))
 	}
+
 	for _, c := range p.conditions {
 		parts = append(parts, fmt.Sprintf("%s=%s", c.Type, c.Status))
 	}
@@ -204,6 +212,7 @@ func (p *Patch) String() string {
 			parts = append(parts, "no label "+key)
 		}
 	}
+
 	for _, key := range sortedKeys(p.annotations) {
 		if p.annotations[key] != nil {
 			parts = append(parts, "annotation "+key)
@@ -211,18 +220,21 @@ func (p *Patch) String() string {
 			parts = append(parts, "no annotation "+key)
 		}
 	}
+
 	for _, finalizer := range p.addFinalizers {
 		parts = append(parts, "finalizer "+finalizer)
 	}
 	for _, finalizer := range p.removeFinalizers {
 		parts = append(parts, "no finalizer "+finalizer)
 	}
+
 	if p.dropOwner != "" {
 		parts = append(parts, "no owner")
 	}
 	if p.addOwner != nil {
 		parts = append(parts, "owner "+p.addOwner.Name)
 	}
+
 	return strings.Join(parts, ", ")
 }
 

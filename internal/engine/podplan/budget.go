@@ -11,23 +11,28 @@ import (
 
 // Budget bounds how many pods may be moved at a time (CS-121, CS-124).
 type Budget struct {
-	// spare is how many available pods may still be taken; charged is how many of them count as taken
-	// already.
+	// spare is how many available pods may still be taken out of service. charged is how many of these count
+	// as taken already.
 	spare, charged int
-	// moving is how many pods are of the target revision and unavailable, or on their way there; total is how
-	// many may be. leaving is how many of them wait to be deleted.
+	// moving is how many pods are of the target revision and unavailable, or are becoming so, and total is
+	// how many of these there may be. leaving is how many of them wait to be deleted.
 	moving, leaving, total int
-	// exhausted and spent are the words of refusals, which most pods of a large set share.
+	// exhausted and spent are the messages of refusals, which most pods of a large set share.
 	exhausted, spent string
 }
 
-// NewBudget counts what the budget is spent on already, for moves to the update revision, or away from it.
+// NewBudget returns what is left of the budget for moves to the update revision, or away from it.
 func (p *Planner) NewBudget(toNew bool) *Budget {
-	b := &Budget{spare: p.Spare(), total: p.out.Limits.MaxUnavailable + len(p.Members) - p.out.Limits.Replicas}
+	b := &Budget{
+		spare: p.Spare(), total: p.out.Limits.MaxUnavailable + len(p.Members) - p.out.Limits.Replicas,
+	}
+
 	for _, info := range p.Members {
 		switch {
 		case info.Specified && info.Available:
-			b.spare-- // its place is reserved; it moves only when it may go, and must not hold up one that is down
+			// Its place is reserved. It moves only when it may be deleted, and must not hold up a pod that is
+			// down.
+			b.spare--
 		case info.Specified || info.Preparing:
 			b.moving++
 			b.leaving++
@@ -35,17 +40,18 @@ func (p *Planner) NewBudget(toNew bool) *Budget {
 			b.moving++
 		}
 	}
+
 	return b
 }
 
-// NewSpare returns a budget of so many available pods. Those that are not available cost nothing, however
-// many they are (ASTS-158). charged of those that are count already.
+// NewSpare returns a budget for the given number of available pods, of which charged ones count as taken
+// already. Pods that are not available cost nothing, however many there are (ASTS-158).
 func NewSpare(spare, charged int) *Budget {
 	return &Budget{spare: spare, charged: charged, total: math.MaxInt}
 }
 
-// With lets something be decided about a pod. charged: the pod counts already although it serves, so that it
-// may be taken in its own place, as long as those that do not serve leave room for it.
+// With calls decide, which decides about a pod. If charged is true, the pod counts already although it
+// serves, so that it may be taken in its own place, as long as the pods that do not serve leave room for it.
 func (b *Budget) With(charged bool, decide func()) {
 	if !charged {
 		decide()
@@ -59,24 +65,25 @@ func (b *Budget) With(charged bool, decide func()) {
 	b.spare = spare
 }
 
-// Available tells whether another available pod may be taken.
+// Available reports whether another available pod may be taken.
 func (b *Budget) Available() bool { return b.spare > 0 }
 
-// Take counts a pod that somebody else decided to take out of service.
+// Take counts a pod that a caller decided to take out of service.
 func (b *Budget) Take(info *Pod) { b.take(info) }
 
-// Spend counts so many pods that are out of service for another reason.
+// Spend counts pods that are out of service for another reason.
 func (b *Budget) Spend(pods int) { b.spare -= pods }
 
-// refuse says why the pod cannot be moved now, nothing if it can.
+// refuse returns why the pod cannot be moved now, empty if it can.
 func (b *Budget) refuse(info *Pod, limits rollout.Limits) (Reason, string) {
 	total := b.total
 	if !info.Available {
-		total = max(total, 1) // missing pods must not hold up one that is down anyway (CS-125)
+		total = max(total, 1) // missing pods must not hold up a pod that is down anyway
 	}
+
 	switch {
 	case b.moving >= total && total != b.total:
-		return ReasonUpdateUnhealthy, b.waitingFor(total, limits) // with a number of its own
+		return ReasonUpdateUnhealthy, b.waitingFor(total, limits) // not shared: its number differs
 	case b.moving >= total:
 		if b.exhausted == "" {
 			b.exhausted = b.waitingFor(max(total, 0), limits)
@@ -85,16 +92,17 @@ func (b *Budget) refuse(info *Pod, limits rollout.Limits) (Reason, string) {
 	case info.Available && b.spare <= 0:
 		if b.spent == "" {
 			keep := limits.Replicas - limits.MaxUnavailable
-			b.spent = fmt.Sprintf("%d of %s must stay available (maxUnavailable %d), and only %d %s", keep,
-				plural.Of(limits.Replicas, "pod"),
-				limits.MaxUnavailable, keep+b.spare, plural.Form(keep+b.spare, "is", "are"))
+			b.spent = fmt.Sprintf("%d of %s must stay available (maxUnavailable %d), and only %d %s",
+				keep, plural.Of(limits.Replicas, "pod"), limits.MaxUnavailable,
+				keep+b.spare, plural.Form(keep+b.spare, "is", "are"))
 		}
 		return ReasonMaxUnavailable, b.spent
 	}
+
 	return "", ""
 }
 
-// waitingFor says for what pods the others wait, and how many of them there may be.
+// waitingFor describes which pods the others wait for, and how many of them there may be.
 func (b *Budget) waitingFor(total int, limits rollout.Limits) string {
 	var parts []string
 	if n := b.moving - b.leaving; n > 0 {
@@ -103,6 +111,7 @@ func (b *Budget) waitingFor(total int, limits rollout.Limits) string {
 	if b.leaving > 0 {
 		parts = append(parts, plural.Of(b.leaving, "pod")+" to be deleted")
 	}
+
 	switch missing := limits.MaxUnavailable - b.total; {
 	case len(parts) > 0:
 	case missing > 0:
@@ -110,8 +119,9 @@ func (b *Budget) waitingFor(total int, limits rollout.Limits) string {
 	default:
 		parts = append(parts, "a pod above the replicas")
 	}
-	return fmt.Sprintf("waiting for %s; %s at a time (maxUnavailable %d)", strings.Join(parts, " and "), plural.Of(total, "pod"),
-		limits.MaxUnavailable)
+
+	return fmt.Sprintf("waiting for %s; %s at a time (maxUnavailable %d)",
+		strings.Join(parts, " and "), plural.Of(total, "pod"), limits.MaxUnavailable)
 }
 
 func (b *Budget) take(info *Pod) {
@@ -122,7 +132,7 @@ func (b *Budget) take(info *Pod) {
 	}
 }
 
-// Spare is how many available pods may be taken away: those above replicas - maxUnavailable.
+// Spare returns how many available pods may be taken away: those above replicas - maxUnavailable.
 func (p *Planner) Spare() int {
 	available := 0
 	for _, info := range p.Members {

@@ -16,28 +16,31 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// errIncomplete ends the search for the update revision when templates have to be completed first.
+// errIncomplete stops the planning because templates must be completed first.
 var errIncomplete = errors.New("templates are to be completed by the API server first")
 
-// Incomplete tells whether the plan cannot be made as yet: its templates have to be completed by the API
-// server, and made known by [Knowledge.Completed]. Nothing else of the plan holds then.
+// Incomplete reports whether the plan cannot be made yet, because the API server must first complete its
+// templates and [Knowledge.Completed] must record them. Nothing else in the plan is valid then.
 func (p *Plan) Incomplete() bool { return len(p.Templates) > 0 }
 
-// completion is a template that the API server completed: what a revision of it holds in the form in which
-// revisions are compared, and in that of the API server's own answer, in which the DaemonSet of Kubernetes
-// writes it.
+// completion is a template that the API server completed: the data of a revision of it, once in the form in
+// which revisions are compared, and once in the form of the API server's own answer, which the DaemonSet
+// controller of Kubernetes stores.
 type completion struct{ canonical, answered []byte }
 
-// Completed makes known how the API server completes a template. One that it does not take is as it is.
+// Completed records how the API server completes a template. For a template that it rejects, completed is the
+// template itself.
 func (k *Knowledge) Completed(template, completed []byte) error {
 	canonical, err := revision.Data(completed)
 	if err != nil {
 		return err
 	}
+
 	document, err := revision.Parse(completed)
 	if err != nil {
 		return err
 	}
+
 	document["$patch"] = "replace"
 	answered, err := json.Marshal(map[string]any{"spec": map[string]any{"template": document}})
 	if err != nil {
@@ -50,7 +53,8 @@ func (k *Knowledge) Completed(template, completed []byte) error {
 	return nil
 }
 
-// completed is a template as the API server completes it; nil if that is not known, which the plan says.
+// completed returns a template as completed by the API server, nil if that is not known; the plan then
+// requests or reports it.
 func (p *Planner) completed(template []byte) *completion {
 	sum := sha256.Sum256(template)
 	data, known := p.before.completed[sum]
@@ -70,7 +74,8 @@ func (p *Planner) completed(template []byte) *completion {
 	return data
 }
 
-// Lacks is an error if templates that the plan needs are not completed as yet: then it may decide nothing.
+// Lacks returns an error if templates that the plan needs are not completed yet. The plan may decide nothing
+// then.
 func (p *Planner) Lacks() error {
 	if p.lacks == nil && p.out.Incomplete() {
 		return errIncomplete
@@ -78,32 +83,34 @@ func (p *Planner) Lacks() error {
 	return p.lacks
 }
 
-// keepCompletions keeps all that is known, for a plan that is made once more.
+// keepCompletions keeps all known completions for the next plan if this one could not be made.
 func (p *Planner) keepCompletions() {
 	if p.Lacks() != nil && len(p.before.completed) > 0 {
 		p.kept.completed = maps.Clone(p.before.completed)
 	}
 }
 
-// meant finds the newest revision that means the same as the template after both are completed: the DaemonSet
-// of Kubernetes stores templates with all defaults. It also returns what a new revision is to hold: templates
-// are stored as the newest revision before them is, completed or not, so that whoever wrote that one knows it
-// again (ADS-060, ADS-061).
+// meant returns the newest revision that equals the template after both are completed, because the DaemonSet
+// controller of Kubernetes stores templates with all defaults. It also returns the data for a new revision.
+// That is in the same form, completed or not, as the newest revision before it, so that whoever wrote that
+// one recognizes the new one, too.
 func (p *Planner) meant(history *revision.History, data []byte) (*appsv1.ControllerRevision, []byte, error) {
 	if !p.Workload.Traits.Completes || len(history.Stored) == 0 {
 		return nil, data, nil
 	}
+
 	wanted := p.completed(p.Workload.Template.Raw())
 	var found *appsv1.ControllerRevision
 	for _, stored := range history.Stored {
 		template, err := revision.Template(stored.Data.Raw)
 		if err != nil {
-			continue // it means nothing
+			continue // it cannot equal the template
 		}
 		completed := p.completed(template)
 		if completed == nil || wanted == nil {
 			continue
 		}
+
 		if bytes.Equal(completed.canonical, wanted.canonical) {
 			found = stored
 		}
@@ -114,36 +121,44 @@ func (p *Planner) meant(history *revision.History, data []byte) (*appsv1.Control
 			data = wanted.canonical
 		}
 	}
+
 	if err := p.Lacks(); err != nil {
 		return nil, nil, err
 	}
+
 	return found, data, nil
 }
 
-// sameCompleted tells whether a stored revision means the same as the template, which another revision holds
-// as it is, once the API server has completed both. It completes no images, so that most revisions need not
-// be asked about; ask lets the others be.
+// sameCompleted reports whether a stored revision equals the template after the API server has completed
+// both; exact is a revision with the unchanged template. The API server does not complete images, so most
+// revisions differ in these and need no completion. If ask is false, it requests no completion that is not
+// known yet.
 func (p *Planner) sameCompleted(stored, exact *appsv1.ControllerRevision, ask bool) bool {
 	if !p.Workload.Traits.Completes || !maps.EqualFunc(p.read(stored).containers, p.read(exact).containers,
 		func(a, b *corev1.Container) bool { return a.Image == b.Image }) {
 		return false
 	}
+
 	template, err := revision.Template(stored.Data.Raw)
 	if err != nil {
 		return false
 	}
+
 	of := [2][]byte{template, p.Workload.Template.Raw()}
 	for i := range of {
 		if _, known := p.before.completed[sha256.Sum256(of[i])]; !known && !ask {
 			return false
 		}
 	}
+
 	a, b := p.completed(of[0]), p.completed(of[1])
 	return a != nil && b != nil && bytes.Equal(a.canonical, b.canonical)
 }
 
-// newest is the newest revision that means the same as one that holds the template as it is (ADS-062).
-func (p *Planner) newest(history *revision.History, exact *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+// newest returns the newest revision that equals exact, which holds the unchanged template, after completion.
+func (p *Planner) newest(
+	history *revision.History, exact *appsv1.ControllerRevision,
+) (*appsv1.ControllerRevision, error) {
 	for _, stored := range slices.Backward(history.Stored) {
 		if stored == exact || p.sameCompleted(stored, exact, true) {
 			return stored, p.Lacks()
@@ -152,13 +167,14 @@ func (p *Planner) newest(history *revision.History, exact *appsv1.ControllerRevi
 	return exact, p.Lacks()
 }
 
-// comparedCompleted compares two templates as the API server completes them; nil if that is not known, or
-// shows blockers, too.
+// comparedCompleted compares two templates as the API server completes them. It returns nil if a completion
+// is not known, or if even the completed templates cannot be updated in place.
 func (p *Planner) comparedCompleted(from, target []byte) *inplace.Change {
 	a, b := p.completed(from), p.completed(target)
 	if a == nil || b == nil {
 		return nil
 	}
+
 	var templates [2][]byte
 	for i, data := range [][]byte{a.canonical, b.canonical} {
 		var err error
@@ -166,9 +182,11 @@ func (p *Planner) comparedCompleted(from, target []byte) *inplace.Change {
 			return nil
 		}
 	}
+
 	change, blockers, err := inplace.Compare(templates[0], templates[1], p.Workload.InPlace)
 	if err != nil || len(blockers) > 0 {
 		return nil
 	}
+
 	return change
 }

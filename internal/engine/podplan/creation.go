@@ -7,18 +7,19 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
-// Growth is a PVC to be grown.
+// Growth is a request to grow a PVC.
 type Growth struct {
 	Claim *corev1.PersistentVolumeClaim
-	// Template is the claim template that asks for it.
+	// Template is the claim template that requests the size.
 	Template string
-	// Pod is the pod whose claim it is; empty if nobody needs to be told.
+	// Pod is the name of the pod that uses the claim; empty if it is not reported.
 	Pod     string
 	Storage resource.Quantity
 }
 
-// MayCreate tells how many of the missing pods may be created now: no more than there is room for. After a
-// failure none are for a while; then one shows whether creation is possible again (CS-047, CS-072).
+// MayCreate returns how many of the missing pods may be created now, at most as many as one plan has room
+// for. After a failure none may be created for a while; then one pod is created to find out whether creation
+// works again (CS-047, CS-072).
 func (p *Planner) MayCreate(missing int) int {
 	if missing == 0 {
 		return 0
@@ -26,7 +27,7 @@ func (p *Planner) MayCreate(missing int) int {
 	return p.MayTry(missing, p.atOnce())
 }
 
-// MayTry is MayCreate for those that know for how many there is room.
+// MayTry is [Planner.MayCreate] for callers that have their own room for pods.
 func (p *Planner) MayTry(missing, room int) int {
 	switch {
 	case missing == 0 || p.in.CreationError == "":
@@ -34,18 +35,19 @@ func (p *Planner) MayTry(missing, room int) int {
 	case p.in.Now.Before(p.in.CreationHeldUntil):
 		p.LookAgain(p.in.CreationHeldUntil)
 		p.out.ScaleError = p.in.CreationError
-		p.Say("%s missing; the next attempt is made later, because creation failed: %s", plural.Of(missing, "pod"), p.in.CreationError)
+		p.Say("%s missing; the next attempt is made later, because creation failed: %s",
+			plural.Of(missing, "pod"), p.in.CreationError)
 		return 0
 	}
 	p.out.Probing = missing > 1
 	return 1
 }
 
-// roomForDocuments is of how many bytes of templates one plan makes documents, which take up to thirty times
-// as much memory: a user may write both large templates and a wrong number of replicas.
+// roomForDocuments bounds how many bytes of templates one plan turns into documents, which take up to thirty
+// times as much memory: a user may write large templates and a wrong number of replicas.
 const roomForDocuments = 8 << 20
 
-// atOnce is for how many pods one plan has room, at least one.
+// atOnce returns for how many new pods one plan has room, at least one.
 func (p *Planner) atOnce() int {
 	most := 0
 	for _, from := range []*Revision{p.Update, p.Current} {

@@ -7,8 +7,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 )
 
-// Disruption is by which operation the verdict takes its pod out of service, or changes what budgets protect;
-// empty if it does not. A pod that is marked for recreation serves on until it is deleted.
+// Disruption returns the operation by which the verdict takes its pod out of service or changes what budgets
+// protect; empty if it does neither. A pod that is marked for recreation keeps serving until it is deleted.
 func (v *Verdict) Disruption() disruption.Operation {
 	switch {
 	case v.Action == Delete:
@@ -17,7 +17,8 @@ func (v *Verdict) Disruption() disruption.Operation {
 		return v.Prepares
 	case v.Action != UpdateInPlace:
 		return ""
-	case len(v.Update.Change.Stops)+len(v.Update.Change.Images) > 0: // also of a container that is done: it is a change of the spec
+	// A change of a container that has completed counts, too, because it changes the spec.
+	case len(v.Update.Change.Stops)+len(v.Update.Change.Images) > 0:
 		return policyv1beta1.Update
 	case len(v.Update.Change.Resources) > 0:
 		return policyv1beta1.Resize
@@ -25,13 +26,12 @@ func (v *Verdict) Disruption() disruption.Operation {
 	return ""
 }
 
-// askAgain is when a pod is looked at again that a budget holds, if nothing is told of the budget before
-// (PUB-100).
+// askAgain is when a pod that a budget holds is planned again, if no change of the budget is reported before.
 const askAgain = time.Second
 
-// HeedBudgets lets pods wait that were to be taken out of service, and that budgets do not allow to go now,
-// in the order in which they were decided about. It tells whether budgets hold pods, and let none go. Refresh
-// heeds them too, for what is decided later.
+// HeedBudgets makes pods wait that were to be taken out of service but that budgets do not allow to go now,
+// in the order in which they were decided about. It reports whether budgets hold pods and let none go.
+// Refresh applies the budgets, too, to what is decided later.
 func (p *Planner) HeedBudgets() (stuck bool) {
 	held, goes := false, false
 	for _, v := range p.decided {
@@ -48,6 +48,7 @@ func (p *Planner) HeedBudgets() (stuck bool) {
 		p.Decide(v.Pod, Wait, ReasonBudget, "%s", refusal).Until = p.in.Now.Add(askAgain)
 		p.out.HeldByBudget = true
 	}
+
 	p.decided = p.decided[:0]
 	return held && !goes
 }

@@ -17,21 +17,21 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// Knowledge is what plans for a workload have found out about its template and its revisions. What did not
-// change since is not read again: revisions may be many and large, and events are frequent. It changes no
-// decision, and holds only what the last plan needed. The zero value knows nothing.
+// Knowledge is a cache of what plans for a workload found out about its template and its revisions. What has
+// not changed is not read again, because revisions may be many and large, and events are frequent. It
+// influences no decision, and contains only what the last plan used. The zero value is empty.
 type Knowledge struct {
-	// text is the hash of a template, and data what a revision of it holds: the bytes of the stored revision,
-	// if there is one.
+	// text is the hash of a template. data is what a revision of it contains, sharing the bytes of the stored
+	// revision if there is one.
 	text     [sha256.Size]byte
 	data     []byte
 	contents map[version]*contents
 	changes  map[[2]version]comparison
-	// completed are templates as the API server completes them, by their hash.
+	// completed holds templates as completed by the API server, by their hash.
 	completed map[[sha256.Size]byte]*completion
 }
 
-// version is one version of a stored revision.
+// version identifies one version of a stored revision.
 type version struct {
 	uid     types.UID
 	version string
@@ -41,39 +41,45 @@ func versionOf(object *appsv1.ControllerRevision) version {
 	return version{object.UID, object.ResourceVersion}
 }
 
-// stored tells whether the version is one of the API server's, and so always means the same.
+// stored reports whether the version comes from the API server, so that it always identifies the same
+// content.
 func (v version) stored() bool { return v.uid != "" && v.version != "" }
 
-// contents are what a revision holds.
+// contents is what a revision contains.
 type contents struct {
-	// containers have the images and the quantities of cpu and memory of the regular containers, by name.
+	// containers holds the images and the quantities of cpu and memory of the regular containers, by name.
 	containers map[string]*corev1.Container
-	// volumes are the names of the template's own volumes, and mounts of those that its containers mount.
+	// volumes are the names of the template's own volumes, and mounts the names of those that its containers
+	// mount.
 	volumes, mounts map[string]bool
-	// claims are the claim templates that were remembered with the revision; nil if none were (CS-336).
+	// claims are the claim templates that were remembered with the revision; nil if none were.
 	claims template.VolumeClaimTemplates
-	// err is why it cannot be read.
+	// err is the reason why the revision cannot be read.
 	err error
-	// canonical is the hash of what it would hold if we had written it; nil if that was not asked for.
+	// canonical is the hash of the data that this manager would have written for the revision; nil if not yet
+	// needed.
 	canonical *[sha256.Size]byte
 }
 
-// comparison is how one revision differs from another.
+// comparison defines how one revision differs from another.
 type comparison struct {
 	change  *inplace.Change
 	refusal string
 }
 
-// begin returns what is known, for a plan that keeps of it what it needs. The receiver may be nil.
+// begin returns what is known, and an empty Knowledge to which a plan adds what it uses. The receiver may be
+// nil.
 func (k *Knowledge) begin() (before, kept *Knowledge) {
-	before, kept = &Knowledge{}, &Knowledge{contents: map[version]*contents{}, changes: map[[2]version]comparison{}}
+	before, kept = &Knowledge{}, &Knowledge{
+		contents: map[version]*contents{}, changes: map[[2]version]comparison{},
+	}
 	if k != nil {
 		*before = *k
 	}
 	return before, kept
 }
 
-// dataOf is what a revision of the template holds.
+// dataOf returns the data of a revision of the template.
 func (p *Planner) dataOf(text []byte) (data []byte, err error) {
 	sum := sha256.Sum256(text)
 	if p.before.data != nil && p.before.text == sum {
@@ -85,16 +91,18 @@ func (p *Planner) dataOf(text []byte) (data []byte, err error) {
 	return data, nil
 }
 
-// read returns what a revision holds.
+// read returns what a revision contains.
 func (p *Planner) read(object *appsv1.ControllerRevision) *contents {
 	if c := p.contents[object]; c != nil {
 		return c
 	}
+
 	key := versionOf(object)
 	c, known := p.before.contents[key]
 	if !known || !key.stored() {
 		c = contentsOf(object)
 	}
+
 	p.contents[object] = c
 	if key.stored() {
 		p.kept.contents[key] = c
@@ -107,6 +115,7 @@ func contentsOf(object *appsv1.ControllerRevision) *contents {
 	if err != nil {
 		return &contents{err: fmt.Errorf("ControllerRevision %s: %w", object.Name, err)}
 	}
+
 	type named struct{ Name string }
 	type container struct {
 		Name, Image   string
@@ -114,37 +123,48 @@ func contentsOf(object *appsv1.ControllerRevision) *contents {
 		VolumeMounts  []named
 		VolumeDevices []named
 	}
+
 	var typed struct {
 		Spec struct {
 			Volumes                    []named
 			Containers, InitContainers []container
 		}
 	}
+
 	if err := json.Unmarshal(raw, &typed); err != nil {
 		return &contents{err: fmt.Errorf("ControllerRevision %s: %w", object.Name, err)}
 	}
-	c := &contents{containers: map[string]*corev1.Container{}, volumes: map[string]bool{}, mounts: map[string]bool{}}
+
+	c := &contents{
+		containers: map[string]*corev1.Container{}, volumes: map[string]bool{}, mounts: map[string]bool{},
+	}
+
 	for _, volume := range typed.Spec.Volumes {
 		c.volumes[volume.Name] = true
 	}
 	for _, container := range typed.Spec.Containers {
-		c.containers[container.Name] = &corev1.Container{Image: container.Image, Resources: inplace.Quantities(container.Resources)}
+		c.containers[container.Name] = &corev1.Container{
+			Image: container.Image, Resources: inplace.Quantities(container.Resources),
+		}
 	}
+
 	for _, container := range slices.Concat(typed.Spec.Containers, typed.Spec.InitContainers) {
 		for _, mount := range slices.Concat(container.VolumeMounts, container.VolumeDevices) {
 			c.mounts[mount.Name] = true
 		}
 	}
+
 	if text := object.Annotations[pub.ClaimTemplates]; text != "" {
 		if err := json.Unmarshal([]byte(text), &c.claims); err != nil || c.claims.DecodeError() != nil {
-			c.claims = nil // what cannot be read is not remembered
+			c.claims = nil // unreadable claim templates count as not remembered
 		}
 	}
+
 	return c
 }
 
-// HasVolume tells whether the template of the revision that a label names has a volume of that name itself,
-// and whether that is known.
+// HasVolume reports whether the template of the revision named by a label has its own volume of that name,
+// and whether this is known.
 func (p *Planner) HasVolume(label, name string) (has, known bool) {
 	of := p.Find(label)
 	if of == nil {
@@ -153,15 +173,16 @@ func (p *Planner) HasVolume(label, name string) (has, known bool) {
 	return p.read(of.object).volumes[name], true
 }
 
-// FormerClaims are the names of claim templates that the workload has no more, in order: a template mounts
-// them, and has no volume of its own for them.
+// FormerClaims returns the sorted names of claim templates that the workload does not have any more: the
+// template of the revision mounts them but has no volume of its own for them.
 func FormerClaims(object *appsv1.ControllerRevision, present template.VolumeClaimTemplates) []string {
 	return contentsOf(object).former(present)
 }
 
 func (c *contents) former(present template.VolumeClaimTemplates) (names []string) {
 	for name := range c.mounts {
-		if !c.volumes[name] && !slices.ContainsFunc(present, func(t template.VolumeClaimTemplate) bool { return t.Name == name }) {
+		if !c.volumes[name] && !slices.ContainsFunc(present,
+			func(t template.VolumeClaimTemplate) bool { return t.Name == name }) {
 			names = append(names, name)
 		}
 	}
@@ -169,12 +190,13 @@ func (c *contents) former(present template.VolumeClaimTemplates) (names []string
 	return names
 }
 
-// holds tells whether a stored revision holds the data, which are canonical: by their bytes, or by what it
-// would hold if we had written it (CS-085).
+// holds reports whether a stored revision contains the canonical data: its bytes are equal, or those that
+// this manager would have written for it are.
 func (p *Planner) holds(object *appsv1.ControllerRevision, data []byte) bool {
 	if bytes.Equal(object.Data.Raw, data) {
 		return true
 	}
+
 	c := p.read(object)
 	if c.canonical == nil {
 		var sum [sha256.Size]byte
@@ -185,6 +207,7 @@ func (p *Planner) holds(object *appsv1.ControllerRevision, data []byte) bool {
 		}
 		c.canonical = &sum
 	}
+
 	return *c.canonical == sha256.Sum256(data)
 }
 
@@ -194,22 +217,26 @@ func (p *Planner) differ(from, target *Revision) comparison {
 	if !key[0].stored() || !key[1].stored() {
 		return p.compared(from, target)
 	}
+
 	c, known := p.before.changes[key]
 	if !known {
 		c = p.compared(from, target)
 	}
 	if p.Lacks() != nil {
-		return c // as yet
+		return c // not final yet
 	}
+
 	p.kept.changes[key] = c
 	return c
 }
 
 func (p *Planner) compared(from, target *Revision) comparison {
 	if !revision.SameBeside(from.object.Data.Raw, target.object.Data.Raw) {
-		// IPU-041
-		return comparison{refusal: fmt.Sprintf("ControllerRevisions %s and %s differ in more than spec.template", from.Name, target.Name)}
+		return comparison{refusal: fmt.Sprintf(
+			"ControllerRevisions %s and %s differ in more than spec.template", from.Name, target.Name,
+		)}
 	}
+
 	var templates [2][]byte
 	for i, object := range []*appsv1.ControllerRevision{from.object, target.object} {
 		var err error
@@ -217,6 +244,7 @@ func (p *Planner) compared(from, target *Revision) comparison {
 			return comparison{refusal: err.Error()}
 		}
 	}
+
 	change, blockers, err := inplace.Compare(templates[0], templates[1], p.Workload.InPlace)
 	switch {
 	case err != nil:
@@ -229,5 +257,6 @@ func (p *Planner) compared(from, target *Revision) comparison {
 		}
 		return comparison{refusal: blockers[0].String()}
 	}
+
 	return comparison{change: change}
 }

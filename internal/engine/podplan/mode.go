@@ -14,20 +14,20 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// Mode is how a pod can reach another revision.
+// Mode defines how a pod can reach another revision.
 type Mode struct {
 	Recreate bool
 	Change   *inplace.Change
-	// daemon: the change needs a node daemon.
+	// daemon is true if the change needs a node daemon.
 	daemon bool
-	// words say what changes.
+	// words describe what changes.
 	words string
-	// refusal is why neither is allowed; empty if one is.
+	// refusal is why neither is allowed; empty if one of them is.
 	refusal string
-	// why says why it is recreated.
+	// why is the reason for recreating the pod.
 	why string
-	// unstored is the revision that the pod carries and that is not in the cache, which may be why it is
-	// recreated.
+	// unstored is the revision that the pod carries if the cache does not have it, which may be why the pod
+	// is recreated.
 	unstored string
 }
 
@@ -43,9 +43,9 @@ func (p *Planner) DecideModes() {
 	}
 }
 
-// modeOf is how the pod can reach the target. Between two revisions the answer is always the same, and is
-// found once (IPU-031); what a pod adds to it is that it needs a node daemon and has none (IPU-312), and what
-// its present content lacks (IPU-305, IPU-326).
+// modeOf returns how the pod can reach the target. The answer is found once for all pods of the same
+// revision. What depends on the pod is whether it needs a node daemon or a readiness gate and has none, and
+// what its present content lacks.
 func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 	key := modeKey{info.Label, target.Name}
 	m, ok := p.modes[key]
@@ -53,38 +53,47 @@ func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 		m = p.modeFrom(key.label, target)
 		p.modes[key] = m
 	}
+
 	if info.Err != nil && m.Recreate && revision.SameLabel(key.label, target.Name) {
-		m = Mode{Change: &inplace.Change{}, words: "its record"} // nothing but the record of its update is to be mended
+		// Only the record of its update has to be repaired.
+		m = Mode{Change: &inplace.Change{}, words: "its record"}
 	}
 	if m.Change == nil {
 		return m
 	}
 	if m.daemon {
 		if names := m.Change.Unrestartable(info.Pod, p.in.Now); len(names) > 0 {
-			return p.impossible(fmt.Sprintf("its node has no node daemon, which would have to restart %s", strings.Join(names, ", ")))
+			return p.impossible(fmt.Sprintf(
+				"its node has no node daemon, which would have to restart %s", strings.Join(names, ", "),
+			))
 		}
 	}
+
 	if p.Workload.Traits.Gated && m.Change.Holds() && !readiness.HasGate(info.Pod) {
 		return p.impossible("it was made without readiness gate " + string(pub.InPlaceUpdateReady))
 	}
 	if len(info.StaleImages)+len(info.StaleResources) == 0 {
 		return m
 	}
+
 	images, resources := map[string]string{}, map[string]corev1.ResourceRequirements{}
 	for name := range info.StaleImages {
 		if container, ok := p.read(target.object).containers[name]; ok {
 			images[name] = container.Image
 		}
 	}
+
 	for name := range info.StaleResources {
 		if container, ok := p.read(target.object).containers[name]; ok {
 			resources[name] = container.Resources
 		}
 	}
+
 	if len(images)+len(resources) > 0 {
 		m.Change = m.Change.With(images, resources)
 		m.words = m.Change.String()
 	}
+
 	return m
 }
 
@@ -102,7 +111,7 @@ func (p *Planner) modeFrom(label string, target *Revision) Mode {
 	return Mode{Change: change, daemon: len(change.NeedsDaemon()) > 0, words: change.String()}
 }
 
-// unstored returns the label if the snapshot has no revision that it names.
+// unstored returns the label if the snapshot has no revision that it names, and otherwise the empty string.
 func (p *Planner) unstored(label string) string {
 	named := func(r *appsv1.ControllerRevision) bool { return revision.SameLabel(r.Name, label) }
 	if slices.ContainsFunc(p.in.Revisions, named) || slices.ContainsFunc(p.in.Foreign, named) {
@@ -111,14 +120,15 @@ func (p *Planner) unstored(label string) string {
 	return label
 }
 
-// sameTemplate tells whether a pod of another revision has the template of the update revision all the same,
-// as pods have that another controller gave up: they only get the label (ASTS-083).
+// sameTemplate reports whether a pod of another revision has the template of the update revision, as pods
+// have that another controller released. Such pods only get the new label.
 func (p *Planner) sameTemplate(label string, target *Revision) bool {
 	from := p.Find(label)
-	return from != nil && target == p.Update && (p.holds(from.object, p.kept.data) || p.sameCompleted(from.object, target.object, true))
+	return from != nil && target == p.Update &&
+		(p.holds(from.object, p.kept.data) || p.sameCompleted(from.object, target.object, true))
 }
 
-// ImagesOf are the images of the regular containers of a revision, by container.
+// ImagesOf returns the images of the regular containers of a revision, by container.
 func (p *Planner) ImagesOf(r *Revision) map[string]string {
 	images := map[string]string{}
 	for name, container := range p.read(r.object).containers {
@@ -127,15 +137,16 @@ func (p *Planner) ImagesOf(r *Revision) map[string]string {
 	return images
 }
 
-// Duplicate tells whether a revision is known to hold the template of the update revision. The API server is
-// not asked to find out.
+// Duplicate reports whether a revision is known to contain the template of the update revision. It does not
+// request completions from the API server to find out.
 func (p *Planner) Duplicate(name string) bool {
 	of := p.Find(name)
-	return of != nil && (p.holds(of.object, p.kept.data) || p.sameCompleted(of.object, p.Update.object, false))
+	return of != nil &&
+		(p.holds(of.object, p.kept.data) || p.sameCompleted(of.object, p.Update.object, false))
 }
 
-// SameTemplate tells whether a pod with that label has the template of the update revision, although it
-// carries another one.
+// SameTemplate reports whether pods with that label have the template of the update revision, although the
+// label names another revision.
 func (p *Planner) SameTemplate(label string) bool {
 	same, known := p.same[label]
 	if !known {
@@ -148,7 +159,7 @@ func (p *Planner) SameTemplate(label string) bool {
 	return same
 }
 
-// impossible is the mode of a pod that cannot be updated in place.
+// impossible returns the mode of a pod that cannot be updated in place.
 func (p *Planner) impossible(why string) Mode {
 	if p.Workload.Policy == InPlaceOnly {
 		return Mode{refusal: why}
@@ -156,17 +167,20 @@ func (p *Planner) impossible(why string) Mode {
 	return Mode{Recreate: true, why: why}
 }
 
-// compare returns the change from the revision named by the label to the target, or why it cannot be applied
-// in place.
+// compare returns the change from the revision named by the label to the target, or the reason why it cannot
+// be made in place.
 func (p *Planner) compare(label string, target *Revision, policy Policy) (*inplace.Change, string) {
 	from := p.Find(label)
 	if from == nil {
-		return nil, fmt.Sprintf("its ControllerRevision %q has been deleted, so nobody knows what would change", label) // IPU-030
+		return nil, fmt.Sprintf(
+			"its ControllerRevision %q has been deleted, so nobody knows what would change", label,
+		)
 	}
 	if p.Workload.RecreateOnClaimChange && policy != InPlaceOnly &&
-		from.hasFingerprint && target.hasFingerprint && from.fingerprint != target.fingerprint { // IPU-046, IPU-048
+		from.hasFingerprint && target.hasFingerprint && from.fingerprint != target.fingerprint {
 		return nil, "spec.volumeClaimTemplates changed since its revision"
 	}
+
 	c := p.differ(from, target)
 	return c.change, c.refusal
 }

@@ -11,56 +11,66 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// MoveTo moves one pod towards the target if it may be moved now. It tells whether the pod uses up one of the
-// pods to be moved.
+// MoveTo moves one pod towards the target if it may be moved now. It reports whether the pod counts as one of
+// the pods to be moved.
 func (p *Planner) MoveTo(info *Pod, target *Revision, toNew bool, b *Budget) bool {
 	m := info.Mode
 	if !toNew {
 		m = p.modeOf(info, target)
 	}
-	if m.refusal != "" { // IPU-173: this pod cannot, others may
-		p.out.UpdateError = fmt.Sprintf("pod %s cannot be updated in place to %s: %s", info.Pod.Name, target.Name, m.refusal)
-		p.Decide(info.Pod, Wait, ReasonInPlaceImpossible, "%s; podUpdatePolicy InPlaceOnly does not recreate it", m.refusal)
+	if m.refusal != "" { // this pod cannot be moved, but others may
+		p.out.UpdateError = fmt.Sprintf("pod %s cannot be updated in place to %s: %s",
+			info.Pod.Name, target.Name, m.refusal)
+		p.Decide(info.Pod, Wait, ReasonInPlaceImpossible,
+			"%s; podUpdatePolicy InPlaceOnly does not recreate it", m.refusal)
 		return false
 	}
+
 	free := p.Free(info, m)
 	if reason, why := b.refuse(info, p.out.Limits); reason != "" && !free {
 		p.Decide(info.Pod, Wait, reason, "%s", why)
 		return true
 	}
+
 	if m.Recreate && p.Replace != nil {
-		p.Replace(info, ReasonOutdated, m.unstored, fmt.Sprintf("%s to %s, recreated because %s", p.labelOf(info), target.Name, m.why))
+		p.Replace(info, ReasonOutdated, m.unstored,
+			fmt.Sprintf("%s to %s, recreated because %s", p.labelOf(info), target.Name, m.why))
 		b.take(info)
 		return true
 	}
 	if m.Recreate {
 		patch := &podpatch.Patch{}
 		patch.Label(pub.SpecifiedDelete, "true")
-		v := p.Decide(info.Pod, Recreate, ReasonOutdated, "%s to %s, recreated because %s", p.labelOf(info), target.Name, m.why)
+		v := p.Decide(info.Pod, Recreate, ReasonOutdated,
+			"%s to %s, recreated because %s", p.labelOf(info), target.Name, m.why)
 		v.Patch, v.Unstored = patch, m.unstored
 		b.take(info)
 		return true
 	}
+
 	if p.hookedForUpdate(info) || p.rehook(info) {
 		p.prepare(info)
 	} else if p.holdUpdate(info) {
 		return true
 	} else {
-		v := p.Decide(info.Pod, UpdateInPlace, ReasonOutdated, "%s to %s: %s", p.labelOf(info), target.Name, m.words)
+		v := p.Decide(info.Pod, UpdateInPlace, ReasonOutdated,
+			"%s to %s: %s", p.labelOf(info), target.Name, m.words)
 		v.Update, v.MayRecreate = p.inPlaceUpdate(target, m.Change), p.mayRecreate()
 		if info.Err != nil {
-			p.out.UpdateError = fmt.Sprintf("%v; its update begins anew", info.Err) // IPU-305
+			p.out.UpdateError = fmt.Sprintf("%v; its update begins anew", info.Err)
 		}
 	}
+
 	if !free {
 		b.take(info)
 	}
+
 	return true
 }
 
 // holdUpdate leaves pods in service for a while after the API server refused an update: a policy or a quota
-// refuses the others too, and each attempt takes its pod out of service first. Then one pod tries again
-// (IPU-184).
+// refuses the updates of other pods, too, and each attempt takes its pod out of service first. After that,
+// one pod tries again.
 func (p *Planner) holdUpdate(info *Pod) bool {
 	if p.in.UpdateRefused == "" {
 		return false
@@ -75,25 +85,27 @@ func (p *Planner) holdUpdate(info *Pod) bool {
 	return true
 }
 
-// prepare lets the inPlaceUpdate hook come first (IPU-152, IPU-155).
+// prepare makes the pod wait for its inPlaceUpdate hook before the update.
 func (p *Planner) prepare(info *Pod) {
 	state := info.State
 	if state == pub.LifecycleStatePreparingUpdate {
 		p.Decide(info.Pod, Wait, ReasonLifecycleHook, "its inPlaceUpdate hook holds it")
 		return
 	}
+
 	patch := &podpatch.Patch{}
 	if p.rehook(info) {
 		lifecycle.Hook(patch, p.Hooks().InPlaceUpdate, info.Pod)
 	}
+
 	lifecycle.Enter(patch, pub.LifecycleStatePreparingUpdate, p.in.Now)
 	p.Share(patch, info.Pod, pub.LifecycleStatePreparingUpdate)
 	v := p.Decide(info.Pod, Patch, ReasonLifecycleHook, "its inPlaceUpdate hook comes first")
 	v.Patch, v.Prepares = patch, policyv1beta1.Update
 }
 
-// rehook tells whether the pod waits, updated, for its hook to be restored, so that a further update has to
-// give the user's operator something to remove again (table after IPU-152).
+// rehook reports whether an updated pod waits for its hook to be restored, so that a further update has to
+// give the user's operator something to remove again.
 func (p *Planner) rehook(info *Pod) bool {
 	hook := p.Hooks().InPlaceUpdate
 	return hook != nil && info.State == pub.LifecycleStateUpdated && !lifecycle.FullyHooked(hook, info.Pod)
@@ -110,8 +122,8 @@ func (p *Planner) labelOf(info *Pod) string {
 	return "from no revision"
 }
 
-// Free tells whether the pod serves throughout its update: neither a container nor a label changes, and no
-// hook comes first (IPU-308).
+// Free reports whether the pod serves throughout its update: neither a container nor a label changes, and no
+// hook must let it go first (IPU-308).
 func (p *Planner) Free(info *Pod, m Mode) bool {
 	return !m.Recreate && m.Change.Quiet() && !p.hookedForUpdate(info)
 }

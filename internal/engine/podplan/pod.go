@@ -17,51 +17,61 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// Pod is an active pod with what the plan needs to know of it.
+// Pod is an active pod with what the plan needs to know about it.
 type Pod struct {
 	rollout.Candidate
-	// Label is the revision that the pod carries; State is that of its lifecycle.
+	// Label is the revision that the pod carries; State is its lifecycle state.
 	Label string
 	State pub.LifecycleStateType
-	// New: the pod carries the update revision.
+	// New is true if the pod carries the update revision.
 	New bool
-	// Serving: it is ready and its lifecycle state lets it serve, whether or not it has been ready for long
-	// enough to count as available.
+	// Serving is true if the pod is ready and its lifecycle state lets it serve. It need not have been ready
+	// for long enough to count as available.
 	Serving bool
-	// Preparing: it waits for its preDelete hook (pd). Specified: it is specified for deletion and not
-	// preparing it yet (sd).
+	// Preparing is true if the pod waits for its preDelete hook. Specified is true if it is specified for
+	// deletion and does not prepare it yet.
 	Preparing, Specified bool
-	// Progress of its last in-place update; Err if that cannot be read.
+	// Progress is that of its last update in place; Err is set if that cannot be read.
 	Progress inplace.Status
 	Err      error
-	// WatchedUntil is until when a pod whose labels changed does not count as available; zero for others.
+	// WatchedUntil is the time until which a pod whose labels changed does not count as available; zero for
+	// others.
 	WatchedUntil time.Time
-	// AvailableIn is how long it takes to become available by time alone; 0 if time does not help.
+	// AvailableIn is how long the pod takes to become available by time alone; 0 if time does not help.
 	AvailableIn time.Duration
-	// Mode is how it reaches the update revision; set for old pods only.
+	// Mode is how the pod reaches the update revision; set for old pods only.
 	Mode Mode
-	// StaleImages and StaleResources name containers that have the image, or the quantities, of another
+	// StaleImages and StaleResources are by container, for those whose image or quantities are of another
 	// revision than the one that the pod carries (IPU-326).
 	StaleImages    map[string]string
 	StaleResources map[string]corev1.ResourceRequirements
-	// Stay: it is of no use to the rollout any more, because others took its place (CS-361).
+	// Stay is true if updating the pod would be of no use to the rollout any more, because others took its
+	// place (CS-361).
 	Stay bool
 }
 
-// Observe finds out what the plan needs to know of an active pod, and makes it one of the members. specified:
-// somebody asked for its deletion.
+// Observe finds out what the plan needs to know about an active pod, and makes it one of the members.
+// specified is true if somebody requested its deletion.
 func (p *Planner) Observe(pod *corev1.Pod, specified bool) {
-	if p.Members == nil { // one allocation for all
+	if p.Members == nil { // one allocation for all pods
 		p.Members, p.observed = make([]*Pod, 0, len(p.in.Pods)), make([]Pod, len(p.in.Pods))
 	}
+
 	info := &p.observed[len(p.Members)]
-	*info = Pod{Candidate: rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)}, Label: pod.Labels[pub.ControllerRevisionHash],
-		State: lifecycle.State(pod)}
+	*info = Pod{
+		Candidate: rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)},
+		Label:     pod.Labels[pub.ControllerRevisionHash],
+		State:     lifecycle.State(pod),
+	}
+
 	info.Serving = info.Ready && readiness.Settled(pod)
 	info.Available, info.AvailableIn = readiness.Available(pod, p.Workload.MinReadySeconds, p.in.Now)
-	if info.AvailableIn > 0 { // whatever holds the pod, others may wait for it to count
+	// Plan again at that time even if something else holds the pod, since others may wait for it to become
+	// available.
+	if info.AvailableIn > 0 {
 		p.LookAgain(p.in.Now.Add(info.AvailableIn))
 	}
+
 	info.Preparing = info.State == pub.LifecycleStatePreparingDelete
 	info.Specified = !info.Preparing && specified
 	if inService(info) {
@@ -70,15 +80,16 @@ func (p *Planner) Observe(pod *corev1.Pod, specified bool) {
 		info.Progress, info.Err = inplace.Progress(pod, p.in.Now)
 		p.watchRelabelled(info)
 	}
+
 	p.findStale(info)
-	info.New = revision.SameLabel(info.Label, p.out.UpdateRevision) && len(info.StaleImages)+len(info.StaleResources) == 0 &&
-		info.Err == nil
+	info.New = revision.SameLabel(info.Label, p.out.UpdateRevision) &&
+		len(info.StaleImages)+len(info.StaleResources) == 0 && info.Err == nil
 	p.Members = append(p.Members, info)
 }
 
-// watchRelabelled keeps a pod whose labels changed from counting as available for minReadySeconds: only then
-// does the rollout go on to the next one. Nothing else would tell that the pod does not serve with its new
-// labels.
+// watchRelabelled keeps a pod whose labels changed from counting as available for minReadySeconds, so that
+// the rollout does not go on to the next pod before that. Nothing else would show that the pod does not work
+// with its new labels.
 func (p *Planner) watchRelabelled(info *Pod) {
 	until := info.Progress.Relabelled.Add(time.Duration(p.Workload.MinReadySeconds) * time.Second)
 	if info.Progress.Relabelled.IsZero() || !info.Progress.Complete || !p.in.Now.Before(until) {
@@ -89,54 +100,63 @@ func (p *Planner) watchRelabelled(info *Pod) {
 		until.UTC().Format(time.RFC3339), p.Workload.MinReadySeconds)
 }
 
-// inService tells whether the last update of the pod was found complete, or there was none: then its record
-// need not be read, which is most of the work at rest.
+// inService reports whether the last update of the pod is known to be complete, or there was none. Its record
+// need not be read then, which is most of the work at rest.
 func inService(info *Pod) bool {
 	pod := info.Pod
 	held := readiness.Condition(pod, pub.InPlaceUpdateReady)
-	return info.State == pub.LifecycleStateNormal && (held == nil || held.Status == corev1.ConditionTrue) && !inplace.InGrace(pod)
+	return info.State == pub.LifecycleStateNormal && (held == nil || held.Status == corev1.ConditionTrue) &&
+		!inplace.InGrace(pod)
 }
 
-// findStale finds containers of the pod that have, instead of what the revision says that the pod carries,
-// the image or a quantity of another stored one: somebody changed the label, a grace annotation was lost, or
-// a manager died between a resize and the record of it. What no revision knows, and an image that comes back
-// after it was mended, is the business of whoever wrote it, and told (IPU-326).
+// findStale finds containers of the pod that have the image or a quantity of another stored revision than the
+// one that the pod carries: somebody changed the label, a grace annotation was lost, or a manager died
+// between a resize and its record. Content that no revision contains, and an image that comes back after it
+// was repaired, is left to whoever wrote it, and reported.
 func (p *Planner) findStale(info *Pod) {
 	carried := p.Find(info.Label)
 	if carried == nil || info.Progress.InGrace || info.Progress.Remaining {
 		return
 	}
-	// Under ReCreate a webhook that gives new pods another revision's content would have them replaced for
-	// ever.
+
+	// Under ReCreate, a webhook that gives new pods the content of another revision would cause them to be
+	// replaced forever.
 	mends := p.Workload.Policy != ReCreate
+
 	var images, resources sets.Set[string]
 	mended := func(container string) (image, quantities bool) {
-		if images == nil { // once for all containers: users can make the record long, and the containers many
+		// Read the record once for all containers: users can make it long, and there may be many containers.
+		if images == nil {
 			images, resources = inplace.Mended(info.Pod, carried.Name)
 		}
 		return images.Has(container), resources.Has(container)
 	}
+
 	for i := range info.Pod.Spec.Containers {
 		container := &info.Pod.Spec.Containers[i]
 		want, ok := p.read(carried.object).containers[container.Name]
 		if !ok {
 			continue
 		}
+
 		others := func(same func(other *corev1.Container) bool) bool {
 			return slices.ContainsFunc(p.revisions, func(r Revision) bool {
 				other, ok := p.read(r.object).containers[container.Name]
 				return ok && same(other)
 			})
 		}
+
 		missing := inplace.Lacking(want.Resources, container.Resources)
 		lacks := len(missing.Limits)+len(missing.Requests) > 0
 		if want.Image == container.Image && !lacks {
 			continue
 		}
+
 		imageMended, resourcesMended := mended(container.Name)
 		switch {
 		case want.Image == container.Image:
-		case mends && !imageMended && others(func(other *corev1.Container) bool { return other.Image == container.Image }):
+		case mends && !imageMended &&
+			others(func(other *corev1.Container) bool { return other.Image == container.Image }):
 			if info.StaleImages == nil {
 				info.StaleImages = map[string]string{}
 			}
@@ -145,6 +165,7 @@ func (p *Planner) findStale(info *Pod) {
 			p.out.ForeignImages = append(p.out.ForeignImages,
 				ForeignImage{info.Pod.UID, info.Pod.Name, container.Name, container.Image, want.Image})
 		}
+
 		if !mends || !p.Workload.InPlace.Resize || resourcesMended {
 			continue
 		}
@@ -159,17 +180,16 @@ func (p *Planner) findStale(info *Pod) {
 	}
 }
 
-// ForeignImage is an image in a pod that is not the one of the revision that the pod carries, and that this
-// manager leaves alone: a user or a webhook wrote it (IPU-326).
+// ForeignImage is an image in a pod that is not the one of the pod's revision and that this manager leaves
+// alone, because a user or a webhook wrote it (IPU-326).
 type ForeignImage struct {
-	// UID and Pod say which pod it is, Container and Image where it stands, Want is the image of the
-	// revision.
+	// UID and Pod identify the pod. Container has the image Image; Want is the image of the revision.
 	UID                         types.UID
 	Pod, Container, Image, Want string
 }
 
-// Mends is the revision that a pod carries and stays at, if another one has left something in it; nil if not,
-// or if it is not known (IPU-326).
+// Mends returns the revision of a pod if content of another one is left in the pod, so that it is to be moved
+// to its own revision again; nil if there is nothing to repair, or if the revision is not known (IPU-326).
 func (p *Planner) Mends(info *Pod) *Revision {
 	if len(info.StaleImages)+len(info.StaleResources) == 0 {
 		return nil
@@ -177,8 +197,8 @@ func (p *Planner) Mends(info *Pod) *Revision {
 	return p.Find(info.Label)
 }
 
-// MendsInPlace is Mends, but nil if the pod would have to be made anew for it: the new one might be of the
-// update revision.
+// MendsInPlace is [Planner.Mends], but returns nil if the pod would have to be recreated for it: the new pod
+// might be of the update revision.
 func (p *Planner) MendsInPlace(info *Pod) *Revision {
 	if own := p.Mends(info); own != nil && !p.modeOf(info, own).Recreate {
 		return own
@@ -186,8 +206,8 @@ func (p *Planner) MendsInPlace(info *Pod) *Revision {
 	return nil
 }
 
-// MendInPlace gives a pod back what [Planner.MendsInPlace] found, as far as the budget goes. It is not made
-// anew either where that is refused.
+// MendInPlace restores what [Planner.MendsInPlace] found, as far as the budget allows. The pod is not
+// recreated either if the API server refuses the update.
 func (p *Planner) MendInPlace(info *Pod, own *Revision, b *Budget) *Verdict {
 	p.MoveTo(info, own, false, b)
 	v := p.Verdict(info.Pod)
@@ -195,8 +215,8 @@ func (p *Planner) MendInPlace(info *Pod, own *Revision, b *Budget) *Verdict {
 	return v
 }
 
-// OutOfServiceToMend tells whether a pod that stays at an old revision is taken out of service to get back
-// what another one has left in it (IPU-326).
+// OutOfServiceToMend reports whether a pod that stays at an old revision has to be taken out of service to
+// restore the content that another revision has left in it (IPU-326).
 func (p *Planner) OutOfServiceToMend(info *Pod) bool {
 	own := p.Mends(info)
 	if info.New || info.Preparing || info.Specified || own == nil || own == p.Update {

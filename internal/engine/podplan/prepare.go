@@ -9,9 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// Prepare lets the preDelete hook of a pod come first that is to be deleted: the pod enters the state in
-// which it prepares its deletion, or waits there. It returns nil if no hook holds the pod (CS-136, ASTS-226,
-// ADS-150).
+// Prepare lets the preDelete hook run first for a pod that is to be deleted: the pod enters the state
+// PreparingDelete, or waits in it. It returns nil if no hook holds the pod (CS-136, ASTS-226, ADS-150).
 func (p *Planner) Prepare(pod *corev1.Pod, why string) *Verdict {
 	switch {
 	case !lifecycle.Hooked(p.Hooks().PreDelete, pod):
@@ -19,6 +18,7 @@ func (p *Planner) Prepare(pod *corev1.Pod, why string) *Verdict {
 	case lifecycle.State(pod) == pub.LifecycleStatePreparingDelete:
 		return p.Decide(pod, Wait, ReasonLifecycleHook, "its preDelete hook holds it: %s", why)
 	}
+
 	patch := &podpatch.Patch{}
 	lifecycle.Enter(patch, pub.LifecycleStatePreparingDelete, p.in.Now)
 	p.Share(patch, pod, pub.LifecycleStatePreparingDelete)

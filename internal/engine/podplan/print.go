@@ -7,10 +7,10 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/planlog"
 )
 
-// String prints the plan as sentences.
+// String returns the plan as sentences.
 func (p *Plan) String() string { return p.told(p.Verdicts).String() }
 
-// told is the plan with these of its verdicts.
+// told returns the plan with only the given verdicts, ready to be printed.
 func (p *Plan) told(verdicts []*Verdict) *planlog.Plan {
 	t := &planlog.Plan{Summary: slices.Concat(p.Sentences, p.pullSentences())}
 	t.Lines = append(t.Lines, p.ClaimLines...)
@@ -26,11 +26,11 @@ func (p *Plan) told(verdicts []*Verdict) *planlog.Plan {
 // digestAbove is the number of pods above which a plan is printed by groups of pods.
 const digestAbove = 20
 
-// Headline is the plan without the pods that only wait for time or for kubelet, so that it changes only when
-// a decision does. Of a large set, pods with the same verdict are one line.
+// Headline returns the plan without the pods that only wait for time or for kubelet, so that it changes only
+// when a decision does. In a large set, pods with the same verdict share one line.
 func (p *Plan) Headline() string { return p.headline().String() }
 
-// Record is the plan for the log, to be written when the headline changes.
+// Record returns the plan for the log; it is logged when the headline changes.
 func (p *Plan) Record() []any {
 	if len(p.Verdicts) <= digestAbove {
 		return p.told(p.Verdicts).Record()
@@ -42,13 +42,16 @@ func (p *Plan) headline() *planlog.Plan {
 	brief := slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *Verdict) bool {
 		return v.Action == Keep || v.Reason == ReasonGracePeriod || v.Reason == ReasonMinReadySeconds
 	})
+
 	if len(p.Verdicts)+len(p.Create) <= digestAbove {
 		return p.told(brief)
 	}
+
 	type group struct {
 		names []string
 		words string
 	}
+
 	groups := map[string]*group{}
 	add := func(key, name, words string) {
 		if groups[key] == nil {
@@ -56,6 +59,7 @@ func (p *Plan) headline() *planlog.Plan {
 		}
 		groups[key].names = append(groups[key].names, name)
 	}
+
 	for _, creation := range p.Create {
 		if creation.Revision == "" {
 			add("create", creation.Name, "")
@@ -63,17 +67,20 @@ func (p *Plan) headline() *planlog.Plan {
 		}
 		add("create "+creation.origin(), creation.Name, "")
 	}
+
 	for _, v := range brief {
 		add(string(v.Action)+": "+string(v.Reason), v.Pod.Name, v.Message)
 	}
+
 	t := &planlog.Plan{Summary: p.Sentences}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		t.AddGroup(key, groups[key].names, groups[key].words)
 	}
+
 	return t
 }
 
-// origin says what a pod is made from, or for.
+// origin returns what a pod is made from, or for.
 func (c *Creation) origin() string {
 	if c.Revision == "" {
 		return "for node " + c.Node

@@ -9,10 +9,12 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// WithAnnotations returns options of updates in place in which annotations of the workload say how images are
-// pulled ahead where the fields do not (ASTS-286, ASTS-289, ASTS-290, ADS-184, ADS-185). What is no number is
-// not read; a percentage of pods is left to the plan.
-func WithAnnotations(strategy *pub.InPlaceUpdateStrategy, annotations map[string]string) *pub.InPlaceUpdateStrategy {
+// WithAnnotations returns strategy with those options for pulling images ahead that are not set in its fields
+// but in annotations of the workload (ASTS-286, ASTS-289, ASTS-290, ADS-184, ADS-185). Values that are not
+// numbers are ignored; a percentage of pods is left to the plan.
+func WithAnnotations(
+	strategy *pub.InPlaceUpdateStrategy, annotations map[string]string,
+) *pub.InPlaceUpdateStrategy {
 	number := func(key string) *int32 {
 		n, err := strconv.ParseInt(annotations[key], 10, 32)
 		if err != nil || n < 0 {
@@ -20,11 +22,15 @@ func WithAnnotations(strategy *pub.InPlaceUpdateStrategy, annotations map[string
 		}
 		return new(int32(n))
 	}
+
 	s := cmp.Or(strategy.DeepCopy(), &pub.InPlaceUpdateStrategy{})
 	if n := number(pub.ImagePreDownloadParallelism); n != nil && s.ImagePreDownloadParallelism == nil {
 		s.ImagePreDownloadParallelism = new(intstr.FromInt32(*n))
 	}
-	s.ImagePreDownloadTimeoutSeconds = cmp.Or(s.ImagePreDownloadTimeoutSeconds, number(pub.ImagePreDownloadTimeoutSeconds))
-	s.ImagePreDownloadMinUpdatedReadyPods = cmp.Or(s.ImagePreDownloadMinUpdatedReadyPods, number(pub.ImagePreDownloadMinUpdatedReadyPods))
+
+	s.ImagePreDownloadTimeoutSeconds = cmp.Or(s.ImagePreDownloadTimeoutSeconds,
+		number(pub.ImagePreDownloadTimeoutSeconds))
+	s.ImagePreDownloadMinUpdatedReadyPods = cmp.Or(s.ImagePreDownloadMinUpdatedReadyPods,
+		number(pub.ImagePreDownloadMinUpdatedReadyPods))
 	return s
 }

@@ -15,9 +15,10 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// Refresh looks after every active pod: what is complete is admitted, what waited long enough goes on, and
-// what does neither has its reason. It goes on when updates are paused or OnDelete (IPU-012, IPU-120). A pod
-// that waits for its turn may be refreshed too: its readiness does not depend on the next update.
+// Refresh looks after every active pod: it admits pods whose update is complete, continues updates that have
+// waited long enough, and gives all others a reason. It also does this while updates are paused or the
+// strategy is OnDelete (IPU-012, IPU-120). It may also patch a pod that waits for its update, since becoming
+// ready does not depend on that.
 func (p *Planner) Refresh() {
 	p.HeedBudgets()
 	for _, info := range p.Members {
@@ -35,9 +36,10 @@ func (p *Planner) refreshPod(info *Pod, held *Verdict) {
 	switch {
 	case info.Err != nil:
 		p.out.UpdateError = info.Err.Error()
-		p.Decide(pod, Wait, ReasonUnreadableState, "%v; its update begins anew when the rollout comes to it", info.Err)
+		p.Decide(pod, Wait, ReasonUnreadableState,
+			"%v; its update begins anew when the rollout comes to it", info.Err)
 		return
-	case info.Preparing: // it is never updated (IPU-153)
+	case info.Preparing: // a pod that prepares its deletion is never updated
 	case progress.InGrace && progress.After > 0:
 		p.Decide(pod, Wait, ReasonGracePeriod, "%s", progress.Waiting).Until = p.in.Now.Add(progress.After)
 		return
@@ -50,6 +52,7 @@ func (p *Planner) refreshPod(info *Pod, held *Verdict) {
 	case progress.Resize != nil && p.resizePending(info), p.daemonMissing(info):
 		return
 	}
+
 	patch, reason, why := p.admission(info)
 	if !patch.Empty() {
 		p.Decide(pod, Patch, reason, "%s", why).Patch = patch
@@ -58,17 +61,20 @@ func (p *Planner) refreshPod(info *Pod, held *Verdict) {
 	if held != nil {
 		return
 	}
+
 	switch {
 	case !info.WatchedUntil.IsZero():
 		p.Decide(pod, Wait, ReasonMinReadySeconds, "%s", progress.Waiting).Until = info.WatchedUntil
 	case !progress.Complete && !info.Preparing:
 		p.Decide(pod, Wait, ReasonUpdating, "%s", progress.Waiting)
 	case pod.Spec.NodeName == "":
-		p.Decide(pod, Wait, ReasonUnscheduled, "it is not scheduled yet%s", conditionWords(pod, corev1.PodScheduled))
+		p.Decide(pod, Wait, ReasonUnscheduled, "it is not scheduled yet%s",
+			conditionWords(pod, corev1.PodScheduled))
 	case !p.unreportedUntil(pod).IsZero():
 		p.Decide(pod, Wait, ReasonNotReady, "node %s has not reported of it yet", pod.Spec.NodeName)
 	case !readiness.Settled(pod):
-		p.Decide(pod, Wait, ReasonLifecycleHook, "its lifecycle state is %s and the hook is not complete", info.State)
+		p.Decide(pod, Wait, ReasonLifecycleHook,
+			"its lifecycle state is %s and the hook is not complete", info.State)
 	case !info.Ready:
 		p.Decide(pod, Wait, ReasonNotReady, "%s", NotReadyWords(pod))
 	case !info.Available:
@@ -81,9 +87,9 @@ func (p *Planner) refreshPod(info *Pod, held *Verdict) {
 	}
 }
 
-// admission returns one patch of the status subresource, or of the pod where no condition changes, that lets
-// a pod into service after its creation or its update: the condition, the lifecycle state and a missing label
-// go together, so that a whole update takes three writes (IPU-132, IPU-150, CS-053).
+// admission returns one patch that lets a pod into service after its creation or its update, for the status
+// subresource, or for the pod itself if no condition changes. It contains the condition, the lifecycle state
+// and a missing label together, so that a whole update takes three writes.
 func (p *Planner) admission(info *Pod) (patch *podpatch.Patch, reason Reason, why string) {
 	pod := info.Pod
 	patch = p.emptyPatch()
@@ -98,6 +104,7 @@ func (p *Planner) admission(info *Pod) (patch *podpatch.Patch, reason Reason, wh
 		p.LookAgain(until)
 		return patch, reason, why
 	}
+
 	state := info.State
 	if info.Progress.Complete {
 		readiness.Release(patch, pod, p.in.Now)
@@ -106,35 +113,41 @@ func (p *Planner) admission(info *Pod) (patch *podpatch.Patch, reason Reason, wh
 			state = next
 		}
 	}
+
 	p.Share(patch, pod, state)
 	if patch.Empty() {
 		return patch, reason, why
 	}
+
 	switch info.State {
 	case pub.LifecycleStateUpdating, pub.LifecycleStateUpdated:
 		return patch, ReasonUpdated, "its update in place is complete"
 	case pub.LifecycleStatePreparingNormal:
 		return patch, ReasonStarted, "it is scheduled"
 	}
+
 	if reason == "" {
 		reason, why = ReasonUpdated, "nothing holds it"
 	}
+
 	return patch, reason, why
 }
 
-// reportTime is how long a node may take for its first report of a pod.
+// reportTime is how long the first report of a node about a pod may take.
 const reportTime = 2 * time.Second
 
-// unreportedUntil is for how long a new pod on a node is left alone, zero if it is not: its node reports of
-// it within moments, and what is written by what was known before that is refused as a conflict. A node that
-// does not report is not waited for.
+// unreportedUntil returns the time until which a new pod on a node is left alone, zero if it is not. Its node
+// reports about it within moments, and a write based on the state before that would end in a conflict. A node
+// that does not report in this time is not waited for.
 func (p *Planner) unreportedUntil(pod *corev1.Pod) time.Time {
 	if pod.Spec.NodeName == "" || readiness.Condition(pod, pub.InPlaceUpdateReady) != nil ||
 		readiness.Condition(pod, corev1.ContainersReady) != nil {
 		return time.Time{}
 	}
+
 	since := pod.CreationTimestamp.Time
-	if scheduled := readiness.Condition(pod, corev1.PodScheduled); scheduled != nil && scheduled.LastTransitionTime.After(since) {
+	if scheduled := readiness.Condition(pod, corev1.PodScheduled); scheduled != nil &&
+		scheduled.LastTransitionTime.After(since) {
 		since = scheduled.LastTransitionTime.Time
 	}
 	if until := since.Add(reportTime); p.in.Now.Before(until) {
@@ -143,7 +156,7 @@ func (p *Planner) unreportedUntil(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// emptyPatch returns a patch for what may be nothing: one that stayed empty serves the next pod too.
+// emptyPatch returns an empty patch. A patch that stayed empty is reused for the next pod.
 func (p *Planner) emptyPatch() *podpatch.Patch {
 	if p.unused == nil || !p.unused.Empty() {
 		p.unused = &podpatch.Patch{}
@@ -151,7 +164,7 @@ func (p *Planner) emptyPatch() *podpatch.Patch {
 	return p.unused
 }
 
-// nextState is the state that a complete, scheduled pod goes to, empty if it stays (table after IPU-152).
+// nextState returns the state that a complete, scheduled pod goes to, empty if it keeps its state.
 func (p *Planner) nextState(info *Pod) pub.LifecycleStateType {
 	pod, hooks := info.Pod, p.Hooks()
 	switch info.State {
@@ -167,8 +180,7 @@ func (p *Planner) nextState(info *Pod) pub.LifecycleStateType {
 			return pub.LifecycleStateUpdated
 		}
 	case pub.LifecycleStatePreparingUpdate:
-		// The template was rolled back before the hook let go, or others took the pod's place (IPU-325,
-		// CS-361).
+		// The template was rolled back before the hook let the pod go, or others took the pod's place.
 		if info.Stay || revision.SameLabel(info.Label, p.out.UpdateRevision) {
 			if hooks.InPlaceUpdate == nil || lifecycle.FullyHooked(hooks.InPlaceUpdate, pod) {
 				return pub.LifecycleStateNormal
@@ -176,12 +188,13 @@ func (p *Planner) nextState(info *Pod) pub.LifecycleStateType {
 			return pub.LifecycleStateUpdated
 		}
 	}
+
 	return ""
 }
 
-// Share adds what a pod in the state shows on KruisePodReady for its hooks with markPodNotReady: held while
-// it prepares its deletion or its update, and through the update that follows (IPU-141, IPU-155, IPU-156,
-// IPU-316).
+// Share adds to the patch what a pod in the given state reports in the KruisePodReady condition for its hooks
+// with markPodNotReady: the hooks hold it while the pod prepares its deletion or its update, and during the
+// update that follows (IPU-141, IPU-155, IPU-156, IPU-316).
 func (p *Planner) Share(patch *podpatch.Patch, pod *corev1.Pod, state pub.LifecycleStateType) {
 	marks := func(hook *pub.LifecycleHook) bool { return hook != nil && hook.MarkPodNotReady }
 	var hold []readiness.Holder
@@ -197,7 +210,7 @@ func (p *Planner) Share(patch *podpatch.Patch, pod *corev1.Pod, state pub.Lifecy
 	readiness.Share(patch, pod, hold, release, p.in.Now)
 }
 
-// Hooks returns the set's hooks; never nil.
+// Hooks returns the workload's hooks, never nil.
 func (p *Planner) Hooks() *pub.Lifecycle {
 	if p.Workload.Lifecycle == nil {
 		return &pub.Lifecycle{}
@@ -205,9 +218,9 @@ func (p *Planner) Hooks() *pub.Lifecycle {
 	return p.Workload.Lifecycle
 }
 
-// resizePending deals with a resize that the node will not carry out: where the policy allows it the pod is
-// recreated, at once if the resize never fits, after a time if it is deferred (IPU-315). It tells whether it
-// decided.
+// resizePending handles a resize that the node does not carry out. If the policy allows it, the pod is
+// recreated: at once if the resize is infeasible, after a while if it is deferred. It reports whether it
+// decided about the pod.
 func (p *Planner) resizePending(info *Pod) bool {
 	pending := info.Progress.Resize
 	var until time.Time
@@ -220,12 +233,13 @@ func (p *Planner) resizePending(info *Pod) bool {
 	if pending.Infeasible || until.Before(pending.NotBefore) && !until.IsZero() {
 		until = pending.NotBefore
 	}
+
 	due := (pending.Infeasible || !until.IsZero()) && !p.in.Now.Before(until)
 	return p.stuck(info, ReasonResizePending, due, until, "its node does not resize it: "+pending.Message)
 }
 
-// daemonMissing deals with an update that only a node daemon can complete, on a node that turned out to have
-// none, or none any more (IPU-312). It tells whether it decided.
+// daemonMissing handles an update that only a node daemon can complete, on a node that turned out to have
+// none, or none any more. It reports whether it decided about the pod.
 func (p *Planner) daemonMissing(info *Pod) bool {
 	since, silent := info.Progress.NoDaemonSince, info.Progress.SilentFrom
 	switch {
@@ -241,11 +255,13 @@ func (p *Planner) daemonMissing(info *Pod) bool {
 		p.LookAgain(silent)
 		return false
 	}
-	return p.stuck(info, ReasonNoDaemon, true, silent, "the node daemon of its node does not restart containers, or is gone: "+info.Progress.Waiting)
+
+	return p.stuck(info, ReasonNoDaemon, true, silent,
+		"the node daemon of its node does not restart containers, or is gone: "+info.Progress.Waiting)
 }
 
-// stuck replaces a pod whose update cannot be completed once that is due and where the policy allows it, and
-// says so where it does not.
+// stuck recreates a pod whose update cannot be completed, once that is due and if the policy allows it.
+// Otherwise it makes the pod wait and gives it the reason. It always returns true.
 func (p *Planner) stuck(info *Pod, reason Reason, due bool, until time.Time, why string) bool {
 	switch {
 	case due && p.mayRecreate() && !p.Workload.Paused:
@@ -261,7 +277,7 @@ func (p *Planner) stuck(info *Pod, reason Reason, due bool, until time.Time, why
 	return true
 }
 
-// NotReadyWords says what a pod lacks to be ready, from what kubelet reports.
+// NotReadyWords describes why a pod is not ready, from what kubelet reports.
 func NotReadyWords(pod *corev1.Pod) string {
 	var parts []string
 	for i := range pod.Status.ContainerStatuses {
@@ -271,17 +287,23 @@ func NotReadyWords(pod *corev1.Pod) string {
 		case status.State.Waiting != nil && status.State.Waiting.Reason != "":
 			parts = append(parts, fmt.Sprintf("container %s: %s", status.Name, status.State.Waiting.Reason))
 		case status.State.Terminated != nil:
-			parts = append(parts, fmt.Sprintf("container %s ended with exit code %d", status.Name, status.State.Terminated.ExitCode))
+			parts = append(parts, fmt.Sprintf("container %s ended with exit code %d",
+				status.Name, status.State.Terminated.ExitCode))
 		default:
 			parts = append(parts, fmt.Sprintf("container %s is not ready", status.Name))
 		}
 	}
-	if ready := readiness.Condition(pod, corev1.PodReady); len(parts) == 0 && ready != nil && ready.Status == corev1.ConditionTrue {
-		parts = append(parts, "ready since "+ready.LastTransitionTime.UTC().Format(time.RFC3339)+", and not for long enough yet")
+
+	if ready := readiness.Condition(pod, corev1.PodReady); len(parts) == 0 &&
+		ready != nil && ready.Status == corev1.ConditionTrue {
+		parts = append(parts,
+			"ready since "+ready.LastTransitionTime.UTC().Format(time.RFC3339)+
+				", and not for long enough yet")
 	}
 	if len(parts) == 0 {
 		parts = append(parts, "phase "+string(pod.Status.Phase)+conditionWords(pod, corev1.PodReady))
 	}
+
 	return strings.Join(parts, "; ")
 }
 

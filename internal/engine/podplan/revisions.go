@@ -18,11 +18,11 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// maxLabelValue is what a label value may hold; longer revision names are labelled by their short hash
-// (CS-052).
+// maxLabelValue is the maximum length of a label value. Pods of revisions with longer names are labeled with
+// the short hash.
 const maxLabelValue = 63
 
-// Revision is a stored revision, or the one about to be.
+// Revision is a stored revision, or one that is about to be stored.
 type Revision struct {
 	Name           string
 	fingerprint    string
@@ -36,20 +36,22 @@ func infoOf(object *appsv1.ControllerRevision) Revision {
 	return info
 }
 
-// claimTemplatesOf returns the claim templates for pods of the revision: the set's own, but for older
-// revisions those that were remembered with them, because their pods mount these (CS-089, CS-336).
+// claimTemplatesOf returns the claim templates for pods of the revision. These are the workload's own, except
+// for older revisions with remembered claim templates, because their pods mount those.
 func (p *Planner) claimTemplatesOf(info *Revision) template.VolumeClaimTemplates {
-	if claims := p.read(info.object).claims; info.Name != p.out.UpdateRevision && claims != nil && !p.Workload.Traits.SameClaims {
+	if claims := p.read(info.object).claims; info.Name != p.out.UpdateRevision &&
+		claims != nil && !p.Workload.Traits.SameClaims {
 		return claims
 	}
 	return p.Workload.Claims
 }
 
-// raisedClaims is what a revision that has those annotations is to remember of the claim templates: nothing
-// if there is no room for them.
+// raisedClaims returns the claim templates that a revision with the present annotations is to remember,
+// encoded; empty if there is no room for them.
 func (p *Planner) raisedClaims(present map[string]string) string {
 	text := p.rememberedClaims()
-	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.out.ClaimFingerprint) - len(pub.ClaimTemplates) - len(text)
+	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.out.ClaimFingerprint) -
+		len(pub.ClaimTemplates) - len(text)
 	for key, value := range present {
 		if key != pub.ClaimTemplateFingerprint && key != pub.ClaimTemplates {
 			room -= len(key) + len(value)
@@ -61,8 +63,8 @@ func (p *Planner) raisedClaims(present map[string]string) string {
 	return text
 }
 
-// rememberedClaims encodes the set's claim templates for a revision's annotation; an empty list is remembered
-// too.
+// rememberedClaims encodes the workload's claim templates for a revision's annotation. An empty list is
+// encoded, too.
 func (p *Planner) rememberedClaims() string {
 	documents := []json.RawMessage{}
 	for i := range p.Workload.Claims {
@@ -70,25 +72,27 @@ func (p *Planner) rememberedClaims() string {
 	}
 	encoded, err := json.Marshal(documents)
 	if err != nil {
-		return "" // determineRevisions has read them: they are JSON
+		return "" // this does not happen: DetermineRevisions has decoded them, so they are JSON
 	}
 	return string(encoded)
 }
 
-// Find returns the stored revision that a pod's label names, whosever it is, nil if there is none.
+// Find returns the stored revision that a pod's label names, whoever owns it, nil if there is none.
 func (p *Planner) Find(label string) *Revision {
 	if info, ok := p.found[label]; ok {
 		return info
 	}
+
 	var found *Revision
 	for _, list := range [][]Revision{p.revisions, p.foreign} {
 		for i := range list {
-			// else pods that carry it are recreated (IPU-030)
+			// Without a readable revision, pods that carry it are recreated.
 			if found == nil && revision.SameLabel(list[i].Name, label) && p.read(list[i].object).err == nil {
 				found = &list[i]
 			}
 		}
 	}
+
 	if p.found == nil {
 		p.found = map[string]*Revision{}
 	}
@@ -104,6 +108,7 @@ func (p *Planner) DetermineRevisions() error {
 	if err := p.Workload.Claims.DecodeError(); err != nil {
 		return fmt.Errorf("spec.volumeClaimTemplates: %w", err)
 	}
+
 	data, err := p.dataOf(p.Workload.Template.Raw())
 	if err != nil {
 		return fmt.Errorf("spec.template: %w", err)
@@ -111,6 +116,7 @@ func (p *Planner) DetermineRevisions() error {
 	if p.out.ClaimFingerprint, err = revision.Fingerprint(p.claimTemplates()); err != nil {
 		return fmt.Errorf("spec.volumeClaimTemplates: %w", err)
 	}
+
 	history := revision.NewHistory(p.in.Revisions, p.holds)
 	for _, object := range history.Stored {
 		p.revisions = append(p.revisions, infoOf(object))
@@ -118,7 +124,9 @@ func (p *Planner) DetermineRevisions() error {
 	for _, object := range p.in.Foreign {
 		p.foreign = append(p.foreign, infoOf(object))
 	}
+
 	p.out.CollisionCount = p.Workload.CollisionCount
+
 	equal := history.Find(data)
 	stored := data
 	if equal == nil {
@@ -129,9 +137,12 @@ func (p *Planner) DetermineRevisions() error {
 	if err != nil {
 		return err
 	}
+
 	if equal != nil && bytes.Equal(equal.Data.Raw, data) {
-		p.kept.data = equal.Data.Raw // which the cache holds anyway
+		// Share these bytes, since the cache holds them anyway.
+		p.kept.data = equal.Data.Raw
 	}
+
 	switch {
 	case equal != nil && equal == history.Last():
 		p.out.UpdateRevision = equal.Name
@@ -145,7 +156,7 @@ func (p *Planner) DetermineRevisions() error {
 			}
 			p.Say("revision %s becomes the update revision again, as number %d", equal.Name, p.out.NewNumber)
 			info := p.Find(equal.Name)
-			info.fingerprint, info.hasFingerprint = p.out.ClaimFingerprint, true // IPU-050
+			info.fingerprint, info.hasFingerprint = p.out.ClaimFingerprint, true
 		}
 	default:
 		object := p.newRevision(stored, history)
@@ -153,24 +164,28 @@ func (p *Planner) DetermineRevisions() error {
 		if err := p.read(object).err; err != nil {
 			return err
 		}
-		p.revisions, p.found = append(p.revisions, infoOf(object)), nil // what was found may have moved
+		// Reset found, because its entries may point into the old slice.
+		p.revisions, p.found = append(p.revisions, infoOf(object)), nil
 		if !p.Workload.Deleted {
 			p.out.NewRevision = object
 			p.Say("the template is new: revision %s, number %d", object.Name, object.Revision)
 		}
 	}
+
 	p.Update = p.Find(p.out.UpdateRevision)
-	if p.Current = p.Find(p.Workload.CurrentRevision); p.Current == nil || p.Current.Name != p.Workload.CurrentRevision {
+	if p.Current = p.Find(p.Workload.CurrentRevision); p.Current == nil ||
+		p.Current.Name != p.Workload.CurrentRevision {
 		p.Current = p.carried(data)
 	}
+
 	p.out.CurrentRevision = p.Current.Name
 	return nil
 }
 
-// carried is the current revision where the status names none that is stored: the status of a workload that
-// was just taken over, or came back from a backup, knows nothing. It is the newest revision but the update's
-// that a pod carries, so that a pod that is lost in the middle of a rollout comes back as it was; without
-// such a pod the update revision (CS-086, ASTS-085).
+// carried returns the current revision if the status names none that is stored, for example in a workload
+// that was just taken over or was restored from a backup. It is the newest revision, other than the update
+// revision, that a pod carries, so that a pod that is lost in the middle of a rollout is created again as it
+// was. If there is no such pod, it is the update revision.
 func (p *Planner) carried(update []byte) *Revision {
 	for i := range slices.Backward(p.revisions) {
 		r := &p.revisions[i]
@@ -184,10 +199,11 @@ func (p *Planner) carried(update []byte) *Revision {
 	return p.Update
 }
 
-// newRevision makes the revision that stores the template (CS-081 to 084).
+// newRevision returns a new revision that stores the template.
 func (p *Planner) newRevision(data []byte, history *revision.History) *appsv1.ControllerRevision {
 	var name, hash string
-	name, hash, p.out.CollisionCount = history.Name(p.Workload.Name, data, p.Workload.CollisionCount, history.Stored)
+	name, hash, p.out.CollisionCount = history.Name(p.Workload.Name, data,
+		p.Workload.CollisionCount, history.Stored)
 	labels := maps.Clone(p.Workload.Template.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -195,7 +211,8 @@ func (p *Planner) newRevision(data []byte, history *revision.History) *appsv1.Co
 	labels[p.hashLabel()] = hash
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Workload.Namespace, Name: name, Labels: labels, Annotations: p.revisionAnnotations(p.Workload.Annotations),
+			Namespace: p.Workload.Namespace, Name: name,
+			Labels: labels, Annotations: p.revisionAnnotations(p.Workload.Annotations),
 			OwnerReferences: []metav1.OwnerReference{p.Workload.Owner},
 		},
 		Data:     runtime.RawExtension{Raw: data},
@@ -203,14 +220,14 @@ func (p *Planner) newRevision(data []byte, history *revision.History) *appsv1.Co
 	}
 }
 
-// hashLabel is the label of a revision that holds its hash.
+// hashLabel returns the label of a revision that contains its hash.
 func (p *Planner) hashLabel() string { return cmp.Or(p.Workload.Traits.HashLabel, pub.RevisionHash) }
 
-// annotationRoom is how many bytes of annotations the API server takes.
+// annotationRoom is how many bytes of annotations the API server accepts.
 const annotationRoom = 256 << 10
 
-// revisionAnnotations are what a revision is to have beside its template: the fingerprint of the claim
-// templates, these themselves, and others, as far as there is room for them in this order.
+// revisionAnnotations returns the annotations of a new revision: the fingerprint of the claim templates, the
+// claim templates themselves, and others, in this order as far as there is room.
 func (p *Planner) revisionAnnotations(others map[string]string) map[string]string {
 	annotations, room := map[string]string{}, annotationRoom
 	add := func(key, value string) {
@@ -219,17 +236,19 @@ func (p *Planner) revisionAnnotations(others map[string]string) map[string]strin
 			room -= len(key) + len(value)
 		}
 	}
+
 	if !p.Workload.Traits.SameClaims {
 		add(pub.ClaimTemplateFingerprint, p.out.ClaimFingerprint)
 		add(pub.ClaimTemplates, p.rememberedClaims())
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(others)) {
 		add(key, others[key])
 	}
 	return annotations
 }
 
-// revisionLabel is the value of controller-revision-hash for pods of that revision (CS-050, CS-052).
+// revisionLabel returns the value of label controller-revision-hash for pods of that revision.
 func (p *Planner) revisionLabel(name string) string {
 	if p.Workload.ShortHash || len(name) > maxLabelValue {
 		return revision.ShortHash(name)
@@ -237,7 +256,7 @@ func (p *Planner) revisionLabel(name string) string {
 	return name
 }
 
-// RevisionLabel is the value of controller-revision-hash for pods of the update revision.
+// RevisionLabel returns the value of label controller-revision-hash for pods of the update revision.
 func (p *Planner) RevisionLabel() string { return p.revisionLabel(p.out.UpdateRevision) }
 
 func (p *Planner) claimTemplates() []corev1.PersistentVolumeClaim {
@@ -248,13 +267,14 @@ func (p *Planner) claimTemplates() []corev1.PersistentVolumeClaim {
 	return claims
 }
 
-// PruneHistory lists the revisions that nothing carries any more, beyond the history limit, oldest first
-// (CS-088). settled is the current revision that the status is to name.
+// PruneHistory lists the revisions that nothing uses any more, beyond the history limit, oldest first
+// (CS-088). settled is the name of the current revision that the status will contain.
 func (p *Planner) PruneHistory(settled string) {
 	limit := 10
 	if p.Workload.HistoryLimit != nil {
-		limit = max(int(*p.Workload.HistoryLimit), 0) // CS-347
+		limit = max(int(*p.Workload.HistoryLimit), 0)
 	}
+
 	var idle []*appsv1.ControllerRevision
 	for _, info := range p.revisions {
 		if info.Name == p.out.UpdateRevision || info.Name == p.out.CurrentRevision || info.Name == settled {
@@ -267,8 +287,11 @@ func (p *Planner) PruneHistory(settled string) {
 			idle = append(idle, info.object)
 		}
 	}
-	if len(idle) > limit { // what cannot be read is not ours to delete
-		idle = slices.DeleteFunc(idle, func(object *appsv1.ControllerRevision) bool { return p.read(object).err != nil })
+
+	// Unreadable revisions are not deleted, because they may not be ours.
+	if len(idle) > limit {
+		idle = slices.DeleteFunc(idle,
+			func(object *appsv1.ControllerRevision) bool { return p.read(object).err != nil })
 	}
 	if excess := len(idle) - limit; excess > 0 {
 		p.out.History = idle[:excess]

@@ -15,35 +15,35 @@ import (
 // Action is what a plan does with a pod.
 type Action string
 
-// Actions.
+// These are the actions.
 const (
-	// Keep leaves the pod alone; nothing is to be done with it.
+	// Keep leaves the pod alone, because there is nothing to do.
 	Keep Action = "keep"
-	// Wait leaves the pod alone although something remains to be done; the reason says what it waits for.
+	// Wait leaves the pod alone although there is something to do. The reason is what it waits for.
 	Wait Action = "wait"
 	// Delete deletes the pod and its claims.
 	Delete Action = "delete"
 	// Recreate marks the pod for replacement (CS-126).
 	Recreate Action = "recreate"
-	// UpdateInPlace takes the pod out of service and begins its update.
+	// UpdateInPlace takes the pod out of service and starts its update.
 	UpdateInPlace Action = "update in place"
-	// Continue writes the content of an update whose grace period is over, or its next batch (IPU-103,
-	// IPU-107).
+	// Continue writes the content of an update whose grace period is over, or the next batch of an update
+	// (IPU-103, IPU-107).
 	Continue Action = "continue update"
 	// Patch changes labels or conditions of the pod: admission after creation or update, lifecycle states,
 	// missing labels.
 	Patch Action = "patch"
-	// Release gives up a pod that the selector does not match any more (CS-056).
+	// Release removes the owner reference of a pod that the selector does not match any more (CS-056).
 	Release Action = "release"
-	// Adopt makes the workload the controller of a pod that has none, after a live look at the workload
+	// Adopt makes the workload the controller of a pod that has none, after a live read of the workload
 	// (ASTS-070).
 	Adopt Action = "adopt"
 )
 
-// Reason is why a pod gets the action that it gets, or what holds it.
+// Reason is why a pod gets its action, or what it waits for.
 type Reason string
 
-// Reasons.
+// These are the reasons.
 const (
 	ReasonUpToDate          Reason = "UpToDate"
 	ReasonNotReady          Reason = "NotReady"
@@ -79,7 +79,7 @@ const (
 	ReasonFailed            Reason = "Failed"
 	ReasonOrdered           Reason = "OrderedReady"
 	ReasonVolumes           Reason = "Volumes"
-	// ReasonBudget: a budget of all who disrupt pods does not allow it now (PUB-100).
+	// ReasonBudget means that a PodUnavailableBudget does not allow the disruption now (PUB-100).
 	ReasonBudget Reason = "PodUnavailableBudget"
 )
 
@@ -88,35 +88,36 @@ type Verdict struct {
 	Pod    *corev1.Pod
 	Action Action
 	Reason Reason
-	// Message says it in words, with numbers.
+	// Message is the reason in words, with numbers.
 	Message string
-	// Until is when time alone lifts what holds the pod; zero if it does not.
+	// Until is when time alone ends what holds the pod; zero if it does not.
 	Until time.Time
 	// Update is set for UpdateInPlace.
 	Update *inplace.Update
-	// MayRecreate: the pod is recreated if the API server refuses its update (IPU-184).
+	// MayRecreate is true if the pod is to be recreated in case the API server refuses its update (IPU-184).
 	MayRecreate bool
-	// Unstored is the revision that the pod carries and the cache lacks, if that is why it is recreated: it
-	// is looked for in the API server before.
+	// Unstored is the revision that the pod carries and the cache lacks, if the pod is recreated for this
+	// reason. The API server is asked for it first.
 	Unstored string
-	// Patch is set for Patch and Recreate and Release, made for exactly this version of the pod.
+	// Patch is set for Patch, Recreate and Release. It is made for exactly this version of the pod.
 	Patch *podpatch.Patch
-	// Claims are made the pod's own before it is deleted, so that they go with it whatever happens (CS-061).
+	// Claims get the pod as their owner before it is deleted, so that they are deleted with it in any case
+	// (CS-061).
 	Claims []*corev1.PersistentVolumeClaim
-	// Prepares is what a patch prepares the pod for that only enters a lifecycle state: its hook may take the
-	// pod out of service.
+	// Prepares is the operation for which a patch prepares the pod if it only enters a lifecycle state: the
+	// hook of that state may take the pod out of service.
 	Prepares disruption.Operation
-	// Kept are the names of claims that must not go with the pod: the API server is asked before it is
-	// deleted.
+	// Kept are the names of claims that must not be deleted with the pod. They are read from the API server
+	// before the pod is deleted.
 	Kept []string
 }
 
-// Creation is one pod to make, with the claims that it lacks.
+// Creation is a pod to create, with the claims that it lacks.
 type Creation struct {
 	Name string
-	// Revision is the name of the revision to make it from; empty if there are no revisions.
+	// Revision is the name of the revision to create it from; empty if there are no revisions.
 	Revision string
-	// Node is the node for which alone the pod is meant; empty if the scheduler may choose.
+	// Node is the only node for which the pod is meant; empty if the scheduler may choose.
 	Node string
 	// Reused are the names of the claims that the pod takes over.
 	Reused []string
@@ -125,9 +126,10 @@ type Creation struct {
 	Claims []map[string]any
 }
 
-// Decide decides about a pod; what was decided about it before does not hold any more.
+// Decide decides about a pod and replaces any earlier decision.
 func (p *Planner) Decide(pod *corev1.Pod, action Action, reason Reason, format string, args ...any) *Verdict {
-	if len(p.room) == 0 { // one allocation for all pods, another for those that are decided twice
+	// Make one allocation for all pods, and another one for those that are decided about twice.
+	if len(p.room) == 0 {
 		p.room = make([]Verdict, max(len(p.in.Pods), 1))
 	}
 	v := &p.room[0]
@@ -140,7 +142,8 @@ func (p *Planner) Decide(pod *corev1.Pod, action Action, reason Reason, format s
 	return v
 }
 
-// words formats a message; one that is ready is taken as it is, since most pods of a large set share theirs.
+// words formats a message. A format of only "%s" needs no formatting, since most pods of a large set share
+// their message.
 func words(format string, args []any) string {
 	if len(args) == 1 && format == "%s" {
 		if text, ok := args[0].(string); ok {
@@ -150,7 +153,7 @@ func words(format string, args []any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// HoldAll lets all pods wait about which nothing is decided.
+// HoldAll makes all pods wait about which nothing is decided yet.
 func (p *Planner) HoldAll(reason Reason, message string) {
 	for _, pod := range p.in.Pods {
 		if p.verdicts[pod] == nil {
@@ -159,18 +162,18 @@ func (p *Planner) HoldAll(reason Reason, message string) {
 	}
 }
 
-// HoldDeleted lets all pods wait because their workload is being deleted. The reason names its kind, as
+// HoldDeleted makes all pods wait because their workload is being deleted. The reason names its kind, as in
 // "CloneSetDeleted".
 func (p *Planner) HoldDeleted() {
 	kind := p.Workload.Owner.Kind
 	p.HoldAll(Reason(kind+"Deleted"), "the "+kind+" is being deleted")
 }
 
-// LookAgain has the plan made anew at that time; the earliest one counts, and one that has passed asks for
-// nothing.
+// LookAgain requests another plan at the given time. The earliest request counts, and one in the past is
+// ignored.
 func (p *Planner) LookAgain(at time.Time) { again.At(&p.out.After, p.in.Now, at) }
 
-// Say adds a sentence about the workload as a whole.
+// Say adds a sentence about the workload as a whole to the plan.
 func (p *Planner) Say(format string, args ...any) {
 	p.out.Sentences = append(p.out.Sentences, fmt.Sprintf(format, args...))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
-// waits says what holds the rollout or the scaling, with the pods that are waited for; nil if nothing does,
-// or only what the user asked for (OPS-099).
+// waits describes what holds up the rollout or the scaling, with the pods that are waited for. It returns nil
+// if nothing does, or only what the user asked for.
 func (p *Planner) waits() *waiting.Wait {
 	wait := &waiting.Wait{}
 	switch {
@@ -25,6 +25,7 @@ func (p *Planner) waits() *waiting.Wait {
 	case p.out.ScaleLimited != "":
 		wait.Reason, wait.Message = "ScaleUpLimited", p.out.ScaleLimited
 	}
+
 	down, askedFor := 0, 0
 	other := waiting.NotReady
 	name := func(info *Pod, why string) {
@@ -32,7 +33,9 @@ func (p *Planner) waits() *waiting.Wait {
 		wait.Stuck = wait.Stuck || readiness.Stuck(info.Pod)
 		wait.Name(info.Pod.Name, why)
 	}
+
 	var staying []*Pod
+
 	for _, info := range p.Members {
 		v := p.verdicts[info.Pod]
 		switch v.Reason {
@@ -41,9 +44,11 @@ func (p *Planner) waits() *waiting.Wait {
 				askedFor++
 			}
 			continue
-		case ReasonMaxUnavailable, ReasonUpdateUnhealthy, ReasonOrdered, ReasonBudget: // what they wait for is among the others
-			// Who is held by a budget of all may use up the workload's own.
-			if byAll := v.Reason == ReasonBudget && p.out.ScaleLimited == "" && wait.Reason != string(ReasonBudget); wait.Reason == "" || byAll {
+		// What these pods wait for is among the other pods.
+		case ReasonMaxUnavailable, ReasonUpdateUnhealthy, ReasonOrdered, ReasonBudget:
+			// A pod that a budget holds may use up the workload's own budget.
+			if byAll := v.Reason == ReasonBudget && p.out.ScaleLimited == "" &&
+				wait.Reason != string(ReasonBudget); wait.Reason == "" || byAll {
 				wait.Reason, wait.Message = string(v.Reason), v.Message
 			}
 			if !info.Available {
@@ -65,23 +70,28 @@ func (p *Planner) waits() *waiting.Wait {
 			staying = append(staying, info)
 		}
 	}
+
 	switch wait.Reason {
 	case string(ReasonMaxUnavailable), string(ReasonUpdateUnhealthy), string(ReasonOrdered):
-		for _, info := range staying { // such as one below the partition: nothing is to be done about it, and it uses up the budget
+		// These are for example pods below the partition. They need no action, and use up the budget.
+		for _, info := range staying {
 			name(info, NotReadyWords(info.Pod))
 		}
 	}
+
 	switch {
 	case down > 0 && wait.Reason == "":
-		wait.Reason, wait.Message = other, fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.Members), "pod"))
+		wait.Reason, wait.Message = other,
+			fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.Members), "pod"))
 	case down == 0 && (wait.Reason == "" || askedFor > 0):
 		return nil
 	}
+
 	return wait
 }
 
-// Lingering are pods that are there when their grace period is over, as on a node that is dead: nothing comes
-// in their place.
+// Lingering describes pods that still exist after their grace period, for example on a dead node: no pods are
+// created in their place.
 func (p *Planner) Lingering() *waiting.Wait {
 	n, wait := 0, &waiting.Wait{Reason: "PodsTerminating"}
 	for _, pod := range p.in.Pods {
@@ -91,9 +101,11 @@ func (p *Planner) Lingering() *waiting.Wait {
 				pod.DeletionTimestamp.UTC().Format(time.RFC3339))
 		}
 	}
+
 	if n == 0 || p.Workload.Deleted {
 		return nil
 	}
+
 	wait.Message = plural.Of(n, "pod") + " waited for to be gone"
 	return wait
 }

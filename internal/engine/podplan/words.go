@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// maxConditionMessage bounds what a condition says: thousands of pods may fail at once.
+// maxConditionMessage bounds the message of a condition, because thousands of pods may fail at once.
 const maxConditionMessage = 2048
 
-// FailureWords words a failure, or gives the text if there is none. Errors of several pods come in any order,
-// which must not make another message.
+// FailureWords returns the message of an error, or text if the error is nil. The errors of several pods come
+// in any order; they are sorted, so that the order does not change the message.
 func FailureWords(err error, text string) string {
 	if err != nil {
 		lines := strings.Split(err.Error(), "\n")

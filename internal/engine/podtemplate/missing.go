@@ -14,15 +14,15 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
-// missingValue is a value that a pod template lacks, and where it belongs.
+// missingValue is a value that a pod template lacks, with its position.
 type missingValue struct {
 	pointer string
 	value   any
 }
 
-// missingValues lists what complete adds to given, without what the stored template lacks too: that would
-// make a difference between revisions where the user made none, and recreate pods that could be updated in
-// place. Lists are completed item by item; the API server keeps their order.
+// missingValues returns what complete adds to given, except what the stored template lacks, too: that would
+// make a difference between revisions although the user changed nothing, and recreate pods that could be
+// updated in place. Lists are completed item by item; the API server keeps their order.
 func missingValues(given, complete, stored any, pointer string) []missingValue {
 	var found []missingValue
 	switch complete := complete.(type) {
@@ -49,31 +49,34 @@ func missingValues(given, complete, stored any, pointer string) []missingValue {
 		}
 		before := counterparts(given, stored, pointer)
 		for i := range complete {
-			found = append(found, missingValues(given[i], complete[i], before[i], fmt.Sprintf("%s/%d", pointer, i))...)
+			found = append(found, missingValues(given[i], complete[i], before[i],
+				fmt.Sprintf("%s/%d", pointer, i))...)
 		}
 	}
+
 	return found
 }
 
-// keptValues lists what the stored template has and the given one leaves out, as far as the API server would
-// fill it in again. Whoever applies a manifest leaves out all defaults in lists, since these are replaced as
-// a whole. What a user took away stays away: a value that is no default, or another one than the default.
+// keptValues returns what the stored template has and the given one leaves out, as far as the API server
+// would set it again. Whoever applies a manifest leaves out all defaults in lists, because lists are replaced
+// as a whole. A value that a user removed stays removed if it is no default, or differs from the default.
 func keptValues(given, stored any) []missingValue {
 	return kept(given, stored, reflect.TypeFor[corev1.PodTemplateSpec](), "")
 }
 
-// kept is keptValues for a value of type t; nil is a type that our libraries do not know, in which every
-// field may be a default.
+// kept is keptValues for a value of type t. It is nil for a type that our libraries do not know, in which
+// every field may be a default.
 func kept(given, stored any, t reflect.Type, pointer string) []missingValue {
 	if t != nil {
 		t = jsonfields.Elem(t)
 	}
+
 	var found []missingValue
 	switch stored := stored.(type) {
 	case Document:
 		given, ok := given.(Document)
 		if !ok || t != nil && t.Kind() == reflect.Map {
-			return nil // labels and the like are the user's
+			return nil // labels and similar maps belong to the user
 		}
 		for _, key := range slices.Sorted(maps.Keys(stored)) {
 			var field reflect.Type
@@ -102,22 +105,29 @@ func kept(given, stored any, t reflect.Type, pointer string) []missingValue {
 			found = append(found, kept(given[i], before, item, fmt.Sprintf("%s/%d", pointer, i))...)
 		}
 	}
+
 	return found
 }
 
-// serverDefaults are the values that API servers give to fields of pod templates, and the empty objects that
-// they write, as JSON. Kubernetes adds none to what exists: every template would get another hash. What is
-// new has fields that our libraries do not know.
+// serverDefaults are the values that API servers set in fields of pod templates, and the empty objects that
+// they write, as JSON. Kubernetes adds no defaults to existing fields, because every template would get
+// another hash. New defaults are those of fields that our libraries do not know.
 var serverDefaults = map[reflect.Type]map[string][]string{
 	reflect.TypeFor[corev1.PodTemplateSpec](): {"metadata": {`{}`}},
-	reflect.TypeFor[corev1.PodSpec](): {"dnsPolicy": {`"ClusterFirst"`}, "restartPolicy": {`"Always"`},
+	reflect.TypeFor[corev1.PodSpec](): {
+		"dnsPolicy": {`"ClusterFirst"`}, "restartPolicy": {`"Always"`},
 		"schedulerName":   {`"default-scheduler"`},
-		"securityContext": {`{}`}, "terminationGracePeriodSeconds": {`30`}},
-	reflect.TypeFor[corev1.Container](): {"imagePullPolicy": {`"Always"`, `"IfNotPresent"`}, "resources": {`{}`},
-		"terminationMessagePath": {`"/dev/termination-log"`}, "terminationMessagePolicy": {`"File"`}},
+		"securityContext": {`{}`}, "terminationGracePeriodSeconds": {`30`},
+	},
+	reflect.TypeFor[corev1.Container](): {
+		"imagePullPolicy": {`"Always"`, `"IfNotPresent"`}, "resources": {`{}`},
+		"terminationMessagePath": {`"/dev/termination-log"`}, "terminationMessagePolicy": {`"File"`},
+	},
 	reflect.TypeFor[corev1.ContainerPort](): {"protocol": {`"TCP"`}},
-	reflect.TypeFor[corev1.Probe](): {"failureThreshold": {`3`}, "periodSeconds": {`10`}, "successThreshold": {`1`},
-		"timeoutSeconds": {`1`}},
+	reflect.TypeFor[corev1.Probe](): {
+		"failureThreshold": {`3`}, "periodSeconds": {`10`}, "successThreshold": {`1`},
+		"timeoutSeconds": {`1`},
+	},
 	reflect.TypeFor[corev1.HTTPGetAction]():                 {"path": {`"/"`}, "scheme": {`"HTTP"`}},
 	reflect.TypeFor[corev1.GRPCAction]():                    {"service": {`""`}},
 	reflect.TypeFor[corev1.ObjectFieldSelector]():           {"apiVersion": {`"v1"`}},
@@ -132,23 +142,31 @@ var serverDefaults = map[reflect.Type]map[string][]string{
 	reflect.TypeFor[corev1.ServiceAccountTokenProjection](): {"expirationSeconds": {`3600`}},
 	reflect.TypeFor[corev1.HostPathVolumeSource]():          {"type": {`""`}},
 	reflect.TypeFor[corev1.PersistentVolumeClaimTemplate](): {"metadata": {`{}`}},
-	reflect.TypeFor[corev1.PersistentVolumeClaimSpec]():     {"resources": {`{}`}, "volumeMode": {`"Filesystem"`}},
-	reflect.TypeFor[corev1.ISCSIVolumeSource]():             {"iscsiInterface": {`"default"`}},
-	reflect.TypeFor[corev1.RBDVolumeSource]():               {"keyring": {`"/etc/ceph/keyring"`}, "pool": {`"rbd"`}, "user": {`"admin"`}},
-	reflect.TypeFor[corev1.AzureDiskVolumeSource](): {"cachingMode": {`"ReadWrite"`}, "fsType": {`"ext4"`}, "kind": {`"Shared"`},
-		"readOnly": {`false`}},
-	reflect.TypeFor[corev1.ScaleIOVolumeSource](): {"fsType": {`"xfs"`}, "storageMode": {`"ThinProvisioned"`}},
+	reflect.TypeFor[corev1.PersistentVolumeClaimSpec](): {
+		"resources": {`{}`}, "volumeMode": {`"Filesystem"`},
+	},
+	reflect.TypeFor[corev1.ISCSIVolumeSource](): {"iscsiInterface": {`"default"`}},
+	reflect.TypeFor[corev1.RBDVolumeSource](): {
+		"keyring": {`"/etc/ceph/keyring"`}, "pool": {`"rbd"`}, "user": {`"admin"`},
+	},
+	reflect.TypeFor[corev1.AzureDiskVolumeSource](): {
+		"cachingMode": {`"ReadWrite"`}, "fsType": {`"ext4"`}, "kind": {`"Shared"`}, "readOnly": {`false`},
+	},
+	reflect.TypeFor[corev1.ScaleIOVolumeSource](): {
+		"fsType": {`"xfs"`}, "storageMode": {`"ThinProvisioned"`},
+	},
 }
 
-// isDefault tells whether the API server would give the stored value to a field of type t that is left out.
+// isDefault reports whether the API server would set the stored value in a field of type t that is left out.
 func isDefault(t reflect.Type, key string, given, stored Document) bool {
 	text, err := json.Marshal(withoutNulls(stored[key]))
 	if err != nil || !slices.Contains(serverDefaults[t][key], string(text)) {
 		return false
 	}
+
 	switch key {
 	case "emptyDir":
-		return len(given) == 1 // a volume that has a name and nothing else
+		return len(given) == 1 // a volume that has only a name
 	case "imagePullPolicy":
 		return stored[key] == pullPolicy(given["image"])
 	case "pullPolicy":
@@ -157,7 +175,7 @@ func isDefault(t reflect.Type, key string, given, stored Document) bool {
 	return true
 }
 
-// pullPolicy is the policy that API servers give to an image.
+// pullPolicy returns the policy that API servers set for an image.
 func pullPolicy(image any) string {
 	text, _ := image.(string)
 	if _, tag, err := imageref.Parse(text); err == nil && tag == "latest" {
@@ -166,14 +184,15 @@ func pullPolicy(image any) string {
 	return string(corev1.PullIfNotPresent)
 }
 
-// itemKeys are the fields by which Kubernetes tells the items of a list apart where it is not the name. Other
-// items have their place alone.
-var itemKeys = map[string][]string{"ports": {"containerPort", "protocol"}, "volumeMounts": {"mountPath"}, "volumeDevices": {"devicePath"},
-	"items": {"path"}}
+// itemKeys are the fields by which Kubernetes identifies the items of a list if that is not the name. Other
+// items are identified by their position only.
+var itemKeys = map[string][]string{
+	"ports": {"containerPort", "protocol"}, "volumeMounts": {"mountPath"},
+	"volumeDevices": {"devicePath"}, "items": {"path"},
+}
 
-// counterparts returns for each item of a list the one that it is in the stored list, nil if it is new. Of
-// several with one identity, such as a variable that is named twice, the first is the first, the second the
-// second.
+// counterparts returns for each item of a list its counterpart in the stored list, nil if it is new. Several
+// items with the same identity, such as a variable that is named twice, are matched in their order.
 func counterparts(given []any, stored any, pointer string) []any {
 	found, items := make([]any, len(given)), map[string]any{}
 	if list, ok := stored.([]any); ok {
@@ -208,11 +227,12 @@ func identities(items []any, pointer string) []string {
 		times[id]++
 		ids[i] = fmt.Sprintf("%s#%d", id, times[id])
 	}
+
 	return ids
 }
 
-// withoutNulls removes the members without a value, such as the creation time of a template, from a value
-// just decoded.
+// withoutNulls removes the fields without a value, such as the creation time of a template, from a value that
+// was just decoded.
 func withoutNulls(value any) any {
 	if object, ok := value.(Document); ok {
 		for key, member := range object {

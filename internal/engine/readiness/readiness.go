@@ -1,5 +1,5 @@
-// Package readiness says when a pod is active, ready and available, and computes the conditions by which a
-// workload holds it not ready.
+// Package readiness determines when a pod is active, ready and available, and computes the conditions with
+// which a workload holds it not ready.
 package readiness
 
 import (
@@ -19,17 +19,18 @@ import (
 const (
 	// ReasonStartInPlaceUpdate is the reason of InPlaceUpdateReady False (IPU-134).
 	ReasonStartInPlaceUpdate = "StartInPlaceUpdate"
-	// ReasonReadinessGatesNotReady is the reason of Ready False that kubelet uses too (IPU-135).
+	// ReasonReadinessGatesNotReady is the reason of Ready False, the same that kubelet sets (IPU-135).
 	ReasonReadinessGatesNotReady = "ReadinessGatesNotReady"
 )
 
-// Active tells whether a pod counts at all: it is neither being deleted nor at its end (CS-048, SS-083,
-// PUB-035).
+// Active reports whether a pod counts at all: it is not being deleted, has not succeeded and has not failed
+// (CS-048, SS-083, PUB-035).
 func Active(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
+		pod.Status.Phase != corev1.PodFailed
 }
 
-// Condition returns the condition of the type, or nil.
+// Condition returns the condition of the given type, nil if there is none.
 func Condition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == conditionType {
@@ -39,14 +40,14 @@ func Condition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.P
 	return nil
 }
 
-// HasGate tells whether the pod has the readiness gate of in-place updates.
+// HasGate reports whether the pod has the readiness gate of updates in place.
 func HasGate(pod *corev1.Pod) bool { return hasGate(pod, pub.InPlaceUpdateReady) }
 
 func hasGate(pod *corev1.Pod, conditionType corev1.PodConditionType) bool {
 	return slices.Contains(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: conditionType})
 }
 
-// Ready tells whether the pod runs, is Ready and is not held by an in-place update (CS-170, IPU-138).
+// Ready reports whether the pod runs, is Ready and is not held by an update in place (CS-170, IPU-138).
 func Ready(pod *corev1.Pod) bool {
 	if pod.Status.Phase != corev1.PodRunning {
 		return false
@@ -58,23 +59,26 @@ func Ready(pod *corev1.Pod) bool {
 	return inPlace == nil || inPlace.Status == corev1.ConditionTrue
 }
 
-// Stuck reports whether a container of the pod waits for something else than to be created, such as an image
+// Stuck reports whether a container of the pod waits for something other than its creation, such as an image
 // that cannot be pulled.
 func Stuck(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
-		waits := s.State.Waiting
-		return waits != nil && waits.Reason != "" && waits.Reason != "ContainerCreating" && waits.Reason != "PodInitializing"
-	})
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses),
+		func(s corev1.ContainerStatus) bool {
+			waits := s.State.Waiting
+			return waits != nil && waits.Reason != "" && waits.Reason != "ContainerCreating" &&
+				waits.Reason != "PodInitializing"
+		})
 }
 
-// Settled tells whether the pod's lifecycle state lets it count as available: none or Normal (IPU-152).
+// Settled reports whether the pod's lifecycle state lets it count as available: it is empty or Normal
+// (IPU-152).
 func Settled(pod *corev1.Pod) bool {
 	state := lifecycle.State(pod)
 	return state == "" || state == pub.LifecycleStateNormal
 }
 
-// Available tells whether the pod has been ready for longer than minReadySeconds and is settled (CS-170). If
-// only time is missing, it also returns how long to wait.
+// Available reports whether the pod has been ready for longer than minReadySeconds and is settled (CS-170).
+// If only time is missing, it also returns how long to wait.
 func Available(pod *corev1.Pod, minReadySeconds int32, now time.Time) (bool, time.Duration) {
 	if !Ready(pod) || !Settled(pod) {
 		return false, 0
@@ -90,61 +94,74 @@ func Available(pod *corev1.Pod, minReadySeconds int32, now time.Time) (bool, tim
 	return false, due.Sub(now) + time.Millisecond
 }
 
-// Hold adds to the patch the conditions that take the pod out of service before an in-place update:
-// InPlaceUpdateReady False and, as kubelet would soon set it too, Ready False (IPU-134, IPU-135). It adds
-// nothing if the pod has no gate or is held already.
+// Hold adds the conditions to the patch that take the pod out of service before an update in place:
+// InPlaceUpdateReady False and, because kubelet would soon set it, too, Ready False (IPU-134, IPU-135). It
+// adds nothing if the pod has no gate or is already held.
 func Hold(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
 	if !HasGate(pod) {
 		return
 	}
 	if held := Condition(pod, pub.InPlaceUpdateReady); held == nil || held.Status != corev1.ConditionFalse {
-		patch.Condition(corev1.PodCondition{Type: pub.InPlaceUpdateReady, Status: corev1.ConditionFalse,
-			Reason: ReasonStartInPlaceUpdate, LastTransitionTime: metav1.NewTime(now)})
+		patch.Condition(corev1.PodCondition{
+			Type: pub.InPlaceUpdateReady, Status: corev1.ConditionFalse,
+			Reason: ReasonStartInPlaceUpdate, LastTransitionTime: metav1.NewTime(now),
+		})
 	}
 	notReady(patch, pod, pub.InPlaceUpdateReady, now)
 }
 
-// notReady adds the condition Ready False that kubelet would set too, since a readiness gate is False
-// (IPU-135).
+// notReady adds the condition Ready False, which kubelet would set, too, because a readiness gate is False.
 func notReady(patch *podpatch.Patch, pod *corev1.Pod, closed corev1.PodConditionType, now time.Time) {
 	ready, containers := Condition(pod, corev1.PodReady), Condition(pod, corev1.ContainersReady)
-	if ready != nil && ready.Status == corev1.ConditionTrue && containers != nil && containers.Status == corev1.ConditionTrue {
-		patch.Condition(corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse,
-			Reason: ReasonReadinessGatesNotReady, Message: gatesMessage(pod, closed), LastTransitionTime: metav1.NewTime(now)})
+	if ready != nil && ready.Status == corev1.ConditionTrue &&
+		containers != nil && containers.Status == corev1.ConditionTrue {
+		patch.Condition(corev1.PodCondition{
+			Type: corev1.PodReady, Status: corev1.ConditionFalse,
+			Reason: ReasonReadinessGatesNotReady, Message: gatesMessage(pod, closed),
+			LastTransitionTime: metav1.NewTime(now),
+		})
 	}
 }
 
-// gatesMessage words the message about readiness gates as kubelet does, so that kubelet has nothing to
-// correct.
+// gatesMessage returns the message about readiness gates in kubelet's own wording, so that kubelet has
+// nothing to correct.
 func gatesMessage(pod *corev1.Pod, closed corev1.PodConditionType) string {
 	var open []string
 	for _, gate := range pod.Spec.ReadinessGates {
 		condition := Condition(pod, gate.ConditionType)
 		switch {
 		case gate.ConditionType == closed:
-			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType,
-				corev1.ConditionFalse))
+			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s",
+				gate.ConditionType, corev1.ConditionFalse))
 		case condition == nil:
-			open = append(open, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
+			open = append(open, fmt.Sprintf(
+				"corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
 		case condition.Status != corev1.ConditionTrue:
-			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType,
-				condition.Status))
+			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s",
+				gate.ConditionType, condition.Status))
 		}
 	}
+
 	return strings.Join(open, ", ")
 }
 
-// Release ends what Hold began: it adds InPlaceUpdateReady True, without reason or message, to the patch if
-// the pod has the gate and another condition (IPU-132).
+// Release ends what [Hold] began: it adds InPlaceUpdateReady True, without reason or message, to the patch if
+// the pod has the gate and the condition differs from that (IPU-132).
 func Release(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
 	if !HasGate(pod) {
 		return
 	}
+
 	current := Condition(pod, pub.InPlaceUpdateReady)
-	if current != nil && current.Status == corev1.ConditionTrue && current.Reason == "" && current.Message == "" {
+	if current != nil && current.Status == corev1.ConditionTrue &&
+		current.Reason == "" && current.Message == "" {
 		return
 	}
-	condition := corev1.PodCondition{Type: pub.InPlaceUpdateReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}
+
+	condition := corev1.PodCondition{
+		Type: pub.InPlaceUpdateReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now),
+	}
+
 	if current != nil && current.Status == corev1.ConditionTrue {
 		condition.LastTransitionTime = current.LastTransitionTime
 	}

@@ -26,8 +26,8 @@ func Parse(raw []byte) (Document, error) {
 	return doc, nil
 }
 
-// Canonical returns a pod template in the one form in which templates are stored, hashed and compared, see
-// CanonicalAs.
+// Canonical returns a pod template in the form in which templates are stored, hashed and compared; see
+// [CanonicalAs].
 func Canonical(template []byte) (Document, error) {
 	canonical, err := CanonicalAs[corev1.PodTemplateSpec](template)
 	if err != nil {
@@ -41,9 +41,9 @@ func Canonical(template []byte) (Document, error) {
 	return doc, nil
 }
 
-// CanonicalAs returns a JSON value of type T in the form in which revisions hold it. Fields that the type
-// knows are written as it encodes them; others are kept as they are. It fails if the value does not fit the
-// type.
+// CanonicalAs returns a JSON value of type T in the form in which revisions store it. Fields that the type
+// knows are written as the type encodes them; other fields are kept unchanged. It returns an error if the
+// value does not fit the type.
 func CanonicalAs[T any](text []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -51,33 +51,37 @@ func CanonicalAs[T any](text []byte) (any, error) {
 	if err := decoder.Decode(&raw); err != nil {
 		return nil, fmt.Errorf("parsing JSON: %w", err)
 	}
+
 	var typed T
 	if err := json.Unmarshal(text, &typed); err != nil {
 		return nil, fmt.Errorf("reading %T: %w", typed, err)
 	}
+
 	encoded, err := json.Marshal(&typed)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %T: %w", typed, err)
 	}
+
 	decoder = json.NewDecoder(bytes.NewReader(encoded))
 	decoder.UseNumber()
 	if err := decoder.Decode(&known); err != nil {
 		return nil, fmt.Errorf("parsing %T: %w", typed, err)
 	}
+
 	return complete(known, raw, reflect.TypeFor[T]()), nil
 }
 
 var objectMeta = reflect.TypeOf(metav1.ObjectMeta{})
 
-// complete adds to known, the encoding of a value of type t, the fields of raw that t does not know, and what
-// Kubernetes 1.32 wrote and newer libraries leave out.
+// complete completes known, the encoding of a value of type t. It adds the fields of raw that t does not
+// know, and what Kubernetes 1.32 wrote but newer libraries leave out.
 func complete(known, raw any, t reflect.Type) any {
 	t = jsonfields.Elem(t)
 	switch t.Kind() {
 	case reflect.Struct:
 		knownMap, ok := known.(Document)
 		if !ok {
-			return known // the type has its own encoding, such as a quantity, a time or an int-or-string
+			return known // the type has its own encoding, as quantities, times and int-or-strings have
 		}
 		rawMap, _ := raw.(Document)
 		fields := jsonfields.Of(t)
@@ -86,16 +90,19 @@ func complete(known, raw any, t reflect.Type) any {
 				knownMap[key] = value
 			}
 		}
+
 		for key, field := range fields {
 			value, present := knownMap[key]
 			if !present {
-				if field.Kind() == reflect.Struct && !jsonfields.Encodes(field) { // Kubernetes 1.32 wrote it even when it was empty
+				if field.Kind() == reflect.Struct && !jsonfields.Encodes(field) {
+					// Kubernetes 1.32 wrote it even if it was empty.
 					knownMap[key] = complete(Document{}, nil, field)
 				}
 				continue
 			}
 			knownMap[key] = complete(value, rawMap[key], field)
 		}
+
 		if t == objectMeta {
 			if _, ok := knownMap["creationTimestamp"]; !ok {
 				knownMap["creationTimestamp"] = nil
@@ -113,5 +120,6 @@ func complete(known, raw any, t reflect.Type) any {
 		}
 		return knownList
 	}
+
 	return known
 }

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// fingerprintClaim has the members and the order in which Kubernetes 1.32 encodes a claim with nothing but
-// name and spec.
+// fingerprintClaim has the fields, in the same order, that Kubernetes 1.32 encodes for a claim with only a
+// name and a spec.
 type fingerprintClaim struct {
 	Metadata struct {
 		Name              string  `json:"name,omitempty"`
@@ -22,18 +22,21 @@ type fingerprintClaim struct {
 	Status struct{}                         `json:"status"`
 }
 
-// Fingerprint returns the decimal fingerprint of claim templates, empty for none, as the reference computes
-// it (IPU-045, IPU-051). Their order does not matter; only name and spec count.
+// Fingerprint returns the decimal fingerprint of claim templates as OpenKruise computes it, empty if there
+// are none (IPU-045, IPU-051). It depends only on their names and specs, not on their order.
 func Fingerprint(claims []corev1.PersistentVolumeClaim) (string, error) {
 	if len(claims) == 0 {
 		return "", nil
 	}
+
 	list := make([]fingerprintClaim, len(claims))
 	for i := range claims {
 		list[i].Metadata.Name = claims[i].Name
 		list[i].Spec = claims[i].Spec
 	}
-	slices.SortStableFunc(list, func(a, b fingerprintClaim) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
+
+	slices.SortStableFunc(list,
+		func(a, b fingerprintClaim) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	encoded, err := json.Marshal(list)
 	if err != nil {
 		return "", fmt.Errorf("encoding claim templates: %w", err)
@@ -41,8 +44,8 @@ func Fingerprint(claims []corev1.PersistentVolumeClaim) (string, error) {
 	return HashBytes(encoded), nil
 }
 
-// HashBytes hashes bytes the way the reference and the node daemon do: FNV-1a 32 bit over their textual
-// rendering, decimal (IPU-051).
+// HashBytes hashes bytes as OpenKruise and the node daemon do: the decimal FNV-1a 32 bit hash of their
+// textual form (IPU-051).
 func HashBytes(encoded []byte) string {
 	sum := fnv.New32a()
 	sum.Write([]byte("([]uint8)["))

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 )
 
-// maxNamePrefix is how much of the owner's name a revision name keeps (CS-081).
+// maxNamePrefix is how many bytes of the owner's name a revision name keeps.
 const maxNamePrefix = 223
 
-// Data returns the data of the revision that stores the template, byte for byte as the reference writes it
+// Data returns the data of the revision that stores the template, byte for byte as OpenKruise writes it
 // (CS-080).
 func Data(template []byte) ([]byte, error) {
 	canonical, err := Canonical(template)
@@ -30,7 +30,7 @@ func Data(template []byte) ([]byte, error) {
 	return data, nil
 }
 
-// Template returns the pod template stored in the data of a revision, as written.
+// Template returns the pod template stored in the data of a revision, unchanged.
 func Template(data []byte) ([]byte, error) {
 	var stored struct {
 		Spec struct {
@@ -46,7 +46,7 @@ func Template(data []byte) ([]byte, error) {
 	return stored.Spec.Template, nil
 }
 
-// SameBeside tells whether two revision data are equal apart from their templates (IPU-041).
+// SameBeside reports whether the data of two revisions are equal apart from their templates (IPU-041).
 func SameBeside(a, b []byte) bool {
 	besideA, errA := beside(a)
 	besideB, errB := beside(b)
@@ -64,8 +64,8 @@ func beside(data []byte) (Document, error) {
 	return doc, nil
 }
 
-// Equal tells whether two revision data hold the same template: by their bytes, or else by their canonical
-// forms, so that data written by another release or by the reference are recognised (CS-085).
+// Equal reports whether the data of two revisions contain the same template: their bytes are equal, or their
+// canonical forms. The latter recognizes data written by another release or by OpenKruise (CS-085).
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -83,7 +83,7 @@ func canonicalData(data []byte) ([]byte, error) {
 	return Data(template)
 }
 
-// Hash returns the hash of revision data after the given number of name collisions (CS-081).
+// Hash returns the hash of a revision's data after the given number of name collisions (CS-081).
 func Hash(data []byte, collisions int32) string {
 	sum := fnv.New32()
 	sum.Write(data)
@@ -94,19 +94,19 @@ func Hash(data []byte, collisions int32) string {
 // Name returns the name of the owner's revision with that hash (CS-081).
 func Name(owner, hash string) string {
 	if len(owner) > maxNamePrefix {
-		owner = strings.TrimRight(owner[:maxNamePrefix], ".") // else it could not be a name
+		owner = strings.TrimRight(owner[:maxNamePrefix], ".") // a dot before the dash would be invalid
 	}
 	return owner + "-" + hash
 }
 
-// ShortHash returns what follows the last dash of a revision name, or the whole of a name without dash
+// ShortHash returns the part of a revision name after its last dash, or the whole name if it has no dash
 // (CS-050).
 func ShortHash(name string) string {
 	return name[strings.LastIndexByte(name, '-')+1:]
 }
 
-// SameLabel tells whether two values of the revision label name the same revision, in whichever of the two
-// styles (CS-051).
+// SameLabel reports whether two values of the revision label name the same revision, in either of the two
+// forms (CS-051).
 func SameLabel(a, b string) bool {
 	short := ShortHash(a)
 	return a == b || (short != "" && short == ShortHash(b))

@@ -1,6 +1,8 @@
-// Package rollout is the arithmetic of a rollout: how many pods there should be, of which revision, how many
-// may be missing, and which come first. It knows numbers and pods, nothing of the kind that they belong to.
+// Package rollout contains the arithmetic of a rollout: how many pods there should be, of which revision, how
+// many may be missing, and which come first. It deals with numbers and pods, independent of the kind of
+// workload.
 //
-// Terms (docs/spec/cloneset.md, CS-090 ff): R replicas, P partition (pods that stay old), S maxSurge, U
-// maxUnavailable, SU the scale strategy's maxUnavailable; all resolved to whole pods by [Resolve].
+// Symbols (docs/spec/cloneset.md, CS-090 ff): R is replicas, P is partition (pods that stay at the old
+// revision), S is maxSurge, U is maxUnavailable, and SU is the scale strategy's maxUnavailable, all resolved
+// to whole pods by [Resolve].
 package rollout

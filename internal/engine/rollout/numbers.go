@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Unlimited is a number of pods that limits nothing.
+// Unlimited is a number of pods that sets no limit.
 const Unlimited = math.MaxInt32
 
-// Limits are the user's numbers, resolved to whole pods.
+// Limits are the numbers in the spec, resolved to whole pods.
 type Limits struct {
 	// Replicas is the wanted number of pods (R).
 	Replicas int
@@ -22,11 +22,11 @@ type Limits struct {
 	MaxSurge int
 	// MaxUnavailable is how many pods may be unavailable (U).
 	MaxUnavailable int
-	// ScaleMaxUnavailable bounds creation by unavailable pods (SU).
+	// ScaleMaxUnavailable limits creation by the number of unavailable pods (SU).
 	ScaleMaxUnavailable int
 }
 
-// Percentage parses a value such as "12.5%"; ok is false for anything else (CS-025, CS-095).
+// Percentage parses a value such as "12.5%"; ok is false for any other value (CS-025, CS-095).
 func Percentage(text string) (percent float64, ok bool) {
 	digits, found := strings.CutSuffix(text, "%")
 	if !found {
@@ -39,7 +39,8 @@ func Percentage(text string) (percent float64, ok bool) {
 	return percent, true
 }
 
-// Scaled resolves an integer or a percentage of total. It fails on anything else and on negative values.
+// Scaled resolves an integer or a percentage of total. It returns an error for anything else and for negative
+// values.
 func Scaled(value intstr.IntOrString, total int, roundUp bool) (int, error) {
 	if value.Type == intstr.Int {
 		if value.IntVal < 0 {
@@ -47,6 +48,7 @@ func Scaled(value intstr.IntOrString, total int, roundUp bool) (int, error) {
 		}
 		return int(value.IntVal), nil
 	}
+
 	percent, ok := Percentage(value.StrVal)
 	if !ok {
 		return 0, fmt.Errorf("%q is neither an integer nor a percentage", value.StrVal)
@@ -54,24 +56,28 @@ func Scaled(value intstr.IntOrString, total int, roundUp bool) (int, error) {
 	if percent < 0 {
 		return 0, fmt.Errorf("%q is negative", value.StrVal)
 	}
+
 	scaled := percent * float64(total) / 100
+
 	rounded := math.Round(scaled)
 	switch {
-	case math.Abs(scaled-rounded) < 1e-9: // 12.5 % of 8 is 1, whatever the last bit says
+	case math.Abs(scaled-rounded) < 1e-9: // 12.5 % of 8 is 1, despite rounding errors of floats
 	case roundUp:
 		rounded = math.Ceil(scaled)
 	default:
 		rounded = math.Floor(scaled)
 	}
+
 	return int(min(rounded, Unlimited)), nil
 }
 
-// Partition resolves the number of pods that stay old: percentages are rounded up, but leave at least one pod
-// to move unless 100% is asked for; the result is within 0 and replicas (CS-090).
+// Partition resolves the number of pods that stay at the old revision. Percentages are rounded up, but leave
+// at least one pod to move unless the value is 100%. The result is between 0 and replicas (CS-090).
 func Partition(value *intstr.IntOrString, replicas int) (int, error) {
 	if value == nil {
 		return 0, nil
 	}
+
 	resolved, err := Scaled(*value, replicas, true)
 	if err != nil {
 		return 0, fmt.Errorf("partition: %w", err)
@@ -81,24 +87,25 @@ func Partition(value *intstr.IntOrString, replicas int) (int, error) {
 			resolved = replicas - 1
 		}
 	}
+
 	return min(resolved, replicas), nil
 }
 
-// DefaultMaxUnavailable applies where none is given (CS-011, CS-092).
+// DefaultMaxUnavailable applies if no value is set (CS-011, CS-092).
 var DefaultMaxUnavailable = intstr.FromString("20%")
 
-// Spec is what the user wrote; nil means absent.
+// Spec contains the values in the spec; nil means absent.
 type Spec struct {
 	Replicas            int
 	Partition           *intstr.IntOrString
 	MaxSurge            *intstr.IntOrString
 	MaxUnavailable      *intstr.IntOrString
 	ScaleMaxUnavailable *intstr.IntOrString
-	// Paused sets the surge to nothing (CS-091).
+	// Paused sets the surge to 0 (CS-091).
 	Paused bool
 }
 
-// Resolve computes the limits. It fails, naming the field, if a value is unusable (CS-096).
+// Resolve computes the limits. It returns an error that names the field if a value is unusable (CS-096).
 func Resolve(spec Spec) (Limits, error) {
 	limits := Limits{Replicas: spec.Replicas, ScaleMaxUnavailable: Unlimited}
 	var err error
@@ -113,18 +120,22 @@ func Resolve(spec Spec) (Limits, error) {
 	if spec.Paused {
 		limits.MaxSurge = 0
 	}
+
 	unavailable := DefaultMaxUnavailable
 	if spec.MaxUnavailable != nil {
 		unavailable = *spec.MaxUnavailable
 	}
-	// Rounded down beside a surge, or both together could reach further than the user said (CS-092).
+	// Round down if there is a surge, or both together could go beyond what the user specified.
 	if limits.MaxUnavailable, err = Scaled(unavailable, spec.Replicas, limits.MaxSurge == 0); err != nil {
 		return limits, fmt.Errorf("maxUnavailable: %w", err)
 	}
+
 	if spec.ScaleMaxUnavailable != nil {
-		if limits.ScaleMaxUnavailable, err = Scaled(*spec.ScaleMaxUnavailable, spec.Replicas, true); err != nil {
+		if limits.ScaleMaxUnavailable, err = Scaled(*spec.ScaleMaxUnavailable,
+			spec.Replicas, true); err != nil {
 			return limits, fmt.Errorf("scaleStrategy.maxUnavailable: %w", err)
 		}
 	}
+
 	return limits, nil
 }

@@ -22,29 +22,33 @@ type Candidate struct {
 	Rank float64
 }
 
-// ByRemoval compares two pods for scale-in: the one to go first is less (CS-141 to 148, CS-152).
+// ByRemoval compares two pods for scale-in. The pod to remove first is less (CS-141 to 148, CS-152).
 func ByRemoval(a, b Candidate) int {
 	x, y := standingOf(0, a), standingOf(0, b)
 	return byRemoval(&x, &y)
 }
 
-// ByUpdate compares two pods in the base order of update: the one to be updated first is less (CS-180).
-// [SortForUpdate] has the rules that come before it.
+// ByUpdate compares two pods in the base order of updates. The pod to update first is less (CS-180).
+// [SortForUpdate] applies the rules that take precedence.
 func ByUpdate(a, b Candidate) int {
 	x, y := standingOf(0, a), standingOf(0, b)
 	return byUpdate(&x, &y)
 }
 
 // SortForUpdate returns the candidates in the order of their update, without changing the given slice. Pods
-// that a lifecycle hook has already let into the update come first (CS-187). Then scatter, priority and the
-// base order count, in this order (CS-180, CS-188). all are the pods of the workload, updated or not.
-func SortForUpdate(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []Candidate {
+// that a lifecycle hook has already released for the update come first (CS-187). After that scatter, priority
+// and the base order apply, in this order (CS-180, CS-188). all are the pods of the workload, updated or not.
+func SortForUpdate(
+	candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm,
+) []Candidate {
 	return pick(candidates, UpdateOrder(candidates, all, priority, scatter))
 }
 
-// UpdateOrder is like SortForUpdate, but returns the indices of the candidates. all may be nil if there is no
-// scatter.
-func UpdateOrder(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []int {
+// UpdateOrder is like [SortForUpdate], but returns the indices of the candidates. all may be nil if there is
+// no scatter.
+func UpdateOrder(
+	candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm,
+) []int {
 	order := ordered(candidates, all, priority, scatter)
 	admitted, others := part(order, which(candidates, preparingUpdate))
 	if len(admitted) == 0 {
@@ -53,13 +57,17 @@ func UpdateOrder(candidates, all []Candidate, priority *pub.UpdatePriorityStrate
 	return append(admitted, others...)
 }
 
-// SortForSidecars is SortForUpdate without lifecycle hooks, for pods of any owner (SS-213, SS-214). A term of
-// value "*" stands for one term for each value of that label among all pods.
-func SortForSidecars(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []Candidate {
+// SortForSidecars is [SortForUpdate] without lifecycle hooks, for pods of any owner (SS-213, SS-214). A term
+// with value "*" stands for one term for each value of that label among all pods.
+func SortForSidecars(
+	candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm,
+) []Candidate {
 	return pick(candidates, ordered(candidates, all, priority, expand(scatter, all)))
 }
 
-func ordered(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []int {
+func ordered(
+	candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm,
+) []int {
 	order := make([]int, 0, len(candidates))
 	for _, s := range sorted(candidates, byUpdate) {
 		order = append(order, s.index)
@@ -72,7 +80,7 @@ func preparingUpdate(pod *corev1.Pod) bool {
 	return pod.Labels[pub.LifecycleState] == string(pub.LifecycleStatePreparingUpdate)
 }
 
-// An order of candidates is a list of their indices.
+// The functions below represent an order of candidates as a list of their indices.
 
 func asGiven(candidates []Candidate) []int {
 	order := make([]int, len(candidates))
@@ -90,7 +98,7 @@ func pick(candidates []Candidate, order []int) []Candidate {
 	return picked
 }
 
-// which returns for each candidate whether belongs is true for its pod.
+// which returns for each candidate whether belongs returns true for its pod.
 func which(candidates []Candidate, belongs func(*corev1.Pod) bool) []bool {
 	in := make([]bool, len(candidates))
 	for i, c := range candidates {
@@ -112,12 +120,12 @@ func part(order []int, in []bool) (belonging, others []int) {
 	return belonging, others
 }
 
-// standing holds what the orders compare. It is read from each pod once, because sorting compares a pod many
-// times.
+// standing contains what the orders compare. It is read from each pod once, because sorting compares a pod
+// many times.
 type standing struct {
-	// index among the candidates.
+	// index is the index among the candidates.
 	index int
-	// stage is how far the pod has come: assigned to a node, then its phase.
+	// stage is the progress of the pod: first whether it is assigned to a node, then its phase.
 	stage               int
 	available, ready    bool
 	cost, restarts      int32
@@ -127,12 +135,14 @@ type standing struct {
 }
 
 func standingOf(index int, c Candidate) standing {
-	return standing{index: index, stage: 3*assigned(c.Pod) + phase(c.Pod), available: c.Available, ready: c.Ready,
-		cost:     DeletionCost(c.Pod),
-		restarts: restarts(c.Pod), rank: c.Rank, readySince: readySince(c.Pod), created: age(c.Pod.CreationTimestamp), name: c.Pod.Name}
+	return standing{
+		index: index, stage: 3*assigned(c.Pod) + phase(c.Pod), available: c.Available, ready: c.Ready,
+		cost: DeletionCost(c.Pod), restarts: restarts(c.Pod), rank: c.Rank,
+		readySince: readySince(c.Pod), created: age(c.Pod.CreationTimestamp), name: c.Pod.Name,
+	}
 }
 
-// sorted returns the standings of the candidates in order.
+// sorted returns the standings of the candidates in the order that compare defines.
 func sorted(candidates []Candidate, compare func(a, b *standing) int) []*standing {
 	read, standings := make([]standing, len(candidates)), make([]*standing, len(candidates))
 	for i, c := range candidates {
@@ -150,7 +160,8 @@ func byRemoval(a, b *standing) int {
 	return byRemovalWhateverAvailable(a, b)
 }
 
-// byRemovalWhateverAvailable is the order of removal by which spread ranks are given (CS-150).
+// byRemovalWhateverAvailable is the order of removal without availability, from which spread ranks are
+// computed.
 func byRemovalWhateverAvailable(a, b *standing) int {
 	switch {
 	case a.stage != b.stage:
@@ -175,9 +186,9 @@ func byUpdate(a, b *standing) int {
 	return byAge(a, b)
 }
 
-// byAge is the last part of both orders (CS-146 to 148, CS-152).
+// byAge is the last part of both orders.
 func byAge(a, b *standing) int {
-	if a.ready && b.ready { // CS-146: else the times say nothing
+	if a.ready && b.ready { // otherwise the times mean nothing
 		if a.readySince != b.readySince {
 			return cmp.Compare(a.readySince, b.readySince)
 		}
@@ -191,7 +202,7 @@ func byAge(a, b *standing) int {
 	return cmp.Compare(a.name, b.name)
 }
 
-// DeletionCost returns the pod's deletion cost; absent or invalid is 0 (CS-144).
+// DeletionCost returns the pod's deletion cost; it is 0 if absent or invalid (CS-144).
 func DeletionCost(pod *corev1.Pod) int32 {
 	text, ok := pod.Annotations[pub.PodDeletionCost]
 	if !ok {
@@ -221,7 +232,7 @@ func phase(pod *corev1.Pod) int {
 	return 2
 }
 
-// compareBool puts false first.
+// compareBool orders false before true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -233,13 +244,14 @@ func compareBool(a, b bool) int {
 }
 
 func readySince(pod *corev1.Pod) int64 {
-	if ready := readiness.Condition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
+	if ready := readiness.Condition(pod, corev1.PodReady); ready != nil &&
+		ready.Status == corev1.ConditionTrue {
 		return age(ready.LastTransitionTime)
 	}
 	return age(metav1.Time{})
 }
 
-// age puts the unset time first, then the later one. Times of the API have whole seconds.
+// age orders the unset time first, and later times before earlier ones. API times have whole seconds.
 func age(t metav1.Time) int64 {
 	if t.IsZero() {
 		return math.MinInt64

@@ -12,8 +12,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Prioritize puts pods of higher priority first; pods of the same priority keep their order (CS-181, CS-182).
-// The webhook refuses weight and order together (CS-183); if both are set nevertheless, weight applies.
+// Prioritize moves pods of higher priority to the front; pods of the same priority keep their order (CS-181,
+// CS-182). The webhook rejects weight and order together (CS-183); if both are set nevertheless, weight
+// applies.
 func Prioritize(candidates []Candidate, strategy *pub.UpdatePriorityStrategy) {
 	copy(candidates, pick(candidates, prioritized(asGiven(candidates), candidates, strategy)))
 }
@@ -22,15 +23,16 @@ func prioritized(order []int, candidates []Candidate, strategy *pub.UpdatePriori
 	switch {
 	case strategy == nil:
 	case len(strategy.WeightPriority) > 0:
-		return sortStable(order, candidates, weigh(strategy.WeightPriority), func(a, b int64) int { return cmp.Compare(b, a) })
+		return sortStable(order, candidates, weigh(strategy.WeightPriority),
+			func(a, b int64) int { return cmp.Compare(b, a) })
 	case len(strategy.OrderPriority) > 0:
 		return sortStable(order, candidates, place(strategy.OrderPriority), comparePlacing)
 	}
 	return order
 }
 
-// weigh returns a function for the weight of a pod: the sum of the weights of the terms that select it. An
-// invalid selector selects nothing.
+// weigh returns a function that returns the weight of a pod: the sum of the weights of the terms that select
+// it. An invalid selector selects nothing.
 func weigh(terms []pub.UpdatePriorityWeightTerm) func(*corev1.Pod) int64 {
 	selectors := make([]labels.Selector, len(terms))
 	for i := range terms {
@@ -40,6 +42,7 @@ func weigh(terms []pub.UpdatePriorityWeightTerm) func(*corev1.Pod) int64 {
 		}
 		selectors[i] = selector
 	}
+
 	return func(pod *corev1.Pod) int64 {
 		var sum int64
 		for i, selector := range selectors {
@@ -53,10 +56,10 @@ func weigh(terms []pub.UpdatePriorityWeightTerm) func(*corev1.Pod) int64 {
 
 // placing is the key by which the order priority sorts a pod.
 type placing struct {
-	// position of the term in the list, from 1; 0 for a pod with none of the keys, which comes first.
+	// position is that of the term in the list, from 1; 0 for a pod with none of the keys, which comes first.
 	position int
-	// number at the end of the label value, without leading zeros. A label value holds more digits than an
-	// integer.
+	// number is the number at the end of the label value, without leading zeros. It is a string because a
+	// label value may have more digits than an integer.
 	number string
 }
 
@@ -82,12 +85,15 @@ func place(terms []pub.UpdatePriorityOrderTerm) func(*corev1.Pod) placing {
 	}
 }
 
-// sortStable sorts by a key, found once for each pod; pods with the same key stay as they were.
-func sortStable[K any](order []int, candidates []Candidate, keyOf func(*corev1.Pod) K, compare func(a, b K) int) []int {
+// sortStable sorts by a key, which is computed once for each pod. Pods with the same key keep their order.
+func sortStable[K any](
+	order []int, candidates []Candidate, keyOf func(*corev1.Pod) K, compare func(a, b K) int,
+) []int {
 	type keyed struct {
 		key          K
 		index, place int
 	}
+
 	all := make([]keyed, len(candidates))
 	for i, c := range candidates {
 		all[i].key = keyOf(c.Pod)
@@ -95,15 +101,18 @@ func sortStable[K any](order []int, candidates []Candidate, keyOf func(*corev1.P
 	for place, index := range order {
 		all[index].index, all[index].place = index, place
 	}
+
 	slices.SortFunc(all, func(a, b keyed) int {
 		if order := compare(a.key, b.key); order != 0 {
 			return order
 		}
 		return cmp.Compare(a.place, b.place)
 	})
+
 	result := make([]int, len(order))
 	for i, k := range all {
 		result[i] = k.index
 	}
+
 	return result
 }

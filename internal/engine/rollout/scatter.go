@@ -10,14 +10,14 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Scatter returns the candidates with the pods of each term spread among the others, the term with the most
-// candidates first (CS-184 to 186), without changing the given slice. all are the pods of the workload,
-// updated or not.
+// Scatter returns the candidates with the pods of each term spread among the others. It applies the term with
+// the most candidates first (CS-184 to 186). It does not change the given slice. all are the pods of the
+// workload, updated or not.
 func Scatter(candidates, all []Candidate, terms ...pub.UpdateScatterTerm) []Candidate {
 	return pick(candidates, scattered(asGiven(candidates), candidates, all, terms))
 }
 
-// expand replaces terms of any value by one for each value, and drops duplicates (SS-214).
+// expand replaces a term with value "*" by one term for each value, and drops duplicates.
 func expand(terms []pub.UpdateScatterTerm, all []Candidate) []pub.UpdateScatterTerm {
 	var expanded []pub.UpdateScatterTerm
 	for _, term := range terms {
@@ -35,6 +35,7 @@ func expand(terms []pub.UpdateScatterTerm, all []Candidate) []pub.UpdateScatterT
 			expanded = append(expanded, pub.UpdateScatterTerm{Key: term.Key, Value: value})
 		}
 	}
+
 	seen := map[pub.UpdateScatterTerm]bool{}
 	return slices.DeleteFunc(expanded, func(term pub.UpdateScatterTerm) bool {
 		known := seen[term]
@@ -51,15 +52,18 @@ func scattered(order []int, candidates, all []Candidate, terms []pub.UpdateScatt
 			return ok && value == term.Value
 		}
 		s := spread{matches: which(candidates, labelled)}
-		if s.matching = count(s.matches); s.matching > 1 && len(candidates)-s.matching > 1 { // else it has no effect
+		// Otherwise the term has no effect.
+		if s.matching = count(s.matches); s.matching > 1 && len(candidates)-s.matching > 1 {
 			s.allMatching = count(which(all, labelled))
 			spreads = append(spreads, s)
 		}
 	}
+
 	slices.SortStableFunc(spreads, func(a, b spread) int { return cmp.Compare(b.matching, a.matching) })
 	for _, s := range spreads {
 		order = s.apply(order, len(all))
 	}
+
 	return order
 }
 
@@ -73,15 +77,15 @@ func count(in []bool) int {
 	return n
 }
 
-// spread is the work of one term.
+// spread applies one term.
 type spread struct {
-	// matches says which candidates match.
+	// matches is true for each candidate that matches.
 	matches []bool
-	// matching is how many candidates match, allMatching how many of all pods.
+	// matching is how many candidates match, and allMatching how many of all pods.
 	matching, allMatching int
 }
 
-// apply spreads the matching candidates. The last of them goes to the very end and is not counted in the
+// apply spreads the matching candidates. The last of them goes to the very end and does not count in the
 // groups.
 func (s spread) apply(order []int, all int) []int {
 	matching, others := part(order, s.matches)
@@ -93,6 +97,7 @@ func (s spread) apply(order []int, all int) []int {
 		n = min(n, len(*from))
 		laid, *from = append(laid, (*from)[:n]...), (*from)[n:]
 	}
+
 	next(&others, l.ahead)
 	for range l.groups {
 		next(&matching, l.matching)
@@ -101,19 +106,20 @@ func (s spread) apply(order []int, all int) []int {
 	return append(append(append(laid, matching...), others...), last)
 }
 
-// layout is how matching and other pods alternate.
+// layout defines how matching and other pods alternate.
 type layout struct {
-	// groups is the number of groups of each sort; matching and others are the numbers of pods in one group.
+	// groups is the number of groups of each kind; matching and others are the numbers of pods in one group.
 	groups, matching, others int
 	// ahead is how many of the others come before the first group.
 	ahead int
 }
 
-// layoutOf lays out the candidates by the share of matching pods among them (CS-184). If the others have a
-// larger share among the candidates than among all pods, it takes the share among all pods: then the pods
-// that were updated before ended within a group of others (CS-185).
+// layoutOf lays out the candidates by the share of matching pods among them. If the others have a larger
+// share among the candidates than among all pods, it uses the share among all pods: in this case, the pods
+// updated before ended within a group of others.
 func layoutOf(matching, others, allMatching, allOthers int) layout {
-	allMatching, allOthers = max(allMatching, matching), max(allOthers, others) // all pods include the candidates
+	// All pods include the candidates.
+	allMatching, allOthers = max(allMatching, matching), max(allOthers, others)
 	if allOthers*matching >= others*allMatching {
 		return evenLayout(matching, others)
 	}
@@ -125,8 +131,9 @@ func layoutOf(matching, others, allMatching, allOthers int) layout {
 
 func evenLayout(matching, others int) layout {
 	groups := min(matching, others)
-	return layout{groups: groups, matching: divideRounded(matching, groups), others: divideRounded(others, groups)}
+	return layout{groups: groups,
+		matching: divideRounded(matching, groups), others: divideRounded(others, groups)}
 }
 
-// divideRounded rounds half up.
+// divideRounded divides and rounds half up.
 func divideRounded(n, by int) int { return (2*n + by) / (2 * by) }

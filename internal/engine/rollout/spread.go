@@ -7,24 +7,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Rank sets the spread rank of the pods: the higher it is, the more of them are in the same place as the pod
-// (CS-145). Without topology keys the place is the node (CS-150); otherwise it is the domains of the keys,
-// one key for each spread constraint (CS-151). nodeLabel returns a label of a node, false if the node or the
-// label is not there; it is called once for each node and key. A pod without a place has rank 0.
+// Rank sets the spread rank of the pods: the higher it is, the more pods are in the same place as the pod
+// (CS-145). Without topology keys the place is the node (CS-150). Otherwise it is the domains of the keys,
+// one key for each spread constraint (CS-151). nodeLabel returns a label of a node, or false if the node or
+// the label does not exist; it is called once for each node and key. A pod without a place has rank 0.
 func Rank(pods []Candidate, topologyKeys []string, nodeLabel func(node, key string) (string, bool)) {
 	for i := range pods {
 		pods[i].Rank = 0
 	}
+
 	order := sorted(pods, byRemovalWhateverAvailable)
 	nodes := topologyOf(pods, func(node string) (string, bool) { return node, true })
 	nodes.each(order, func(pod, behind int) { pods[pod].Rank = float64(behind) })
 	if len(topologyKeys) == 0 {
 		return
 	}
+
 	orderWithRank := slices.Clone(order)
 	for _, s := range orderWithRank {
 		s.rank, pods[s.index].Rank = pods[s.index].Rank, 0
 	}
+
 	slices.SortFunc(orderWithRank, byRemovalWhateverAvailable)
 	for _, key := range topologyKeys {
 		domains := topologyOf(pods, func(node string) (string, bool) { return nodeLabel(node, key) })
@@ -37,14 +40,14 @@ func Rank(pods []Candidate, topologyKeys []string, nodeLabel func(node, key stri
 	}
 }
 
-// nowhere is the number of a pod that is in no domain.
+// nowhere is the domain number of pods that are in no domain.
 const nowhere = -1
 
-// topology numbers the domains in which pods are.
+// topology numbers the domains that contain pods.
 type topology struct {
-	// of is the domain of each pod, nowhere for one that is in none.
+	// of is the domain of each pod, or nowhere.
 	of []int
-	// sizes are the numbers of pods in the domains.
+	// sizes is the number of pods in each domain.
 	sizes []int
 }
 
@@ -68,10 +71,11 @@ func topologyOf(pods []Candidate, domainOf func(node string) (string, bool)) top
 			t.sizes[number]++
 		}
 	}
+
 	return t
 }
 
-// each visits the pods in order, with the number of later pods of the same domain.
+// each visits the pods in order; behind is the number of later pods in the same domain.
 func (t topology) each(order []*standing, visit func(pod, behind int)) {
 	left := slices.Clone(t.sizes)
 	for _, s := range order {

@@ -1,10 +1,10 @@
-// Package schedule knows the times of cron expressions (ACJ-021, ACJ-050 to ACJ-057). What an expression
-// means is read by robfig/cron, as core CronJob does, so that the two agree; it also looks for the next time,
-// but only in days without changes of the clock: beside them it passes over days, or runs on days that are
-// not meant. Here a time zone is a row of spans of constant offset instead, each of which is such.
+// Package schedule computes the times of cron expressions (ACJ-021, ACJ-050 to ACJ-057). Expressions are
+// parsed by robfig/cron, as in the CronJob of Kubernetes, so that the two agree. The library also finds the
+// next time, but only for days without changes of the clock: around those it skips days, or runs on days that
+// are not meant. Therefore this package treats a time zone as a series of spans of constant offset, in which
+// the library is correct.
 //
-// All answers cost a bounded effort, however long the time is that is asked about and whatever the
-// expression.
+// All answers take a bounded effort, for any period of time and any expression.
 package schedule
 
 import (
@@ -12,56 +12,62 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // for systems that have no database of time zones (ACJ-023)
+	_ "time/tzdata" // for systems that have no database of time zones
 
 	"github.com/robfig/cron/v3"
 )
 
 const (
-	// MaxLength is how long an expression may be. All minutes, hours, days and months, listed one by one,
-	// have less.
+	// MaxLength is the maximum length of an expression. All minutes, hours, days and months listed one by one
+	// are shorter.
 	MaxLength = 1024
-	// horizon is how far ahead a time is looked for. Nothing that ever comes is rarer than a 29 February
-	// around 2100, which is 8 years.
+	// horizon is how many years ahead a time is searched for. The rarest time that exists is a 29 February
+	// around 2100, which comes after 8 years.
 	horizon = 10
-	// shortest is the shortest interval of @every; what is shorter counts as this.
+	// shortest is the shortest interval of @every; shorter ones are extended to it.
 	shortest = time.Second
 )
 
-// Schedule is when something is to happen. The zero value is never.
+// Schedule defines when something is to happen. The zero value means never.
 type Schedule struct {
-	// every is the interval of "@every"; 0 if times are those of the expression.
+	// every is the interval of "@every"; 0 if the times are those of the expression.
 	every time.Duration
 	times *cron.SpecSchedule
 	zone  *time.Location
-	// hourly: each hour is named, so that hours which the clock repeats are no repetition.
+	// hourly is true if the expression contains each hour, so that hours which the clock repeats are no
+	// repetition.
 	hourly bool
 }
 
-// Parse reads an expression; times are in UTC before [Schedule.In] names a zone. prefix is the zone that
-// stands before it, as in "CRON_TZ=Europe/Paris 0 3 * * *"; empty if none does.
+// Parse parses an expression. Its times are in UTC until [Schedule.In] sets a zone. prefix is the zone in
+// front of the expression, as in "CRON_TZ=Europe/Paris 0 3 * * *"; empty if there is none.
 func Parse(text string) (s Schedule, prefix string, err error) {
 	defer func() {
-		if cause := recover(); cause != nil { // in the library
+		if cause := recover(); cause != nil { // the library panicked
 			s, err = Schedule{}, fmt.Errorf("it cannot be read: %v", cause)
 		}
 	}()
 	if len(text) > MaxLength {
-		return Schedule{}, "", fmt.Errorf("it has %d characters, at most %d are allowed", len(text), MaxLength)
+		return Schedule{}, "", fmt.Errorf("it has %d characters, at most %d are allowed",
+			len(text), MaxLength)
 	}
+
 	for _, key := range []string{"TZ=", "CRON_TZ="} {
 		if rest, ok := strings.CutPrefix(text, key); ok {
 			prefix, text, ok = strings.Cut(rest, " ")
 			if !ok || prefix == "" {
-				return Schedule{}, "", fmt.Errorf("after %s there must be a time zone, a space, and a schedule", key)
+				return Schedule{}, "", fmt.Errorf(
+					"after %s there must be a time zone, a space, and a schedule", key)
 			}
 			text = strings.TrimSpace(text)
 			break
 		}
 	}
+
 	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
 		return Schedule{}, "", errors.New("there are two time zones before it")
 	}
+
 	if every, ok := strings.CutPrefix(text, "@every "); ok {
 		interval, err := time.ParseDuration(every)
 		switch {
@@ -72,26 +78,30 @@ func Parse(text string) (s Schedule, prefix string, err error) {
 		}
 		return Schedule{every: max(interval.Truncate(time.Second), shortest), zone: time.UTC}, prefix, nil
 	}
+
 	parsed, err := cron.ParseStandard(text)
 	if err != nil {
 		return Schedule{}, "", err
 	}
+
 	times, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
 		return Schedule{}, "", fmt.Errorf("%q is no schedule", text)
 	}
+
 	for _, field := range []uint64{times.Minute, times.Hour, times.Dom, times.Month, times.Dow} {
 		if field == 0 { // such as ","
 			return Schedule{}, "", errors.New("a field names no value")
 		}
 	}
+
 	times.Location = time.UTC
 	const hours = 1<<24 - 1
 	return Schedule{times: times, zone: time.UTC, hourly: times.Hour&hours == hours}, prefix, nil
 }
 
-// Zone finds a time zone of the IANA database. "Local", in any case, is none: what it means would depend on
-// the manager.
+// Zone returns a time zone of the IANA database. It rejects "Local" in any case, because its meaning would
+// depend on the manager.
 func Zone(name string) (*time.Location, error) {
 	if name == "" || strings.EqualFold(name, "local") {
 		return nil, fmt.Errorf("%q is no name of the IANA time zone database, such as Europe/Paris", name)
@@ -109,7 +119,8 @@ func (s Schedule) In(zone *time.Location) Schedule {
 	return s
 }
 
-// Next is the first time after that one. Times of "@every" count from the anchor, which is not one of them.
+// Next returns the first time after the given one, false if there is none. Times of "@every" count from the
+// anchor, which is not one of them.
 func (s Schedule) Next(anchor, after time.Time) (time.Time, bool) {
 	if s.every > 0 {
 		n := max(after.Sub(anchor), 0) / s.every
@@ -118,37 +129,42 @@ func (s Schedule) Next(anchor, after time.Time) (time.Time, bool) {
 	if s.times == nil {
 		return time.Time{}, false
 	}
+
 	at := after.Truncate(time.Second).Add(time.Second).In(s.zone)
 	for limit := after.AddDate(horizon, 0, 0); at.Before(limit); {
 		_, offset := at.Zone()
 		begin, end := at.ZoneBounds()
 		from := shift(at, offset)
-		if !s.hourly && !begin.IsZero() { // what the clock shows a second time is over (ACJ-057)
+		// Times that the clock shows for the second time are over.
+		if !s.hourly && !begin.IsZero() {
 			_, before := begin.Add(-time.Second).Zone()
 			if over := shift(begin, before); from.Before(over) {
 				from = over
 			}
 		}
+
 		next := s.shown(from.Add(-time.Second))
 		if next.IsZero() {
 			break
 		}
-		if found := next.Add(-time.Duration(offset) * time.Second).In(s.zone); end.IsZero() || found.Before(end) {
+		if found := next.Add(-time.Duration(offset) * time.Second).In(s.zone); end.IsZero() ||
+			found.Before(end) {
 			return found, true
 		}
 		at = end.In(s.zone)
 	}
+
 	return time.Time{}, false
 }
 
-// shift is what a clock shows that far ahead of UTC, as if it was UTC.
+// shift returns what a clock with that offset from UTC shows, as if it were UTC.
 func shift(at time.Time, offset int) time.Time {
 	return at.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// shown is the next time on a clock that never changes; zero if there is none.
+// shown returns the next time on a clock that never changes; zero if there is none.
 func (s Schedule) shown(after time.Time) time.Time {
-	for range 1 + horizon/5 { // the library looks five years ahead
+	for range 1 + horizon/5 { // the library searches five years ahead
 		if next := s.times.Next(after); !next.IsZero() {
 			return next
 		}
@@ -157,7 +173,7 @@ func (s Schedule) shown(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// Latest is the last time after the first and not after the second one.
+// Latest returns the last time that is after the time after and not later than until.
 func (s Schedule) Latest(anchor, after, until time.Time) (time.Time, bool) {
 	latest, ok := s.Next(anchor, after)
 	if !ok || latest.After(until) {
@@ -166,6 +182,7 @@ func (s Schedule) Latest(anchor, after, until time.Time) (time.Time, bool) {
 	if s.every > 0 {
 		return anchor.Add(until.Sub(anchor) / s.every * s.every).In(s.zone), true
 	}
+
 	for late := until; late.Sub(latest) > time.Second; {
 		middle := latest.Add(late.Sub(latest) / 2)
 		if next, ok := s.Next(anchor, middle); ok && !next.After(until) {
@@ -174,10 +191,11 @@ func (s Schedule) Latest(anchor, after, until time.Time) (time.Time, bool) {
 			late = middle
 		}
 	}
+
 	return latest, true
 }
 
-// Count is how many times there are after the first and not after the second one; it stops counting at most.
+// Count returns how many times are after the time after and not later than until, at most most.
 func (s Schedule) Count(anchor, after, until time.Time, most int) (n int) {
 	for ; n < most; n++ {
 		next, ok := s.Next(anchor, after)

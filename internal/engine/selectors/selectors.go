@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Overlap tells whether some object could match both selectors; nil selects everything (SS-060 to SS-062).
-// Keys are judged one by one, and each has as many values as one likes, so that two selectors are disjoint
-// exactly if a key cannot satisfy what both ask of it. An error says which selector cannot be read.
+// Overlap reports whether some object could match both selectors; nil selects everything (SS-060 to SS-062).
+// Keys are independent of each other and may have any value, so two selectors are disjoint exactly if some
+// key cannot satisfy both of them. It returns an error if a selector is invalid.
 func Overlap(a, b *metav1.LabelSelector) (bool, error) {
 	asked := map[string]*demand{}
 	for _, selector := range []*metav1.LabelSelector{a, b} {
@@ -37,18 +37,20 @@ func Overlap(a, b *metav1.LabelSelector) (bool, error) {
 			}
 		}
 	}
+
 	for _, d := range asked {
 		if !d.possible() {
 			return false, nil
 		}
 	}
+
 	return true, nil
 }
 
-// demand is what is asked of the values of one key.
+// demand is what both selectors require of the value of one key.
 type demand struct {
 	present, absent bool
-	// among, if not nil, holds the values that will do; out those that will not.
+	// among, if not nil, contains the allowed values; out contains the forbidden ones.
 	among, out sets.Set[string]
 }
 
@@ -74,11 +76,11 @@ func (d *demand) possible() bool {
 	return d.among == nil || d.among.Difference(d.out).Len() > 0
 }
 
-// MostTerms is how many labels and values a selector may have that is read at each event of a pod: all
-// others' events wait for that.
+// MostTerms is the maximum number of labels and values in a selector that is evaluated at each event of a
+// pod, because the events of all other objects wait for that.
 const MostTerms = 200
 
-// Terms is the number of labels and values in a selector.
+// Terms returns the number of labels and values in a selector.
 func Terms(selector *metav1.LabelSelector) int {
 	n := len(selector.MatchLabels)
 	for i := range selector.MatchExpressions {

@@ -10,29 +10,34 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Require lets a pod spec run only on nodes of the term, beside what it requires itself. A term without
-// requirements, which would match no node, changes nothing (WS-092, UD-070).
+// Require restricts a pod spec to nodes that match the term, in addition to what it requires already. A term
+// without requirements, which would match no node, changes nothing (WS-092, UD-070).
 func Require(spec map[string]any, required *corev1.NodeSelectorTerm) error {
 	if required == nil || len(required.MatchExpressions)+len(required.MatchFields) == 0 {
 		return nil
 	}
+
 	affinity, err := Child(spec, "affinity")
 	if err != nil {
 		return err
 	}
+
 	nodes, err := Child(affinity, "nodeAffinity")
 	if err != nil {
 		return err
 	}
+
 	selector, err := Child(nodes, "requiredDuringSchedulingIgnoredDuringExecution")
 	if err != nil {
 		return err
 	}
+
 	terms, _ := selector["nodeSelectorTerms"].([]any)
 	if len(terms) == 0 {
 		return Append(selector, "nodeSelectorTerms", []corev1.NodeSelectorTerm{*required})
 	}
-	for _, item := range terms { // terms are alternatives
+
+	for _, item := range terms { // the terms are alternatives
 		term, ok := item.(map[string]any)
 		if !ok {
 			return errors.New("a required node selector term of the pod is no object")
@@ -42,10 +47,11 @@ func Require(spec map[string]any, required *corev1.NodeSelectorTerm) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// Object reads a JSON object, with integers as such.
+// Object decodes a JSON object and keeps integers as integers.
 func Object(raw []byte) (map[string]any, error) {
 	var value any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &value); err != nil {
@@ -57,7 +63,7 @@ func Object(raw []byte) (map[string]any, error) {
 	return nil, errors.New("it is no JSON object")
 }
 
-// Child is an object in another, made if there is none.
+// Child returns the object with that key in another object, and creates it if there is none.
 func Child(parent map[string]any, key string) (map[string]any, error) {
 	switch value := parent[key].(type) {
 	case map[string]any:
@@ -71,23 +77,27 @@ func Child(parent map[string]any, key string) (map[string]any, error) {
 	}
 }
 
-// Append appends items to a list.
+// Append appends items to the list with that key.
 func Append[T any](parent map[string]any, key string, items []T) error {
 	if len(items) == 0 {
 		return nil
 	}
+
 	text, err := json.Marshal(items)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", key, err)
 	}
+
 	var added []any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &added); err != nil {
 		return fmt.Errorf("reading %s: %w", key, err)
 	}
+
 	present, ok := parent[key].([]any)
 	if !ok && parent[key] != nil {
 		return fmt.Errorf("%s of the pod is a %T", key, parent[key])
 	}
+
 	parent[key] = append(slices.Clip(present), added...)
 	return nil
 }

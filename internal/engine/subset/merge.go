@@ -1,6 +1,6 @@
-// Package subset is what a subset of a workload does to the documents of its pods, or of their templates: it
-// binds them to nodes, tolerates taints, and applies a strategic merge patch. Kinds that have subsets share
-// it.
+// Package subset contains what a subset of a workload does to the documents of its pods or of their
+// templates: it binds them to nodes, adds tolerations, and applies a strategic merge patch. All kinds that
+// have subsets share it.
 package subset
 
 import (
@@ -11,17 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// mostMerged bounds the effort of merging lists of one name: the library compares each item with each of the
-// list that comes of it.
+// mostMerged bounds the effort of merging lists that have the same name: the library compares each item with
+// each item of the resulting list.
 const mostMerged = 1000 * 1000
 
-// Merge applies a strategic merge patch to a document, which may be changed by that; like is of its type
-// (WS-094, UD-016).
+// Merge applies a strategic merge patch to a document, which it may change; like is a value of the document's
+// type (WS-094, UD-016).
 func Merge(document, patch map[string]any, like any) (result map[string]any, err error) {
 	if err := mergeable([]any{document}, []any{patch}, ""); err != nil {
 		return nil, err
 	}
-	defer func() { // it panics where merge keys are no scalars
+	defer func() { // the library panics if merge keys are no scalars
 		if odd := recover(); odd != nil {
 			err = fmt.Errorf("merging: %v", odd)
 		}
@@ -29,7 +29,7 @@ func Merge(document, patch map[string]any, like any) (result map[string]any, err
 	return strategicpatch.StrategicMergeMapPatch(document, patch, like)
 }
 
-// Patch is Merge with the text of a patch; one that is empty or null changes nothing.
+// Patch is [Merge] for an encoded patch; a patch that is empty or null changes nothing.
 func Patch(document map[string]any, text []byte, like any) (map[string]any, error) {
 	if text = bytes.TrimSpace(text); len(text) == 0 || string(text) == "null" {
 		return document, nil
@@ -41,8 +41,8 @@ func Patch(document map[string]any, text []byte, like any) (map[string]any, erro
 	return Merge(document, patch, like)
 }
 
-// mergeable tells where merging takes too long. Items of lists are taken together, so that all is looked at
-// once.
+// mergeable returns an error if merging would take too long. The items of lists are handled together, so that
+// everything is visited once.
 func mergeable(pods, patches []any, path string) error {
 	list, touched, effort := 0, 0, 0
 	inside := map[string][2][]any{}
@@ -55,7 +55,8 @@ func mergeable(pods, patches []any, path string) error {
 			inside[""] = children
 		case map[string]any:
 			for key, value := range patch {
-				if directive, of, ok := strings.Cut(key, "/"); ok && strings.HasPrefix(directive, "$") { // such as the order of a list
+				// Directives contain a key, too, for example for the order of a list.
+				if directive, of, ok := strings.Cut(key, "/"); ok && strings.HasPrefix(directive, "$") {
 					key = of
 				}
 				children := inside[key]
@@ -64,6 +65,7 @@ func mergeable(pods, patches []any, path string) error {
 			}
 		}
 	}
+
 	for _, pod := range pods {
 		switch pod := pod.(type) {
 		case []any:
@@ -82,10 +84,12 @@ func mergeable(pods, patches []any, path string) error {
 			}
 		}
 	}
+
 	if touched > 0 && max(effort, square(touched)) > mostMerged {
 		return fmt.Errorf("%s: the pod has %d items, and the patch up to %d: these are too many to be merged",
 			strings.TrimPrefix(path, "."), list, touched)
 	}
+
 	for key, children := range inside {
 		below := path
 		if key != "" {
@@ -95,6 +99,7 @@ func mergeable(pods, patches []any, path string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -1,5 +1,5 @@
-// Package waiting decides when an event reports that a rollout, or a scaling, stands still for a reason that
-// nobody asked for: after some time, once for each reason, and rarely again (OPS-099).
+// Package waiting decides when an event reports that a rollout or a scaling makes no progress for a reason
+// that nobody asked for: after some time, once for each reason, and rarely again (OPS-099).
 package waiting
 
 import (
@@ -11,7 +11,7 @@ import (
 // EventReason is the reason of the event that reports a wait.
 const EventReason = "RolloutWaiting"
 
-// NotReady is the reason of a Wait that is only for pods to become ready.
+// NotReady is the reason of a Wait that waits only for pods to become ready.
 const NotReady = "PodsNotReady"
 
 const (
@@ -21,11 +21,12 @@ const (
 	mostOfEach  = 200              // how many bytes of each reason are shown
 )
 
-// Wait is what holds a rollout or a scaling, and was not asked for by the user.
+// Wait describes what holds up a rollout or a scaling without the user having asked for it.
 type Wait struct {
 	// Reason is one word; Message is a sentence with the numbers.
 	Reason, Message string
-	// Stuck: a pod that is waited for does not get on by itself, such as one whose image cannot be pulled.
+	// Stuck is true if a pod that is waited for cannot recover by itself, for example because its image
+	// cannot be pulled.
 	Stuck bool
 	pods  []string
 	more  int
@@ -43,7 +44,7 @@ func (w *Wait) Name(pod, why string) {
 	w.pods = append(w.pods, fmt.Sprintf("pod %s: %s", pod, why))
 }
 
-// String is what the user reads.
+// String returns the text for the user.
 func (w *Wait) String() string {
 	text := w.Reason + ": " + w.Message
 	if len(w.pods) > 0 {
@@ -55,22 +56,22 @@ func (w *Wait) String() string {
 	return text
 }
 
-// Progress is how far a workload is after a pass.
+// Progress describes how far a workload is after a pass.
 type Progress struct {
-	// Generation is that of the object: another generation is another rollout.
+	// Generation is that of the object. Another generation is another rollout.
 	Generation int64
-	// Arrived grows with every pod that is where the spec wants it.
+	// Arrived grows with every pod that reaches the state that the spec wants.
 	Arrived int
-	// Complete: all pods are. Pods that become unready later do not belong to the rollout.
+	// Complete is true if all pods have arrived. Pods that become unready later do not belong to the rollout.
 	Complete bool
-	// Moved: the pass created or deleted a pod, or began to change one.
+	// Moved is true if the pass created or deleted a pod, or started to change one.
 	Moved bool
-	// Wait is what holds it; nil if nothing does.
+	// Wait is what holds up the workload; nil if nothing does.
 	Wait *Wait
 }
 
-// Tracker knows since when one workload stands still, and what was reported about it. The zero value is ready
-// to use.
+// Tracker remembers since when one workload has made no progress, and what was reported about it. The zero
+// value is ready to use.
 type Tracker struct {
 	begun      bool
 	generation int64
@@ -82,31 +83,36 @@ type Tracker struct {
 	reported   map[string]time.Time
 }
 
-// Passed notes what a pass found. It returns the message to report now, if any, and after which time the next
-// pass is due to report; 0 if none is.
+// Passed records the result of a pass. It returns the message to report now, if any, and the time after which
+// the next pass is due to report; 0 if none is.
 func (w *Tracker) Passed(p Progress, now time.Time) (report string, after time.Duration) {
 	if !w.begun {
 		*w = Tracker{begun: true, since: now, reported: map[string]time.Time{}}
 	}
-	// This is another rollout, but the time of standing still goes on: autoscalers write the spec again and
-	// again.
+
+	// This is another rollout, but the time without progress continues, because autoscalers write the spec
+	// again and again.
+
 	if w.generation != p.Generation {
 		w.generation, w.arrived, w.complete, w.another = p.Generation, p.Arrived, false, true
 	}
-	if w.another && p.Moved { // the new rollout has begun; the last report was about the former one
+	if w.another && p.Moved { // the new rollout has started; the last report was about the former one
 		w.another, w.reported = false, map[string]time.Time{}
 	}
+
 	w.complete = w.complete || p.Complete
 	held := p.Wait != nil && (!w.complete || p.Wait.Reason != NotReady)
-	if p.Moved || !w.held || p.Arrived > w.arrived { // pods that come and go in turn are no progress
+	// Pods that arrive and leave in turn are no progress.
+	if p.Moved || !w.held || p.Arrived > w.arrived {
 		w.since, w.arrived = now, max(p.Arrived, w.arrived)
 	}
 	if w.held = held; !held {
 		return "", 0
 	}
+
 	due := w.since.Add(stillFor)
 	about := p.Wait.Reason
-	if p.Wait.Stuck { // which is news, whatever was reported before a node had found it out
+	if p.Wait.Stuck { // this is news, even after a report before the node found it out
 		about += " for pods that are stuck"
 	}
 	if again := w.reported[about].Add(reportAgain); again.After(due) {
@@ -115,6 +121,7 @@ func (w *Tracker) Passed(p Progress, now time.Time) (report string, after time.D
 	if now.Before(due) {
 		return "", due.Sub(now)
 	}
+
 	w.reported[about] = now
 	return p.Wait.String(), reportAgain
 }

@@ -54,8 +54,8 @@ type Options[T any, P Object[T], D any] struct {
 	// Cached returns the object in the informer, nil if there is none. The object is not changed.
 	Cached func(types.NamespacedName) P
 	Now    func() time.Time
-	// Begin makes a draft, which must not share what changes with the object. ctx is that of one request of
-	// the batch.
+	// Begin makes a draft. Changing the draft must not change the object. ctx is that of one request of the
+	// batch.
 	Begin func(ctx context.Context, object P) D
 	// Changes returns the fields of the status that a draft changes, as a JSON merge patch. Nothing is
 	// written if there are none.
@@ -235,6 +235,7 @@ func (d *Desk[T, P, D]) read(ctx context.Context, r *room[T, P, D], of P, live b
 	if err != nil || found.GetUID() != of.GetUID() {
 		found = nil
 	}
+
 	r.last, r.fresh, r.doubt = found, begin, false
 	return found, nil
 }
@@ -245,6 +246,7 @@ func (d *Desk[T, P, D]) write(ctx context.Context, r *room[T, P, D], object P, c
 	if err != nil {
 		return err
 	}
+
 	_, err = d.patch(ctx, r, object, body)
 	result := "written"
 	switch {
@@ -253,6 +255,7 @@ func (d *Desk[T, P, D]) write(ctx context.Context, r *room[T, P, D], object P, c
 	case err != nil:
 		result = "failed"
 	}
+
 	d.options.Writes.WithLabelValues(result).Inc()
 	return err
 }

@@ -27,6 +27,7 @@ func (d *Desk[T, P, D]) WriteStatus(
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for other writes of the status: %w", ctx.Err())
 	}
+
 	defer func() { <-r.lock }()
 
 	newest := r.newest(object)

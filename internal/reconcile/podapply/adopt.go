@@ -39,6 +39,7 @@ func (a *Execution) AdoptRevisions(
 	if err := a.Lives(ctx); err != nil {
 		return err
 	}
+
 	for _, r := range revisions {
 		if _, err := reconcile.Merge(ctx, a.Writer, r, map[string]any{
 			"ownerReferences": append(
@@ -47,6 +48,7 @@ func (a *Execution) AdoptRevisions(
 			return reconcile.StaleIfNotFound(fmt.Errorf("adopting revision %s: %w", r.Name, err))
 		}
 	}
+
 	return nil
 }
 
@@ -66,6 +68,7 @@ func (a *Execution) Lives(ctx context.Context) error {
 			a.ownerErr = reconcile.ErrStalePlan
 		}
 	})
+
 	return a.ownerErr
 }
 

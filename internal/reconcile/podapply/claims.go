@@ -46,6 +46,7 @@ func (a *Execution) HandOver(
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -57,6 +58,7 @@ func (a *Execution) Control(
 	owners := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool {
 		return owner.Controller != nil && *owner.Controller || owner.UID == controller.UID
 	})
+
 	switch _, err := reconcile.Merge(ctx, a.Writer, claim, map[string]any{
 		"ownerReferences": append(owners, controller),
 	}, nil, ""); {
@@ -88,6 +90,7 @@ func (a *Execution) stays(ctx context.Context, name, pod string) error {
 		// The next plan includes what was read.
 		return reconcile.ErrStalePlan
 	}
+
 	return nil
 }
 
@@ -106,6 +109,7 @@ func (a *Execution) keeps(ctx context.Context, v *podplan.Verdict) error {
 			return reconcile.ErrStalePlan // the next plan includes what was read
 		}
 	}
+
 	return nil
 }
 
@@ -135,6 +139,7 @@ func (a *Execution) createClaims(ctx context.Context, creation podplan.Creation,
 			errs[i] = fmt.Errorf("creating claim %s: %w", claim.Name, err)
 		}
 	}
+
 	return errors.Join(errs...)
 }
 

@@ -82,6 +82,7 @@ func (r *Result) Add(target *error, err error) {
 		}
 		return
 	}
+
 	switch {
 	case err == nil:
 	case errors.Is(err, errRecreated):

@@ -33,6 +33,7 @@ func (f *Failures) Until(generation int64, now time.Time) map[string]time.Time {
 	if len(f.places) == 0 {
 		return nil
 	}
+
 	until := make(map[string]time.Time, len(f.places))
 	for place, of := range f.places {
 		if now.Sub(of.until) > 2*lastFailure {
@@ -41,6 +42,7 @@ func (f *Failures) Until(generation int64, now time.Time) map[string]time.Time {
 		}
 		until[place] = of.until
 	}
+
 	return until
 }
 

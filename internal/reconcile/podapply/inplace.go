@@ -52,6 +52,7 @@ func (a *Execution) updateInPlace(ctx context.Context, v *podplan.Verdict) error
 			return err
 		}
 	}
+
 	return reconcile.ErrStalePlan
 }
 
@@ -72,6 +73,7 @@ func (a *Execution) steps(ctx context.Context, pod *corev1.Pod, steps ...patchSt
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -84,6 +86,7 @@ func (a *Execution) refused(ctx context.Context, v *podplan.Verdict, err error) 
 		// Forbidden comes from a quota, a policy or a disruption budget: deleting the pod would bypass it.
 		return false, err
 	}
+
 	pod := &corev1.Pod{}
 	if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
 		return false, reconcile.StaleIfNotFound(
@@ -94,6 +97,7 @@ func (a *Execution) refused(ctx context.Context, v *podplan.Verdict, err error) 
 	if v.Update != nil {
 		target = v.Update.Revision
 	}
+
 	a.Warn("FailedUpdatePodInPlace",
 		"pod %s is recreated, because the API server refuses to update it in place to %s: %v",
 		v.Pod.Name, target, err)
@@ -120,20 +124,22 @@ func sameDecision(decided, now *corev1.Pod) bool {
 		owner.UID != metav1.GetControllerOfNoCopy(decided).UID {
 		return false
 	}
+
 	for _, key := range []string{pub.ControllerRevisionHash, pub.LifecycleState, pub.SpecifiedDelete} {
 		if decided.Labels[key] != now.Labels[key] {
 			return false
 		}
 	}
+
 	return decided.Annotations[pub.InPlaceUpdateState] == now.Annotations[pub.InPlaceUpdateState] &&
 		decided.Annotations[pub.InPlaceUpdateGrace] == now.Annotations[pub.InPlaceUpdateGrace]
 }
 
-// reported returns the version of the pod for which a patch of its gates is sent: the newest that the caches
-// show, if since the plan only reports of the node arrived, on which the decision does not depend. Pods of a
-// plan wait for each other, and meanwhile nodes report about new pods: a third of the patches that open gates
-// were refused. The patch is guarded by a resourceVersion nevertheless: with the UID alone, a request that
-// took long would open what another leader has closed since; see
+// reported returns the version of the pod for which a patch of its gates is sent. It is the newest version
+// that the caches show if only reports of the node have arrived since the plan, on which the decision does
+// not depend. Pods of a plan wait for each other, and meanwhile nodes report about new pods: a third of the
+// patches that open gates were refused. The patch is guarded by a resourceVersion nevertheless: with the UID
+// alone, a request that took long would open what another leader has closed since; see
 // docs/decisions/0032-gates-are-opened-for-one-version.md.
 func (a *Execution) reported(ctx context.Context, planned *corev1.Pod) *corev1.Pod {
 	if newer, ok := a.Own.Newer(ctx, planned).(*corev1.Pod); ok && onlyReported(planned, newer) {
@@ -150,6 +156,7 @@ func onlyReported(planned, newer *corev1.Pod) bool {
 			return false
 		}
 	}
+
 	for _, gate := range []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady} {
 		if !equality.Semantic.DeepEqual(
 			readiness.Condition(planned, gate), readiness.Condition(newer, gate),
@@ -157,6 +164,7 @@ func onlyReported(planned, newer *corev1.Pod) bool {
 			return false
 		}
 	}
+
 	before, after := planned.ObjectMeta, newer.ObjectMeta
 	before.ResourceVersion, before.ManagedFields = after.ResourceVersion, after.ManagedFields
 	return readiness.Active(newer) && equality.Semantic.DeepEqual(before, after) &&

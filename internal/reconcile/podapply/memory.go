@@ -85,14 +85,17 @@ func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Tim
 			}
 		}
 	}
+
 	for _, v := range result.Done {
 		if v.Action == podplan.UpdateInPlace || v.Action == podplan.Recreate {
 			delete(next.at, v.Pod.UID)
 		}
 	}
+
 	for _, uid := range result.RefusedObjects {
 		next.at[uid] = now
 	}
+
 	m.refused = next
 }
 
@@ -147,7 +150,8 @@ func (m *Memory) stillness(
 			progress.Moved = true
 		}
 	}
-	// An attempt failed, and no plan has waited for the next one yet.
+
+	// An attempt failed. The plan that made it waits for nothing, unlike the plans before and after it.
 	if progress.Wait == nil {
 		if text := podplan.FailureWords(result.ScaleError, ""); text != "" {
 			progress.Wait = &waiting.Wait{Reason: "FailedScale", Message: text}
@@ -160,5 +164,6 @@ func (m *Memory) stillness(
 	if words != "" {
 		a.Events.Event(a.owner, corev1.EventTypeWarning, waiting.EventReason, words)
 	}
+
 	return after
 }

@@ -59,6 +59,7 @@ func (m *Meters) All() []prometheus.Collector {
 func (m *Meters) Observe(name types.NamespacedName, plan *podplan.Plan, outcome Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	kept := m.workloads[name]
 	if kept == nil {
 		kept = &metered{started: map[types.UID]time.Time{}, reasons: sets.New[podplan.Reason]()}
@@ -80,6 +81,7 @@ func (m *Meters) Observe(name types.NamespacedName, plan *podplan.Plan, outcome 
 		kept.observe(v, m.duration)
 		m.actions.WithLabelValues(string(v.Action), string(v.Reason)).Inc()
 	}
+
 	if outcome.Created > 0 {
 		m.actions.WithLabelValues("create", "Missing").Add(float64(outcome.Created))
 	}
@@ -90,6 +92,7 @@ func (m *Meters) Observe(name types.NamespacedName, plan *podplan.Plan, outcome 
 			kept.reasons.Delete(reason)
 		}
 	}
+
 	for reason, n := range waiting {
 		kept.reasons.Insert(reason)
 		m.waiting.WithLabelValues(name.Namespace, name.Name, string(reason)).Set(float64(n))

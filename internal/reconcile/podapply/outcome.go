@@ -46,6 +46,7 @@ func (m *Memory) Finish(
 		Planning: planning, After: a.plan.After, Done: result.Done, Created: result.Created,
 		Unfinished: result.Unfinished || a.plan.Probing && result.Created > 0,
 	}
+
 	if o.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) {
 		o.After = time.Millisecond // otherwise the back-off of the queue decides
 	}

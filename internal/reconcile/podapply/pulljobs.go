@@ -29,6 +29,7 @@ func (a *Execution) PreDownload(ctx context.Context, left *appsv1.ControllerRevi
 		}
 		return nil
 	})
+
 	errs = append(errs, a.Each(ctx, len(a.plan.Pulls), func(i int) error {
 		job := a.plan.Pulls[i]
 		switch err := a.Client.Create(ctx, &unstructured.Unstructured{Object: job.Document}); {
@@ -54,6 +55,7 @@ func (a *Execution) PreDownload(ctx context.Context, left *appsv1.ControllerRevi
 	}, nil, ""); err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("labelling revision %s: %w", left.Name, err))
 	}
+
 	return nil
 }
 

@@ -51,8 +51,8 @@ func (p *PullJobs) index(ctx context.Context) error {
 }
 
 // PullWatch starts to watch the metadata of jobs as soon as their kind is served. Nothing waits for it: plans
-// include no jobs until the cache holds them, be it that the CustomResourceDefinition is missing, the
-// permission to list, or that the cache is not yet filled (CS-200).
+// include no jobs until the cache holds them, whether the CustomResourceDefinition or the permission to list
+// is missing, or the cache is not filled yet (CS-200).
 type PullWatch struct {
 	*PullJobs
 	toOwner handler.EventHandler
@@ -96,6 +96,7 @@ func (w *PullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingIn
 		}
 		return true, nil
 	})
+
 	if err != nil {
 		return // the manager is stopping
 	}
@@ -118,6 +119,7 @@ func (w *PullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingIn
 	if err != nil {
 		logger.Error(err, "Listing the workloads for which images may be pulled ahead")
 	}
+
 	for _, request := range requests {
 		queue.Add(request)
 	}

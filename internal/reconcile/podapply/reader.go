@@ -72,6 +72,7 @@ func (r *Reader) Read(
 	if snapshot.Pods, err = r.Pods.ControlledBy(owner.GetNamespace(), uid); err != nil {
 		return snapshot, err
 	}
+
 	snapshot.Pods = reconcile.Overlay(r.Own, uid, snapshot.Pods, func(pod *corev1.Pod) bool {
 		controller := metav1.GetControllerOfNoCopy(pod)
 		return controller != nil && controller.UID == uid
@@ -112,6 +113,7 @@ func (r *Reader) Read(
 			snapshot.Revisions = append(snapshot.Revisions, &items[i])
 		}
 	}
+
 	snapshot.Revisions = reconcile.Overlay(r.Own, uid, snapshot.Revisions,
 		func(found *appsv1.ControllerRevision) bool { return ours(owner, selector, found) })
 	snapshot.Foreign, err = r.foreign(ctx, owner, &snapshot)
@@ -132,6 +134,7 @@ func (r *Reader) Orphans(
 	orphan := func(pod *corev1.Pod) bool {
 		return metav1.GetControllerOfNoCopy(pod) == nil && matches.Matches(labels.Set(pod.Labels))
 	}
+
 	pods, err := r.Pods.Uncontrolled(owner.GetNamespace())
 	pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !orphan(pod) })
 	if pods = reconcile.Overlay(r.Own, owner.GetUID(), pods, orphan); len(pods) == 0 {
@@ -142,6 +145,7 @@ func (r *Reader) Orphans(
 	for _, pod := range owned {
 		known.Insert(pod.UID)
 	}
+
 	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return known.Has(pod.UID) }), err
 }
 
@@ -170,6 +174,7 @@ func (r *Reader) foreign(
 			found = append(found, newest)
 		}
 	}
+
 	return found, nil
 }
 

@@ -47,6 +47,7 @@ func (a *Execution) writeRevision(ctx context.Context) (left *appsv1.ControllerR
 			return nil, fmt.Errorf("creating revision %s: %w", r.Name, err)
 		}
 	}
+
 	if r := a.plan.Renumber; r != nil {
 		metadata := map[string]any{}
 		if len(a.plan.Remembered) > 0 {
@@ -61,6 +62,7 @@ func (a *Execution) writeRevision(ctx context.Context) (left *appsv1.ControllerR
 			return nil, fmt.Errorf("raising the number of revision %s: %w", r.Name, err)
 		}
 	}
+
 	return left, nil
 }
 
@@ -85,6 +87,7 @@ func (a *Execution) nameTaken(ctx context.Context, r *appsv1.ControllerRevision)
 	if err := a.Collided(ctx, collisions); err != nil {
 		return fmt.Errorf("raising collisionCount because revision %s has other data: %w", r.Name, err)
 	}
+
 	return reconcile.ErrStalePlan
 }
 
@@ -103,6 +106,7 @@ func (a *Execution) missing(ctx context.Context, label string) error {
 	if label == "" {
 		return nil
 	}
+
 	name := revisionName(a.owner, label)
 	found := &appsv1.ControllerRevision{}
 	switch err := a.Own.Live.Get(ctx, types.NamespacedName{
@@ -113,6 +117,7 @@ func (a *Execution) missing(ctx context.Context, label string) error {
 	case err != nil:
 		return fmt.Errorf("looking for revision %s: %w", name, err)
 	}
+
 	a.Own.Created(a.owner.GetUID(), found, a.Now()) // the next plan includes it
 	return reconcile.ErrStalePlan
 }

@@ -51,5 +51,6 @@ func (a *Execution) SlowStart(
 			return max(tried, 1)
 		}
 	}
+
 	return 1
 }

@@ -60,6 +60,7 @@ func (a *Execution) pods(ctx context.Context, result *Result, creations []podpla
 		}
 		return nil
 	})
+
 	result.Add(&result.UpdateError, errors.Join(panics...))
 }
 
@@ -86,6 +87,7 @@ func (a *Execution) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.M
 	scaleErr, updateErr := a.verdict(ctx, v)
 	mu.Lock()
 	defer mu.Unlock()
+
 	refused := reconcile.Refused(scaleErr) || reconcile.Refused(updateErr)
 	if refused {
 		result.RefusedObjects = append(result.RefusedObjects, v.Pod.UID)
@@ -96,6 +98,7 @@ func (a *Execution) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.M
 			result.Refused = updateErr
 		}
 	}
+
 	switch {
 	case errors.Is(updateErr, errRecreated):
 		result.Done = append(result.Done, &podplan.Verdict{Pod: v.Pod, Action: podplan.Recreate,
@@ -103,6 +106,7 @@ func (a *Execution) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.M
 	case scaleErr == nil && updateErr == nil:
 		result.Done = append(result.Done, v)
 	}
+
 	result.Add(&result.ScaleError, scaleErr)
 	result.Add(&result.UpdateError, updateErr)
 }
@@ -113,6 +117,7 @@ func (a *Execution) createOne(ctx context.Context, creation podplan.Creation) er
 			return err
 		}
 	}
+
 	if err := a.createClaims(ctx, creation, true); err != nil {
 		return err
 	}
@@ -136,6 +141,7 @@ func (a *Execution) createOne(ctx context.Context, creation podplan.Creation) er
 		a.Say("SuccessfulCreate", "created pod %s for node %s", creation.Name, creation.Node)
 		return nil
 	}
+
 	a.Say("SuccessfulCreate", "created pod %s at revision %s", creation.Name, creation.Revision)
 	return nil
 }
@@ -158,6 +164,7 @@ func (a *Execution) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, 
 	if err := a.Ask(ctx, v.Pod, v.Disruption()); err != nil {
 		return nil, err
 	}
+
 	switch v.Action {
 	case podplan.Delete:
 		return a.delete(ctx, v), nil
@@ -175,6 +182,7 @@ func (a *Execution) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, 
 		_, err := a.refused(ctx, v, a.steps(ctx, v.Pod, inplace.ContinueResize, inplace.Continue))
 		return nil, reconcile.StaleIfNotFound(err)
 	}
+
 	return nil, nil
 }
 
@@ -204,6 +212,7 @@ func (a *Execution) delete(ctx context.Context, v *podplan.Verdict) error {
 	for _, claim := range v.Claims {
 		with += ", with claim " + claim.Name
 	}
+
 	a.Say("SuccessfulDelete", "deleted pod %s%s: %s", v.Pod.Name, with, v.Message)
 	return nil
 }
@@ -235,6 +244,7 @@ func (a *Execution) mend(ctx context.Context, v *podplan.Verdict) error {
 	if v.Disruption() == "" { // otherwise the patch depends on whether the pod is in service
 		pod = a.reported(ctx, pod)
 	}
+
 	_, err := a.send(ctx, pod, v.Patch)
 	err = reconcile.StaleIfNotFound(err)
 	switch {
