@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// meters are the metrics of pulls (ND-048, IMG-205).
+// meters holds the metrics of pulls.
 type meters struct {
 	pulls            *prometheus.HistogramVec
 	bytes            prometheus.Counter
