@@ -167,6 +167,7 @@ func (p *Plugins) ask(
 	}
 	order(list)
 
+	keep := time.Duration(0)
 	if answer.CacheDuration != nil {
 		keep = answer.CacheDuration.Duration
 	} else if provider.DefaultCacheDuration != nil {
