@@ -68,13 +68,15 @@ func LoadPlugins(configFile, folder string, c clock.PassiveClock) (*Plugins, err
 	}
 	if config.Kind != "CredentialProviderConfig" || len(config.Providers) == 0 {
 		return nil, fmt.Errorf(
-			"configuration of credential providers %s: no CredentialProviderConfig with providers", configFile)
+			"configuration of credential providers %s: no CredentialProviderConfig with providers",
+			configFile)
 	}
 
 	for _, p := range config.Providers {
 		if p.Name == "" || p.Name != filepath.Base(p.Name) || p.Name == "." || p.Name == ".." {
 			return nil, fmt.Errorf(
-				"configuration of credential providers %s: %q is not the name of a program", configFile, p.Name)
+				"configuration of credential providers %s: %q is not the name of a program",
+				configFile, p.Name)
 		}
 		if p.TokenAttributes != nil {
 			return nil, fmt.Errorf(

@@ -197,7 +197,8 @@ func (s *Snapshot) actual(container *corev1.Container, id string, plan *Plan) ui
 // the container that ran when the update began. For managers that write no such record it decides by the
 // condition of the pod. If the environment cannot be read, only the record shows that it changed.
 func (s *Snapshot) restart(
-	container *corev1.Container, init bool, current *runtime.Container, e *inplace.RuntimeContainer, plan *Plan,
+	container *corev1.Container, init bool, current *runtime.Container,
+	e *inplace.RuntimeContainer, plan *Plan,
 ) {
 	state, err := inplace.StateOf(s.Pod)
 	if err != nil || state == nil {

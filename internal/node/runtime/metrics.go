@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Meters are the metrics of the calls to runtimes (ND-048).
+// Meters holds the metrics of calls to runtimes (ND-048).
 type Meters struct {
 	calls *prometheus.HistogramVec
 }
@@ -30,8 +30,7 @@ func NewMeters() *Meters {
 func (m *Meters) Collectors() []prometheus.Collector { return []prometheus.Collector{m.calls} }
 
 func (m *Meters) intercept(
-	ctx context.Context, method string, request, reply any, cc *grpc.ClientConn,
-	invoke grpc.UnaryInvoker,
+	ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
 	begin := time.Now()

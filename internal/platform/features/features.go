@@ -143,8 +143,8 @@ type Implication struct {
 // Implications lists the implications in the order in which they are applied.
 var Implications = []Implication{
 	{PodWebhook, false, false, []featuregate.Feature{
-		KruisePodReadinessGate, PodUnavailableBudgetDeleteGate, PodUnavailableBudgetUpdateGate, WorkloadSpread,
-		SidecarSetPatchPodMetadataDefaultsAllowed, EnhancedLivenessProbe, EnablePodProbeMarkerOnServerless,
+		KruisePodReadinessGate, PodUnavailableBudgetDeleteGate, PodUnavailableBudgetUpdateGate,
+		WorkloadSpread, SidecarSetPatchPodMetadataDefaultsAllowed, EnhancedLivenessProbe, EnablePodProbeMarkerOnServerless,
 	}},
 	{KruiseDaemon, false, false, []featuregate.Feature{
 		PreDownloadImageForInPlaceUpdate, PreDownloadImageForDaemonSetUpdate, DaemonWatchingPod,
