@@ -146,12 +146,10 @@ func newReconciler(
 		wake:     make(chan struct{}, 1),
 		probers:  map[Key]*Prober{},
 		schedule: NewSchedule(by.Now()),
-		executions: prometheus.NewCounterVec(
-			prometheus.CounterOpts{
-				Name: "afloat_daemon_probe_attempts_total",
-				Help: "Attempts of probes of PodProbeMarkers, by handler and outcome: success, failure, error.",
-			},
-			[]string{"handler", "outcome"}),
+		executions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afloat_daemon_probe_attempts_total",
+			Help: "Attempts of probes of PodProbeMarkers, by handler and outcome: success, failure, error.",
+		}, []string{"handler", "outcome"}),
 		late: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "afloat_daemon_probe_attempts_waiting",
 			Help: "Attempts of probes that are due and wait for others of their namespace or of the node.",

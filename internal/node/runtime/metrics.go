@@ -17,13 +17,11 @@ type Meters struct {
 
 // NewMeters returns metrics that are not registered yet.
 func NewMeters() *Meters {
-	return &Meters{calls: prometheus.NewHistogramVec(
-		prometheus.HistogramOpts{
-			Name:    "afloat_daemon_runtime_call_duration_seconds",
-			Help:    "Calls to the container runtime, by method and gRPC code.",
-			Buckets: prometheus.ExponentialBuckets(0.002, 4, 10),
-		},
-		[]string{"method", "code"})}
+	return &Meters{calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "afloat_daemon_runtime_call_duration_seconds",
+		Help:    "Calls to the container runtime, by method and gRPC code.",
+		Buckets: prometheus.ExponentialBuckets(0.002, 4, 10),
+	}, []string{"method", "code"})}
 }
 
 // Collectors returns the metrics to register.

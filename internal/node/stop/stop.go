@@ -138,8 +138,7 @@ func NewStops() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "afloat_daemon_container_stops_total",
 		Help: "Containers that the daemon was asked to stop, by requester and result.",
-	},
-		[]string{"requester", "result"})
+	}, []string{"requester", "result"})
 }
 
 // Stop stops the container and returns when it has ended. It returns ErrNotStopped if Check returned an

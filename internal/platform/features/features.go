@@ -144,7 +144,8 @@ type Implication struct {
 var Implications = []Implication{
 	{PodWebhook, false, false, []featuregate.Feature{
 		KruisePodReadinessGate, PodUnavailableBudgetDeleteGate, PodUnavailableBudgetUpdateGate,
-		WorkloadSpread, SidecarSetPatchPodMetadataDefaultsAllowed, EnhancedLivenessProbe, EnablePodProbeMarkerOnServerless,
+		WorkloadSpread, SidecarSetPatchPodMetadataDefaultsAllowed, EnhancedLivenessProbe,
+		EnablePodProbeMarkerOnServerless,
 	}},
 	{KruiseDaemon, false, false, []featuregate.Feature{
 		PreDownloadImageForInPlaceUpdate, PreDownloadImageForDaemonSetUpdate, DaemonWatchingPod,
@@ -245,8 +246,7 @@ func (g *Gates) Metric() prometheus.Collector {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kruise_feature_enabled",
 		Help: "Feature gates in force.",
-	},
-		[]string{"name", "stage"})
+	}, []string{"name", "stage"})
 	for feature, spec := range specs() {
 		value := 0.0
 		if g.Enabled(feature) {
