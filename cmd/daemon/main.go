@@ -224,7 +224,7 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 			return mapper(), nil
 		},
 		Cache:                   cacheOptions(o.node),
-		Metrics:                 metricsserver.Options{BindAddress: "0"}, // served together with the health checks
+		Metrics:                 metricsserver.Options{BindAddress: "0"}, // served with the health checks
 		HealthProbeBindAddress:  "0",
 		PprofBindAddress:        pprofAddr,
 		GracefulShutdownTimeout: &grace,

@@ -70,7 +70,8 @@ func (o *off) Start(ctx context.Context) error {
 	for {
 		if err := o.guard.UnholdKinds(ctx, o.kinds); err != nil && ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
-			ctrl.Log.Error(err, "Objects of kinds whose feature gates are off may hold pods, and cannot be deleted",
+			ctrl.Log.Error(err,
+				"Objects of kinds whose feature gates are off may hold pods, and cannot be deleted",
 				"kinds", o.kinds)
 		}
 		select {

@@ -25,10 +25,10 @@ import (
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
 
-// Rehearsal is how passes over objects of a kind are made on a stage.
+// Rehearsal returns a player that makes passes over objects of a kind on a stage.
 type Rehearsal func(context.Context, *Environment, *rehearsal.Stage) (rehearsal.Player, error)
 
-// reader is what passes over workloads read a stage with.
+// reader returns the Reader and the Applier that passes over workloads use on a stage.
 func reader(ctx context.Context, s *rehearsal.Stage) (podapply.Reader, podapply.Applier, error) {
 	if err := podapply.IndexRevisions(ctx, s); err != nil {
 		return podapply.Reader{}, podapply.Applier{}, err
@@ -37,6 +37,7 @@ func reader(ctx context.Context, s *rehearsal.Stage) (podapply.Reader, podapply.
 		podapply.IndexByController); err != nil {
 		return podapply.Reader{}, podapply.Applier{}, err
 	}
+
 	api := s.API()
 	return podapply.Reader{API: api, Pods: s.Pods(), PullJobs: func() bool { return s.PullJobs }},
 		podapply.Applier{API: api, Events: s}, nil
@@ -112,7 +113,7 @@ func rehearseBroadcastJobs(_ context.Context, e *Environment, s *rehearsal.Stage
 	}, nil
 }
 
-// player makes passes over workloads whose pods have one template.
+// player returns a player for workloads whose pods have one template.
 func player(once podapply.Run) rehearsal.Player {
 	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (*rehearsal.Pass, error) {
 		plan, outcome, err := once(ctx, name, uid)
@@ -123,7 +124,7 @@ func player(once podapply.Run) rehearsal.Player {
 	}
 }
 
-// ofPods is a plan for pods of one template, and what came of it, as rehearsals tell it.
+// ofPods describes a plan for pods of one template, and its outcome, as a pass of a rehearsal.
 func ofPods(plan *podplan.Plan, outcome podapply.Outcome, failed error) *rehearsal.Pass {
 	pass := &rehearsal.Pass{
 		Failed:         words(failed),
@@ -169,7 +170,7 @@ func ofPods(plan *podplan.Plan, outcome podapply.Outcome, failed error) *rehears
 	return pass
 }
 
-// words are those of an error.
+// words returns the text of an error, or an empty string.
 func words(err error) string {
 	if err == nil {
 		return ""
@@ -255,11 +256,12 @@ func ofSidecars(outcome sidecarsetcontroller.Outcome, failed error) *rehearsal.P
 	return pass
 }
 
-// revisionLabel names the revision of a pod.
+// revisionLabel is the label with the revision of a pod.
 const revisionLabel = pub.ControllerRevisionHash
 
-// Rehearse returns what makes passes over objects of a kind on a stage, on which everything is that they
-// read. With more it says how many pods more a workload is to have than the budgets know of.
+// Rehearse returns a player that makes passes over objects of a kind on a stage. The stage must contain
+// everything that the passes read. more is the number of pods by which each workload exceeds the number that
+// the budgets know.
 func (e *Environment) Rehearse(
 	ctx context.Context, kind *Kind, s *rehearsal.Stage, more map[types.UID]int32,
 ) (rehearsal.Player, error) {
@@ -272,7 +274,7 @@ func (e *Environment) Rehearse(
 	return kind.Rehearse(ctx, e, s)
 }
 
-// rehearseBudgets lets the budgets of a stage guard its pods.
+// rehearseBudgets makes the budgets on a stage guard its pods.
 func (e *Environment) rehearseBudgets(s *rehearsal.Stage, more map[types.UID]int32) error {
 	options, err := e.budgetOptions()
 	if err != nil || !options.Deletes && !options.Updates {
