@@ -166,7 +166,8 @@ func (c *Cluster) Store(key Key, object client.Object) client.Object {
 	object.SetResourceVersion(strconv.FormatInt(c.version, 10))
 	if object.GetUID() == "" {
 		object.SetUID(types.UID(fmt.Sprintf("%s-%d", cmp.Or(c.UIDs, "uid"), c.version)))
-		object.SetCreationTimestamp(metav1.NewTime(c.now.Truncate(time.Second))) // the API stores whole seconds
+		// The API stores whole seconds.
+		object.SetCreationTimestamp(metav1.NewTime(c.now.Truncate(time.Second)))
 		object.SetGeneration(1)
 	}
 	if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 && key.Kind != "Pod" {
