@@ -112,7 +112,8 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 
 	binary := filepath.Join(dir, "tests")
 	arguments := []string{
-		"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, tested.ImportPath,
+		"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary,
+		tested.ImportPath,
 	}
 	command := exec.CommandContext(context.Background(), "go", arguments...)
 	if out, err := command.CombinedOutput(); err != nil {

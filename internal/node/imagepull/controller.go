@@ -36,7 +36,7 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=nodeimages/status,verbs=patch
 // +kubebuilder:rbac:groups="",namespace=kruise-daemon-config,roleName=kruise-daemon-secret-role,resources=secrets,verbs=get
 
-// Reasons of events (IMG-141).
+// Reasons of events.
 const (
 	reasonSucceeded = "PullImageSucceed"
 	reasonFailed    = "PullImageFailed"

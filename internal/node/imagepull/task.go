@@ -240,8 +240,8 @@ func (p *puller) answering(ctx context.Context, t *task) (rt Images, present *ru
 			return nil, nil, err
 		}
 		if pause == time.Second {
-			klog.FromContext(ctx).Info("Pulling an image waits for the container runtime", "image",
-				t.key.reference(), "error", err.Error())
+			klog.FromContext(ctx).Info("Pulling an image waits for the container runtime",
+				"image", t.key.reference(), "error", err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -266,8 +266,8 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 	if p.provider != nil {
 		more, err := p.provider.Credentials(ctx, image)
 		if err != nil {
-			klog.FromContext(ctx).Info("A credential provider failed", "image", t.key.reference(), "error",
-				message.Public(err.Error()))
+			klog.FromContext(ctx).Info("A credential provider failed",
+				"image", t.key.reference(), "error", message.Public(err.Error()))
 		}
 		auths = append(auths, more...)
 	}

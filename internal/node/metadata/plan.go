@@ -163,7 +163,7 @@ func NewPlan(s Snapshot) Plan {
 			Hashes:       inplace.RuntimeHashes{PlainHash: current.PlainHash},
 		}
 		if same := entry(before, status.Name, current.ID); same != nil {
-			e = *same // ND-086
+			e = *same
 		}
 		if s.EnvFromMetadata && e.Hashes.ExtractedEnvFromMetadataHash == 0 && current.Running {
 			e.Hashes.ExtractedEnvFromMetadataHash = s.actual(container, current.ID, &plan)

@@ -69,8 +69,8 @@ func (q *restarter) want(ctx context.Context, t target, why string) {
 		return
 	}
 	q.wanted[t] = true
-	klog.FromContext(ctx).Info("A container is to be restarted", "container", t.Container, "id",
-		t.ID, "why", why)
+	klog.FromContext(ctx).Info("A container is to be restarted",
+		"container", t.Container, "id", t.ID, "why", why)
 	q.queue.AddRateLimited(t)
 }
 
@@ -108,8 +108,8 @@ func (q *restarter) next(ctx context.Context) bool {
 	}
 	defer q.queue.Done(t)
 
-	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(t.Pod.Namespace, t.Pod.Name), "container",
-		t.Container, "id", t.ID)
+	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(t.Pod.Namespace, t.Pod.Name),
+		"container", t.Container, "id", t.ID)
 	ended := func(err error) {
 		switch {
 		case err == nil:

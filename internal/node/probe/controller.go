@@ -298,8 +298,8 @@ func (r *reconciler) NeedLeaderElection() bool { return false }
 func (r *reconciler) take(ctx context.Context, turn *Turn) {
 	defer func() {
 		if failure := recover(); failure != nil {
-			log.FromContext(ctx).Error(fmt.Errorf("%v", failure), "An attempt of a probe panicked", "pod",
-				turn.Pod, "probe", turn.Name)
+			log.FromContext(ctx).Error(fmt.Errorf("%v", failure), "An attempt of a probe panicked",
+				"pod", turn.Pod, "probe", turn.Name)
 		}
 		r.mu.Lock()
 		r.schedule.Done(turn, r.clock.Now())

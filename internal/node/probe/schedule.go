@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Limits of concurrent probes on a node (PPM-100). A namespace gets only a share of the places. If more
-// attempts are due than can be started, namespaces take turns, so that the probes of one cannot delay those
-// of others.
+// Limits of concurrent probes on a node. A namespace gets only a share of the places. If more attempts are
+// due than can be started, namespaces take turns, so that the probes of one cannot delay those of others.
 const (
 	mostAtOnce      = 64
 	mostOfNamespace = 16

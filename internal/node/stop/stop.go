@@ -162,8 +162,8 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
 	}
 
 	c := request.Container
-	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(c.PodNamespace, c.PodName), "container",
-		c.Name, "id", c.ID)
+	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(c.PodNamespace, c.PodName),
+		"container", c.Name, "id", c.ID)
 	logger.Info("Stopping a container", "by", request.By, "grace", request.Grace)
 	s.Events.Eventf(request.reference(), corev1.EventTypeNormal, ReasonKilling, "Stopping container %s by %s",
 		c.Name, request.By)

@@ -13,7 +13,7 @@ import (
 
 // Limits of what the node daemon keeps of a pod. The memory of the daemon is small, everybody may create pods
 // on its node, and the pods are read again at each start, so a pod that is too large would crash the daemon
-// each time (ND-057).
+// each time.
 const (
 	// mostOfHook is the maximum size of a hook that is kept. Larger hooks are read when they are needed.
 	mostOfHook = 8 << 10
@@ -94,8 +94,9 @@ func nodeMetadata(all map[string]string, spec *corev1.PodSpec) map[string]string
 		}
 	}
 
-	for _, key := range []string{pub.ControllerRevisionHash, pub.InPlaceUpdateStateLegacy,
-		pub.InPlaceUpdateGraceLegacy} {
+	for _, key := range []string{
+		pub.ControllerRevisionHash, pub.InPlaceUpdateStateLegacy, pub.InPlaceUpdateGraceLegacy,
+	} {
 		keep(key)
 	}
 
@@ -174,8 +175,9 @@ func NodeRequest(object any) (any, error) {
 		return object, nil
 	}
 
-	request.ManagedFields, request.Annotations, request.OwnerReferences, request.Finalizers = nil, nil, nil,
-		nil
+	request.ManagedFields, request.Annotations, request.OwnerReferences, request.Finalizers =
+		nil, nil, nil, nil
+
 	labels := map[string]string{}
 	for _, key := range []string{pub.RecreateActive, pub.RecreateNodeName, pub.RecreatePodUID} {
 		if value, ok := request.Labels[key]; ok {

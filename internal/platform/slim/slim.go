@@ -219,8 +219,9 @@ func ephemeralStatuses(pod *corev1.Pod, status *corev1.PodStatus) (kept []corev1
 }
 
 // terminating lists the environment variables that mark sidecars.
-var terminating = []string{pub.TerminateSidecarEnv, pub.TerminateSidecarIgnoreExitEnv,
-	pub.TerminateSidecarImageEnv}
+var terminating = []string{
+	pub.TerminateSidecarEnv, pub.TerminateSidecarIgnoreExitEnv, pub.TerminateSidecarImageEnv,
+}
 
 // marked reports whether the pod has sidecars that must be stopped when the other containers have completed.
 func marked(pod *corev1.Pod) bool {
@@ -284,8 +285,9 @@ func ofOthers(pod *corev1.Pod) {
 			}
 		}
 	}
-	if gate := (corev1.PodReadinessGate{ConditionType: pub.KruisePodReady}); slices.Contains(
-		spec.ReadinessGates, gate) {
+	if gate := (corev1.PodReadinessGate{
+		ConditionType: pub.KruisePodReady,
+	}); slices.Contains(spec.ReadinessGates, gate) {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{gate}
 		keep(pub.KruisePodReady)
 	}

@@ -87,9 +87,10 @@ func Workload(object any) (any, error) {
 }
 
 // remembering lists the annotations of StatefulSets that request a PersistentPodState.
-var remembering = []string{pub.AutoGeneratePersistentPodState, pub.RequiredPersistentTopology,
-	pub.PreferredPersistentTopology,
-	pub.PersistentPodAnnotations, pub.PersistentPodStateRetentionPolicy}
+var remembering = []string{
+	pub.AutoGeneratePersistentPodState, pub.RequiredPersistentTopology, pub.PreferredPersistentTopology,
+	pub.PersistentPodAnnotations, pub.PersistentPodStateRetentionPolicy,
+}
 
 func setAnnotation(of *appsv1.StatefulSet, key, value string) {
 	if of.Annotations == nil {

@@ -223,9 +223,9 @@ func (g *Guard) serve(ctx context.Context, request *unstructured.Unstructured, s
 		return nil
 	}
 
-	patch := client.RawPatch(types.StrategicMergePatchType,
-		[]byte(
-			`{"status":{"conditions":[{"type":"`+pub.KruisePodReady+`","status":"True","message":null}]}}`))
+	patch := client.RawPatch(types.StrategicMergePatchType, []byte(
+		`{"status":{"conditions":[{"type":"`+pub.KruisePodReady+`","status":"True","message":null}]}}`,
+	))
 	if err := g.Client.Status().Patch(ctx, pod, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("letting pod %s into service: %w", name, err)
 	}

@@ -82,12 +82,13 @@ func (w *Watches) Following(next NewInformer) NewInformer {
 			return informer // the cache reports why when the informer is used
 		}
 		one := &watch{kind: kind, synced: informer.HasSynced}
-		if informer.SetWatchErrorHandlerWithContext(func(ctx context.Context,
-			r *toolscache.Reflector, err error) {
-			if !one.failed(err, w.clock.Now()) {
-				toolscache.DefaultWatchErrorHandler(ctx, r, err)
-			}
-		}) == nil {
+		if informer.SetWatchErrorHandlerWithContext(
+			func(ctx context.Context, r *toolscache.Reflector, err error) {
+				if !one.failed(err, w.clock.Now()) {
+					toolscache.DefaultWatchErrorHandler(ctx, r, err)
+				}
+			},
+		) == nil {
 			w.mu.Lock()
 			w.all = append(w.all, one)
 			w.mu.Unlock()
