@@ -89,6 +89,7 @@ func newChanged(
 			f.imports[name.Imported().Path()] = name.Name()
 		}
 	}
+
 	return f
 }
 
@@ -126,6 +127,7 @@ func (f *changed) find(root ast.Node, next *int) []mutant {
 		}
 		return true
 	})
+
 	return found
 }
 
@@ -150,6 +152,7 @@ func (f *changed) number(node ast.Node, t types.Type) bool {
 	if !is || basic.Info()&types.IsNumeric == 0 || basic.Info()&(types.IsComplex|types.IsUntyped) != 0 {
 		return false
 	}
+
 	switch t := types.Unalias(t).(type) {
 	case *types.Basic:
 		f.names[node] = t.Name()
@@ -164,6 +167,7 @@ func (f *changed) number(node ast.Node, t types.Type) bool {
 	default: // a type parameter
 		return false
 	}
+
 	return true
 }
 
@@ -187,12 +191,14 @@ func (f *changed) text(root ast.Node) string {
 	if _, whole := root.(*ast.File); whole {
 		from, to = 0, len(f.source)
 	}
+
 	var out strings.Builder
 	for _, s := range spans {
 		out.Write(f.source[from:s.from])
 		out.WriteString(s.text)
 		from = s.to
 	}
+
 	out.Write(f.source[from:to])
 	return out.String()
 }
@@ -203,9 +209,11 @@ func (f *changed) switched(node ast.Node) string {
 	if mutants == nil {
 		return f.text(node)
 	}
+
 	if f.names[node] != "" {
 		name = "[" + f.names[node] + "]"
 	}
+
 	switch n := node.(type) {
 	case *ast.IncDecStmt:
 		return fmt.Sprintf("%s %c= mutantStep%s(%d)", f.text(n.X), n.Tok.String()[0], name, mutants[0].id)
@@ -227,6 +235,7 @@ func (f *changed) switched(node ast.Node) string {
 		}
 		return out
 	}
+
 	return f.text(node)
 }
 

@@ -70,16 +70,19 @@ func citations(dir string) (map[requirement]manner, error) {
 func cites(line string) map[requirement]manner {
 	cited := map[requirement]manner{}
 	cite := func(r requirement, how manner) { cited[r] = max(cited[r], how) }
+
 	for {
 		at := first.FindStringIndex(line)
 		if at == nil {
 			return cited
 		}
+
 		line = line[at[0]:]
 		m := element.FindStringSubmatch(line)
 		last := requirement{m[1], m[2]}
 		cite(last, mannerOf(whole, m[3], m[4]))
 		line = line[len(m[0]):]
+
 		for {
 			m := following.FindStringSubmatch(line)
 			if m == nil {
