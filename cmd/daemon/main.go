@@ -139,6 +139,7 @@ func (o *options) run(ctx context.Context) error {
 		now:       time.Now,
 		runtime:   check{"containerRuntime", func(context.Context) error { return runtimes.Ready() }},
 	}
+
 	// Health checks and runtimes are not runnables of the manager, because runnables wait for the API server.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serve(ctx, o.addr, checks.handler()) })

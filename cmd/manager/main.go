@@ -138,6 +138,7 @@ func run(signal context.Context, args []string) error {
 	}
 
 	creations.release(kinds)
+
 	// The webhooks run on every replica, whether it is the leader or not.
 	if err := admission.Setup(ctx, mgr, kinds.Options); err != nil {
 		return err
@@ -288,6 +289,7 @@ func newManager(
 			}
 		}
 	}
+
 	options := ctrl.Options{
 		Scheme:                  s,
 		Cache:                   cacheOptions,

@@ -145,6 +145,7 @@ func read(source []byte) page {
 	}
 
 	document := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
+
 	// Walk returns only errors of the function, which has none.
 	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {

@@ -244,6 +244,7 @@ func (c *comparison) structure(at string, old, now *apiextensionsv1.JSONSchemaPr
 		}
 		c.schema(at+"[]", before, after)
 	}
+
 	more, moreNow := old.AdditionalProperties, now.AdditionalProperties
 	c.narrower(more != nil && more.Allows && (moreNow == nil || !moreNow.Allows) &&
 		!isTrue(now.XPreserveUnknownFields), at, "is no map any more")

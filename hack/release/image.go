@@ -241,6 +241,7 @@ func writeLayout(path, image, tag string, index v1.ImageIndex) error {
 // tarFolder packs a folder without times and owners.
 func tarFolder(to io.Writer, dir string) error {
 	w := tar.NewWriter(to)
+
 	// WalkDir visits files in the order of their names.
 	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || path == dir {

@@ -153,6 +153,7 @@ func (r *release) compileOne(ctx context.Context, b *binary) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly",
 		"-ldflags", strings.Join(stamps, " "), "-o", b.path, "./cmd/"+b.name)
 	cmd.Dir = r.root
+
 	// The settings of whoever builds must not change the result.
 	cmd.Env = append(os.Environ(), "GOOS="+b.os, "GOARCH="+b.arch, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off",
 		"GOEXPERIMENT=", "GOAMD64=", "GOARM64=")

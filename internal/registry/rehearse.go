@@ -51,12 +51,14 @@ func rehearseCloneSets(ctx context.Context, e *Environment, s *rehearsal.Stage) 
 	if err := clonesetcontroller.Index(ctx, s); err != nil {
 		return nil, err
 	}
+
 	pass := &clonesetcontroller.Pass{
 		Kube:     &clonesetcontroller.Kube{Reader: read},
 		Applier:  apply,
 		Features: e.cloneSetFeatures(),
 		Random:   s.Rand.IntN,
 	}
+
 	return player(pass.Once), nil
 }
 
@@ -78,6 +80,7 @@ func rehearseDaemonSets(ctx context.Context, e *Environment, s *rehearsal.Stage)
 	if err != nil {
 		return nil, err
 	}
+
 	pass := &daemonsetcontroller.Pass{
 		Kube: &daemonsetcontroller.Kube{
 			Reader: read,
@@ -87,6 +90,7 @@ func rehearseDaemonSets(ctx context.Context, e *Environment, s *rehearsal.Stage)
 		Features: e.daemonSetFeatures(),
 		Template: s.Complete,
 	}
+
 	return player(pass.Once), nil
 }
 
@@ -193,6 +197,7 @@ func verdict(v *podplan.Verdict) rehearsal.Verdict {
 	if v.Update != nil {
 		told.Restarts = v.Update.Change.Stops
 	}
+
 	return told
 }
 
@@ -212,6 +217,7 @@ func rehearseSidecarSets(_ context.Context, e *Environment, s *rehearsal.Stage) 
 		Features: features,
 		Applier:  sidecarsetcontroller.Applier{API: api, Events: s},
 	}
+
 	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (*rehearsal.Pass, error) {
 		outcome, err := pass.Run(ctx, name, uid)
 		if outcome.Plan == nil {

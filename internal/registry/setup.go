@@ -125,11 +125,13 @@ func sidecarSets(ctx context.Context, e *Environment) error {
 	if err != nil {
 		return err
 	}
+
 	if e.Sidecars != nil {
 		if err := e.Sidecars.Follow(ctx, e.Manager); err != nil {
 			return err
 		}
 	}
+
 	return sidecarsetcontroller.Setup(e.Manager, sidecarsetcontroller.Options{
 		Features:  features,
 		Options:   e.controller("sidecarset"),

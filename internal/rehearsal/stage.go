@@ -57,6 +57,7 @@ func New(now time.Time) *Stage {
 		Schedule: s.schedule,
 		Frozen:   map[string]bool{},
 	}
+
 	return s
 }
 

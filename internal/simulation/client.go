@@ -154,6 +154,7 @@ func (r *reader) Get(
 			return err
 		}
 	}
+
 	found := r.cluster.Get(key)
 	if r.cached {
 		found = r.cluster.Cached(key)
@@ -177,6 +178,7 @@ func (r *reader) List(_ context.Context, into client.ObjectList, options ...clie
 			return err
 		}
 	}
+
 	items, err := meta.GetItemsPtr(into)
 	if err != nil {
 		return err
@@ -328,6 +330,7 @@ func (c *simulatedClient) Create(
 			stored = typed.(client.Object)
 		}
 	}
+
 	created, err := c.cluster.Create(request.Key, stored)
 	if err != nil {
 		return err

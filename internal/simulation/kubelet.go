@@ -305,15 +305,18 @@ func (n *Node) statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	if slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name }) {
 		statuses = &pod.Status.InitContainerStatuses
 	}
+
 	for i := range *statuses {
 		if (*statuses)[i].Name == name {
 			return &(*statuses)[i]
 		}
 	}
+
 	*statuses = append(*statuses, corev1.ContainerStatus{
 		Name:  name,
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
 	})
+
 	return &(*statuses)[len(*statuses)-1]
 }
 
@@ -367,6 +370,7 @@ func (n *Node) set(
 			Reason:             reason,
 			LastTransitionTime: metav1.NewTime(n.Cluster.Now()),
 		})
+
 	return true
 }
 

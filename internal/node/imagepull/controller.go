@@ -87,6 +87,7 @@ func newReconciler(
 		meters:   newMeters(),
 		done:     r.done,
 	}
+
 	return r
 }
 
@@ -145,6 +146,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.first = firstTags(object)
 		}
 	}
+
 	s := snapshot{
 		object: object,
 		tasks:  map[key]appsv1beta1.ImageTagStatus{},
@@ -254,6 +256,7 @@ func (r *reconciler) done(t *task, took time.Duration) {
 			r.options.Events.Event(&t.spec.OwnerReferences[i], corev1.EventTypeWarning, reasonFailed, note)
 		}
 	}
+
 	r.wake()
 }
 

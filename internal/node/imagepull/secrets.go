@@ -136,6 +136,7 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.known[name] = now
 	return now, nil
 }

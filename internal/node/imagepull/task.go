@@ -165,6 +165,7 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 		})
 		defer timer.Stop()
 	}
+
 	left, timeout := int32(defaultBackoff), defaultTimeout
 	if policy.BackoffLimit != nil {
 		left = *policy.BackoffLimit
@@ -271,6 +272,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 		}
 		auths = append(auths, more...)
 	}
+
 	annotations := foreign(t.sandbox.Annotations) // the maps of the spec belong to the cache
 	if annotations == nil {
 		annotations = map[string]string{}

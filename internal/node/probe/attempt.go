@@ -85,6 +85,7 @@ func (a *attempter) attempt(ctx context.Context, d *Definition, container string
 	case h.TCPSocket != nil:
 		return a.connect(ctx, d)
 	}
+
 	return Attempt{Outcome: None}
 }
 

@@ -127,6 +127,7 @@ func (c *containers) meet(
 			k.seen[d.Container] = shown.ContainerID
 		}
 	}
+
 	f := facts{reachable: d.IP != "" && k.address == d.IP}
 	newest := runtime.Newest(k.list, d.Container)
 	if newest == nil || newest.PodNamespace != d.Namespace || newest.PodName != d.PodName {

@@ -195,6 +195,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 
 	r.paused = pause(len(body))
+
 	// Nobody else writes the status, so the write is not guarded by the resourceVersion, which changes
 	// whenever the manager writes the spec.
 	target := &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: object.Name}}
@@ -330,6 +331,7 @@ func (r *reconciler) probe(ctx context.Context, key Key) error {
 		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays",
 			"pod", d.PodName, "namespace", d.Namespace, "probe", d.Name, "error", attempt.Message)
 	}
+
 	// The container may have ended during the attempt.
 	if attempt.Outcome == None || attempt.Outcome == Failure && !r.failed(key) {
 		if _, due, now, err := r.meet(ctx, key, true); err != nil || !due || now != container {

@@ -260,6 +260,7 @@ func (r *reconciler) round(
 		logger.V(2).Info("Waiting", "for", plan.Waiting, "after", plan.After)
 		return plan.After, nil
 	}
+
 	// Check this before any request to the API server, because requests are limited and shared by all
 	// tenants.
 	if !plan.Record && r.stopper.Full(plan.Stop.PodNamespace) {

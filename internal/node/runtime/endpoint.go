@@ -210,6 +210,7 @@ func (r *Runtime) run(
 			"waiting for others of the %d commands that may run at once on the node: %w",
 			cap(r.execs), context.Cause(ctx))
 	}
+
 	defer func() { <-r.execs }()
 
 	seconds := int64((timeout + time.Second - 1) / time.Second)
@@ -244,10 +245,12 @@ func (r *Runtime) Stop(ctx context.Context, id string, grace time.Duration) erro
 func (r *Runtime) Images(ctx context.Context) ([]Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+
 	answer, err := r.images.ListImages(ctx, &cri.ListImagesRequest{})
 	if err != nil {
 		return nil, wrap(err, "listing images")
 	}
+
 	list := make([]Image, len(answer.GetImages()))
 	for i, image := range answer.GetImages() {
 		list[i] = Image{
@@ -257,6 +260,7 @@ func (r *Runtime) Images(ctx context.Context) ([]Image, error) {
 			Size:    image.GetSize(),
 		}
 	}
+
 	return list, nil
 }
 
@@ -277,6 +281,7 @@ func (r *Runtime) Pull(
 			RegistryToken: auth.RegistryToken,
 		}
 	}
+
 	_, err := r.images.PullImage(ctx, request)
 	if status.Code(err) == codes.AlreadyExists {
 		return nil

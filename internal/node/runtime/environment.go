@@ -60,6 +60,7 @@ func (r *Runtime) recordedEnvironment(ctx context.Context, id string) (map[strin
 			} `json:"process"`
 		} `json:"runtimeSpec"`
 	}
+
 	// The error is not returned, because it would contain the text that could not be parsed, which may be a
 	// value.
 	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &info) != nil || info.RuntimeSpec == nil ||

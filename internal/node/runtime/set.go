@@ -110,6 +110,7 @@ func (s *Set) probe(ctx context.Context, m *member) error {
 			return err
 		}
 	}
+
 	name, err := r.version(ctx)
 	if err == nil && m.runtime == nil {
 		r.name = name

@@ -74,6 +74,7 @@ func Minor(ctx context.Context, cfg *rest.Config) (uint, error) {
 			return uint(minor), nil
 		}
 	}
+
 	ctrl.Log.Info("The version of the server cannot be read: features of newer ones are not used",
 		"version", string(text))
 	return 0, nil

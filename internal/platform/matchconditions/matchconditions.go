@@ -136,6 +136,7 @@ func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) 
 		synced := f.synced.Load()
 		return synced != nil && (*synced)()
 	}
+
 	return f
 }
 
@@ -161,6 +162,7 @@ func (f *Follower[T]) Follow(ctx context.Context, mgr manager.Manager, kind T) e
 
 	synced := registration.HasSynced
 	f.synced.Store(&synced)
+
 	// The scope is known from now on.
 	return mgr.Add(Everywhere(func(ctx context.Context) error {
 		if toolscache.WaitForCacheSync(ctx.Done(), f.Synced) {
@@ -237,6 +239,7 @@ func (f *Follower[T]) learn(object T) bool {
 			return false
 		}
 	}
+
 	f.newest[key] = indexed{uid, object.GetResourceVersion()}
 	f.Set(object)
 	return true
@@ -251,6 +254,7 @@ func (f *Follower[T]) OnUpdate(old, object any) {
 
 	was, ok := old.(T)
 	news, again := f.learn(is), ok && was.GetUID() != is.GetUID()
+
 	// The object was deleted and recreated. The new one replaces it at once, so that no pod misses both.
 	if again {
 		f.forget(was)

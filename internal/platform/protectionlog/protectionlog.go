@@ -80,6 +80,7 @@ func (l *Log) Write(line Line) error {
 		}
 		err = errors.Join(err, failed)
 	}
+
 	_, failed := l.fallback.Write(text)
 	return errors.Join(err, failed)
 }

@@ -164,6 +164,7 @@ func nodeStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 			kept[i].State.Running = &corev1.ContainerStateRunning{}
 		}
 	}
+
 	return kept
 }
 

@@ -54,6 +54,7 @@ func Claim(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
+
 	claim.ManagedFields, claim.Annotations = nil, nil
 	spec, status := claim.Spec, claim.Status
 	claim.Spec = corev1.PersistentVolumeClaimSpec{
@@ -65,6 +66,7 @@ func Claim(object any) (any, error) {
 		Capacity:   status.Capacity,
 		Conditions: status.Conditions,
 	}
+
 	return claim, nil
 }
 
@@ -123,6 +125,7 @@ func Pod(object any) (any, error) {
 		PodIP:                      status.PodIP,
 		EphemeralContainerStatuses: ephemeralStatuses(pod, &status),
 	}
+
 	// A BroadcastJob counts the restarts of init containers.
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil &&
 		controller.Kind == "BroadcastJob" {
@@ -151,6 +154,7 @@ func volumes(pod *corev1.Pod) (kept []corev1.Volume) {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	named := controller != nil && controller.Kind == "StatefulSet" &&
 		strings.HasPrefix(controller.APIVersion, appsv1beta1.GroupVersion.Group+"/")
+
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if claim := v.PersistentVolumeClaim; claim != nil ||
@@ -161,6 +165,7 @@ func volumes(pod *corev1.Pod) (kept []corev1.Volume) {
 			})
 		}
 	}
+
 	return kept
 }
 
@@ -265,6 +270,7 @@ func ofOthers(pod *corev1.Pod) {
 	}
 	annotation(pub.PodDeletionCost) // also of pods in no subset
 	placed := annotation(pub.MatchedWorkloadSpread)
+
 	// A DaemonSet may adopt the pod, so its node affinity is kept.
 	pod.Spec = corev1.PodSpec{
 		NodeName:            spec.NodeName,
@@ -334,6 +340,7 @@ func ofOthers(pod *corev1.Pod) {
 			}
 		}
 	}
+
 	covered := annotation(pub.RelatedBudget)
 	covered = annotation(pub.RelatedBudgetLegacy) || covered
 	united := inSubset(pod)
@@ -491,6 +498,7 @@ func restarted(statuses []corev1.ContainerStatus) (kept []corev1.ContainerStatus
 			State:        s.State,
 		})
 	}
+
 	return kept
 }
 

@@ -42,6 +42,7 @@ func Get() Build {
 			}
 		}
 	}
+
 	b.Version, b.Commit = cmp.Or(b.Version, "(devel)"), cmp.Or(b.Commit, "unknown")
 	return b
 }
