@@ -12,19 +12,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// patience is how long after the start an informer may be without its objects before the liveness check
-// fails: the daemon is not restarted because the API server does not answer for a while (ND-046).
+// patience is how long after the start an informer may be unsynced before the liveness check fails. The
+// daemon must not be restarted because the API server does not respond for a while.
 const patience = 5 * time.Minute
 
-// check is one named check.
+// check is a named health check.
 type check struct {
 	name string
 	run  func(ctx context.Context) error
 }
 
-// health answers /healthz and /readyz (ND-045, ND-046).
+// health serves /healthz and /readyz.
 type health struct {
-	// informers are the checks of the caches; runtime is that of the container runtimes.
+	// informers are the checks of the caches. runtime is the check of the container runtimes.
 	informers []check
 	runtime   check
 	started   time.Time
@@ -55,7 +55,7 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	answer(w, r, append([]check{h.runtime}, h.informers...))
 }
 
-// handler serves the checks and the metrics (ND-047).
+// handler serves the health checks and the metrics.
 func (h *health) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", h.live)
@@ -65,14 +65,14 @@ func (h *health) handler() http.Handler {
 	return mux
 }
 
-// serve serves until the context ends, or returns the error of the listener (ND-049).
+// serve serves until the context is canceled, or returns the error of the listener.
 func serve(ctx context.Context, address string, handler http.Handler) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listening for metrics and health: %w", err)
 	}
 
-	// Whoever reaches the port reaches a program with little memory.
+	// The port can be reached by anybody, and the program has little memory, so limit what a client can use.
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,

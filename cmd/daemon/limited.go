@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// mostConnections is how many connections the node itself, and all others together, may have to the server of
-// checks and metrics.
+// mostConnections is the maximum number of connections to the server of health checks and metrics, counted
+// separately for the node itself and for all other clients.
 const mostConnections = 64
 
-// limited is a listener that closes connections beyond a number at once. Those of the node itself are counted
-// apart: whoever takes all others must not keep kubelet from its checks, which would have the daemon
-// restarted.
+// limited is a listener that closes connections above a limit immediately. Connections from the node itself
+// are counted separately, because another client that exhausts the limit must not block the probes of
+// kubelet, which would restart the daemon.
 type limited struct {
 	net.Listener
 
 	mu   sync.Mutex
-	open map[bool]int // by whether they come from the node itself
+	open map[bool]int // true for connections from the node itself
 }
 
 // Accept implements net.Listener.
@@ -35,7 +35,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// count adds to the number of connections, unless there would be too many.
+// count adds n to the number of connections and returns true, unless there would be too many.
 func (l *limited) count(own bool, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// Command daemon runs on every node: it pulls images, stops containers that are to be restarted, carries out
-// probes, and reports what the runtime knows about containers, through the node's container runtime interface
+// Command daemon runs on every node. Through the node's container runtime interface it pulls images, stops
+// containers that must be restarted, carries out probes, and reports what the runtime knows about containers
 // (ND-001).
 package main
 
@@ -52,7 +52,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/version"
 )
 
-// userAgent is that of all API calls (ND-021).
+// userAgent is the user agent of all API requests.
 const userAgent = "kruise-daemon"
 
 func main() {
@@ -82,12 +82,13 @@ func run(ctx context.Context, args []string) error {
 	return o.run(ctx)
 }
 
-// run runs the daemon until the context ends.
+// run runs the daemon until the context is canceled.
 func (o *options) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	ctrl.SetLogger(logger)
 	build := version.Get()
 	logger.Info("Starts", "version", build.Version, "commit", build.Commit, "go", build.Go)
+
 	gates, err := features.Parse(o.featureGates)
 	if err != nil {
 		return err
@@ -104,14 +105,19 @@ func (o *options) run(ctx context.Context) error {
 	}
 
 	runtimeMeters, stops := runtime.NewMeters(), stop.NewStops()
-	for _, collector := range append([]prometheus.Collector{gates.Metric(), build.Metric(), stops, collectors.NewBuildInfoCollector()},
-		runtimeMeters.Collectors()...) {
+	for _, collector := range append([]prometheus.Collector{
+		gates.Metric(), build.Metric(), stops, collectors.NewBuildInfoCollector(),
+	}, runtimeMeters.Collectors()...) {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
 
-	runtimes := runtime.NewSet(runtime.Options{Root: o.socketRoot, SocketFile: o.socketFile, Meters: runtimeMeters})
+	runtimes := runtime.NewSet(runtime.Options{
+		Root:       o.socketRoot,
+		SocketFile: o.socketFile,
+		Meters:     runtimeMeters,
+	})
 	mgr, err := newManager(cfg, o)
 	if err != nil {
 		return err
@@ -133,7 +139,8 @@ func (o *options) run(ctx context.Context) error {
 		now:       time.Now,
 		runtime:   check{"containerRuntime", func(context.Context) error { return runtimes.Ready() }},
 	}
-	// Health checks and runtimes are not runnables of the manager, because those wait for the API server.
+
+	// Health checks and runtimes are not runnables of the manager, because runnables wait for the API server.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serve(ctx, o.addr, checks.handler()) })
 	group.Go(func() error { return runtimes.Run(ctx) })
@@ -160,25 +167,34 @@ func restConfig(o *options) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// cacheOptions limits every watch to the objects of the node (ND-055, ND-057, CRR-090).
+// cacheOptions limits every watch to the objects of the node.
 func cacheOptions(node string) cache.Options {
 	return cache.Options{
 		DefaultTransform: slim.Metadata,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:                {Field: fields.OneTermEqualSelector("spec.nodeName", node), Transform: slim.NodePod},
+			&corev1.Pod{}: {
+				Field:     fields.OneTermEqualSelector("spec.nodeName", node),
+				Transform: slim.NodePod,
+			},
 			&appsv1beta1.NodeImage{}:     {Field: fields.OneTermEqualSelector("metadata.name", node)},
 			&appsv1alpha1.NodePodProbe{}: {Field: fields.OneTermEqualSelector("metadata.name", node)},
 			&appsv1beta1.ContainerRecreateRequest{}: {
-				Label:     labels.SelectorFromSet(labels.Set{pub.RecreateNodeName: node, pub.RecreateActive: "true"}),
-				Transform: slim.NodeRequest},
+				Label: labels.SelectorFromSet(labels.Set{
+					pub.RecreateNodeName: node,
+					pub.RecreateActive:   "true",
+				}),
+				Transform: slim.NodeRequest,
+			},
 		},
 	}
 }
 
-// mapper returns a mapper of the kinds that the daemon uses. Discovery would need the API server before
-// anything else could start.
+// mapper returns a RESTMapper for the kinds that the daemon uses. Discovery would require the API server
+// before anything else could start.
 func mapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion, appsv1beta1.GroupVersion, appsv1alpha1.GroupVersion})
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{
+		corev1.SchemeGroupVersion, appsv1beta1.GroupVersion, appsv1alpha1.GroupVersion,
+	})
 	for _, kind := range []string{"Pod", "Secret"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
@@ -190,7 +206,9 @@ func mapper() meta.RESTMapper {
 
 func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	scheme := k8sruntime.NewScheme()
-	for _, add := range []func(*k8sruntime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, appsv1alpha1.AddToScheme} {
+	for _, add := range []func(*k8sruntime.Scheme) error{
+		clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, appsv1alpha1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
@@ -200,16 +218,18 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	if o.pprof {
 		pprofAddr = o.pprofAddr
 	}
-	grace := 5 * time.Second // the pod has 10
+	grace := 5 * time.Second // the termination grace period of the pod is 10 s
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme:                  scheme,
-		MapperProvider:          func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil },
+		Scheme: scheme,
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			return mapper(), nil
+		},
 		Cache:                   cacheOptions(o.node),
 		Metrics:                 metricsserver.Options{BindAddress: "0"}, // served with the health checks
 		HealthProbeBindAddress:  "0",
 		PprofBindAddress:        pprofAddr,
 		GracefulShutdownTimeout: &grace,
-		// The daemon does not end because the API server does not answer at the start, however long (ND-046).
+		// The daemon does not exit if the API server does not respond at the start, however long that takes.
 		Controller: config.Controller{CacheSyncTimeout: 365 * 24 * time.Hour},
 	})
 	if err != nil {
@@ -219,8 +239,10 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-// recorders returns recorders of events by component, all with the node as host (ND-060).
-func recorders(cfg *rest.Config, node string) (of func(component string) record.EventRecorder, end func(), err error) {
+// recorders returns a function that makes event recorders by component, all with the node as host.
+func recorders(
+	cfg *rest.Config, node string,
+) (of func(component string) record.EventRecorder, end func(), err error) {
 	clients, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the client of events: %w", err)
@@ -228,7 +250,8 @@ func recorders(cfg *rest.Config, node string) (of func(component string) record.
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clients.CoreV1().Events("")})
 	return func(component string) record.EventRecorder {
-		return broadcaster.NewRecorder(clientgoscheme.Scheme, corev1.EventSource{Component: component, Host: node})
+		return broadcaster.NewRecorder(clientgoscheme.Scheme,
+			corev1.EventSource{Component: component, Host: node})
 	}, broadcaster.Shutdown, nil
 }
 
@@ -236,8 +259,9 @@ func addControllers(
 	ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, runtimes *runtime.Set,
 	stops *prometheus.CounterVec, events func(string) record.EventRecorder,
 ) error {
-	if !gates.Enabled(features.KruiseDaemon) { // ND-004
-		klog.FromContext(ctx).Info("The feature gate KruiseDaemon is off: this daemon has nothing to do and need not be deployed")
+	if !gates.Enabled(features.KruiseDaemon) {
+		klog.FromContext(ctx).Info(
+			"The feature gate KruiseDaemon is off: this daemon has nothing to do and need not be deployed")
 		return nil
 	}
 
@@ -251,8 +275,13 @@ func addControllers(
 		return err
 	}
 
-	pulls := imagepull.Options{Node: o.node, Runtimes: runtimes, Events: events("kruise-daemon-imagepuller"), Workers: o.pullWorkers}
-	switch plugins, err := imagepull.LoadPlugins(o.pluginConfig, o.pluginDir, clock.RealClock{}); { // ND-022
+	pulls := imagepull.Options{
+		Node:     o.node,
+		Runtimes: runtimes,
+		Events:   events("kruise-daemon-imagepuller"),
+		Workers:  o.pullWorkers,
+	}
+	switch plugins, err := imagepull.LoadPlugins(o.pluginConfig, o.pluginDir, clock.RealClock{}); {
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Images are pulled without credential providers")
 	case plugins != nil:
@@ -263,7 +292,7 @@ func addControllers(
 		return err
 	}
 
-	if gates.Enabled(features.PodProbeMarkerGate) { // ND-183
+	if gates.Enabled(features.PodProbeMarkerGate) {
 		if err := probe.Setup(mgr, probe.Options{
 			Node:        o.node,
 			Runtimes:    runtimes,
@@ -273,21 +302,24 @@ func addControllers(
 			return err
 		}
 	}
-	if !watchesPods { // ND-056
+	if !watchesPods {
 		return nil
 	}
 
-	return metadata.Setup(mgr,
-		reporting(gates, metadata.Options{Runtimes: runtimes, Events: events("kruise-daemon-containermeta"), Stops: stops}))
+	return metadata.Setup(mgr, reporting(gates, metadata.Options{
+		Runtimes: runtimes,
+		Events:   events("kruise-daemon-containermeta"),
+		Stops:    stops,
+	}))
 }
 
-// reporting adds the gates that concern reports on pods (ND-182).
+// reporting sets the options that depend on gates about reports on pods.
 func reporting(gates *features.Gates, options metadata.Options) metadata.Options {
 	options.EnvFromMetadata = gates.Enabled(features.InPlaceUpdateEnvFromMetadata)
 	return options
 }
 
-// informers returns the checks of the caches, by the names of the reference (ND-045).
+// informers returns the checks of the caches. They have the names of the reference.
 func informers(mgr ctrl.Manager, gates *features.Gates) []check {
 	if !gates.Enabled(features.KruiseDaemon) {
 		return nil
@@ -305,8 +337,10 @@ func informers(mgr ctrl.Manager, gates *features.Gates) []check {
 			return nil
 		}
 	}
-	checks := []check{{"nodeImageInformerSynced", synced(&appsv1beta1.NodeImage{})},
-		{"crrInformerSynced", synced(&appsv1beta1.ContainerRecreateRequest{})}}
+	checks := []check{
+		{"nodeImageInformerSynced", synced(&appsv1beta1.NodeImage{})},
+		{"crrInformerSynced", synced(&appsv1beta1.ContainerRecreateRequest{})},
+	}
 	if gates.Enabled(features.PodProbeMarkerGate) {
 		checks = append(checks, check{"nodePodProbeInformerSynced", synced(&appsv1alpha1.NodePodProbe{})})
 	}

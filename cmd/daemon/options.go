@@ -11,9 +11,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// options are the flags and the environment of the daemon (docs/spec/node-daemon.md).
+// options holds the flags and the environment of the daemon (docs/spec/node-daemon.md).
 type options struct {
-	version bool // tells the version, and nothing else counts
+	version bool // print the version and exit, whatever else is set
 	node    string
 
 	addr, pprofAddr string
@@ -32,6 +32,7 @@ type options struct {
 
 func parseOptions(args []string) (*options, error) {
 	o := &options{logging: logsapi.NewLoggingConfiguration(), node: os.Getenv("NODE_NAME")}
+
 	fs := pflag.NewFlagSet("daemon", pflag.ContinueOnError)
 	fs.BoolVar(&o.version, "version", false, "print what this program was built from, and end")
 	fs.StringVar(&o.addr, "addr", ":10221", "address of /metrics, /healthz and /readyz")
@@ -54,11 +55,12 @@ func parseOptions(args []string) (*options, error) {
 		"path of a kubeconfig; empty is the in-cluster configuration")
 	fs.StringVar(&o.featureGates, "feature-gates", "", "comma list of Name=bool, the same as the manager's")
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "max-concurrency" { // the name in the reference's documentation (ND-020)
+		if name == "max-concurrency" { // the name in the reference's documentation
 			name = "max-workers-for-pull-image"
 		}
 		return pflag.NormalizedName(name)
 	})
+
 	logsapi.AddFlags(o.logging, fs)
 	legacy := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(legacy)
@@ -67,6 +69,7 @@ func parseOptions(args []string) (*options, error) {
 			fs.AddGoFlag(f)
 		}
 	})
+
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
@@ -77,7 +80,7 @@ func parseOptions(args []string) (*options, error) {
 		return o, nil
 	}
 	if o.node == "" {
-		return nil, errors.New("the environment variable NODE_NAME must name the node") // ND-013
+		return nil, errors.New("the environment variable NODE_NAME must name the node")
 	}
 
 	return o, nil

@@ -1,5 +1,5 @@
-// Command kubectl-afloat is the plugin that kubectl runs as "kubectl afloat", and as "kubectl kruise" if it
-// has that name.
+// Command kubectl-afloat is a kubectl plugin. kubectl runs it as "kubectl afloat", or as "kubectl kruise" if
+// it is installed under that name.
 package main
 
 import (

@@ -14,14 +14,14 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// creations is the manager's client. It calls a function for pods that the API server refuses to create,
+// creations is the manager's client. It calls a function for pods whose creation the API server rejects,
 // because they may have a booking in a subset.
 type creations struct {
 	client.Client
 	refused atomic.Pointer[func(ctx context.Context, pod client.Object)]
 }
 
-// newClient is for NewClient of the manager's options.
+// newClient is a function for NewClient of the manager's options.
 func (c *creations) newClient(cfg *rest.Config, options client.Options) (client.Client, error) {
 	var err error
 	c.Client, err = client.New(cfg, options)
@@ -42,12 +42,12 @@ func isPod(object client.Object) bool {
 	return typed || object.GetObjectKind().GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Pod")
 }
 
-// releaseTime is how long a controller waits at most for the release of the booking when the creation of a
-// pod is refused.
+// releaseTime limits how long a controller waits for the release of a booking after the creation of a pod was
+// rejected.
 const releaseTime = 2 * time.Second
 
-// release gives back the bookings of pods whose creation by a controller of this manager was refused
-// (WS-152).
+// release makes the client release the bookings of pods whose creation by a controller of this manager was
+// rejected.
 func (c *creations) release(e *registry.Environment) {
 	if e.Spreads == nil {
 		return
@@ -56,10 +56,9 @@ func (c *creations) release(e *registry.Environment) {
 	told := func(ctx context.Context, pod client.Object) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTime)
 		defer cancel()
-		if err := e.Spreads.Refused(ctx, pod, e.Versioned); err != nil { // the booking expires by itself
-			log.FromContext(ctx).Error(err,
-				"The place of a pod that was refused is not given back yet", "pod",
-				client.ObjectKeyFromObject(pod))
+		if err := e.Spreads.Refused(ctx, pod, e.Versioned); err != nil { // the booking expires anyway
+			log.FromContext(ctx).Error(err, "The place of a pod that was refused is not given back yet",
+				"pod", client.ObjectKeyFromObject(pod))
 		}
 	}
 	c.refused.Store(&told)

@@ -19,7 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Reasons of the events about the manager's Deployment.
+// Reasons of events on the manager's Deployment.
 const (
 	kindNotWatched       = "KindNotWatched"
 	kindWatched          = "KindWatched"
@@ -28,19 +28,20 @@ const (
 )
 
 const (
-	// lookEvery is the pause between looks at what is watched and at which controllers work.
+	// lookEvery is the interval between checks of the watches and the controllers.
 	lookEvery = 10 * time.Second
-	// toldAfter is for how long a kind must be refused until that is told of: a conversion may be a moment
-	// late at every start.
+	// toldAfter is how long a kind must be rejected before that is reported, because a conversion webhook may
+	// be a moment late at every start.
 	toldAfter = 15 * time.Second
-	// toldAgain is the pause until what lasts is told of again: API servers forget events after an hour.
+	// toldAgain is the interval at which a lasting problem is reported again. API servers delete events after
+	// an hour.
 	toldAgain = 30 * time.Minute
 )
 
-// managerDeployment is what the events are about.
+// managerDeployment is the name of the Deployment that the events are about.
 const managerDeployment = "kruise-controller-manager"
 
-// health tells whether this replica does what it is there for: it serves once it knows what it must, and its
+// health reports whether this replica works: whether it has read what its webhooks need, and whether its
 // controllers work.
 type health struct {
 	watches *watches.Watches
@@ -49,16 +50,15 @@ type health struct {
 	log     logr.Logger
 	clock   clock.PassiveClock
 	about   client.Object
-	// elected is closed when this replica leads.
+	// elected is closed when this replica becomes the leader.
 	elected <-chan struct{}
 
-	// refused and silent are what lasts, with the time at which it was told of last.
+	// refused and silent map each current problem to the time when it was last reported.
 	refused map[schema.GroupVersionKind]time.Time
 	silent  map[string]time.Time
 }
 
-// newHealth returns the health of a replica whose installation is in the namespace. Nothing has been told
-// yet.
+// newHealth returns the health of a replica whose installation is in the namespace.
 func newHealth(
 	w *watches.Watches, pulse *reconcile.Pulse, elected <-chan struct{}, namespace string,
 ) *health {
@@ -75,7 +75,8 @@ func newHealth(
 	}
 }
 
-// read is the readiness check "caches-read": what webhooks need was read, or is refused by the API server.
+// read is the readiness check "caches-read". It succeeds when everything that webhooks need was read or is
+// rejected by the API server.
 func (h *health) read(*http.Request) error {
 	if !h.watches.Read() {
 		return errors.New("this replica has just started and has not read all that its webhooks need")
@@ -83,8 +84,8 @@ func (h *health) read(*http.Request) error {
 	return nil
 }
 
-// work is the liveness check "controllers": it fails on a leader none of whose controllers works, so that
-// another replica leads.
+// work is the liveness check "controllers". It fails on a leader if none of its controllers works, so that
+// another replica becomes the leader.
 func (h *health) work(*http.Request) error {
 	select {
 	case <-h.elected:
@@ -96,7 +97,7 @@ func (h *health) work(*http.Request) error {
 	return nil
 }
 
-// Start implements manager.Runnable: it tells of what changes.
+// Start implements manager.Runnable. It reports problems and their end.
 func (h *health) Start(ctx context.Context) error {
 	ticks := time.NewTicker(lookEvery)
 	defer ticks.Stop()
@@ -113,8 +114,8 @@ func (h *health) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (h *health) NeedLeaderElection() bool { return false }
 
-// look tells of each kind that cannot be watched and of each controller that does not work, again if that
-// lasts, and once when it is over. The log has it once.
+// look reports each kind that cannot be watched and each controller that does not work. It repeats the events
+// if the problem lasts, and reports its end once. The log contains each problem only once.
 func (h *health) look() {
 	now := h.clock.Now()
 	var refused []lasting[schema.GroupVersionKind]
@@ -159,14 +160,14 @@ func (h *health) look() {
 	})
 }
 
-// lasting is something that is so, and how it is told.
+// lasting is a current problem and the function that reports it.
 type lasting[K comparable] struct {
 	what K
 	say  func(first bool)
 }
 
-// tell tells what is so and was not told of for a while, and what is over, and returns when what is so was
-// told of last.
+// tell reports the problems that were not reported for a while and the end of previous ones. It returns the
+// current problems with the times when they were last reported.
 func tell[K comparable](now time.Time, told map[K]time.Time, is []lasting[K], over func(K)) map[K]time.Time {
 	left := map[K]time.Time{}
 	for _, one := range is {
@@ -186,7 +187,7 @@ func tell[K comparable](now time.Time, told map[K]time.Time, is []lasting[K], ov
 	return left
 }
 
-// named is a kind in words, such as CloneSet.v1beta1.apps.kruise.io.
+// named returns the name of a kind, such as CloneSet.v1beta1.apps.kruise.io.
 func named(kind schema.GroupVersionKind) string {
 	return strings.TrimSuffix(kind.Kind+"."+kind.Version+"."+kind.Group, ".")
 }

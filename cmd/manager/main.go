@@ -62,8 +62,8 @@ import (
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-leader-election-role,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,namespace=kruise-system,roleName=kruise-leader-election-role,resources=events,verbs=create;patch
 
-// userAgent is that of the manager's requests; those of controllers have the controller's name in addition
-// (OPS-022).
+// userAgent is the user agent of the manager's requests. Requests of a controller also have the controller's
+// name.
 const userAgent = "kruise-manager"
 
 func main() {
@@ -72,7 +72,7 @@ func main() {
 		if errors.Is(err, pflag.ErrHelp) {
 			return
 		}
-		if errors.Is(err, uninstall.ErrInUse) { // what is in use has been told
+		if errors.Is(err, uninstall.ErrInUse) { // the objects in use have been reported
 			os.Exit(1)
 		}
 		klog.FromContext(ctx).Error(err, "The manager ends")
@@ -107,6 +107,7 @@ func run(signal context.Context, args []string) error {
 	ctrl.SetLogger(logger)
 	build := version.Get()
 	logger.Info("Starts", "version", build.Version, "commit", build.Commit, "go", build.Go)
+
 	gates, err := features.Parse(o.featureGates)
 	if err != nil {
 		return err
@@ -124,6 +125,7 @@ func run(signal context.Context, args []string) error {
 		}
 		defer sendLast(stop)
 	}
+
 	pods, creations := &podindex.Index{}, &creations{}
 	mgr, watched, err := newManager(o, pods, creations)
 	if err != nil {
@@ -136,7 +138,8 @@ func run(signal context.Context, args []string) error {
 	}
 
 	creations.release(kinds)
-	// on every replica, leader or not (OPS-032)
+
+	// The webhooks run on every replica, whether it is the leader or not.
 	if err := admission.Setup(ctx, mgr, kinds.Options); err != nil {
 		return err
 	}
@@ -165,7 +168,7 @@ func run(signal context.Context, args []string) error {
 	return nil
 }
 
-// sendLast sends the last spans when the process ends, for which it waits a little.
+// sendLast exports the last spans when the process exits, and waits a few seconds for that.
 func sendLast(stop func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
@@ -174,17 +177,17 @@ func sendLast(stop func(context.Context) error) {
 	}
 }
 
-// freeAfterStart returns to the system the memory that the first list of all pods took. Most of it is
-// garbage, since pods arrive whole and are kept slim, and the process would otherwise keep the memory.
+// freeAfterStart returns the memory of the first list of all pods to the operating system. Most of it is
+// garbage, since pods are received in full and stored slim, and the process would keep it otherwise.
 func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	return func(ctx context.Context) error {
-		// returns when the cache is filled
+		// This returns when the cache is synced.
 		if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil {
 			return fmt.Errorf("waiting for the pods: %w", err)
 		}
 		debug.FreeOSMemory()
 		select {
-		case <-time.After(30 * time.Second): // the controllers have their first events by then
+		case <-time.After(30 * time.Second): // the controllers have handled their first events by then
 			debug.FreeOSMemory()
 		case <-ctx.Done():
 		}
@@ -192,7 +195,8 @@ func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	}
 }
 
-// addHealth adds the checks of what this replica has read and of its controllers, and what tells of them.
+// addHealth adds the checks of the caches and the controllers of this replica, and the runnable that reports
+// problems.
 func addHealth(mgr ctrl.Manager, watched *watches.Watches, pulse *reconcile.Pulse, namespace string) error {
 	h := newHealth(watched, pulse, mgr.Elected(), namespace)
 	h.events, h.log = reconcile.NewRecorder(mgr.GetEventRecorder("manager")),
@@ -204,8 +208,8 @@ func addHealth(mgr ctrl.Manager, watched *watches.Watches, pulse *reconcile.Puls
 	return nil
 }
 
-// showMetrics registers the collectors, kruise_manager_is_leader, and the metrics of leader election
-// (OPS-092).
+// showMetrics registers the collectors, the gauge kruise_manager_is_leader, and the metrics of leader
+// election.
 func showMetrics(mgr ctrl.Manager, all ...prometheus.Collector) error {
 	for _, collector := range append(all, leadership(mgr.Elected())) {
 		if err := metrics.Registry.Register(collector); err != nil {
@@ -231,9 +235,10 @@ func leadership(elected <-chan struct{}) prometheus.Collector {
 
 func scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme,
-		appsv1beta1.AddToScheme,
-		policyv1alpha1.AddToScheme, policyv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme,
+		policyv1alpha1.AddToScheme, policyv1beta1.AddToScheme,
+	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
@@ -241,7 +246,7 @@ func scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// newManager makes the manager, and what knows what its caches watch.
+// newManager makes the manager, and the Watches that follow its informers.
 func newManager(
 	o *options, pods *podindex.Index, creations *creations,
 ) (ctrl.Manager, *watches.Watches, error) {
@@ -270,7 +275,6 @@ func newManager(
 		DefaultTransform: slim.Any,
 		NewInformer:      pods.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
-			// ND-145
 			&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{pub.LaunchBarrier: "true"})},
 		},
 	}
@@ -278,10 +282,14 @@ func newManager(
 		cacheOptions.DefaultNamespaces = map[string]cache.Config{o.namespace: {}}
 		for i := range registry.Kinds {
 			for _, object := range registry.Kinds[i].Beside {
-				cacheOptions.ByObject[object] = cache.ByObject{Namespaces: map[string]cache.Config{o.namespace: {}, o.installNamespace: {}}}
+				cacheOptions.ByObject[object] = cache.ByObject{Namespaces: map[string]cache.Config{
+					o.namespace:        {},
+					o.installNamespace: {},
+				}}
 			}
 		}
 	}
+
 	options := ctrl.Options{
 		Scheme:                  s,
 		Cache:                   cacheOptions,
@@ -296,8 +304,8 @@ func newManager(
 		LeaseDuration:           &o.leaseDuration,
 		RenewDeadline:           &o.renewDeadline,
 		RetryPeriod:             &o.retryEvery,
-		// A controller whose caches cannot be filled waits, and does not end the manager: o.cacheSyncTimeout
-		// is when that is told of.
+		// A controller whose caches cannot be synced waits instead of ending the manager. It is reported
+		// after o.cacheSyncTimeout.
 		Controller: config.Controller{CacheSyncTimeout: 365 * 24 * time.Hour},
 	}
 	endWithin(gracefulStop, &options)
@@ -321,7 +329,7 @@ func restConfig(o *options) (*rest.Config, error) {
 		return nil, fmt.Errorf("finding the cluster: %w", err)
 	}
 
-	// Priority and fairness of the API server limit the requests; a limit of our own would only add latency.
+	// Priority and fairness of the API server limits the requests. Another limit here would only add latency.
 	cfg.QPS, cfg.Burst = o.qps, o.burst
 	cfg.UserAgent = userAgent
 	cfg.Wrap(useragent.Wrap(userAgent))
@@ -332,11 +340,10 @@ func restConfig(o *options) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// newEnvironment makes the environment with which all kinds are set up.
+// newEnvironment makes the environment in which all kinds are set up.
 func newEnvironment(
 	ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates,
-	pods *podindex.Index,
-	watched *watches.Watches, stopping <-chan struct{},
+	pods *podindex.Index, watched *watches.Watches, stopping <-chan struct{},
 ) (*registry.Environment, error) {
 	webhooks, err := webhookOptions(o, gates, stopping)
 	if err != nil {
@@ -360,8 +367,9 @@ func newEnvironment(
 	e.Limiter = func() workqueue.TypedRateLimiter[ctrl.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](o.baseDelay, o.maxDelay),
-			&workqueue.TypedBucketRateLimiter[ctrl.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS),
-				o.queueBucket)})
+			&workqueue.TypedBucketRateLimiter[ctrl.Request]{
+				Limiter: rate.NewLimiter(rate.Limit(o.queueQPS), o.queueBucket),
+			})
 	}
 
 	for _, collector := range e.Flow.Collectors() {
@@ -396,18 +404,17 @@ func newEnvironment(
 	return e, err
 }
 
-// addControllers adds the controllers of pods and of the kinds, each as soon as its kind is served: an older
-// installation may lack definitions.
+// addControllers adds the controllers of pods and of all kinds. Each controller starts as soon as its kind is
+// served, because an older installation may lack CRDs.
 func addControllers(ctx context.Context, o *options, e *registry.Environment) error {
 	if err := readinessgatecontroller.Setup(e.Manager, e.Pulse); err != nil {
 		return err
 	}
-	if err := launchprioritycontroller.Setup(e.Manager,
-		reconcile.Options{
-			Workers:     *o.workers["launchpriority"],
-			RateLimiter: e.Limiter,
-			Pulse:       e.Pulse,
-		}); err != nil {
+	if err := launchprioritycontroller.Setup(e.Manager, reconcile.Options{
+		Workers:     *o.workers["launchpriority"],
+		RateLimiter: e.Limiter,
+		Pulse:       e.Pulse,
+	}); err != nil {
 		return err
 	}
 	if err := unholdOff(e); err != nil {

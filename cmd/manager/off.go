@@ -14,19 +14,19 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// unholdEvery is the pause between looks for what objects hold whose kinds are off.
+// unholdEvery is the interval at which the objects of disabled kinds are checked.
 const unholdEvery = 5 * time.Minute
 
-// off lets go what objects hold of kinds that no controller looks after, since their feature gates were
-// turned off: a request keeps its pod out of service for ever otherwise, and neither it nor its namespace can
-// be deleted.
+// off removes the finalizers of objects whose controller does not run because their feature gate was
+// disabled. Otherwise a ContainerRecreateRequest would keep its pod out of service forever, and neither the
+// object nor its namespace could be deleted.
 type off struct {
 	kinds []schema.GroupKind
 	guard uninstall.Guard
 	every time.Duration
 }
 
-// unholdOff adds that for the kinds whose gates are off, if there are any.
+// unholdOff adds this runnable for the kinds whose gates are disabled, if there are any.
 func unholdOff(e *registry.Environment) error {
 	var kinds []schema.GroupKind
 	for i := range registry.Kinds {
@@ -39,12 +39,11 @@ func unholdOff(e *registry.Environment) error {
 		return nil
 	}
 
-	live, err := client.New(e.Manager.GetConfig(),
-		client.Options{
-			Scheme:     e.Manager.GetScheme(),
-			Mapper:     e.Manager.GetRESTMapper(),
-			HTTPClient: e.Manager.GetHTTPClient(),
-		})
+	live, err := client.New(e.Manager.GetConfig(), client.Options{
+		Scheme:     e.Manager.GetScheme(),
+		Mapper:     e.Manager.GetRESTMapper(),
+		HTTPClient: e.Manager.GetHTTPClient(),
+	})
 	if err != nil {
 		return fmt.Errorf("building a client without cache: %w", err)
 	}
@@ -59,10 +58,10 @@ func unholdOff(e *registry.Environment) error {
 	return nil
 }
 
-// NeedLeaderElection implements the manager's interface.
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*off) NeedLeaderElection() bool { return true }
 
-// Start looks until the context ends. What fails is tried again, and told once.
+// Start checks the objects at intervals until the context is canceled. Failures are retried, and logged once.
 func (o *off) Start(ctx context.Context) error {
 	told := ""
 	tick := time.NewTicker(o.every)

@@ -24,9 +24,9 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// options are the flags and the environment of the manager (docs/spec/operations.md, OPS-020, OPS-021).
+// options holds the flags and the environment of the manager (docs/spec/operations.md).
 type options struct {
-	version bool // tells the version, and nothing else counts
+	version bool // print the version and exit, whatever else is set
 
 	metricsAddr, probeAddr, pprofAddr string
 	metricsSecure                     bool
@@ -72,6 +72,7 @@ type options struct {
 func parseOptions(args []string) (*options, error) {
 	o := &options{logging: logsapi.NewLoggingConfiguration()}
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+
 	fs.BoolVar(&o.version, "version", false, "print what this program was built from, and end")
 	fs.StringVar(&o.metricsAddr, "metrics-addr", ":8080", "address of /metrics")
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", false,
@@ -121,14 +122,16 @@ func parseOptions(args []string) (*options, error) {
 		"longest back-off of a failing object")
 	fs.IntVar(&o.queueQPS, "rate-limiter-qps", 10, "retries per second of a controller")
 	fs.IntVar(&o.queueBucket, "rate-limiter-bucket-size", 100, "retries at once of a controller")
+
 	o.workers = o.kinds.AddTo(fs)
-	// ND-146
 	o.workers["launchpriority"] = fs.Int("launchpriority-workers", 4,
 		"pods with container launch priority worked on at the same time")
-	// Flags of the reference for features that do not exist here are accepted, so that chart values and
-	// arguments carry over.
+
+	// Flags of the reference for features that do not exist here are accepted, so that existing chart values
+	// and arguments work.
 	fs.Duration("expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
 	fs.Bool("disable-no-deepcopy", false, "accepted; does nothing")
+
 	logsapi.AddFlags(o.logging, fs)
 	legacy := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(legacy)
@@ -137,6 +140,7 @@ func parseOptions(args []string) (*options, error) {
 			fs.AddGoFlag(f)
 		}
 	})
+
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
@@ -161,7 +165,7 @@ func parseOptions(args []string) (*options, error) {
 	return o, o.environment()
 }
 
-// callers refuses names that would let nobody, or everybody, call the webhooks (OPS-049).
+// callers rejects names that would let nobody, or everybody, call the webhooks.
 func (o *options) callers() error {
 	switch names := o.webhookClientNames; {
 	case slices.Contains(names, ""):
@@ -172,7 +176,7 @@ func (o *options) callers() error {
 	return nil
 }
 
-// tracing refuses what no spans could be sent to (OPS-124).
+// tracing rejects an endpoint to which no spans could be sent.
 func (o *options) tracing() error {
 	if o.tracingRate < 0 || o.tracingRate > 1_000_000 {
 		return fmt.Errorf("--tracing-sampling-rate-per-million: %d is not between 0 and 1000000",
@@ -190,7 +194,7 @@ func (o *options) tracing() error {
 	return nil
 }
 
-// pacing refuses values by which controllers would never retry, or retry without a pause.
+// pacing rejects values that would make controllers never retry, or retry without a delay.
 func (o *options) pacing() error {
 	for flag, value := range map[string]int{
 		"rate-limiter-qps":         o.queueQPS,
@@ -237,7 +241,7 @@ func (o *options) environment() error {
 	}
 
 	if kinds := env("CUSTOM_RESOURCE_ENABLE", ""); kinds != "" && !strings.Contains(kinds, "SidecarSet") {
-		// only a default: later entries win
+		// This is only a default, because later entries take precedence.
 		o.featureGates = strings.Trim("PodWebhook=false,"+o.featureGates, ",")
 	}
 	if _, err := o.resync(); err != nil {
@@ -253,12 +257,12 @@ func (o *options) environment() error {
 	return nil
 }
 
-// filesOnly says whether certificates are kept in the directory alone (OPS-048).
+// filesOnly reports whether certificates are kept only in the directory.
 func (o *options) filesOnly() bool {
 	return o.certWriter == "fs" || o.certWriter == "" && o.webhookHost != ""
 }
 
-// resync returns the resync period, nil for none.
+// resync returns the resync period, or nil if there is none.
 func (o *options) resync() (*time.Duration, error) {
 	if o.syncPeriod == "" || o.syncPeriod == "0" {
 		return nil, nil
@@ -275,13 +279,13 @@ func (o *options) resync() (*time.Duration, error) {
 
 func env(name, fallback string) string { return cmp.Or(os.Getenv(name), fallback) }
 
-// Who may get the metrics is asked of the API server. The role is bound only where --metrics-secure is set.
+// The API server decides who may read the metrics. The role is bound only if --metrics-secure is set.
 //
 // +kubebuilder:rbac:groups=authentication.k8s.io,roleName=kruise-metrics-role,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,roleName=kruise-metrics-role,resources=subjectaccessreviews,verbs=create
 
-// metrics is how the metrics are served (OPS-094). Securely it is with the certificate of the webhooks. It is
-// read for each connection, because it comes only after the start and is renewed.
+// metrics returns how the metrics are served. Secure serving uses the certificate of the webhooks. The
+// certificate is read for each connection, because it is created after the start and renewed.
 func (o *options) metrics() metricsserver.Options {
 	served := metricsserver.Options{BindAddress: o.metricsAddr}
 	if !o.metricsSecure {

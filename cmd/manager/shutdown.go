@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// gracefulStop is how long controllers and requests under way may take to end. Then the lease is released,
-// also if one of them hangs.
+// gracefulStop limits how long controllers and requests in progress may take to end. After that the lease is
+// released, even if one of them hangs.
 const gracefulStop = 10 * time.Second
 
 // endWithin makes the manager release its lease when its runnables have ended, or after grace.
@@ -22,27 +22,28 @@ func endWithin(grace time.Duration, options *ctrl.Options) {
 	options.GracefulShutdownTimeout, options.LeaderElectionReleaseOnCancel = &grace, true
 }
 
-// shutdown keeps the manager running for a while after the signal to end. The API server calls its webhooks
-// until it knows that this replica ends, and refuses requests without an answer. In this time the replica is
-// not ready, but everything else goes on: caches are current, and the leader still leads.
+// shutdown keeps the manager running for a while after the termination signal. The API server continues to
+// call the webhooks of this replica until it learns that the replica is terminating, and rejects requests if
+// there is no response. During this time the replica is not ready, but everything else continues: caches are
+// updated, and the leader stays the leader.
 type shutdown struct {
 	signal  context.Context
 	delay   time.Duration
 	serving atomic.Bool
-	// all tells whether all replicas are to end, so that there is none for callers to go to and nothing to
-	// wait for. It is set before serving.
+	// all reports whether all replicas are terminating, so that callers have no other replica and there is no
+	// reason to wait. It is set before serving.
 	all func(context.Context) bool
 }
 
-// context returns the context of the manager. It ends at the signal if nothing is served yet, otherwise when
-// the delay after the signal is over.
+// context returns the context of the manager. It is canceled by the signal if nothing is served yet, or else
+// when the delay after the signal is over.
 func (s *shutdown) context() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.signal))
 	stop := context.AfterFunc(s.signal, func() {
 		if s.serving.Load() && s.delay > 0 && !s.all(ctx) {
 			klog.FromContext(ctx).Info(
-				"The manager is asked to end and goes on for a while, until it is not called any more", "for",
-				s.delay)
+				"The manager is asked to end and goes on for a while, until it is not called any more",
+				"for", s.delay)
 			select {
 			case <-time.After(s.delay):
 			case <-ctx.Done():
@@ -54,8 +55,8 @@ func (s *shutdown) context() (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// noneStays returns a function that tells whether the manager's Deployment is to have no replicas. If that
-// cannot be read, it is not known.
+// noneStays returns a function that reports whether the manager's Deployment is scaled to zero. It returns
+// false if the Deployment cannot be read.
 func noneStays(reader client.Reader, namespace string) func(context.Context) bool {
 	return func(ctx context.Context) bool {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -15,7 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// uninstallGuard is the argument with which the binary is run before Helm removes the release (OPS-116).
+// uninstallGuard is the argument with which the program is run before Helm removes the release.
 const uninstallGuard = "uninstall-guard"
 
 func runUninstallGuard(ctx context.Context, args []string, out io.Writer) error {
@@ -53,8 +53,12 @@ func runUninstallGuard(ctx context.Context, args []string, out io.Writer) error 
 		Definitions: registry.Converted(),
 		Out:         out,
 		Configurations: []client.Object{
-			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kruise-mutating-webhook-configuration"}},
-			&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kruise-validating-webhook-configuration"}},
+			&admissionregistrationv1.MutatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: "kruise-mutating-webhook-configuration"},
+			},
+			&admissionregistrationv1.ValidatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: "kruise-validating-webhook-configuration"},
+			},
 		},
 	}
 	if *refuse {

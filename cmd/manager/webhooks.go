@@ -10,7 +10,7 @@ import (
 )
 
 // webhookOptions returns the options of the webhooks, except those that depend on the API server and the
-// caches. stopping is closed when the manager gets the signal to end.
+// caches. stopping is closed when the manager receives the termination signal.
 func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{}) (admission.Options, error) {
 	options := admission.Options{
 		Kinds:               registry.Admitted(),

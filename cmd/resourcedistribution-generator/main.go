@@ -1,4 +1,4 @@
-// Command resourcedistribution-generator is a function of kustomize, run as a program, that makes
+// Command resourcedistribution-generator is a kustomize function, run as a program, that makes
 // ResourceDistributions (OPS-170).
 package main
 

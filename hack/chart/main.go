@@ -1,6 +1,6 @@
 // Command chart writes the files of the Helm chart: the objects that it installs, from the manifests in
 // config (docs/decisions/0028), the defaults of its values, and the feature gates. The templates load the
-// objects and lay over them what values say, so that none is written twice.
+// objects and apply the values to them, so that no object is written twice.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// write renders the manifests below from, and replaces the files of a chart.
+// write renders the manifests in from and replaces the files of the chart.
 func write(from, chart string) error {
 	to := filepath.Join(chart, "files")
 	own, err := objects(filepath.Join(from, "default"))
@@ -77,11 +77,10 @@ func write(from, chart string) error {
 		known[key(object)] = object
 	}
 
-	// Of the manifests with certificates of somebody else, what is another object, or an object with other
-	// content.
+	// From the manifests with external certificates, take the objects that are new or have other content.
 	for _, object := range external {
-		// The templates themselves know gates, which change the Deployment, and annotations, which change
-		// definitions.
+		// The templates handle the feature gates, which change the Deployment, and the annotations, which
+		// change definitions.
 		if kind := object.GetKind(); kind != "CustomResourceDefinition" && kind != "Deployment" &&
 			!same(known[key(object)], object) {
 			files["external-certs.yaml"] = append(files["external-certs.yaml"], object)
@@ -119,7 +118,7 @@ func write(from, chart string) error {
 		save(filepath.Join(to, "features.yaml"), gates()))
 }
 
-// fileOf tells in which file an object goes.
+// fileOf returns the file for an object.
 func fileOf(object *unstructured.Unstructured) string {
 	daemons := strings.HasPrefix(object.GetName(), "kruise-daemon")
 	switch kind := object.GetKind(); kind {
@@ -145,7 +144,7 @@ func fileOf(object *unstructured.Unstructured) string {
 	return "manager.yaml"
 }
 
-// gates are the feature gates as the templates need them: what is on by default, and what one does to others.
+// gates returns the feature gates as the templates need them: their defaults, stages and implications.
 func gates() any {
 	type gate struct {
 		Default bool   `json:"default"`
@@ -201,7 +200,7 @@ func parse(text []byte) ([]*unstructured.Unstructured, error) {
 		if err := yaml.Unmarshal(document, &object.Object); err != nil {
 			return nil, fmt.Errorf("reading the manifests: %w", err)
 		}
-		if len(object.Object) > 0 { // a document may have comments only
+		if len(object.Object) > 0 { // a document may consist of comments
 			all = append(all, object)
 		}
 	}

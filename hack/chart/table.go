@@ -10,10 +10,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Between these lines stands the table of values on the page of the chart.
+// The table of values on the page of the chart is between these lines.
 const begin, end = "<!-- values: written by make generate -->\n", "<!-- end of values -->\n"
 
-// tabulate writes the table of values, with what their comments say, to the page.
+// tabulate writes the table of values, with their comments as descriptions, to the page.
 func tabulate(values, page string) error {
 	text, err := os.ReadFile(values)
 	if err != nil {
@@ -46,7 +46,7 @@ func tabulate(values, page string) error {
 	return os.WriteFile(page, []byte(written), 0o644) //nolint:gosec // sources are for everybody
 }
 
-// rows writes a row for each value; what a value is for must be said above it.
+// rows writes a row for each value. Every value must have a comment above it.
 func rows(table *strings.Builder, path string, node *yaml.Node) error {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
@@ -57,8 +57,8 @@ func rows(table *strings.Builder, path string, node *yaml.Node) error {
 			}
 			continue
 		}
-		comment := strings.Join(strings.Fields(strings.ReplaceAll(lastParagraph(key.HeadComment), "#", " ")),
-			" ")
+		comment := strings.Join(strings.Fields(
+			strings.ReplaceAll(lastParagraph(key.HeadComment), "#", " ")), " ")
 		if comment == "" {
 			return fmt.Errorf("nothing is said about value %s", name)
 		}

@@ -1,4 +1,4 @@
-// Package links looks whether the links of Markdown files lead anywhere.
+// Package links checks the links in Markdown files.
 package links
 
 import (
@@ -20,16 +20,16 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// page is a Markdown file: the anchors that it has, and what it links to.
+// page holds the anchors and the links of a Markdown file.
 type page struct {
 	anchors map[string]bool
 	links   []string
 }
 
-// Check returns a line for every relative link, in the Markdown files of a folder, whose file or anchor does
-// not exist, and for every page of its folder docs that nobody finds: that is not in a section of the site's
-// sidebar, and to which no chain of links leads from docs/README.md. Folders whose names begin with a dot,
-// packages of npm and what is built are left out.
+// Check returns a line for every relative link in the Markdown files of a folder whose file or anchor does
+// not exist. It also returns a line for every page in its folder docs that cannot be found, because it is not
+// in the sidebar of the site and no chain of links leads to it from docs/README.md. Folders with names that
+// begin with a dot, npm packages and build results are skipped.
 func Check(root string, sections []string) ([]string, error) {
 	pages := map[string]page{}
 	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
@@ -85,9 +85,7 @@ func Check(root string, sections []string) ([]string, error) {
 
 	for name := range pages {
 		if strings.HasPrefix(name, "docs/") && !found[name] &&
-			!slices.ContainsFunc(sections, func(s string) bool {
-				return listed(s, name)
-			}) {
+			!slices.ContainsFunc(sections, func(s string) bool { return listed(s, name) }) {
 			wrong = append(wrong, name+": neither a link nor the sidebar leads there")
 		}
 	}
@@ -96,15 +94,15 @@ func Check(root string, sections []string) ([]string, error) {
 	return wrong, nil
 }
 
-// listed says whether an entry of the sidebar, a page or all pages of a folder, is a file.
+// listed reports whether an entry of the sidebar, which is a page or all pages of a folder, contains a file.
 func listed(section, file string) bool {
 	name := strings.TrimSuffix(strings.TrimPrefix(file, "docs/"), ".md")
 	folder, all := strings.CutSuffix(section, "*")
 	return section == name || all && strings.HasPrefix(name, folder)
 }
 
-// follow returns the page that a relative link leads to; none for links to other hosts and to files that are
-// no pages.
+// follow returns the page that a relative link leads to. It returns an empty string for links to other hosts
+// and to files that are not pages.
 func follow(root string, pages map[string]page, from, link string) (string, error) {
 	target, err := url.Parse(link)
 	if err != nil || target.IsAbs() || target.Host != "" {
@@ -147,7 +145,9 @@ func read(source []byte) page {
 	}
 
 	document := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
-	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the function returns no errors
+
+	// Walk returns only errors of the function, which has none.
+	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
 		}
@@ -169,7 +169,7 @@ func read(source []byte) page {
 	return p
 }
 
-// plain is the text of a heading without its markup.
+// plain returns the text of a heading without markup.
 func plain(node ast.Node, source []byte) string {
 	var b bytes.Buffer
 	for child := node.FirstChild(); child != nil; child = child.NextSibling() {
@@ -183,12 +183,13 @@ func plain(node ast.Node, source []byte) string {
 		}
 	}
 
-	return strings.NewReplacer(`\*`, "*", `\_`, "_", `\[`, "[", `\]`, "]", "&amp;", "&", "&lt;", "<", "&gt;",
-		">").Replace(b.String())
+	return strings.NewReplacer(
+		`\*`, "*", `\_`, "_", `\[`, "[", `\]`, "]", "&amp;", "&", "&lt;", "<", "&gt;", ">",
+	).Replace(b.String())
 }
 
-// slug is the anchor of a heading, as GitHub makes it, and the site: letters, digits, underscores and
-// hyphens, with hyphens for spaces.
+// slug returns the anchor of a heading as GitHub and the site make it. It consists of letters, digits,
+// underscores and hyphens, with hyphens for spaces.
 func slug(heading string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -18,18 +18,17 @@ import (
 	"regexp"
 )
 
-// loaded is what `go list` returns about a package.
+// loaded is the output of `go list` for a package.
 type loaded struct {
 	ImportPath, Name, Dir, Export string
 	GoFiles                       []string
 
-	exports map[string]string // of the package and all that it imports
+	exports map[string]string // export files of the package and of all packages that it imports
 }
 
 func load(pattern string) (*loaded, error) {
 	command := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps",
-		"-json=ImportPath,Name,Dir,Export,GoFiles",
-		pattern)
+		"-json=ImportPath,Name,Dir,Export,GoFiles", pattern)
 	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if err != nil {
@@ -47,11 +46,13 @@ func load(pattern string) (*loaded, error) {
 		last, exports[next.ImportPath] = next, next.Export
 	}
 
-	last.exports = exports // a package comes after what it imports
+	// Packages are listed after those that they import, so the last one is the package itself.
+	last.exports = exports
 	return &last, nil
 }
 
-// build compiles the tests of a package with all mutants of this one, which may be another that it imports.
+// build compiles the tests of a package with all mutants of this package, which may be an import of the
+// former.
 func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (string, []mutant, error) {
 	fset := token.NewFileSet()
 	parsed := make([]*ast.File, 0, len(l.GoFiles))
@@ -110,8 +111,10 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 	}
 
 	binary := filepath.Join(dir, "tests")
-	arguments := []string{"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o",
-		binary, tested.ImportPath}
+	arguments := []string{
+		"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary,
+		tested.ImportPath,
+	}
 	command := exec.CommandContext(context.Background(), "go", arguments...)
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("the tests of %s with mutants: %w\n%s", tested.ImportPath, err, out)

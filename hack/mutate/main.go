@@ -1,11 +1,11 @@
-// Command mutate changes a package in small ways, one at a time, and looks whether one of its tests fails.
+// Command mutate changes a package in small ways, one at a time, and checks whether one of its tests fails.
 //
 //	go run ./hack/mutate -skip '^TestSimulated' ./internal/engine/rollout
 //
-// All changes are compiled into one test binary, each behind a number that an environment variable chooses,
-// because a build for each of them would cost many times what its tests do. First every test runs alone,
-// which shows the mutants that it reaches; then each mutant is tried with the tests that reach it, the
-// quickest first. Nothing is written to the source: the compiler gets the changed files as an overlay.
+// All changes are compiled into one test binary, and an environment variable selects one of them by its
+// number, because a build for each change would cost many times as much as its tests. First, every test runs
+// alone, which shows the mutants that it reaches. Then each mutant is tried with the tests that reach it, the
+// quickest first. No source file is changed: the compiler gets the changed files as an overlay.
 package main
 
 import (

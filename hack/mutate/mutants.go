@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// A mutant is one change of one operator.
+// mutant is one change of one operator.
 type mutant struct {
 	id       int
 	kind     string
 	position token.Position
-	operator token.Token // the operator that replaces it
+	operator token.Token // the operator that replaces the original one
 }
 
 const (
@@ -56,16 +56,16 @@ var (
 	}
 )
 
-// changed is one file with the mutants in it.
+// changed is one file and its mutants.
 type changed struct {
 	fset    *token.FileSet
 	info    *types.Info
 	pkg     *types.Package
 	source  []byte
 	mutants map[ast.Node][]mutant
-	// the type with which a generic function is called, where it cannot be inferred
+	// names holds the type argument for the call of a generic function, where it cannot be inferred.
 	names   map[ast.Node]string
-	imports map[string]string // the names of what is imported, by path
+	imports map[string]string // the names of imported packages, by path
 }
 
 func newChanged(
@@ -89,10 +89,11 @@ func newChanged(
 			f.imports[name.Imported().Path()] = name.Name()
 		}
 	}
+
 	return f
 }
 
-// find looks for mutants below a node. Constant expressions are skipped, because they must stay constant.
+// find returns the mutants below a node. Constant expressions are skipped, because they must stay constant.
 func (f *changed) find(root ast.Node, next *int) []mutant {
 	var found []mutant
 	add := func(node ast.Node, at token.Pos, kind string, operator token.Token) {
@@ -126,6 +127,7 @@ func (f *changed) find(root ast.Node, next *int) []mutant {
 		}
 		return true
 	})
+
 	return found
 }
 
@@ -144,12 +146,13 @@ func (f *changed) binary(n *ast.BinaryExpr, add func(ast.Node, token.Pos, string
 	}
 }
 
-// number tells whether a type is numeric, and remembers its name if that can be written in this package.
+// number reports whether a type is numeric, and records its name if it can be written in this package.
 func (f *changed) number(node ast.Node, t types.Type) bool {
 	basic, is := t.Underlying().(*types.Basic)
 	if !is || basic.Info()&types.IsNumeric == 0 || basic.Info()&(types.IsComplex|types.IsUntyped) != 0 {
 		return false
 	}
+
 	switch t := types.Unalias(t).(type) {
 	case *types.Basic:
 		f.names[node] = t.Name()
@@ -159,15 +162,16 @@ func (f *changed) number(node ast.Node, t types.Type) bool {
 		} else if name := f.imports[t.Obj().Pkg().Path()]; name != "" {
 			f.names[node] = name + "." + t.Obj().Name()
 		} else if expression, is := node.(ast.Expr); is && f.info.Types[expression].Value != nil {
-			return false // constants alone do not have the type that the context gives them
+			return false // a constant by itself does not have the type that its context gives it
 		}
 	default: // a type parameter
 		return false
 	}
+
 	return true
 }
 
-// text returns the source of a node with the switches of the mutants inside it.
+// text returns the source of a node with the switches of the mutants in it.
 func (f *changed) text(root ast.Node) string {
 	type span struct {
 		from, to int
@@ -187,25 +191,29 @@ func (f *changed) text(root ast.Node) string {
 	if _, whole := root.(*ast.File); whole {
 		from, to = 0, len(f.source)
 	}
+
 	var out strings.Builder
 	for _, s := range spans {
 		out.Write(f.source[from:s.from])
 		out.WriteString(s.text)
 		from = s.to
 	}
+
 	out.Write(f.source[from:to])
 	return out.String()
 }
 
-// switched returns the source of a node that behaves differently when one of its mutants is chosen.
+// switched returns the source of a node whose behavior changes when one of its mutants is selected.
 func (f *changed) switched(node ast.Node) string {
 	mutants, name := f.mutants[node], ""
 	if mutants == nil {
 		return f.text(node)
 	}
+
 	if f.names[node] != "" {
 		name = "[" + f.names[node] + "]"
 	}
+
 	switch n := node.(type) {
 	case *ast.IncDecStmt:
 		return fmt.Sprintf("%s %c= mutantStep%s(%d)", f.text(n.X), n.Tok.String()[0], name, mutants[0].id)
@@ -227,10 +235,11 @@ func (f *changed) switched(node ast.Node) string {
 		}
 		return out
 	}
+
 	return f.text(node)
 }
 
-// choosing is added to the package. A mutant counts as reached when its switch is evaluated.
+// choosing is the file that is added to the package. A mutant counts as reached when its switch is evaluated.
 const choosing = `package %s
 
 import (

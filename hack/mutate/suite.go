@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// suite is the tests of a package.
+// suite is the test binary of a package.
 type suite struct {
 	binary, source, scratch string
 
 	reach map[string][]test // by mutant, the quickest first
-	// it has property tests, which must not write files about failures into the source
+	// rapid means that it has property tests, which must not write files about failures to the source.
 	rapid bool
 }
 
@@ -29,7 +29,7 @@ type test struct {
 	took time.Duration
 }
 
-// quick is how long the first tests of a mutant may take together: most mutants need no others.
+// quick limits the total time of the first tests of a mutant. Most mutants need no others.
 const quick = 300 * time.Millisecond
 
 // learn runs every test alone, and records which mutants it reaches and how long it takes.
@@ -70,7 +70,7 @@ func (s *suite) learn(skipped *regexp.Regexp, all bool) error {
 	return nil
 }
 
-// suites are the tests of several packages.
+// suites are the test binaries of several packages.
 type suites []*suite
 
 // try tries each mutant and prints the outcome.
@@ -107,7 +107,7 @@ func (s suites) reached(m mutant) bool {
 	return slices.ContainsFunc(s, func(one *suite) bool { return one.reached(m) })
 }
 
-// outcome tries one mutant with one suite after the other.
+// outcome tries one mutant with one suite after another.
 func (s suites) outcome(m mutant) string {
 	for _, one := range s {
 		if outcome := one.outcome(m); outcome != lived {
@@ -119,10 +119,10 @@ func (s suites) outcome(m mutant) string {
 
 func (s *suite) reached(m mutant) bool { return len(s.reach[fmt.Sprint(m.id)]) > 0 }
 
-// lived is the outcome of a mutant that no test sees.
+// lived is the outcome of a mutant that no test detects.
 const lived = "LIVED"
 
-// outcome tries one mutant: first with the quick tests that reach it, then with the others.
+// outcome tries one mutant, first with the quickest tests that reach it, then with the others.
 func (s *suite) outcome(m mutant) string {
 	tests := s.reach[fmt.Sprint(m.id)]
 	first, total := 0, time.Duration(0)
@@ -151,7 +151,7 @@ func (s *suite) outcome(m mutant) string {
 	return lived
 }
 
-// run runs tests by name. The error of one that takes too long is that of its context.
+// run runs tests by name. If they exceed the limit, it returns the error of the context.
 func (s *suite) run(limit time.Duration, names []string, environment string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

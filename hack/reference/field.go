@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// field is a field with its schema in each version that has it.
+// field is a field with its schemas in the versions that have it.
 type field struct {
 	versions map[string]*apiextensionsv1.JSONSchemaProps
 }
@@ -35,8 +35,8 @@ func (f field) child(name string) field {
 	return child
 }
 
-// entry is what a list or a map holds, and how that is written behind a path; the field itself if it is
-// neither.
+// entry returns the entries of a list or a map, and the suffix for them in a path. It returns the field
+// itself if it is neither.
 func (f field) entry() (entry field, suffix string) {
 	entry = field{versions: map[string]*apiextensionsv1.JSONSchemaProps{}}
 	for name, schema := range f.versions {
@@ -56,13 +56,13 @@ func (f field) entry() (entry field, suffix string) {
 	return deeper, suffix + more
 }
 
-// any is the schema of the newest version that has the field.
+// any returns the schema of the newest version that has the field.
 func (f field) any() *apiextensionsv1.JSONSchemaProps {
 	return f.versions[slices.MaxFunc(slices.Collect(maps.Keys(f.versions)),
 		version.CompareKubeAwareVersionStrings)]
 }
 
-// known names objects of Kubernetes that every reader knows; their fields are not listed.
+// known returns the name of a well-known object of Kubernetes, whose fields are not listed.
 func (f field) known() string {
 	switch names := strings.Join(f.children(), " "); names {
 	case "matchExpressions matchLabels":
@@ -73,7 +73,7 @@ func (f field) known() string {
 	return ""
 }
 
-// typ is the type of a child, with whether it is required and a link to the section of its fields.
+// typ returns the type of a child, whether it is required, and a link to the section about its fields.
 func (k kind) typ(parent, child field, name, link string) string {
 	entry, suffix := child.entry()
 	text := typeName(entry)
@@ -120,7 +120,7 @@ func typeName(f field) string {
 	return schema.Type
 }
 
-// anchor is the anchor of a heading with this text, as on GitHub: letters, digits, hyphens and underscores.
+// anchor returns the anchor of a heading as on GitHub: letters, digits, hyphens and underscores.
 func anchor(heading string) string {
 	return strings.ToLower(strings.Map(func(r rune) rune {
 		if strings.ContainsRune(".[]*", r) {
@@ -130,7 +130,8 @@ func anchor(heading string) string {
 	}, heading))
 }
 
-// text is what a cell says of a field: once if all versions say the same.
+// text returns the description of a field for a table cell. It is written once if it is the same in all
+// versions.
 func (k kind) text(f field) string {
 	var all []string
 	said := map[string][]string{}
@@ -155,7 +156,7 @@ func (k kind) text(f field) string {
 	return strings.Join(all, "<br>")
 }
 
-// describe gives the description and the bounds of a schema, and of what it lists.
+// describe returns the description and the limits of a schema, and of the entries of a list or map.
 func describe(schema *apiextensionsv1.JSONSchemaProps) string {
 	var lines []string
 	for _, p := range paragraphs(schema.Description) {
@@ -185,7 +186,7 @@ func describe(schema *apiextensionsv1.JSONSchemaProps) string {
 	return strings.Join(lines, "<br>")
 }
 
-// facts are the default and the bounds that the API server itself holds.
+// facts returns the default and the limits that the API server itself enforces.
 func facts(s *apiextensionsv1.JSONSchemaProps) []string {
 	var all []string
 	add := func(format string, value ...any) { all = append(all, fmt.Sprintf(format, value...)) }
@@ -232,7 +233,7 @@ func facts(s *apiextensionsv1.JSONSchemaProps) []string {
 	return all
 }
 
-// paragraphs splits a description at empty lines and joins the lines of each.
+// paragraphs splits a description at empty lines, and joins the lines of each paragraph.
 func paragraphs(text string) []string {
 	var all []string
 	for p := range strings.SplitSeq(text, "\n\n") {
@@ -241,8 +242,10 @@ func paragraphs(text string) []string {
 	return all
 }
 
-var escapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", `\|`, "*", `\*`, "_", `\_`,
-	"[", `\[`, "]", `\]`, "{{", "&#123;&#123;")
+var escapes = strings.NewReplacer(
+	"&", "&amp;", "<", "&lt;", ">", "&gt;", "|", `\|`, "*", `\*`, "_", `\_`,
+	"[", `\[`, "]", `\]`, "{{", "&#123;&#123;",
+)
 
-// escape makes plain text of Go comments plain text of Markdown, in a cell of a table.
+// escape converts the plain text of a Go comment to Markdown for a table cell.
 func escape(text string) string { return escapes.Replace(text) }

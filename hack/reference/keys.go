@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// keyGroup is a block of constants that hold labels, annotations or the like.
+// keyGroup is a block of constants that are labels, annotations or the like.
 type keyGroup struct {
 	doc  string
 	keys []key
@@ -23,20 +23,20 @@ type keyGroup struct {
 
 type key struct{ constant, name, doc string }
 
-// looksLikeKey tells keys of Kubernetes from other constants: they have a domain before the slash.
+// looksLikeKey distinguishes keys of Kubernetes from other constants: they have a domain before the slash.
 var looksLikeKey = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+/`)
 
-// forProgrammers is what stands in parentheses in comments and is of no use to readers of the reference:
-// requirements, and where they are.
+// forProgrammers matches text in parentheses that is of no use to readers of the reference: requirements, and
+// the pages that contain them.
 var forProgrammers = regexp.MustCompile(`\s*\(([A-Z]+-\d+|docs/[^), ]*)(, ([A-Z]+-\d+|docs/[^), ]*))*\)`)
 
-// word is what may be the name of a constant.
+// word matches what may be the name of a constant.
 var word = regexp.MustCompile(`[A-Z][A-Za-z0-9]+`)
 
-// keys finds the groups of constants in a folder of packages in which there are keys.
+// keys returns the groups of constants with keys in the packages of a folder.
 func keys(folder string) ([]keyGroup, error) {
 	var groups []keyGroup
-	values := map[string]string{} // of constants, by which their comments are to name them
+	values := map[string]string{} // values of constants, which replace their names in comments
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") ||
 			strings.HasSuffix(path, "_test.go") {
@@ -82,7 +82,7 @@ func readGroup(block *ast.GenDecl) keyGroup {
 	var doc string
 	for _, spec := range block.Specs {
 		constant := spec.(*ast.ValueSpec)
-		if constant.Doc != nil { // a constant without a comment is explained by the one before
+		if constant.Doc != nil { // a constant without a comment has that of the previous one
 			doc = clean(constant.Doc.Text())
 		}
 		for i, value := range constant.Values {
@@ -104,8 +104,8 @@ func clean(doc string) string {
 	return forProgrammers.ReplaceAllString(strings.Join(strings.Fields(doc), " "), "")
 }
 
-// sentence makes Markdown of the comment on a constant: without its name at the begin, and with the values of
-// others instead of their names.
+// sentence converts the comment of a constant to Markdown. It removes the constant's name at the beginning,
+// and replaces the names of other constants by their values.
 func sentence(k key, values map[string]string) string {
 	doc := k.doc
 	if rest, ok := strings.CutPrefix(doc, k.constant); ok && !strings.HasPrefix(rest, " and ") &&

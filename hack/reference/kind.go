@@ -37,7 +37,7 @@ func (k kind) names() []string {
 	return names
 }
 
-// summary is the first sentence of the description.
+// summary returns the first sentence of the description.
 func (k kind) summary() string {
 	text := paragraphs(k.versions[0].Schema.OpenAPIV3Schema.Description)[0]
 	if first, _, more := strings.Cut(text, ". "); more {
@@ -46,7 +46,7 @@ func (k kind) summary() string {
 	return text
 }
 
-// root is the kind's schema in every version, without what every object has.
+// root returns the schema of the kind in every version, without the fields that every object has.
 func (k kind) root() field {
 	f := field{versions: map[string]*apiextensionsv1.JSONSchemaProps{}}
 	for _, v := range k.versions {
@@ -118,7 +118,8 @@ func (k kind) subresources() []string {
 	return all
 }
 
-// columns are the printed columns of the stored version; those with a priority are for -o wide.
+// columns returns the printed columns of the newest version. Columns with a priority are printed with -o
+// wide.
 func (k kind) columns() string {
 	var b strings.Builder
 	for _, c := range k.versions[0].AdditionalPrinterColumns {
@@ -136,7 +137,7 @@ func (k kind) columns() string {
 	return b.String()
 }
 
-// differences lists the fields that not all versions have; of an object the object alone.
+// differences lists the fields that not all versions have. Fields below such a field are not listed.
 func (k kind) differences() string {
 	only := map[string][]string{}
 	var walk func(f field, path string)
@@ -160,7 +161,7 @@ func (k kind) differences() string {
 	return b.String()
 }
 
-// only names the versions that a child has, if its parent has more of them.
+// only returns the versions that have a child, or an empty string if all versions of its parent have it.
 func (k kind) only(parent, child field) string {
 	var have []string
 	for _, v := range k.names() {
@@ -174,7 +175,7 @@ func (k kind) only(parent, child field) string {
 	return strings.Join(have, ", ")
 }
 
-// sections are the tables of an object and of all objects within.
+// sections returns the tables of an object and of all objects in it.
 func (k kind) sections(f field, path string, in []string) []string {
 	var rows strings.Builder
 	var rest []string

@@ -1,6 +1,6 @@
 // Command reference writes docs/reference: a page for each kind, made from the CustomResourceDefinitions with
-// their whole descriptions, and one for labels and annotations, made from the constants in api/. Called by
-// hack/generate.sh.
+// their full descriptions, and one for labels and annotations, made from the constants in api/.
+// hack/generate.sh calls it.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 
 const generated = "<!-- Written by make generate from api/. Changes belong there. -->\n\n"
 
-// guides are the pages of the manual on a kind, where the name of the page is not that of the kind.
+// guides maps kinds to pages of the manual whose names differ from the name of the kind.
 var guides = map[string]string{
 	"ContainerRecreateRequest": "container-recreate",
 	"ImageListPullJob":         "image-pull",
@@ -75,7 +75,7 @@ func run(crds, api, out string) error {
 	return write(out, pages)
 }
 
-// write replaces the Markdown files of a folder by pages.
+// write replaces the Markdown files in a folder by the pages.
 func write(folder string, pages map[string]string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // documentation is for all to read
 		return err
@@ -105,8 +105,8 @@ func index(kinds []kind) string {
 	b.WriteString("| kind | what it is | group | versions | short names |\n|---|---|---|---|---|\n")
 
 	for _, k := range kinds {
-		fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %s | %s |\n", k.crd.Spec.Names.Kind, k.file(),
-			escape(k.summary()), k.crd.Spec.Group,
+		fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %s | %s |\n",
+			k.crd.Spec.Names.Kind, k.file(), escape(k.summary()), k.crd.Spec.Group,
 			strings.Join(k.names(), ", "), code(k.crd.Spec.Names.ShortNames))
 	}
 

@@ -12,11 +12,11 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// bomEnd is the end of the names of lists of components.
+// bomEnd is the suffix of the names of SBOMs.
 const bomEnd = ".cdx.json"
 
-// boms writes for each program and platform the list of what it is made of, as the compiler recorded it in
-// the program itself. An image has nothing more in it that runs, and has the same list.
+// boms writes an SBOM for each program and platform, as the compiler recorded it in the program itself. An
+// image contains nothing else that is executed, and has the same SBOM.
 func (r *release) boms(_ context.Context, built *binaries) error {
 	for _, b := range built.all {
 		sum, err := checksum(b.path)
@@ -24,12 +24,13 @@ func (r *release) boms(_ context.Context, built *binaries) error {
 			return err
 		}
 		var text bytes.Buffer
-		if err := cdx.NewBOMEncoder(&text, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(r.bom(b, sum),
-			cdx.SpecVersion1_6); err != nil {
+		if err := cdx.NewBOMEncoder(&text, cdx.BOMFileFormatJSON).SetPretty(true).
+			EncodeVersion(r.bom(b, sum), cdx.SpecVersion1_6); err != nil {
 			return err
 		}
-		if err := os.WriteFile(r.path(r.archiveName(b.program, b.platform)+bomEnd), text.Bytes(),
-			0o644); err != nil {
+		if err := os.WriteFile(
+			r.path(r.archiveName(b.program, b.platform)+bomEnd), text.Bytes(), 0o644,
+		); err != nil {
 			return err
 		}
 	}
@@ -37,7 +38,7 @@ func (r *release) boms(_ context.Context, built *binaries) error {
 	return nil
 }
 
-// bom lists the modules of a program, and the standard library, for which weaknesses are published too.
+// bom lists the modules of a program and the standard library, whose vulnerabilities are published too.
 func (r *release) bom(b binary, sum string) *cdx.BOM {
 	bom := cdx.NewBOM()
 	bom.SerialNumber = serial(sum)
@@ -50,8 +51,7 @@ func (r *release) bom(b binary, sum string) *cdx.BOM {
 		Hashes:      &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: sum}},
 		Licenses:    &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}},
 		PackageURL: fmt.Sprintf("pkg:golang/%s@%s?goarch=%s&goos=%s#cmd/%s",
-			strings.ToLower(b.info.Main.Path), r.version, b.arch, b.os,
-			b.name),
+			strings.ToLower(b.info.Main.Path), r.version, b.arch, b.os, b.name),
 	}
 	bom.Metadata = &cdx.Metadata{
 		Timestamp:  r.date.Format("2006-01-02T15:04:05Z"),
@@ -59,8 +59,13 @@ func (r *release) bom(b binary, sum string) *cdx.BOM {
 		Properties: &[]cdx.Property{{Name: "commit", Value: r.commit}},
 	}
 	library := "pkg:golang/std@" + strings.TrimPrefix(b.info.GoVersion, "go")
-	components := []cdx.Component{{Type: cdx.ComponentTypeLibrary, Name: "std", Version: b.info.GoVersion,
-		BOMRef: library, PackageURL: library}}
+	components := []cdx.Component{{
+		Type:       cdx.ComponentTypeLibrary,
+		Name:       "std",
+		Version:    b.info.GoVersion,
+		BOMRef:     library,
+		PackageURL: library,
+	}}
 
 	refs := []string{library}
 	for _, m := range b.info.Deps {
@@ -73,7 +78,7 @@ func (r *release) bom(b binary, sum string) *cdx.BOM {
 	return bom
 }
 
-// moduleComponent is a module, by that which replaces it, if one does.
+// moduleComponent returns the component of a module, or of its replacement if it has one.
 func moduleComponent(m *debug.Module) cdx.Component {
 	if m.Replace != nil {
 		m = m.Replace
@@ -89,9 +94,9 @@ func moduleComponent(m *debug.Module) cdx.Component {
 	}
 }
 
-// serial makes a UUID of what is listed, so that the same program always has the same.
+// serial derives a UUID from a checksum, so that the SBOM of a program always has the same serial number.
 func serial(sum string) string {
 	h := sha256.Sum256([]byte("components of " + sum))
-	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8, of our own making
+	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8, which is for custom formats
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }

@@ -20,7 +20,8 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 )
 
-// chartFile is the name of the packaged chart, whose version is that of the release without the v.
+// chartFile returns the name of the packaged chart, whose version is the version of the release without the
+// v.
 func (r *release) chartFile(name string) string {
 	return fmt.Sprintf("%s-%s.tgz", name, strings.TrimPrefix(r.version, "v"))
 }
@@ -28,13 +29,13 @@ func (r *release) chartFile(name string) string {
 var (
 	chartVersion    = regexp.MustCompile(`(?m)^version:.*$`)
 	chartAppVersion = regexp.MustCompile(`(?m)^appVersion:.*$`)
-	// A place of an image in the values, and the tag of it.
+	// chartImage and chartTag match the repository and the tag of an image in the values.
 	chartImage = regexp.MustCompile(`(?m)^(\s*repository:\s*)["']?` + placeholder + `/([a-z-]+)["']?[ \t]*$`)
 	chartTag   = regexp.MustCompile(`(?m)^(\s*tag:\s*)["']?` + placeholderTag + `["']?[ \t]*$`)
 )
 
-// packageChart packages the chart with the version and the images of the release. It is not helm package,
-// whose archive has the time in it.
+// packageChart packages the chart with the version and the images of the release. It does not use helm
+// package, whose archive contains the current time.
 func (r *release) packageChart(context.Context, *binaries) error {
 	dir := filepath.Join(r.root, r.chart)
 	if _, err := os.Stat(filepath.Join(dir, "Chart.yaml")); errors.Is(err, os.ErrNotExist) {
@@ -42,7 +43,7 @@ func (r *release) packageChart(context.Context, *binaries) error {
 		return nil
 	}
 
-	loaded, err := loader.LoadDir(dir) // without what .helmignore names
+	loaded, err := loader.LoadDir(dir) // without what .helmignore lists
 	if err != nil {
 		return fmt.Errorf("load %s: %w", dir, err)
 	}
@@ -55,7 +56,7 @@ func (r *release) packageChart(context.Context, *binaries) error {
 			if data, err = r.chartMetadata(data); err != nil {
 				return err
 			}
-		case "values.yaml": // those of users, and a copy that templates read
+		case "values.yaml": // the values of users, and the copy that templates read
 			data = r.chartValues(data)
 		}
 		files = append(files, packed{name: loaded.Name() + "/" + f.Name, mode: 0o644, data: data})
@@ -85,13 +86,13 @@ func (r *release) chartMetadata(data []byte) ([]byte, error) {
 	return chartAppVersion.ReplaceAllLiteral(data, []byte(`appVersion: "`+r.version+`"`)), nil
 }
 
-// chartValues puts the images of the release in the place of those that are built locally.
+// chartValues replaces images that are built locally by the images of the release.
 func (r *release) chartValues(data []byte) []byte {
 	data = chartImage.ReplaceAll(data, []byte("${1}"+strings.ReplaceAll(r.repository, "$", "$$")+"/${2}"))
 	return chartTag.ReplaceAll(data, []byte("${1}"+r.version))
 }
 
-// checkChart returns an error unless the chart installs this release.
+// checkChart returns an error if the chart does not install this release.
 func (r *release) checkChart(c *chart.Chart) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("the packaged chart: %w", err)

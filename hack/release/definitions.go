@@ -18,8 +18,9 @@ import (
 
 const definitionsFolder = "config/crd/bases"
 
-// checkDefinitions compares the definitions with those of the release before, if there is one: within a minor
-// version schemas only widen, and a version that was served without being deprecated still is (OPS-111).
+// checkDefinitions compares the definitions with those of the previous release, if there is one. Within a
+// minor version schemas must only be widened, and a version that was served and not deprecated must still be
+// served.
 func (r *release) checkDefinitions(ctx context.Context) error {
 	tags, err := r.git(ctx, "tag", "--merged", "HEAD")
 	if err != nil {
@@ -67,7 +68,7 @@ func (r *release) checkDefinitions(ctx context.Context) error {
 	return nil
 }
 
-// releaseBefore returns the highest version below this one that is no test of a release.
+// releaseBefore returns the highest version below this one that is not a prerelease.
 func releaseBefore(version string, tags []string) string {
 	before := ""
 	for _, tag := range tags {
@@ -79,8 +80,8 @@ func releaseBefore(version string, tags []string) string {
 	return before
 }
 
-// definitionErrors says what was allowed by the old definition and is not by the new one; schemas are
-// compared within a minor version.
+// definitionErrors returns what the old definition allows and the new one does not. Schemas are compared only
+// within a minor version.
 func definitionErrors(old, now *apiextensionsv1.CustomResourceDefinition, sameMinor bool) (wrong []error) {
 	if old.Name != now.Name || old.Spec.Scope != now.Spec.Scope ||
 		old.Spec.Names.Kind != now.Spec.Names.Kind {
@@ -116,7 +117,7 @@ func definitionErrors(old, now *apiextensionsv1.CustomResourceDefinition, sameMi
 	return wrong
 }
 
-// comparison collects in what a schema is narrower than another.
+// comparison collects in which respects a schema is narrower than another.
 type comparison struct{ wrong []error }
 
 func (c *comparison) narrower(when bool, at, what string, args ...any) {
@@ -125,7 +126,7 @@ func (c *comparison) narrower(when bool, at, what string, args ...any) {
 	}
 }
 
-// schema compares two schemas, and all below them.
+// schema compares two schemas recursively.
 func (c *comparison) schema(at string, old, now *apiextensionsv1.JSONSchemaProps) {
 	if old == nil || now == nil {
 		c.narrower(old == nil && now != nil, at, "has a schema now")
@@ -163,7 +164,7 @@ func (c *comparison) schema(at string, old, now *apiextensionsv1.JSONSchemaProps
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// values compares what single values may be.
+// values compares the constraints on single values.
 func (c *comparison) values(at string, old, now *apiextensionsv1.JSONSchemaProps) {
 	allowed := map[string]bool{}
 	for _, v := range now.Enum {
@@ -177,8 +178,7 @@ func (c *comparison) values(at string, old, now *apiextensionsv1.JSONSchemaProps
 
 	c.narrower(now.Pattern != "" && now.Pattern != old.Pattern, at, "must match %q now", now.Pattern)
 	c.narrower(now.Format != "" && now.Format != old.Format &&
-		(old.Format != "int32" || now.Format != "int64"), at,
-		"must be of format %s now", now.Format)
+		(old.Format != "int32" || now.Format != "int64"), at, "must be of format %s now", now.Format)
 	c.narrower(now.UniqueItems && !old.UniqueItems, at, "must not have a value twice now")
 	c.narrower(now.MultipleOf != nil && !reflect.DeepEqual(old.MultipleOf, now.MultipleOf), at,
 		"must be a multiple now")
@@ -219,7 +219,7 @@ func tighter[N int64 | float64](old, now *N, upper bool) bool {
 	return now != nil && (old == nil || upper && *now < *old || !upper && *now > *old)
 }
 
-// structure compares how values are put together.
+// structure compares how values are composed.
 func (c *comparison) structure(at string, old, now *apiextensionsv1.JSONSchemaProps) {
 	c.narrower(!reflect.DeepEqual(old.XListType, now.XListType) ||
 		!slices.Equal(old.XListMapKeys, now.XListMapKeys) ||
@@ -244,10 +244,10 @@ func (c *comparison) structure(at string, old, now *apiextensionsv1.JSONSchemaPr
 		}
 		c.schema(at+"[]", before, after)
 	}
+
 	more, moreNow := old.AdditionalProperties, now.AdditionalProperties
 	c.narrower(more != nil && more.Allows && (moreNow == nil || !moreNow.Allows) &&
-		!isTrue(now.XPreserveUnknownFields), at,
-		"is no map any more")
+		!isTrue(now.XPreserveUnknownFields), at, "is no map any more")
 	if more != nil && moreNow != nil {
 		c.schema(at+"{}", more.Schema, moreNow.Schema)
 	}

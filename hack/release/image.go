@@ -23,19 +23,19 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// source is where the code is.
+// source is the URL of the source code.
 const source = "https://github.com/afloat-project/afloat"
 
-// imageName is the name of a program's image, with the tag of the release.
+// imageName returns the name of a program's image with the tag of the release.
 func (r *release) imageName(p program) string { return r.repository + "/" + p.image + ":" + r.version }
 
-// imageFile is the file with the image for all platforms.
+// imageFile returns the name of the file with the image for all platforms.
 func (r *release) imageFile(p program) string {
 	return fmt.Sprintf("afloat-%s_%s_image.tar", p.image, r.version)
 }
 
-// writeImages writes an image of each program of the cluster, for all its platforms, as an archive of an OCI
-// layout.
+// writeImages writes the images of the programs that run in the cluster, each for all its platforms, as
+// archives with an OCI layout.
 func (r *release) writeImages(_ context.Context, built *binaries) error {
 	r.images = map[string]string{}
 	var list bytes.Buffer
@@ -81,9 +81,9 @@ func (r *release) writeImages(_ context.Context, built *binaries) error {
 	return os.WriteFile(r.path(imagesFile), list.Bytes(), 0o644)
 }
 
-// image is that of one program for one platform: the program, its licenses, the accounts and the public
-// certificate authorities, by which https addresses such as that of a collector of spans are checked. It has
-// no shell (OPS-002).
+// image returns the image of one program for one platform. It contains the program, its licenses, the
+// accounts, and the public certificate authorities, which verify https addresses such as that of a trace
+// collector. It has no shell.
 func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 	data, err := os.ReadFile(b.path)
 	if err != nil {
@@ -107,8 +107,12 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 		return nil, err
 	}
 
-	own, err := layer([]packed{{"licenses/", 0o755, nil}, {"licenses/LICENSE", 0o644, license},
-		{"licenses/" + licensesFile, 0o644, licenses}, {b.name, 0o755, data}})
+	own, err := layer([]packed{
+		{"licenses/", 0o755, nil},
+		{"licenses/LICENSE", 0o644, license},
+		{"licenses/" + licensesFile, 0o644, licenses},
+		{b.name, 0o755, data},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -148,17 +152,22 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 	return mutate.Annotations(img, r.annotations(b.program)).(v1.Image), nil
 }
 
-// annotations say what an image is, by the names of OCI.
+// annotations returns the OCI annotations of an image.
 func (r *release) annotations(p program) map[string]string {
 	const prefix = "org.opencontainers.image."
-	return map[string]string{prefix + "title": "afloat-" + p.name, prefix + "description": p.describe,
-		prefix + "version":  r.version,
-		prefix + "revision": r.commit, prefix + "source": source, prefix + "licenses": "Apache-2.0",
-		prefix + "created": r.date.Format("2006-01-02T15:04:05Z")}
+	return map[string]string{
+		prefix + "title":       "afloat-" + p.name,
+		prefix + "description": p.describe,
+		prefix + "version":     r.version,
+		prefix + "revision":    r.commit,
+		prefix + "source":      source,
+		prefix + "licenses":    "Apache-2.0",
+		prefix + "created":     r.date.Format("2006-01-02T15:04:05Z"),
+	}
 }
 
-// authorities are the public certificate authorities that Mozilla trusts without conditions, which a file
-// could not tell.
+// authorities returns the public certificate authorities that Mozilla trusts without conditions, because a
+// file could not express conditions.
 func authorities() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {
@@ -169,7 +178,7 @@ func authorities() []byte {
 	return text.Bytes()
 }
 
-// layer packs files; names that end with a slash are folders.
+// layer packs files. Names that end with a slash are folders.
 func layer(files []packed) (v1.Layer, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -198,12 +207,11 @@ func layer(files []packed) (v1.Layer, error) {
 
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
-	},
-		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
+	}, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
-// writeLayout writes an index as an OCI layout in one file, which says by which name docker and containerd
-// shall know it.
+// writeLayout writes an index as an OCI layout in one file, which contains the name by which docker and
+// containerd will know the image.
 func writeLayout(path, image, tag string, index v1.ImageIndex) error {
 	dir, err := os.MkdirTemp("", "layout-")
 	if err != nil {
@@ -233,7 +241,8 @@ func writeLayout(path, image, tag string, index v1.ImageIndex) error {
 // tarFolder packs a folder without times and owners.
 func tarFolder(to io.Writer, dir string) error {
 	w := tar.NewWriter(to)
-	// in the order of the names
+
+	// WalkDir visits files in the order of their names.
 	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err
@@ -277,7 +286,7 @@ func tarFolder(to io.Writer, dir string) error {
 	return w.Close()
 }
 
-// readLayout unpacks an archive that writeLayout made into dir, and returns the index in it.
+// readLayout unpacks an archive of writeLayout into dir, and returns the index in it.
 func readLayout(path, dir string) (v1.ImageIndex, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -285,7 +294,7 @@ func readLayout(path, dir string) (v1.ImageIndex, error) {
 	}
 	defer f.Close()
 
-	root, err := os.OpenRoot(dir) // nothing in an archive gets out of it
+	root, err := os.OpenRoot(dir) // files of the archive cannot be written outside of it
 	if err != nil {
 		return nil, err
 	}

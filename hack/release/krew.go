@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// krewPlugin is an entry of an index of krew, by which kubectl krew installs the plugin.
+// krewPlugin is an entry of a krew index, from which kubectl krew installs the plugin.
 type krewPlugin struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
@@ -50,7 +50,7 @@ changed manifest would do to which pods (plan), and has the commands with which 
 workloads. It needs no more than the user's own rights.
 `
 
-// krew writes the manifest of the plugin for krew, with every platform that the release has.
+// krew writes the krew manifest of the plugin, with every platform of the release.
 func (r *release) krew(_ context.Context, built *binaries) error {
 	p := krewPlugin{TypeMeta: metav1.TypeMeta{
 		APIVersion: "krew.googlecontainertools.github.com/v1alpha2",
@@ -105,7 +105,7 @@ var (
 	sha256ed = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// validate applies the rules that krew has for entries of its index.
+// validate applies krew's rules for the entries of its index.
 func (p krewPlugin) validate() error {
 	var wrong []error
 	refuse := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }

@@ -15,14 +15,14 @@ import (
 	"strings"
 )
 
-// licensesFile has the licenses of the modules that a program is made of. Most of them ask that their text
-// goes with the program.
+// licensesFile contains the licenses of the modules in a program. Most licenses require that their text is
+// distributed with the program.
 const licensesFile = "THIRD_PARTY_LICENSES"
 
 var licenseFile = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice|patents)`)
 
-// licenses returns the licenses of the modules of each program, by its path. Those of other platforms are not
-// among them, so that a release for some platforms has the same files for these as one for all.
+// licenses returns the licenses of the modules of each program, by its path. Modules for other platforms are
+// not included, so that a release for some platforms has the same files for them as a release for all.
 func (r *release) licenses(ctx context.Context, built []binary) (map[string][]byte, error) {
 	folders, err := r.folders(ctx)
 	if err != nil {
@@ -48,7 +48,8 @@ func (r *release) licenses(ctx context.Context, built []binary) (map[string][]by
 	return texts, nil
 }
 
-// writeLicenses writes the licenses in the folder of a module. A module without any cannot be passed on.
+// writeLicenses writes the licenses in the folder of a module. It returns an error if there are none, because
+// the module must not be distributed then.
 func writeLicenses(to io.Writer, module, folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -75,10 +76,10 @@ func writeLicenses(to io.Writer, module, folder string) error {
 	return nil
 }
 
-// goItself is the standard library and the runtime, which every program has in it.
+// goItself is the ID of the standard library and the runtime, which are part of every program.
 const goItself = "Go"
 
-// folders returns where the source of each module is.
+// folders returns the source folder of each module.
 func (r *release) folders(ctx context.Context) (map[string]string, error) {
 	goroot, err := r.goCommand(ctx, "env", "GOROOT")
 	if err != nil {
@@ -109,5 +110,6 @@ func (r *release) goCommand(ctx context.Context, args ...string) ([]byte, error)
 	return cmd.Output()
 }
 
-// moduleID names a module as go list does, which is by the module that is replaced, if it is.
+// moduleID returns the ID of a module as go list prints it. A replaced module has its original path and
+// version.
 func moduleID(m *debug.Module) string { return m.Path + " " + m.Version }

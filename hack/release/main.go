@@ -1,5 +1,5 @@
-// Command release makes everything that a release consists of, in one folder, without Docker: programs,
-// images, chart, manifests, lists of what is in them, and checksums. See docs/develop/releasing.md.
+// Command release makes all files of a release in one folder, without Docker: programs, images, chart,
+// manifests, SBOMs, and checksums. See docs/develop/releasing.md.
 package main
 
 import (
@@ -71,8 +71,8 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("%s is no command: want build, push or widens", args[0])
 }
 
-// fromGit sets the commit and its time, which is that of all files of the release. What is not committed
-// cannot be released, since nobody could build it again.
+// fromGit sets the commit and its time, which is the time of all files of the release. It returns an error if
+// there are uncommitted changes, because nobody could reproduce the release.
 func (r *release) fromGit(ctx context.Context) error {
 	dirty, err := r.git(ctx, "status", "--porcelain")
 	if err != nil {

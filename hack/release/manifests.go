@@ -13,14 +13,15 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// manifestFiles are the plain manifests by the folder of config that they are rendered from.
+// manifestFiles lists the plain manifests with the folders of config that they are rendered from.
 var manifestFiles = []struct{ file, folder string }{
 	{"install.yaml", "default"},
 	{"install-external-certs.yaml", "external-certs"},
 	{"crds.yaml", "crd"},
 }
 
-// placeholder is the repository and the tag of images in the sources of manifests and chart.
+// placeholder and placeholderTag are the repository and the tag of images in the sources of manifests and
+// chart.
 const placeholder, placeholderTag = "afloat", "dev"
 
 // manifests writes the plain manifests with the images of the release.
@@ -52,7 +53,7 @@ func (r *release) manifests(context.Context, *binaries) error {
 			return err
 		}
 		options := krusty.MakeDefaultOptions()
-		// so that one kubectl apply does: namespaces first, webhooks last
+		// A single kubectl apply must work: namespaces come first, webhooks last.
 		options.Reorder = krusty.ReorderOptionLegacy
 		objects, err := krusty.MakeKustomizer(options).Run(memory, "/release-"+m.folder)
 		if err != nil {
@@ -75,7 +76,7 @@ func (r *release) manifests(context.Context, *binaries) error {
 	return nil
 }
 
-// checkImages returns an error if manifests have an image that is not of this release.
+// checkImages returns an error if manifests contain an image that is not part of this release.
 func (r *release) checkImages(where, text string) error {
 	for line := range strings.Lines(text) {
 		_, image, ok := strings.Cut(line, " image: ")

@@ -18,14 +18,17 @@ import (
 	"time"
 )
 
-// platform is an operating system and an architecture, by Go's names.
+// platform is an operating system and an architecture, with Go's names.
 type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "/" + p.arch }
 
-// all are the platforms of a release (OPS-001, OPS-130).
-var all = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"},
-	{"windows", "amd64"}, {"windows", "arm64"}}
+// all lists the platforms of a release.
+var all = []platform{
+	{"linux", "amd64"}, {"linux", "arm64"},
+	{"darwin", "amd64"}, {"darwin", "arm64"},
+	{"windows", "amd64"}, {"windows", "arm64"},
+}
 
 func parsePlatforms(list string) ([]platform, error) {
 	if strings.TrimSpace(list) == "" {
@@ -49,12 +52,12 @@ func parsePlatforms(list string) ([]platform, error) {
 // program is one of the project's programs.
 type program struct {
 	name, describe string
-	image          string // name of the image, if the program runs in the cluster
-	user           string // of the image
+	image          string // name of the image if the program runs in the cluster
+	user           string // user of the image
 }
 
-// programs are those of a release. What runs in the cluster runs on Linux; the others on the machines of
-// users.
+// programs lists the programs of a release. Programs that run in the cluster are for Linux only, the others
+// for the machines of users.
 var programs = []program{
 	{name: "manager", image: "manager", user: "65534", describe: "Webhooks and controllers of Afloat"},
 	{name: "daemon", image: "daemon", user: "0",
@@ -64,7 +67,7 @@ var programs = []program{
 		describe: "Function of kustomize that makes ResourceDistributions out of files and literals"},
 }
 
-// archiveName is the name of the files of a program for a platform, without the end.
+// archiveName returns the name of the files of a program for a platform, without suffix.
 func (r *release) archiveName(p program, on platform) string {
 	return fmt.Sprintf("%s_%s_%s_%s", strings.Replace("afloat-"+p.name, "afloat-kubectl", "kubectl", 1),
 		r.version, on.os, on.arch)
@@ -78,7 +81,7 @@ type binary struct {
 	info *buildinfo.BuildInfo
 }
 
-// file is the name of the program itself.
+// file returns the file name of the program.
 func (b binary) file() string {
 	if b.os == "windows" {
 		return b.name + ".exe"
@@ -86,22 +89,23 @@ func (b binary) file() string {
 	return b.name
 }
 
-// binaries are all programs, and what their modules ask to be told with them.
+// binaries holds all programs and their licenses.
 type binaries struct {
 	dir      string
 	all      []binary
-	licenses map[string][]byte // by path of the program
+	licenses map[string][]byte // by the path of the program
 }
 
 func (b *binaries) remove() { os.RemoveAll(b.dir) } //nolint:errcheck // a temporary folder
 
-// The variables that hold the version of a program, and that of kubectl's library in the plugin.
+// The prefixes of the variables that hold the version of a program, and that of kubectl's library in the
+// plugin.
 const (
 	stamp        = "github.com/afloat-project/afloat/internal/platform/version."
 	kubectlStamp = "k8s.io/component-base/version."
 )
 
-// compile builds every program for every platform that it is for.
+// compile builds every program for each of its platforms.
 func (r *release) compile(ctx context.Context) (*binaries, error) {
 	dir, err := os.MkdirTemp("", "release-")
 	if err != nil {
@@ -134,23 +138,25 @@ func (r *release) compile(ctx context.Context) (*binaries, error) {
 }
 
 func (r *release) compileOne(ctx context.Context, b *binary) error {
-	stamps := []string{"-s", "-w", "-X " + stamp + "version=" + r.version,
-		"-X " + stamp + "commit=" + r.commit}
+	stamps := []string{
+		"-s", "-w", "-X " + stamp + "version=" + r.version, "-X " + stamp + "commit=" + r.commit,
+	}
 	if kubectl := r.kubectl(ctx); b.image == "" && kubectl != "" {
 		major, minor, _ := strings.Cut(strings.TrimPrefix(kubectl, "v"), ".")
 		minor, _, _ = strings.Cut(minor, ".")
-		stamps = append(stamps, "-X "+kubectlStamp+"gitVersion="+kubectl,
+		stamps = append(stamps,
+			"-X "+kubectlStamp+"gitVersion="+kubectl,
 			"-X "+kubectlStamp+"gitMajor="+major,
 			"-X "+kubectlStamp+"gitMinor="+minor)
 	}
+
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly",
-		"-ldflags", strings.Join(stamps, " "),
-		"-o", b.path, "./cmd/"+b.name)
+		"-ldflags", strings.Join(stamps, " "), "-o", b.path, "./cmd/"+b.name)
 	cmd.Dir = r.root
-	// Nothing of the builder's own settings changes the outcome.
+
+	// The settings of whoever builds must not change the result.
 	cmd.Env = append(os.Environ(), "GOOS="+b.os, "GOARCH="+b.arch, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off",
-		"GOEXPERIMENT=",
-		"GOAMD64=", "GOARM64=")
+		"GOEXPERIMENT=", "GOAMD64=", "GOARM64=")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, said)
 	}
@@ -166,8 +172,8 @@ func (r *release) compileOne(ctx context.Context, b *binary) error {
 	return nil
 }
 
-// kubectl is the version of kubectl whose commands the plugin has, empty without any: library 0.37.2 is that
-// of v1.37.2.
+// kubectl returns the version of kubectl whose commands the plugin contains, or an empty string. Library
+// version 0.37.2 belongs to v1.37.2.
 func (r *release) kubectl(ctx context.Context) string {
 	out, err := r.goCommand(ctx, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubectl")
 	if version, ok := strings.CutPrefix(strings.TrimSpace(string(out)), "v0."); ok && err == nil {
@@ -176,7 +182,7 @@ func (r *release) kubectl(ctx context.Context) string {
 	return ""
 }
 
-// checkStatic returns an error if a program needs libraries, which its image does not have.
+// checkStatic returns an error if a program needs shared libraries, which its image does not have.
 func checkStatic(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -196,7 +202,7 @@ type packed struct {
 	data []byte
 }
 
-// archives packs each program with the licenses.
+// archives packs each program together with the licenses.
 func (r *release) archives(_ context.Context, built *binaries) error {
 	license, err := os.ReadFile(filepath.Join(r.root, "LICENSE"))
 	if err != nil {
@@ -208,8 +214,11 @@ func (r *release) archives(_ context.Context, built *binaries) error {
 		if err != nil {
 			return err
 		}
-		files := []packed{{b.file(), 0o755, data}, {"LICENSE", 0o644, license},
-			{licensesFile, 0o644, built.licenses[b.path]}}
+		files := []packed{
+			{b.file(), 0o755, data},
+			{"LICENSE", 0o644, license},
+			{licensesFile, 0o644, built.licenses[b.path]},
+		}
 		name, pack := r.archiveName(b.program, b.platform)+".tar.gz", tarGz
 		if b.os == "windows" {
 			name, pack = r.archiveName(b.program, b.platform)+".zip", zipped
@@ -226,7 +235,8 @@ func (r *release) archives(_ context.Context, built *binaries) error {
 	return nil
 }
 
-// tarGz and zipped pack files so that the archive depends on nothing but names, modes, contents and the time.
+// tarGz and zipped pack files such that the archive depends only on names, modes, contents and the given
+// time.
 func tarGz(to io.Writer, files []packed, at time.Time) error {
 	z, err := gzip.NewWriterLevel(to, gzip.BestCompression)
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// localBuilder is who builds where nobody says.
+// localBuilder is the builder if none is given.
 const localBuilder = source + "/blob/main/docs/develop/releasing.md#a-release-on-your-own-machine"
 
-// provenance writes of all files made so far, and of the images, what they were made from: an in-toto
-// statement with a predicate of SLSA. It is not signed; the workflow signs the checksums, which cover it.
+// provenance writes what all files made so far, and the images, were made from: an in-toto statement with an
+// SLSA predicate. It is not signed. The workflow signs the checksums, which include it.
 func (r *release) provenance(_ context.Context, built *binaries) error {
 	subjects, err := r.subjects()
 	if err != nil {
@@ -54,8 +54,7 @@ func (r *release) provenance(_ context.Context, built *binaries) error {
 
 	predicate := &slsa.Provenance{
 		BuildDefinition: &slsa.BuildDefinition{
-			BuildType: source +
-				"/blob/main/docs/develop/releasing.md#how-it-is-built",
+			BuildType:            source + "/blob/main/docs/develop/releasing.md#how-it-is-built",
 			ExternalParameters:   parameters,
 			ResolvedDependencies: materials,
 		},
@@ -88,7 +87,7 @@ func (r *release) provenance(_ context.Context, built *binaries) error {
 	return os.WriteFile(r.path(provenanceFile), text, 0o644)
 }
 
-// subjects are the files of the release and its images.
+// subjects returns the files of the release and its images.
 func (r *release) subjects() ([]*intoto.ResourceDescriptor, error) {
 	names, err := r.files()
 	if err != nil {
@@ -117,7 +116,7 @@ func (r *release) subjects() ([]*intoto.ResourceDescriptor, error) {
 	return all, nil
 }
 
-// materials are the commit, the compiler, and the modules of all programs.
+// materials returns the commit, the compiler, and the modules of all programs.
 func (r *release) materials(built *binaries) ([]*intoto.ResourceDescriptor, error) {
 	modules := map[string]*debug.Module{}
 	compilers := map[string]bool{}
@@ -131,8 +130,10 @@ func (r *release) materials(built *binaries) ([]*intoto.ResourceDescriptor, erro
 		}
 	}
 
-	all := []*intoto.ResourceDescriptor{{Uri: "git+" + source,
-		Digest: map[string]string{"gitCommit": r.commit}}}
+	all := []*intoto.ResourceDescriptor{{
+		Uri:    "git+" + source,
+		Digest: map[string]string{"gitCommit": r.commit},
+	}}
 	for compiler := range compilers {
 		all = append(all, &intoto.ResourceDescriptor{Uri: "https://go.dev/dl/#" + compiler, Name: compiler})
 	}
@@ -161,7 +162,7 @@ func asStruct(m proto.Message) (*structpb.Struct, error) {
 	return s, protojson.Unmarshal(text, s)
 }
 
-// stable is the JSON of a message, without the blanks that protojson puts here or there.
+// stable returns the JSON of a message without the random spaces that protojson inserts.
 func stable(m proto.Message) ([]byte, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"helm.sh/helm/v4/pkg/registry"
 )
 
-// push puts the images and the chart of a release that was made into its repository, with the logins that
-// docker and helm have. A tag that is there already is never given to something else.
+// push pushes the images and the chart of a finished release to its repository, with the credentials of
+// docker and helm. A tag that exists already is never changed.
 func (r *release) push(ctx context.Context) error {
 	if err := r.verify(); err != nil {
 		return fmt.Errorf("the release in %s: %w", r.out, err)
@@ -114,8 +114,8 @@ func (r *release) pushImage(ctx context.Context, image, digest string) error {
 	return remote.WriteIndex(tag, index, login(ctx)...)
 }
 
-// publishedAs is the digest under which a registry has a name; empty if it says that it has none. Any other
-// answer is an error, since it may have one.
+// publishedAs returns the digest that a registry has for a name. It is empty if the registry reports that it
+// has none. Any other response is an error, since the name may exist.
 func publishedAs(ctx context.Context, tag name.Tag) (string, error) {
 	there, err := remote.Head(tag, login(ctx)...)
 	refused := &transport.Error{}
@@ -132,7 +132,7 @@ func login(ctx context.Context) []remote.Option {
 	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 }
 
-// pushChart puts the chart beside the images, for helm install oci://REPOSITORY/charts/NAME.
+// pushChart pushes the chart to the repository of the images, for helm install oci://REPOSITORY/charts/NAME.
 func (r *release) pushChart(ctx context.Context, file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *release) pushChart(ctx context.Context, file string) error {
 	}
 
 	options := []registry.ClientOption{}
-	if repository.Registry.Scheme() == "http" { // on this machine
+	if repository.Registry.Scheme() == "http" { // a registry on this machine
 		options = append(options, registry.ClientOptPlainHTTP())
 	}
 	client, err := registry.NewClient(options...)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// release is what one release is made of, and where it goes. The same values make the same bytes.
+// release describes what a release is made of and where it is written. Equal values result in equal bytes.
 type release struct {
 	root, out, chart      string
 	version, commit       string
@@ -27,7 +27,7 @@ type release struct {
 	programs              []program
 	say                   func(format string, a ...any)
 
-	images map[string]string // of each image the digest of its index, by name
+	images map[string]string // by the name of an image, the digest of its index
 }
 
 const (
@@ -36,7 +36,7 @@ const (
 	imagesFile     = "images.txt"
 )
 
-// build makes the release, all of it or nothing.
+// build makes the release, either completely or not at all.
 func (r *release) build(ctx context.Context) error {
 	if err := r.check(); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (r *release) build(ctx context.Context) error {
 	return nil
 }
 
-// make fills the folder.
+// make writes the files to the folder.
 func (r *release) make(ctx context.Context) error {
 	built, err := r.compile(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *release) make(ctx context.Context) error {
 	return nil
 }
 
-// check refuses what would make a release that is of no use, before anything is compiled.
+// check rejects invalid settings before anything is compiled.
 func (r *release) check() error {
 	var wrong []error
 	if !strings.HasPrefix(r.version, "v") || !semver.IsValid(r.version) ||
@@ -111,11 +111,11 @@ func (r *release) check() error {
 	return errors.Join(append(wrong, err)...)
 }
 
-// notesFile has what a release changes.
+// notesFile describes the changes of a release.
 const notesFile = "release-notes.md"
 
-// notes returns the page of the release, and below it all changes. A release that comes before it, such as
-// v0.1.0-rc.1, has the notes of what is not released.
+// notes returns the page about the release, followed by all changes. A prerelease such as v0.1.0-rc.1 has the
+// notes of what is unreleased.
 func (r *release) notes() ([]byte, error) {
 	page, section := r.version+".md", "## "+r.version+"\n"
 	if semver.Prerelease(r.version) != "" {
@@ -140,8 +140,8 @@ func (r *release) notes() ([]byte, error) {
 	changed, _, _ = strings.Cut(changed, "\n## ")
 	whole := fmt.Sprintf("%s\n## All changes\n\n%s\n", text, strings.TrimSpace(changed))
 	files := source + "/blob/" + r.version + "/"
-	return []byte(strings.NewReplacer("](../", "]("+files+"docs/", "](docs/",
-		"]("+files+"docs/").Replace(whole)), nil
+	return []byte(strings.NewReplacer(
+		"](../", "]("+files+"docs/", "](docs/", "]("+files+"docs/").Replace(whole)), nil
 }
 
 func (r *release) writeNotes(context.Context, *binaries) error {
@@ -152,7 +152,8 @@ func (r *release) writeNotes(context.Context, *binaries) error {
 	return os.WriteFile(r.path(notesFile), text, 0o644)
 }
 
-// empty removes what an earlier release left in its folder, and refuses a folder with anything else in it.
+// empty removes the files of an earlier release from the folder. It returns an error if there is anything
+// else in the folder.
 func (r *release) empty() error {
 	entries, err := os.ReadDir(r.out)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
@@ -182,7 +183,7 @@ func (r *release) empty() error {
 	return nil
 }
 
-// files returns the names of the files that are made so far, in order.
+// files returns the names of the files that exist so far, in order.
 func (r *release) files() ([]string, error) {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
@@ -195,7 +196,7 @@ func (r *release) files() ([]string, error) {
 	return names, nil
 }
 
-// writeChecksums writes the checksums of all files, in the form that sha256sum -c reads.
+// writeChecksums writes the checksums of all files in the format of sha256sum -c.
 func (r *release) writeChecksums() error {
 	names, err := r.files()
 	if err != nil {
@@ -214,7 +215,7 @@ func (r *release) writeChecksums() error {
 	return os.WriteFile(r.path(checksums), text.Bytes(), 0o644)
 }
 
-// readChecksums returns what the file of checksums says of each file.
+// readChecksums returns the recorded checksum of each file.
 func (r *release) readChecksums() (map[string]string, error) {
 	text, err := os.ReadFile(r.path(checksums))
 	if err != nil {
@@ -233,7 +234,7 @@ func (r *release) readChecksums() (map[string]string, error) {
 	return sums, nil
 }
 
-// verify returns an error unless the folder has just the files of the checksums, as they were made.
+// verify returns an error unless the folder contains exactly the files with recorded checksums, unchanged.
 func (r *release) verify() error {
 	sums, err := r.readChecksums()
 	if err != nil {
@@ -263,7 +264,7 @@ func (r *release) verify() error {
 	return errors.Join(wrong...)
 }
 
-// checksum returns the SHA-256 of a file, in hexadecimal.
+// checksum returns the SHA-256 of a file in hexadecimal.
 func checksum(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,13 +1,13 @@
 // Command speccoverage compares the requirements of docs/spec with the tests that cite them.
 //
-// A test cites a requirement by its number in a name or a comment: CS-081. That says that the test asserts
-// every clause of it; if it asserts only some, the citation is written "CS-190 (part)". "CS-040 to 046" cites
-// a run of numbers. Runs and parts are counted apart: only what a test cites by its own number, without
-// "(part)", counts as tested. A clause such as SS-W01a is a part of SS-W01.
+// A test cites a requirement by its number in a name or a comment: CS-081. That means that the test asserts
+// every clause of the requirement. If it asserts only some, the citation is written "CS-190 (part)". "CS-040
+// to 046" cites a run of numbers. Runs and parts are counted separately: only a requirement that a test cites
+// by its own number, without "(part)", counts as tested. A clause such as SS-W01a is a part of SS-W01.
 //
-// Without arguments every specification file is reported; with prefixes (CS IPU) only these, with the numbers
-// that are not tested. With -check it fails if the share of tested requirements of what is built is below its
-// threshold, or if a list of docs/spec/README.md is not true any more.
+// Without arguments every specification is reported. With prefixes (CS IPU) only these are reported, together
+// with the numbers that are not tested. With -check the command fails if the share of tested requirements of
+// what is built is below its threshold, or if a list of docs/spec/README.md is not true any more.
 package main
 
 import (
@@ -20,11 +20,12 @@ import (
 	"strings"
 )
 
-// thresholds are the percentages of requirements that tests must cite whole, by specification. The aim is 95.
-// If it is not reached, the present value stands here, and may only grow.
-var thresholds = map[string]int{"ACJ": 95, "ADS": 98, "ASTS": 98, "BJ": 95, "CRR": 98, "CS": 98, "DP": 95,
-	"EJ": 95, "IMG": 95, "IPU": 98, "JST": 95, "ND": 99, "OPS": 98, "PPM": 95, "PPS": 95, "PUB": 95, "SS": 98,
-	"UD": 95, "WS": 98}
+// thresholds holds, by specification, the percentage of requirements that tests must cite whole. The goal is
+// 95. If it is not reached, the current value is used, which may only grow.
+var thresholds = map[string]int{
+	"ACJ": 95, "ADS": 98, "ASTS": 98, "BJ": 95, "CRR": 98, "CS": 98, "DP": 95, "EJ": 95, "IMG": 95, "IPU": 98,
+	"JST": 95, "ND": 99, "OPS": 98, "PPM": 95, "PPS": 95, "PUB": 95, "SS": 98, "UD": 95, "WS": 98,
+}
 
 func main() {
 	check := flag.Bool("check", false, "fail below the thresholds")
@@ -35,12 +36,12 @@ func main() {
 	}
 }
 
-// report has the results for one specification.
+// report holds the results of one specification.
 type report struct {
 	whole, run, part, none, left []string
 }
 
-// total returns how many requirements are counted; those that are not built are left out.
+// total returns the number of requirements, without those that are not built.
 func (r *report) total() int { return len(r.whole) + len(r.run) + len(r.part) + len(r.none) }
 
 func (r *report) percent() int { return 100 * len(r.whole) / max(1, r.total()) }
@@ -73,9 +74,8 @@ func run(out io.Writer, root string, prefixes []string, check bool) error {
 		case leftOut[r]:
 			list = &this.left
 			if how == whole {
-				wrong = append(wrong,
-					fmt.Sprintf("%s is cited by a test, and docs/spec/README.md says that it is not built",
-						r))
+				wrong = append(wrong, fmt.Sprintf(
+					"%s is cited by a test, and docs/spec/README.md says that it is not built", r))
 			}
 		case how == whole:
 			list = &this.whole
@@ -102,8 +102,10 @@ func run(out io.Writer, root string, prefixes []string, check bool) error {
 			for _, list := range []struct {
 				words   string
 				numbers []string
-			}{{"in runs", this.run}, {"in part", this.part}, {"not cited", this.none},
-				{"not built", this.left}} {
+			}{
+				{"in runs", this.run}, {"in part", this.part},
+				{"not cited", this.none}, {"not built", this.left},
+			} {
 				fmt.Fprintf(out, "     %s: %s\n", list.words, strings.Join(list.numbers, " "))
 			}
 		}

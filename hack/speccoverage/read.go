@@ -16,19 +16,19 @@ type requirement struct{ prefix, number string }
 
 func (r requirement) String() string { return r.prefix + "-" + r.number }
 
-// How a test cites a requirement; of several citations the best one counts.
+// manner is how a test cites a requirement. Of several citations the best one counts.
 type manner int
 
 const (
 	notCited manner = iota
-	part            // "(part)" stands behind it, or a letter: one of its clauses
-	inRun           // it lies within "CS-040 to 046"
+	part            // it is followed by "(part)", or by the letter of a clause
+	inRun           // it is in a run such as "CS-040 to 046"
 	whole
 )
 
 const (
 	number = `(?:[DW]\d{1,2}|\d{2,3})`
-	// one is a number, perhaps with its prefix, the letter of a clause, and the mark of a part.
+	// one matches a number, optionally with its prefix, the letter of a clause, and the mark of a part.
 	one = `(?:([A-Z]{2,5})-)?(` + number + `)([a-z]?)\b(\s*\(part[^)]*\))?`
 	// link matches the text between two numbers of a list.
 	link = `\s*(,(?:\s+and\b)?|\band\b|\bto\b|-|\.\.)\s*`
@@ -38,12 +38,12 @@ var (
 	definition = regexp.MustCompile(`^- ([A-Z]+)-(` + number + `)\b`)
 	first      = regexp.MustCompile(`\b[A-Z]{2,5}-` + number + `[a-z]?\b`)
 	element    = regexp.MustCompile(`^` + one)
-	// wrapped matches where a comment goes on in the next line: a list of numbers may be wrapped.
+	// wrapped matches a line break in a comment, because a list of numbers may be wrapped.
 	wrapped   = regexp.MustCompile(`\n\t*// `)
 	following = regexp.MustCompile(`^` + link + one)
 )
 
-// requirements returns what the specification defines, in its order.
+// requirements returns the requirements that the specification defines, in its order.
 func requirements(dir string) ([]requirement, error) {
 	var found []requirement
 	err := eachLine(dir, ".md", func(line string) {
@@ -66,20 +66,23 @@ func citations(dir string) (map[requirement]manner, error) {
 	return cited, err
 }
 
-// cites returns what one line cites.
+// cites returns the citations in one line.
 func cites(line string) map[requirement]manner {
 	cited := map[requirement]manner{}
 	cite := func(r requirement, how manner) { cited[r] = max(cited[r], how) }
+
 	for {
 		at := first.FindStringIndex(line)
 		if at == nil {
 			return cited
 		}
+
 		line = line[at[0]:]
 		m := element.FindStringSubmatch(line)
 		last := requirement{m[1], m[2]}
 		cite(last, mannerOf(whole, m[3], m[4]))
 		line = line[len(m[0]):]
+
 		for {
 			m := following.FindStringSubmatch(line)
 			if m == nil {
@@ -113,7 +116,7 @@ func mannerOf(best manner, letter, mark string) manner {
 	return best
 }
 
-// between returns the numbers after the first up to the last.
+// between returns the requirements after the first up to the last.
 func between(from, to requirement) []requirement {
 	letter := strings.TrimRight(from.number, "0123456789")
 	digits, ok := strings.CutPrefix(to.number, letter)
@@ -125,18 +128,19 @@ func between(from, to requirement) []requirement {
 
 	var all []requirement
 	for n := low + 1; n <= high; n++ {
-		all = append(all, requirement{from.prefix,
-			fmt.Sprintf("%s%0*d", letter, len(from.number)-len(letter), n)})
+		all = append(all, requirement{
+			from.prefix, fmt.Sprintf("%s%0*d", letter, len(from.number)-len(letter), n),
+		})
 	}
 
 	return all
 }
 
-// notBuilt begins the table of requirements that are not counted.
+// notBuilt is the heading of the table of requirements that are not counted.
 const notBuilt = "Requirements of what is not built"
 
-// listed returns the requirements that the table of the README leaves out: all of a specification (ACJ),
-// numbers, or runs of numbers.
+// listed returns the requirements that the table of the README excludes. An entry is a whole specification
+// (ACJ), a number, or a run of numbers.
 func listed(path string, required []requirement) (map[requirement]bool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -177,7 +181,7 @@ func listed(path string, required []requirement) (map[requirement]bool, error) {
 	return left, nil
 }
 
-// eachLine visits the lines of all files in the folder whose names end so.
+// eachLine calls visit for each line of all files in the folder with the given suffix.
 func eachLine(dir, suffix string, visit func(string)) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

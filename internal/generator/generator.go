@@ -1,6 +1,6 @@
-// Package generator makes ResourceDistributions out of files and literals, as kustomize's own generators make
-// Secrets and ConfigMaps (OPS-170). What reads the sources and encodes the data is kustomize's code, so that
-// a key, a quotation mark or a binary file means the same here as there.
+// Package generator makes ResourceDistributions from files and literals, like the generators of kustomize
+// make Secrets and ConfigMaps (OPS-170). Code of kustomize reads the sources and encodes the data, so that
+// keys, quotation marks and binary files have the same meaning here.
 package generator
 
 import (
@@ -26,14 +26,14 @@ import (
 	"github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Kind of the input, in v1alpha1 of the group of the output.
+// Kind is the kind of the input, in v1alpha1 of the group of the output.
 const Kind = "ResourceDistributionGenerator"
 
 // config is the input.
 type config struct {
 	metav1.TypeMeta `json:",inline"`
-	// Metadata holds the name of the ResourceDistribution. Its annotations are for kustomize: they say how
-	// this program is run.
+	// Metadata holds the name of the ResourceDistribution. Its annotations tell kustomize how to run this
+	// program.
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	// OutputVersion is v1beta1, the default, or v1alpha1.
 	OutputVersion string      `json:"outputVersion,omitempty"`
@@ -42,32 +42,32 @@ type config struct {
 	Targets       targets     `json:"targets"`
 }
 
-// resource is what is distributed.
+// resource describes the resource to distribute.
 type resource struct {
 	ResourceKind string `json:"resourceKind"`
 	ResourceName string `json:"resourceName"`
-	// Literals are key=value, Files are [key=]path, Envs are files with a key=value in each line.
+	// Literals are key=value, Files are [key=]path, and Envs are files with one key=value per line.
 	Literals []string `json:"literals,omitempty"`
 	Files    []string `json:"files,omitempty"`
 	Envs     []string `json:"envs,omitempty"`
-	// Type of a Secret.
+	// Type is the type of a Secret.
 	Type            string          `json:"type,omitempty"`
 	ResourceOptions resourceOptions `json:"resourceOptions"`
 }
 
-// keysOptions are labels and annotations of the ResourceDistribution.
+// keysOptions holds the labels and annotations of the ResourceDistribution.
 type keysOptions struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// resourceOptions are those of the resource.
+// resourceOptions holds the labels, annotations and options of the resource.
 type resourceOptions struct {
 	keysOptions `json:",inline"`
 	Immutable   bool `json:"immutable,omitempty"`
 }
 
-// targets are the namespaces.
+// targets selects the namespaces.
 type targets struct {
 	AllNamespaces          bool                 `json:"allNamespaces,omitempty"`
 	IncludedNamespaces     []string             `json:"includedNamespaces,omitempty"`
@@ -75,9 +75,9 @@ type targets struct {
 	NamespaceLabelSelector metav1.LabelSelector `json:"namespaceLabelSelector"`
 }
 
-// Run reads a list of resources in the form of kustomize's functions, whose configuration is a
-// ResourceDistributionGenerator, adds what that asks for, and writes the list. Files are read in the working
-// directory and below, and nowhere else, as kustomize itself does.
+// Run reads a list of resources in the format of kustomize functions, with a ResourceDistributionGenerator as
+// the configuration. It adds the ResourceDistribution and writes the list. Files are read only in the working
+// directory and below, as in kustomize itself.
 func Run(in io.Reader, out io.Writer) error {
 	return framework.Execute(framework.ResourceListProcessorFunc(func(list *framework.ResourceList) error {
 		made, err := generate(list.FunctionConfig)
@@ -89,7 +89,7 @@ func Run(in io.Reader, out io.Writer) error {
 	}), &kio.ByteReadWriter{Reader: in, Writer: out, KeepReaderAnnotations: true})
 }
 
-// generate makes the ResourceDistribution that the document asks for.
+// generate makes the ResourceDistribution that the document describes.
 func generate(document *kyaml.RNode) (*kyaml.RNode, error) {
 	c, err := read(document)
 	if err != nil {
@@ -109,7 +109,7 @@ func generate(document *kyaml.RNode) (*kyaml.RNode, error) {
 	return kyaml.Parse(string(text))
 }
 
-// read returns the input, or all that is wrong with it.
+// read returns the input, or an error with everything that is wrong.
 func read(document *kyaml.RNode) (*config, error) {
 	if document.IsNilOrEmpty() {
 		return nil, errors.New("functionConfig is missing")
@@ -191,7 +191,7 @@ func (c *config) resource() ([]byte, error) {
 		return nil, fmt.Errorf("resource: %w", err)
 	}
 
-	made.RemoveBuildAnnotations() // kustomize's own
+	made.RemoveBuildAnnotations() // annotations of kustomize itself
 	return made.Resources()[0].MarshalJSON()
 }
 
@@ -239,7 +239,7 @@ func (c *config) distribution(raw []byte) any {
 	}
 }
 
-// list returns the namespaces in the form of the output.
+// list converts namespaces to the format of the output.
 func list(names []string) v1beta1.ResourceDistributionTargetNamespaces {
 	var namespaces v1beta1.ResourceDistributionTargetNamespaces
 	for _, name := range names {

@@ -9,10 +9,10 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// sidecarTerminator is the controller of sidecars, which has no kind.
+// sidecarTerminator is the name of the sidecar terminator, a controller without a kind.
 const sidecarTerminator = "sidecarterminator"
 
-// Flags are those of single kinds.
+// Flags holds the flags of individual kinds.
 type Flags struct {
 	DeferredResize         time.Duration
 	ExcludePreparingDelete bool
@@ -25,7 +25,7 @@ type Flags struct {
 	AssignJobsByScheduler  bool
 }
 
-// AddTo adds the flags of the kinds to the manager's, and returns the numbers of workers by controller.
+// AddTo adds the flags of the kinds to the manager's flags, and returns the numbers of workers by controller.
 func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
 	workers = map[string]*int{}
 	add := func(controller string, number int) {
@@ -38,7 +38,7 @@ func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
 		}
 	}
 
-	add(sidecarTerminator, 3) // JST-060
+	add(sidecarTerminator, 3)
 	fs.BoolVar(&f.ExcludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false,
 		"replace pods in PreparingDelete at once, for all CloneSets")
 	fs.DurationVar(&f.DeferredResize, "deferred-resize-timeout", 5*time.Minute,
@@ -60,14 +60,14 @@ func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
 	return workers
 }
 
-// Check refuses values that no controller can work with.
+// Check rejects values that controllers cannot work with.
 func (f *Flags) Check() error {
 	switch month := 31 * 24 * 60 * 60; {
 	case f.NodeImageTTL < 0 || f.NodeImageTTL > month:
 		return fmt.Errorf("--default-ttlseconds-for-always-nodeimage: %d is not between 0 and %d",
 			f.NodeImageTTL, month)
 	case f.UnschedulableWindow < 5*time.Second:
-		return fmt.Errorf("--ws-unschedulable-window: %s is less than 5 s", f.UnschedulableWindow) // WS-199
+		return fmt.Errorf("--ws-unschedulable-window: %s is less than 5 s", f.UnschedulableWindow)
 	case f.NodeImageDelay < 0:
 		return fmt.Errorf("--nodeimage-creation-delay: %s is negative", f.NodeImageDelay)
 	case f.DeferredResize < 0:

@@ -1,5 +1,5 @@
-// Package registry lists the kinds that are built. What runs them, admits them, converts them and caches for
-// them goes through this list (docs/develop/adding-a-kind.md).
+// Package registry lists the kinds that are built in. Their controllers, webhooks, conversions and caches are
+// set up from this list (docs/develop/adding-a-kind.md).
 package registry
 
 import (
@@ -19,30 +19,31 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// Kind is one kind, with all that drives it.
+// Kind is one kind with everything that is set up for it.
 type Kind struct {
 	admission.Kind
-	// Controller names its controller in the flag --<controller>-workers; Workers is the default. Empty if
-	// another kind's works for it.
+	// Controller is the name of its controller in the flag --<controller>-workers, and Workers is the default
+	// of the flag. Controller is empty if the controller of another kind handles it.
 	Controller string
 	Workers    int
-	// Setup adds its controller, as soon as the kind, and those of its group that are named in With, are
-	// served; nil if another kind's does.
+	// Setup adds its controller as soon as the kind, and the kinds of its group in With, are served. It is
+	// nil if another kind's Setup does that.
 	Setup func(context.Context, *Environment) error
 	With  []string
-	// Absent, unless nil, is called if they are not served at the start.
+	// Absent is called if these kinds are not served at the start, unless it is nil.
 	Absent func(*Environment)
-	// Rehearse plays its passes without a cluster, for those who ask what they would do; nil if it plans
-	// nothing about pods of others.
+	// Rehearse makes passes without a cluster, to predict what they would do. It is nil if the kind does not
+	// plan for pods.
 	Rehearse Rehearsal
-	// Workload says that it owns pods: nothing is uninstalled while there are objects of it (OPS-116).
+	// Workload means that it owns pods, so that nothing is uninstalled while objects of it exist (OPS-116).
 	Workload bool
-	// Beside are kinds of which it reads objects in the install namespace, even where --namespace restricts
-	// the caches.
+	// Beside lists kinds whose objects its controller reads in the install namespace, even if --namespace
+	// restricts the caches.
 	Beside []client.Object
 }
 
-// Served are the kinds that must be served before the controller is set up, in the version that it reads.
+// Served returns the kinds, in the version that the controller reads, that must be served before it is set
+// up.
 func (k *Kind) Served() []schema.GroupVersionKind {
 	served := []schema.GroupVersionKind{k.Stored()}
 	for _, name := range k.With {
@@ -54,17 +55,17 @@ func (k *Kind) Served() []schema.GroupVersionKind {
 	return served
 }
 
-// Gates of the kinds that the node daemon works on (CRR-020, IMG-020, IMG-030, PPM-020).
+// Gates of the kinds that the node daemon handles.
 var (
 	ofDaemon   = admission.Gates{{features.KruiseDaemon}}
 	ofPullJobs = admission.Gates{{features.KruiseDaemon}, {features.ImagePullJobGate}}
 	ofProbes   = admission.Gates{{features.KruiseDaemon}, {features.PodProbeMarkerGate}}
 )
 
-// Groups of kinds.
+// Groups of the kinds.
 var apps, policy = appsv1beta1.GroupVersion.Group, policyv1beta1.GroupVersion.Group
 
-// Kinds are all kinds that are built. Their controllers start in this order.
+// Kinds lists all kinds that are built in. Their controllers are started in this order.
 var Kinds = []Kind{
 	{
 		Kind: admission.Kind{
@@ -123,7 +124,7 @@ var Kinds = []Kind{
 		},
 		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets,
 		Rehearse: rehearseSidecarSets,
-		Beside:   []client.Object{&appsv1.ControllerRevision{}}, // SS-183
+		Beside:   []client.Object{&appsv1.ControllerRevision{}},
 	},
 	{
 		Kind: admission.Kind{
@@ -133,12 +134,10 @@ var Kinds = []Kind{
 			Gates:    admission.Gates{{features.WorkloadSpread}},
 			Webhooks: admission.WorkloadSpreads,
 			Conversion: admission.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1,
-				appsv1alpha1.WorkloadSpreadFromV1beta1,
-				admission.RenamedInWorkloadSpreads),
+				appsv1alpha1.WorkloadSpreadFromV1beta1, admission.RenamedInWorkloadSpreads),
 		},
-		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads, Absent: func(e *Environment) {
-			e.Spreads.Absent()
-		},
+		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads,
+		Absent: func(e *Environment) { e.Spreads.Absent() },
 	},
 	{
 		Kind: admission.Kind{
@@ -147,11 +146,10 @@ var Kinds = []Kind{
 			Plural:   "clonesets",
 			Webhooks: admission.CloneSets,
 			Conversion: admission.Between((*appsv1alpha1.CloneSet).ToV1beta1,
-				appsv1alpha1.CloneSetFromV1beta1,
-				admission.MovedInCloneSets),
+				appsv1alpha1.CloneSetFromV1beta1, admission.MovedInCloneSets),
 		},
-		// A worker waits while requests of its set are on the way; the server's priority and fairness bounds
-		// them.
+		// A worker waits while requests of its set are in flight. The priority and fairness of the API server
+		// limits them.
 		Controller: "cloneset", Workers: 20, Setup: cloneSets, Rehearse: rehearseCloneSets, Workload: true,
 	},
 	{
@@ -248,10 +246,9 @@ var Kinds = []Kind{
 			Gates:    admission.Gates{{features.ResourceDistributionGate}},
 			Webhooks: admission.ResourceDistributions,
 			Conversion: admission.Between((*appsv1alpha1.ResourceDistribution).ToV1beta1,
-				appsv1alpha1.ResourceDistributionFromV1beta1,
-				admission.RenamedInResourceDistributions),
+				appsv1alpha1.ResourceDistributionFromV1beta1, admission.RenamedInResourceDistributions),
 		},
-		// Not a workload: but while there are some, nothing is uninstalled either.
+		// This is not a workload, but nothing is uninstalled while objects of it exist.
 		Controller: "resourcedistribution", Workers: 3, Setup: resourceDistributions, Workload: true,
 	},
 	{
@@ -261,8 +258,7 @@ var Kinds = []Kind{
 			Plural:   "persistentpodstates",
 			Webhooks: admission.PersistentPodStates,
 			Conversion: admission.Between((*appsv1alpha1.PersistentPodState).ToV1beta1,
-				appsv1alpha1.PersistentPodStateFromV1beta1,
-				admission.RenamedInPersistentPodStates),
+				appsv1alpha1.PersistentPodStateFromV1beta1, admission.RenamedInPersistentPodStates),
 		},
 		Controller: "persistentpodstate", Workers: 3, Setup: persistentPodStates,
 		With:   []string{"StatefulSet"},
@@ -273,22 +269,20 @@ var Kinds = []Kind{
 			Group:  policy,
 			Name:   "PodUnavailableBudget",
 			Plural: "podunavailablebudgets",
-			// PUB-016
-			Gates: admission.Gates{{features.PodUnavailableBudgetDeleteGate,
-				features.PodUnavailableBudgetUpdateGate}},
+			Gates: admission.Gates{{
+				features.PodUnavailableBudgetDeleteGate, features.PodUnavailableBudgetUpdateGate,
+			}},
 			OffCode:  http.StatusBadRequest,
 			Webhooks: admission.PodUnavailableBudgets,
 			Conversion: admission.Between((*policyv1alpha1.PodUnavailableBudget).ToV1beta1,
 				policyv1alpha1.PodUnavailableBudgetFromV1beta1, nil),
 		},
 		Controller: "podunavailablebudget", Workers: 3, Setup: podUnavailableBudgets,
-		Absent: func(e *Environment) {
-			e.Budgets.Absent()
-		},
+		Absent: func(e *Environment) { e.Budgets.Absent() },
 	},
 }
 
-// InUse are the kinds while objects of which nothing is uninstalled (OPS-116).
+// InUse returns the kinds that block the uninstallation while objects of them exist (OPS-116).
 func InUse() []schema.GroupKind {
 	var kinds []schema.GroupKind
 	for i := range Kinds {
@@ -299,7 +293,7 @@ func InUse() []schema.GroupKind {
 	return kinds
 }
 
-// Converted are the names of all definitions that are converted.
+// Converted returns the names of all CustomResourceDefinitions with conversion.
 func Converted() (names []string) {
 	for i := range Kinds {
 		if Kinds[i].Conversion != nil {
@@ -310,11 +304,11 @@ func Converted() (names []string) {
 	return names
 }
 
-// The manager publishes its authority in the definitions of the kinds that it converts (OPS-080).
+// The manager publishes its CA in the definitions of the kinds that it converts.
 //
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
 
-// Admitted are the kinds as the webhooks know them.
+// Admitted returns the kinds in the form that the webhooks use.
 func Admitted() []admission.Kind {
 	kinds := make([]admission.Kind, len(Kinds))
 	for i := range Kinds {

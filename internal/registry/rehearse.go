@@ -25,7 +25,7 @@ import (
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
 
-// Rehearsal is how passes over objects of a kind are made on a stage.
+// Rehearsal returns a player that makes passes over objects of a kind on a stage.
 type Rehearsal func(context.Context, *Environment, *rehearsal.Stage) (rehearsal.Player, error)
 
 // reader returns what controllers of workloads read a stage with.
@@ -87,7 +87,7 @@ func player[O reconcile.Object, P podapply.Plan, M any](c *podapply.Controller[O
 	}
 }
 
-// ofPods is a plan for pods of one template, and what came of it, as rehearsals tell it.
+// ofPods describes a plan for pods of one template, and its outcome, as a pass of a rehearsal.
 func ofPods(plan *podplan.Plan, outcome podapply.Outcome, failed error) *rehearsal.Pass {
 	pass := &rehearsal.Pass{
 		Failed:         words(failed),
@@ -133,7 +133,7 @@ func ofPods(plan *podplan.Plan, outcome podapply.Outcome, failed error) *rehears
 	return pass
 }
 
-// words are those of an error.
+// words returns the text of an error, or an empty string.
 func words(err error) string {
 	if err == nil {
 		return ""
@@ -156,6 +156,7 @@ func verdict(v *podplan.Verdict) rehearsal.Verdict {
 	if v.Update != nil {
 		told.Restarts = v.Update.Change.Stops
 	}
+
 	return told
 }
 
@@ -175,6 +176,7 @@ func rehearseSidecarSets(_ context.Context, e *Environment, s *rehearsal.Stage) 
 		Features: features,
 		Applier:  sidecarsetcontroller.Applier{API: api, Events: s},
 	}
+
 	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (*rehearsal.Pass, error) {
 		outcome, err := pass.Run(ctx, name, uid)
 		if outcome.Plan == nil {
@@ -219,11 +221,12 @@ func ofSidecars(outcome sidecarsetcontroller.Outcome, failed error) *rehearsal.P
 	return pass
 }
 
-// revisionLabel names the revision of a pod.
+// revisionLabel is the label with the revision of a pod.
 const revisionLabel = pub.ControllerRevisionHash
 
-// Rehearse returns what makes passes over objects of a kind on a stage, on which everything is that they
-// read. With more it says how many pods more a workload is to have than the budgets know of.
+// Rehearse returns a player that makes passes over objects of a kind on a stage. The stage must contain
+// everything that the passes read. more is the number of pods by which each workload exceeds the number that
+// the budgets know.
 func (e *Environment) Rehearse(
 	ctx context.Context, kind *Kind, s *rehearsal.Stage, more map[types.UID]int32,
 ) (rehearsal.Player, error) {
@@ -236,7 +239,7 @@ func (e *Environment) Rehearse(
 	return kind.Rehearse(ctx, e, s)
 }
 
-// rehearseBudgets lets the budgets of a stage guard its pods.
+// rehearseBudgets makes the budgets on a stage guard its pods.
 func (e *Environment) rehearseBudgets(s *rehearsal.Stage, more map[types.UID]int32) error {
 	options, err := e.budgetOptions()
 	if err != nil || !options.Deletes && !options.Updates {

@@ -41,33 +41,34 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
-// Environment is what webhooks and controllers of kinds are set up with.
+// Environment is the environment in which the webhooks and controllers of kinds are set up.
 type Environment struct {
 	admission.Options
 	Manager ctrl.Manager
 	Flags   Flags
-	// Workers are the numbers of workers by controller, Limiter makes the rate limiter of one.
+	// Workers holds the numbers of workers by controller. Limiter returns a rate limiter for a controller.
 	Workers map[string]*int
 	Limiter func() workqueue.TypedRateLimiter[ctrl.Request]
-	// Watches knows what the caches watch.
+	// Watches follows the informers of the caches.
 	Watches *watches.Watches
-	// Pulse knows which controllers work.
+	// Pulse monitors whether the controllers work.
 	Pulse *reconcile.Pulse
-	// Flow bounds what controllers have under way.
+	// Flow limits the tasks that controllers have in progress.
 	Flow *reconcile.Flow
 	// Index finds the pods of an owner.
 	Index *podindex.Index
-	// Resizes tells whether the gate is on, and the API server has the subresource pods/resize.
+	// Resizes reports whether the gate is enabled and the API server has the subresource pods/resize.
 	Resizes func(gate featuregate.Feature) (bool, error)
-	// PullJobs are the ImagePullJobs that the controllers of workloads look at.
+	// PullJobs holds the ImagePullJobs that the controllers of workloads read.
 	PullJobs *podapply.PullJobs
-	// Workloads reads what WorkloadSpreads spread; nil without their gate.
+	// Workloads reads the workloads of WorkloadSpreads. It is nil if their gate is disabled.
 	Workloads *workloadspreadcontroller.Kinds
-	// Remembered reads workloads of PersistentPodStates.
+	// Remembered reads the workloads of PersistentPodStates.
 	Remembered *persistentpodstatecontroller.Kinds
 }
 
-// controller are the options that all controllers have; name is that of the flag with the number of workers.
+// controller returns the options that all controllers have. name is the name in the flag with the number of
+// workers.
 func (e *Environment) controller(name string) reconcile.Options {
 	return reconcile.Options{
 		Workers:     *e.Workers[name],
@@ -79,7 +80,8 @@ func (e *Environment) controller(name string) reconcile.Options {
 	}
 }
 
-// guard is asked before pods are taken out of service; nil without the gates of PodUnavailableBudgets.
+// guard returns the guard that decides whether pods may be taken out of service. It is nil if the gates of
+// PodUnavailableBudgets are disabled.
 func (e *Environment) guard() reconcile.Guard {
 	if e.Budgets == nil {
 		return nil
@@ -87,8 +89,8 @@ func (e *Environment) guard() reconcile.Guard {
 	return e.Budgets.Guard
 }
 
-// containerRecreateRequests adds the controller of requests, and that of sidecars, which makes some
-// (JST-020).
+// containerRecreateRequests adds the controller of ContainerRecreateRequests and the sidecar terminator,
+// which creates such requests.
 func containerRecreateRequests(ctx context.Context, e *Environment) error {
 	if err := containerrecreatecontroller.Setup(ctx, e.Manager, e.controller("crr")); err != nil {
 		return err
@@ -103,7 +105,7 @@ func ephemeralJobs(ctx context.Context, e *Environment) error {
 	return ephemeraljobcontroller.Setup(ctx, e.Manager, e.controller("ephemeraljob"))
 }
 
-// terminatesSidecars tells whether the controller of sidecars works.
+// terminatesSidecars reports whether the sidecar terminator is enabled.
 func terminatesSidecars(gates *features.Gates) bool { return gates.Enabled(features.SidecarTerminator) }
 
 func images(ctx context.Context, e *Environment) error {
@@ -117,17 +119,19 @@ func images(ctx context.Context, e *Environment) error {
 	})
 }
 
-// sidecarSets follows SidecarSets on every replica, and adds their controller (SS-280).
+// sidecarSets watches SidecarSets on every replica and adds their controller.
 func sidecarSets(ctx context.Context, e *Environment) error {
 	features, err := e.sidecarSetFeatures()
 	if err != nil {
 		return err
 	}
+
 	if e.Sidecars != nil {
 		if err := e.Sidecars.Follow(ctx, e.Manager); err != nil {
 			return err
 		}
 	}
+
 	return sidecarsetcontroller.Setup(e.Manager, sidecarsetcontroller.Options{
 		Features:  features,
 		Options:   e.controller("sidecarset"),
@@ -149,32 +153,30 @@ func withoutSidecarSets(e *Environment) {
 	}
 }
 
-// workloadSpreads follows WorkloadSpreads on every replica, and adds their controller.
+// workloadSpreads watches WorkloadSpreads on every replica and adds their controller.
 func workloadSpreads(ctx context.Context, e *Environment) error {
 	if err := e.Spreads.Follow(ctx, e.Manager); err != nil {
 		return err
 	}
-	return workloadspreadcontroller.Setup(ctx, e.Manager,
-		workloadspreadcontroller.Options{
-			Options:   e.controller("workloadspread"),
-			Workloads: e.Workloads,
-			Booker:    e.Spreads.Booker,
-			Versioned: e.Versioned,
-			Window:    e.UnschedulableWindow,
-		})
+	return workloadspreadcontroller.Setup(ctx, e.Manager, workloadspreadcontroller.Options{
+		Options:   e.controller("workloadspread"),
+		Workloads: e.Workloads,
+		Booker:    e.Spreads.Booker,
+		Versioned: e.Versioned,
+		Window:    e.UnschedulableWindow,
+	})
 }
 
-// persistentPodStates follows PersistentPodStates on every replica, and adds their controllers.
+// persistentPodStates watches PersistentPodStates on every replica and adds their controllers.
 func persistentPodStates(ctx context.Context, e *Environment) error {
 	if err := e.States.Follow(ctx, e.Manager); err != nil {
 		return err
 	}
-	return persistentpodstatecontroller.Setup(ctx, e.Manager,
-		persistentpodstatecontroller.Options{
-			Options:   e.controller("persistentpodstate"),
-			Workloads: e.Remembered,
-			Cleanup:   e.Gates.Enabled(features.PersistentPodStateAutoCleanup),
-		})
+	return persistentpodstatecontroller.Setup(ctx, e.Manager, persistentpodstatecontroller.Options{
+		Options:   e.controller("persistentpodstate"),
+		Workloads: e.Remembered,
+		Cleanup:   e.Gates.Enabled(features.PersistentPodStateAutoCleanup),
+	})
 }
 
 func cloneSets(ctx context.Context, e *Environment) error {
@@ -268,15 +270,14 @@ func (e *Environment) daemonSetFeatures() daemonset.Features {
 }
 
 func broadcastJobs(ctx context.Context, e *Environment) error {
-	return broadcastjobcontroller.Setup(ctx, e.Manager,
-		broadcastjobcontroller.Options{
-			Options: e.controller("broadcastjob"),
-			Binds:   !e.Flags.AssignJobsByScheduler,
-		})
+	return broadcastjobcontroller.Setup(ctx, e.Manager, broadcastjobcontroller.Options{
+		Options: e.controller("broadcastjob"),
+		Binds:   !e.Flags.AssignJobsByScheduler,
+	})
 }
 
-// FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every
-// replica; nothing of it without the gate (WS-186, WS-187).
+// FollowSpreads sets what the webhooks and the controller of WorkloadSpreads share, on every replica. It sets
+// nothing if the gate is disabled (WS-186, WS-187).
 func (e *Environment) FollowSpreads(ctx context.Context) error {
 	e.Versioned = workloadspread.ParseVersioned(e.Flags.VersionedStatus)
 	if !e.Gates.Enabled(features.WorkloadSpread) {
@@ -290,17 +291,17 @@ func (e *Environment) FollowSpreads(ctx context.Context) error {
 	return nil
 }
 
-// FollowStates fills in what the webhooks and the controller of PersistentPodStates have in common, on every
-// replica. It comes after FollowSpreads.
+// FollowStates sets what the webhooks and the controller of PersistentPodStates share, on every replica. It
+// must be called after FollowSpreads.
 func (e *Environment) FollowStates(ctx context.Context) error {
 	e.ListedForStates = workloadspreadcontroller.NewListed(persistentpodstate.AllowListKey,
 		e.Manager.GetLogger().WithName("persistentpodstate"))
 	e.States = persistentpodstatecontroller.NewWatch(e.Manager, e.ListedForStates.Kinds,
 		e.ListedForStates.Ready)
 	e.Remembered = persistentpodstatecontroller.NewKinds(e.Manager, e.ListedForStates.Kinds,
-		e.ListedForStates.Ready,
-		e.Gates.Enabled(features.StatefulSetStartOrdinal))
+		e.ListedForStates.Ready, e.Gates.Enabled(features.StatefulSetStartOrdinal))
 	e.ListedForStates.WhenRead(e.Remembered.Relisted)
+
 	lists := []*workloadspreadcontroller.Listed{e.ListedForStates}
 	if e.Listed != nil {
 		lists = append(lists, e.Listed)
@@ -310,8 +311,8 @@ func (e *Environment) FollowStates(ctx context.Context) error {
 		e.Watches.Following(nil), lists...)
 }
 
-// FollowBudgets fills in what the webhooks and all controllers that take pods out of service have in common,
-// on every replica; nothing of it without the gates (PUB-016).
+// FollowBudgets sets what the webhooks and all controllers that take pods out of service share, on every
+// replica. It sets nothing if the gates are disabled (PUB-016).
 func (e *Environment) FollowBudgets() error {
 	options, err := e.budgetOptions()
 	if options.Deletes || options.Updates {
@@ -320,7 +321,7 @@ func (e *Environment) FollowBudgets() error {
 	return err
 }
 
-// budgetOptions are what PodUnavailableBudgets hold for.
+// budgetOptions returns which operations PodUnavailableBudgets apply to.
 func (e *Environment) budgetOptions() (options podunavailablebudget.Options, err error) {
 	options.Deletes, options.Updates = e.Gates.Enabled(features.PodUnavailableBudgetDeleteGate),
 		e.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
@@ -330,7 +331,7 @@ func (e *Environment) budgetOptions() (options podunavailablebudget.Options, err
 	return options, err
 }
 
-// podUnavailableBudgets follows budgets on every replica, and adds the controller that counts their pods.
+// podUnavailableBudgets watches budgets on every replica and adds the controller that counts their pods.
 func podUnavailableBudgets(ctx context.Context, e *Environment) error {
 	if err := e.Budgets.Follow(ctx, e.Manager); err != nil {
 		return err

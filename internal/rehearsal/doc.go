@@ -1,20 +1,21 @@
-// Package rehearsal plays what a manager would do, without a cluster: the kubectl plugin reads what a plan is
-// made from with the user's own rights, puts it on a [Stage], and lets the same passes run there that run in
-// the manager. What they write changes the stage alone.
+// Package rehearsal predicts what a manager would do, without a cluster. The kubectl plugin reads the input
+// of a plan with the user's own rights, puts it on a [Stage], and makes the same passes there as the manager.
+// Their writes change only the stage.
 //
-// Two questions are answered so:
+// It answers two questions:
 //
-//   - Why: what would the next pass decide about each pod? One pass over the stage as it is; see [Stage.Ask].
-//   - What if: which pods are touched, how, and in which waves, if an object becomes another one? The object
-//     is replaced, and passes alternate with a kubelet that makes every pod ready that it is given; see
+//   - Why: what would the next pass decide about each pod? The answer is one pass over the stage as it is;
+//     see [Stage.Ask].
+//   - What if: which pods are touched, how, and in which waves, if an object is replaced by another one?
+//     After the replacement, passes alternate with a kubelet that makes every new or updated pod ready; see
 //     [Stage.Play].
 //
 // # Invariants
 //
-//   - A stage never reaches a cluster: its client ends in memory.
-//   - The passes are those of the manager, of the registry's list of kinds. There is no second planner.
-//   - A pod that was not ready when it was read, and that nobody touches since, stays as it is: nothing is
-//     promised about it.
-//   - Time is the stage's own. It passes when nothing else can happen, so that the waves of a rollout come
-//     with the time that they take at least.
+//   - A stage never accesses a cluster: its client ends in memory.
+//   - The passes are the manager's own, from the registry's list of kinds. There is no second planner.
+//   - A pod that was not ready when it was read, and that is not touched afterwards, stays as it is. Nothing
+//     is promised about it.
+//   - The stage has its own clock. Time passes only when nothing else can happen, so each wave of a rollout
+//     has the earliest time at which it can begin.
 package rehearsal

@@ -19,43 +19,43 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// Step is what is done with one pod, in the words of the verdict.
+// Step is what is done with one pod, described by its verdict.
 type Step struct {
 	Verdict
-	// Created: the pod is new.
+	// Created means that the pod is new.
 	Created bool
 }
 
-// Wave is what is done before the next pods have to become ready.
+// Wave is what is done before the next pods must become ready.
 type Wave struct {
-	// After is the time since the beginning at which it comes at the earliest.
+	// After is the earliest time of the wave, counted from the beginning.
 	After time.Duration
-	// Hooks are the lifecycle hooks that had to let pods go before.
+	// Hooks are the lifecycle hooks that had to release pods before.
 	Hooks []string
 	Steps []Step
 }
 
-// Forecast is what becomes of an object.
+// Forecast predicts what will happen to an object.
 type Forecast struct {
 	Waves []Wave
-	// Last is what the last pass decided: who is left, and why.
+	// Last is the last pass. It shows which pods are left, and why.
 	Last *Pass
-	// Took is how long it takes at least: minReadySeconds, grace periods and the like.
+	// Took is the minimum duration of the rollout, with minReadySeconds, grace periods and the like.
 	Took time.Duration
-	// Cut says why the forecast ends before the rollout does, empty if nothing would happen any more.
+	// Cut is the reason why the forecast ends before the rollout. It is empty if nothing more would happen.
 	Cut string
-	// Events are the warnings that would be told, by reason: the last message of each.
+	// Events holds the last message of the warning events that would be recorded, by reason.
 	Events map[string]string
 }
 
-// mostRounds and longest bound a forecast.
+// Limits of a forecast.
 const (
 	mostRounds = 100_000
 	mostStill  = 20
 	longest    = 30 * 24 * time.Hour
 )
 
-// play is a forecast that is being made.
+// play is a forecast in progress.
 type play struct {
 	*Stage
 	Forecast
@@ -64,19 +64,19 @@ type play struct {
 	hooks *pub.Lifecycle
 	open  bool // the last wave takes more steps
 	freed []string
-	// still is how often time alone has passed since anything moved.
+	// still counts how often only time has passed since anything changed.
 	still int
-	// stirred are the pods that changed since kubelets had nothing to do with them; gone: an object went
-	// since garbage was collected.
+	// stirred holds the pods that changed since the kubelets last had nothing to do with them. gone means
+	// that an object was removed since the last garbage collection.
 	stirred map[string]bool
 	gone    bool
-	// count is when budgets are to be counted again although nothing happens; zero for never.
+	// count is when budgets must be counted again even if nothing happens. It is zero for never.
 	count time.Time
-	// counted is how much the manager had written when budgets were counted last.
+	// counted is the number of the manager's writes when budgets were last counted.
 	counted int
 }
 
-// Play lets passes over an object alternate with kubelets, until nothing more would happen.
+// Play alternates passes over an object with the kubelets until nothing more would happen.
 func (s *Stage) Play(ctx context.Context, player Player, key simulation.Key) (*Forecast, error) {
 	p := &play{
 		Stage:   s,
@@ -126,7 +126,7 @@ func (s *Stage) Play(ctx context.Context, player Player, key simulation.Key) (*F
 			}
 			continue
 		}
-		// what was booked ends with time, also if no kubelet moves
+		// Bookings expire even if no kubelet has anything to do.
 		if p.Recount != nil && p.counted != len(p.Writes) {
 			if err := p.recount(ctx); err != nil {
 				return nil, err
@@ -145,7 +145,7 @@ func (s *Stage) Play(ctx context.Context, player Player, key simulation.Key) (*F
 	return p.end(), nil
 }
 
-// recount counts the budgets anew.
+// recount counts the budgets again.
 func (p *play) recount(ctx context.Context) error {
 	if p.Recount == nil {
 		return nil
@@ -165,8 +165,8 @@ func (p *play) recount(ctx context.Context) error {
 	return nil
 }
 
-// moves lets go on what waits for time or for hooks, and tells whether anything did. after is when the next
-// pass is due.
+// moves continues what waits for hooks or for time, and reports whether there was anything. after is the time
+// until the next pass.
 func (p *play) moves(ctx context.Context, after time.Duration) (bool, error) {
 	if p.answerHooks() {
 		return true, nil
@@ -178,7 +178,8 @@ func (p *play) moves(ctx context.Context, after time.Duration) (bool, error) {
 	}
 
 	switch {
-	case after <= 0 && !counts, p.count.IsZero() && p.still > mostStill+2*len(p.Last.Verdicts): // bookings of budgets end with time
+	// The limit of p.still does not apply while p.count is set, because bookings of budgets expire with time.
+	case after <= 0 && !counts, p.count.IsZero() && p.still > mostStill+2*len(p.Last.Verdicts):
 		return false, nil
 	case p.Now().Add(after).Sub(p.begun) > longest:
 		p.Cut = "what comes next is more than 30 days away"
@@ -202,7 +203,7 @@ func (p *play) end() *Forecast {
 	return &p.Forecast
 }
 
-// note adds what a pass did to the wave that is open, and tells whether it did anything.
+// note adds what a pass did to the open wave, and reports whether it did anything.
 func (p *play) note(pass *Pass) bool {
 	if len(pass.Done) == 0 {
 		return false
@@ -217,7 +218,7 @@ func (p *play) note(pass *Pass) bool {
 	return true
 }
 
-// thaw lets kubelets take up a pod that was not ready, once somebody has changed what it runs, or deletes it.
+// thaw unfreezes a pod that was not ready, once its spec is changed or it is deleted.
 func (p *play) thaw(w simulation.Write) {
 	if w.Key.Kind != "Pod" || !p.Kubelet.Frozen[w.Key.Name] {
 		return
@@ -228,7 +229,7 @@ func (p *play) thaw(w simulation.Write) {
 	}
 }
 
-// happened notes that a pod has to be looked at by its kubelet.
+// happened records that the kubelet must check a pod.
 func (p *play) happened(key simulation.Key, gone bool) {
 	p.gone = p.gone || gone
 	if key.Kind == "Pod" && !gone {
@@ -236,7 +237,7 @@ func (p *play) happened(key simulation.Key, gone bool) {
 	}
 }
 
-// kubelets act on all pods that changed until none moves any more, and tells whether any did.
+// kubelets runs the kubelets of all changed pods until nothing changes, and reports whether anything did.
 func (p *play) kubelets() bool {
 	moved := false
 	for len(p.stirred) > 0 {
@@ -258,7 +259,7 @@ func (p *play) kubelets() bool {
 	return moved
 }
 
-// gates opens the readiness gates of new pods that others open in a cluster.
+// gates sets the readiness gates of new pods that other controllers set in a cluster.
 func (p *play) gates(names []string) {
 	for _, name := range names {
 		key := simulation.Key{Kind: "Pod", Name: name}
@@ -285,7 +286,7 @@ func (p *play) gates(names []string) {
 	}
 }
 
-// answerHooks lets go the pods that hooks hold, as whoever hooked them does in a cluster, and tells whether
+// answerHooks releases the pods that hooks hold, like the owner of the hook in a cluster, and reports whether
 // there were any.
 func (p *play) answerHooks() bool {
 	names := map[string]bool{}
@@ -310,8 +311,8 @@ func (p *play) answerHooks() bool {
 	return len(names) > 0
 }
 
-// awaited is the hook that a pod in that state waits for, and whether it waits for what the hook names to be
-// there, or not to be there.
+// awaited returns the hook that a pod in that state waits for. on is true if the pod waits for the hook's
+// labels and finalizers to be present, and false if it waits for them to be removed.
 func (p *play) awaited(state pub.LifecycleStateType) (name string, hook *pub.LifecycleHook, on bool) {
 	switch state {
 	case pub.LifecycleStatePreparingDelete:
@@ -326,7 +327,7 @@ func (p *play) awaited(state pub.LifecycleStateType) (name string, hook *pub.Lif
 	return "", nil, false
 }
 
-// answer puts what a hook names on a pod, or takes it off.
+// answer adds the labels and finalizers of a hook to a pod, or removes them.
 func answer(pod client.Object, hook *pub.LifecycleHook, on bool) {
 	labels, finalizers := pod.GetLabels(), slices.Clone(pod.GetFinalizers())
 	for key, value := range hook.LabelsHandler {
@@ -347,7 +348,7 @@ func answer(pod client.Object, hook *pub.LifecycleHook, on bool) {
 	pod.SetFinalizers(finalizers)
 }
 
-// hooksOf are the lifecycle hooks of a workload, nil if it has none.
+// hooksOf returns the lifecycle hooks of a workload, or nil if it has none.
 func hooksOf(object client.Object) *pub.Lifecycle {
 	var with struct {
 		Spec struct {
@@ -360,7 +361,7 @@ func hooksOf(object client.Object) *pub.Lifecycle {
 	return with.Spec.Lifecycle
 }
 
-// Touched are the pods that a forecast does something with, by how.
+// Touched returns the pods that a forecast changes, by action.
 func (f *Forecast) Touched() map[string][]string {
 	touched := map[string][]string{}
 	for _, wave := range f.Waves {

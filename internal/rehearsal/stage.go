@@ -18,29 +18,30 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// Stage is a copy of a part of a cluster. Objects are added first; then it is asked, or played.
+// Stage is a copy of a part of a cluster. Objects are added first. Then it is asked or played.
 type Stage struct {
 	*simulation.Cluster
-	// Kubelet is scheduler and kubelets.
+	// Kubelet simulates the scheduler and the kubelets.
 	Kubelet *simulation.Node
-	// Guard knows the budgets; nil for none. Recount counts them anew, and tells after which time they have
-	// to be counted again although nothing happens, 0 for not at all; nil if there is nothing to count.
+	// Guard checks the budgets, and is nil if there are none. Recount counts them again, and returns after
+	// which time that must be repeated even if nothing happens, or 0. It is nil if there is nothing to count.
 	Guard   reconcile.Guard
 	Recount func(ctx context.Context) (again time.Duration, err error)
 	// Complete completes a pod template as the API server does.
 	Complete func(ctx context.Context, namespace string, template []byte) ([]byte, error)
-	// PullJobs: ImagePullJobs can be known.
+	// PullJobs means that ImagePullJobs can be read.
 	PullJobs bool
-	// warnings are what passes have warned of, by reason: the last message of each.
+	// warnings holds the last message of the warnings of passes, by reason.
 	warnings map[string]string
-	// untouched are the pods that were not ready when they were read, and that nobody has touched since.
+	// untouched holds the generations of the pods that were not ready when they were read and that have not
+	// been touched since.
 	untouched map[string]int64
 }
 
-// stages are told apart by the UIDs of what is new on them.
+// stages counts the stages, so that the UIDs of new objects differ between stages.
 var stages atomic.Int64
 
-// New returns an empty stage on which it is that time.
+// New returns an empty stage whose clock is set to the given time.
 func New(now time.Time) *Stage {
 	//nolint:gosec // any seed does
 	s := &Stage{
@@ -56,6 +57,7 @@ func New(now time.Time) *Stage {
 		Schedule: s.schedule,
 		Frozen:   map[string]bool{},
 	}
+
 	return s
 }
 
@@ -68,8 +70,8 @@ func (s *Stage) Add(kind string, object client.Object) {
 	}
 }
 
-// found takes a pod up as it runs. One that is being updated in place runs the former content as yet, and one
-// that is not ready, or whose update is stuck, stays so until somebody touches it.
+// found adds a pod as it is running. A pod that is being updated in place is still running its former
+// containers. A pod that is not ready, or whose update is stuck, stays so until it is touched.
 func (s *Stage) found(name string, pod *corev1.Pod) {
 	if pod.Annotations[pub.RuntimeContainersMeta] != "" {
 		s.Kubelet.Daemon = true
@@ -86,7 +88,8 @@ func (s *Stage) found(name string, pod *corev1.Pod) {
 	}
 }
 
-// schedule sends a new pod to the node that it is meant for; others to one that has no name as yet.
+// schedule returns the node that a new pod must run on. Pods without such a node get a node with a
+// placeholder name.
 func (s *Stage) schedule(pod *corev1.Pod) string {
 	if node := nodes.Target(pod); node != "" {
 		return node
@@ -101,7 +104,7 @@ func (s *Stage) Event(_ client.Object, eventType, reason, message string) {
 	}
 }
 
-// API is what passes read and write through.
+// API returns the API that passes use.
 func (s *Stage) API() *reconcile.API {
 	api := s.Cluster.API()
 	api.Guard = s.Guard
@@ -114,40 +117,41 @@ type Player func(ctx context.Context, name types.NamespacedName, uid types.UID) 
 // Verdict is what a plan decides about one pod.
 type Verdict struct {
 	Namespace, Pod, Action, Reason, Message string
-	// Revision is the one that the pod has, by its label.
+	// Revision is the revision of the pod according to its label.
 	Revision string
-	// Restarts are the containers that an update in place stops.
+	// Restarts lists the containers that an update in place stops.
 	Restarts []string
-	// Until is when time alone lifts what holds the pod; zero if it does not.
+	// Until is when the pod is no longer held back, if that depends on time alone. Otherwise it is zero.
 	Until time.Time
-	// Done: nothing remains to be done with the pod. Waits: something does, and is held.
+	// Done means that nothing remains to be done with the pod. Waits means that something remains, but must
+	// wait.
 	Done, Waits bool
 }
 
-// Creation is a pod that a plan makes.
+// Creation is a pod that a plan creates.
 type Creation struct{ Pod, Revision string }
 
-// Pass is what one pass decided.
+// Pass describes one pass.
 type Pass struct {
-	// Summary are sentences about the whole.
+	// Summary holds sentences about the plan as a whole.
 	Summary []string
-	// UpdateRevision is the one that pods are moved to.
+	// UpdateRevision is the revision that pods are moved to.
 	UpdateRevision string
 	Verdicts       []Verdict
 	Creations      []Creation
-	// Done is what was carried out of it, of what touches pods: updates, deletions and creations.
+	// Done lists the updates, deletions and creations of pods that were carried out.
 	Done []Step
-	// Unfinished: there is more to be done at once.
+	// Unfinished means that there is more to be done immediately.
 	Unfinished bool
-	// Waiting is what holds the rollout or the scaling, and nobody asked for; empty if nothing does. Failed
-	// is what could not be done.
+	// Waiting describes what blocks the rollout or the scaling although nobody asked for that. It is empty if
+	// nothing does. Failed describes what could not be done.
 	Waiting, Failed string
-	// After is when the next pass is due although nothing happens; 0 for not at all.
+	// After is the time until the next pass even if nothing happens, or 0 for never.
 	After time.Duration
 }
 
-// Ask makes one pass over an object on the stage, and returns what it decided; nil if there is no such
-// object, or nothing is decided about it as long as it is deleted.
+// Ask makes one pass over an object on the stage and returns what it decided. It returns nil if the object is
+// gone or nothing is decided about it because it is being deleted.
 func (s *Stage) Ask(ctx context.Context, player Player, key simulation.Key) (*Pass, error) {
 	s.Deliver(everything)
 	object := s.Get(key)
@@ -157,5 +161,5 @@ func (s *Stage) Ask(ctx context.Context, player Player, key simulation.Key) (*Pa
 	return player(ctx, client.ObjectKeyFromObject(object), object.GetUID())
 }
 
-// everything is more events than there ever are.
+// everything is larger than any number of events.
 const everything = 1 << 30

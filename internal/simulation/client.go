@@ -29,34 +29,36 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// scheme knows the kinds that are served; objects of others are documents.
+// scheme holds the kinds that are served. Objects of other kinds are unstructured.
 var scheme = runtime.NewScheme()
 
 func init() {
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme,
-		policyv1beta1.AddToScheme,
-		appsv1alpha1.AddToScheme, metav1.AddMetaToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, policyv1beta1.AddToScheme,
+		appsv1alpha1.AddToScheme, metav1.AddMetaToScheme,
+	} {
 		utilruntime.Must(add(scheme))
 	}
 }
 
-// Client returns the client of the manager, which reads from its caches and writes to the API server. What it
-// does not simulate panics.
+// Client returns the manager's client, which reads from its caches and writes to the API server. Methods that
+// are not simulated panic.
 func (c *Cluster) Client() client.Client {
 	return &simulatedClient{reader: reader{cluster: c, cached: true}}
 }
 
-// APIReader returns the manager's reader of the API server.
+// APIReader returns the manager's reader, which reads from the API server.
 func (c *Cluster) APIReader() client.Reader { return &reader{cluster: c} }
 
-// API is what the manager reads and writes through.
+// API returns what the manager reads and writes through.
 func (c *Cluster) API() *reconcile.API {
 	return reconcile.NewAPI(c.Client(), c.APIReader(), slim.Any, c.Now)
 }
 
 var _ client.FieldIndexer = (*Cluster)(nil)
 
-// IndexField implements client.FieldIndexer. A kind is called as its type is, but for metadata alone.
+// IndexField implements client.FieldIndexer. The kind is the name of the Go type, except for
+// PartialObjectMetadata.
 func (c *Cluster) IndexField(
 	_ context.Context, object client.Object, field string, index client.IndexerFunc,
 ) error {
@@ -71,25 +73,26 @@ func (c *Cluster) IndexField(
 	return nil
 }
 
-// Pods finds pods in the manager's caches, in the order of their names: all that is random comes from the
-// seed.
+// Pods returns an index of the pods in the manager's caches. It returns pods in the order of their names,
+// because all randomness must come from the seed.
 func (c *Cluster) Pods() *podindex.Index {
 	index := &podindex.Index{}
 	index.Add(podSource{c})
 	return index
 }
 
-// Request is a request of the manager to the API server.
+// Request is a request from the manager to the API server.
 type Request struct {
 	// Verb is get, list, create, patch or delete.
 	Verb, Subresource string
 	Key               Key
-	// Body is that of a patch, Object what is to be created; tests may change them.
+	// Body is the body of a patch, and Object the object to create. Tests may change them.
 	Body   []byte
 	Object client.Object
 }
 
-// ask lets the test answer a request, and others see that there is one at a time.
+// ask lets the test answer a request. It holds a lock until done is called, so that there is one request at a
+// time.
 func (c *Cluster) ask(r *Request) (done func(), err error) {
 	c.requests.Lock()
 	if c.dead {
@@ -151,6 +154,7 @@ func (r *reader) Get(
 			return err
 		}
 	}
+
 	found := r.cluster.Get(key)
 	if r.cached {
 		found = r.cluster.Cached(key)
@@ -174,6 +178,7 @@ func (r *reader) List(_ context.Context, into client.ObjectList, options ...clie
 			return err
 		}
 	}
+
 	items, err := meta.GetItemsPtr(into)
 	if err != nil {
 		return err
@@ -192,8 +197,8 @@ func (r *reader) List(_ context.Context, into client.ObjectList, options ...clie
 			continue
 		}
 		item := reflect.New(list.Type().Elem())
-		if err := assign(item.Interface().(client.Object), object, r.cached && shared != nil &&
-			*shared); err != nil {
+		if err := assign(item.Interface().(client.Object), object,
+			r.cached && shared != nil && *shared); err != nil {
 			return err
 		}
 		list.Set(reflect.Append(list, item.Elem()))
@@ -203,8 +208,8 @@ func (r *reader) List(_ context.Context, into client.ObjectList, options ...clie
 }
 
 func (r *reader) selects(asked *client.ListOptions, kind string, object client.Object) (bool, error) {
-	if asked.Namespace != "" && object.GetNamespace() != asked.Namespace || asked.LabelSelector != nil &&
-		!asked.LabelSelector.Matches(labels.Set(object.GetLabels())) {
+	if asked.Namespace != "" && object.GetNamespace() != asked.Namespace ||
+		asked.LabelSelector != nil && !asked.LabelSelector.Matches(labels.Set(object.GetLabels())) {
 		return false, nil
 	}
 	if asked.FieldSelector == nil {
@@ -224,7 +229,7 @@ func (r *reader) selects(asked *client.ListOptions, kind string, object client.O
 	return true, nil
 }
 
-// assign makes into what an object is; shared lets both have the same maps and lists.
+// assign sets into to the object. shared means that both share maps and slices.
 func assign(into client.Object, object client.Object, shared bool) error {
 	if !shared {
 		object = object.DeepCopyObject().(client.Object)
@@ -267,7 +272,7 @@ func assign(into client.Object, object client.Object, shared bool) error {
 
 // simulatedClient writes to the API server.
 type simulatedClient struct {
-	client.Client // what is not simulated
+	client.Client // methods that are not simulated
 	reader
 }
 
@@ -290,15 +295,13 @@ func (c *simulatedClient) List(
 // Scheme implements client.Client.
 func (c *simulatedClient) Scheme() *runtime.Scheme { return scheme }
 
-// Create implements client.Writer. The object is stored as one of the type that the scheme knows, if it knows
-// one.
+// Create implements client.Writer. The object is stored with its Go type if the scheme knows it.
 func (c *simulatedClient) Create(
 	_ context.Context, object client.Object, options ...client.CreateOption,
 ) error {
 	request := &Request{
-		Verb: "create",
-		Key: c.cluster.key(c.kindOf(object), object.GetNamespace(),
-			object.GetName()),
+		Verb:   "create",
+		Key:    c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName()),
 		Object: object,
 	}
 	done, err := c.cluster.ask(request)
@@ -317,7 +320,7 @@ func (c *simulatedClient) Create(
 	stored := request.Object.DeepCopyObject().(client.Object)
 	if document, ok := stored.(*unstructured.Unstructured); ok {
 		if typed, err := scheme.New(document.GroupVersionKind()); err == nil {
-			text, err := json.Marshal(document.Object) // numbers in it may be of any type
+			text, err := json.Marshal(document.Object) // numbers in it may have any type
 			if err != nil {
 				return err
 			}
@@ -327,6 +330,7 @@ func (c *simulatedClient) Create(
 			stored = typed.(client.Object)
 		}
 	}
+
 	created, err := c.cluster.Create(request.Key, stored)
 	if err != nil {
 		return err
@@ -400,7 +404,7 @@ func (c *simulatedClient) SubResource(name string) client.SubResourceClient {
 }
 
 type subresource struct {
-	client.SubResourceClient // what is not simulated
+	client.SubResourceClient // methods that are not simulated
 	client                   *simulatedClient
 	name                     string
 }

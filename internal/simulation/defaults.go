@@ -2,8 +2,8 @@ package simulation
 
 import corev1 "k8s.io/api/core/v1"
 
-// defaults gives a new pod its phase, and containers with a limit alone a request of the same size, as the
-// API server does.
+// defaults sets the phase of a new pod, and the requests of containers that have only limits, like the API
+// server.
 func defaults(pod *corev1.Pod) {
 	pod.Status.Phase = corev1.PodPending
 	for i := range pod.Spec.Containers {
@@ -19,7 +19,7 @@ func defaults(pod *corev1.Pod) {
 	}
 }
 
-// qualityOf is the QoS class of a pod by its regular containers.
+// qualityOf returns the QoS class of a pod, given its regular containers.
 func qualityOf(pod *corev1.Pod) corev1.PodQOSClass {
 	some, guaranteed := false, true
 	for i := range pod.Spec.Containers {

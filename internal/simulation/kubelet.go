@@ -16,39 +16,40 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
-// Node is the behaviour of scheduler and kubelets.
+// Node simulates the scheduler and the kubelets.
 type Node struct {
 	Cluster *Cluster
-	// Digests maps images to digests; an image that is missing is its own digest, one that maps to "" cannot
-	// be pulled.
+	// Digests maps images to digests. The digest of an image that is not listed is its name. An image with an
+	// empty digest cannot be pulled.
 	Digests map[string]string
-	// Observes lets kubelet report the generation that it has taken up, as newer ones do.
+	// Observes makes the kubelets report the observed generation, as newer kubelets do.
 	Observes bool
 
-	// Schedule finds a node for a pod, empty for none as yet; nil means that all run on one.
+	// Schedule returns the node of a pod, or an empty string if there is none yet. If it is nil, all pods run
+	// on one node.
 	Schedule func(*corev1.Pod) string
-	// Daemon: a node daemon reports what containers run with, and restarts those whose environment changed or
-	// that it is asked to.
+	// Daemon means that a node daemon reports what containers were started with, and restarts containers
+	// whose environment changed or whose restart was requested.
 	Daemon bool
-	// Frozen holds the names of pods that nothing happens to, as on a node that is dead.
+	// Frozen holds the names of pods that the kubelets do not touch, as on a dead node.
 	Frozen map[string]bool
-	// Unfit holds pods, by UID, that no resize fits.
+	// Unfit holds the UIDs of pods that cannot be resized.
 	Unfit map[string]bool
-	// Steps is how often a kubelet was asked to go on with a pod.
+	// Steps counts the calls of Step.
 	Steps int
 
 	containers int
-	// running is what really runs, by pod UID and container.
+	// running holds what is actually running, by pod UID and container.
 	running map[string]Running
 }
 
-// Running is what a container was started with; Env is its [Environment].
+// Running describes what a container was started with. Env is its [Environment].
 type Running struct {
 	Image, Env, Restart string
 }
 
-// Environment is what a kubelet would start a container with: a line for each variable, with its value or
-// that of the label or annotation that it names.
+// Environment returns the environment that a kubelet would start a container with. It has one line for each
+// variable, with its value or the value of the label or annotation that it refers to.
 func Environment(pod *corev1.Pod, container *corev1.Container) string {
 	var text strings.Builder
 	for _, env := range container.Env {
@@ -69,12 +70,12 @@ func Environment(pod *corev1.Pod, container *corev1.Container) string {
 	return text.String()
 }
 
-// Runs returns what a container of the pod really runs with.
+// Runs returns what a container of the pod is actually running with.
 func (n *Node) Runs(pod *corev1.Pod, container string) Running {
 	return n.running[string(pod.UID)+"/"+container]
 }
 
-// Found takes a pod that runs already as it is: its containers run with what its spec says.
+// Found adds a pod that is already running, whose containers match its spec.
 func (n *Node) Found(pod *corev1.Pod) {
 	if n.running == nil {
 		n.running = map[string]Running{}
@@ -88,7 +89,7 @@ func (n *Node) Found(pod *corev1.Pod) {
 	}
 }
 
-// Step brings one pod one step further and tells whether anything happened.
+// Step advances one pod by one step, and reports whether anything changed.
 func (n *Node) Step(name string) bool {
 	n.Steps++
 	key := Key{"Pod", name}
@@ -158,14 +159,14 @@ func (n *Node) advance(pod *corev1.Pod) bool {
 	changed = n.conditions(pod) || changed
 	if policy := pod.Spec.RestartPolicy; !changed &&
 		(policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure) {
-		pod.Status.Phase, changed = corev1.PodSucceeded, true // its work is done
+		pod.Status.Phase, changed = corev1.PodSucceeded, true // its containers have completed
 		n.set(pod, corev1.PodReady, corev1.ConditionFalse, "PodCompleted")
 	}
 
 	return changed
 }
 
-// container brings one container one step further: stop the old, start the new, become ready.
+// container advances one container by one step: stop the old one, start the new one, become ready.
 func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	status := n.statusOf(pod, spec.Name)
 	key := string(pod.UID) + "/" + spec.Name
@@ -178,7 +179,9 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	switch {
 	case status.State.Running != nil && n.Daemon && n.stops(pod, spec, status, runs):
 		status.Ready = false
-		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+		status.State = corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"},
+		}
 		return true
 	case status.State.Running != nil && runs.Image == spec.Image && status.Ready:
 		return false
@@ -187,9 +190,11 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 		started := true
 		status.Started = &started
 		return true
-	case status.State.Running != nil: // the image was changed: stop
+	case status.State.Running != nil: // the image was changed
 		status.Ready = false
-		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+		status.State = corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"},
+		}
 		return true
 	case digest == "":
 		if status.State.Waiting != nil && status.State.Waiting.Reason == "ErrImagePull" &&
@@ -207,8 +212,9 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	}
 	status.ContainerID = fmt.Sprintf("containerd://%d", n.containers)
 	status.Image, status.ImageID = spec.Image, "sha256:"+digest
-	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(
-		n.Cluster.Now())}}
+	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{
+		StartedAt: metav1.NewTime(n.Cluster.Now()),
+	}}
 	n.running[key] = Running{
 		Image:   spec.Image,
 		Env:     Environment(pod, spec),
@@ -218,8 +224,9 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	return true
 }
 
-// stops tells whether the daemon stops the container: the update says that its environment changed, and it
-// has the old one, or that it shall be restarted, and it is the one that ran then.
+// stops reports whether the daemon stops the container: either the update changes its environment and the
+// container still has the old one, or its restart was requested and the container is the one that was running
+// then.
 func (n *Node) stops(
 	pod *corev1.Pod, spec *corev1.Container, status *corev1.ContainerStatus, runs Running,
 ) bool {
@@ -232,7 +239,7 @@ func (n *Node) stops(
 		state.RestartContainers[spec.Name] == status.ContainerID && status.ContainerID != ""
 }
 
-// report writes what the daemon sees.
+// report writes the report of the node daemon.
 func (n *Node) report(pod *corev1.Pod) bool {
 	meta := inplace.RuntimeMeta{}
 	for _, container := range lasting(pod) {
@@ -269,7 +276,7 @@ func (n *Node) report(pod *corev1.Pod) bool {
 	return true
 }
 
-// resize gives a container the resources of its spec, or says that they do not fit.
+// resize applies the resources in the spec to a container, or reports that they do not fit.
 func (n *Node) resize(pod *corev1.Pod, spec *corev1.Container) bool {
 	status := n.statusOf(pod, spec.Name)
 	if status.State.Running == nil || status.Resources != nil &&
@@ -298,15 +305,18 @@ func (n *Node) statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	if slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name }) {
 		statuses = &pod.Status.InitContainerStatuses
 	}
+
 	for i := range *statuses {
 		if (*statuses)[i].Name == name {
 			return &(*statuses)[i]
 		}
 	}
+
 	*statuses = append(*statuses, corev1.ContainerStatus{
 		Name:  name,
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
 	})
+
 	return &(*statuses)[len(*statuses)-1]
 }
 
@@ -360,10 +370,11 @@ func (n *Node) set(
 			Reason:             reason,
 			LastTransitionTime: metav1.NewTime(n.Cluster.Now()),
 		})
+
 	return true
 }
 
-// lasting are the containers that run as long as the pod: native sidecars first.
+// lasting returns the containers that run as long as the pod, native sidecars first.
 func lasting(pod *corev1.Pod) []*corev1.Container {
 	var containers []*corev1.Container
 	for i := range pod.Spec.InitContainers {
@@ -377,7 +388,7 @@ func lasting(pod *corev1.Pod) []*corev1.Container {
 	return containers
 }
 
-// Fail ends a pod as an eviction does.
+// Fail makes a pod fail, like an eviction.
 func (n *Node) Fail(name string) {
 	n.Cluster.Change(Key{"Pod", name}, func(o client.Object) {
 		pod := o.(*corev1.Pod)
@@ -386,7 +397,7 @@ func (n *Node) Fail(name string) {
 	})
 }
 
-// Crash makes a container of the pod end and start anew.
+// Crash makes a container of the pod terminate and restart.
 func (n *Node) Crash(name string) {
 	n.Cluster.Change(Key{"Pod", name}, func(o client.Object) {
 		pod := o.(*corev1.Pod)
@@ -395,7 +406,9 @@ func (n *Node) Crash(name string) {
 		}
 		status := &pod.Status.ContainerStatuses[0]
 		status.Ready = false
-		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		status.State = corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"},
+		}
 		n.conditions(pod)
 	})
 }

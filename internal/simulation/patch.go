@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Patch is a patch by the manager; it carries UID and version as guards. Pods take strategic merge patches,
-// others merge patches, and all of them JSON patches.
+// Patch applies a patch from the manager, which must contain UID and resourceVersion as guards. Pods accept
+// strategic merge patches, other kinds merge patches, and all kinds JSON patches.
 func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object, error) {
 	if c.dead {
 		return nil, ErrDead
@@ -34,11 +34,11 @@ func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object
 		} `json:"metadata"`
 	}
 	guards := body
-	if body[0] == '[' { // operations that replace them
+	if body[0] == '[' { // operations that replace these fields
 		var err error
-		if guards, err = operate(
-			[]byte(
-				`{"metadata":{"uid":"","resourceVersion":"","labels":{},"annotations":{},"finalizers":[]},"spec":{"ephemeralContainers":[]}}`), body); err != nil {
+		if guards, err = operate([]byte(
+			`{"metadata":{"uid":"","resourceVersion":"","labels":{},"annotations":{},"finalizers":[]},"spec":{"ephemeralContainers":[]}}`,
+		), body); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	}
@@ -115,8 +115,7 @@ func (c *Cluster) patched(
 			pod.Status = old.Status
 			sameImage := func(a, b corev1.Container) bool { return a.Image == b.Image }
 			if !slices.EqualFunc(old.Spec.Containers, pod.Spec.Containers, sameImage) ||
-				!slices.EqualFunc(old.Spec.InitContainers,
-					pod.Spec.InitContainers, sameImage) {
+				!slices.EqualFunc(old.Spec.InitContainers, pod.Spec.InitContainers, sameImage) {
 				pod.Generation++
 			}
 		}
@@ -134,7 +133,7 @@ func operate(original, body []byte) ([]byte, error) {
 	return patch.Apply(original)
 }
 
-// decodeInto decodes into the object, nothing of which is kept.
+// decodeInto decodes data into the object. The previous content of the object is discarded.
 func decodeInto(data []byte, object client.Object) error {
 	reflect.ValueOf(object).Elem().SetZero()
 	return json.Unmarshal(data, object)

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Play is a manager that looks after one object of a cluster, with everybody else who acts in it.
+// Play simulates a manager of one object of a cluster, together with everybody else who acts there.
 type Play struct {
 	*Cluster
-	// Queue calls the manager as its work queue does.
+	// Queue decides when the manager is called, like its work queue.
 	Queue *Queue
-	// Reconcile makes one pass over the object, and returns when it wants to be called again.
+	// Reconcile makes one pass over the object, and returns after which time it must be called again.
 	Reconcile func() (after time.Duration, err error)
-	// Start starts the manager anew after it died.
+	// Start starts the manager again after it died.
 	Start func()
-	// Others lets all others act once, kubelets and users, and tells whether anything happened.
+	// Others lets all others act once, such as kubelets and users, and reports whether anything happened.
 	Others func() bool
-	// Describe says how things stand, for failures.
+	// Describe describes the current state, for failure messages.
 	Describe func() string
 }
 
-// Manage makes one pass if anything would call the manager, and tells whether it did.
+// Manage makes one pass if the object is in the queue, and reports whether it did.
 func (p *Play) Manage() bool {
 	if !p.Queue.Take() {
 		return false
@@ -29,18 +29,18 @@ func (p *Play) Manage() bool {
 	return true
 }
 
-// Events brings up to n events to the caches, which calls the manager if there were any, or if
-// [Cluster.Delivered] does.
+// Events delivers up to n events to the caches. If there were any, it enqueues the object, unless
+// [Cluster.Delivered] is set, which does that itself.
 func (p *Play) Events(n int) {
 	if p.Deliver(n) && p.Delivered == nil {
 		p.Queue.Add()
 	}
 }
 
-// all is more events than there ever are.
+// all is larger than any number of events.
 const all = 1 << 20
 
-// Round lets everybody act once, with caches that keep up, and tells whether anything happened.
+// Round lets everybody act once, with caches that are up to date, and reports whether anything happened.
 func (p *Play) Round() bool {
 	p.Events(all)
 	moved := p.Manage()
@@ -51,7 +51,7 @@ func (p *Play) Round() bool {
 	return moved || p.Undelivered() > 0 || p.Queue.Added()
 }
 
-// Settle lets everything that is under way come to rest: no faults, caches that keep up.
+// Settle runs until nothing is in progress any more, without faults and with caches that are up to date.
 func (p *Play) Settle(limit int) error {
 	p.Faults = Faults{}
 	if p.Dead() {

@@ -11,33 +11,33 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
-// Queue is a manager's work queue for one object, with the clock of the simulation and the back-off that the
-// queues of the manager have by default: a pass that fails is repeated later each time, unless an event
-// comes.
+// Queue is a manager's work queue for one object. It uses the clock of the simulation and the default
+// back-off of the manager's queues: the delay of a failing pass grows each time, unless there is an event.
 type Queue struct {
 	cluster *Cluster
 	request reconcile.Request
 	backOff *pacing.BackOff
 	added   bool
 	due     time.Time
-	// idle is how many passes in a row nothing had called for but the pass before, and nothing had happened
-	// since; began is when the last one did, and known what there was then.
+	// idle counts the consecutive passes that only the previous pass asked for and before which nothing had
+	// happened. began is when the last pass began, and known the facts at that time.
 	idle  int
 	began time.Time
 	known facts
 }
 
-// facts tell passes apart that do the same: what there is, and how much of it has come to the caches.
+// facts show whether anything happened between two passes: the version of the cluster, and the number of
+// events that are not delivered yet.
 type facts struct {
 	version     int64
 	undelivered int
 }
 
-// mostIdle is how many passes in a row may find nothing new, each within hurry of the one before. A back-off
-// makes five.
+// mostIdle is the maximum number of consecutive idle passes, each within hurry after the previous one. A
+// back-off causes five.
 const mostIdle, hurry = 20, 100 * time.Millisecond
 
-// NewQueue returns the queue of a manager that starts: its object is in it.
+// NewQueue returns the queue of a starting manager, with its object enqueued.
 func NewQueue(cluster *Cluster, name string) *Queue {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond,
 		1000*time.Second)
@@ -49,16 +49,16 @@ func NewQueue(cluster *Cluster, name string) *Queue {
 	}
 }
 
-// Add puts the object into the queue, as an event does.
+// Add enqueues the object, like an event.
 func (q *Queue) Add() { q.added = true }
 
-// Added tells whether the object is to be worked on at once.
+// Added reports whether the object must be processed immediately.
 func (q *Queue) Added() bool { return q.added }
 
-// Due is when the object comes into the queue although nothing happens; zero for never.
+// Due returns when the object is enqueued even if nothing happens, or zero for never.
 func (q *Queue) Due() time.Time { return q.due }
 
-// Wait lets the time pass until the object is due, and tells whether it ever is.
+// Wait advances the clock to the time when the object is due, and reports whether it ever is.
 func (q *Queue) Wait() bool {
 	if q.due.IsZero() {
 		return false
@@ -67,7 +67,7 @@ func (q *Queue) Wait() bool {
 	return true
 }
 
-// Take takes the object out of the queue, if it is to be worked on now.
+// Take removes the object from the queue if it must be processed now, and reports whether it did.
 func (q *Queue) Take() bool {
 	if !q.added && (q.due.IsZero() || q.cluster.Now().Before(q.due)) {
 		return false
@@ -77,8 +77,8 @@ func (q *Queue) Take() bool {
 	return true
 }
 
-// watch ends the simulation if the manager spins: passes follow each other without any news, as fast as they
-// can (OPS-106).
+// watch ends the simulation if the manager spins, which means that passes follow each other as fast as
+// possible although nothing happens.
 func (q *Queue) watch() {
 	known := facts{q.cluster.version, q.cluster.Undelivered()}
 	if q.added || known != q.known || q.cluster.Now().Sub(q.began) >= hurry {
@@ -86,17 +86,16 @@ func (q *Queue) watch() {
 	}
 	q.idle, q.began, q.known = q.idle+1, q.cluster.Now(), known
 	if q.idle > mostIdle {
-		panic(
-			fmt.Sprintf(
-				"%d passes in a row began at most %s after the one before, although nothing had happened",
-				q.idle, hurry))
+		panic(fmt.Sprintf(
+			"%d passes in a row began at most %s after the one before, although nothing had happened",
+			q.idle, hurry))
 	}
 }
 
-// Done ends the work on the object, which wants to be worked on again after that time, 0 for not at all, or
-// has failed.
+// Done ends the processing of the object, which failed, or must be processed again after that time, or not at
+// all if it is 0.
 func (q *Queue) Done(after time.Duration, err error) {
-	q.backOff.Progressed(q.request) // one that spins is found here, not slowed down
+	q.backOff.Progressed(q.request) // a manager that spins must be detected here, not slowed down
 	result, err := q.backOff.Answer(q.request, after, err)
 	if err != nil {
 		after = q.backOff.When(q.request)

@@ -19,65 +19,67 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Key names an object by kind and name; there is one namespace, unless [Cluster.Namespaces] says otherwise.
+// Key identifies an object by kind and name. There is one namespace, unless [Cluster.Namespaces] is set.
 type Key struct{ Kind, Name string }
 
-// Faults are the chances, from 0 to 1, that a request of the manager goes wrong.
+// Faults holds the probabilities, from 0 to 1, of faults of the manager's requests.
 type Faults struct {
-	// Refuse fails a request without effect; Lose lets it take effect and then answers with a timeout.
+	// Refuse is for a request that fails without effect, and Lose for one that takes effect and then times
+	// out.
 	Refuse, Lose float64
-	// Die ends the manager before or after a write.
+	// Die is for the death of the manager before or after a write.
 	Die float64
 }
 
-// Write is one successful write of the manager.
+// Write is one successful write by the manager.
 type Write struct {
 	Verb, Subresource string
 	Key               Key
 }
 
-// Cluster is the API server with the manager's cache.
+// Cluster simulates the API server and the manager's cache.
 type Cluster struct {
 	Rand   *rand.Rand
 	Faults Faults
-	// Writes counts what the manager wrote.
+	// Writes records the writes of the manager.
 	Writes []Write
-	// BeforeWrite is called before each write of the manager takes effect; tests check invariants in it.
+	// BeforeWrite is called before each write of the manager takes effect. Tests check invariants in it.
 	BeforeWrite func(w Write, before, after client.Object)
-	// Refused tells which writes the server always refuses; nil refuses none.
+	// Refused reports whether the API server always rejects a write. nil rejects none.
 	Refused func(w Write) bool
-	// Apart: the caches of different kinds lag apart, as those of a manager do, each of which has a watch of
-	// its own. Else events come in the order in which they happened.
+	// Apart means that the caches of different kinds are stale independently, like those of a manager, where
+	// each has its own watch. Otherwise events are delivered in the order in which they happened.
 	Apart bool
-	// Answer is called before each request of the manager, and may fail or change it; nil does not.
+	// Answer is called before each request of the manager, and may fail or change it. It may be nil.
 	Answer func(*Request) error
-	// Slim makes of an object what the caches keep of it, as the transforms of a manager's caches do; nil
-	// keeps all.
+	// Slim reduces an object to what the caches keep, like the transforms of a manager's caches. nil keeps
+	// everything.
 	Slim func(any) (any, error)
-	// Delivered is called for each event that comes to the manager's caches, with the object as they had it
-	// and as they have it now, each nil if there is none; it is for those whose events call the manager by
-	// rules of their own.
+	// Delivered is called for each event that is delivered to the manager's caches, with the cached object
+	// before and after, each nil if there is none. It is meant for managers whose events enqueue objects by
+	// their own rules.
 	Delivered func(before, after client.Object)
-	// Namespaces: there are many, so that the name in the key of an object that is in one is
-	// "namespace/name".
+	// Namespaces means that there are several namespaces, so that the name in the key of a namespaced object
+	// is "namespace/name".
 	Namespaces bool
-	// UIDs is what the UIDs of new objects begin with; empty is "uid".
+	// UIDs is the prefix of the UIDs of new objects. If it is empty, the prefix is "uid".
 	UIDs string
-	// AfterWrite is called when a write of the manager has taken effect; tests let others interfere in it.
+	// AfterWrite is called after a write of the manager took effect. Tests use it to interfere.
 	AfterWrite func(w Write)
-	Happened   func(key Key, gone bool) // called when an object has come, changed or gone, whoever did it
+	// Happened is called when an object was created, changed or removed, by anybody.
+	Happened func(key Key, gone bool)
 
 	now      time.Time
 	version  int64
 	truth    map[Key]client.Object
-	view     *View // of the manager that acts
+	view     *View // the view of the acting manager
 	views    []*View
 	dead     bool
 	requests sync.Mutex
 	indexes  map[[2]string]client.IndexerFunc
 }
 
-// View is what the caches of one manager hold, and what has not come to them yet.
+// View holds the content of one manager's caches, and the events that are not delivered yet.
 type View struct {
 	cache map[Key]client.Object
 	feed  []event
@@ -85,11 +87,11 @@ type View struct {
 
 type event struct {
 	key    Key
-	object client.Object // nil: deleted
+	object client.Object // nil if deleted
 	at     time.Time
 }
 
-// ErrDead is the answer to every request of a manager that has died.
+// ErrDead is returned for every request of a manager that has died.
 var ErrDead = errors.New("the manager is dead")
 
 // New returns an empty cluster.
@@ -104,7 +106,7 @@ func New(seed uint64) *Cluster {
 	}
 }
 
-// key is the key of an object.
+// key returns the key of an object.
 func (c *Cluster) key(kind, namespace, name string) Key {
 	if c.Namespaces && namespace != "" {
 		name = namespace + "/" + name
@@ -112,7 +114,7 @@ func (c *Cluster) key(kind, namespace, name string) Key {
 	return Key{kind, name}
 }
 
-// KeyOf is the key of an object of that kind.
+// KeyOf returns the key of an object of that kind.
 func (c *Cluster) KeyOf(kind string, object client.Object) Key {
 	return c.key(kind, object.GetNamespace(), object.GetName())
 }
@@ -123,19 +125,19 @@ func (c *Cluster) Now() time.Time { return c.now }
 // Begin sets the time at which the simulation begins.
 func (c *Cluster) Begin(at time.Time) { c.now = at }
 
-// Pass lets time pass.
+// Pass advances the clock.
 func (c *Cluster) Pass(d time.Duration) { c.now = c.now.Add(d) }
 
-// Chance is true with that probability.
+// Chance returns true with the given probability.
 func (c *Cluster) Chance(p float64) bool { return p > 0 && c.Rand.Float64() < p }
 
-// Get returns the object as it is in the API server, nil if there is none. It must not be changed.
+// Get returns the object in the API server, or nil if there is none. It must not be modified.
 func (c *Cluster) Get(key Key) client.Object { return c.truth[key] }
 
-// Cached returns the object as the manager's cache has it.
+// Cached returns the object in the manager's cache.
 func (c *Cluster) Cached(key Key) client.Object { return c.view.cache[key] }
 
-// List returns the objects of a kind by name, from the API server or from the cache.
+// List returns the objects of a kind, sorted by name, from the API server or from the cache.
 func (c *Cluster) List(kind string, cached bool) []client.Object {
 	source := c.truth
 	if cached {
@@ -158,13 +160,14 @@ func (c *Cluster) List(kind string, cached bool) []client.Object {
 	return objects
 }
 
-// Store writes an object as anybody but the manager does, without faults.
+// Store writes an object without faults, as a write of anybody but the manager.
 func (c *Cluster) Store(key Key, object client.Object) client.Object {
 	c.version++
 	object.SetResourceVersion(strconv.FormatInt(c.version, 10))
 	if object.GetUID() == "" {
 		object.SetUID(types.UID(fmt.Sprintf("%s-%d", cmp.Or(c.UIDs, "uid"), c.version)))
-		object.SetCreationTimestamp(metav1.NewTime(c.now.Truncate(time.Second))) // as documents tell it
+		// The API stores whole seconds.
+		object.SetCreationTimestamp(metav1.NewTime(c.now.Truncate(time.Second)))
 		object.SetGeneration(1)
 	}
 	if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 && key.Kind != "Pod" {
@@ -186,7 +189,7 @@ func (c *Cluster) happens(e event) {
 	}
 }
 
-// Fork returns the view of a second manager, which has seen what the present one has, and goes its own way
+// Fork returns the view of a second manager, which has seen the same as the current one and is independent
 // from now on.
 func (c *Cluster) Fork() *View {
 	view := &View{cache: maps.Clone(c.view.cache), feed: slices.Clone(c.view.feed)}
@@ -194,7 +197,7 @@ func (c *Cluster) Fork() *View {
 	return view
 }
 
-// As lets the manager act that has the view.
+// As lets the manager with the given view act.
 func (c *Cluster) As(view *View, act func()) {
 	present := c.view
 	c.view = view
@@ -202,7 +205,7 @@ func (c *Cluster) As(view *View, act func()) {
 	act()
 }
 
-// End ends a view that was forked.
+// End removes a view that was forked.
 func (c *Cluster) End(view *View) {
 	c.views = slices.DeleteFunc(c.views, func(v *View) bool { return v == view })
 }
@@ -216,7 +219,7 @@ func (c *Cluster) Change(key Key, change func(client.Object)) {
 	}
 }
 
-// Remove ends an object.
+// Remove removes an object.
 func (c *Cluster) Remove(key Key) {
 	if _, ok := c.truth[key]; ok {
 		c.version++
@@ -225,8 +228,8 @@ func (c *Cluster) Remove(key Key) {
 	}
 }
 
-// CollectGarbage removes objects that have owners of which none exists, and references to owners that do not
-// where others do.
+// CollectGarbage removes objects whose owners are all gone. If only some are gone, it removes the references
+// to them.
 func (c *Cluster) CollectGarbage() {
 	alive := map[types.UID]bool{}
 	for _, object := range c.truth {
@@ -250,7 +253,7 @@ func (c *Cluster) CollectGarbage() {
 	}
 }
 
-// Deliver brings up to n events to the manager's cache and tells whether there were any.
+// Deliver delivers up to n events to the manager's cache, and reports whether there were any.
 func (c *Cluster) Deliver(n int) bool {
 	n = min(n, len(c.view.feed))
 	for range n {
@@ -259,14 +262,14 @@ func (c *Cluster) Deliver(n int) bool {
 	return n > 0
 }
 
-// CatchUp brings all events to the manager's cache that happened longer ago than that.
+// CatchUp delivers all events that are older than lag to the manager's cache.
 func (c *Cluster) CatchUp(lag time.Duration) {
 	for len(c.view.feed) > 0 && c.now.Sub(c.view.feed[0].at) > lag {
 		c.deliver(0)
 	}
 }
 
-// deliver brings one event to the manager's cache.
+// deliver delivers one event to the manager's cache.
 func (c *Cluster) deliver(i int) {
 	e := c.view.feed[i]
 	c.view.feed = slices.Delete(c.view.feed, i, i+1)
@@ -293,7 +296,7 @@ func (c *Cluster) slimmed(object client.Object) client.Object {
 	return kept.(client.Object)
 }
 
-// next is the event that comes next: the oldest, or the oldest of some kind.
+// next returns the index of the event to deliver next: the oldest one, or the oldest one of a random kind.
 func (c *Cluster) next() int {
 	if !c.Apart {
 		return 0
@@ -309,22 +312,22 @@ func (c *Cluster) next() int {
 	return oldest[c.Rand.IntN(len(oldest))]
 }
 
-// Undelivered is the number of events that the cache lacks.
+// Undelivered returns the number of events that are not delivered yet.
 func (c *Cluster) Undelivered() int { return len(c.view.feed) }
 
-// Kill ends the manager.
+// Kill makes the manager die.
 func (c *Cluster) Kill() { c.dead = true }
 
-// Hide takes an object out of the manager's cache, as if it had not been delivered yet.
+// Hide removes an object from the manager's cache, as if it had not been delivered yet.
 func (c *Cluster) Hide(key Key) { delete(c.view.cache, key) }
 
-// Show lets the manager's cache have an object as it was before, or as it is now.
+// Show puts a previous or the current version of an object into the manager's cache.
 func (c *Cluster) Show(key Key, object client.Object) { c.view.cache[key] = object }
 
-// Dead tells whether the manager has died.
+// Dead reports whether the manager has died.
 func (c *Cluster) Dead() bool { return c.dead }
 
-// Revive lets the present manager go on: it was another one that died.
+// Revive lets the current manager continue, because another one died.
 func (c *Cluster) Revive() { c.dead = false }
 
 // Restart starts a new manager, whose cache begins with a complete list.
@@ -340,7 +343,7 @@ func conflict(key Key, why string) error {
 	return apierrors.NewConflict(group, key.Kind+"/"+key.Name, errors.New(why))
 }
 
-// write performs a write of the manager under the faults of the day.
+// write performs a write of the manager, subject to faults.
 func (c *Cluster) write(w Write, before, after client.Object, effect func()) error {
 	switch {
 	case c.dead:
@@ -374,7 +377,7 @@ func (c *Cluster) write(w Write, before, after client.Object, effect func()) err
 	return nil
 }
 
-// Live is a read of the manager from the API server.
+// Live returns an object from the API server, as a read by the manager.
 func (c *Cluster) Live(key Key) (client.Object, error) {
 	if c.dead {
 		return nil, ErrDead
@@ -385,7 +388,7 @@ func (c *Cluster) Live(key Key) (client.Object, error) {
 	return nil, notFound(key)
 }
 
-// Create is a creation by the manager.
+// Create creates an object as the manager.
 func (c *Cluster) Create(key Key, object client.Object) (client.Object, error) {
 	if c.dead {
 		return nil, ErrDead
@@ -399,7 +402,7 @@ func (c *Cluster) Create(key Key, object client.Object) (client.Object, error) {
 	return object, c.write(Write{Verb: "create", Key: key}, nil, object, func() { c.Store(key, object) })
 }
 
-// Delete is a deletion by the manager of exactly that version. Pods end when their kubelet says so.
+// Delete deletes exactly that version of an object as the manager. Pods are removed by their kubelet.
 func (c *Cluster) Delete(key Key, version client.Object) error {
 	if c.dead {
 		return ErrDead

@@ -36,21 +36,21 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=nodeimages/status,verbs=patch
 // +kubebuilder:rbac:groups="",namespace=kruise-daemon-config,roleName=kruise-daemon-secret-role,resources=secrets,verbs=get
 
-// Reasons of events (IMG-141).
+// Reasons of events.
 const (
 	reasonSucceeded = "PullImageSucceed"
 	reasonFailed    = "PullImageFailed"
 )
 
-// Options configure the controller.
+// Options configures the controller.
 type Options struct {
-	// Node is the name of the node, and of its NodeImage.
+	// Node is the name of the node and of its NodeImage.
 	Node     string
 	Runtimes *runtime.Set
 	Events   record.EventRecorder
-	// Workers bounds the pulls that run at once; below 1 there is no bound (IMG-133).
+	// Workers limits the number of concurrent pulls. There is no limit if it is below 1 (IMG-133).
 	Workers int
-	// Provider returns the credentials of the node; nil if there are none.
+	// Provider returns the credentials of the node. It is nil if there are none.
 	Provider Provider
 }
 
@@ -58,10 +58,10 @@ type reconciler struct {
 	options Options
 	client  client.Client
 	puller  *puller
-	// Only Reconcile, which never runs twice at the same time, uses these.
+	// The following fields are used only by Reconcile, which never runs concurrently.
 	tasks   map[key]*task
 	first   map[key]int64
-	object  types.UID // UID of the NodeImage at the last pass
+	object  types.UID // UID of the NodeImage in the last pass
 	limiter *rate.Limiter
 	wake    func()
 	running sync.WaitGroup
@@ -69,10 +69,8 @@ type reconciler struct {
 
 func newReconciler(
 	c client.Client, live client.Reader, images func() (Images, error),
-	clk clock.WithDelayedExecution,
-	options Options,
+	clk clock.WithDelayedExecution, options Options,
 ) *reconciler {
-	// ND-058
 	r := &reconciler{
 		options: options,
 		client:  c,
@@ -89,10 +87,11 @@ func newReconciler(
 		meters:   newMeters(),
 		done:     r.done,
 	}
+
 	return r
 }
 
-// Setup adds the controller to the manager, whose cache holds the NodeImage of this node only.
+// Setup adds the controller to the manager. The manager's cache must hold only the NodeImage of this node.
 func Setup(mgr ctrl.Manager, options Options) error {
 	images := func() (Images, error) { return options.Runtimes.ForImages() }
 	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), images, clock.RealClock{}, options)
@@ -105,14 +104,15 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	ended := make(chan event.GenericEvent, 1)
 	r.wake = func() {
 		select {
-		case ended <- event.GenericEvent{Object: &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: options.Node}}}:
-		default: // one is on its way, and its pass will see this result, too
+		case ended <- event.GenericEvent{Object: &appsv1beta1.NodeImage{
+			ObjectMeta: metav1.ObjectMeta{Name: options.Node},
+		}}:
+		default: // an event is pending, and its pass will see this result, too
 		}
 	}
 	err := ctrl.NewControllerManagedBy(mgr).Named("imagepuller").
 		For(&appsv1beta1.NodeImage{}).
 		WatchesRawSource(source.Channel(ended, &handler.EnqueueRequestForObject{})).
-		// ND-059
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
 			RateLimiter:             retry.Limiter[reconcile.Request](),
@@ -139,13 +139,14 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 
-	if r.object != object.UID { // the first pass, or the object was recreated: no running task is for it
+	if r.object != object.UID { // the first pass, or the object was recreated
 		r.stop(r.all()...)
 		r.object, r.first = object.UID, nil
 		if object.Status.FirstSyncStatus == nil {
 			r.first = firstTags(object)
 		}
 	}
+
 	s := snapshot{
 		object: object,
 		tasks:  map[key]appsv1beta1.ImageTagStatus{},
@@ -182,6 +183,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			return reconcile.Result{}, err
 		}
 	}
+
 	if p.unfinished {
 		return reconcile.Result{RequeueAfter: soon()}, nil
 	}
@@ -234,7 +236,7 @@ func (r *reconciler) start(ctx context.Context, object *appsv1beta1.NodeImage, k
 	})
 }
 
-// done records the metrics and events of a task that has ended (IMG-141).
+// done records the metrics and events of a completed task.
 func (r *reconciler) done(t *task, took time.Duration) {
 	s := t.now()
 	node := &corev1.ObjectReference{
@@ -245,8 +247,7 @@ func (r *reconciler) done(t *task, took time.Duration) {
 	}
 	if s.Phase == succeeded {
 		r.options.Events.Eventf(node, corev1.EventTypeNormal, reasonSucceeded, "Image %s, elapsed time %s",
-			t.key.reference(),
-			took.Round(time.Millisecond))
+			t.key.reference(), took.Round(time.Millisecond))
 	} else {
 		note := message.Bound(fmt.Sprintf("Image %s on node %s: %s", t.key.reference(),
 			r.options.Node, s.Message))
@@ -255,6 +256,7 @@ func (r *reconciler) done(t *task, took time.Duration) {
 			r.options.Events.Event(&t.spec.OwnerReferences[i], corev1.EventTypeWarning, reasonFailed, note)
 		}
 	}
+
 	r.wake()
 }
 
@@ -276,8 +278,8 @@ func secretsOf(object *appsv1beta1.NodeImage) map[types.NamespacedName]bool {
 	return used
 }
 
-// write patches the fields that differ, guarded by the object's version, since the manager writes the status
-// too (IMG-062).
+// write patches the status fields that differ. The patch is guarded by the resourceVersion, because the
+// manager writes the status too.
 func (r *reconciler) write(
 	ctx context.Context, object *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatus,
 ) error {
@@ -308,7 +310,7 @@ func (r *reconciler) write(
 	}
 
 	switch {
-	case len(status.ImageStatuses) == 0: // IMG-142
+	case len(status.ImageStatuses) == 0:
 		fields["imageStatuses"] = nil
 	case len(images) > 0:
 		fields["imageStatuses"] = images

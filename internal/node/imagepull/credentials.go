@@ -18,12 +18,12 @@ import (
 
 // credential is one entry of a docker configuration.
 type credential struct {
-	// registry is host[:port][/path], in the form that location returns; labels of the host may be globs.
+	// registry is host[:port][/path], in the form that location returns. Labels of the host may be globs.
 	registry string
 	auth     runtime.Auth
 }
 
-// dockerEntry is an entry as it is written.
+// dockerEntry is the serialized form of an entry.
 type dockerEntry struct {
 	Username      string `json:"username"`
 	Password      string `json:"password"`
@@ -32,7 +32,7 @@ type dockerEntry struct {
 	RegistryToken string `json:"registrytoken"`
 }
 
-// fromSecret reads a pull secret (IMG-123). Errors do not contain its content (ND-073).
+// fromSecret parses a pull secret. Its errors do not contain the content of the secret.
 func fromSecret(secret *corev1.Secret) ([]credential, error) {
 	entries := map[string]dockerEntry{}
 	switch secret.Type {
@@ -65,9 +65,9 @@ func fromSecret(secret *corev1.Secret) ([]credential, error) {
 	return list, nil
 }
 
-// location brings a key of a docker configuration, or a pattern of a credential provider, into the form
-// host[:port][/path], as kubelet does: https://registry.example.com/v2/team is for registry.example.com/team.
-// It returns nothing if the key cannot be read.
+// location converts a key of a docker configuration, or a pattern of a credential provider, to the form
+// host[:port][/path], as kubelet does. For example, https://registry.example.com/v2/team becomes
+// registry.example.com/team. location returns an empty string if the key cannot be parsed.
 func location(registry string) string {
 	if !strings.Contains(registry, "://") {
 		registry = "https://" + registry
@@ -83,7 +83,7 @@ func location(registry string) string {
 	}
 
 	within := strings.Trim(u.Path, "/")
-	for _, api := range []string{"v1", "v2"} { // that of registries, by which docker login names them
+	for _, api := range []string{"v1", "v2"} { // the API version that docker login adds
 		if rest, ok := strings.CutPrefix(within, api); ok && (rest == "" || rest[0] == '/') {
 			within = strings.TrimPrefix(rest, "/")
 			break
@@ -93,7 +93,7 @@ func location(registry string) string {
 	return strings.TrimSuffix(host+"/"+within, "/")
 }
 
-// order puts more specific registries first: a longer path comes before its prefix.
+// order sorts more specific registries first, so that a longer path comes before its prefix.
 func order(list []credential) {
 	slices.SortFunc(list, func(a, b credential) int { return strings.Compare(b.registry, a.registry) })
 }
@@ -122,7 +122,7 @@ func (e dockerEntry) auth() (runtime.Auth, error) {
 	return auth, nil
 }
 
-// matching returns the credentials for an image, in order, each once (IMG-137).
+// matching returns the credentials for an image in order and without duplicates.
 func matching(list []credential, image string) []runtime.Auth {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -138,8 +138,8 @@ func matching(list []credential, image string) []runtime.Auth {
 	return found
 }
 
-// covers tells whether an entry at a location applies to a repository: the labels of the hosts are equal or
-// match globs of the entry, the ports are equal, and the entry's path is a prefix.
+// covers reports whether an entry at a location applies to a repository: the labels of the hosts must be
+// equal or match globs of the entry, the ports must be equal, and the path of the entry must be a prefix.
 func covers(at, host, repository string) bool {
 	wantHost, wantPath, _ := strings.Cut(at, "/")
 	if wantPath != "" && repository != wantPath && !strings.HasPrefix(repository, wantPath+"/") {

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// meters are the metrics of pulls (ND-048, IMG-205).
+// meters holds the metrics of pulls.
 type meters struct {
 	pulls            *prometheus.HistogramVec
 	bytes            prometheus.Counter
@@ -15,13 +15,11 @@ type meters struct {
 
 func newMeters() *meters {
 	return &meters{
-		pulls: prometheus.NewHistogramVec(
-			prometheus.HistogramOpts{
-				Name:    "afloat_daemon_image_pull_duration_seconds",
-				Help:    "Image pulls, all attempts of each together, by result.",
-				Buckets: prometheus.ExponentialBuckets(0.25, 2, 14),
-			},
-			[]string{"result"}),
+		pulls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "afloat_daemon_image_pull_duration_seconds",
+			Help:    "Image pulls, all attempts of each together, by result.",
+			Buckets: prometheus.ExponentialBuckets(0.25, 2, 14),
+		}, []string{"result"}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "afloat_daemon_image_pull_bytes_total",
 			Help: "Size of the images that were pulled, as the runtime stores them.",

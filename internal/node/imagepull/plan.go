@@ -21,10 +21,10 @@ const (
 	failed    = appsv1beta1.ImagePhaseFailed
 )
 
-// key names a tag of an image.
+// key identifies a tag of an image.
 type key struct{ image, tag string }
 
-// reference returns the familiar form, which is for people: name:tag, or name@digest (IMG-013, IMG-210).
+// reference returns the familiar form for users, name:tag or name@digest.
 func (k key) reference() string {
 	if digest(k.tag) {
 		return k.image + "@" + k.tag
@@ -32,9 +32,9 @@ func (k key) reference() string {
 	return k.image + ":" + k.tag
 }
 
-// pulled returns what the runtime is asked for: the full form, with the registry. A runtime that gets less
-// chooses the registry itself, CRI-O by the node's list of registries, and would send credentials to one that
-// they are not for (IMG-013).
+// pulled returns the reference for the runtime, which is the full form with the registry. With a shorter form
+// the runtime would choose the registry itself, CRI-O by the node's list of registries, and could send
+// credentials to a registry that they are not meant for.
 func (k key) pulled() (string, error) {
 	name := full(k.reference())
 	if name == "" {
@@ -43,33 +43,34 @@ func (k key) pulled() (string, error) {
 	return name, nil
 }
 
-// digest tells whether a tag is a digest: only digests contain a colon.
+// digest reports whether a tag is a digest. Only digests contain a colon.
 func digest(tag string) bool { return strings.Contains(tag, ":") }
 
-// snapshot is all that one plan is made from.
+// snapshot is the input of a plan.
 type snapshot struct {
 	object *appsv1beta1.NodeImage
-	// tasks has the statuses of the existing tasks.
+	// tasks holds the statuses of the existing tasks.
 	tasks map[key]appsv1beta1.ImageTagStatus
-	// first are the tags that firstSyncStatus is about, with their versions; nil if it is recorded already.
+	// first holds the tags that firstSyncStatus is about, with their versions. It is nil if firstSyncStatus
+	// is recorded already.
 	first map[key]int64
 	now   time.Time
 }
 
-// plan is what a pass does.
+// plan describes what a pass does.
 type plan struct {
-	// start and stop are tasks, in the order of names and tags.
+	// start and stop list tasks, sorted by image and tag.
 	start, stop []key
-	// drop are tasks whose result is recorded.
+	// drop lists the tasks whose results are recorded.
 	drop   []key
 	status appsv1beta1.NodeImageStatus
-	// unfinished: another pass is due soon.
+	// unfinished means that another pass is due soon.
 	unfinished bool
 }
 
 func finished(s appsv1beta1.ImageTagStatus) bool { return s.Phase == succeeded || s.Phase == failed }
 
-// recorded returns the status of the tag in the object; the zero value if it has none of this version.
+// recorded returns the recorded status of the tag. It is the zero value if none is recorded for this version.
 func recorded(object *appsv1beta1.NodeImage, k key, version int64) appsv1beta1.ImageTagStatus {
 	for _, s := range object.Status.ImageStatuses[k.image].Tags {
 		if s.Tag == k.tag && s.Version == version {
@@ -79,7 +80,7 @@ func recorded(object *appsv1beta1.NodeImage, k key, version int64) appsv1beta1.I
 	return appsv1beta1.ImageTagStatus{}
 }
 
-// newPlan compares spec, recorded status and tasks (IMG-131, IMG-132, IMG-142 to IMG-144).
+// newPlan compares the spec, the recorded status and the tasks.
 func newPlan(s snapshot) plan {
 	p := plan{status: appsv1beta1.NodeImageStatus{FirstSyncStatus: s.object.Status.FirstSyncStatus}}
 	wanted := map[key]bool{}
@@ -116,12 +117,12 @@ func newPlan(s snapshot) plan {
 	return p
 }
 
-// tag decides about one tag and returns its status.
+// tag decides what to do about one tag and returns its status.
 func (s *snapshot) tag(k key, version int64, p *plan) appsv1beta1.ImageTagStatus {
 	task, runs := s.tasks[k]
 	known := recorded(s.object, k, version)
 	switch {
-	case finished(known): // ours, or the manager's who gave up waiting (IMG-058, IMG-059)
+	case finished(known): // by this daemon, or by the manager after a timeout
 		if runs && task.Version == version && finished(task) {
 			p.drop = append(p.drop, k)
 		} else if runs {
@@ -156,8 +157,8 @@ func (p *plan) count(tags []appsv1beta1.ImageTagStatus) {
 	}
 }
 
-// firstSync sets, once, the result of the tags that the spec had when the node began (IMG-063). Tags that
-// left the spec, or changed their version, do not count any more.
+// firstSync sets, only once, the result of the tags that the spec had when the node started. Tags that left
+// the spec or changed their version are not counted.
 func (s *snapshot) firstSync(p *plan) {
 	if s.first == nil || p.status.FirstSyncStatus != nil {
 		return
@@ -194,7 +195,7 @@ func (s *snapshot) firstSync(p *plan) {
 	p.status.FirstSyncStatus = result
 }
 
-// firstTags returns the tags of the spec, for firstSync.
+// firstTags returns the tags of the spec for firstSync.
 func firstTags(object *appsv1beta1.NodeImage) map[key]int64 {
 	tags := map[key]int64{}
 	for image, spec := range object.Spec.Images {

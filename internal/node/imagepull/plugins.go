@@ -26,13 +26,14 @@ import (
 )
 
 const (
-	// pluginTimeout bounds one call of a plugin.
+	// pluginTimeout is the timeout of one plugin call.
 	pluginTimeout = time.Minute
-	// pluginCalls bounds how many programs run at once, no matter how many pulls begin.
+	// pluginCalls limits how many programs run concurrently, regardless of the number of pulls.
 	pluginCalls = 4
 )
 
-// Plugins are kubelet's credential provider plugins: programs that print credentials for an image (IMG-137).
+// Plugins runs kubelet's credential provider plugins, which are programs that print credentials for an image
+// (IMG-137).
 type Plugins struct {
 	providers []kubeletconfig.CredentialProvider
 	folder    string
@@ -50,7 +51,8 @@ type pluginAnswer struct {
 	until       time.Time
 }
 
-// LoadPlugins reads kubelet's configuration of credential providers; nil if there is no such file (ND-022).
+// LoadPlugins reads kubelet's configuration of credential providers. It returns nil if there is no such file
+// (ND-022).
 func LoadPlugins(configFile, folder string, c clock.PassiveClock) (*Plugins, error) {
 	data, err := os.ReadFile(configFile)
 	if errors.Is(err, os.ErrNotExist) {
@@ -65,22 +67,21 @@ func LoadPlugins(configFile, folder string, c clock.PassiveClock) (*Plugins, err
 		return nil, fmt.Errorf("configuration of credential providers %s: %w", configFile, err)
 	}
 	if config.Kind != "CredentialProviderConfig" || len(config.Providers) == 0 {
-		return nil,
-			fmt.Errorf("configuration of credential providers %s: no CredentialProviderConfig with providers",
-				configFile)
+		return nil, fmt.Errorf(
+			"configuration of credential providers %s: no CredentialProviderConfig with providers",
+			configFile)
 	}
 
 	for _, p := range config.Providers {
 		if p.Name == "" || p.Name != filepath.Base(p.Name) || p.Name == "." || p.Name == ".." {
-			return nil,
-				fmt.Errorf("configuration of credential providers %s: %q is not the name of a program",
-					configFile, p.Name)
+			return nil, fmt.Errorf(
+				"configuration of credential providers %s: %q is not the name of a program",
+				configFile, p.Name)
 		}
 		if p.TokenAttributes != nil {
-			return nil,
-				fmt.Errorf(
-					"configuration of credential providers %s: provider %s wants tokens of pods, and pulls here belong to none",
-					configFile, p.Name)
+			return nil, fmt.Errorf(
+				"configuration of credential providers %s: provider %s wants tokens of pods, and pulls here belong to none",
+				configFile, p.Name)
 		}
 	}
 
@@ -104,10 +105,9 @@ func (p *Plugins) Credentials(ctx context.Context, image string) ([]runtime.Auth
 	var failures []error
 	for i := range p.providers {
 		provider := &p.providers[i]
-		if !slices.ContainsFunc(provider.MatchImages,
-			func(pattern string) bool {
-				return covers(location(pattern), reference.Domain(named), reference.Path(named))
-			}) {
+		if !slices.ContainsFunc(provider.MatchImages, func(pattern string) bool {
+			return covers(location(pattern), reference.Domain(named), reference.Path(named))
+		}) {
 			continue
 		}
 		list, err := p.ask(ctx, provider, named)
@@ -121,14 +121,14 @@ func (p *Plugins) Credentials(ctx context.Context, image string) ([]runtime.Auth
 	return found, errors.Join(failures...)
 }
 
-// Forget implements Provider. It drops the cached answers, which may be outdated.
+// Forget implements Provider. It drops the cached responses, which may be outdated.
 func (p *Plugins) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.cache)
 }
 
-// scopes are the keys under which an answer may be cached, by type.
+// scopes returns the cache keys of an image by key type.
 func scopes(named reference.Named) map[credentialprovider.PluginCacheKeyType]string {
 	return map[credentialprovider.PluginCacheKeyType]string{
 		credentialprovider.ImagePluginCacheKeyType:    named.String(),
@@ -149,10 +149,9 @@ func (p *Plugins) ask(
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for its turn: %w", context.Cause(ctx))
 	}
-
 	defer func() { <-p.calls }()
 
-	if list, ok := p.cached(provider.Name, named); ok { // another pull has filled the cache meanwhile
+	if list, ok := p.cached(provider.Name, named); ok { // another pull may have filled the cache meanwhile
 		return list, nil
 	}
 
@@ -163,11 +162,13 @@ func (p *Plugins) ask(
 
 	var list []credential
 	for registry, auth := range answer.Auth {
-		list = append(list, credential{location(registry),
-			runtime.Auth{Username: auth.Username, Password: auth.Password}})
+		list = append(list, credential{
+			location(registry),
+			runtime.Auth{Username: auth.Username, Password: auth.Password},
+		})
 	}
-
 	order(list)
+
 	keep := time.Duration(0)
 	if answer.CacheDuration != nil {
 		keep = answer.CacheDuration.Duration
@@ -192,7 +193,7 @@ func (p *Plugins) cached(provider string, named reference.Named) ([]credential, 
 	return nil, false
 }
 
-// keep caches an answer, and drops outdated ones: there may be one for every image.
+// keep caches a response and drops the expired ones, since there may be one for every image.
 func (p *Plugins) keep(k pluginKey, answer pluginAnswer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,8 +202,8 @@ func (p *Plugins) keep(k pluginKey, answer pluginAnswer) {
 	p.cache[k] = answer
 }
 
-// call runs the program. Errors contain its standard error, but not its standard output, which holds
-// credentials (ND-073).
+// call runs the program. Errors contain its standard error but not its standard output, which holds
+// credentials.
 func (p *Plugins) call(
 	ctx context.Context, provider *kubeletconfig.CredentialProvider, image string,
 ) (*credentialprovider.CredentialProviderResponse, error) {
@@ -221,7 +222,7 @@ func (p *Plugins) call(
 	command := exec.CommandContext(ctx, filepath.Join(p.folder, provider.Name), provider.Args...)
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(request), &stdout, &stderr
 	command.Env = os.Environ()
-	command.WaitDelay = time.Second // child processes may keep the pipes open for ever
+	command.WaitDelay = time.Second // child processes may keep the pipes open forever
 	for _, e := range provider.Env {
 		command.Env = append(command.Env, e.Name+"="+e.Value)
 	}

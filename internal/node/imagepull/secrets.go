@@ -19,7 +19,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// secrets caches pull secrets for 5 to 10 minutes (IMG-122).
+// secrets caches pull secrets for 5 to 10 minutes.
 type secrets struct {
 	live  client.Reader
 	clock clock.PassiveClock
@@ -33,14 +33,15 @@ type cachedSecret struct {
 	problem     string
 	read, until time.Time
 	copied      bool
-	// users are the jobs for which a copy was made.
+	// users are the jobs for which the secret was copied.
 	users map[string]bool
-	// namespace is that of the jobs which may use a secret without users: its own, or that of its source.
+	// namespace is the namespace of the jobs that may use a secret without users: its own, or that of its
+	// source.
 	namespace string
 }
 
-// serves tells whether a tag of these jobs may be pulled with the secret. A secret that is not a copy also
-// serves tags that no job owns: an administrator wrote both.
+// serves reports whether a tag of these jobs may be pulled with the secret. A secret that is not a copy also
+// serves tags without a job, because an administrator wrote both.
 func (c *cachedSecret) serves(jobs []string) bool {
 	if len(jobs) == 0 {
 		return !c.copied
@@ -51,9 +52,9 @@ func (c *cachedSecret) serves(jobs []string) bool {
 	})
 }
 
-// describe finds which jobs may use a secret. A copy is for the jobs in its references (IMG-113), or, if an
-// older release wrote no references, for those of its source's namespace. Any other secret is for the jobs of
-// its own namespace (IMG-111).
+// describe determines which jobs may use a secret. A copy is for the jobs in its references, or for the jobs
+// in the namespace of its source if an older release wrote no references. Any other secret is for the jobs of
+// its own namespace.
 func (c *cachedSecret) describe(secret *corev1.Secret) {
 	source, references := secret.Annotations[pub.SecretSource], secret.Annotations[pub.SecretReferences]
 	c.copied, c.namespace = source != "", secret.Namespace
@@ -72,17 +73,17 @@ func (c *cachedSecret) describe(secret *corev1.Secret) {
 	}
 }
 
-// again is the least age of a cached copy before it is read again to see whether it has another user by now.
+// again is the minimum age of a cached copy before it is read again to find new users.
 const again = time.Second
 
 func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 	return &secrets{live: live, clock: c, known: map[types.NamespacedName]cachedSecret{}}
 }
 
-// credentials returns the credentials of the secrets for a tag of these jobs, in the order of the secrets.
-// The tags of an image share its secrets, although their jobs are in several namespaces, so each secret is
-// used only for its own jobs. A missing or unusable secret is left out; this is logged once and not at every
-// use. If the API server does not answer, that is an error only for a secret that was never read.
+// credentials returns the credentials for a tag of these jobs, in the order of the secrets. The tags of an
+// image share its secrets although their jobs may be in several namespaces, so each secret is used only for
+// its own jobs. A missing or unusable secret is skipped, which is logged once and not at every use. If the
+// API server does not respond, that is an error only for a secret that was never read.
 func (s *secrets) credentials(
 	ctx context.Context, names []types.NamespacedName, jobs []string,
 ) ([]credential, error) {
@@ -118,7 +119,7 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 		now.problem = "it does not exist"
 	case apierrors.IsForbidden(err):
 		now.problem = err.Error()
-	case err != nil && known && before.problem == "": // most likely it still holds
+	case err != nil && known && before.problem == "": // most likely it is still valid
 		return before, nil
 	case err != nil:
 		return cachedSecret{}, fmt.Errorf("reading secret %s: %w", name, err)
@@ -132,6 +133,7 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 	if now.problem != "" && now.problem != before.problem {
 		klog.FromContext(ctx).Info("A pull secret is left out", "secret", name, "why", now.problem)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -139,8 +141,8 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 	return now, nil
 }
 
-// expire makes the next use read the secrets again: the registry has rejected them, and they may have been
-// rotated (IMG-122). What was logged about them is not logged again.
+// expire makes the next use read the secrets again, because the registry rejected them and they may have been
+// rotated. Problems that were logged about them are not logged again.
 func (s *secrets) expire(names []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,28 +6,29 @@ import (
 	"sync"
 )
 
-// slots bounds how many pulls run at once, in all and for each namespace. A pull may last very long, so if
-// one namespace had all places, the others would wait (IMG-133).
+// slots limits the number of concurrent pulls, in total and for each namespace. A pull may take very long, so
+// all other namespaces would wait if one namespace could take all places.
 type slots struct {
 	mu    sync.Mutex
-	free  int // free places; below 0 there is no limit
-	most  int // most places of one namespace
+	free  int // free places; negative without a limit
+	most  int // the maximum number of places of one namespace
 	held  map[string]int
 	queue []*place
 }
 
-// place is a place in the queue, and then among those that pull.
+// place is a place in the queue, and later one of the running pulls.
 type place struct {
 	// turn is closed when the pull may begin.
 	turn chan struct{}
-	// namespaces are those of the jobs of the tag. It is empty for a tag that no job owns, which only an
-	// administrator of the cluster can write.
+	// namespaces are the namespaces of the jobs that own the tag. It is empty for a tag without a job, which
+	// only a cluster administrator can write.
 	namespaces []string
-	// counts is the namespace whose place it takes.
+	// counts is the namespace that the place is counted for.
 	counts string
 }
 
-// newSlots returns slots for n pulls, of which one namespace may have all but one; n below 1 means no limit.
+// newSlots returns slots for n pulls, of which one namespace may have all but one. There is no limit if n is
+// below 1.
 func newSlots(n int) *slots {
 	if n < 1 {
 		n = -1
@@ -35,7 +36,7 @@ func newSlots(n int) *slots {
 	return &slots{free: n, most: max(n-1, 1), held: map[string]int{}}
 }
 
-// join takes a place in the queue.
+// join appends a place to the queue.
 func (s *slots) join(namespaces []string) *place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,8 +46,8 @@ func (s *slots) join(namespaces []string) *place {
 	return p
 }
 
-// next gives free places to waiting pulls: first to those of the namespace that has the fewest places, and
-// among them in their order.
+// next assigns free places to waiting pulls. Pulls of the namespace with the fewest places come first, and
+// among them those that joined first.
 func (s *slots) next() {
 	for s.free != 0 {
 		first, least := -1, 0
@@ -68,7 +69,7 @@ func (s *slots) next() {
 	}
 }
 
-// least chooses the namespace of the pull that has the fewest places, and returns how many it has.
+// least selects the namespace of the pull that has the fewest places, and returns their number.
 func (s *slots) least(p *place) int {
 	p.counts = ""
 	for i, namespace := range p.namespaces {
@@ -79,8 +80,8 @@ func (s *slots) least(p *place) int {
 	return s.held[p.counts]
 }
 
-// wait waits until the pull may begin. If the context ends before, the place is given up and wait returns
-// false.
+// wait waits until the pull may begin. If the context is canceled before that, it gives up the place and
+// returns false.
 func (s *slots) wait(ctx context.Context, p *place) bool {
 	select {
 	case <-p.turn:
@@ -98,14 +99,14 @@ func (s *slots) wait(ctx context.Context, p *place) bool {
 		s.queue = slices.Delete(s.queue, at, at+1)
 	}
 	s.mu.Unlock()
-	if at < 0 { // it has got its turn meanwhile
+	if at < 0 { // it got its turn meanwhile
 		s.leave(p)
 	}
 
 	return false
 }
 
-// leave gives the place back, and starts the next pull.
+// leave returns the place and starts the next pull.
 func (s *slots) leave(p *place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	defaultTimeout = 600 * time.Second // IMG-135
+	defaultTimeout = 600 * time.Second
 	defaultBackoff = 3
 	longestPause   = 30 * time.Second
-	exceeded       = "pulling exceeds the activeDeadlineSeconds" // IMG-136
+	exceeded       = "pulling exceeds the activeDeadlineSeconds"
 )
 
-// Images are the methods of a container runtime that pulling needs.
+// Images has the methods of a container runtime that pulling needs.
 type Images interface {
 	Images(ctx context.Context) ([]runtime.Image, error)
 	Pull(ctx context.Context, image string, auth runtime.Auth, labels, annotations map[string]string) error
@@ -37,14 +37,14 @@ type Images interface {
 // Provider is the node's own source of credentials, in addition to the pull secrets (IMG-137).
 type Provider interface {
 	Credentials(ctx context.Context, image string) ([]runtime.Auth, error)
-	// Forget drops cached credentials, because a registry has rejected them.
+	// Forget drops cached credentials after a registry rejected them.
 	Forget()
 }
 
 // task pulls one tag.
 type task struct {
 	key     key
-	object  types.UID // of the NodeImage
+	object  types.UID // UID of the NodeImage
 	spec    appsv1beta1.ImageTagSpec
 	sandbox appsv1beta1.SandboxConfig
 	cancel  context.CancelFunc
@@ -52,10 +52,10 @@ type task struct {
 
 	mu      sync.Mutex
 	status  appsv1beta1.ImageTagStatus
-	secrets []types.NamespacedName // those of the image in the present spec
+	secrets []types.NamespacedName // secrets of the image in the current spec
 }
 
-// refer updates the secrets that the spec lists: jobs may add some while the task runs (IMG-089, IMG-138).
+// refer updates the secrets that the spec lists, because jobs may add some while the task runs.
 func (t *task) refer(secrets []types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +77,7 @@ func (t *task) jobs() []string {
 	return jobs
 }
 
-// namespaces returns those of the jobs that own the tag.
+// namespaces returns the namespaces of the jobs that own the tag.
 func (t *task) namespaces() []string {
 	var all []string
 	for _, owner := range t.spec.OwnerReferences {
@@ -108,18 +108,17 @@ type puller struct {
 	slots    *slots
 	clock    clock.WithDelayedExecution
 	meters   *meters
-	// done is called for every task that has ended without being stopped.
+	// done is called for every task that completes without being stopped.
 	done func(t *task, took time.Duration)
 }
 
 func (p *puller) instant() *metav1.Time {
-	// the API keeps whole seconds, so that times compare equal
+	// The API stores whole seconds. Truncated times compare equal.
 	now := metav1.NewTime(p.clock.Now().Truncate(time.Second))
 	return &now
 }
 
-// run carries the task out; it returns without a result if the context ends, because the task was stopped
-// (IMG-131, IMG-141).
+// run executes the task. It returns without a result if the context is canceled because the task was stopped.
 func (p *puller) run(ctx context.Context, t *task) {
 	p.meters.waiting.Inc()
 	came := p.slots.wait(ctx, t.place)
@@ -151,8 +150,7 @@ func (p *puller) run(ctx context.Context, t *task) {
 	p.done(t, took)
 }
 
-// attempts tries until the image is there, the attempts are used up, or the deadline has passed (IMG-135,
-// IMG-136).
+// attempts retries until the image is pulled, the attempts are used up, or the deadline has passed.
 func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64, err error) {
 	policy := appsv1beta1.ImageTagPullPolicy{}
 	if t.spec.PullPolicy != nil {
@@ -167,6 +165,7 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 		})
 		defer timer.Stop()
 	}
+
 	left, timeout := int32(defaultBackoff), defaultTimeout
 	if policy.BackoffLimit != nil {
 		left = *policy.BackoffLimit
@@ -185,8 +184,7 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 		}
 		left--
 		klog.FromContext(ctx).Info("Pulling an image failed and is tried again", "image", t.key.reference(),
-			"error", message.Public(err.Error()), "after",
-			pause, "attemptsLeft", left)
+			"error", message.Public(err.Error()), "after", pause, "attemptsLeft", left)
 		select {
 		case <-ctx.Done():
 			return "", 0, context.Cause(ctx)
@@ -195,7 +193,7 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 	}
 }
 
-// attempt pulls once, with each of the credentials in turn (IMG-134, IMG-137, IMG-138).
+// attempt pulls once, with each of the credentials in turn.
 func (p *puller) attempt(
 	ctx context.Context, t *task, timeout time.Duration,
 ) (id string, size uint64, err error) {
@@ -211,7 +209,7 @@ func (p *puller) attempt(
 	if err != nil {
 		return "", 0, err
 	}
-	if present != nil && t.spec.ImagePullPolicy != appsv1beta1.PullAlways { // IMG-014, IMG-015
+	if present != nil && t.spec.ImagePullPolicy != appsv1beta1.PullAlways {
 		return t.key.image + "@" + present.ID, 0, nil
 	}
 	if err := p.pull(bounded, rt, t); err != nil {
@@ -223,28 +221,28 @@ func (p *puller) attempt(
 
 	image, err := find(bounded, rt, t.key)
 	if err != nil || image == nil {
-		return "", 0, nil // it was pulled, but the list may show it later, or under another name
+		return "", 0, nil // it was pulled, but may be listed later or under another name
 	}
 
 	return t.key.image + "@" + image.ID, image.Size, nil
 }
 
-// answering waits for a runtime that answers, and looks for the image in it. A starting node, or a restarting
-// runtime, costs no attempt, since a failed tag is never tried again (ND-038, IMG-144).
+// answering waits until a runtime responds, and looks up the image. While the node starts or the runtime
+// restarts, no attempt is used up, because a failed tag is never tried again.
 func (p *puller) answering(ctx context.Context, t *task) (rt Images, present *runtime.Image, err error) {
 	for pause := time.Second; ; pause = min(2*pause, longestPause) {
 		if rt, err = p.runtime(); err == nil {
 			present, err = find(ctx, rt, t.key)
 		}
 		if rt != nil && !errors.Is(err, runtime.ErrUnavailable) {
-			return rt, present, nil // the pull will show any other error
+			return rt, present, nil // the pull will return any other error
 		}
 		if !errors.Is(err, runtime.ErrUnavailable) {
 			return nil, nil, err
 		}
 		if pause == time.Second {
-			klog.FromContext(ctx).Info("Pulling an image waits for the container runtime", "image",
-				t.key.reference(), "error", err.Error())
+			klog.FromContext(ctx).Info("Pulling an image waits for the container runtime",
+				"image", t.key.reference(), "error", err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -269,12 +267,13 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 	if p.provider != nil {
 		more, err := p.provider.Credentials(ctx, image)
 		if err != nil {
-			klog.FromContext(ctx).Info("A credential provider failed", "image", t.key.reference(), "error",
-				message.Public(err.Error()))
+			klog.FromContext(ctx).Info("A credential provider failed",
+				"image", t.key.reference(), "error", message.Public(err.Error()))
 		}
 		auths = append(auths, more...)
 	}
-	annotations := foreign(t.sandbox.Annotations) // the spec's maps belong to the cache (IMG-139)
+
+	annotations := foreign(t.sandbox.Annotations) // the maps of the spec belong to the cache
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
@@ -311,7 +310,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 	return nil
 }
 
-// rejected makes the next attempt read credentials again: they may have been rotated (IMG-122, IMG-138).
+// rejected makes the next attempt read the credentials again, because they may have been rotated.
 func (p *puller) rejected(t *task) {
 	p.secrets.expire(t.referred())
 	if p.provider != nil {
@@ -319,8 +318,8 @@ func (p *puller) rejected(t *task) {
 	}
 }
 
-// find looks for the tag in the runtime's store; names are compared in full form, digests with the runtime's
-// repo digests (IMG-134).
+// find looks up the tag in the runtime's store. Names are compared in full form, digests with the runtime's
+// repo digests.
 func find(ctx context.Context, rt Images, k key) (*runtime.Image, error) {
 	want := full(k.reference())
 	list, err := rt.Images(ctx)

@@ -34,16 +34,16 @@ import (
 // +kubebuilder:rbac:groups="",roleName=kruise-daemon-role,resources=events,verbs=create;patch
 
 const (
-	// coalesce is how long an event waits for others of the same pod (ND-088).
+	// coalesce is the delay of an event, so that it is handled together with others of the same pod.
 	coalesce = time.Second
-	// firstRetry and lastRetry bound the delays of restarts and of reading environments (ND-106, ND-112).
+	// firstRetry and lastRetry bound the retry delays of restarts and of reading environments.
 	firstRetry, lastRetry = 3 * time.Second, 10 * time.Minute
-	// ownWrite is how long the cache may take to show our own write (ND-092).
+	// ownWrite is the maximum time until the cache shows a write of this controller.
 	ownWrite = 30 * time.Second
 	workers  = 10
 )
 
-// Options configure the controller.
+// Options configures the controller.
 type Options struct {
 	Runtimes *runtime.Set
 	Events   record.EventRecorder
@@ -81,7 +81,8 @@ func newReconciler(c client.Client, live client.Reader, options Options) *reconc
 	return r
 }
 
-// Setup adds the reporter and the restarter to the manager, whose cache holds the pods of this node only.
+// Setup adds the reporter and the restarter to the manager. The manager's cache must hold only the pods of
+// this node.
 func Setup(mgr ctrl.Manager, options Options) error {
 	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), options)
 	if err := metrics.Registry.Register(r.reports); err != nil {
@@ -93,7 +94,6 @@ func Setup(mgr ctrl.Manager, options Options) error {
 
 	err := ctrl.NewControllerManagedBy(mgr).Named("runtime_container_meta").
 		Watches(&corev1.Pod{}, r.handler()).
-		// ND-059
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             retry.Limiter[ctrl.Request](),
@@ -140,7 +140,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("looking for own writes: %w", err)
 	}
 
-	pod, _ = reconcile.Newest(r.own, pod.UID, pod, true) // ND-092
+	pod, _ = reconcile.Newest(r.own, pod.UID, pod, true)
 	plan, err := r.observe(ctx, pod)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -151,8 +151,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 
 	for _, restart := range plan.Restarts {
-		r.restarts.want(ctx, target{request.NamespacedName, pod.UID, restart.Container.Name,
-			restart.Container.ID}, restart.Why)
+		r.restarts.want(ctx, target{
+			request.NamespacedName, pod.UID, restart.Container.Name, restart.Container.ID,
+		}, restart.Why)
 	}
 
 	if plan.Report != "" {
@@ -164,8 +165,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: r.readings.wait(pod.UID, plan.Read, r.clock.Now())}, nil
 }
 
-// observe reads the containers from the runtime and makes the plan. An unreadable environment is left out,
-// and read again later (ND-106).
+// observe reads the containers from the runtime and makes the plan. An environment that cannot be read is
+// skipped and read again later.
 func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error) {
 	s := Snapshot{
 		Pod:             pod,
@@ -219,8 +220,8 @@ func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error)
 	return plan, nil
 }
 
-// report writes the annotation through the status subresource, which is all that the daemon may write of a
-// pod (ND-080, ND-069).
+// report writes the annotation through the status subresource, because the daemon has no right to write any
+// other part of a pod.
 func (r *reconciler) report(ctx context.Context, pod *corev1.Pod, value string) (conflict bool, err error) {
 	patch := podpatch.Patch{}
 	patch.Annotation(pub.RuntimeContainersMeta, value)

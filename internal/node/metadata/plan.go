@@ -1,11 +1,11 @@
-// Package metadata reports on pods what the node's runtime knows of their containers, in the annotation
-// apps.kruise.io/runtime-containers-meta (ND-080 to ND-094), and stops containers whose environment from
-// metadata changed, or whose restart was asked for, so that kubelet starts them anew (ND-100 to ND-116,
+// Package metadata reports what the node's runtime knows of the containers of pods in the annotation
+// apps.kruise.io/runtime-containers-meta (ND-080 to ND-094). It also stops containers whose environment from
+// metadata changed or whose restart was requested, so that kubelet starts them again (ND-100 to ND-116,
 // IPU-322).
 //
-// The report has one entry a container, of the newest container of that name in the runtime: its ID, restart
-// count, kubelet's hash and the hash of the environment that it has. An entry is made once for an ID and
-// kept. Readers regard an update in place as complete when the entries agree with the pod.
+// The report has one entry per container name, for the newest container of that name in the runtime: its ID,
+// its restart count, kubelet's hash, and the hash of its actual environment. An entry is made once per ID and
+// kept. Readers regard an update in place as complete when the entries match the pod.
 package metadata
 
 import (
@@ -27,42 +27,42 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
-// Snapshot is all that one plan is made from.
+// Snapshot is the input of a plan.
 type Snapshot struct {
 	Pod *corev1.Pod
-	// Containers are the pod's in the runtime.
+	// Containers are the pod's containers in the runtime.
 	Containers []runtime.Container
-	// Environments are those that could be read, by container ID.
+	// Environments holds the environments that could be read, by container ID.
 	Environments map[string]map[string]string
-	// Unreadable are the IDs of containers whose environment could not be read.
+	// Unreadable holds the IDs of containers whose environment could not be read.
 	Unreadable map[string]bool
 	// EnvFromMetadata is the gate InPlaceUpdateEnvFromMetadata (ND-100).
 	EnvFromMetadata bool
 }
 
-// Plan says what to do about one pod.
+// Plan describes what to do about one pod.
 type Plan struct {
-	// Report is the annotation to write; empty if nothing changed (ND-087).
+	// Report is the annotation to write. It is empty if nothing changed (ND-087).
 	Report string
 	// Read lists the IDs of the containers whose environment is needed and not known yet (ND-106).
 	Read []string
-	// Restarts are the containers to stop.
+	// Restarts lists the containers to stop.
 	Restarts []Restart
-	// Left describes the containers to be restarted that kubelet restarts by itself (ND-116).
+	// Left describes the containers that must be restarted and that kubelet restarts by itself (ND-116).
 	Left []string
 }
 
 // Restart is one container to stop.
 type Restart struct {
 	Container runtime.Container
-	// Init: it is a restartable init container.
+	// Init means that the container is a restartable init container.
 	Init bool
 	// Why is the reason, for the log.
 	Why string
 }
 
-// Eligible tells whether the daemon reports the pod: its controller is of our API group, or it has an
-// injected sidecar (ND-082).
+// Eligible reports whether the daemon reports on the pod: its controller belongs to the API group of this
+// project, or it has an injected sidecar (ND-082).
 func Eligible(pod *corev1.Pod) bool {
 	if _, injected := pod.Annotations[pub.SidecarSetHash]; injected {
 		return true
@@ -75,7 +75,7 @@ func Eligible(pod *corev1.Pod) bool {
 	return err == nil && gv.Group == appsv1beta1.GroupVersion.Group
 }
 
-// skipped returns why the pod cannot be reported now; empty if it can (ND-091).
+// skipped returns why the daemon cannot report on the pod now. It is empty if it can.
 func skipped(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "the pod is being deleted"
@@ -89,7 +89,7 @@ func skipped(pod *corev1.Pod) string {
 }
 
 // statuses returns the statuses of the containers that run as long as the pod, in the order of the report:
-// regular ones, then restartable init containers (ND-083, ND-094).
+// regular containers, then restartable init containers.
 func statuses(pod *corev1.Pod) []*corev1.ContainerStatus {
 	var all []*corev1.ContainerStatus
 	for i := range pod.Status.ContainerStatuses {
@@ -103,7 +103,7 @@ func statuses(pod *corev1.Pod) []*corev1.ContainerStatus {
 	return all
 }
 
-// find returns the container of that name, if it is one that runs as long as the pod.
+// find returns the container of that name if it runs as long as the pod.
 func find(pod *corev1.Pod, name string) (container *corev1.Container, init bool) {
 	for i := range pod.Spec.Containers {
 		if pod.Spec.Containers[i].Name == name {
@@ -122,7 +122,7 @@ func find(pod *corev1.Pod, name string) (container *corev1.Container, init bool)
 	return nil, false
 }
 
-// reported reads the annotation; an unreadable one counts as missing.
+// reported returns the content of the annotation. An annotation that cannot be parsed counts as missing.
 func reported(pod *corev1.Pod) (meta inplace.RuntimeMeta, exists bool) {
 	text, exists := pod.Annotations[pub.RuntimeContainersMeta]
 	if exists && json.Unmarshal([]byte(text), &meta) != nil {
@@ -140,7 +140,8 @@ func entry(meta inplace.RuntimeMeta, name, id string) *inplace.RuntimeContainer 
 	return nil
 }
 
-// NewPlan makes the plan. If Plan.Read is not empty, it is called again with these environments.
+// NewPlan returns the plan for the pod. If Read is not empty, NewPlan must be called again with these
+// environments.
 func NewPlan(s Snapshot) Plan {
 	var plan Plan
 	if skipped(s.Pod) != "" || !Eligible(s.Pod) {
@@ -162,7 +163,7 @@ func NewPlan(s Snapshot) Plan {
 			Hashes:       inplace.RuntimeHashes{PlainHash: current.PlainHash},
 		}
 		if same := entry(before, status.Name, current.ID); same != nil {
-			e = *same // ND-086
+			e = *same
 		}
 		if s.EnvFromMetadata && e.Hashes.ExtractedEnvFromMetadataHash == 0 && current.Running {
 			e.Hashes.ExtractedEnvFromMetadataHash = s.actual(container, current.ID, &plan)
@@ -174,15 +175,15 @@ func NewPlan(s Snapshot) Plan {
 	}
 
 	if len(after.Containers) > 0 && (!exists || !reflect.DeepEqual(before, after)) {
-		encoded, _ := json.Marshal(after) // strings and numbers always encode
+		encoded, _ := json.Marshal(after) // strings and numbers can always be encoded
 		plan.Report = string(encoded)
 	}
 
 	return plan
 }
 
-// actual returns the hash of the environment that the container has. It is 0 if the environment is not known;
-// then the plan asks to read it. A container without environment from metadata needs no reading.
+// actual returns the hash of the container's actual environment. If the environment is unknown, it adds the
+// container to plan.Read and returns 0. A container without environment from metadata need not be read.
 func (s *Snapshot) actual(container *corev1.Container, id string, plan *Plan) uint64 {
 	environment, known := s.Environments[id]
 	if !known && inplace.ReadsMetadata(container) {
@@ -192,10 +193,9 @@ func (s *Snapshot) actual(container *corev1.Container, id string, plan *Plan) ui
 	return number(inplace.ActualEnvHash(container, environment))
 }
 
-// restart decides whether the container is to be stopped. It decides by the record of the update, which names
+// restart decides whether the container must be stopped. It decides by the record of the update, which names
 // the container that ran when the update began. For managers that write no such record it decides by the
-// pod's condition (ND-110, ND-111, IPU-312, IPU-322). If the environment cannot be read, only the record
-// shows that it changed (ND-106).
+// condition of the pod. If the environment cannot be read, only the record shows that it changed.
 func (s *Snapshot) restart(
 	container *corev1.Container, init bool, current *runtime.Container,
 	e *inplace.RuntimeContainer, plan *Plan,
@@ -223,33 +223,33 @@ func (s *Snapshot) restart(
 	if replaced(container, current, state) {
 		plan.Left = append(plan.Left,
 			fmt.Sprintf("container %s: %s, and kubelet is about to replace it for its new image",
-				container.Name,
-				why))
+				container.Name, why))
 		return
 	}
 
 	plan.Restarts = append(plan.Restarts, Restart{Container: *current, Init: init, Why: why})
 }
 
-// updating tells whether an update in place of the pod is under way.
+// updating reports whether an update in place of the pod is in progress.
 func updating(pod *corev1.Pod) bool {
 	condition := readiness.Condition(pod, pub.InPlaceUpdateReady)
 	return condition != nil && condition.Status == corev1.ConditionFalse
 }
 
-// replaced tells whether kubelet replaces the running container anyway: it was not started from the image of
-// the spec (ND-116, IPU-319).
+// replaced reports whether kubelet will replace the running container anyway because it was not started from
+// the image in the spec.
 func replaced(container *corev1.Container, current *runtime.Container, state *inplace.State) bool {
 	switch {
 	case current.PlainHash == number(inplace.PlainHash(container.Name, container.Image)):
 		return false
 	case current.PlainHash == 0:
 		return current.Image != "" && !inplace.SameImage(current.Image, container.Image)
-	// Kubelets of 1.30 and older store another hash, of the whole container, so that one that differs says
-	// nothing. All compare the image as it is written.
+	// Kubelet 1.30 and older store a different hash, of the whole container, so a hash that differs proves
+	// nothing. All versions compare the image as it is written.
 	case current.Image != "":
 		return current.Image != container.Image
-	case state.Revision != "": // runtimes of their time do not tell the image; the record of the update does
+	// Runtimes of that time do not report the image, but the record of the update does.
+	case state.Revision != "":
 		_, changes := state.LastContainerStatuses[container.Name]
 		return changes
 	}
@@ -258,6 +258,6 @@ func replaced(container *corev1.Container, current *runtime.Container, state *in
 }
 
 func number(hash string) uint64 {
-	n, _ := strconv.ParseUint(hash, 10, 64) // the engine's hashes are decimals
+	n, _ := strconv.ParseUint(hash, 10, 64) // the hashes of the engine are decimal numbers
 	return n
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// readings remembers which environments could not be read, and when each is to be read again: after 3 s, with
-// doubled pauses up to 10 minutes. Events of the pod do not change that (ND-106).
+// readings records which environments could not be read and when to retry: after 3 s, with delays that double
+// up to 10 minutes. Events of the pod do not shorten the delay.
 type readings struct {
 	mu   sync.Mutex
 	held map[types.UID]map[string]hold // by pod and container ID
@@ -22,14 +22,14 @@ type hold struct {
 
 func newReadings() *readings { return &readings{held: map[types.UID]map[string]hold{}} }
 
-// due tells whether the environment may be read now.
+// due reports whether the environment may be read now.
 func (r *readings) due(pod types.UID, id string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !now.Before(r.held[pod][id].until)
 }
 
-// failed remembers that the environment could not be read.
+// failed records that the environment could not be read.
 func (r *readings) failed(pod types.UID, id string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,8 +40,8 @@ func (r *readings) failed(pod types.UID, id string, now time.Time) {
 	r.held[pod][id] = hold{delay, now.Add(delay)}
 }
 
-// wait drops all containers of the pod but the wanted ones, and returns how long to wait for the next of
-// these; 0 if there is none.
+// wait drops all containers of the pod except the wanted ones, and returns the time until the next of these
+// is due, or 0 if there is none.
 func (r *readings) wait(pod types.UID, wanted []string, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
-// target is one container to restart. The new container has another ID, so none is stopped twice (ND-112).
+// target identifies a container to restart. The new container has another ID, so no container is stopped
+// twice.
 type target struct {
 	Pod       types.NamespacedName
 	UID       types.UID
@@ -25,11 +26,11 @@ type target struct {
 	ID        string
 }
 
-// errObsolete: there is no reason any more to stop the container.
+// errObsolete is returned if there is no longer a reason to stop the container.
 var errObsolete = errors.New("the container need not be restarted any more")
 
-// restarter stops the containers that are to be restarted, for the first time 3 s after they were found
-// (ND-112).
+// restarter stops the containers that must be restarted. The first attempt is 3 s after the container was
+// found.
 type restarter struct {
 	reconciler *reconciler
 	stopper    *stop.Stopper
@@ -39,7 +40,7 @@ type restarter struct {
 	wanted map[target]bool
 }
 
-// restartPauses returns the pauses before the first and each further attempt to stop a container (ND-112).
+// restartPauses returns the rate limiter for attempts to stop a container.
 func restartPauses() workqueue.TypedRateLimiter[target] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[target](firstRetry, lastRetry)
 }
@@ -60,7 +61,7 @@ func newRestarter(r *reconciler) *restarter {
 	}
 }
 
-// want adds a container to the queue, unless it is there.
+// want adds a container to the queue unless it is queued already.
 func (q *restarter) want(ctx context.Context, t target, why string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -68,8 +69,8 @@ func (q *restarter) want(ctx context.Context, t target, why string) {
 		return
 	}
 	q.wanted[t] = true
-	klog.FromContext(ctx).Info("A container is to be restarted", "container", t.Container, "id",
-		t.ID, "why", why)
+	klog.FromContext(ctx).Info("A container is to be restarted",
+		"container", t.Container, "id", t.ID, "why", why)
 	q.queue.AddRateLimited(t)
 }
 
@@ -83,7 +84,7 @@ func (q *restarter) done(t target) {
 // NeedLeaderElection implements the manager's interface.
 func (q *restarter) NeedLeaderElection() bool { return false }
 
-// Start works on the queue until the context ends.
+// Start processes the queue until the context is canceled.
 func (q *restarter) Start(ctx context.Context) error {
 	var all sync.WaitGroup
 	for range workers {
@@ -107,8 +108,8 @@ func (q *restarter) next(ctx context.Context) bool {
 	}
 	defer q.queue.Done(t)
 
-	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(t.Pod.Namespace, t.Pod.Name), "container",
-		t.Container, "id", t.ID)
+	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(t.Pod.Namespace, t.Pod.Name),
+		"container", t.Container, "id", t.ID)
 	ended := func(err error) {
 		switch {
 		case err == nil:
@@ -134,11 +135,11 @@ func (q *restarter) next(ctx context.Context) bool {
 	return true
 }
 
-// restart begins to stop the container, if the pod, read from the API server, and the runtime still show that
-// it is to be restarted (ND-113, ND-116). It returns false if it has to wait for other stops of the
-// namespace.
+// restart begins to stop the container if the pod, read from the API server, and the runtime still show that
+// it must be restarted. It returns false if it has to wait for other stops in the namespace.
 func (q *restarter) restart(ctx context.Context, t target, ended func(error)) (begun bool, err error) {
-	// before any request to the API server, since these are few and shared by all tenants
+	// Check this before any request to the API server, because requests are limited and shared by all
+	// tenants.
 	if q.stopper.Full(t.Pod.Namespace) {
 		return false, nil
 	}
@@ -168,7 +169,7 @@ func (q *restarter) restart(ctx context.Context, t target, ended func(error)) (b
 	}, ended), nil
 }
 
-// look makes the plan from the pod as it is in the API server now.
+// look makes the plan from the current pod in the API server.
 func (q *restarter) look(ctx context.Context, t target) (Restart, *corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := q.reconciler.live.Get(ctx, t.Pod, pod); err != nil {
@@ -188,7 +189,7 @@ func (q *restarter) look(ctx context.Context, t target) (Restart, *corev1.Pod, e
 
 	for _, restart := range plan.Restarts {
 		c := restart.Container
-		// ND-071
+		// The container must still belong to this pod.
 		if c.ID == t.ID && c.PodUID == string(pod.UID) && c.PodName == pod.Name &&
 			c.PodNamespace == pod.Namespace {
 			return restart, pod, nil
@@ -198,8 +199,8 @@ func (q *restarter) look(ctx context.Context, t target) (Restart, *corev1.Pod, e
 	return Restart{}, nil, errObsolete
 }
 
-// hook returns the preStop hook that kubelet recorded when it started the container, which may differ from
-// the pod's present one (ND-114).
+// hook returns the preStop hook that kubelet recorded when it started the container. It may differ from the
+// hook in the current pod.
 func hook(annotations map[string]string) *corev1.LifecycleHandler {
 	var h corev1.LifecycleHandler
 	if text := annotations[runtime.AnnotationPreStop]; text == "" || json.Unmarshal([]byte(text), &h) != nil {

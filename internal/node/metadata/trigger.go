@@ -8,8 +8,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
-// triggers tells whether an event causes a pass (ND-088 to ND-091). before is nil for a new pod; initial says
-// that the pod existed when the daemon started.
+// triggers reports whether an event triggers a pass. before is nil for a new pod. initial means that the pod
+// existed when the daemon started.
 func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 	if !Eligible(now) || skipped(now) != "" {
 		return false
@@ -18,7 +18,7 @@ func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 	meta, exists := reported(now)
 	if !exists {
 		// A pod that ran without a report gets none until something changes. Otherwise a starting daemon
-		// would write to every pod of its node (ND-090).
+		// would write to every pod of its node.
 		return before == nil && !initial ||
 			before != nil && (containersChanged(before, now) || envFromMetadata && envChanged(before, now)) ||
 			envFromMetadata && restartWanted(now)
@@ -27,7 +27,7 @@ func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 		return true
 	}
 
-	// by name, because spec, status and report have different orders (ND-089)
+	// Compare by name, because the spec, the status and the report have different orders.
 	for _, status := range statuses(now) {
 		container, _ := find(now, status.Name)
 		if container == nil || status.ContainerID == "" {
@@ -64,7 +64,7 @@ func envChanged(before, now *corev1.Pod) bool {
 	})
 }
 
-// restartWanted tells whether the record of the pod's update names a container that still runs.
+// restartWanted reports whether the record of the pod's update names a container that is still running.
 func restartWanted(pod *corev1.Pod) bool {
 	state, err := inplace.StateOf(pod)
 	if err != nil || state == nil {

@@ -17,17 +17,18 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
-// mostOfBody is how much of an HTTP answer is read.
+// mostOfBody is the maximum number of bytes that are read of an HTTP response.
 const mostOfBody = 10 << 10
 
 // Commands runs commands in containers.
 type Commands interface {
-	// Run runs a command. The error is runtime.ErrTimeout if it did not end in time, and
-	// runtime.ErrPrintsTooMuch if its output could not be read; any other says nothing about the command.
+	// Run runs a command. It returns runtime.ErrTimeout if the command did not end in time, and
+	// runtime.ErrPrintsTooMuch if its output could not be read. Any other error says nothing about the
+	// command.
 	Run(ctx context.Context, id string, command []string, timeout time.Duration) (runtime.Output, error)
 }
 
-// attempter carries out attempts as kubelet does.
+// attempter makes attempts in the same way as kubelet.
 type attempter struct {
 	commands func(container string) (Commands, error)
 	http     *http.Client
@@ -46,7 +47,8 @@ func newAttempter(commands func(container string) (Commands, error)) *attempter 
 	return &attempter{commands: commands, http: &http.Client{Transport: transport, CheckRedirect: sameHost}}
 }
 
-// dialer leaves no sockets behind that wait for late packets: probes would use up the ports of the node.
+// dialer returns a dialer whose sockets do not stay in TIME_WAIT, because probes would exhaust the ports of
+// the node.
 func dialer() *net.Dialer {
 	return &net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
@@ -57,7 +59,8 @@ func dialer() *net.Dialer {
 	}}
 }
 
-// sameHost follows redirects within the pod. One to elsewhere is an answer, and nothing is sent there.
+// sameHost follows redirects within the pod. A redirect to another host counts as the response, and no
+// request is sent there.
 func sameHost(next *http.Request, via []*http.Request) error {
 	if next.URL.Hostname() != via[0].URL.Hostname() {
 		return http.ErrUseLastResponse
@@ -70,9 +73,10 @@ func sameHost(next *http.Request, via []*http.Request) error {
 
 // attempt makes one attempt.
 func (a *attempter) attempt(ctx context.Context, d *Definition, container string) Attempt {
-	// whoever does not heed the time of the attempt
+	// This timeout is for an attempt that does not respect its own timeout.
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout+15*time.Second)
 	defer cancel()
+
 	switch h := &d.Handler; {
 	case h.Exec != nil:
 		return a.exec(ctx, d, container)
@@ -81,6 +85,7 @@ func (a *attempter) attempt(ctx context.Context, d *Definition, container string
 	case h.TCPSocket != nil:
 		return a.connect(ctx, d)
 	}
+
 	return Attempt{Outcome: None}
 }
 
@@ -94,7 +99,8 @@ func (a *attempter) exec(ctx context.Context, d *Definition, container string) A
 	switch {
 	case errors.Is(err, runtime.ErrTimeout):
 		return Attempt{Failure, fmt.Sprintf("the command did not end within %s", d.Timeout)}
-	case errors.Is(err, runtime.ErrPrintsTooMuch) && !d.liveness(): // kubelet does not restart containers for that
+	// A liveness probe must not fail because of this, since kubelet does not restart containers for it.
+	case errors.Is(err, runtime.ErrPrintsTooMuch) && !d.liveness():
 		return Attempt{Failure, "the command printed so much that its result cannot be read"}
 	case err != nil:
 		return Attempt{None, err.Error()}
@@ -143,7 +149,7 @@ func (a *attempter) get(ctx context.Context, d *Definition, action *appsv1alpha1
 	return Attempt{Success, string(body)}
 }
 
-// requestOf is the request of an HTTP probe (PPM-089).
+// requestOf returns the request of an HTTP probe.
 func requestOf(
 	ctx context.Context, d *Definition, action *appsv1alpha1.HTTPGetAction,
 ) (*http.Request, error) {

@@ -13,15 +13,14 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
-// How long what is known of a pod counts, unless something shows that it has changed (PPM-100).
+// Lifetimes of what is known of a pod, unless there is evidence that it has changed.
 const (
 	listed = 10 * time.Second
-	// asked is for how long the address of a pod counts that was read from the API server, where pods are not
-	// watched.
+	// asked is the lifetime of a pod's address that was read from the API server, where pods are not watched.
 	asked = time.Minute
 )
 
-// Runtimes are the container runtimes of the node.
+// Runtimes provides access to the container runtimes of the node.
 type Runtimes interface {
 	// Containers lists the containers of a pod.
 	Containers(ctx context.Context, podUID string) ([]runtime.Container, error)
@@ -29,28 +28,28 @@ type Runtimes interface {
 	Status(ctx context.Context, id string) (runtime.Status, error)
 }
 
-// containers knows the containers of pods without asking the runtime for each attempt.
+// containers caches the containers of pods, so that an attempt need not query the runtime.
 type containers struct {
 	runtimes Runtimes
-	// pods reads pods: from the cache of the node if watched, else from the API server.
+	// pods reads pods from the cache of the node if they are watched, or else from the API server.
 	pods    client.Reader
 	watched bool
 	now     func() time.Time
-	// listed is for how long a list of containers counts.
+	// listed is the lifetime of a list of containers.
 	listed time.Duration
 
 	mu   sync.Mutex
 	pod  map[types.UID]*known
-	each map[types.UID]*sync.Mutex // one asks for all probes of a pod
+	each map[types.UID]*sync.Mutex // serializes the queries of all probes of a pod
 }
 
-// known is what is known of a pod.
+// known holds what is known of a pod.
 type known struct {
 	list []runtime.Container
 	at   time.Time
-	// seen are the container IDs of the pod's status for which the runtime was asked again.
+	// seen holds the container IDs of the pod's status for which the runtime was queried again.
 	seen map[string]string
-	// address was read then; empty if it is not known.
+	// address is the address of the pod as of read. It is empty if it is not known.
 	address string
 	read    time.Time
 }
@@ -67,7 +66,7 @@ func newContainers(runtimes Runtimes, pods client.Reader, watched bool, now func
 	}
 }
 
-// of locks what is known of a pod.
+// of returns what is known of a pod, locked, and a function to unlock it.
 func (c *containers) of(pod types.UID) (*known, func()) {
 	c.mu.Lock()
 	k, lock := c.pod[pod], c.each[pod]
@@ -80,7 +79,7 @@ func (c *containers) of(pod types.UID) (*known, func()) {
 	return k, lock.Unlock
 }
 
-// forget drops what is known of pods that have no probes any more.
+// forget drops what is known of pods that no longer have probes.
 func (c *containers) forget(keep func(types.UID) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,15 +91,15 @@ func (c *containers) forget(keep func(types.UID) bool) {
 	}
 }
 
-// facts are what an attempt has to know.
+// facts are the facts that an attempt depends on.
 type facts struct {
 	Met
-	// reachable: the address in the definition is that of this pod. Nothing is sent anywhere else, whatever a
-	// NodePodProbe says.
+	// reachable reports whether the address in the definition belongs to this pod. Nothing is sent to any
+	// other address, whatever a NodePodProbe contains.
 	reachable bool
 }
 
-// meet returns the container of a definition. anew asks the runtime whatever is known.
+// meet returns the current container of a definition. If anew is set, it queries the runtime in any case.
 func (c *containers) meet(
 	ctx context.Context, d *Definition, knows func(id string) bool, anew bool,
 ) (facts, error) {
@@ -128,6 +127,7 @@ func (c *containers) meet(
 			k.seen[d.Container] = shown.ContainerID
 		}
 	}
+
 	f := facts{reachable: d.IP != "" && k.address == d.IP}
 	newest := runtime.Newest(k.list, d.Container)
 	if newest == nil || newest.PodNamespace != d.Namespace || newest.PodName != d.PodName {
@@ -149,8 +149,8 @@ func (c *containers) meet(
 	return f, nil
 }
 
-// podOf reads the pod of a definition; nil if that is not needed, or there is none. A liveness probe must not
-// fail before its container has started, which the pod alone tells.
+// podOf reads the pod of a definition. It returns nil if the pod is not needed or does not exist. A liveness
+// probe must not fail before its container has started, which only the pod shows.
 func (c *containers) podOf(ctx context.Context, d *Definition, k *known, anew bool) (*corev1.Pod, error) {
 	if !c.watched && (!anew || !d.liveness()) &&
 		(!d.network() || d.IP == k.address || c.now().Sub(k.read) < asked) {

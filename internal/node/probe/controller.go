@@ -32,30 +32,30 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=nodepodprobes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=nodepodprobes/status,verbs=patch
 
-// writeEvery is the time between two writes of the status (ND-058). What changes meanwhile is written
-// together. Results of many probes are written less often, so many bytes a second: each write stores all of
-// them, and whoever has pods on all nodes could have every node write a megabyte a second.
+// writeEvery is the minimum time between two writes of the status. Changes in between are written together.
+// Large statuses are written less often, at bytesPerSecond, because each write stores all results, and a user
+// with pods on all nodes could otherwise make every node write a megabyte per second.
 const (
 	writeEvery     = time.Second
 	bytesPerSecond = 64 << 10
 )
 
-// pause is the time after a write of so many bytes.
+// pause returns the time to wait after a write of that size.
 func pause(bytes int) time.Duration {
 	return max(writeEvery, time.Duration(bytes)*time.Second/bytesPerSecond)
 }
 
-// Options configure the controller.
+// Options configures the controller.
 type Options struct {
 	Node     string
 	Runtimes *runtime.Set
 	Events   record.EventRecorder
-	// WatchesPods: the cache holds the pods of the node. Without, a pod is read when its address is needed
-	// (ND-056).
+	// WatchesPods means that the cache holds the pods of the node. Otherwise a pod is read when its address
+	// is needed (ND-056).
 	WatchesPods bool
 }
 
-// set are the runtimes of the node, as probes use them.
+// set provides the runtimes of the node to probes.
 type set struct{ *runtime.Set }
 
 // Status implements Runtimes.
@@ -67,7 +67,8 @@ func (s set) Status(ctx context.Context, id string) (runtime.Status, error) {
 	return r.Status(ctx, id) //nolint:wrapcheck // the caller says what
 }
 
-// Setup adds the controller to the manager, whose cache holds the NodePodProbe of this node only (PPM-080).
+// Setup adds the controller to the manager. The manager's cache must hold only the NodePodProbe of this node
+// (PPM-080).
 func Setup(mgr ctrl.Manager, options Options) error {
 	pods := mgr.GetAPIReader()
 	if options.WatchesPods {
@@ -93,7 +94,6 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("node_pod_probe").
 		For(&appsv1alpha1.NodePodProbe{}).
 		WatchesRawSource(source.Channel(r.changed, &handler.EnqueueRequestForObject{})).
-		// ND-059
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
 			RateLimiter:             retry.Limiter[ctrl.Request](),
@@ -113,7 +113,7 @@ type reconciler struct {
 	clock      clock.WithTicker
 	containers *containers
 	attempts   func(ctx context.Context, d *Definition, container string) Attempt
-	// changed wakes the writer, and wake the scheduler. Both have room for one.
+	// changed wakes the writer, and wake the scheduler. Both have a capacity of one.
 	changed chan event.GenericEvent
 	wake    chan struct{}
 
@@ -123,13 +123,13 @@ type reconciler struct {
 	mu       sync.Mutex
 	probers  map[Key]*Prober
 	schedule *Schedule
-	// begun: the first NodePodProbe was seen. generation is that of the definitions that are in force, of the
-	// object uid.
+	// begun means that the first NodePodProbe was seen. generation is the generation of the definitions in
+	// force, and uid the UID of their object.
 	begun      bool
 	generation int64
 	uid        types.UID
-	// written is when the status was written last, and paused for how long it is not written then; used by
-	// Reconcile alone.
+	// written is the time of the last write of the status, and paused how long it must not be written after
+	// that. Only Reconcile uses them.
 	written time.Time
 	paused  time.Duration
 }
@@ -146,12 +146,10 @@ func newReconciler(
 		wake:     make(chan struct{}, 1),
 		probers:  map[Key]*Prober{},
 		schedule: NewSchedule(by.Now()),
-		executions: prometheus.NewCounterVec(
-			prometheus.CounterOpts{
-				Name: "afloat_daemon_probe_attempts_total",
-				Help: "Attempts of probes of PodProbeMarkers, by handler and outcome: success, failure, error.",
-			},
-			[]string{"handler", "outcome"}),
+		executions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afloat_daemon_probe_attempts_total",
+			Help: "Attempts of probes of PodProbeMarkers, by handler and outcome: success, failure, error.",
+		}, []string{"handler", "outcome"}),
 		late: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "afloat_daemon_probe_attempts_waiting",
 			Help: "Attempts of probes that are due and wait for others of their namespace or of the node.",
@@ -159,7 +157,7 @@ func newReconciler(
 	}
 }
 
-// Reconcile takes over the definitions of the NodePodProbe, and writes the results that have changed.
+// Reconcile applies the definitions of the NodePodProbe and writes the results that have changed.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	if request.Name != r.node {
 		return ctrl.Result{}, nil
@@ -197,21 +195,22 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 
 	r.paused = pause(len(body))
-	// Nobody else writes the status, so that it need not be guarded by a version: the manager writes the spec
-	// all the time.
+
+	// Nobody else writes the status, so the write is not guarded by the resourceVersion, which changes
+	// whenever the manager writes the spec.
 	target := &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: object.Name}}
 	if err := r.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, body)); err != nil {
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is another one by now
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it was deleted or replaced
 			return ctrl.Result{RequeueAfter: writeEvery}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("writing the results of probes: %w", err)
 	}
 
-	// The answer comes as an event, which looks at what has changed meanwhile.
+	// The write triggers an event, whose pass handles what has changed in the meantime.
 	return ctrl.Result{RequeueAfter: r.paused}, nil
 }
 
-// define takes over definitions: probers that are gone end, changed ones go on (PPM-080, PPM-081).
+// define applies the definitions: probers without a definition are removed, and changed ones continue.
 func (r *reconciler) define(object *appsv1alpha1.NodePodProbe) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -257,7 +256,7 @@ func (r *reconciler) define(object *appsv1alpha1.NodePodProbe) {
 	r.nudge()
 }
 
-// nudge lets the scheduler look again.
+// nudge wakes the scheduler.
 func (r *reconciler) nudge() {
 	select {
 	case r.wake <- struct{}{}:
@@ -265,7 +264,7 @@ func (r *reconciler) nudge() {
 	}
 }
 
-// Start carries out probes until the context ends.
+// Start makes attempts until the context is canceled.
 func (r *reconciler) Start(ctx context.Context) error {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
@@ -293,15 +292,15 @@ func (r *reconciler) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection implements the manager's interface: every node has its own.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. Every node has its own prober.
 func (r *reconciler) NeedLeaderElection() bool { return false }
 
-// take makes one attempt, and gives the turn back. A panic is the attempt's alone (PPM-098).
+// take makes one attempt and returns the turn. A panic affects only this attempt.
 func (r *reconciler) take(ctx context.Context, turn *Turn) {
 	defer func() {
 		if failure := recover(); failure != nil {
-			log.FromContext(ctx).Error(fmt.Errorf("%v", failure), "An attempt of a probe panicked", "pod",
-				turn.Pod, "probe", turn.Name)
+			log.FromContext(ctx).Error(fmt.Errorf("%v", failure), "An attempt of a probe panicked",
+				"pod", turn.Pod, "probe", turn.Name)
 		}
 		r.mu.Lock()
 		r.schedule.Done(turn, r.clock.Now())
@@ -315,7 +314,7 @@ func (r *reconciler) take(ctx context.Context, turn *Turn) {
 	}
 }
 
-// probe looks at the container, and makes an attempt if one is due.
+// probe checks the container, and makes an attempt if one is due.
 func (r *reconciler) probe(ctx context.Context, key Key) error {
 	d, due, container, err := r.meet(ctx, key, false)
 	if err != nil {
@@ -329,11 +328,11 @@ func (r *reconciler) probe(ctx context.Context, key Key) error {
 	attempt := r.attempts(ctx, d, container)
 	r.executions.WithLabelValues(handlerOf(d), string(attempt.Outcome)).Inc()
 	if attempt.Outcome == None {
-		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays", "pod", d.PodName,
-			"namespace", d.Namespace, "probe",
-			d.Name, "error", attempt.Message)
+		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays",
+			"pod", d.PodName, "namespace", d.Namespace, "probe", d.Name, "error", attempt.Message)
 	}
-	// maybe the container has ended
+
+	// The container may have ended during the attempt.
 	if attempt.Outcome == None || attempt.Outcome == Failure && !r.failed(key) {
 		if _, due, now, err := r.meet(ctx, key, true); err != nil || !due || now != container {
 			return err
@@ -343,7 +342,7 @@ func (r *reconciler) probe(ctx context.Context, key Key) error {
 	return nil
 }
 
-// failed tells whether the result is Failed already, so that one more failure changes nothing.
+// failed reports whether the result is Failed already, so that another failure changes nothing.
 func (r *reconciler) failed(key Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -351,7 +350,7 @@ func (r *reconciler) failed(key Key) bool {
 	return p != nil && p.State == appsv1alpha1.ProbeFailed
 }
 
-// meet lets the prober meet its container, and returns a copy of its definition.
+// meet updates the prober with its current container, and returns a copy of its definition.
 func (r *reconciler) meet(
 	ctx context.Context, key Key, anew bool,
 ) (d *Definition, due bool, container string, err error) {
@@ -371,10 +370,10 @@ func (r *reconciler) meet(
 	}
 
 	r.update(key, &copied, func(p *Prober, now time.Time) { due = p.Meet(f.Met, now) })
-	return &copied, due && (!copied.network() || f.reachable), f.ID, nil // PPM-090
+	return &copied, due && (!copied.network() || f.reachable), f.ID, nil
 }
 
-// update changes a prober that has the same target still, and tells of a result that has changed.
+// update changes a prober if it still has the same target, and reports a result that has changed.
 func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now time.Time)) {
 	r.mu.Lock()
 	p := r.probers[key]
@@ -392,8 +391,10 @@ func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now t
 	}
 
 	select {
-	case r.changed <- event.GenericEvent{Object: &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: r.node}}}:
-	default: // it is woken anyway
+	case r.changed <- event.GenericEvent{Object: &appsv1alpha1.NodePodProbe{
+		ObjectMeta: metav1.ObjectMeta{Name: r.node},
+	}}:
+	default: // an event is pending
 	}
 
 	unable := after.State == appsv1alpha1.ProbeUnknown && strings.HasPrefix(after.Message, notCarriedOut) &&
@@ -403,8 +404,8 @@ func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now t
 	}
 }
 
-// tell records an event on the pod when the state of a probe changes, or when it cannot be carried out and
-// nothing is known (PPM-097).
+// tell records an event on the pod when the state of a probe changes, or when the probe cannot be carried out
+// and its state is unknown.
 func (r *reconciler) tell(d *Definition, result Result) {
 	pod := &corev1.ObjectReference{
 		APIVersion: "v1",
@@ -420,7 +421,8 @@ func (r *reconciler) tell(d *Definition, result Result) {
 	case appsv1alpha1.ProbeFailed:
 		r.events.Eventf(pod, corev1.EventTypeWarning, "KruiseProbeFailed", "probe %s: %s", d.Name,
 			result.Message)
-	case appsv1alpha1.ProbeUnknown: // no condition tells, and who wrote the probe may not read the NodePodProbe
+	// No condition shows this, and the author of the probe may have no right to read the NodePodProbe.
+	case appsv1alpha1.ProbeUnknown:
 		if strings.HasPrefix(result.Message, notCarriedOut) {
 			r.events.Eventf(pod, corev1.EventTypeWarning, "KruiseProbeError", "probe %s: %s", d.Name,
 				result.Message)

@@ -13,36 +13,37 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podprobemarker"
 )
 
-// Key names a probe on a node.
+// Key identifies a probe on a node.
 type Key struct {
 	// Pod is the UID of the pod.
 	Pod types.UID
-	// Name is that of the probe, the PodProbeMarker's name included.
+	// Name is the name of the probe, including the name of the PodProbeMarker.
 	Name string
 }
 
-// Definition is one probe of a NodePodProbe, with all numbers filled in.
+// Definition is one probe of a NodePodProbe with all defaults set.
 type Definition struct {
 	Key
-	// Namespace and PodName are those of the pod, IP is its address, empty if it has none yet.
+	// Namespace and PodName identify the pod. IP is its address, or empty if it has none yet.
 	Namespace, PodName, IP string
 	// Container is the name of the container.
 	Container string
-	// Handler is what an attempt does.
+	// Handler defines what an attempt does.
 	Handler appsv1alpha1.ContainerProbeHandler
-	// InitialDelay is the time from the start of the container to the first attempt, Timeout that of one
-	// attempt, and Period that between two.
+	// InitialDelay is the time from the start of the container to the first attempt, Timeout the timeout of
+	// an attempt, and Period the time between two attempts.
 	InitialDelay, Timeout, Period time.Duration
-	// SuccessThreshold and FailureThreshold are how many attempts in a row make a result.
+	// SuccessThreshold and FailureThreshold are the numbers of consecutive attempts that determine a result.
 	SuccessThreshold, FailureThreshold int32
-	// Refused is why the probe is not carried out; empty if it is.
+	// Refused is the reason why the probe is not carried out. It is empty if the probe is carried out.
 	Refused string
 }
 
-// mostTimeout bounds an attempt: it holds one of the places of its namespace until it ends (PPM-100).
+// mostTimeout limits the duration of an attempt, because it occupies one of the places of its namespace.
 const mostTimeout = 5 * time.Minute
 
-// Definitions returns the probes of a NodePodProbe in its order. Of two with one key the first counts.
+// Definitions returns the probes of a NodePodProbe in its order. If two have the same key, the first one
+// counts.
 func Definitions(object *appsv1alpha1.NodePodProbe) []Definition {
 	var all []Definition
 	seen := map[Key]bool{}
@@ -60,7 +61,7 @@ func Definitions(object *appsv1alpha1.NodePodProbe) []Definition {
 	return all
 }
 
-// define fills in the defaults of PPM-012.
+// define converts a probe and sets its defaults.
 func define(pod *appsv1alpha1.PodProbe, probe *appsv1alpha1.ContainerProbe) Definition {
 	seconds := func(n int32) time.Duration { return time.Duration(n) * time.Second }
 	numbers := podprobemarker.Effective(probe.Probe)
@@ -80,15 +81,15 @@ func define(pod *appsv1alpha1.PodProbe, probe *appsv1alpha1.ContainerProbe) Defi
 	}
 }
 
-// refused says why a probe is not carried out. Admission refuses such probes; one may have been stored
-// before, or written by hand (PPM-028). The daemon has the node's network: it connects to nothing but the
+// refused returns why a probe is not carried out. Admission rejects such probes, but one may have been stored
+// before or written by other means. The daemon uses the network of the node, so it must connect only to the
 // address of the pod.
 func refused(probe *appsv1alpha1.ContainerProbeSpec) string {
 	why := podprobemarker.Fault(probe)
 	switch {
 	case why != "":
-	case probe.HTTPGet != nil && portOf(probe.HTTPGet.Port) == 0, probe.TCPSocket != nil &&
-		portOf(probe.TCPSocket.Port) == 0:
+	case probe.HTTPGet != nil && portOf(probe.HTTPGet.Port) == 0,
+		probe.TCPSocket != nil && portOf(probe.TCPSocket.Port) == 0:
 		why = "its port is not a number from 1 to 65535"
 	default:
 		return ""
@@ -96,7 +97,8 @@ func refused(probe *appsv1alpha1.ContainerProbeSpec) string {
 	return "the probe is not carried out: " + why
 }
 
-// portOf is the number of a port, also of one that is written as text; 0 if it is none.
+// portOf returns the number of a port, even if it is written as a string. It returns 0 if the port is
+// invalid.
 func portOf(port intstr.IntOrString) int {
 	n := port.IntValue()
 	if n < 1 || n > 65535 {
@@ -105,20 +107,19 @@ func portOf(port intstr.IntOrString) int {
 	return n
 }
 
-// network tells whether an attempt goes to the address of the pod.
+// network reports whether an attempt connects to the address of the pod.
 func (d *Definition) network() bool { return d.Handler.Exec == nil }
 
-// liveness tells whether the probe is a liveness probe that the manager has taken over from kubelet
-// (PPM-121).
+// liveness reports whether the probe is a liveness probe that the manager has taken over from kubelet.
 func (d *Definition) liveness() bool { return podprobemarker.MarkerOf(d.Name) == "" }
 
-// address is where attempts over the network go to.
+// address returns the address that attempts over the network connect to.
 func (d *Definition) address(port intstr.IntOrString) string {
 	return net.JoinHostPort(d.IP, strconv.Itoa(portOf(port)))
 }
 
-// sameTarget tells whether two definitions of a probe ask the same question: results of one hold for the
-// other.
+// sameTarget reports whether two definitions of a probe check the same thing, so that results of one are
+// valid for the other.
 func (d *Definition) sameTarget(other *Definition) bool {
 	return d.Container == other.Container && d.Refused == other.Refused &&
 		equality.Semantic.DeepEqual(d.Handler, other.Handler)

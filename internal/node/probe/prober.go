@@ -7,10 +7,11 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 )
 
-// Outcome is how one attempt ended.
+// Outcome is the outcome of one attempt.
 type Outcome string
 
-// The outcomes of attempts. None says nothing about the container: what carries out attempts has failed.
+// The outcomes of attempts. None means that the attempt could not be made, which says nothing about the
+// container.
 const (
 	Success Outcome = "success"
 	Failure Outcome = "failure"
@@ -20,44 +21,44 @@ const (
 // Attempt is one attempt of a probe.
 type Attempt struct {
 	Outcome Outcome
-	// Message is what the container answered.
+	// Message is the response of the container.
 	Message string
 }
 
-// Result is what is known of a probe.
+// Result is what is known about the target of a probe.
 type Result struct {
-	// State is empty as long as there is nothing to be reported.
+	// State is empty as long as there is nothing to report.
 	State   appsv1alpha1.ProbeState
 	Message string
-	// Probed is when State was seen last, and Changed since when it holds.
+	// Probed is when State was last observed, and Changed is when it last changed.
 	Probed, Changed time.Time
 }
 
-// Prober turns the attempts of one probe into its result, as kubelet does.
+// Prober computes the result of one probe from its attempts, in the same way as kubelet.
 type Prober struct {
 	Definition
 	Result
-	// container is the ID of the container that the result is of; empty if none was met yet. started is when
-	// it started.
+	// container is the ID of the container that the result is about, or empty if none is known yet. started
+	// is the time when it started.
 	container string
 	started   time.Time
-	// last is the outcome of the last attempt, and row how many in a row had it.
+	// last is the outcome of the last attempt, and row how many consecutive attempts had it.
 	last Outcome
 	row  int32
-	// resumed: the result is of a former process, which may have met another container.
+	// resumed means that the result is from a previous process, which may have observed another container.
 	resumed bool
-	// stopped: the container was met, and did not run.
+	// stopped means that the container was observed while it was not running.
 	stopped bool
 }
 
-// NewProber returns a prober without result.
+// NewProber returns a Prober without a result.
 func NewProber(d Definition, now time.Time) *Prober {
 	p := &Prober{Definition: d}
 	p.refuse(now)
 	return p
 }
 
-// Resume continues with the result of a former process (PPM-082).
+// Resume continues with the result of a previous process (PPM-082).
 func (p *Prober) Resume(state appsv1alpha1.ContainerProbeState) {
 	if p.Refused == "" {
 		p.Result = Result{
@@ -70,8 +71,8 @@ func (p *Prober) Resume(state appsv1alpha1.ContainerProbeState) {
 	}
 }
 
-// Define takes over a changed definition. The result stays if no more than numbers or the address have
-// changed (PPM-081): a pod that has another address has other containers, too.
+// Define applies a changed definition. The result is kept if only numbers or the address have changed,
+// because a pod with another address has other containers, too (PPM-081).
 func (p *Prober) Define(d Definition, now time.Time) {
 	same := p.sameTarget(&d)
 	if p.Container != d.Container {
@@ -91,7 +92,7 @@ func (p *Prober) refuse(now time.Time) {
 	}
 }
 
-// reset forgets what was seen. What has not been reported yet need not be reported as unknown.
+// reset discards what was observed. If nothing has been reported yet, nothing is reported as unknown.
 func (p *Prober) reset(now time.Time) {
 	p.last, p.row = "", 0
 	if p.State != "" {
@@ -103,33 +104,33 @@ func (p *Prober) set(state appsv1alpha1.ProbeState, message string, now time.Tim
 	if p.State != state {
 		p.Changed = now
 	}
-	// What is no text would be replaced by the API server, which would show something else for ever.
+	// Replace invalid UTF-8. The API server would do the same, and the stored message would differ forever.
 	p.State, p.Message, p.Probed = state, clip(strings.ToValidUTF8(message, "\uFFFD"), mostMessage), now
 }
 
-// Met is the container of a pod that has the name of the prober's, as the runtime tells.
+// Met describes the container with the name in the definition, as the runtime reports it.
 type Met struct {
 	// ID is empty if there is no container.
 	ID      string
 	Running bool
-	// Started is when it started; zero if it has not been asked for.
+	// Started is the time when it started. It is zero if the runtime was not queried for it.
 	Started time.Time
-	// Starting: its startup probe has not succeeded yet.
+	// Starting means that its startup probe has not succeeded yet.
 	Starting bool
 }
 
-// Meet takes note of the container, and tells whether an attempt is due. Another container has no result yet
-// (PPM-084), one that does not run has failed (PPM-085), and one that starts is left alone (PPM-086,
-// PPM-087). A container may be met before it runs, and has no result when it does. That one does not run is
-// no failure of its liveness probe: kubelet looks after it.
+// Meet records the current container and reports whether an attempt is due. A new container has no result yet
+// (PPM-084), one that is not running has failed (PPM-085), and no attempts are made while it is starting
+// (PPM-086, PPM-087). A container may be observed before it runs, and has no result once it does. Its
+// liveness probe does not fail if it is not running, because kubelet handles that.
 func (p *Prober) Meet(c Met, now time.Time) bool {
-	if c.ID == "" || p.Refused != "" { // PPM-083
+	if c.ID == "" || p.Refused != "" {
 		return false
 	}
 
 	if p.container != c.ID {
-		// Whatever a former process has seen, it was of a container that had started by then, and no attempt
-		// is made in the second of its start.
+		// What a previous process observed was a container that had started by then, and no attempt is made
+		// in the second of its start.
 		if !p.resumed || c.Started.After(p.Probed) {
 			p.reset(now)
 		}
@@ -152,8 +153,8 @@ func (p *Prober) Meet(c Met, now time.Time) bool {
 	return !c.Starting && !now.Before(p.started.Add(p.InitialDelay))
 }
 
-// Take takes the outcome of an attempt at a container (PPM-091). It is of no use if another container was met
-// meanwhile. What could not be carried out changes no result; where there is none, it is told why.
+// Take records the outcome of an attempt (PPM-091). The outcome is discarded if the container was replaced
+// meanwhile. An attempt that could not be made changes no result. If there is none, it is reported why.
 func (p *Prober) Take(a Attempt, container string, now time.Time) {
 	if p.container != container || p.Refused != "" {
 		return
@@ -178,8 +179,8 @@ func (p *Prober) Take(a Attempt, container string, now time.Time) {
 	}
 }
 
-// notCarriedOut is how messages of attempts begin that say nothing about the container.
+// notCarriedOut is the prefix of messages about attempts that say nothing about the container.
 const notCarriedOut = "the probe cannot be carried out: "
 
-// mostMessage is how long messages are at most, in bytes (PPM-092).
+// mostMessage is the maximum length of messages in bytes.
 const mostMessage = 1024

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Bounds of what probes of a node do at the same time (PPM-100). A namespace gets no more than its part of
-// the places, and where more attempts are due than can be begun, namespaces take turns: probes of one cannot
-// hold up those of others.
+// Limits of concurrent probes on a node. A namespace gets only a share of the places. If more attempts are
+// due than can be started, namespaces take turns, so that the probes of one cannot delay those of others.
 const (
 	mostAtOnce      = 64
 	mostOfNamespace = 16
-	// pace is the time between the beginnings of two attempts when many are due, and burst how many may begin
+	// pace is the time between the starts of two attempts when many are due, and burst how many may start
 	// together.
 	pace  = 5 * time.Millisecond
 	burst = 32
 )
 
-// Schedule says which probe is next. It has no clock; times may not go back by more than a moment.
+// Schedule decides which probe is next. It has no clock. Times passed to it must not go back by more than a
+// moment.
 type Schedule struct {
 	entries map[Key]*entry
 	due     dueHeap
-	// turns are the namespaces in which probes wait for their turn, in the order of the turns.
+	// turns holds the namespaces in which probes are waiting, in the order of their turns.
 	turns   []string
 	waiting map[string][]*entry
 	running map[string]int
 	begun   int
-	// credit is how many attempts may begin now, and counted when that was counted.
+	// credit is how many attempts may start now, and counted is when it was computed.
 	credit  float64
 	counted time.Time
 }
@@ -38,7 +38,7 @@ type entry struct {
 	namespace string
 	period    time.Duration
 	at        time.Time
-	index     int // in the heap; -1 if it is not there
+	index     int // in the heap; -1 if it is not in the heap
 	running   bool
 	gone      bool
 }
@@ -54,8 +54,9 @@ func NewSchedule(now time.Time) *Schedule {
 	}
 }
 
-// Put adds a probe, or changes its period from the next attempt on (PPM-081). later delays the first attempt
-// by a random part of the period: all probes of a node would begin together after a start (PPM-082).
+// Put adds a probe, or changes its period from the next attempt on (PPM-081). If later is set, the first
+// attempt is delayed by a random part of the period, because otherwise all probes of a node would start
+// together after a restart (PPM-082).
 func (s *Schedule) Put(key Key, namespace string, period time.Duration, later bool, now time.Time) {
 	if known := s.entries[key]; known != nil {
 		known.period = period
@@ -74,7 +75,7 @@ func (s *Schedule) Put(key Key, namespace string, period time.Duration, later bo
 	heap.Push(&s.due, e)
 }
 
-// Remove removes a probe. An attempt that is under way ends as it would.
+// Remove removes a probe. An attempt in progress is not canceled.
 func (s *Schedule) Remove(key Key) {
 	e := s.entries[key]
 	if e == nil {
@@ -93,7 +94,7 @@ func (s *Schedule) Remove(key Key) {
 	}
 }
 
-// wait sets what waits in a namespace.
+// wait sets the list of waiting probes of a namespace.
 func (s *Schedule) wait(namespace string, list []*entry) {
 	if len(list) > 0 {
 		s.waiting[namespace] = list
@@ -103,14 +104,14 @@ func (s *Schedule) wait(namespace string, list []*entry) {
 	s.turns = slices.DeleteFunc(s.turns, func(n string) bool { return n == namespace })
 }
 
-// Turn is the right to make one attempt, which [Schedule.Done] gives back.
+// Turn is the right to make one attempt. It is returned by [Schedule.Done].
 type Turn struct {
 	Key
 	entry *entry
 }
 
-// Next returns the next turn, or when to ask again, which is 0 if only a turn that is given back, or a new
-// probe, changes anything.
+// Next returns the next turn, or the time after which to call it again. That time is 0 if only a returned
+// turn or a new probe can change the result.
 func (s *Schedule) Next(now time.Time) (*Turn, time.Duration) {
 	for len(s.due) > 0 && !s.due[0].at.After(now) {
 		e := heap.Pop(&s.due).(*entry)
@@ -149,12 +150,12 @@ func (s *Schedule) Next(now time.Time) (*Turn, time.Duration) {
 	return &Turn{e.key, e}, 0
 }
 
-// places is how many attempts a namespace may have under way now: the fewer places are free, the fewer it
-// gets, so that a tenant with a few namespaces whose attempts never end does not take all of them.
+// places returns how many attempts of a namespace may be in progress now. The fewer places are free, the
+// fewer a namespace gets, so that a tenant with a few namespaces whose attempts never end does not take all
+// of them.
 func (s *Schedule) places() int { return min(mostOfNamespace, max((mostAtOnce-s.begun)/3, 1)) }
 
-// Done gives a turn back. The next one comes at the next time of the probe's own rhythm: what was missed is
-// not made up for.
+// Done returns a turn. The next attempt follows the period of the probe. Missed attempts are not made up for.
 func (s *Schedule) Done(turn *Turn, now time.Time) {
 	e := turn.entry
 	e.running = false
@@ -173,7 +174,7 @@ func (s *Schedule) Done(turn *Turn, now time.Time) {
 	heap.Push(&s.due, e)
 }
 
-// Waiting is how many attempts are due and have not begun, and Running how many have.
+// Waiting returns how many attempts are due and have not started, and how many are in progress.
 func (s *Schedule) Waiting() (waiting, running int) {
 	for _, list := range s.waiting {
 		waiting += len(list)
@@ -181,7 +182,7 @@ func (s *Schedule) Waiting() (waiting, running int) {
 	return waiting, s.begun
 }
 
-// dueHeap has the entry first that is due first.
+// dueHeap is a heap of entries ordered by due time.
 type dueHeap []*entry
 
 func (h dueHeap) Len() int           { return len(h) }

@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	// refresh is how often a result is written again that has not changed, so that it is seen to be alive
-	// (PPM-093). A write that is made anyway takes along what is older than half of it.
+	// refresh is the interval at which an unchanged result is written again, to show that the probe is alive.
+	// Any other write includes the results that are older than half of it.
 	refresh = 10 * time.Minute
-	// wordsEvery is how often a result is written of which nothing but the message changes.
+	// wordsEvery is the interval at which a result is written if only its message changes.
 	wordsEvery = 10 * time.Second
 )
 
-// Status is what the status of a NodePodProbe shall be, whether that is worth a write, and when to look again
-// although no result changes; 0 is not at all.
+// Status returns the status that a NodePodProbe must have, whether it must be written now, and when to check
+// again even if no result changes, or 0 if that is not needed.
 func Status(
 	object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober, now time.Time,
-) (want appsv1alpha1.NodePodProbeStatus, write bool,
-	after time.Duration) {
+) (want appsv1alpha1.NodePodProbeStatus, write bool, after time.Duration) {
 	is := map[Key]appsv1alpha1.ContainerProbeState{}
 	for i := range object.Status.PodProbeStatuses {
 		pod := &object.Status.PodProbeStatuses[i]
@@ -33,7 +32,7 @@ func Status(
 		}
 	}
 
-	left := len(is) // entries of probes that are not there any more
+	left := len(is) // entries of probes that no longer exist
 	fresh := map[Key]appsv1alpha1.ContainerProbeState{}
 	pods := map[types.UID]int{}
 	all := Definitions(object)
@@ -87,12 +86,11 @@ func Status(
 	return want, true, after
 }
 
-// entry is what the status shall have of a probe, given what it has, and whether that is worth a write now;
-// if not, in how long it will be. most is how long the message may be as JSON.
+// entry returns the entry of a probe for the status, given the existing entry, and whether it must be written
+// now. If not, wait is the time until then. most is the maximum length of the message as JSON.
 func (p *Prober) entry(
 	is appsv1alpha1.ContainerProbeState, most int, now time.Time,
-) (entry appsv1alpha1.ContainerProbeState, due bool,
-	wait time.Duration) {
+) (entry appsv1alpha1.ContainerProbeState, due bool, wait time.Duration) {
 	entry = appsv1alpha1.ContainerProbeState{
 		Name:               p.Name,
 		State:              p.State,
@@ -106,20 +104,20 @@ func (p *Prober) entry(
 	if words {
 		every = wordsEvery
 	}
-	seen := words || !entry.LastProbeTime.Equal(&is.LastProbeTime) // since that was written
+	seen := words || !entry.LastProbeTime.Equal(&is.LastProbeTime) // since the last write
 	moved := is.State != p.State || !entry.LastTransitionTime.Equal(&is.LastTransitionTime)
-	if moved || seen && (age >= every || age < -wordsEvery) { // the clock was set back
+	if moved || seen && (age >= every || age < -wordsEvery) { // or the clock was set back
 		return entry, true, 0
 	}
-	if !seen { // nobody tells of the next attempt
+	if !seen { // the next attempt does not trigger a pass
 		return entry, false, max(every-age, time.Minute)
 	}
 
 	return entry, false, max(every-age, time.Millisecond)
 }
 
-// clip cuts a message at a character, so that it is no longer than that as JSON: what must be escaped counts
-// as often as it has bytes then.
+// clip truncates a message at a character boundary to the maximum length as JSON, where escaped characters
+// count with the length of their escape sequence.
 func clip(message string, most int) string {
 	length := 0
 	for i, r := range message {

@@ -19,12 +19,12 @@ import (
 )
 
 // answerAfter is how long a new request waits for its first phase before the answerer writes it. Usually the
-// work on its pod writes it earlier.
+// reconciler of its pod writes it earlier.
 const answerAfter = 5 * time.Second
 
-// answerer sets the phase Pending of requests that have none yet, because the work on their pod waits for a
-// container to end, or the runtime does not answer. The manager fails a request that has no phase after a
-// minute (CRR-060, CRR-093, CRR-100).
+// answerer sets the phase Pending of requests that have no phase yet, because the reconciler of their pod is
+// waiting for a container to end or the runtime does not respond. The manager fails a request that has no
+// phase after one minute.
 type answerer struct{ *reconciler }
 
 func (a answerer) setup(mgr ctrl.Manager) error {
@@ -38,7 +38,7 @@ func (a answerer) setup(mgr ctrl.Manager) error {
 	return nil
 }
 
-// later queues requests without a phase, by their own names, after answerAfter.
+// later enqueues requests without a phase, by their own names, after answerAfter.
 func (answerer) later() handler.EventHandler {
 	queue := func(object client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		if request, ok := object.(*appsv1beta1.ContainerRecreateRequest); ok && unanswered(request) {
@@ -58,13 +58,13 @@ func (answerer) later() handler.EventHandler {
 	}
 }
 
-// unanswered tells whether the request still needs its first phase.
+// unanswered reports whether the request still needs its first phase.
 func unanswered(request *appsv1beta1.ContainerRecreateRequest) bool {
 	return request.Status.Phase == "" && closed(request) == ""
 }
 
-// Reconcile sets the first phase of one request; the key is the request's. The cache may lag, so it decides
-// again with the object from the API server, and its write is guarded by that version.
+// Reconcile sets the first phase of one request. The key is the name of the request. The cache may be stale,
+// so it checks the object from the API server again and guards its write by the resourceVersion.
 func (a answerer) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	cached := &appsv1beta1.ContainerRecreateRequest{}
 	if err := a.requests.Get(ctx, key.NamespacedName, cached); err != nil {

@@ -35,7 +35,7 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=containerrecreaterequests,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=containerrecreaterequests/status,verbs=patch
 
-// workers is how many pods are handled at the same time. No worker waits for a container to end (CRR-091).
+// workers is the number of pods that are handled concurrently. No worker waits for a container to end.
 const workers = 32
 
 // Runtime has the methods of a container runtime that the controller needs.
@@ -45,37 +45,36 @@ type Runtime interface {
 	Status(ctx context.Context, id string) (runtime.Status, error)
 }
 
-// Options configure the controller.
+// Options configures the controller.
 type Options struct {
 	Runtimes *runtime.Set
 	Events   record.EventRecorder
 	Stops    *prometheus.CounterVec
-	// WatchesPods: the cache holds the pods of the node. Without, they are read when they are needed
-	// (ND-056).
+	// WatchesPods means that the cache holds the pods of the node. Otherwise pods are read when they are
+	// needed (ND-056).
 	WatchesPods bool
 }
 
 type reconciler struct {
-	// requests is the cache of this node's active requests; live reads from the API server before anything is
-	// done; pods is one of the two.
+	// requests is the cache of this node's active requests. live reads from the API server before any action
+	// is taken. pods is one of the two.
 	requests  client.Reader
 	live      client.Client
 	pods      client.Reader
 	runtimeOf func(id string) (Runtime, error)
 	stopper   *stop.Stopper
 	clock     clock.WithDelayedExecution
-	// graces has, by the pod's name, the grace period that a request waits before it stops a container.
+	// graces maps the name of a pod to the grace period that a request waits for before it stops a container.
 	graces sync.Map
-	// seen has, by the pod's name, when its unfinished requests were first seen here.
+	// seen maps the name of a pod to the times when its unfinished requests were first seen.
 	seen sync.Map
-	// stops has, by the pod's name, the channel with the result of the last stop (CRR-091). wake queues a
-	// pod.
+	// stops maps the name of a pod to the channel for the result of its last stop. wake enqueues a pod.
 	stops sync.Map
 	wake  func(reconcile.Request)
 }
 
-// underway tells whether a container of the pod is being stopped. The error is that of a stop that has ended
-// since the last call.
+// underway reports whether a container of the pod is being stopped. The error is the result of a stop that
+// has ended since the last call.
 func (r *reconciler) underway(pod types.NamespacedName) (bool, error) {
 	known, _ := r.stops.Load(pod)
 	outcome, ok := known.(chan error)
@@ -91,9 +90,9 @@ func (r *reconciler) underway(pod types.NamespacedName) (bool, error) {
 	}
 }
 
-// see remembers when the unfinished requests of a pod were first seen here. The time of creation comes from
-// another clock: if the node's clock is ahead, a deadline would be over before the request began. A restarted
-// daemon counts again from its start; the manager counts from the creation (CRR-129).
+// see records when the unfinished requests of a pod were first seen. The creation time comes from another
+// clock, so a deadline could expire before the request began if the clock of the node is ahead. A restarted
+// daemon counts from its start. The manager counts from the creation.
 func (r *reconciler) see(pod types.NamespacedName, open []*appsv1beta1.ContainerRecreateRequest) {
 	if len(open) == 0 {
 		r.seen.Delete(pod)
@@ -106,7 +105,7 @@ func (r *reconciler) see(pod types.NamespacedName, open []*appsv1beta1.Container
 	r.seen.Store(pod, since)
 }
 
-// seenSince returns when the request was first seen here.
+// seenSince returns when the request was first seen.
 func (r *reconciler) seenSince(request *appsv1beta1.ContainerRecreateRequest) time.Time {
 	known, _ := r.seen.Load(types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName})
 	if since, ok := known.(map[types.UID]time.Time); ok {
@@ -117,15 +116,15 @@ func (r *reconciler) seenSince(request *appsv1beta1.ContainerRecreateRequest) ti
 	return r.clock.Now()
 }
 
-// grace is when the grace period of a request was first seen to run.
+// grace records when the grace period of a request was first seen to be running.
 type grace struct {
 	request types.UID
 	since   time.Time
 }
 
 // unreadySince returns when this daemon first saw that the request's pod was made not ready. The time that
-// the manager wrote comes from another clock: if the node's clock is ahead, containers would be stopped while
-// the pod still gets traffic. A restarted daemon counts again from its start (CRR-086).
+// the manager wrote comes from another clock, so containers could be stopped while the pod still gets traffic
+// if the clock of the node is ahead. A restarted daemon counts from its start.
 func (r *reconciler) unreadySince(request *appsv1beta1.ContainerRecreateRequest, now time.Time) time.Time {
 	if !graceBegan(request) {
 		return time.Time{}
@@ -140,8 +139,8 @@ func (r *reconciler) unreadySince(request *appsv1beta1.ContainerRecreateRequest,
 	return now
 }
 
-// Setup adds the controller to the manager, whose cache holds the active requests of this node only
-// (CRR-090).
+// Setup adds the controller to the manager. The manager's cache must hold only the active requests of this
+// node (CRR-090).
 func Setup(mgr ctrl.Manager, options Options) error {
 	live, err := client.New(mgr.GetConfig(),
 		client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
@@ -166,15 +165,14 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		r.pods = mgr.GetClient()
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("crr").
-		// A request that is deleted or no longer selected queues its pod too, because the next request may
-		// begin (CRR-095).
+		// A request that is deleted or no longer selected enqueues its pod too, because the next request may
+		// begin.
 		Watches(&appsv1beta1.ContainerRecreateRequest{}, handler.EnqueueRequestsFromMapFunc(toPod)).
 		WatchesRawSource(source.Func(func(_ context.Context,
 			queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.wake = queue.Add // sources are started before workers
 			return nil
 		})).
-		// CRR-098, ND-059
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             retry.Limiter[reconcile.Request](),
@@ -198,7 +196,7 @@ func toPod(_ context.Context, object client.Object) []reconcile.Request {
 	}}}
 }
 
-// Reconcile handles the requests of one pod; the key is the pod's (CRR-091).
+// Reconcile handles the requests of one pod. The key is the name of the pod (CRR-091).
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	list := &appsv1beta1.ContainerRecreateRequestList{}
 	if err := r.requests.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {
@@ -207,10 +205,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 
 	var open []*appsv1beta1.ContainerRecreateRequest
 	for i := range list.Items {
-		// Active requests of one node are few: an index would cost more than it saves.
+		// A node has few active requests, so an index would cost more than it saves.
 		if request := &list.Items[i]; request.Spec.PodName == key.Name &&
-			request.Status.CompletionTime == nil &&
-			request.DeletionTimestamp == nil {
+			request.Status.CompletionTime == nil && request.DeletionTimestamp == nil {
 			open = append(open, request)
 		}
 	}
@@ -225,7 +222,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	order(open)
 	failures := []error{err}
 	for _, waiting := range open[1:] {
-		if waiting.Status.Phase == "" { // CRR-093
+		if waiting.Status.Phase == "" {
 			failures = append(failures, r.write(ctx, waiting, &Plan{Phase: pending}))
 		}
 	}
@@ -246,11 +243,11 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// again is the pause after a round that wrote something; the cache may show the write by then.
+// again is the delay after a round that wrote something. The cache may show the write by then.
 const again = 100 * time.Millisecond
 
-// round evaluates the request from the cache and, if there is something to do, again from the API server, so
-// that it never acts on an outdated request (CRR-097, CRR-129). It repeats until the request is completed.
+// round evaluates the cached request. If there is something to do, it evaluates the request from the API
+// server again, so that it never acts on a stale request.
 func (r *reconciler) round(
 	ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest,
 ) (time.Duration, error) {
@@ -263,7 +260,9 @@ func (r *reconciler) round(
 		logger.V(2).Info("Waiting", "for", plan.Waiting, "after", plan.After)
 		return plan.After, nil
 	}
-	// before any request to the API server, since these are few and shared by all tenants
+
+	// Check this before any request to the API server, because requests are limited and shared by all
+	// tenants.
 	if !plan.Record && r.stopper.Full(plan.Stop.PodNamespace) {
 		logger.V(2).Info("Waiting", "for",
 			fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
@@ -294,7 +293,7 @@ func (r *reconciler) round(
 	return max(plan.After, again), nil
 }
 
-// read reads a request from the API server; nil if it is gone.
+// read reads a request from the API server. It returns nil if the request is gone.
 func (r *reconciler) read(
 	ctx context.Context, name types.NamespacedName,
 ) (*appsv1beta1.ContainerRecreateRequest, error) {
@@ -326,7 +325,7 @@ func (r *reconciler) evaluate(
 	rt, err := r.runtime(request)
 	if err != nil {
 		if errors.Is(err, runtime.ErrUnavailable) {
-			return nil, nil, err // tried again until the deadline (ND-038)
+			return nil, nil, err // retried until the deadline
 		}
 		plan := Plan{
 			Record:   true,
@@ -374,7 +373,7 @@ func (r *reconciler) runtime(request *appsv1beta1.ContainerRecreateRequest) (Run
 	return r.runtimeOf(request.Spec.Containers[0].StatusContext.ContainerID)
 }
 
-// pod returns the pod of the request; nil if it is gone.
+// pod returns the pod of the request, or nil if it is gone.
 func (r *reconciler) pod(
 	ctx context.Context, from client.Reader, request *appsv1beta1.ContainerRecreateRequest,
 ) (*corev1.Pod, error) {
@@ -393,7 +392,7 @@ func (r *reconciler) pod(
 }
 
 // withHook returns the pod of the request, if it exists, with the hook of a container. The cache does not
-// keep large ones.
+// keep large hooks.
 func (r *reconciler) withHook(
 	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, container string,
 ) (*corev1.Pod, error) {
@@ -404,7 +403,7 @@ func (r *reconciler) withHook(
 	return r.pod(ctx, r.live, request)
 }
 
-// write writes the daemon's part of the status, guarded by the request's version (CRR-067, CRR-068). It is no
+// write writes the daemon's part of the status, guarded by the resourceVersion of the request. It returns no
 // error if the request is gone.
 func (r *reconciler) write(
 	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, plan *Plan,
@@ -430,7 +429,9 @@ func (r *reconciler) write(
 		return fmt.Errorf("encoding the status of request %s: %w", request.Name, err)
 	}
 
-	written := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
+	written := &appsv1beta1.ContainerRecreateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name},
+	}
 	if err := r.live.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, body)); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil

@@ -1,12 +1,12 @@
 // Package restart carries out ContainerRecreateRequests on the node (CRR-090 to CRR-131): it stops the
-// containers that a request names and watches them come back.
+// containers that a request names and waits until they are running again.
 //
-// A request moves in rounds. Each round evaluates the recorded states against what the runtime has, and does
-// the first of these that applies: record the states if they differ, end the request, stop one container, or
-// wait. All that a later round needs stands in the request and in the runtime, so that the daemon may die
-// between any two steps. Under forceRecreate a container has no recorded identity that tells whether this
-// request stopped it; so the one that is to be stopped is recorded first, in the message of its state. If it
-// is not the running one in a later round, it has been stopped.
+// A request is processed in rounds. Each round compares the recorded states with the state of the runtime and
+// takes the first of these steps that applies: record the states if they differ, complete the request, stop
+// one container, or wait. All state is kept in the request and in the runtime, so the daemon may die between
+// any two steps. With forceRecreate there is no recorded ID that shows whether this request stopped a
+// container. Therefore the ID of the container is recorded in the message of its state before it is stopped.
+// If another container is running in a later round, the recorded one has been stopped.
 package restart
 
 import (
@@ -32,9 +32,9 @@ const (
 	failed     = appsv1beta1.ContainerRecreateRequestFailed
 	completed  = appsv1beta1.ContainerRecreateRequestCompleted
 
-	// poll is how often a request under way is looked at without an event.
+	// poll is the interval at which an active request is checked without an event.
 	poll = 3 * time.Second
-	// stopping begins the message that records which container is about to be stopped.
+	// stopping is the prefix of the message that records which container is about to be stopped.
 	stopping = "stopping container "
 	notFound = "not found container on Node"
 )
@@ -42,40 +42,41 @@ const (
 // State is the state of one container.
 type State = appsv1beta1.ContainerRecreateRequestContainerRecreateState
 
-// Snapshot is all that the plan of a round is made from.
+// Snapshot is the input of a round's plan.
 type Snapshot struct {
 	Request *appsv1beta1.ContainerRecreateRequest
-	// Containers are those of the pod in the runtime; Inspected holds the details of those that ended or are
-	// new, by ID.
+	// Containers are the containers of the pod in the runtime. Inspected holds the details of those that are
+	// new or have ended, by ID.
 	Containers []runtime.Container
 	Inspected  map[string]runtime.Status
 	// Pod is nil if it is not known.
 	Pod *corev1.Pod
-	// UnreadySince is when the daemon first saw that the pod had been made not ready; zero if it has not. The
-	// time in the condition comes from another clock (CRR-086, CRR-161).
+	// UnreadySince is when the daemon first saw that the pod had been made not ready. It is zero if it has
+	// not. The time in the condition comes from another clock (CRR-086, CRR-161).
 	UnreadySince time.Time
-	// Seen is when the daemon first saw the request; its deadline counts from then here (CRR-129).
+	// Seen is when the daemon first saw the request. Here its deadline counts from that time (CRR-129).
 	Seen time.Time
 	Now  time.Time
 }
 
-// Plan is what a round does: it records if Record is set, else stops a container if Stop is set, else waits.
+// Plan is what a round does: it records the states if Record is set, or else stops a container if Stop is
+// set, or else waits.
 type Plan struct {
-	// Record: phase, states, message and completion are to be written.
+	// Record means that phase, states, message and completion must be written.
 	Record   bool
 	Phase    appsv1beta1.ContainerRecreateRequestPhase
 	States   []State
 	Complete bool
 	Message  string
-	// Stop is the container to stop, nil for none.
+	// Stop is the container to stop, or nil.
 	Stop *runtime.Container
-	// Waiting says what is waited for; After is when to look again, 0 for never.
+	// Waiting describes what the round waits for. After is when to check again, or 0 for never.
 	Waiting string
 	After   time.Duration
 }
 
-// closed returns why nothing may be done for the request any more, apart from its deadline; empty if
-// something may (CRR-096, CRR-141).
+// closed returns why the request must not be processed any further, not considering its deadline. It is empty
+// if the request may be processed.
 func closed(request *appsv1beta1.ContainerRecreateRequest) string {
 	switch {
 	case request.Status.CompletionTime != nil:
@@ -88,8 +89,8 @@ func closed(request *appsv1beta1.ContainerRecreateRequest) string {
 	return ""
 }
 
-// finished returns why nothing may be done for the request any more; empty if something may (CRR-096,
-// CRR-129). seen is when the daemon first saw it.
+// finished returns why the request must not be processed any further. It is empty if the request may be
+// processed. seen is when the daemon first saw the request.
 func finished(request *appsv1beta1.ContainerRecreateRequest, seen, now time.Time) string {
 	if why := closed(request); why != "" {
 		return why
@@ -101,8 +102,8 @@ func finished(request *appsv1beta1.ContainerRecreateRequest, seen, now time.Time
 	return ""
 }
 
-// sameRuntime checks that all containers of the request have one runtime; the error completes the request
-// (CRR-100).
+// sameRuntime checks that all containers of the request have the same runtime. Its error completes the
+// request.
 func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 	common := ""
 	for _, c := range request.Spec.Containers {
@@ -140,7 +141,7 @@ func NewPlan(s Snapshot) Plan {
 
 	if s.Request.Status.Phase != recreating ||
 		!slices.Equal(plan.States, s.Request.Status.ContainerRecreateStates) {
-		plan.Record = true // CRR-117, CRR-094
+		plan.Record = true
 		plan.Waiting = "the states are recorded first"
 		return plan
 	}
@@ -156,7 +157,7 @@ func (s *Snapshot) strategy() appsv1beta1.ContainerRecreateRequestStrategy {
 	return appsv1beta1.ContainerRecreateRequestStrategy{}
 }
 
-// recorded returns the state of the container that the request has.
+// recorded returns the recorded state of the container.
 func (s *Snapshot) recorded(name string) State {
 	for _, state := range s.Request.Status.ContainerRecreateStates {
 		if state.Name == name {
@@ -175,7 +176,7 @@ func intended(state State) string {
 	return id
 }
 
-// state evaluates one container; the first rule that applies decides (CRR-110 to CRR-115, CRR-131).
+// state evaluates one container. The first rule that applies decides.
 func (s *Snapshot) state(c *appsv1beta1.ContainerRecreateRequestContainer, plan *Plan) State {
 	before := s.recorded(c.Name)
 	if before.Phase == succeeded || before.Phase == failed {
@@ -192,13 +193,12 @@ func (s *Snapshot) state(c *appsv1beta1.ContainerRecreateRequestContainer, plan 
 	case current == nil:
 		after.Message = notFound
 		return after
-	// CRR-099
+	// The container must belong to the pod of the request.
 	case current.PodNamespace != s.Request.Namespace || current.PodName != s.Request.Spec.PodName ||
 		current.PodUID != s.Request.Labels[pub.RecreatePodUID]:
 		after.Phase = failed
 		after.Message = fmt.Sprintf("the container belongs to pod %s/%s, which is not that of the request",
-			current.PodNamespace,
-			current.PodName)
+			current.PodNamespace, current.PodName)
 		return after
 	case current.Exited:
 		if stays := s.stays(c.Name, current); stays != "" {
@@ -223,7 +223,7 @@ func (s *Snapshot) state(c *appsv1beta1.ContainerRecreateRequestContainer, plan 
 	return after
 }
 
-// back tells whether the new container is ready and has run long enough (CRR-114, CRR-118, CRR-119).
+// back reports whether the new container is ready and has run long enough.
 func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
 	ready := slices.ContainsFunc(s.Request.Status.ContainerStatusSnapshot,
 		func(k appsv1beta1.ContainerRecreateRequestContainerStatus) bool {
@@ -234,7 +234,7 @@ func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
 		return false
 	}
 
-	// the node's clock was set back since: the request was there before the container, as far as is known
+	// The clock of the node was set back since. As far as known, the request existed before the container.
 	if started.After(s.Now) {
 		started = s.Seen
 	}
@@ -247,8 +247,8 @@ func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
 	return true
 }
 
-// stays returns why kubelet will not start the ended container again; empty if it will, or if that is not
-// known (CRR-131).
+// stays returns why kubelet will not start the terminated container again. It is empty if kubelet will, or if
+// that is not known.
 func (s *Snapshot) stays(name string, current *runtime.Container) string {
 	inspected, known := s.Inspected[current.ID]
 	if s.Pod == nil || !known {
@@ -271,8 +271,8 @@ func (s *Snapshot) stays(name string, current *runtime.Container) string {
 	return ""
 }
 
-// proceed decides the next step, going through the containers in order (CRR-120 to CRR-127). All states must
-// be recorded before.
+// proceed decides the next step by checking the containers in order. All states must have been recorded
+// before.
 func (s *Snapshot) proceed(plan *Plan) {
 	ordered, policy := s.strategy().OrderedRecreate, s.strategy().FailurePolicy
 	for _, state := range plan.States {
@@ -289,7 +289,7 @@ func (s *Snapshot) proceed(plan *Plan) {
 		switch {
 		case state.Phase == succeeded || state.Phase == failed:
 			continue
-		case state.Phase == recreating && !state.IsKilled: // CRR-124
+		case state.Phase == recreating && !state.IsKilled:
 			state.IsKilled = true
 			plan.Record, plan.Waiting = true, "the states are recorded first"
 			return
@@ -320,15 +320,15 @@ func note(open *string, format, name string) {
 	}
 }
 
-// graceBegan tells whether the manager has made the pod not ready, or found that it has no gate for that
-// (CRR-085).
+// graceBegan reports whether the manager has made the pod not ready, or found that the pod has no readiness
+// gate for that.
 func graceBegan(request *appsv1beta1.ContainerRecreateRequest) bool {
 	return meta.IsStatusConditionTrue(request.Status.Conditions,
 		appsv1beta1.ContainerRecreateRequestPreRecreateGrace)
 }
 
-// stop decides whether the container may be stopped now (CRR-086). It first records the container's ID if the
-// request does not have it.
+// stop decides whether the container may be stopped now. It records the container's ID first if the request
+// does not have it.
 func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 	if grace := s.strategy().UnreadyGracePeriodSeconds; grace != nil {
 		if !graceBegan(s.Request) {
@@ -337,8 +337,7 @@ func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 		}
 		if left := s.UnreadySince.Add(seconds.Duration(*grace)).Sub(s.Now); left > 0 {
 			plan.Waiting, plan.After = fmt.Sprintf(
-				"the pod is not ready for %d s before containers are stopped", *grace),
-				min(plan.After, left)
+				"the pod is not ready for %d s before containers are stopped", *grace), min(plan.After, left)
 			return
 		}
 	}
@@ -351,8 +350,7 @@ func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 	plan.Stop = current
 }
 
-// end completes the request because a container failed; the unfinished containers fail too (CRR-125,
-// CRR-066).
+// end completes the request because a container failed. The unfinished containers fail too.
 func (p *Plan) end(culprit string) {
 	p.Record, p.Complete, p.Phase = true, true, completed
 	for i := range p.States {
@@ -362,7 +360,7 @@ func (p *Plan) end(culprit string) {
 	}
 }
 
-// order sorts the unfinished requests of a pod: the first is worked on (CRR-092).
+// order sorts the unfinished requests of a pod. Only the first one is processed.
 func order(requests []*appsv1beta1.ContainerRecreateRequest) {
 	rank := map[appsv1beta1.ContainerRecreateRequestPhase]int{recreating: 0, pending: 1}
 	of := func(r *appsv1beta1.ContainerRecreateRequest) int {

@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/message"
 )
 
-// stop begins to stop one container. The pod is queued again when the stop has ended and its result is
-// recorded. If it has to wait for other stops of the namespace, it is tried again after a pause (CRR-091).
+// stop begins to stop one container. The pod is enqueued again when the stop has ended and its result is
+// recorded. If the stop has to wait for other stops in the namespace, it is retried later.
 func (r *reconciler) stop(
 	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime,
 ) error {
@@ -45,15 +45,14 @@ func (r *reconciler) stop(
 	return nil
 }
 
-// stopped records the result of a stop (CRR-123).
+// stopped records the result of a stop.
 func (r *reconciler) stopped(
-	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest,
-	c *runtime.Container, rt Runtime,
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime,
 	err error,
 ) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
-		// the daemon ends; the next one finds out the result
+		// The daemon is shutting down. The next one will find out the result.
 		return fmt.Errorf("stopping container %s: %w", c.Name, ctx.Err())
 	case errors.Is(err, stop.ErrNotStopped), errors.Is(err, runtime.ErrNotFound):
 		log.FromContext(ctx).Info("Not stopped", "request", request.Name, "container", c.Name,
@@ -64,14 +63,13 @@ func (r *reconciler) stopped(
 	case err != nil:
 		over, unknown := ended(ctx, rt, c.ID)
 		if unknown != nil {
-			// tried again
+			// The stop is retried.
 			return fmt.Errorf("stopping container %s: %w; whether it has ended is not known: %w",
 				c.Name, err, unknown)
 		}
 		if over {
 			log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name,
-				"container", c.Name,
-				"answer", err.Error())
+				"container", c.Name, "answer", err.Error())
 			err = nil
 		}
 	}
@@ -79,8 +77,8 @@ func (r *reconciler) stopped(
 	return r.recordStop(ctx, client.ObjectKeyFromObject(request), request.UID, c.Name, err)
 }
 
-// ended asks the runtime whether the container has ended, because the answer to a stop may be lost or late.
-// It returns an error if the runtime does not answer.
+// ended reports whether the container has ended, because the response to a stop may be lost or late. It
+// returns an error if the runtime does not respond.
 func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 	inspected, err := rt.Status(ctx, id)
 	switch {
@@ -92,9 +90,8 @@ func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 	return inspected.Exited, nil
 }
 
-// order returns the request for the stopper; facts that the ContainerRecreateRequest does not have come from
-// the pod (CRR-040, CRR-104). A request cannot give a container a longer grace period than the pod has
-// (CRR-102).
+// order returns the request for the stopper. Values that the ContainerRecreateRequest does not have come from
+// the pod. A request cannot give a container a longer grace period than the pod does.
 func (r *reconciler) order(
 	request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, c *runtime.Container,
 ) stop.Request {
@@ -149,8 +146,7 @@ func (r *reconciler) order(
 	return o
 }
 
-// mayStop reads the request again, and returns an error if its containers may not be stopped any more
-// (CRR-129, CRR-166).
+// mayStop reads the request again, and returns an error if its containers must not be stopped any more.
 func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) error {
 	now, err := r.read(ctx, client.ObjectKeyFromObject(request))
 	switch {
@@ -174,7 +170,7 @@ func (r *reconciler) recordStop(
 	for range 5 {
 		request, err := r.read(ctx, name)
 		if err != nil || request == nil || request.UID != uid || request.Status.CompletionTime != nil {
-			return err // CRR-067
+			return err
 		}
 		plan := &Plan{
 			Phase:  recreating,

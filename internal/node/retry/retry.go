@@ -1,4 +1,4 @@
-// Package retry holds the back-off of the node daemon's queues.
+// Package retry provides the back-off of the node daemon's queues.
 package retry
 
 import (
@@ -10,12 +10,12 @@ import (
 
 const (
 	first = 500 * time.Millisecond
-	// The longest pause differs from node to node, so that many nodes do not retry at the same time.
+	// The longest delay differs from node to node, so that many nodes do not retry at the same time.
 	longest, spread = 50 * time.Second, 5 * time.Second
 )
 
-// Limiter returns the back-off of one queue: 0.5 s, doubled with each failure up to 50 to 55 s (ND-059,
-// CRR-098).
+// Limiter returns the rate limiter of one queue. The delay begins at 0.5 s and doubles with each failure, up
+// to 50 to 55 s (ND-059, CRR-098).
 func Limiter[T comparable]() workqueue.TypedRateLimiter[T] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](first, longest+rand.N(spread))
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// HostRun is where the host's /var/run is mounted (ND-012).
+// HostRun is the mount path of the host's /var/run (ND-012).
 const HostRun = "/hostvarrun"
 
-// sockets are probed in this order (ND-031, ND-032).
+// sockets lists the sockets in the order in which they are probed.
 var sockets = []string{
 	"containerd.sock", "containerd/containerd.sock",
 	"crio.sock", "crio/crio.sock",
@@ -19,18 +19,18 @@ var sockets = []string{
 	"k0s/containerd/containerd.sock",
 }
 
-// windowsPipe is the only endpoint on Windows (ND-018).
+// windowsPipe is the only endpoint on Windows.
 const windowsPipe = "npipe://./pipe/containerd-containerd"
 
-// candidate is a place where a runtime may listen.
+// candidate is an endpoint at which a runtime may listen.
 type candidate struct {
 	endpoint string
-	// missing says why there is nothing to connect to; empty if there is a socket.
+	// missing is the reason why a connection is impossible. It is empty if there is a socket.
 	missing string
 }
 
-// candidates looks for sockets below root. If socket files are given, with commas between them, it looks only
-// for these, except on Windows (ND-030, ND-031).
+// candidates looks for sockets below root. If socketFile is set, which is a comma-separated list, it looks
+// only for these, except on Windows.
 func candidates(goos, root, socketFile string) []candidate {
 	if goos == "windows" {
 		return []candidate{{endpoint: windowsPipe}}

@@ -8,7 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Labels and annotations that kubelet puts on the containers that it creates (CRR-116, ND-084, ND-114).
+// Labels and annotations that kubelet sets on the containers that it creates (CRR-116, ND-084, ND-114).
 const (
 	LabelContainerName = "io.kubernetes.container.name"
 	LabelPodName       = "io.kubernetes.pod.name"
@@ -23,27 +23,29 @@ const (
 	AnnotationTerminationGracePeriod = "io.kubernetes.pod.terminationGracePeriod"
 )
 
-// Container is what a runtime reports about one container of kubelet when it lists them.
+// Container is what a runtime reports about one of kubelet's containers in a list.
 type Container struct {
-	// ID is the full ID, <runtime>://<id>, as a pod's status shows it.
+	// ID is the full ID, <runtime>://<id>, as in the status of a pod.
 	ID string
-	// Name is the container's name in the pod; PodNamespace, PodName and PodUID are those of the pod.
+	// Name is the name of the container in the pod. PodNamespace, PodName and PodUID identify the pod.
 	Name, PodNamespace, PodName, PodUID string
 	Running                             bool
-	// Exited: it ran and ended. One that was created and has not been started is neither running nor exited.
+	// Exited means that it ran and ended. A container that was created and not started is neither running nor
+	// exited.
 	Exited    bool
 	CreatedAt time.Time
-	// Image is the reference that kubelet used; empty if the runtime does not report it.
+	// Image is the reference that kubelet used. It is empty if the runtime does not report it.
 	Image string
-	// RestartCount and PlainHash are kubelet's; 0 if they are missing or unreadable (CRR-116, ND-084).
+	// RestartCount and PlainHash are set by kubelet. They are 0 if they are missing or invalid (CRR-116,
+	// ND-084).
 	RestartCount int32
 	PlainHash    uint64
 	Annotations  map[string]string
 }
 
-// Newest returns the container of that name that was created last, nil if there is none. Earlier ones remain
-// from restarts. Kubelet starts none before the one before has ended, and counts them; the time of creation
-// decides only where that tells nothing, because the node's clock may have been set back between two.
+// Newest returns the newest container of that name, or nil if there is none. Older ones remain from restarts.
+// Kubelet starts a container only after the previous one has ended, and counts the restarts. The creation
+// time decides only if these do not differ, because the clock of the node may have been set back.
 func Newest(containers []Container, name string) *Container {
 	var newest *Container
 	for i := range containers {
@@ -75,22 +77,22 @@ type Status struct {
 	ExitCode  int32
 }
 
-// Image is one image of the runtime's store.
+// Image is one image in the runtime's store.
 type Image struct {
-	// ID is the runtime's.
+	// ID is assigned by the runtime.
 	ID string
-	// Tags and Digests are the names under which the image is known: name:tag and name@digest.
+	// Tags and Digests are the names of the image: name:tag and name@digest.
 	Tags, Digests []string
-	// Size is in bytes.
+	// Size is the size in bytes.
 	Size uint64
 }
 
-// Auth are the credentials of one pull; the zero value pulls anonymously. It must not be logged (ND-073).
+// Auth holds the credentials of one pull. The zero value pulls anonymously. It must not be logged (ND-073).
 type Auth struct {
 	Username, Password, IdentityToken, RegistryToken string
 }
 
-// SplitID splits <runtime>://<id>; ok is false if the ID has no such form.
+// SplitID splits an ID of the form <runtime>://<id>. ok is false if the ID does not have this form.
 func SplitID(full string) (scheme, id string, ok bool) {
 	scheme, id, ok = strings.Cut(full, "://")
 	return scheme, id, ok && scheme != "" && id != ""

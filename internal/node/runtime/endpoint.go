@@ -15,47 +15,48 @@ import (
 	"k8s.io/cri-client/pkg/util"
 )
 
-// Limits of calls.
+// Limits of calls to a runtime.
 const (
-	connectTimeout = 5 * time.Second  // a version request (ND-034)
-	detectTimeout  = 10 * time.Second // the first listing of images (ND-034)
+	connectTimeout = 5 * time.Second  // a version request
+	detectTimeout  = 10 * time.Second // the first listing of images
 	callTimeout    = time.Minute
 	// stopMargin is how long a runtime may take to stop a container beyond its grace period.
 	stopMargin = 2 * time.Minute
-	// runMargin is how long a runtime may take beyond the time of a command that it runs for a probe: kubelet
-	// gives it two minutes.
+	// runMargin is how long a runtime may take beyond the timeout of a probe's command. Kubelet allows two
+	// minutes.
 	runMargin      = 10 * time.Second
-	maxMessageSize = 16 << 20 // ND-039
-	// mostOfHook and mostOfEnvironment bound what a command in a container may print: whoever runs the
-	// container decides that.
+	maxMessageSize = 16 << 20
+	// mostOfHook and mostOfEnvironment limit the output of a command in a container, because the user of the
+	// container controls it.
 	mostOfHook, mostOfEnvironment = 64 << 10, 1 << 20
-	// execsAtOnce bounds the commands of all containers of the node, since each holds memory until it ends.
+	// execsAtOnce limits the concurrent commands in all containers of the node, because each holds memory
+	// until it ends.
 	execsAtOnce = 128
 )
 
 var (
-	// ErrUnavailable means that the runtime does not answer at all, for instance because it restarts. The
-	// call may be retried (ND-038).
+	// ErrUnavailable means that the runtime does not respond at all, for instance because it is restarting.
+	// The call may be retried (ND-038).
 	ErrUnavailable = errors.New("the container runtime does not answer")
 	// ErrNotFound means that the runtime does not know the container or image.
 	ErrNotFound = errors.New("the container runtime does not know it")
-	// ErrPrintsTooMuch means that a command ended, and that what it printed is too much to be read.
+	// ErrPrintsTooMuch means that a command ended and its output was too large to be read.
 	ErrPrintsTooMuch = errors.New("it printed too much")
-	// ErrTimeout means that a command did not end in its time.
+	// ErrTimeout means that a command did not end in time.
 	ErrTimeout = errors.New("it did not end in time")
 )
 
-// Runtime is the connection to one runtime. It reconnects by itself (ND-038).
+// Runtime is the connection to one runtime. It reconnects automatically (ND-038).
 type Runtime struct {
 	name       string
 	connection *grpc.ClientConn
 	containers cri.RuntimeServiceClient
 	images     cri.ImageServiceClient
-	execs      chan struct{} // has a value for each command that runs
+	execs      chan struct{} // has a value for each running command
 }
 
-// dial prepares a connection; nothing is sent yet. execs has room for the commands that all runtimes run at
-// once.
+// dial prepares a connection without sending anything. The capacity of execs limits the concurrent commands
+// of all runtimes.
 func dial(endpoint string, meters *Meters, execs chan struct{}) (*Runtime, error) {
 	address, dialer, err := util.GetAddressAndDialer(endpoint)
 	if err != nil {
@@ -89,10 +90,10 @@ func dial(endpoint string, meters *Meters, execs chan struct{}) (*Runtime, error
 	}, nil
 }
 
-// Name is the name that the runtime reports, which is the scheme of its container IDs (ND-035).
+// Name returns the name that the runtime reports, which is the scheme of its container IDs (ND-035).
 func (r *Runtime) Name() string { return r.name }
 
-// version asks for the runtime's name.
+// version returns the name of the runtime.
 func (r *Runtime) version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -100,7 +101,6 @@ func (r *Runtime) version(ctx context.Context) (string, error) {
 	answer, err := r.containers.Version(ctx, &cri.VersionRequest{})
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		// ND-033
 		return "", errors.New("it does not serve CRI v1, the only version supported (v1alpha2 is not)")
 	case err != nil:
 		return "", fmt.Errorf("version: %w", err)
@@ -111,7 +111,7 @@ func (r *Runtime) version(ctx context.Context) (string, error) {
 	return answer.GetRuntimeName(), nil
 }
 
-// Containers lists the containers of a pod, those that have ended included.
+// Containers lists the containers of a pod, including those that have ended.
 func (r *Runtime) Containers(ctx context.Context, podUID string) ([]Container, error) {
 	if podUID == "" {
 		return nil, errors.New("listing containers: no pod UID")
@@ -130,8 +130,7 @@ func (r *Runtime) Containers(ctx context.Context, podUID string) ([]Container, e
 	for _, c := range answer.GetContainers() {
 		if c.GetLabels()[LabelPodUID] == podUID {
 			list = append(list, containerOf(r.name, c.GetId(), c.GetState(), c.GetCreatedAt(), c.GetImage(),
-				c.GetLabels(),
-				c.GetAnnotations()))
+				c.GetLabels(), c.GetAnnotations()))
 		}
 	}
 
@@ -161,9 +160,9 @@ func (r *Runtime) Status(ctx context.Context, id string) (Status, error) {
 	return inspected, nil
 }
 
-// Exec runs a command in the container. A non-zero exit code is an error. What the command prints is nobody's
-// business here: if it is so much that the answer of the runtime is refused, the command has ended, and how
-// it ended is not known.
+// Exec runs a command in the container. A non-zero exit code is an error. The output of the command is
+// ignored: if it is so large that the response of the runtime is rejected, Exec returns no error, although
+// the exit code is not known.
 func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout time.Duration) error {
 	if _, err := r.exec(ctx, id, command, timeout, mostOfHook); !errors.Is(err, ErrPrintsTooMuch) {
 		return err
@@ -171,8 +170,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout
 	return nil
 }
 
-// exec runs a command and returns what it wrote to its standard output, of which the runtime may answer that
-// much.
+// exec runs a command and returns its standard output. most is the maximum size of the runtime's response.
 func (r *Runtime) exec(
 	ctx context.Context, id string, command []string, timeout time.Duration, most int,
 ) ([]byte, error) {
@@ -183,22 +181,22 @@ func (r *Runtime) exec(
 	return output.Stdout, err
 }
 
-// Output is what became of a command.
+// Output is the result of a command.
 type Output struct {
 	ExitCode       int32
 	Stdout, Stderr []byte
 }
 
-// Run runs a command in the container. That it ends with an exit code is no error. The error is ErrTimeout if
-// the runtime ended it because its time was over, and ErrPrintsTooMuch if it printed more than 64 KiB.
+// Run runs a command in the container. A non-zero exit code is not an error. Run returns ErrTimeout if the
+// runtime ended the command after the timeout, and ErrPrintsTooMuch if it printed more than 64 KiB.
 func (r *Runtime) Run(
 	ctx context.Context, id string, command []string, timeout time.Duration,
 ) (Output, error) {
 	return r.run(ctx, id, command, timeout, runMargin, mostOfHook)
 }
 
-// run gives the runtime that margin: the time of a command counts from when the runtime has started it, which
-// may take long where much is going on.
+// run runs a command and gives the runtime a margin beyond its timeout, because the timeout counts from the
+// start of the command, which may take long on a busy node.
 func (r *Runtime) run(
 	ctx context.Context, id string, command []string, timeout, margin time.Duration, most int,
 ) (Output, error) {
@@ -208,9 +206,9 @@ func (r *Runtime) run(
 	select {
 	case r.execs <- struct{}{}:
 	case <-ctx.Done():
-		return Output{},
-			fmt.Errorf("waiting for others of the %d commands that may run at once on the node: %w",
-				cap(r.execs), context.Cause(ctx))
+		return Output{}, fmt.Errorf(
+			"waiting for others of the %d commands that may run at once on the node: %w",
+			cap(r.execs), context.Cause(ctx))
 	}
 
 	defer func() { <-r.execs }()
@@ -233,8 +231,8 @@ func (r *Runtime) run(
 	return Output{answer.GetExitCode(), answer.GetStdout(), answer.GetStderr()}, nil
 }
 
-// Stop stops a container: it is asked to end, and killed after the grace period. Stopping one that has ended
-// is no error.
+// Stop stops a container. The runtime kills it after the grace period. Stopping a container that has ended is
+// no error.
 func (r *Runtime) Stop(ctx context.Context, id string, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace+stopMargin)
 	defer cancel()
@@ -247,10 +245,12 @@ func (r *Runtime) Stop(ctx context.Context, id string, grace time.Duration) erro
 func (r *Runtime) Images(ctx context.Context) ([]Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+
 	answer, err := r.images.ListImages(ctx, &cri.ListImagesRequest{})
 	if err != nil {
 		return nil, wrap(err, "listing images")
 	}
+
 	list := make([]Image, len(answer.GetImages()))
 	for i, image := range answer.GetImages() {
 		list[i] = Image{
@@ -260,6 +260,7 @@ func (r *Runtime) Images(ctx context.Context) ([]Image, error) {
 			Size:    image.GetSize(),
 		}
 	}
+
 	return list, nil
 }
 
@@ -280,21 +281,25 @@ func (r *Runtime) Pull(
 			RegistryToken: auth.RegistryToken,
 		}
 	}
+
 	_, err := r.images.PullImage(ctx, request)
-	if status.Code(err) == codes.AlreadyExists { // IMG-224
+	if status.Code(err) == codes.AlreadyExists {
 		return nil
 	}
 
 	return wrap(err, "pulling "+image)
 }
 
-// sandboxes counts the pods that the runtime runs for kubelet.
+// sandboxes returns the number of kubelet's pods that the runtime is running.
 func (r *Runtime) sandboxes(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, detectTimeout)
 	defer cancel()
 
 	answer, err := r.containers.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
-		Filter: &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}}})
+		Filter: &cri.PodSandboxFilter{
+			State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY},
+		},
+	})
 	if err != nil {
 		return 0, wrap(err, "listing sandboxes")
 	}
@@ -309,8 +314,8 @@ func (r *Runtime) sandboxes(ctx context.Context) (int, error) {
 	return pods, nil
 }
 
-// wrap adds what was being done, and ErrUnavailable or ErrNotFound if they apply. The runtime's own text
-// stays.
+// wrap adds what was being done, and ErrUnavailable or ErrNotFound if they apply. The text of the runtime is
+// kept.
 func wrap(err error, doing string) error {
 	switch status.Code(err) {
 	case codes.OK:

@@ -12,16 +12,16 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// environmentTimeout bounds each command that prints an environment (ND-105).
+// environmentTimeout is the timeout of a command that prints an environment.
 const environmentTimeout = 3 * time.Second
 
-// printEnvironment are commands that print the environment with a zero byte after each entry, so that values
-// with line breaks and equal signs are read as they are (#1108). The plain output of env is not used, because
-// a line break in a value looks like a new entry.
+// printEnvironment lists commands that print the environment with a zero byte after each entry, so that
+// values may contain line breaks and equal signs (#1108). The plain output of env cannot be used, because a
+// line break in a value looks like a new entry.
 var printEnvironment = [][]string{{"env", "-0"}, {"cat", "/proc/self/environ"}}
 
-// Environment returns the environment with which a running container was started: from the runtime's record
-// of it, which needs no program in the image (#2136), or else from a command in the container (ND-105). Its
+// Environment returns the environment with which a running container was started. It comes from the runtime's
+// record, which needs no program in the image (#2136), or else from a command in the container (ND-105). Its
 // values must not be logged (ND-073).
 func (r *Runtime) Environment(ctx context.Context, id string) (map[string]string, error) {
 	recorded, err := r.recordedEnvironment(ctx, id)
@@ -41,8 +41,8 @@ func (r *Runtime) Environment(ctx context.Context, id string) (map[string]string
 	return nil, fmt.Errorf("reading the environment: %w", errors.Join(failures...))
 }
 
-// recordedEnvironment reads the part of the verbose status that containerd and CRI-O have in common: the
-// specification of the OCI runtime.
+// recordedEnvironment reads the specification of the OCI runtime, which is the part of the verbose status
+// that containerd and CRI-O have in common.
 func (r *Runtime) recordedEnvironment(ctx context.Context, id string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -60,7 +60,9 @@ func (r *Runtime) recordedEnvironment(ctx context.Context, id string) (map[strin
 			} `json:"process"`
 		} `json:"runtimeSpec"`
 	}
-	// The error is not returned, because it would contain what could not be read, which may be a value.
+
+	// The error is not returned, because it would contain the text that could not be parsed, which may be a
+	// value.
 	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &info) != nil || info.RuntimeSpec == nil ||
 		info.RuntimeSpec.Process == nil {
 		return nil, errors.New("the runtime's record of the container has no environment")
@@ -69,7 +71,8 @@ func (r *Runtime) recordedEnvironment(ctx context.Context, id string) (map[strin
 	return entries(info.RuntimeSpec.Process.Env), nil
 }
 
-// entries splits each entry at the first equal sign; of entries with the same name the last counts.
+// entries splits each entry at the first equal sign. If several entries have the same name, the last one
+// counts.
 func entries(list []string) map[string]string {
 	values := make(map[string]string, len(list))
 	for _, entry := range list {

@@ -15,37 +15,37 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options configure where runtimes are looked for.
+// Options configures where to look for runtimes.
 type Options struct {
-	// Root is the folder of the sockets; empty means HostRun.
+	// Root is the folder of the sockets. If it is empty, it defaults to HostRun.
 	Root string
-	// SocketFile has the only candidates if it is set, relative to Root, with commas between them (ND-030).
+	// SocketFile is a comma-separated list of the only candidates, relative to Root, if it is set (ND-030).
 	SocketFile string
-	// Clock is for tests; nil means the real one.
+	// Clock is for tests. nil means the real clock.
 	Clock  clock.Clock
 	Meters *Meters
 }
 
-// Set holds the runtimes of the node. Its methods may be called concurrently.
+// Set holds the runtimes of the node. It is safe for concurrent use.
 type Set struct {
 	options Options
 	execs   chan struct{} // shared by all runtimes
 
 	mu      sync.Mutex
 	members []*member         // in the order of the candidates
-	logged  map[string]string // what was logged last; used by Look alone
+	logged  map[string]string // what was logged last; only used by Look
 }
 
 // member is one candidate and its state.
 type member struct {
 	endpoint string
-	runtime  *Runtime // nil until the first answer
+	runtime  *Runtime // nil until the first response
 	problem  string   // why it cannot be used now
 	missing  bool     // there is nothing to connect to
 	pods     int      // number of kubelet's pods, counted if there is more than one candidate
 }
 
-// NewSet returns a set that has not looked for any runtime yet; Run does.
+// NewSet returns a Set. It looks for runtimes when Run is called.
 func NewSet(options Options) *Set {
 	if options.Root == "" {
 		options.Root = HostRun
@@ -59,8 +59,8 @@ func NewSet(options Options) *Set {
 	return &Set{options: options, execs: make(chan struct{}, execsAtOnce)}
 }
 
-// Run looks for runtimes now and every 10 to 30 s, until the context ends. It never gives up, so if a runtime
-// starts late, the daemon needs no restart (ND-037, ND-038).
+// Run looks for runtimes now and every 10 to 30 s until the context is canceled. It never gives up, so the
+// daemon need not be restarted if a runtime starts late (ND-037, ND-038).
 func (s *Set) Run(ctx context.Context) error {
 	defer s.close()
 	for {
@@ -73,7 +73,7 @@ func (s *Set) Run(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection implements the manager's interface: every node has its own.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. Every node has its own runtimes.
 func (s *Set) NeedLeaderElection() bool { return false }
 
 // Look probes all candidates once.
@@ -101,7 +101,7 @@ func (s *Set) Look(ctx context.Context) {
 	s.logChanges(ctx)
 }
 
-// probe asks the runtime for its version and, the first time, for its images (ND-034).
+// probe requests the version of the runtime and, the first time, its images.
 func (s *Set) probe(ctx context.Context, m *member) error {
 	r := m.runtime
 	if r == nil {
@@ -110,6 +110,7 @@ func (s *Set) probe(ctx context.Context, m *member) error {
 			return err
 		}
 	}
+
 	name, err := r.version(ctx)
 	if err == nil && m.runtime == nil {
 		r.name = name
@@ -118,7 +119,8 @@ func (s *Set) probe(ctx context.Context, m *member) error {
 		_, err = r.Images(detect)
 	} else if err == nil && name != r.name {
 		err = fmt.Errorf("it was %s and calls itself %s now", r.name, name)
-		m.runtime = nil // connected again under its new name at the next look
+		// It is connected again under its new name when Look is called next.
+		m.runtime = nil
 	}
 	if m.runtime == nil && err != nil {
 		_ = r.connection.Close()
@@ -129,7 +131,8 @@ func (s *Set) probe(ctx context.Context, m *member) error {
 	return err
 }
 
-// count counts kubelet's pods in each of several runtimes. A runtime that does not answer may have them too.
+// count counts kubelet's pods in each runtime if there are several. A runtime that does not respond may have
+// pods too.
 func (s *Set) count(ctx context.Context, members []*member) {
 	if there := slices.DeleteFunc(slices.Clone(members), func(m *member) bool {
 		return m.missing && m.runtime == nil
@@ -150,7 +153,8 @@ func (s *Set) count(ctx context.Context, members []*member) {
 	}
 }
 
-// logChanges logs what changed since the last look. Missing paths are logged only if there is nothing else.
+// logChanges logs what changed since the last call of Look. Missing paths are logged only if there is no
+// other problem.
 func (s *Set) logChanges(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	state := map[string]string{}
@@ -194,8 +198,8 @@ func (s *Set) close() {
 	}
 }
 
-// Ready returns nil if a runtime can be used, and otherwise an error that lists every path tried with the
-// reason (ND-037, ND-046).
+// Ready returns nil if a runtime is usable. Otherwise it returns an error that lists every path with the
+// reason why it is not usable (ND-037, ND-046).
 func (s *Set) Ready() error {
 	members := s.snapshot()
 	if len(members) == 0 {
@@ -211,7 +215,7 @@ func (s *Set) Ready() error {
 	return fmt.Errorf("no usable container runtime: %s", strings.Join(reasons, "; "))
 }
 
-// ForContainer returns the runtime that a container's full ID names (ND-035).
+// ForContainer returns the runtime of a container, given its full ID (ND-035).
 func (s *Set) ForContainer(id string) (*Runtime, error) {
 	scheme, _, ok := SplitID(id)
 	if !ok {
@@ -251,8 +255,8 @@ func (s *Set) ForContainer(id string) (*Runtime, error) {
 	return nil, fmt.Errorf("no runtime named %q on this node, only %s", scheme, strings.Join(other, ", "))
 }
 
-// Containers lists the containers of a pod in all runtimes of the node, those that have ended included. The
-// error is that of a runtime that may have some and does not answer.
+// Containers lists the containers of a pod in all runtimes of the node, including those that have ended. It
+// returns an error if a runtime that may have some does not respond.
 func (s *Set) Containers(ctx context.Context, podUID string) ([]Container, error) {
 	var all []Container
 	known := false
@@ -275,8 +279,8 @@ func (s *Set) Containers(ctx context.Context, podUID string) ([]Container, error
 }
 
 // ForImages returns the runtime into which images are pulled. If there are several, it is the one that runs
-// kubelet's pods, otherwise the first (ND-036, IMG-146). The daemon itself is one of kubelet's pods. So a
-// runtime without pods is not used while another one, which may be kubelet's, does not answer.
+// kubelet's pods, or else the first one (ND-036, IMG-146). The daemon itself is one of kubelet's pods.
+// Therefore a runtime without pods is not used while another one, which may be kubelet's, does not respond.
 func (s *Set) ForImages() (*Runtime, error) {
 	var best, silent *member
 	members := s.snapshot()
@@ -294,8 +298,7 @@ func (s *Set) ForImages() (*Runtime, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, s.Ready())
 	case best.pods == 0 && silent != nil:
 		return nil, fmt.Errorf("%w: %s, which may be the kubelet's: %s; %s runs no pods", ErrUnavailable,
-			silent.endpoint, silent.problem,
-			best.endpoint)
+			silent.endpoint, silent.problem, best.endpoint)
 	}
 
 	return best.runtime, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
-// hook runs the preStop hook, at most for the grace period (CRR-103, CRR-104).
+// hook runs the preStop hook, for the grace period at most.
 func (s *Stopper) hook(ctx context.Context, r Runtime, request Request) error {
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -37,7 +37,7 @@ func (s *Stopper) hook(ctx context.Context, r Runtime, request Request) error {
 			return cause
 		}
 		return err
-	case <-bounded.Done(): // abandoned: a runtime may be slow to notice
+	case <-bounded.Done(): // abandoned, because a runtime may be slow to notice
 		return context.Cause(bounded)
 	}
 }
@@ -62,7 +62,7 @@ func (s *Stopper) run(ctx context.Context, r Runtime, request Request) error {
 	return errors.New("the hook has no known kind")
 }
 
-// address resolves host and port of a hook; the default host is the pod's IP.
+// address returns the host and port of a hook. The default host is the IP of the pod.
 func address(host string, port intstr.IntOrString, request Request) (string, error) {
 	if host == "" {
 		host = request.PodIP
@@ -86,7 +86,7 @@ func address(host string, port intstr.IntOrString, request Request) (string, err
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(number)), nil
 }
 
-// get makes the request of an httpGet hook. Like kubelet, it does not check certificates.
+// get sends the request of an httpGet hook. Like kubelet, it does not verify certificates.
 func get(ctx context.Context, action *corev1.HTTPGetAction, request Request) error {
 	target, err := address(action.Host, action.Port, request)
 	if err != nil {
@@ -117,9 +117,9 @@ func get(ctx context.Context, action *corev1.HTTPGetAction, request Request) err
 	}
 
 	transport := &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as kubelet
 		DisableKeepAlives: true,
-	} //nolint:gosec // as kubelet
+	}
 	client := &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -140,7 +140,7 @@ func get(ctx context.Context, action *corev1.HTTPGetAction, request Request) err
 	return nil
 }
 
-// connect opens and closes the connection of a tcpSocket hook (CRR-163).
+// connect opens and closes the connection of a tcpSocket hook.
 func connect(ctx context.Context, action *corev1.TCPSocketAction, request Request) error {
 	target, err := address(action.Host, action.Port, request)
 	if err != nil {

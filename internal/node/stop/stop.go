@@ -1,6 +1,6 @@
-// Package stop ends containers as kubelet does when it replaces them: it runs the preStop hook and then has
-// the runtime stop the container, all within the grace period (CRR-101 to CRR-107). Kubelet starts the
-// container anew.
+// Package stop stops containers like kubelet does when it replaces them. It runs the preStop hook and then
+// lets the runtime stop the container, all within the grace period (CRR-101 to CRR-107). Kubelet starts the
+// container again.
 package stop
 
 import (
@@ -30,16 +30,16 @@ const (
 	ReasonFailedPreStopHook = "FailedPreStopHook"
 )
 
-// least is the least time that the runtime gives a container to end, however long the hook took (CRR-102).
+// least is the minimum time that the runtime gives a container to end, however long the hook took.
 const least = 2 * time.Second
 
-// Most is how many containers of one namespace a Stopper stops at the same time (CRR-091, ND-112). A
-// container may take very long to end, and the stops of one namespace must not overload the runtime, which
-// serves everybody.
+// Most is the maximum number of containers of one namespace that a Stopper stops concurrently (CRR-091,
+// ND-112). A container may take very long to end, and the stops of one namespace must not overload the
+// runtime, which is shared by all.
 const Most = 32
 
-// ErrNotStopped means that Check returned an error before the runtime was called: the container is not to be
-// stopped any more.
+// ErrNotStopped means that Check returned an error before the runtime was called, so the container must not
+// be stopped any more.
 var ErrNotStopped = errors.New("the container was not stopped")
 
 // Runtime has the methods of a container runtime that a stop needs.
@@ -48,21 +48,21 @@ type Runtime interface {
 	Stop(ctx context.Context, id string, grace time.Duration) error
 }
 
-// Request is one container to stop.
+// Request describes one container to stop.
 type Request struct {
 	Container runtime.Container
-	// By names the cause of the stop in the event: "Stopping container app by <By>".
+	// By is the cause of the stop in the event: "Stopping container app by <By>".
 	By    string
 	Grace time.Duration
-	// Hook is the container's preStop hook, nil if it has none; Ports are those that the hook may name, and
-	// PodIP is where it calls.
+	// Hook is the container's preStop hook, or nil. Ports are the ports that the hook may name, and PodIP is
+	// the address that it calls.
 	Hook  *corev1.LifecycleHandler
 	Ports []corev1.ContainerPort
 	PodIP string
-	// Init: it is a restartable init container (CRR-106).
+	// Init means that it is a restartable init container (CRR-106).
 	Init bool
-	// Check is called before anything is done and again right before the runtime is called; its error ends
-	// the stop (CRR-129).
+	// Check is called before anything is done and again right before the runtime is called. If it returns an
+	// error, the stop is abandoned (CRR-129).
 	Check func(ctx context.Context) error
 }
 
@@ -75,12 +75,12 @@ type Stopper struct {
 	Requester string
 
 	mu sync.Mutex
-	// underway is how many stops begun by Start have not ended, by namespace.
+	// underway counts the stops begun by Start that have not ended, by namespace.
 	underway map[string]int
 }
 
-// Start begins to stop the container without waiting, and calls ended with the result. It returns false, and
-// does nothing, while Most containers of the namespace are being stopped.
+// Start begins to stop the container without waiting, and calls ended with the result. It does nothing and
+// returns false while Most containers of the namespace are being stopped.
 func (s *Stopper) Start(ctx context.Context, r Runtime, request Request, ended func(error)) bool {
 	if !s.take(request.Container.PodNamespace) {
 		return false
@@ -93,7 +93,7 @@ func (s *Stopper) Start(ctx context.Context, r Runtime, request Request, ended f
 	return true
 }
 
-// Full tells whether Start would return false for the namespace now.
+// Full reports whether Start would return false for the namespace now.
 func (s *Stopper) Full(namespace string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +123,9 @@ func (s *Stopper) give(namespace string) {
 
 // GraceOf returns the grace period that kubelet recorded in the container's annotations (ND-114).
 func GraceOf(annotations map[string]string) time.Duration {
-	for _, key := range []string{runtime.AnnotationDeletionGracePeriod,
-		runtime.AnnotationTerminationGracePeriod} {
+	for _, key := range []string{
+		runtime.AnnotationDeletionGracePeriod, runtime.AnnotationTerminationGracePeriod,
+	} {
 		if n, err := strconv.ParseInt(annotations[key], 10, 64); err == nil && n >= 0 {
 			return seconds.Duration(n)
 		}
@@ -137,12 +138,11 @@ func NewStops() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "afloat_daemon_container_stops_total",
 		Help: "Containers that the daemon was asked to stop, by requester and result.",
-	},
-		[]string{"requester", "result"})
+	}, []string{"requester", "result"})
 }
 
-// Stop stops the container and returns when it has ended. If Check returns an error, the error is
-// ErrNotStopped.
+// Stop stops the container and returns when it has ended. It returns ErrNotStopped if Check returned an
+// error.
 func (s *Stopper) Stop(ctx context.Context, r Runtime, request Request) error {
 	err := s.stop(ctx, r, request)
 	result := "succeeded"
@@ -162,8 +162,8 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
 	}
 
 	c := request.Container
-	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(c.PodNamespace, c.PodName), "container",
-		c.Name, "id", c.ID)
+	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(c.PodNamespace, c.PodName),
+		"container", c.Name, "id", c.ID)
 	logger.Info("Stopping a container", "by", request.By, "grace", request.Grace)
 	s.Events.Eventf(request.reference(), corev1.EventTypeNormal, ReasonKilling, "Stopping container %s by %s",
 		c.Name, request.By)
@@ -172,7 +172,7 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
 		begin := s.Clock.Now()
 		err := s.hook(ctx, r, request)
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", ErrNotStopped, ctx.Err()) // the daemon ends
+			return fmt.Errorf("%w: %w", ErrNotStopped, ctx.Err()) // the daemon is shutting down
 		}
 		if err != nil {
 			text := strings.ReplaceAll(err.Error(), bare(c.ID), c.Name)
@@ -189,7 +189,7 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
 	return r.Stop(ctx, c.ID, max(remaining, least))
 }
 
-// reference names the container in events, as kubelet does.
+// reference identifies the container in events, as kubelet does.
 func (r *Request) reference() *corev1.ObjectReference {
 	path := "spec.containers{" + r.Container.Name + "}"
 	if r.Init {

@@ -1,4 +1,4 @@
-// Package apiserver finds out what an API server is able to do.
+// Package apiserver discovers the capabilities of the API server.
 package apiserver
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// InPlace returns what may change in place on this cluster (IPU-094, IPU-113).
+// InPlace returns the options for updates in place that this cluster supports (IPU-094, IPU-113).
 func InPlace(cfg *rest.Config, gates *features.Gates) (inplace.Options, error) {
 	resize, err := Resizes(cfg, gates, features.InPlaceWorkloadVerticalScaling)
 	return inplace.Options{
@@ -30,7 +30,7 @@ func InPlace(cfg *rest.Config, gates *features.Gates) (inplace.Options, error) {
 	}, err
 }
 
-// Resizes tells whether the gate is on, and the server has the subresource pods/resize.
+// Resizes reports whether the gate is enabled and the API server has the subresource pods/resize.
 func Resizes(cfg *rest.Config, gates *features.Gates, gate featuregate.Feature) (bool, error) {
 	if !gates.Enabled(gate) {
 		return false, nil
@@ -51,8 +51,8 @@ func Resizes(cfg *rest.Config, gates *features.Gates, gate featuregate.Feature) 
 	}), nil
 }
 
-// Minor returns the minor version of Kubernetes 1. It is 0, which is older than every feature, if the
-// server's version cannot be parsed (OPS-033).
+// Minor returns the minor version of Kubernetes 1.x. If the version of the server cannot be parsed, it
+// returns 0, which is older than every feature (OPS-033).
 func Minor(ctx context.Context, cfg *rest.Config) (uint, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
@@ -74,6 +74,7 @@ func Minor(ctx context.Context, cfg *rest.Config) (uint, error) {
 			return uint(minor), nil
 		}
 	}
+
 	ctrl.Log.Info("The version of the server cannot be read: features of newer ones are not used",
 		"version", string(text))
 	return 0, nil

@@ -1,4 +1,4 @@
-// Package features has the feature gates by their names in the reference, with the defaults of
+// Package features defines the feature gates. They have the names of the reference and the defaults of
 // docs/spec/operations.md.
 package features
 
@@ -13,7 +13,7 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// Feature gates; what each does stands in docs/spec/operations.md.
+// Feature gates. docs/spec/operations.md describes what each of them does.
 const (
 	PodWebhook                                featuregate.Feature = "PodWebhook"
 	KruiseDaemon                              featuregate.Feature = "KruiseDaemon"
@@ -55,7 +55,7 @@ const (
 	PersistentPodStateAutoCleanup             featuregate.Feature = "PersistentPodStateAutoCleanup"
 )
 
-// gate is a feature gate with the requirement that it belongs to, and the release that has it first.
+// gate is a feature gate, the requirement it belongs to, and the first release that has it.
 type gate struct {
 	requirement, since string
 	spec               featuregate.FeatureSpec
@@ -68,8 +68,9 @@ var (
 	beta  = featuregate.FeatureSpec{PreRelease: featuregate.Beta}
 )
 
-// gates are the gates with their defaults: the reference's, but for those that are turned on here because
-// they do not change what existing objects do in a way that their owner would not expect.
+// gates maps each gate to its default. Defaults are those of the reference, except for gates that are enabled
+// here because they do not change the behavior of existing objects in a way that their owners would not
+// expect.
 var gates = map[featuregate.Feature]gate{
 	PodWebhook:                                {"OPS-021", "0.1", on(beta)},
 	KruiseDaemon:                              {"OPS-036", "0.1", on(beta)},
@@ -119,56 +120,59 @@ func specs() map[featuregate.Feature]featuregate.FeatureSpec {
 	return specs
 }
 
-// aliases are names in the reference's documentation that differ from the names of its gates (OPS-035).
+// aliases maps names that the reference's documentation uses for a gate to the actual name of the gate.
 var aliases = map[string]featuregate.Feature{
 	"EnhancedLivenessProbeGate":                EnhancedLivenessProbe,
 	"ForceDeleteTimeoutExpectationFeatureGate": ForceDeleteTimeoutExpectationGate,
 }
 
-// ignored are gates that only turn off the fix of a defect; they are accepted and do nothing (OPS-038).
+// ignored lists gates that only disable the fix of a defect. They are accepted and have no effect.
 var ignored = map[featuregate.Feature]string{
 	CloneSetEventHandlerOptimization:  "events are always filtered by what they change",
 	ForceDeleteTimeoutExpectationGate: "doubtful writes are always settled by a live read",
 }
 
-// Implication is what one gate does to others (OPS-036): where Cause has the Value, the Others are Forced.
+// Implication is the effect of one gate on others (OPS-036): if Cause has Value, the Others are set to
+// Forced.
 type Implication struct {
 	Cause         featuregate.Feature
 	Value, Forced bool
 	Others        []featuregate.Feature
 }
 
-// Implications are applied in this order.
+// Implications lists the implications in the order in which they are applied.
 var Implications = []Implication{
-	{PodWebhook, false, false, []featuregate.Feature{KruisePodReadinessGate, PodUnavailableBudgetDeleteGate,
-		PodUnavailableBudgetUpdateGate,
+	{PodWebhook, false, false, []featuregate.Feature{
+		KruisePodReadinessGate, PodUnavailableBudgetDeleteGate, PodUnavailableBudgetUpdateGate,
 		WorkloadSpread, SidecarSetPatchPodMetadataDefaultsAllowed, EnhancedLivenessProbe,
-		EnablePodProbeMarkerOnServerless}},
-	{KruiseDaemon, false, false, []featuregate.Feature{PreDownloadImageForInPlaceUpdate,
-		PreDownloadImageForDaemonSetUpdate, DaemonWatchingPod,
+		EnablePodProbeMarkerOnServerless,
+	}},
+	{KruiseDaemon, false, false, []featuregate.Feature{
+		PreDownloadImageForInPlaceUpdate, PreDownloadImageForDaemonSetUpdate, DaemonWatchingPod,
 		InPlaceUpdateEnvFromMetadata, PodProbeMarkerGate, SidecarTerminator, ImagePullJobGate,
-		EnhancedLivenessProbe}},
+		EnhancedLivenessProbe,
+	}},
 	{PreDownloadImageForInPlaceUpdate, true, true, []featuregate.Feature{ImagePullJobGate}},
 	{PreDownloadImageForDaemonSetUpdate, true, true, []featuregate.Feature{ImagePullJobGate}},
 	{ResourcesDeletionProtection, false, false, []featuregate.Feature{DeletionProtectionForCRDCascadingGate}},
 }
 
-// Known are all gates with their defaults and stages.
+// Known returns the defaults and stages of all gates.
 func Known() map[featuregate.Feature]featuregate.FeatureSpec { return specs() }
 
-// Aliases are other names of gates, which are accepted with a warning (OPS-035).
+// Aliases returns alternative names of gates. They are accepted with a warning (OPS-035).
 func Aliases() map[string]featuregate.Feature { return maps.Clone(aliases) }
 
-// Gates are the gates in force.
+// Gates is the set of gates in force.
 type Gates struct {
 	gate featuregate.MutableFeatureGate
 	set  map[featuregate.Feature]bool
-	// Warnings say which entries of the user's list were changed or have no effect.
+	// Warnings describes the entries of the user's list that were changed or have no effect.
 	Warnings []string
 }
 
-// Parse reads a list such as "A=true,B=false"; empty means the defaults. An unknown name is an error that
-// names it (OPS-038).
+// Parse parses a list such as "A=true,B=false". An empty list means the defaults. Parse returns an error that
+// contains the name if a name is unknown (OPS-038).
 func Parse(list string) (*Gates, error) {
 	g := &Gates{gate: featuregate.NewFeatureGate(), set: map[featuregate.Feature]bool{}}
 	if err := g.gate.Add(specs()); err != nil {
@@ -186,7 +190,7 @@ func Parse(list string) (*Gates, error) {
 		if why, ok := ignored[featuregate.Feature(name)]; ok {
 			g.Warnings = append(g.Warnings, fmt.Sprintf("feature gate %s does nothing: %s", name, why))
 		}
-		if wish, err := strconv.ParseBool(value); err == nil { // an invalid value is refused below
+		if wish, err := strconv.ParseBool(value); err == nil { // an invalid value is rejected below
 			g.set[featuregate.Feature(name)] = wish
 		}
 		parts[i] = name
@@ -203,7 +207,7 @@ func Parse(list string) (*Gates, error) {
 	return g, nil
 }
 
-// imply applies the effects of gates on other gates (OPS-036).
+// imply applies the Implications.
 func (g *Gates) imply() {
 	for _, rule := range Implications {
 		if g.gate.Enabled(rule.Cause) != rule.Value {
@@ -225,10 +229,10 @@ func (g *Gates) imply() {
 	}
 }
 
-// Enabled tells whether the gate is on.
+// Enabled reports whether the gate is enabled.
 func (g *Gates) Enabled(feature featuregate.Feature) bool { return g.gate.Enabled(feature) }
 
-// String lists all gates in force, for the log (OPS-037).
+// String lists all gates and their values, for the log (OPS-037).
 func (g *Gates) String() string {
 	var parts []string
 	for _, feature := range slices.Sorted(maps.Keys(specs())) {
@@ -242,8 +246,7 @@ func (g *Gates) Metric() prometheus.Collector {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kruise_feature_enabled",
 		Help: "Feature gates in force.",
-	},
-		[]string{"name", "stage"})
+	}, []string{"name", "stage"})
 	for feature, spec := range specs() {
 		value := 0.0
 		if g.Enabled(feature) {

@@ -1,5 +1,5 @@
-// Package leadermetrics has the metrics of leader election (OPS-092). controller-runtime has the same metrics
-// but registers only one of them: it does not serve the counter of slow paths, which counts renewals that met
+// Package leadermetrics provides the metrics of leader election (OPS-092). controller-runtime defines the
+// same metrics but does not register the slow path counter, which counts renewals that conflicted with
 // another writer.
 //
 // client-go uses only the first provider of these metrics. This package does not import controller-runtime,
@@ -16,7 +16,7 @@ import (
 var (
 	status = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "leader_election_master_status",
-		// The text is controller-runtime's, whose gauge this one replaces.
+		// The text is the one of controller-runtime, whose gauge this one replaces.
 		Help: "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the " +
 			"string used to identify the lease. Please make sure to group by name.",
 	}, []string{"name"})
@@ -28,7 +28,7 @@ var (
 
 func init() { leaderelection.SetProvider(provider{}) }
 
-// Register registers these metrics in place of those of the same names that controller-runtime registered.
+// Register registers these metrics and replaces those of the same name that controller-runtime registered.
 func Register(registry prometheus.Registerer) error {
 	registry.Unregister(status)
 	for _, collector := range []prometheus.Collector{status, slowPaths} {

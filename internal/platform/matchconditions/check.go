@@ -9,12 +9,13 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// known are the functions that expressions of the project are made of. None of them fails for values of the
-// right sort; what could, such as a conversion of texts to numbers, is none of them.
+// known lists the functions that the project's expressions may call. None of them fails for values of the
+// right type. Functions that can fail, such as the conversion of a string to a number, must not be listed.
 var known = []string{"_&&_", "_||_", "!_", "@in", "_==_", "_!=_", "_[_]", "startsWith", "@not_strictly_false"}
 
-// samples are requests with little and with much in them, creations and others: an entry is for the one or
-// the other, and its expressions must have an answer to these.
+// samples holds requests with few and with many fields, one group for creations and one for other operations.
+// An entry is for one group only, and its expressions must evaluate without error for all requests of that
+// group.
 var samples = [][]map[string]any{
 	{sample("CREATE", map[string]any{
 		"metadata": map[string]any{},
@@ -47,12 +48,11 @@ func sample(operation string, object, old any) map[string]any {
 	}
 }
 
-// Checker checks expressions before they are written. An API server refuses each request for which the
-// expression of an entry fails, so that one that fails for all of them would end the creation of pods in the
-// whole cluster.
+// Checker checks expressions before they are written. The API server rejects every request for which an
+// expression fails, so an expression that always fails would block the creation of pods in the whole cluster.
 type Checker struct{ env *cel.Env }
 
-// NewChecker returns a checker.
+// NewChecker returns a Checker.
 func NewChecker() (*Checker, error) {
 	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
 		cel.Variable("request", cel.DynType))
@@ -62,11 +62,11 @@ func NewChecker() (*Checker, error) {
 	return &Checker{env}, nil
 }
 
-// costLimit is a tenth of what API servers grant to a match condition.
+// costLimit is a tenth of the API server's cost limit for a match condition.
 const costLimit = 250_000
 
-// Check returns why an expression must not be written: it cannot be compiled, or it may fail when it is
-// evaluated.
+// Check returns an error if the expression must not be written because it does not compile or may fail when
+// it is evaluated.
 func (c *Checker) Check(expression string) error {
 	tree, issues := c.env.Compile(expression)
 	if issues.Err() != nil {

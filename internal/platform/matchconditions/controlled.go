@@ -9,11 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Controlled asks for the pods of a namespace whose controller has that kind, or any if it is empty.
+// Controlled selects the pods of a namespace whose controller has the kind, or any controller if Kind is
+// empty.
 type Controlled struct{ Namespace, Kind string }
 
-// Creations is the condition of pods that are created; "false" if none is asked for. A kind must be
-// [Harmless].
+// Creations returns the match condition for created pods that any of the entries selects. It is "false"
+// without entries. Every kind must be [Harmless].
 func Creations(asked []Controlled) string {
 	byNamespace := map[string]sets.Set[string]{}
 	for _, t := range asked {

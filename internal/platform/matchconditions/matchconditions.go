@@ -1,6 +1,6 @@
 // Package matchconditions has the common parts of kinds whose objects select the pods that the API server
-// sends to the webhook. Every replica follows these objects, and a match condition says which pods are sent
-// (docs/decisions/0017-pods-of-sidecarsets.md).
+// sends to the webhook. Every replica watches these objects, and a match condition limits the requests to the
+// selected pods (docs/decisions/0017-pods-of-sidecarsets.md).
 package matchconditions
 
 import (
@@ -22,30 +22,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Limits of an expression. They are far below the cost limit of the API server for a match condition; above
-// that it would refuse the pod.
+// Limits of an expression. They are far below the API server's cost limit for a match condition. The API
+// server would reject the pod if an expression exceeded that limit.
 const (
 	MaxLength = 8000
 	MaxTerms  = 100
 )
 
-// Remembered is how long a term that is not needed any more stays in the condition, because other replicas
-// and API servers may lag.
+// Remembered is how long a term stays in the condition after it is no longer needed, because the caches of
+// other replicas and API servers may be stale.
 const Remembered = 30 * time.Second
 
-// Memory adds terms to a scope at once, and removes them only after a while.
+// Memory adds terms to a scope immediately and removes them only after a delay.
 type Memory[T any] struct {
 	last map[string]remembered[T]
 }
 
 type remembered[T any] struct {
 	term T
-	// gone is since when the term is not needed any more; zero while it is.
+	// gone is the time since which the term is no longer needed. It is zero while the term is needed.
 	gone time.Time
 }
 
-// Recall returns the terms in the order of their keys: those that are needed now, and those that were needed
-// less than Remembered ago.
+// Recall returns, in the order of their keys, the terms that are needed now or were needed less than
+// Remembered ago.
 func (m *Memory[T]) Recall(asked map[string]T, now time.Time) []T {
 	if m.last == nil {
 		m.last = map[string]remembered[T]{}
@@ -72,14 +72,15 @@ func (m *Memory[T]) Recall(asked map[string]T, now time.Time) []T {
 	return terms
 }
 
-// harmless are the characters of names, and of keys and values of labels.
+// harmless matches the characters of names, label keys and label values.
 var harmless = regexp.MustCompile(`^[-._/a-zA-Z0-9]*$`)
 
-// Harmless tells whether a text may be put into an expression between quotes.
+// Harmless reports whether the text may be put between quotes in an expression.
 func Harmless(text string) bool { return harmless.MatchString(text) }
 
-// Within is true for requests in the namespaces; "false" for none, and "true" for too many. In what is not
-// the name of a namespace there are no requests.
+// Within returns an expression that is true for requests in the given namespaces. It is "false" if there are
+// none and "true" if there are too many. Strings that cannot be the name of a namespace are ignored, since
+// there are no requests in them.
 func Within(namespaces []string) string {
 	names := slices.DeleteFunc(slices.Sorted(slices.Values(namespaces)), func(name string) bool {
 		return !Harmless(name) || name == ""
@@ -94,23 +95,23 @@ func Within(namespaces []string) string {
 	return text
 }
 
-// Follower keeps an index of the objects of a kind, and signals when the pods that they select may have
+// Follower keeps an index of the objects of a kind and signals when the set of selected pods may have
 // changed.
 type Follower[T client.Object] struct {
 	// Set and Delete update the index.
 	Set    func(T)
 	Delete func(T)
-	// Asks tells whether a change of an object may change the pods that it selects.
+	// Asks reports whether the change of an object may change the pods that it selects.
 	Asks func(old, object T) bool
-	// Synced tells whether all objects that existed at the start are known.
+	// Synced reports whether all objects that existed at the start are known.
 	Synced func() bool
 
 	synced  atomic.Pointer[func() bool]
 	changed chan struct{}
 
-	// mu guards newest and gone, and is held while the index is updated.
+	// mu guards newest and gone. It is held while the index is updated.
 	mu sync.Mutex
-	// newest has the objects of the index, by name; gone has deleted objects, and when they were deleted.
+	// newest holds the indexed version of each object, and gone the deletion time of deleted objects.
 	newest map[types.NamespacedName]indexed
 	gone   map[types.UID]time.Time
 }
@@ -121,7 +122,7 @@ type indexed struct {
 	version string
 }
 
-// NewFollower returns a follower without objects.
+// NewFollower returns a Follower without objects.
 func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) bool) *Follower[T] {
 	f := &Follower[T]{
 		Set:     set,
@@ -135,10 +136,11 @@ func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) 
 		synced := f.synced.Load()
 		return synced != nil && (*synced)()
 	}
+
 	return f
 }
 
-// Absent says that the kind is not served yet, so that there are no objects. Follow is called when it is
+// Absent records that the kind is not served yet, so that there are no objects. Follow is called when it is
 // served.
 func (f *Follower[T]) Absent() {
 	known := func() bool { return true }
@@ -146,8 +148,7 @@ func (f *Follower[T]) Absent() {
 	f.Notify()
 }
 
-// Follow makes the follower watch all objects of the kind once the manager runs, on every replica. The
-// manager may run already.
+// Follow starts a watch on all objects of the kind, on every replica. The manager may be running already.
 func (f *Follower[T]) Follow(ctx context.Context, mgr manager.Manager, kind T) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -161,7 +162,9 @@ func (f *Follower[T]) Follow(ctx context.Context, mgr manager.Manager, kind T) e
 
 	synced := registration.HasSynced
 	f.synced.Store(&synced)
-	return mgr.Add(Everywhere(func(ctx context.Context) error { // the scope is known from now on
+
+	// The scope is known from now on.
+	return mgr.Add(Everywhere(func(ctx context.Context) error {
 		if toolscache.WaitForCacheSync(ctx.Done(), f.Synced) {
 			f.Notify()
 		}
@@ -169,7 +172,7 @@ func (f *Follower[T]) Follow(ctx context.Context, mgr manager.Manager, kind T) e
 	}))
 }
 
-// Everywhere is a runnable for all replicas, not only the leader.
+// Everywhere is a runnable that runs on all replicas, not only on the leader.
 type Everywhere func(context.Context) error
 
 // Start implements manager.Runnable.
@@ -178,12 +181,12 @@ func (e Everywhere) Start(ctx context.Context) error { return e(ctx) }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (Everywhere) NeedLeaderElection() bool { return false }
 
-// knownWithin is how long is waited for objects to be known. It is less than webhooks have, and a controller
-// comes back after it.
+// knownWithin limits how long Wait waits. It is shorter than the timeout of webhooks, and a controller
+// retries after it.
 const knownWithin = 7 * time.Second
 
-// Wait returns when all objects that existed at the start are known: a pod that is created before would not
-// get what they add. It returns an error if they are not known soon.
+// Wait waits until all objects that existed at the start are known, because a pod created before that would
+// miss what they add. It returns an error if that takes longer than knownWithin.
 func (f *Follower[T]) Wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, knownWithin)
 	defer cancel()
@@ -195,14 +198,14 @@ func (f *Follower[T]) Wait(ctx context.Context) error {
 		ctx.Err())
 }
 
-// Changed has a value when the scope may have changed.
+// Changed returns a channel that has a value when the scope may have changed.
 func (f *Follower[T]) Changed() <-chan struct{} { return f.changed }
 
-// Notify says that the scope may have changed.
+// Notify signals that the scope may have changed.
 func (f *Follower[T]) Notify() {
 	select {
 	case f.changed <- struct{}{}:
-	default: // one is waiting already
+	default: // a signal is pending already
 	}
 }
 
@@ -213,8 +216,8 @@ func (f *Follower[T]) OnAdd(object any, _ bool) {
 	}
 }
 
-// Learn adds an object that was read from the API server, or came from the informer. It ignores deleted
-// objects, and versions that are older than the known one of that name, also if that is another object.
+// Learn adds an object that was read from the API server or delivered by the informer. It ignores deleted
+// objects and versions older than the known one of the same name, even if that belongs to another object.
 func (f *Follower[T]) Learn(object T) {
 	if f.learn(object) {
 		f.Notify()
@@ -236,6 +239,7 @@ func (f *Follower[T]) learn(object T) bool {
 			return false
 		}
 	}
+
 	f.newest[key] = indexed{uid, object.GetResourceVersion()}
 	f.Set(object)
 	return true
@@ -250,7 +254,8 @@ func (f *Follower[T]) OnUpdate(old, object any) {
 
 	was, ok := old.(T)
 	news, again := f.learn(is), ok && was.GetUID() != is.GetUID()
-	// it was deleted and created again; the new object replaces it at once, so that no pod misses both
+
+	// The object was deleted and recreated. The new one replaces it at once, so that no pod misses both.
 	if again {
 		f.forget(was)
 	}
@@ -270,11 +275,12 @@ func (f *Follower[T]) OnDelete(object any) {
 	}
 }
 
-// forget drops an object, but not another one with the same name.
+// forget removes an object, but not another object with the same name.
 func (f *Follower[T]) forget(object T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.gone, func(_ types.UID, at time.Time) bool { return time.Since(at) > Remembered })
+
 	f.gone[object.GetUID()] = time.Now()
 	if key := client.ObjectKeyFromObject(object); f.newest[key].uid == object.GetUID() {
 		delete(f.newest, key)

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Together lets concurrent callers with the same key share the result of one call, which begins after all of
-// them called. The zero value is ready to use. Nothing is kept of a key after its calls have returned.
+// Together lets concurrent callers with the same key share the result of one call that begins after all of
+// them have called. The zero value is ready to use. No state of a key remains after its calls have returned.
 type Together[K comparable, V any] struct {
-	// Limit is how long a call may take; zero means no limit.
+	// Limit is the timeout of a call. Zero means no timeout.
 	Limit time.Duration
 
 	mu   sync.Mutex
@@ -24,8 +24,8 @@ type answer[V any] struct {
 	err   error
 }
 
-// Do returns what a call of do returns that began after Do was called. The end of the context ends the
-// waiting, but not the call, since others wait for it too.
+// Do returns the result of a call of do that began after Do was called. Canceling the context ends the wait
+// but not the call, because other callers wait for it too.
 func (t *Together[K, V]) Do(ctx context.Context, key K, do func(context.Context) (V, error)) (V, error) {
 	t.mu.Lock()
 	if t.keys == nil {

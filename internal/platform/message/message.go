@@ -1,5 +1,5 @@
-// Package message cuts foreign texts, such as errors of runtimes and registries, so that they fit into events
-// and statuses.
+// Package message shortens texts from other programs, such as errors of container runtimes and registries, so
+// that they fit into events and statuses.
 package message
 
 import (
@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Most is the length of the longest text in bytes. The API server refuses messages of events above 1 KiB, and
-// a status with hundreds of unbounded ones could become too large to be written at all.
+// Most is the maximum length of a text in bytes. The API server rejects event messages longer than 1 KiB, and
+// a status with hundreds of unbounded messages could become too large to be written.
 const Most = 1000
 
-// secretParts are what URLs in texts may have that opens something: user and password, and the query, which
-// signs requests to stores.
+// secretParts matches URLs. Its groups leave out the parts that may grant access: the user and password, and
+// the query, which signs requests to object stores.
 var secretParts = regexp.MustCompile(
 	`([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#"'@]*@)?([^\s?"'<>]*)(?:\?[^\s"'<>]*)?`)
 
-// Public returns the text with its URLs cut to host and path: registries redirect to stores by URLs that
-// whoever reads them may use.
+// Public returns the text with its URLs reduced to scheme, host and path. Registries redirect to object
+// stores by URLs that grant access to everybody who can read them.
 func Public(text string) string { return secretParts.ReplaceAllString(text, "$1$2") }
 
-// Bound returns the text, cut to at most Most bytes with a mark if it is longer.
+// Bound returns the text. If it is longer than Most bytes, it is truncated and ends with a mark.
 func Bound(text string) string {
 	const mark = "…"
 	if len(text) <= Most {

@@ -1,6 +1,6 @@
-// Package pacing has the common parts of controllers whose passes read all pods of an object. The next plan
-// of a large object waits for more events, a plan is logged only if it changed, and what is remembered of an
-// object is dropped with it.
+// Package pacing has the common parts of controllers whose passes read all pods of an object. It delays the
+// next plan of a large object to collect more events, logs a plan only if it changed, and drops what it
+// remembers of an object when the object is gone.
 package pacing
 
 import (
@@ -12,18 +12,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Shares of a worker's time that the plans of one object may take: events come one by one, and without a
-// pause the cost of a rollout would grow with the square of the pods. A plan that takes long for whatever
-// reason, such as what a hostile user put beside its pods, takes no more than the larger share
+// Shares of a worker's time that the plans of one object may take. Events arrive one by one, so without a
+// pause the cost of a rollout would grow with the square of the number of pods. A plan that takes long for
+// any reason, such as objects that a hostile user put beside its pods, never takes more than the larger share
 // (docs/decisions/0013-where-the-time-goes.md).
 const (
 	share, largerShare = 40, 4
-	// longest bounds a pause even so: the machine may have slept.
+	// longest bounds the pause in any case, because the machine may have been suspended during a plan.
 	longest = 30 * time.Second
 )
 
-// Pause is the time from the beginning of a pass whose plan took so long to the next one; more tells that
-// there is more to be done at once.
+// Pause returns how long after the beginning of a pass the next pass may begin, given the time that its plan
+// took. more means that there is more work to be done immediately.
 func Pause(planning time.Duration, more bool, atMost time.Duration) time.Duration {
 	pause := min(largerShare*planning, longest)
 	if !more {
@@ -32,8 +32,8 @@ func Pause(planning time.Duration, more bool, atMost time.Duration) time.Duratio
 	return pause
 }
 
-// Memory is what a controller remembers of its objects between passes. The first event after a quiet time
-// causes a pass at once.
+// Memory holds what a controller remembers of its objects between passes. The first event after an idle
+// period triggers a pass immediately.
 type Memory struct {
 	atMost time.Duration
 	forget func(types.NamespacedName, types.UID)
@@ -44,26 +44,26 @@ type Memory struct {
 
 type object struct {
 	uid types.UID
-	// next is when a plan may be made again.
+	// next is the earliest time of the next plan.
 	next time.Time
 	// logged is the text that was logged last.
 	logged string
 }
 
 // NewMemory returns a Memory whose pauses are at most atMost. It calls forget for each object that is gone or
-// was replaced by another of the same name.
+// was replaced by another object with the same name.
 func NewMemory(atMost time.Duration, forget func(types.NamespacedName, types.UID)) *Memory {
 	return &Memory{atMost: atMost, forget: forget, objects: map[types.NamespacedName]*object{}}
 }
 
-// Is records the UID of the object with that name; an empty UID means that there is none.
+// Is records the UID of the object with that name. An empty UID means that there is no such object.
 func (m *Memory) Is(name types.NamespacedName, uid types.UID) {
 	if former := m.replace(name, uid); former != nil {
 		m.forget(name, former.uid)
 	}
 }
 
-// replace returns the former object of a name if the present one is another.
+// replace returns the previous object of the name if the current one has another UID.
 func (m *Memory) replace(name types.NamespacedName, uid types.UID) *object {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +78,7 @@ func (m *Memory) replace(name types.NamespacedName, uid types.UID) *object {
 	return former
 }
 
-// Wait returns how long the next plan of an object has to wait; zero or less means not at all.
+// Wait returns how long the next plan of an object must be delayed. Zero or less means no delay.
 func (m *Memory) Wait(name types.NamespacedName, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,8 +88,8 @@ func (m *Memory) Wait(name types.NamespacedName, now time.Time) time.Duration {
 	return 0
 }
 
-// Passed notes that a pass began then, that its plan took so long, and whether there is more to be done at
-// once.
+// Passed records when a pass began, how long its plan took, and whether there is more work to be done
+// immediately.
 func (m *Memory) Passed(name types.NamespacedName, begin time.Time, planning time.Duration, more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +98,7 @@ func (m *Memory) Passed(name types.NamespacedName, begin time.Time, planning tim
 	}
 }
 
-// News tells whether the text about an object differs from the last one.
+// News reports whether the text about an object differs from the last one, and records it.
 func (m *Memory) News(name types.NamespacedName, text string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +110,7 @@ func (m *Memory) News(name types.NamespacedName, text string) bool {
 	return true
 }
 
-// NameOf returns the name of the object with that UID, empty if it is not known.
+// NameOf returns the name of the object with that UID. It is empty if the object is unknown.
 func (m *Memory) NameOf(uid types.UID) types.NamespacedName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,30 +122,30 @@ func (m *Memory) NameOf(uid types.UID) types.NamespacedName {
 	return types.NamespacedName{}
 }
 
-// BackOff is the back-off of failing objects. It does not delay a pass beyond the time that the plan asked
-// for: one failing pod must not delay others that are due (CS-076). A plan that asks to be made again at
-// once, and then again without having done anything, waits longer each time (OPS-106): whatever is wrong with
-// it, it must not keep a worker and the API server busy.
+// BackOff is the rate limiter for failing objects. It does not delay a pass beyond the time that the plan
+// asked for, because one failing pod must not delay others that are due (CS-076). A plan that repeatedly asks
+// for an immediate pass without having done anything is delayed longer each time, so that it does not keep a
+// worker and the API server busy whatever the cause (OPS-106).
 type BackOff struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
 	mu  sync.Mutex
 	due map[reconcile.Request]time.Duration
-	// hurry is how many plans of a request in a row asked to be made again at once.
+	// hurry counts the consecutive plans of a request that asked for an immediate pass.
 	hurry map[reconcile.Request]int
 	// repeated is called for each pass that is repeated without having done anything.
 	repeated func()
 }
 
 const (
-	// atOnce is what counts as at once.
+	// atOnce is the requeue delay below which a pass counts as immediate.
 	atOnce = 100 * time.Millisecond
-	// patience is how many plans in a row may ask for that.
+	// patience is how many consecutive plans may ask for an immediate pass before they are delayed.
 	patience = 5
-	// mostHurry bounds the pause at 65 s.
+	// mostHurry bounds the delay at 65 s.
 	mostHurry = 16
 )
 
-// NewBackOff returns a BackOff with the pauses of the limiter; nil means the library's default.
+// NewBackOff returns a BackOff based on the given limiter. nil means the default of controller-runtime.
 func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *BackOff {
 	if limiter == nil {
 		limiter = workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
@@ -158,18 +158,18 @@ func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *BackOff 
 	}
 }
 
-// OnRepeat has passes counted that are repeated without having done anything.
+// OnRepeat sets a function that is called for each pass that is repeated without having done anything.
 func (b *BackOff) OnRepeat(count func()) { b.repeated = count }
 
-// Progressed notes that the pass which is about to be answered did something, so that the next one finds
-// news.
+// Progressed records that the current pass did something, so that an immediate next pass is justified.
 func (b *BackOff) Progressed(request reconcile.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.hurry, request)
 }
 
-// slowed is the time after which a request may be worked on again that asks for that one.
+// slowed returns the delay after which a request may be processed again if its plan asked for the given
+// delay.
 func (b *BackOff) slowed(request reconcile.Request, after time.Duration) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,8 +185,8 @@ func (b *BackOff) slowed(request reconcile.Request, after time.Duration) time.Du
 	return after
 }
 
-// Answer returns what a reconciler returns after a pass that is to be repeated after that time, 0 for not at
-// all. The time counts also if there is an error; the library alone would ignore it then.
+// Answer returns the result of a reconciler whose pass must be repeated after the given time, or not at all
+// if it is 0. The time also applies if there is an error, whereas controller-runtime ignores it then.
 func (b *BackOff) Answer(
 	request reconcile.Request, after time.Duration, err error,
 ) (reconcile.Result, error) {
@@ -198,7 +198,7 @@ func (b *BackOff) Answer(
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// NotAfter bounds the next wait of a request; 0 means no bound.
+// NotAfter limits the next back-off of a request to the given time. 0 means no limit.
 func (b *BackOff) NotAfter(request reconcile.Request, after time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

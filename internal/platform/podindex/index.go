@@ -1,7 +1,7 @@
-// Package podindex finds cached pods by their controller, by the SidecarSets they were injected with, by the
-// EphemeralJobs that treated them, by node and by namespace. The library's lists copy every pod that they
-// find, which was a sixth of all memory that the rollout of a large set allocated. This package returns the
-// caches' own objects, which must not be changed.
+// Package podindex finds cached pods by controller, by injected SidecarSet, by EphemeralJob, by node and by
+// namespace. Lists of controller-runtime copy every pod that they return, which caused a sixth of all
+// allocations in the rollout of a large set. This package returns the objects of the caches themselves, which
+// must not be modified.
 package podindex
 
 import (
@@ -26,18 +26,19 @@ const (
 	byNode       = "node"
 )
 
-// controlled returns the value of the index for pods of a namespace with that controller, "" for none. The
-// namespace is part of it, because users can give their pods the UID of a controller in another namespace.
+// controlled returns the index value of pods in a namespace with that controller, or without one if the UID
+// is empty. The namespace is part of the value because users can give their pods the UID of a controller in
+// another namespace.
 func controlled(namespace string, by types.UID) string { return namespace + "/" + string(by) }
 
-// Source holds pods with the indexes of [Indexers]: the store of an informer, or that of a test.
+// Source holds pods with the indexes of [Indexers], such as the store of an informer.
 type Source interface {
 	ByIndex(index, value string) ([]any, error)
 	List() []any
 }
 
-// Index finds pods in its sources, which are those of the informers that it made. The zero value is ready to
-// use.
+// Index finds pods in its sources, which are the stores of the informers that it made. The zero value is
+// ready to use.
 type Index struct {
 	mu      sync.RWMutex
 	sources []Source
@@ -50,7 +51,7 @@ func (x *Index) Add(source Source) {
 	x.sources = append(x.sources, source)
 }
 
-// Indexers returns the indexes that a source needs.
+// Indexers returns the indexes that a source must have.
 func Indexers() toolscache.Indexers {
 	return toolscache.Indexers{
 		byController:              controllerOf,
@@ -61,8 +62,8 @@ func Indexers() toolscache.Indexers {
 	}
 }
 
-// NewInformer makes an informer, with the indexes if it is one of pods. It is passed as NewInformer to the
-// manager's cache.
+// NewInformer makes an informer, with the indexes if its objects are pods. It is meant as the option
+// NewInformer of the manager's cache.
 func (x *Index) NewInformer(
 	source toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
 	indexers toolscache.Indexers,
@@ -90,7 +91,7 @@ func controllerOf(object any) ([]string, error) {
 	return []string{controlled(pod.Namespace, "")}, nil
 }
 
-// sidecarSetsOf returns the names in the list that the pod webhook writes (SS-182).
+// sidecarSetsOf returns the names in the list that the pod webhook writes.
 func sidecarSetsOf(object any) ([]string, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok || pod.Annotations[pub.SidecarSetInjectedList] == "" {
@@ -99,7 +100,8 @@ func sidecarSetsOf(object any) ([]string, error) {
 	return pub.InjectedSidecarSets(pod.Annotations[pub.SidecarSetInjectedList]), nil
 }
 
-// jobsOf returns the EphemeralJobs that added containers, with the namespace as for controllers (EJ-037).
+// jobsOf returns the EphemeralJobs that added containers to the pod. As with controllers, values include the
+// namespace.
 func jobsOf(object any) (values []string, err error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -135,7 +137,7 @@ func (x *Index) InNamespace(namespace string) ([]*corev1.Pod, error) {
 	return x.find(toolscache.NamespaceIndex, namespace)
 }
 
-// TreatedBy returns the pods of a namespace that have ephemeral containers of the EphemeralJob with that UID.
+// TreatedBy returns the pods of a namespace with ephemeral containers of the EphemeralJob that has that UID.
 func (x *Index) TreatedBy(namespace string, job types.UID) ([]*corev1.Pod, error) {
 	return x.find(byJob, controlled(namespace, job))
 }
@@ -150,7 +152,7 @@ func (x *Index) InjectedBy(sidecarSet string) ([]*corev1.Pod, error) {
 	return x.find(bySidecarSet, sidecarSet)
 }
 
-// All calls do for every pod that is cached, until it returns false.
+// All calls do for every cached pod until it returns false.
 func (x *Index) All(do func(*corev1.Pod) bool) {
 	x.mu.RLock()
 	sources := slices.Clone(x.sources)

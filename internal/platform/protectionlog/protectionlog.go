@@ -1,4 +1,4 @@
-// Package protectionlog writes what protection refused, one JSON object per line (OPS-097).
+// Package protectionlog logs the requests that protection rejected, as one JSON object per line (OPS-097).
 package protectionlog
 
 import (
@@ -14,23 +14,22 @@ import (
 
 const (
 	fileName = "protection.log"
-	// mostBytes is the size from which a file is replaced by a new one, mostFiles how many there are, with
-	// the present one.
+	// mostBytes is the size at which the file is rotated. mostFiles is the number of files, including the
+	// current one.
 	mostBytes = 100 << 20
 	mostFiles = 3
 )
 
-// Line is one refusal. Names of fields that OpenKruise has are its own; UserAgent is the name of the user.
+// Line is one rejection. Fields that OpenKruise has keep its names. UserAgent is the name of the user.
 type Line struct {
 	Time                                               time.Time
 	Event, Operation, Kind, Namespace, Name, UserAgent string
-	// Object is the resource with its group, and the object's namespace and name, since kinds of two groups
-	// may have one name.
+	// Object is the resource with its group, and the namespace and name of the object, because kinds of two
+	// groups may have the same name.
 	Object string
 }
 
-// Log is a file with lines; when it is full, it is renamed and a new one begun. What cannot be written to it
-// goes to the fallback.
+// Log is a log file that is rotated when it is full. Lines that cannot be written to it go to the fallback.
 type Log struct {
 	fallback io.Writer
 
@@ -40,7 +39,8 @@ type Log struct {
 	size int64
 }
 
-// Open opens the log in a folder. The log can always be used: the error says why lines go to the fallback.
+// Open opens the log in a folder. The log is usable even if there is an error, which says why lines go to the
+// fallback.
 func Open(folder string, fallback io.Writer) (*Log, error) {
 	l := &Log{path: filepath.Join(folder, fileName), fallback: fallback}
 	return l, l.open()
@@ -80,11 +80,12 @@ func (l *Log) Write(line Line) error {
 		}
 		err = errors.Join(err, failed)
 	}
+
 	_, failed := l.fallback.Write(text)
 	return errors.Join(err, failed)
 }
 
-// rotate begins a new file. If that is not possible, there is none from then on.
+// rotate begins a new file. If that fails, all further lines go to the fallback.
 func (l *Log) rotate() error {
 	err := l.file.Close()
 	l.file = nil

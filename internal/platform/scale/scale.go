@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Read reads the scale of the object, of which kind, namespace and name count. The error says of which; it is
-// a NotFound where the object does not exist or its kind has no such subresource.
+// Read reads the scale of the object, of which only kind, namespace and name are used. It returns a NotFound
+// error if the object does not exist or its kind has no scale subresource. The error names the object.
 func Read(
 	ctx context.Context, from client.SubResourceReader, object *unstructured.Unstructured,
 ) (*autoscalingv1.Scale, error) {
-	// The client reads subresources of unstructured objects into such alone.
+	// The client can read subresources of unstructured objects only into unstructured objects.
 	read, scale := &unstructured.Unstructured{}, &autoscalingv1.Scale{}
 	read.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
 	err := from.Get(ctx, object, read)

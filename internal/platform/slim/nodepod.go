@@ -11,21 +11,22 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
-// What the daemon of a node keeps is bounded for each pod, because its memory is small, everybody may put
-// pods onto its node, and what is kept is read again at each start: a pod that is too large must not be the
-// end of the daemon (ND-057).
+// Limits of what the node daemon keeps of a pod. The memory of the daemon is small, everybody may create pods
+// on its node, and the pods are read again at each start, so a pod that is too large would crash the daemon
+// each time.
 const (
-	// mostOfHook is the size of a hook that is kept; larger ones are read when they are needed.
+	// mostOfHook is the maximum size of a hook that is kept. Larger hooks are read when they are needed.
 	mostOfHook = 8 << 10
-	// mostOfPod is the size of what is kept of a pod. Of a larger one nothing is kept but what names it.
+	// mostOfPod is the maximum size of a slim pod. Of a larger pod only what identifies it is kept.
 	mostOfPod = 64 << 10
-	// mostContainers is how many containers a pod may have: each takes some hundred bytes, however little is
-	// said about it.
+	// mostContainers is the maximum number of containers of a pod, since each container takes some hundred
+	// bytes even if little is specified.
 	mostContainers = 200
 )
 
-// NodePod keeps of a pod what the daemon of its node reads: its identity, the metadata that its containers
-// read, how they are stopped, and what runs (ND-057). Of what is too large nothing is kept, see HasHook.
+// NodePod reduces a pod to what the daemon of its node reads: its identity, the metadata that its containers
+// read, how they are stopped, and what is running (ND-057). Parts that are too large are dropped; see
+// HasHook.
 func NodePod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -61,7 +62,7 @@ func NodePod(object any) (any, error) {
 	return pod, nil
 }
 
-// strip drops all that others may make as large as they like. The daemon reports no such pod.
+// strip drops everything whose size is up to users. The daemon does not report on such a pod.
 func strip(pod *corev1.Pod) {
 	pod.ObjectMeta = metav1.ObjectMeta{
 		Namespace:         pod.Namespace,
@@ -75,7 +76,7 @@ func strip(pod *corev1.Pod) {
 	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP}
 }
 
-// nodeMetadata keeps of labels or annotations ours, and those that containers read.
+// nodeMetadata keeps the labels or annotations that belong to this project and those that containers read.
 func nodeMetadata(all map[string]string, spec *corev1.PodSpec) map[string]string {
 	var kept map[string]string
 	keep := func(key string) {
@@ -93,8 +94,9 @@ func nodeMetadata(all map[string]string, spec *corev1.PodSpec) map[string]string
 		}
 	}
 
-	for _, key := range []string{pub.ControllerRevisionHash, pub.InPlaceUpdateStateLegacy,
-		pub.InPlaceUpdateGraceLegacy} {
+	for _, key := range []string{
+		pub.ControllerRevisionHash, pub.InPlaceUpdateStateLegacy, pub.InPlaceUpdateGraceLegacy,
+	} {
 		keep(key)
 	}
 
@@ -111,8 +113,8 @@ func nodeMetadata(all map[string]string, spec *corev1.PodSpec) map[string]string
 	return kept
 }
 
-// HasHook tells whether the pod has all that is to be known of how a container of it is stopped. If not, it
-// is to be read from the API server.
+// HasHook reports whether the slim pod is sufficient to stop the container. If not, the pod must be read from
+// the API server.
 func HasHook(pod *corev1.Pod, container string) bool {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {
@@ -155,26 +157,28 @@ func nodeStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 			ContainerID:  all[i].ContainerID,
 			RestartCount: all[i].RestartCount,
 		}
-		if started := all[i].Started; started != nil && !*started { // its startup probe has not succeeded yet
+		if started := all[i].Started; started != nil && !*started { // its startup probe has not succeeded
 			kept[i].Started = started
 		}
 		if all[i].State.Running != nil {
 			kept[i].State.Running = &corev1.ContainerStateRunning{}
 		}
 	}
+
 	return kept
 }
 
-// NodeRequest keeps of a ContainerRecreateRequest what the daemon decides by. It reads the request again
-// before it stops anything, with the hook that is to run.
+// NodeRequest reduces a ContainerRecreateRequest to what the daemon makes decisions from. The daemon reads
+// the request again, with the hook to run, before it stops a container.
 func NodeRequest(object any) (any, error) {
 	request, ok := object.(*appsv1beta1.ContainerRecreateRequest)
 	if !ok {
 		return object, nil
 	}
 
-	request.ManagedFields, request.Annotations, request.OwnerReferences, request.Finalizers = nil, nil, nil,
-		nil
+	request.ManagedFields, request.Annotations, request.OwnerReferences, request.Finalizers =
+		nil, nil, nil, nil
+
 	labels := map[string]string{}
 	for _, key := range []string{pub.RecreateActive, pub.RecreateNodeName, pub.RecreatePodUID} {
 		if value, ok := request.Labels[key]; ok {

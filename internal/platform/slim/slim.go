@@ -1,5 +1,5 @@
-// Package slim keeps the caches small: fields that no decision reads are dropped before an object is stored.
-// Writes are patches of single fields, so nothing that is dropped here is lost in the cluster
+// Package slim keeps the caches small by dropping fields that no decision reads before an object is stored.
+// Writes are patches of single fields, so what is dropped here is not lost in the cluster
 // (docs/architecture.md).
 package slim
 
@@ -48,12 +48,13 @@ func Metadata(object any) (any, error) {
 	return object, nil
 }
 
-// Claim keeps of a PVC what decisions read: its metadata, what it requests, and how far its growth is.
+// Claim reduces a PVC to what decisions read: its metadata, its requests, and the progress of its expansion.
 func Claim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
 		return object, nil
 	}
+
 	claim.ManagedFields, claim.Annotations = nil, nil
 	spec, status := claim.Spec, claim.Status
 	claim.Spec = corev1.PersistentVolumeClaimSpec{
@@ -65,11 +66,12 @@ func Claim(object any) (any, error) {
 		Capacity:   status.Capacity,
 		Conditions: status.Conditions,
 	}
+
 	return claim, nil
 }
 
-// Node keeps of a node what decisions read: its labels, its taints (WS-142), whether it is cordoned
-// (ADS-083), its size (BJ-034), and whether it is ready. Most of a node is the list of its images.
+// Node reduces a node to what decisions read: its labels, its taints (WS-142), whether it is cordoned
+// (ADS-083), its capacity (BJ-034), and whether it is ready. Most of a node is the list of its images.
 func Node(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -85,14 +87,17 @@ func Node(object any) (any, error) {
 	return node, nil
 }
 
-// Pod keeps of a pod of ours what decisions read. Of any other pod it keeps its owner, its node, and what
-// starts a pass for ContainerRecreateRequests (CRR-055, a checksum in the status' message), for its readiness
-// gate (CRR-087) or its launch barrier (ND-135). Of any pod it keeps how the containers of EphemeralJobs are,
-// and what PodProbeMarkers need: its address, and conditions that are not usual ones. Of a pod with marked
-// sidecars it keeps what their end is decided from (JST-022, JST-023). Of a pod in a subset of a
-// WorkloadSpread it also keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171), as of
-// one in a subset of a UnitedDeployment, and of one that a budget covers whether it is ready (PUB-055). Of a
-// pod with a stable name it keeps whether it is ready, and its short annotations (PPS-050, PPS-051).
+// Pod reduces a pod to what decisions read. If the pod belongs to a workload of this project or has injected
+// sidecars, that is most of its spec and status. Of any other pod it keeps:
+//   - its owner, its node, its address and conditions that are not usual ones, for PodProbeMarkers
+//   - what triggers a pass for ContainerRecreateRequests (CRR-055; a checksum in the message of the status),
+//     for its readiness gate (CRR-087) or its launch barrier (ND-135)
+//   - the state of the containers of EphemeralJobs
+//   - with marked sidecars, what their termination is decided from (JST-022, JST-023)
+//   - in a subset of a WorkloadSpread or a UnitedDeployment, what counting, ranking and rescheduling read
+//     (WS-150, WS-162, WS-171)
+//   - whether it is ready, if a budget covers it (PUB-055)
+//   - with a stable name, whether it is ready, and its short annotations (PPS-050, PPS-051)
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -120,7 +125,8 @@ func Pod(object any) (any, error) {
 		PodIP:                      status.PodIP,
 		EphemeralContainerStatuses: ephemeralStatuses(pod, &status),
 	}
-	// BJ-050
+
+	// A BroadcastJob counts the restarts of init containers.
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil &&
 		controller.Kind == "BroadcastJob" {
 		pod.Status.InitContainerStatuses = restarted(status.InitContainerStatuses)
@@ -142,12 +148,13 @@ func Pod(object any) (any, error) {
 	return pod, nil
 }
 
-// volumes are those that stand for PVCs, and of a StatefulSet's pod the names of others, which a webhook may
-// have put in their place (ASTS-130), but for that of every service account.
+// volumes keeps the volumes of PVCs. Of a StatefulSet's pod it also keeps the names of all other volumes
+// except the service account token's, since a webhook may have replaced the volume of a PVC.
 func volumes(pod *corev1.Pod) (kept []corev1.Volume) {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	named := controller != nil && controller.Kind == "StatefulSet" &&
 		strings.HasPrefix(controller.APIVersion, appsv1beta1.GroupVersion.Group+"/")
+
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if claim := v.PersistentVolumeClaim; claim != nil ||
@@ -158,10 +165,11 @@ func volumes(pod *corev1.Pod) (kept []corev1.Volume) {
 			})
 		}
 	}
+
 	return kept
 }
 
-// ephemeral keeps the names of ephemeral containers, and which EphemeralJobs added them (EJ-018, EJ-036).
+// ephemeral keeps the names of ephemeral containers and the EphemeralJobs that added them.
 func ephemeral(all []corev1.EphemeralContainer) []corev1.EphemeralContainer {
 	if len(all) == 0 {
 		return nil
@@ -181,8 +189,8 @@ func ephemeral(all []corev1.EphemeralContainer) []corev1.EphemeralContainer {
 	return kept
 }
 
-// ephemeralStatuses keeps how the containers of EphemeralJobs are (EJ-055). The ephemeral containers of the
-// pod are slim already.
+// ephemeralStatuses keeps the states of containers that EphemeralJobs added. The ephemeral containers of the
+// pod must be slim already.
 func ephemeralStatuses(pod *corev1.Pod, status *corev1.PodStatus) (kept []corev1.ContainerStatus) {
 	if len(status.EphemeralContainerStatuses) == 0 {
 		return nil
@@ -215,11 +223,12 @@ func ephemeralStatuses(pod *corev1.Pod, status *corev1.PodStatus) (kept []corev1
 	return kept
 }
 
-// terminating are the variables that mark sidecars (JST-010).
-var terminating = []string{pub.TerminateSidecarEnv, pub.TerminateSidecarIgnoreExitEnv,
-	pub.TerminateSidecarImageEnv}
+// terminating lists the environment variables that mark sidecars.
+var terminating = []string{
+	pub.TerminateSidecarEnv, pub.TerminateSidecarIgnoreExitEnv, pub.TerminateSidecarImageEnv,
+}
 
-// marked tells whether the pod has sidecars that are to be stopped when the others are done.
+// marked reports whether the pod has sidecars that must be stopped when the other containers have completed.
 func marked(pod *corev1.Pod) bool {
 	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return false
@@ -234,8 +243,8 @@ func marked(pod *corev1.Pod) bool {
 	return false
 }
 
-// grace is how long the containers of a pod may take to end; of one without marked sidecars only what is
-// longer than usual is kept, which tells how long a restart may take (IPU-312).
+// grace returns the termination grace period. For a pod without marked sidecars, only a period longer than
+// the default is kept, because it determines how long a restart may take.
 func grace(pod *corev1.Pod) *int64 {
 	own := pod.Spec.TerminationGracePeriodSeconds
 	if !marked(pod) && (own == nil || *own <= corev1.DefaultTerminationGracePeriodSeconds) {
@@ -244,7 +253,7 @@ func grace(pod *corev1.Pod) *int64 {
 	return own
 }
 
-// ofOthers slims a pod that is not ours.
+// ofOthers reduces a pod that neither belongs to a workload of this project nor has injected sidecars.
 func ofOthers(pod *corev1.Pod) {
 	spec, status, ends := pod.Spec, pod.Status, marked(pod)
 	annotations := pod.Annotations
@@ -259,9 +268,10 @@ func ofOthers(pod *corev1.Pod) {
 		}
 		return ok
 	}
-	annotation(pub.PodDeletionCost) // also of pods in no subset (WS-164)
+	annotation(pub.PodDeletionCost) // also of pods in no subset
 	placed := annotation(pub.MatchedWorkloadSpread)
-	// a DaemonSet may adopt it (ADS-046)
+
+	// A DaemonSet may adopt the pod, so its node affinity is kept.
 	pod.Spec = corev1.PodSpec{
 		NodeName:            spec.NodeName,
 		Affinity:            nodes.Slim(pod),
@@ -281,8 +291,9 @@ func ofOthers(pod *corev1.Pod) {
 			}
 		}
 	}
-	if gate := (corev1.PodReadinessGate{ConditionType: pub.KruisePodReady}); slices.Contains(
-		spec.ReadinessGates, gate) {
+	if gate := (corev1.PodReadinessGate{
+		ConditionType: pub.KruisePodReady,
+	}); slices.Contains(spec.ReadinessGates, gate) {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{gate}
 		keep(pub.KruisePodReady)
 	}
@@ -329,6 +340,7 @@ func ofOthers(pod *corev1.Pod) {
 			}
 		}
 	}
+
 	covered := annotation(pub.RelatedBudget)
 	covered = annotation(pub.RelatedBudgetLegacy) || covered
 	united := inSubset(pod)
@@ -359,7 +371,7 @@ func ofOthers(pod *corev1.Pod) {
 		restartable(spec.InitContainers, status.InitContainerStatuses))
 }
 
-// usual are conditions that most pods have, or that are kept for other reasons.
+// usual lists conditions that most pods have, and conditions that are kept for other reasons.
 var usual = map[corev1.PodConditionType]bool{
 	corev1.PodScheduled:              true,
 	corev1.PodInitialized:            true,
@@ -374,8 +386,8 @@ var usual = map[corev1.PodConditionType]bool{
 	pub.SidecarTerminated:            true,
 }
 
-// probed keeps the conditions that PodProbeMarkers may have written (PPM-069), and of a pod that does not run
-// yet whether it is initialized (PPM-040).
+// probed keeps the conditions that PodProbeMarkers may have written. Of a pending pod it also keeps whether
+// it is initialized.
 func probed(status *corev1.PodStatus) (kept []corev1.PodCondition) {
 	for i := range status.Conditions {
 		if c := &status.Conditions[i]; !usual[c.Type] || c.Type == corev1.PodInitialized &&
@@ -386,24 +398,24 @@ func probed(status *corev1.PodStatus) (kept []corev1.PodCondition) {
 	return kept
 }
 
-// Whole tells whether the caches keep all annotations of a pod.
+// Whole reports whether the caches keep all annotations of the pod.
 func Whole(pod *corev1.Pod) bool { return ours(pod) }
 
-// MostRemembered is how long a value of an annotation is at most that is kept of a pod with a stable name
+// MostRemembered is the maximum size of an annotation's value that is kept of a pod with a stable name
 // (PPS-051).
 const MostRemembered = 1 << 10
 
-// stable tells whether a pod has a controller and a name that ends with a number: where it is ready, and
-// which annotations it has, may be remembered by a PersistentPodState (PPS-013, PPS-050). A few pods with
-// random names look so too.
+// stable reports whether the pod has a controller and a name that ends with a number. A PersistentPodState
+// may remember where such a pod is ready and which annotations it has. A few pods with random names match
+// too.
 func stable(pod *corev1.Pod) bool {
 	number := pod.Name[strings.LastIndexByte(pod.Name, '-')+1:]
 	return metav1.GetControllerOfNoCopy(pod) != nil && number != "" && len(number) < len(pod.Name) &&
 		strings.Trim(number, "0123456789") == ""
 }
 
-// sum returns a checksum of container statuses. It changes when they change, and is all that is kept of them
-// for most pods.
+// sum returns a checksum of container statuses, which changes when they change. For most pods nothing else is
+// kept of them.
 func sum(lists ...[]corev1.ContainerStatus) string {
 	h := fnv.New64a()
 	for _, list := range lists {
@@ -414,9 +426,8 @@ func sum(lists ...[]corev1.ContainerStatus) string {
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
-// containers keeps what updates in place change and compare, and the environment variables that read
-// metadata, that order the start, or that mark an injected container (SS-106), or one to be stopped when the
-// others are done (JST-010).
+// containers keeps what updates in place change and compare. Of the environment it keeps the variables that
+// read metadata, and the named ones, which order the start, mark injected containers, or mark sidecars.
 func containers(all []corev1.Container, named []string) []corev1.Container {
 	if len(all) == 0 {
 		return nil
@@ -441,8 +452,8 @@ func containers(all []corev1.Container, named []string) []corev1.Container {
 	return kept
 }
 
-// environment keeps the variables that read metadata, later ones of the same name, which override them, and
-// the named ones.
+// environment keeps the variables that read metadata, later variables of the same name, which override them,
+// and the named variables.
 func environment(all []corev1.EnvVar, named ...string) []corev1.EnvVar {
 	var kept []corev1.EnvVar
 	var names map[string]bool
@@ -460,7 +471,7 @@ func environment(all []corev1.EnvVar, named ...string) []corev1.EnvVar {
 	return kept
 }
 
-// restartable keeps the statuses of init containers that run as long as the pod.
+// restartable keeps the statuses of sidecar containers, which are init containers with a restart policy.
 func restartable(specs []corev1.Container, statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for i := range statuses {
@@ -473,7 +484,7 @@ func restartable(specs []corev1.Container, statuses []corev1.ContainerStatus) []
 	return kept
 }
 
-// restarted keeps how often init containers restarted, and when they ended.
+// restarted keeps the restart counts and the states of init containers.
 func restarted(statuses []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
 	for _, s := range statuses {
 		kept = append(kept, corev1.ContainerStatus{
@@ -487,10 +498,12 @@ func restarted(statuses []corev1.ContainerStatus) (kept []corev1.ContainerStatus
 			State:        s.State,
 		})
 	}
+
 	return kept
 }
 
-// ours tells whether the pod's controller is a workload of ours, or it has injected sidecars.
+// ours reports whether the controller of the pod is a workload of this project or the pod has injected
+// sidecars.
 func ours(pod *corev1.Pod) bool {
 	if pod.Annotations[pub.SidecarSetInjectedList] != "" {
 		return true

@@ -16,16 +16,17 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TemplateSum is an annotation that slim Deployments and ReplicaSets have in the cache. It is equal if their
+// TemplateSum is an annotation of slim Deployments and ReplicaSets in the cache. Its values are equal if the
 // templates are equal apart from the hash label (WS-085).
 const TemplateSum = "internal.afloat/template-sum"
 
-// DeploymentRevision is the annotation that changes when a Deployment changes to another ReplicaSet (WS-121).
+// DeploymentRevision is the annotation that changes when a Deployment switches to another ReplicaSet
+// (WS-121).
 const DeploymentRevision = "deployment.kubernetes.io/revision"
 
-// Workload keeps of Deployments, ReplicaSets, StatefulSets and Jobs their identity, how many pods they want,
-// and a checksum of their templates; their pods are found by their UID. An object that is slim already stays
-// as it is.
+// Workload reduces Deployments, ReplicaSets, StatefulSets and Jobs to their identity, the number of pods they
+// want, and a checksum of the template. Their pods are found by UID. An object that is slim already is not
+// changed.
 func Workload(object any) (any, error) {
 	var err error
 	switch workload := object.(type) {
@@ -85,10 +86,11 @@ func Workload(object any) (any, error) {
 	return object, err
 }
 
-// remembering are the annotations of StatefulSets that ask for a PersistentPodState (PPS-070).
-var remembering = []string{pub.AutoGeneratePersistentPodState, pub.RequiredPersistentTopology,
-	pub.PreferredPersistentTopology,
-	pub.PersistentPodAnnotations, pub.PersistentPodStateRetentionPolicy}
+// remembering lists the annotations of StatefulSets that request a PersistentPodState.
+var remembering = []string{
+	pub.AutoGeneratePersistentPodState, pub.RequiredPersistentTopology, pub.PreferredPersistentTopology,
+	pub.PersistentPodAnnotations, pub.PersistentPodStateRetentionPolicy,
+}
 
 func setAnnotation(of *appsv1.StatefulSet, key, value string) {
 	if of.Annotations == nil {
@@ -97,19 +99,20 @@ func setAnnotation(of *appsv1.StatefulSet, key, value string) {
 	of.Annotations[key] = value
 }
 
-// subsetName labels what is in a subset of a UnitedDeployment, subsetPatch is the annotation of its patch.
+// subsetName is the label of objects in a subset of a UnitedDeployment. subsetPatch is the annotation with
+// the patch of the subset.
 const subsetName, subsetPatch = "apps.kruise.io/subset-name", "apps.kruise.io/subset-patch"
 
-// inSubset tells whether an object is a workload of a UnitedDeployment, or one of its pods: of those plans
-// also read how they are, what sets the pace of their updates (UD-071, UD-073), the patch, and the selector,
-// which names the subset whatever becomes of the label (UD-062).
+// inSubset reports whether the object is a workload of a UnitedDeployment or a pod of such a workload. Plans
+// also read the status of these workloads, the update strategy, the patch, and the selector, which names the
+// subset even if the label is changed.
 func inSubset(object metav1.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(object)
 	return object.GetLabels()[subsetName] != "" || owner != nil && owner.Kind == "UnitedDeployment"
 }
 
-// job also keeps what AdvancedCronJobs read of a run: its time, when it started, and how it ended (ACJ-031,
-// ACJ-032).
+// job reduces a Job. Of the run of an AdvancedCronJob it also keeps the scheduled time, the start time and
+// the outcome.
 func job(job *batchv1.Job) {
 	annotations, status := job.Annotations, job.Status
 	job.ManagedFields, job.Annotations = nil, nil
@@ -161,7 +164,7 @@ func slimAnnotations(
 	return kept, nil
 }
 
-// SameWorkload tells whether nothing changed that decisions read: the fields of slim workloads, the spec of
+// SameWorkload reports whether nothing changed that decisions read: the fields of slim workloads, the spec of
 // others, and the update revision of a CloneSet.
 func SameWorkload(old, object any) bool {
 	before, ok := old.(metav1.Object)

@@ -1,6 +1,6 @@
-// Package tracing makes OpenTelemetry spans of the passes of controllers and of the requests that they make,
-// if the manager is told where to send them. Without that, spans cost nothing. Trace context goes along with
-// the requests, so that the spans of API servers that trace join.
+// Package tracing makes OpenTelemetry spans of the passes of controllers and of the requests in them if an
+// endpoint is configured. Without an endpoint, spans cost nothing. Requests carry the trace context, so that
+// the spans of API servers that support tracing join the trace.
 package tracing
 
 import (
@@ -22,12 +22,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// scope names who makes the spans.
+// scope is the instrumentation scope of the spans.
 const scope = "github.com/afloat-project/afloat"
 
-// Start sends a part of the passes, so many of a million, to a collector that speaks OTLP over gRPC at the
-// URL: https, or http for one on the same machine. Certificates and headers come from the variables of
-// OpenTelemetry, OTEL_EXPORTER_OTLP_*. stop sends what is left, and must be called before the process ends.
+// Start exports spans to a collector that speaks OTLP over gRPC at the URL, which is https, or http for a
+// collector on the same machine. perMillion is the sampling rate. Certificates and headers come from the
+// OpenTelemetry variables OTEL_EXPORTER_OTLP_*. stop exports the remaining spans and must be called before
+// the process exits.
 func Start(
 	ctx context.Context, service, url string, perMillion int,
 ) (stop func(context.Context) error, err error) {
@@ -49,7 +50,7 @@ func start(
 	return provider.Shutdown
 }
 
-// Of returns the reconciler with a span for each pass.
+// Of returns the reconciler wrapped in a span for each pass.
 func Of(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 	tracer := otel.Tracer(scope)
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -71,22 +72,22 @@ func Of(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// mostWords bounds a text in a span.
+// mostWords is the maximum length of a text in a span.
 const mostWords = 4096
 
-// words are what a span takes of a text: a batch with a text that is no UTF-8 is not sent at all, and one may
-// be cut, or come from anybody.
+// words makes a text valid for a span by truncating it and dropping invalid UTF-8. A batch that contains
+// invalid UTF-8 is not exported at all, and texts may be truncated or come from users.
 func words(text string) string { return strings.ToValidUTF8(text[:min(len(text), mostWords)], "") }
 
-// Plan puts the plan of a pass, in words, into its span.
+// Plan adds the headline of the plan to the span of the pass.
 func Plan(ctx context.Context, headline string) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() && headline != "" {
 		span.AddEvent("plan", trace.WithAttributes(attribute.String("afloat.plan", words(headline))))
 	}
 }
 
-// Wrap is for WrapTransport of a rest.Config: requests made in a pass are spans of it. Others, such as
-// watches, are none.
+// Wrap is a function for WrapTransport of a rest.Config. Requests in a pass become child spans of the pass.
+// Other requests, such as watches, are not traced.
 func Wrap(next http.RoundTripper) http.RoundTripper {
 	return &transport{next: next, traced: otelhttp.NewTransport(next)}
 }
@@ -101,5 +102,5 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(request)
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper gives client-go access to the wrapped transport.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }

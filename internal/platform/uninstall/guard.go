@@ -1,5 +1,5 @@
-// Package uninstall is what runs before an installation is removed: it refuses as long as there are workloads
-// that nobody would look after, and otherwise sees to it that nothing asks for the manager any more.
+// Package uninstall runs before an installation is removed. It refuses while there are workloads that would
+// be left without a controller. Otherwise it removes everything that depends on a running manager.
 package uninstall
 
 import (
@@ -22,27 +22,28 @@ import (
 )
 
 const (
-	shown = 5                  // how many objects of a kind are named
-	owner = "kruise-uninstall" // of fields that it writes
+	shown = 5                  // the number of objects of a kind that are named
+	owner = "kruise-uninstall" // the field manager of its writes
 )
 
-// ErrInUse says that there are workloads.
+// ErrInUse is returned if workloads exist.
 var ErrInUse = errors.New("nothing was removed")
 
 // Guard removes what would fail without a manager.
 type Guard struct {
 	Client client.Client
-	// Kinds are those while objects of which it refuses; those that are not served have none.
+	// Kinds are the kinds that block the uninstallation while objects of them exist. Kinds that are not
+	// served have no objects.
 	Kinds []schema.GroupKind
-	// Definitions are the names of those that may be converted by the manager.
+	// Definitions are the names of the CustomResourceDefinitions that the manager may convert.
 	Definitions []string
 	// Configurations are the webhook configurations.
 	Configurations []client.Object
-	// Out is told what is found and done, for whoever reads the log of a job.
+	// Out receives a report of what is found and done, which is the log of the Job.
 	Out io.Writer
 }
 
-// Refuse returns ErrInUse, and tells of the first objects, if there are any of the kinds (OPS-116).
+// Refuse returns ErrInUse and reports the first objects if objects of the kinds exist (OPS-116).
 func (g *Guard) Refuse(ctx context.Context) error {
 	found := false
 	for _, kind := range g.Kinds {
@@ -68,7 +69,8 @@ func (g *Guard) Refuse(ctx context.Context) error {
 	return ErrInUse
 }
 
-// first names the first objects of a kind; empty if there are none, or the kind is not served.
+// first returns the names of the first objects of a kind. It is empty if there are none or the kind is not
+// served.
 func (g *Guard) first(ctx context.Context, kind schema.GroupKind) (string, error) {
 	mapping, err := g.Client.RESTMapper().RESTMapping(kind)
 	if meta.IsNoMatchError(err) {
@@ -97,8 +99,9 @@ func (g *Guard) first(ctx context.Context, kind schema.GroupKind) (string, error
 	return line, nil
 }
 
-// Release removes the webhook configurations and ends the conversion of definitions, which both fail without
-// a manager (OPS-117, OPS-118). Definitions and objects stay. What is gone already is no error.
+// Release removes the webhook configurations and turns off the conversion of definitions, because both fail
+// without a manager (OPS-117, OPS-118). Definitions and objects stay. It is no error if something is gone
+// already.
 func (g *Guard) Release(ctx context.Context) error {
 	for _, configuration := range g.Configurations {
 		switch err := g.Client.Delete(ctx, configuration); {
@@ -129,7 +132,7 @@ func (g *Guard) Release(ctx context.Context) error {
 				[]byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`))
 			err = g.Client.Patch(ctx, definition, patch, client.FieldOwner(owner))
 		}
-		if err == nil { // also if it ended here the last time
+		if err == nil { // also if an earlier run ended after the first patch
 			err = g.again(ctx, definition, g.disown)
 		}
 		if client.IgnoreNotFound(err) != nil {
@@ -143,8 +146,8 @@ func (g *Guard) Release(ctx context.Context) error {
 	return nil
 }
 
-// disown makes fields that were just written nobody's: whoever applies the definition again would be told of
-// a conflict otherwise.
+// disown removes the managed fields entry of the uninstaller, because whoever applies the definition again
+// would get a conflict otherwise.
 func (g *Guard) disown(ctx context.Context, object *unstructured.Unstructured) error {
 	fields := object.GetManagedFields()
 	left := slices.DeleteFunc(slices.Clone(fields), func(entry metav1.ManagedFieldsEntry) bool {
@@ -165,7 +168,7 @@ func (g *Guard) disown(ctx context.Context, object *unstructured.Unstructured) e
 	return g.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, body), client.FieldOwner(owner))
 }
 
-// again changes an object, and reads it and changes it again as long as somebody else changed it meanwhile.
+// again applies a change to an object. On a conflict it reads the object again and retries.
 func (g *Guard) again(
 	ctx context.Context, object *unstructured.Unstructured,
 	change func(context.Context, *unstructured.Unstructured) error,

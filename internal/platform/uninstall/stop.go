@@ -25,11 +25,11 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/restart"
 )
 
-// look is how often the pods of managers are looked for.
+// look is the interval at which the pods of the managers are listed.
 const look = time.Second
 
-// Held are the finalizers that nobody but a manager takes off, by kind. Whoever uninstalls must be allowed to
-// get and patch these kinds.
+// Held returns the finalizers that only a manager removes, by kind. The uninstaller needs the rights to get
+// and patch these kinds.
 func Held() map[schema.GroupKind]string {
 	kinds := map[schema.GroupKind]string{}
 	for _, h := range held {
@@ -46,7 +46,7 @@ var held = []struct {
 	{schema.GroupKind{Group: ours, Kind: "ContainerRecreateRequest"}, pub.RecreateUnreadyAcquired},
 	{schema.GroupKind{Group: ours, Kind: "EphemeralJob"}, pub.EphemeralContainersCleanup},
 	{schema.GroupKind{Group: ours, Kind: "PodProbeMarker"}, pub.ProbeCleanup},
-	// What AdvancedCronJobs create.
+	// These are the kinds that AdvancedCronJobs create.
 	{schema.GroupKind{Group: "batch", Kind: "Job"}, pub.UnrecordedRun},
 	{schema.GroupKind{Group: ours, Kind: "BroadcastJob"}, pub.UnrecordedRun},
 	{schema.GroupKind{Group: ours, Kind: "ImageListPullJob"}, pub.UnrecordedRun},
@@ -54,10 +54,11 @@ var held = []struct {
 
 const (
 	ours = "apps.kruise.io"
-	page = 500 // objects that are read at a time
+	page = 500 // the page size of lists
 )
 
-// Stop ends the managers and waits until their pods are gone, so that none adds again what Unhold takes away.
+// Stop scales down the managers and waits until their pods are gone, so that none of them adds again what
+// Unhold removes.
 func (g *Guard) Stop(ctx context.Context, manager client.ObjectKey) error {
 	deployment := &appsv1.Deployment{}
 	deployment.Namespace, deployment.Name = manager.Namespace, manager.Name
@@ -76,8 +77,8 @@ func (g *Guard) Stop(ctx context.Context, manager client.ObjectKey) error {
 			client.MatchingLabels{"control-plane": "controller-manager"}); err != nil {
 			return fmt.Errorf("waiting for the end of the managers: %w", err)
 		}
-		// Others use the same label, and nobody removes pods that have ended, such as those that a node put
-		// out, as long as the Deployment is there.
+		// Other workloads use the same label. Pods that have terminated, such as evicted ones, are not
+		// removed as long as the Deployment exists.
 		running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 			return !strings.HasPrefix(pod.Name, manager.Name+"-") || pod.Status.Phase == corev1.PodFailed ||
 				pod.Status.Phase == corev1.PodSucceeded
@@ -94,26 +95,28 @@ func (g *Guard) Stop(ctx context.Context, manager client.ObjectKey) error {
 	}
 }
 
-// Unhold takes off the finalizers of the manager, so that objects, and namespaces with them, can be deleted,
-// and lets pods into service again that requests keep out of it (CRR-083).
+// Unhold removes the finalizers of the manager, so that objects and their namespaces can be deleted. It also
+// lets pods into service again that ContainerRecreateRequests keep out of service (CRR-083).
 func (g *Guard) Unhold(ctx context.Context) error {
 	return g.unholdSome(ctx, func(schema.GroupKind, string) bool { return true }, false)
 }
 
-// UnholdKinds does so with objects of these kinds that are being deleted, and that no controller looks after
-// because their feature gates are off; a pod that others keep out of service stays so. What AdvancedCronJobs
-// create is theirs.
+// UnholdKinds removes the finalizers from objects of these kinds that are being deleted and that no
+// controller handles because their feature gates are disabled. A pod that others keep out of service stays
+// out of service. Finalizers of objects that AdvancedCronJobs create are left to the AdvancedCronJob
+// controller.
 func (g *Guard) UnholdKinds(ctx context.Context, kinds []schema.GroupKind) error {
 	return g.unholdSome(ctx, func(kind schema.GroupKind, finalizer string) bool {
 		return finalizer != pub.UnrecordedRun && slices.Contains(kinds, kind)
 	}, true)
 }
 
-// mostTold bounds how many of the objects are told of that could not be changed.
+// mostTold is the maximum number of objects for which a failed change is reported.
 const mostTold = 5
 
-// unholdSome takes finalizers off objects of some kinds; leaving means those alone that are being deleted,
-// while managers go on. An object that cannot be changed holds no other.
+// unholdSome removes finalizers from objects of the kinds that which selects. If leaving is set, managers are
+// still running and only objects that are being deleted are changed. An object that cannot be changed does
+// not block the others.
 func (g *Guard) unholdSome(
 	ctx context.Context, which func(schema.GroupKind, string) bool, leaving bool,
 ) error {
@@ -183,8 +186,8 @@ func (g *Guard) unhold(
 	return nil
 }
 
-// serve sets the condition of the pod that a request keeps out of service; shares means that others may go on
-// keeping it so.
+// serve sets the condition that lets the pod of a request into service. shares means that others may keep the
+// pod out of service.
 func (g *Guard) serve(ctx context.Context, request *unstructured.Unstructured, shares bool) error {
 	name, _, _ := unstructured.NestedString(request.Object, "spec", "podName")
 	pod := &corev1.Pod{}
@@ -220,9 +223,9 @@ func (g *Guard) serve(ctx context.Context, request *unstructured.Unstructured, s
 		return nil
 	}
 
-	patch := client.RawPatch(types.StrategicMergePatchType,
-		[]byte(
-			`{"status":{"conditions":[{"type":"`+pub.KruisePodReady+`","status":"True","message":null}]}}`))
+	patch := client.RawPatch(types.StrategicMergePatchType, []byte(
+		`{"status":{"conditions":[{"type":"`+pub.KruisePodReady+`","status":"True","message":null}]}}`,
+	))
 	if err := g.Client.Status().Patch(ctx, pod, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("letting pod %s into service: %w", name, err)
 	}

@@ -1,6 +1,6 @@
-// Package useragent puts the name of the controller into the user agent of its requests, for the audit logs
-// of API servers (OPS-022). All controllers share one client, one pool of connections and one set of caches,
-// so the name is passed in the context.
+// Package useragent adds the name of the controller to the user agent of its requests, for the audit logs of
+// API servers (OPS-022). All controllers share one client, one connection pool and one set of caches, so the
+// name is passed in the context.
 package useragent
 
 import (
@@ -12,7 +12,7 @@ import (
 
 type key struct{}
 
-// Of returns the reconciler with the controller's name in the context, so that all its requests have the
+// Of returns the reconciler with the controller's name in the context, so that all its requests carry the
 // name.
 func Of(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -20,9 +20,9 @@ func Of(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// Wrap returns a function for WrapTransport of a rest.Config: requests of a controller have the user agent
-// <base>/<controller>; others keep theirs. API servers derive the field manager from the part before the
-// slash, so it is the same for all.
+// Wrap returns a function for WrapTransport of a rest.Config. Requests of a controller have the user agent
+// <base>/<controller>; other requests keep theirs. API servers derive the field manager from the part before
+// the slash, so it is the same for all controllers.
 func Wrap(base string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return &transport{base, next} }
 }
@@ -41,5 +41,5 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(request)
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper gives client-go access to the wrapped transport.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }

@@ -1,4 +1,4 @@
-// Package version tells which release a program is of, and from which commit it was built.
+// Package version reports the release of a program and the commit it was built from.
 package version
 
 import (
@@ -10,21 +10,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Set by the linker alone: make release stamps every program with -ldflags -X.
+// These are set by the linker: make release stamps every program with -ldflags -X.
 var version, commit string
 
-// Build is what a program was built from.
+// Build describes what a program was built from.
 type Build struct {
-	// Version is that of the release, such as v0.1.0. A program that was built without make release has the
-	// pseudo-version that Go makes of the commit, or (devel).
+	// Version is the version of the release, such as v0.1.0. A program that was built without make release
+	// has the pseudo-version that Go derives from the commit, or (devel).
 	Version string
-	// Commit is the revision in full, or "unknown".
+	// Commit is the full revision, or "unknown".
 	Commit string
-	// Go is the version of the compiler, and Platform what the program runs on, such as linux/arm64.
+	// Go is the version of the compiler. Platform is the platform that the program runs on, such as
+	// linux/arm64.
 	Go, Platform string
 }
 
-// Get returns what this program was built from: what the linker wrote, and where it wrote nothing, what the
+// Get returns what this program was built from: the values that the linker set, or else those that the
 // compiler recorded.
 func Get() Build {
 	b := Build{
@@ -41,11 +42,12 @@ func Get() Build {
 			}
 		}
 	}
+
 	b.Version, b.Commit = cmp.Or(b.Version, "(devel)"), cmp.Or(b.Commit, "unknown")
 	return b
 }
 
-// String is one line, such as "v0.1.0 (commit 0123abcd, go1.26.3, linux/amd64)".
+// String returns one line, such as "v0.1.0 (commit 0123abcd, go1.26.3, linux/amd64)".
 func (b Build) String() string {
 	return fmt.Sprintf("%s (commit %s, %s, %s)", b.Version, b.Commit, b.Go, b.Platform)
 }

@@ -1,7 +1,7 @@
-// Package watches lets a manager run although one kind cannot be watched. The library starts no controller
-// before all caches are filled, so that one kind whose list the API server refuses, for lack of rights, a
-// broken definition or a conversion that fails, would stop the controllers of all others. Here a kind that is
-// refused is left out of that wait, told of, and joins as soon as it can be read.
+// Package watches lets a manager run even if a kind cannot be watched. controller-runtime starts no
+// controller before all caches are synced, so one kind whose list the API server rejects, because of missing
+// rights, a broken definition or a failing conversion, would block the controllers of all other kinds. This
+// package excludes a rejected kind from the wait, reports it, and includes it as soon as it can be read.
 package watches
 
 import (
@@ -26,20 +26,21 @@ import (
 )
 
 const (
-	// grace is how long a kind may be refused until the controllers of others start without it: a conversion
-	// webhook, or rights that are applied beside the manager, may be some seconds late.
+	// grace is how long a kind may be rejected before the controllers of other kinds start without it,
+	// because a conversion webhook, or rights that are applied together with the manager, may be some seconds
+	// late.
 	grace = 15 * time.Second
-	// recent is how long a failure counts. Lists are tried again at least once a minute.
+	// recent is how long a failure counts. Lists are retried at least once a minute.
 	recent = 2 * time.Minute
-	// every is the pause between looks while caches are waited for.
+	// every is the polling interval while caches are waited for.
 	every = 200 * time.Millisecond
 )
 
-// NewInformer makes informers, as an option of the library's caches.
+// NewInformer makes informers. It is the type of an option of controller-runtime's caches.
 type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration,
 	toolscache.Indexers) toolscache.SharedIndexInformer
 
-// Watches are the informers of one process. It may be used by many at once.
+// Watches holds the informers of one process. It is safe for concurrent use.
 type Watches struct {
 	scheme *runtime.Scheme
 	clock  clock.PassiveClock
@@ -55,8 +56,8 @@ type watch struct {
 	synced func() bool
 
 	mu sync.Mutex
-	// err is the last refusal, first and last are when the present series of refusals began, and its last
-	// one.
+	// err is the last rejection. first and last are the times of the first and the last rejection of the
+	// current series.
 	err         error
 	first, last time.Time
 }
@@ -66,7 +67,8 @@ func New(scheme *runtime.Scheme, c clock.PassiveClock) *Watches {
 	return &Watches{scheme: scheme, clock: c}
 }
 
-// Following returns what makes informers by next and follows them; nil is the library's way to make them.
+// Following returns a function that makes informers by next and follows them. nil means the default of
+// controller-runtime.
 func (w *Watches) Following(next NewInformer) NewInformer {
 	if next == nil {
 		next = toolscache.NewSharedIndexInformer
@@ -77,15 +79,16 @@ func (w *Watches) Following(next NewInformer) NewInformer {
 		informer := next(source, example, resync, indexers)
 		kind, err := apiutil.GVKForObject(example, w.scheme)
 		if err != nil {
-			return informer // the library says why when it is used
+			return informer // the cache reports why when the informer is used
 		}
 		one := &watch{kind: kind, synced: informer.HasSynced}
-		if informer.SetWatchErrorHandlerWithContext(func(ctx context.Context,
-			r *toolscache.Reflector, err error) {
-			if !one.failed(err, w.clock.Now()) {
-				toolscache.DefaultWatchErrorHandler(ctx, r, err)
-			}
-		}) == nil {
+		if informer.SetWatchErrorHandlerWithContext(
+			func(ctx context.Context, r *toolscache.Reflector, err error) {
+				if !one.failed(err, w.clock.Now()) {
+					toolscache.DefaultWatchErrorHandler(ctx, r, err)
+				}
+			},
+		) == nil {
 			w.mu.Lock()
 			w.all = append(w.all, one)
 			w.mu.Unlock()
@@ -94,16 +97,14 @@ func (w *Watches) Following(next NewInformer) NewInformer {
 	}
 }
 
-// failed notes an answer of the API server by which the kind cannot be read, and reports whether it is one.
-// An API server that does not answer, or is busy, says nothing about the kind.
+// failed records an error of the API server that means that the kind cannot be read, and reports whether err
+// is such an error. An API server that does not respond or is overloaded says nothing about the kind.
 func (o *watch) failed(err error, now time.Time) bool {
 	var status apierrors.APIStatus
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), !errors.As(err, &status),
-		apierrors.IsResourceExpired(err),
-		apierrors.IsGone(err), apierrors.IsTooManyRequests(err), apierrors.IsTimeout(err),
-		apierrors.IsServerTimeout(err),
-		apierrors.IsServiceUnavailable(err):
+		apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsTooManyRequests(err),
+		apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err):
 		return false
 	}
 
@@ -117,7 +118,8 @@ func (o *watch) failed(err error, now time.Time) bool {
 	return true
 }
 
-// refused returns since when the kind is refused, when it was last, and how; nil if it is not.
+// refused returns the times of the first and the last rejection, and the last error. The error is nil if the
+// kind is not rejected.
 func (o *watch) refused(now time.Time) (first, last time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,15 +132,15 @@ func (o *watch) refused(now time.Time) (first, last time.Time, err error) {
 // Failure is a kind that cannot be watched.
 type Failure struct {
 	Kind schema.GroupVersionKind
-	// Err is the last answer of the API server.
+	// Err is the last response of the API server.
 	Err error
-	// Since is when the answers began, Last when the last one came: it may have been read since then. Before
-	// says that the kind was read before, and what is known of it gets old.
+	// Since and Last are the times of the first and the last failure. The kind may have been read after Last.
+	// Before means that the kind was read before, and its cache is stale.
 	Since, Last time.Time
 	Before      bool
 }
 
-// Failures are the kinds that cannot be watched now, by name, each once.
+// Failures returns the kinds that cannot be watched now, sorted by name and each only once.
 func (w *Watches) Failures() []Failure {
 	now := w.clock.Now()
 	byKind := map[schema.GroupVersionKind]Failure{}
@@ -171,7 +173,7 @@ func (w *Watches) list() []*watch {
 	return slices.Clone(w.all)
 }
 
-// settled reports whether each informer is filled, or has been refused for that long.
+// settled reports whether each informer is synced or has been rejected for at least the given time.
 func (w *Watches) settled(after time.Duration) bool {
 	now := w.clock.Now()
 	for _, one := range w.list() {
@@ -185,8 +187,8 @@ func (w *Watches) settled(after time.Duration) bool {
 	return true
 }
 
-// Read reports whether every kind that is watched has been read once, or the API server has refused it: what
-// will not be known soon does not keep a replica from serving what is known. Once true it stays true.
+// Read reports whether every watched kind has been read once or rejected by the API server. A kind that
+// cannot be read soon must not keep a replica from serving the others. Once true, the result stays true.
 func (w *Watches) Read() bool {
 	if !w.read.Load() && w.settled(0) {
 		w.read.Store(true)
@@ -194,8 +196,8 @@ func (w *Watches) Read() bool {
 	return w.read.Load()
 }
 
-// Cache makes the manager's cache, as an option of the library. Who waits for it does not wait for kinds that
-// are refused.
+// Cache makes the manager's cache, as an option of controller-runtime. Waiting for its sync does not wait for
+// kinds that are rejected.
 func (w *Watches) Cache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	options.NewInformer = w.Following(options.NewInformer)
 	inner, err := cache.New(config, options)
@@ -212,7 +214,7 @@ func (w *Watches) Cache(config *rest.Config, options cache.Options) (cache.Cache
 
 type tolerant struct {
 	cache.Cache
-	// settled reports whether all is read that can be, and there is something that cannot.
+	// settled reports whether all kinds are read that can be read, and at least one cannot.
 	settled func() bool
 }
 

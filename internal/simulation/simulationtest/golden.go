@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Golden compares a narrative, and the events that were told in it, with the file of its title in
-// testdata/narratives; update writes the file.
+// Golden compares a narrative and its events with the file for its title in testdata/narratives. If update is
+// set, it writes the file.
 func Golden(t *testing.T, title, text string, events []string, update bool) {
 	t.Helper()
 	for _, event := range events {

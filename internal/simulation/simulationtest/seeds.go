@@ -1,5 +1,5 @@
 // Package simulationtest runs simulations as tests: from seeds that are printed, and as narratives that are
-// kept.
+// stored.
 package simulationtest
 
 import (
@@ -11,17 +11,17 @@ import (
 	"testing"
 )
 
-// Seeds plays runs of a simulation, each from a seed of its own and as a subtest, as many at once as there
-// are processors. It ends after five failures. Three variables of the environment choose others than the
-// usual runs, which are 1 to runs: SIM is how many, FIRST the first, and SEED plays one alone. TRACE is for
-// the simulation itself, which then prints every step.
+// Seeds plays runs of a simulation, each as a subtest with its own seed, and as many concurrently as there
+// are processors. It stops after five failures. By default the seeds are 1 to runs. The environment variable
+// SIM sets their number, FIRST sets the first one, and SEED selects a single one. TRACE makes the simulation
+// itself print every step.
 func Seeds(t *testing.T, runs int, play func(t *testing.T, seed uint64)) {
 	t.Helper()
 	Some(t, runs, 1, play)
 }
 
-// Some is Seeds for one of several simulations of a kind, or for one whose runs take long: it plays SIM
-// divided by share, and five at least.
+// Some is like Seeds for one of several simulations of a kind, or for one whose runs take long. It plays SIM
+// divided by share runs, but at least five.
 func Some(t *testing.T, runs int, share uint64, play func(t *testing.T, seed uint64)) {
 	t.Helper()
 	first, count := number(t, "FIRST", 1), number(t, "SIM", uint64(runs)*share)
@@ -56,7 +56,7 @@ func Some(t *testing.T, runs int, share uint64, play func(t *testing.T, seed uin
 	t.Logf("%d runs", played)
 }
 
-// number reads a number from the environment.
+// number returns a number from the environment.
 func number(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)

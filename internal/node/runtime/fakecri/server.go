@@ -1,6 +1,6 @@
-// Package fakecri is a container runtime for tests: it serves CRI v1 on a unix socket from a few tables in
-// memory, and restarts containers as kubelet would. Its fields make it fail on purpose; they may be set
-// before or while it serves.
+// Package fakecri provides a container runtime for tests. It serves CRI v1 on a unix socket from tables in
+// memory, and restarts containers like kubelet. Its fields can make it fail on purpose and may be set before
+// or while it serves.
 package fakecri
 
 import (
@@ -24,21 +24,21 @@ import (
 
 // Container is one container of the fake.
 type Container struct {
-	// ID is without scheme.
+	// ID has no scheme.
 	ID, Name, Namespace, Pod, UID string
 	State                         cri.ContainerState
 	Created, Started              time.Time
 	ExitCode                      int32
 	RestartCount                  int
-	// Hash is kubelet's, in hexadecimal; empty means none.
+	// Hash is kubelet's hash in hexadecimal. It is empty if there is none.
 	Hash, Image string
 	Annotations map[string]string
-	// Env is in the verbose status if NoRecord is not set.
+	// Env is part of the verbose status unless NoRecord is set.
 	Env      []string
 	NoRecord bool
 }
 
-// Call is a request that changed something, or ran a command.
+// Call is a recorded request that changed something or ran a command.
 type Call struct {
 	Method, ID string
 	Grace      time.Duration
@@ -48,25 +48,25 @@ type Call struct {
 	Sandbox    *cri.PodSandboxConfig
 }
 
-// Server is the fake. Its exported fields are read under its lock: change them with Set.
+// Server is the fake runtime. Its exported fields are read under its lock. Use Set to change them.
 type Server struct {
 	cri.UnimplementedRuntimeServiceServer
 	cri.UnimplementedImageServiceServer
 
-	// Name is the name that the runtime reports; Path is its socket.
+	// Name is the name that the runtime reports. Path is the path of its socket.
 	Name, Path string
-	// Pods is how many of kubelet's pods it runs.
+	// Pods is the number of kubelet's pods that it runs.
 	Pods int
-	// OnExec answers commands; nil answers NotFound.
+	// OnExec responds to commands. If it is nil, the response is NotFound.
 	OnExec func(id string, command []string) (stdout string, code int32, err error)
-	// OnStop is called with the container before it ends; its error is the answer, and the container goes on.
-	// It may wait.
+	// OnStop is called with the container before it ends. If it returns an error, the call fails and the
+	// container keeps running. It may block.
 	OnStop func(ctx context.Context, c Container, grace time.Duration) error
-	// Restart makes the new container after a stop, as kubelet does; nil makes none.
+	// Restart returns the new container after a stop, like kubelet. It may be nil or return nil.
 	Restart func(old Container) *Container
-	// OnPull is called for a pull; its error is the answer. It may wait.
+	// OnPull is called for a pull. If it returns an error, the call fails. It may block.
 	OnPull func(ctx context.Context, image string, auth *cri.AuthConfig) error
-	// Failing has the methods that fail, with their errors.
+	// Failing maps methods that fail to their errors.
 	Failing map[string]error
 
 	mu         sync.Mutex
@@ -92,10 +92,10 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Root is the folder of the socket.
+// Root returns the folder of the socket.
 func (s *Server) Root() string { return filepath.Dir(s.Path) }
 
-// Listen begins to serve, also again after Close.
+// Listen starts serving. It may be called again after Close.
 func (s *Server) Listen(t testing.TB) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", s.Path)
@@ -111,7 +111,7 @@ func (s *Server) Listen(t testing.TB) {
 	go func() { _ = server.Serve(listener) }()
 }
 
-// Close ends all connections; the containers stay, as with a runtime that restarts.
+// Close closes all connections. The containers stay, as with a runtime that restarts.
 func (s *Server) Close() {
 	s.mu.Lock()
 	server := s.grpc
@@ -157,7 +157,7 @@ func (s *Server) add(c Container) {
 	s.containers = append(s.containers, &c)
 }
 
-// Remove forgets a container.
+// Remove removes a container.
 func (s *Server) Remove(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,7 +371,7 @@ func (s *Server) ListImages(context.Context, *cri.ListImagesRequest) (*cri.ListI
 	return &cri.ListImagesResponse{Images: slices.Clone(s.images)}, nil
 }
 
-// PullImage implements CRI: the image is in the store afterwards.
+// PullImage implements CRI. The image is in the store afterwards.
 func (s *Server) PullImage(
 	ctx context.Context, request *cri.PullImageRequest,
 ) (*cri.PullImageResponse, error) {
