@@ -76,7 +76,7 @@ func (m *memory) words(from, to *policyv1beta1.PodUnavailableBudgetStatus, now t
 	return wordsEvery - now.Sub(m.written)
 }
 
-// lookAgain is when a budget is looked at again without an event, if it covers no pod (PUB-D2), or if its
+// lookAgain is when a budget is looked at again without an event, if it covers no pod, or if its
 // workloads are not watched.
 const lookAgain = time.Minute
 

@@ -24,7 +24,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/scale"
 )
 
-// The scale subresource says how many pods a workload should have, regardless of its kind (PUB-040). Other
+// The scale subresource says how many pods a workload should have, regardless of its kind. Other
 // kinds need additional permissions, which users grant.
 //
 // +kubebuilder:rbac:groups=apps,roleName=kruise-manager-budget-role,resources=deployments/scale;replicasets/scale;statefulsets/scale,verbs=get

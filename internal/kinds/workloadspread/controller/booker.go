@@ -76,8 +76,10 @@ func (b *Booker) Metrics() []prometheus.Collector { return []prometheus.Collecto
 // Create chooses a subset and books the pod there (WS-076). The decision has no subset if none has room
 // (WS-077), or if the WorkloadSpread is gone (WS-113). prepare is called with the decision before it is
 // written; if it returns an error, nothing is booked and the error is returned.
-func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
-	prepare func(workloadspread.Decision) error) (workloadspread.Decision, error) {
+func (b *Booker) Create(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
+	prepare func(workloadspread.Decision) error,
+) (workloadspread.Decision, error) {
 	decision := workloadspread.Decision{Subset: workloadspread.Alone(spread)}
 	if workloadspread.Ordinal(workloadspread.TargetOf(spread).GroupKind) && decision.Subset == nil {
 		var err error
@@ -140,10 +142,11 @@ func (b *Booker) Release(
 // settle makes a decision with decide, and commits it by calling the function that decide returned. If the
 // pod finds no subset, or no booking to give back, the decision is made again if the object may be older than
 // the request. prepare may be nil.
-func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread, kind string,
+func (b *Booker) settle(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, kind string,
 	prepare func(workloadspread.Decision) error,
-	decide func(*workloadspread.Ledger) (workloadspread.Decision, func())) (decision workloadspread.Decision,
-	err error) {
+	decide func(*workloadspread.Ledger) (workloadspread.Decision, func()),
+) (decision workloadspread.Decision, err error) {
 	err = b.Do(ctx, spread, func(l *workloadspread.Ledger, age time.Duration) error {
 		var commit func()
 		decision, commit = decide(l)

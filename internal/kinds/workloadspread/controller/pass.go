@@ -28,11 +28,13 @@ import (
 // Reader reads what a pass needs. Cached objects must not be changed.
 type Reader interface {
 	// Target returns the workload of a WorkloadSpread. known reports whether its kind may be spread.
-	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (target *workloadspread.Target,
-		known bool, err error)
+	Target(
+		ctx context.Context, spread *appsv1beta1.WorkloadSpread,
+	) (target *workloadspread.Target, known bool, err error)
 	// Pods returns the pods of the target that the WorkloadSpread selects, from the cache.
-	Pods(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
-		target *workloadspread.Target) ([]*corev1.Pod, error)
+	Pods(
+		ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *workloadspread.Target,
+	) ([]*corev1.Pod, error)
 	// Node returns a node from the cache, or nil if it is not known.
 	Node(ctx context.Context, name string) (*corev1.Node, error)
 	// Whole reads a pod from the API server as an unmodified document. It returns nil if the pod does not

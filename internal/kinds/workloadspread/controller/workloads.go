@@ -29,7 +29,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
-// Custom kinds need additional permissions, which an administrator grants (WS-028).
+// Custom kinds need additional permissions, which an administrator grants.
 //
 // +kubebuilder:rbac:groups=apps,roleName=kruise-manager-workloadspread-role,resources=deployments;replicasets;statefulsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=batch,roleName=kruise-manager-workloadspread-role,resources=jobs,verbs=get;list;watch
@@ -48,8 +48,9 @@ type Workloads interface {
 	Known(kind schema.GroupKind) bool
 	// Parent returns the controller of an object of a known kind, and false if it has none. It returns a
 	// NotFound error if the object does not exist (WS-052, WS-053).
-	Parent(ctx context.Context, namespace string, of workloadspread.Reference) (workloadspread.Reference,
-		bool, error)
+	Parent(
+		ctx context.Context, namespace string, of workloadspread.Reference,
+	) (workloadspread.Reference, bool, error)
 }
 
 // Kinds reads workloads. A kind is cached from the first time that a WorkloadSpread refers to it, so that a
@@ -271,8 +272,9 @@ func (k *Kinds) atPaths(
 		if err != nil {
 			return 0, err
 		}
-		if err := k.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: of.Name},
-			typed); err != nil {
+		if err := k.live.Get(
+			ctx, types.NamespacedName{Namespace: namespace, Name: of.Name}, typed,
+		); err != nil {
 			return 0, fmt.Errorf("reading %s %s/%s: %w", of.Kind, namespace, of.Name, err)
 		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
