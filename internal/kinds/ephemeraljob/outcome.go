@@ -88,7 +88,8 @@ func judge(pod *corev1.Pod, job types.UID, lost bool) outcome {
 
 	states := map[string]*corev1.ContainerState{}
 	for i := range pod.Status.EphemeralContainerStatuses {
-		states[pod.Status.EphemeralContainerStatuses[i].Name] = &pod.Status.EphemeralContainerStatuses[i].State
+		states[pod.Status.EphemeralContainerStatuses[i].Name] =
+			&pod.Status.EphemeralContainerStatuses[i].State
 	}
 
 	for i := range pod.Spec.EphemeralContainers {

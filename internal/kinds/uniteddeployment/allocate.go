@@ -130,7 +130,8 @@ func Reserve(rooms []Room, replicas int32) []int32 {
 	assign := func(i int, target int32) {
 		add := min(max(target-next[i], 0), rest)
 		next[i] += add
-		rest -= min(add, max(capacity[i], 0)) // replicas beyond the capacity are assigned again to later subsets
+		// Replicas beyond the capacity are assigned again to later subsets.
+		rest -= min(add, max(capacity[i], 0))
 		capacity[i] -= add
 	}
 

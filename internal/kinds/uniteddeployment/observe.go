@@ -97,7 +97,8 @@ func ChildOf(object metav1.Object) *Child {
 			c.fails(string(condition.Type), condition.Message,
 				condition.Type == appsv1.DeploymentReplicaFailure &&
 					condition.Status == corev1.ConditionTrue ||
-					condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse)
+					condition.Type == appsv1.DeploymentProgressing &&
+						condition.Status == corev1.ConditionFalse)
 		}
 	}
 

@@ -87,7 +87,8 @@ func newMeters(w *watches) *meters {
 			[]string{"action", "result"}),
 		without: prometheus.NewGaugeVec(
 			prometheus.GaugeOpts{Name: "afloat_resourcedistribution_failed_namespaces",
-				Help: "Target namespaces without a correct copy, by ResourceDistribution."}, []string{"name"}),
+				Help: "Target namespaces without a correct copy, by ResourceDistribution."},
+			[]string{"name"}),
 		watches: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "afloat_resourcedistribution_watches",
 			Help: "Watches of Secrets and ConfigMaps, one for each kind and name that is distributed."},
 			func() float64 { return float64(w.count()) }),

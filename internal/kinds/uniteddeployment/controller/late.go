@@ -33,7 +33,8 @@ func (r *Reconciler) late(mgr ctrl.Manager, kind uniteddeployment.Kind) source.F
 						return false, nil //nolint:nilerr // the API server may not answer for a while
 					}
 					if !indexed {
-						indexed = mgr.GetFieldIndexer().IndexField(ctx, object(kind), byOwner, indexOwner) == nil
+						indexed = mgr.GetFieldIndexer().IndexField(ctx, object(kind), byOwner,
+							indexOwner) == nil
 					}
 					return indexed && r.follow(ctx, mgr, kind, queue) == nil, nil
 				})

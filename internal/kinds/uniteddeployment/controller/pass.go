@@ -98,7 +98,8 @@ func (r *Reconciler) read(
 
 	var revisions appsv1.ControllerRevisionList
 	if err := r.Client.List(ctx, &revisions, client.InNamespace(united.Namespace),
-		client.MatchingFields{podapply.OwnerIndex: string(united.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{podapply.OwnerIndex: string(united.UID)},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("listing revisions: %w", err)
 	}
 

@@ -157,7 +157,8 @@ func selected(pods []*corev1.Pod, namespace string, selectors ...labels.Selector
 // Node implements Reader.
 func (k *kubeReader) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
-	if err := k.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil {
+	if err := k.Client.Get(ctx, types.NamespacedName{Name: name}, node,
+		client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}

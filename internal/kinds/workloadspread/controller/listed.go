@@ -49,7 +49,8 @@ func FollowLists(
 			Mapper:      mgr.GetRESTMapper(),
 			NewInformer: newInformer,
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named}}}}})
+				&corev1.ConfigMap{}: {
+					Namespaces: map[string]cache.Config{namespace: {FieldSelector: named}}}}})
 	if err != nil {
 		return fmt.Errorf("making the cache of ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
