@@ -111,7 +111,8 @@ func (a *application) first(ctx context.Context) error {
 	return nil
 }
 
-// live checks that the object exists in the API server and is not being deleted, before it adopts anything.
+// live checks that the object is unchanged in the API server and not being deleted, before it adopts
+// anything.
 func (a *application) live(ctx context.Context) error {
 	now := &appsv1beta1.UnitedDeployment{}
 	err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.united), now)
