@@ -22,10 +22,10 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/selectors"
 )
 
-// Document is a JSON object as an admission request holds it.
+// Document is a JSON object as contained in an admission request.
 type Document = map[string]any
 
-// mostContainers bounds the containers of one job: each plan looks for all of their names in all pods.
+// mostContainers limits the containers of one job, since each plan looks for all of their names in all pods.
 const mostContainers = 100
 
 // allowed are the fields of a container that may be set.
@@ -42,17 +42,19 @@ func containersOf(job Document) []any {
 	return list
 }
 
-// Default completes a job (EJ-012, EJ-015), and its containers as the core API does (EJ-026), unless an
-// update, of which old is what is stored, leaves them as they are.
+// Default returns the patch that sets the defaults of a job (EJ-012, EJ-015) and, like the core API, those of
+// its containers (EJ-026). An update that does not change the containers leaves them as they are; old is the
+// stored job.
 func Default(job, old Document) (patch []jsonpatch.Operation) {
 	add := func(object Document, at, key string, value any) {
 		if present, ok := object[key]; !ok || present == nil || present == "" {
 			patch = append(patch, jsonpatch.NewOperation("add", at+"/"+key, value))
 		}
 	}
+
 	spec, ok := job["spec"].(Document)
 	if !ok {
-		return nil // refused as such
+		return nil // it is rejected as such
 	}
 
 	add(spec, "/spec", "parallelism", defaultParallelism)
@@ -79,21 +81,23 @@ func Default(job, old Document) (patch []jsonpatch.Operation) {
 	return patch
 }
 
-// Validate judges a job by itself; old is nil on creation (EJ-025 to EJ-030). What the API server knows
-// better, the environment, the security context and mounts, is judged by it: see Template.
+// Validate validates a job by itself; old is nil on creation (EJ-025 to EJ-030). The API server validates the
+// environment, the security context and the mounts; see Template.
 func Validate(document Document, job, old *appsv1alpha1.EphemeralJob) (errs field.ErrorList) {
 	spec, path := &job.Spec, field.NewPath("spec")
 	stored := &appsv1alpha1.EphemeralJobSpec{}
 	if old != nil {
 		stored = &old.Spec
 	}
+
 	numbers(&errs, path.Child("replicas"), spec.Replicas, stored.Replicas)
 	numbers(&errs, path.Child("parallelism"), spec.Parallelism, stored.Parallelism)
 	numbers(&errs, path.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds,
 		stored.ActiveDeadlineSeconds)
 	numbers(&errs, path.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished,
 		stored.TTLSecondsAfterFinished)
-	if old != nil { // what is stored was judged when it came, and cannot be mended
+
+	if old != nil { // the stored job was validated when it was created, and cannot be repaired
 		if !sameSelector(spec.Selector, old.Spec.Selector) {
 			errs = append(errs, field.Forbidden(path.Child("selector"),
 				"cannot be changed: create another job"))
@@ -117,6 +121,7 @@ func Validate(document Document, job, old *appsv1alpha1.EphemeralJob) (errs fiel
 	case len(list) > mostContainers:
 		return append(errs, field.TooMany(containersPath, len(list), mostContainers))
 	}
+
 	documents := containersOf(document)
 	names := map[string]bool{}
 	for i := range list {
@@ -135,7 +140,7 @@ func Validate(document Document, job, old *appsv1alpha1.EphemeralJob) (errs fiel
 	return errs
 }
 
-// numbers refuses a negative number, unless it is stored already.
+// numbers rejects a negative number, unless it is stored already.
 func numbers[N int32 | int64](errs *field.ErrorList, path *field.Path, value, stored *N) {
 	if value != nil && *value < 0 && (stored == nil || *stored != *value) {
 		*errs = append(*errs, field.Invalid(path, *value, "must be greater than or equal to 0"))
@@ -148,8 +153,8 @@ func sameSelector(a, b *metav1.LabelSelector) bool {
 	return string(left) == string(right)
 }
 
-// checkSelector refuses a selector that would address all pods, or that takes long to read at each event of a
-// pod.
+// checkSelector rejects a selector that would select all pods, or that is expensive to evaluate at each event
+// of a pod.
 func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return field.ErrorList{field.Required(path,
@@ -163,7 +168,7 @@ func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.Error
 	return errs
 }
 
-// checkFields refuses the fields that may not be set.
+// checkFields rejects the fields that may not be set.
 func checkFields(container Document, path *field.Path) (errs field.ErrorList) {
 	for _, name := range slices.Sorted(maps.Keys(container)) {
 		if jsonfields.Absent(container[name]) || slices.Contains(allowed, name) {
@@ -178,7 +183,7 @@ func checkFields(container Document, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// checkContainer judges a container.
+// checkContainer validates a container.
 func checkContainer(c *corev1.EphemeralContainer, path *field.Path) (errs field.ErrorList) {
 	if c.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
@@ -195,10 +200,12 @@ func checkContainer(c *corev1.EphemeralContainer, path *field.Path) (errs field.
 		errs = append(errs, field.Invalid(path.Child("image"), c.Image,
 			"must not have leading or trailing whitespace"))
 	}
+
 	policies := []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}
 	if c.ImagePullPolicy != "" && !slices.Contains(policies, c.ImagePullPolicy) {
 		errs = append(errs, field.NotSupported(path.Child("imagePullPolicy"), c.ImagePullPolicy, policies))
 	}
+
 	messages := []corev1.TerminationMessagePolicy{corev1.TerminationMessageReadFile,
 		corev1.TerminationMessageFallbackToLogsOnError}
 	if c.TerminationMessagePolicy != "" && !slices.Contains(messages, c.TerminationMessagePolicy) {
@@ -228,9 +235,9 @@ func checkContainer(c *corev1.EphemeralContainer, path *field.Path) (errs field.
 	return errs
 }
 
-// Template is a pod template with the containers of the job as ordinary ones, for the API server to judge by
-// its own rules. It has the volumes that they name, which those of the pods stand for; nil if there is
-// nothing to judge.
+// Template returns a pod template with the containers of the job as ordinary ones, for the API server to
+// validate by its own rules, or nil if there is nothing to validate. It has the volumes that the containers
+// name, in place of those of the pods.
 func Template(job Document) Document {
 	var containers []any
 	volumes, named := []any{}, map[string]bool{}
@@ -239,6 +246,7 @@ func Template(job Document) Document {
 		if !ok {
 			return nil
 		}
+
 		plain := Document{}
 		for key, value := range container {
 			if key != "targetContainerName" && slices.Contains(allowed, key) {
@@ -246,6 +254,7 @@ func Template(job Document) Document {
 			}
 		}
 		containers = append(containers, plain)
+
 		for list, source := range map[string]Document{"volumeMounts": {"emptyDir": Document{}},
 			"volumeDevices": {"persistentVolumeClaim": Document{"claimName": "any"}}} {
 			items, _ := plain[list].([]any)
@@ -269,7 +278,8 @@ func Template(job Document) Document {
 		"spec": Document{"containers": containers, "volumes": volumes}}
 }
 
-// Placed is where a fault of Template stands in the job; empty if it is not about the containers.
+// Placed converts the path of an error in Template to that in the job, or to an empty string if the error is
+// not about the containers.
 func Placed(path string) string {
 	rest, ok := strings.CutPrefix(path, "spec.template.spec.containers[")
 	if !ok {

@@ -11,9 +11,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Containers are the containers of the job as they are added to pods: as they were written, fields that our
-// types do not know included, with the variable that marks them at the end of their list (EJ-018). A variable
-// of that name that somebody else wrote is left out.
+// Containers returns the containers of the job as they are added to pods: as written by the user, including
+// fields that our types do not know, and with the variable that marks them at the end of the list (EJ-018). A
+// variable of that name from anybody else is dropped.
 func Containers(job *appsv1alpha1.EphemeralJob) ([]map[string]json.RawMessage, error) {
 	var containers []map[string]json.RawMessage
 	if err := json.Unmarshal(job.Spec.Template.EphemeralContainers.Raw(), &containers); err != nil {
@@ -46,12 +46,13 @@ func Containers(job *appsv1alpha1.EphemeralJob) ([]map[string]json.RawMessage, e
 	return containers, nil
 }
 
-// Injection is the JSON patch that adds the containers to exactly that version of a pod, behind those that it
-// has (EJ-045).
+// Injection returns the JSON patch that adds the containers to exactly that version of a pod, after those
+// that it has already (EJ-045).
 func Injection(pod *corev1.Pod, containers []map[string]json.RawMessage) ([]byte, error) {
 	const list = "/spec/ephemeralContainers"
 	patch := []jsonpatch.Operation{jsonpatch.NewOperation("replace", "/metadata/uid", pod.UID),
 		jsonpatch.NewOperation("replace", "/metadata/resourceVersion", pod.ResourceVersion)}
+
 	if len(pod.Spec.EphemeralContainers) == 0 {
 		patch = append(patch, jsonpatch.NewOperation("add", list, containers))
 	} else {
@@ -59,6 +60,7 @@ func Injection(pod *corev1.Pod, containers []map[string]json.RawMessage) ([]byte
 			patch = append(patch, jsonpatch.NewOperation("add", list+"/-", container))
 		}
 	}
+
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a patch: %w", err)

@@ -9,23 +9,23 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 )
 
-// Ledger joins what was counted of pods that are gone to what is seen of those that are there (EJ-037,
-// EJ-038). It is kept between the plans of one job; the zero value has seen nothing. A Ledger is not changed:
+// Ledger combines what was counted of pods that are gone with what is seen of those that exist (EJ-037,
+// EJ-038). It is kept between the plans of one job. The zero value has seen nothing. A Ledger is immutable:
 // each plan makes the next one.
 type Ledger struct {
-	// shown are the numbers that the status had, and those that it was to get: what follows from other
-	// numbers is somebody else's.
+	// shown are the numbers that the status had, and those that it was to get. Any other numbers in the
+	// status were written by somebody else, so the ledger starts again from them.
 	begun bool
 	shown [2]counts
-	// seen are the treated pods that were there, with their results; stuck is since when those wait for what
-	// cannot heal.
+	// seen are the treated pods that existed, with their results. stuck records since when pods wait for a
+	// reason that does not go away by itself.
 	seen  map[types.UID]Result
 	stuck map[types.UID]time.Time
-	// succeeded and failed are the treated pods that are gone.
+	// succeeded and failed count the treated pods that are gone.
 	succeeded, failed int
 }
 
-// counts are the numbers of a status that speak of treated pods.
+// counts are the numbers of a status about treated pods.
 type counts struct{ succeeded, failed, running, waiting int }
 
 func countsOf(status *appsv1alpha1.EphemeralJobStatus) counts {
@@ -36,23 +36,24 @@ func countsOf(status *appsv1alpha1.EphemeralJobStatus) counts {
 
 func (c counts) all() int { return c.succeeded + c.failed + c.running + c.waiting }
 
-// live are the treated pods that are there.
+// live is a treated pod that exists.
 type live struct {
 	uid     types.UID
 	outcome outcome
-	// lost judges the pod as one that has waited long enough for what cannot heal.
+	// lost returns the outcome if the pod has been stuck for too long.
 	lost func() outcome
 }
 
-// next settles which pods are gone, and since when others are stuck. The outcomes of pods that have waited
-// too long for what cannot heal are those of failed ones then.
+// next determines which pods are gone, and since when others are stuck. It changes the outcome of pods that
+// have been stuck for too long to failed.
 func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now time.Time) Ledger {
 	found := countsOf(status)
 	n := Ledger{begun: true, shown: [2]counts{found, found}, seen: map[types.UID]Result{},
 		stuck: map[types.UID]time.Time{}, succeeded: l.succeeded, failed: l.failed}
 	begins := !l.begun || found != l.shown[0] && found != l.shown[1]
-	// A manager that starts does not know since when pods are stuck. As many as the status has more failures
-	// have been so for long.
+
+	// A manager that has just started does not know since when pods are stuck. As many of them as the status
+	// has more failures have been stuck for long.
 	known := found.failed
 	for i := range pods {
 		if pods[i].outcome.result == Failed {
@@ -108,16 +109,16 @@ func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now t
 	return n
 }
 
-// showing is the ledger once the status is to show these numbers.
+// showing returns the ledger for a status that is to show these numbers.
 func (l Ledger) showing(status *appsv1alpha1.EphemeralJobStatus) Ledger {
 	l.shown[1] = countsOf(status)
 	return l
 }
 
-// gone is how many treated pods are gone.
+// gone returns how many treated pods are gone.
 func (l *Ledger) gone() int { return l.succeeded + l.failed }
 
-// soonest is when the first of the stuck pods has waited long enough; zero for never.
+// soonest returns when the first of the stuck pods has been stuck for too long, or zero.
 func (l *Ledger) soonest(now time.Time) (due time.Time) {
 	for since := range maps.Values(l.stuck) {
 		if at := since.Add(hopelessAfter); at.After(now) && (due.IsZero() || at.Before(due)) {

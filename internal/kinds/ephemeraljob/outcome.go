@@ -12,10 +12,10 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Result is what became of the containers of a job in a pod (EJ-055).
+// Result is the result of the containers of a job in a pod (EJ-055).
 type Result string
 
-// Results of pods. Unknown: the kubelet has not reported yet.
+// The results of pods. Unknown means that the kubelet has not reported yet.
 const (
 	Unknown   Result = "Unknown"
 	Waiting   Result = "Waiting"
@@ -24,33 +24,33 @@ const (
 	Failed    Result = "Failed"
 )
 
-// hopeless are reasons for which a container waits that nothing but a change outside of the pod can heal, and
-// hopelessAfter is how long they are given.
+// hopeless are reasons for waiting containers that only a change outside of the pod can resolve, and
+// hopelessAfter is how long they are tolerated.
 var hopeless = []string{"ErrImageNeverPull", "InvalidImageName", "CreateContainerError"}
 
 const hopelessAfter = time.Minute
 
-// runError is the reason for which a container waits that was made and could not be started; ephemeral
-// containers are made once.
+// runError is the reason of a waiting container that was created but could not be started. Ephemeral
+// containers are created only once.
 const runError = "RunContainerError"
 
-// outcome is how far the containers of a job in a pod are.
+// outcome is the state of the containers of a job in a pod.
 type outcome struct {
 	result Result
-	// done: none of them is going to run any more.
+	// done reports that none of them will run any more.
 	done bool
-	// stuck: one waits for what cannot heal.
+	// stuck reports that one waits for a hopeless reason.
 	stuck bool
 	why   string
 }
 
-// Owns tells whether the job with that UID added the container (EJ-018). The last of several variables is the
-// one that counts.
+// Owns reports whether the job with that UID added the container (EJ-018). Of several variables, the last one
+// counts.
 func Owns(container *corev1.EphemeralContainer, job types.UID) bool {
 	return job != "" && Mark(container) == string(job)
 }
 
-// Mark is the UID of the job that added the container, empty if none did.
+// Mark returns the UID of the job that added the container, or an empty string.
 func Mark(container *corev1.EphemeralContainer) string {
 	for i := len(container.Env) - 1; i >= 0; i-- {
 		if container.Env[i].Name == pub.EphemeralJobEnv {
@@ -60,22 +60,22 @@ func Mark(container *corev1.EphemeralContainer) string {
 	return ""
 }
 
-// Treated tells whether the pod has a container of the job (EJ-044).
+// Treated reports whether the pod has a container of the job (EJ-044).
 func Treated(pod *corev1.Pod, job types.UID) bool {
 	return slices.ContainsFunc(pod.Spec.EphemeralContainers,
 		func(c corev1.EphemeralContainer) bool { return Owns(&c, job) })
 }
 
-// ended tells whether a pod has ended: nothing in it runs any more.
+// ended reports whether a pod has ended, so that nothing runs in it any more.
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// active tells whether a pod may be treated.
+// active reports whether a pod may be treated.
 func active(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && !ended(pod) }
 
-// judge tells how far the containers of the job in a treated pod are. lost tells that those which wait for
-// what cannot heal have waited long enough.
+// judge returns the outcome of the containers of the job in a treated pod. lost reports that stuck containers
+// have waited for too long.
 func judge(pod *corev1.Pod, job types.UID, lost bool) outcome {
 	o := outcome{result: Succeeded, done: true}
 	worse := map[Result]int{Succeeded: 0, Unknown: 1, Waiting: 2, Running: 3, Failed: 4}
@@ -85,9 +85,11 @@ func judge(pod *corev1.Pod, job types.UID, lost bool) outcome {
 			o.result, o.why = result, fmt.Sprintf(format, args...)
 		}
 	}
+
 	states := map[string]*corev1.ContainerState{}
 	for i := range pod.Status.EphemeralContainerStatuses {
-		states[pod.Status.EphemeralContainerStatuses[i].Name] = &pod.Status.EphemeralContainerStatuses[i].State
+		states[pod.Status.EphemeralContainerStatuses[i].Name] =
+			&pod.Status.EphemeralContainerStatuses[i].State
 	}
 
 	for i := range pod.Spec.EphemeralContainers {

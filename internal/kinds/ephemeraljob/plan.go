@@ -22,61 +22,63 @@ import (
 // Snapshot is what a plan is made from.
 type Snapshot struct {
 	Job *appsv1alpha1.EphemeralJob
-	// Pods are those of the namespace that the selector matches, and those that the job has treated.
+	// Pods are the pods of the namespace that the selector matches, and those that the job has treated.
 	Pods []*corev1.Pod
-	// Ledger is that of the plan before.
+	// Ledger is the ledger of the previous plan.
 	Ledger Ledger
-	// Held tells until when a pod is not tried again that could not be treated a moment ago, and why; nil
-	// holds none.
+	// Held returns until when a pod whose last attempt failed is not tried again, and why. If Held is nil,
+	// all pods are tried.
 	Held func(types.UID) (until time.Time, why string)
-	// Failed tells whether the last attempt to treat a pod failed: it comes after all others; nil is none.
+	// Failed reports whether the last attempt to treat a pod failed, so that the pod comes after all others.
+	// It may be nil.
 	Failed func(types.UID) bool
-	// Refused says why the API server finds the containers invalid in a pod, which nothing heals (EJ-048).
+	// Refused is why the API server finds the containers invalid in a pod, which does not change (EJ-048).
 	Refused map[types.UID]string
-	// Unsupported says why the API server adds no ephemeral containers to any pod, until then (EJ-046).
+	// Unsupported is why the API server adds no ephemeral containers to any pod. It applies until
+	// UnsupportedUntil (EJ-046).
 	Unsupported      string
 	UnsupportedUntil time.Time
 	Now              time.Time
 }
 
-// Verdict is what is decided about one pod.
+// Verdict is the decision about one pod.
 type Verdict struct {
 	Pod string
-	// Done: nothing remains to be done; Waits: something remains, and is held. Else the next pass does
-	// something, or the pod goes on by itself.
+	// Done reports that nothing remains to be done. Waits reports that something remains, and is held back.
+	// If neither is set, the next pass does something, or the pod makes progress by itself.
 	Done, Waits bool
 	Reason      string
 	Message     string
 	Until       time.Time
 }
 
-// Plan is what is to be done about a job. Writes are made in the order of the fields.
+// Plan is what is to be done for a job. Writes are made in the order of the fields.
 type Plan struct {
-	// AddFinalizer and RemoveFinalizer are about EphemeralContainersCleanup (EJ-041). Delete deletes the job
-	// (EJ-042).
+	// AddFinalizer and RemoveFinalizer are about the finalizer EphemeralContainersCleanup (EJ-041). Delete
+	// deletes the job (EJ-042).
 	AddFinalizer, RemoveFinalizer, Delete bool
 	// Inject are the pods that get the containers now, in this order (EJ-044).
 	Inject []*corev1.Pod
-	// Status is what the status should be; nil if the job is not looked at any more.
+	// Status is the status to be written, or nil if the job needs no status any more.
 	Status *appsv1alpha1.EphemeralJobStatus
-	// Ended: this is the plan that ends the job.
+	// Ended reports that this plan ends the job.
 	Ended bool
-	// Ledger is what the next plan needs.
+	// Ledger is the ledger for the next plan.
 	Ledger Ledger
-	// Missing is how many treated pods the first plan of a manager takes for gone. Caches that lag may not
-	// show yet that they were treated.
+	// Missing is how many treated pods the first plan of a manager considers gone. Stale caches may not show
+	// yet that they were treated.
 	Missing int
-	// Taken are the pods that have a container of such a name from somebody else (EJ-036).
+	// Taken are the pods that have a container of the same name from somebody else (EJ-036).
 	Taken []string
-	// Verdicts are what is decided about the pods.
+	// Verdicts are the decisions about the pods.
 	Verdicts []Verdict
-	// After is when to look again; 0 is when something changes.
+	// After is when to look again; 0 means when something changes.
 	After time.Duration
-	// Why says what happens, or what is waited for.
+	// Why describes what happens, or what is waited for.
 	Why string
 }
 
-// String prints the plan as one sentence.
+// String returns the plan as one sentence.
 func (p *Plan) String() string {
 	text := p.Why
 	if len(p.Inject) > 0 {
@@ -92,16 +94,16 @@ func (p *Plan) String() string {
 	return text
 }
 
-// Defaults (EJ-012, EJ-015).
+// Defaults of fields.
 const (
 	defaultParallelism = 1
 	defaultTTL         = 1800
 )
 
-// Finished tells whether the job has ended.
+// Finished reports whether the job has ended.
 func Finished(job *appsv1alpha1.EphemeralJob) bool { return job.Status.CompletionTime != nil }
 
-// NewPlan decides.
+// NewPlan returns the plan for a snapshot.
 func NewPlan(s Snapshot) *Plan {
 	p, job := &Plan{Ledger: s.Ledger}, s.Job
 	held := slices.Contains(job.Finalizers, pub.EphemeralContainersCleanup)
@@ -113,11 +115,13 @@ func NewPlan(s Snapshot) *Plan {
 		p.expire(s)
 		return p
 	}
+
 	p.AddFinalizer = !held
 	t := &tally{in: s, plan: p, status: job.Status.DeepCopy()}
 	if t.status.StartTime == nil {
 		t.status.StartTime = &metav1.Time{Time: s.Now}
 	}
+
 	t.find()
 	t.decide()
 	t.conclude()
@@ -131,6 +135,7 @@ func (p *Plan) expire(s Snapshot) {
 	if given := s.Job.Spec.TTLSecondsAfterFinished; given != nil {
 		ttl = int64(max(*given, 0))
 	}
+
 	p.Why = fmt.Sprintf("finished, to be deleted %d s after that", ttl)
 	if left := s.Job.Status.CompletionTime.Add(seconds.Duration(ttl)).Sub(s.Now); left > 0 {
 		p.After = left
@@ -139,18 +144,19 @@ func (p *Plan) expire(s Snapshot) {
 	}
 }
 
-// tally is a plan while it is made.
+// tally is the state of a plan that is being made.
 type tally struct {
 	in     Snapshot
 	plan   *Plan
 	status *appsv1alpha1.EphemeralJobStatus
 	ledger Ledger
-	// wrong says why nothing can be done at all.
+	// wrong is why nothing can be done at all.
 	wrong string
-	// targets are the pods that are to be treated, running how many have unfinished containers.
+	// targets are the pods to be treated, and unfinished is how many treated pods have unfinished containers.
 	targets    []*corev1.Pod
 	unfinished int
-	// refused are the targets for which the containers are invalid, why is why for the first.
+	// refused are the targets for which the containers are invalid, and why is the reason for the first of
+	// them.
 	refused []string
 	why     string
 }
@@ -160,13 +166,13 @@ func (t *tally) say(pod string, v Verdict) {
 	t.plan.Verdicts = append(t.plan.Verdicts, v)
 }
 
-// soon has the job looked at again then, if that is later than now.
+// soon schedules another look at the job, if at is later than now.
 func (t *tally) soon(at time.Time) {
 	again.At(&t.plan.After, t.in.Now, at)
 }
 
-// SelectorOf is the selector of a job. One that cannot be read, or says nothing, selects no pods: it would
-// address all of them (EJ-029).
+// SelectorOf returns the selector of a job. A selector that cannot be parsed selects no pods, and neither
+// does an empty one, which would otherwise select all of them (EJ-029).
 func SelectorOf(job *appsv1alpha1.EphemeralJob) (labels.Selector, error) {
 	given := job.Spec.Selector
 	if given == nil || len(given.MatchLabels)+len(given.MatchExpressions) == 0 {
@@ -180,7 +186,7 @@ func SelectorOf(job *appsv1alpha1.EphemeralJob) (labels.Selector, error) {
 	return selector, nil
 }
 
-// find finds the treated pods, and the targets (EJ-035 to EJ-038).
+// find determines the treated pods and the targets.
 func (t *tally) find() {
 	job := t.in.Job
 	selector, err := SelectorOf(job)
@@ -200,6 +206,7 @@ func (t *tally) find() {
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
+
 	names := map[string]bool{}
 	for i := range template.Containers {
 		names[template.Containers[i].Name] = true
@@ -233,6 +240,7 @@ func (t *tally) find() {
 	if replicas := job.Spec.Replicas; replicas != nil {
 		room = min(max(int(*replicas)-len(treated)-t.ledger.gone(), 0), room)
 	}
+
 	t.targets = candidates[:room]
 	for _, pod := range candidates[room:] {
 		t.say(pod.Name, Verdict{Done: true, Reason: "NoTarget",
@@ -242,14 +250,14 @@ func (t *tally) find() {
 	t.status.Matches = number(len(treated) + t.ledger.gone() + room)
 }
 
-// taken tells whether the pod has an ephemeral container with one of these names.
+// taken reports whether the pod has an ephemeral container with one of these names.
 func taken(pod *corev1.Pod, names map[string]bool) bool {
 	return slices.ContainsFunc(pod.Spec.EphemeralContainers,
 		func(c corev1.EphemeralContainer) bool { return names[c.Name] })
 }
 
-// count counts the treated pods. Those of which nothing is known yet count as waiting, so that each is in one
-// of the numbers.
+// count counts the treated pods. Pods of which nothing is known yet count as waiting, so that each pod is in
+// one of the numbers.
 func (t *tally) count(treated []live, pods []*corev1.Pod) {
 	succeeded, failed, running, waiting := t.ledger.succeeded, t.ledger.failed, 0, 0
 	for i := range treated {
@@ -279,7 +287,7 @@ func (t *tally) count(treated []live, pods []*corev1.Pod) {
 	t.status.Running, t.status.Waiting = number(running), number(waiting)
 }
 
-// rank is 1 for pods that come after others, since the last attempt to treat them failed.
+// rank returns 1 for pods that come after others because their last attempt failed.
 func (t *tally) rank(pod *corev1.Pod) int {
 	if t.in.Failed != nil && t.in.Failed(pod.UID) {
 		return 1
@@ -287,16 +295,18 @@ func (t *tally) rank(pod *corev1.Pod) int {
 	return 0
 }
 
-// decide says what becomes of each target.
+// decide decides about each target.
 func (t *tally) decide() {
 	parallelism := defaultParallelism
 	if given := t.in.Job.Spec.Parallelism; given != nil {
 		parallelism = max(int(*given), 0)
 	}
-	// else one that is refused for ever is the first to be tried for ever
+
+	// Otherwise a pod that is always rejected would always be tried first.
 	slices.SortStableFunc(t.targets, func(a, b *corev1.Pod) int {
 		return t.rank(a) - t.rank(b)
 	})
+
 	slots, full := parallelism-t.unfinished, ""
 	for _, pod := range t.targets {
 		wait := func(reason, format string, args ...any) {
@@ -309,11 +319,13 @@ func (t *tally) decide() {
 				Message: "the containers cannot be added: " + why})
 			continue
 		}
+
 		var until time.Time
 		var why string
 		if t.in.Held != nil {
 			until, why = t.in.Held(pod.UID)
 		}
+
 		switch {
 		case t.wrong != "":
 			wait("Error", "%s", t.wrong)

@@ -25,20 +25,22 @@ const (
 	ReasonError            = "Error"
 )
 
-// number is what fits into a status.
+// number converts a number for the status.
 func number(n int) int32 { return int32(min(n, math.MaxInt32)) }
 
-// conclude finds the phase and the conditions (EJ-058 to EJ-064).
+// conclude determines the phase and the conditions.
 func (t *tally) conclude() {
 	p, status := t.plan, t.status
 	failures := int(status.Failed) + len(t.refused)
 	open := int(status.Running) + int(status.Waiting) + len(t.targets) - len(t.refused)
 	done := t.unfinished == 0 && len(t.targets) == len(t.refused)
+
 	var conditions []appsv1beta1.JobCondition
 	add := func(of appsv1beta1.JobConditionType, reason, format string, args ...any) {
 		conditions = append(conditions, t.condition(of, reason, fmt.Sprintf(format, args...)))
 	}
 	add(appsv1alpha1.EphemeralJobConditionInitialized, ReasonInitialized, "the controller has seen the job")
+
 	end := func(phase appsv1alpha1.EphemeralJobPhase, of appsv1beta1.JobConditionType, reason,
 		format string, args ...any) {
 		status.Phase, status.CompletionTime, status.Failed = phase, &metav1.Time{Time: t.in.Now},
@@ -73,9 +75,11 @@ func (t *tally) conclude() {
 				strings.TrimPrefix(t.progress(failures, open), "; "))
 		}
 	}
+
 	if !p.Ended && failures > 0 {
 		add(appsv1alpha1.EphemeralJobConditionFailed, ReasonCreateFailed, "%s", t.failed(failures))
 	}
+
 	p.Why = string(status.Phase) + ": " + t.progress(failures, open)
 	if t.in.Job.Spec.Paused && !p.Ended {
 		status.Phase = appsv1alpha1.EphemeralJobPaused
@@ -86,7 +90,7 @@ func (t *tally) conclude() {
 	status.Conditions = conditions
 }
 
-// condition is the condition with its times: they change only when it appears or its reason does.
+// condition returns a condition. Its times change only if it is new or its reason changes.
 func (t *tally) condition(of appsv1beta1.JobConditionType, reason, message string) appsv1beta1.JobCondition {
 	next := appsv1beta1.JobCondition{Type: of, Status: corev1.ConditionTrue, Reason: reason, Message: message,
 		LastProbeTime: metav1.Time{Time: t.in.Now}, LastTransitionTime: metav1.Time{Time: t.in.Now}}
@@ -94,7 +98,7 @@ func (t *tally) condition(of appsv1beta1.JobConditionType, reason, message strin
 		switch {
 		case c.Type != of:
 		case of == appsv1alpha1.EphemeralJobConditionInitialized:
-			return c // once
+			return c // it is set once
 		case c.Status == corev1.ConditionTrue && c.Reason == reason:
 			next.LastProbeTime, next.LastTransitionTime = c.LastProbeTime, c.LastTransitionTime
 		}
@@ -102,7 +106,7 @@ func (t *tally) condition(of appsv1beta1.JobConditionType, reason, message strin
 	return next
 }
 
-// none says why there are no targets.
+// none describes why there are no targets.
 func (t *tally) none() string {
 	if replicas := t.in.Job.Spec.Replicas; replicas != nil && *replicas <= 0 {
 		return "spec.replicas is 0"
@@ -115,7 +119,7 @@ func (t *tally) none() string {
 	return "no running pod matches spec.selector"
 }
 
-// failed says how many pods failed, and which cannot be treated.
+// failed describes how many pods failed, and which of them cannot be treated.
 func (t *tally) failed(failures int) string {
 	text := plural.Of(failures, "pod") + " failed"
 	if len(t.refused) > 0 {
@@ -125,7 +129,7 @@ func (t *tally) failed(failures int) string {
 	return text
 }
 
-// progress says how far the job is.
+// progress describes how far the job has come.
 func (t *tally) progress(failures, open int) string {
 	switch {
 	case t.wrong != "":

@@ -15,15 +15,14 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
-// Annotations of pods that a kubelet has from elsewhere than the API server.
+// Annotations of pods that the kubelet reads from a source other than the API server.
 const (
 	configSource = "kubernetes.io/config.source"
 	configMirror = "kubernetes.io/config.mirror"
 )
 
-// Changed returns the operation by which a pod changes from one document to another, empty if budgets have
-// nothing to say to that (PUB-082, PUB-083). That the QoS class stays the API server has seen to: it refuses
-// resizes that change it.
+// Changed returns the operation that a change of a pod amounts to, or an empty one if budgets do not limit it
+// (PUB-082, PUB-083). It need not check the QoS class, since the API server rejects resizes that change it.
 func Changed(before, after []byte) (disruption.Operation, error) {
 	was, is := &versioned{}, &versioned{}
 	for document, into := range map[*[]byte]*versioned{&before: was, &after: is} {
@@ -45,7 +44,7 @@ func Changed(before, after []byte) (disruption.Operation, error) {
 	return policyv1beta1.Update, nil
 }
 
-// versioned is a pod with its spec as it was sent: a field that our types do not know may differ.
+// versioned is a pod together with its raw spec, which may differ in fields that our types do not know.
 type versioned struct {
 	pod  corev1.Pod
 	spec map[string]any
@@ -61,8 +60,8 @@ func (v *versioned) UnmarshalJSON(document []byte) error {
 	return json.Unmarshal(document, &v.pod)
 }
 
-// onlyResized tells whether nothing but CPU and memory of containers and native sidecars differs, and kubelet
-// need restart none of them for that.
+// onlyResized reports whether the specs differ only in CPU and memory of containers and native sidecars, and
+// the kubelet need not restart any of them for that.
 func onlyResized(was, is *versioned) bool {
 	source, static := was.pod.Annotations[configSource]
 	if _, mirror := was.pod.Annotations[configMirror]; mirror || static && source != "api" {
@@ -81,6 +80,7 @@ func onlyResized(was, is *versioned) bool {
 		if !equality.Semantic.DeepEqual(before.Resources.Claims, after.Resources.Claims) {
 			return false
 		}
+
 		changed := slices.Concat(differing(before.Resources.Requests, after.Resources.Requests),
 			differing(before.Resources.Limits, after.Resources.Limits))
 		for _, resource := range changed {
@@ -94,7 +94,7 @@ func onlyResized(was, is *versioned) bool {
 	return true
 }
 
-// withoutResources is a spec without the resources of its containers and native sidecars.
+// withoutResources returns a copy of a spec without the resources of containers and native sidecars.
 func withoutResources(spec map[string]any) map[string]any {
 	rest := map[string]any{}
 	maps.Copy(rest, spec)

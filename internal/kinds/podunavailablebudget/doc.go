@@ -1,25 +1,26 @@
 // Package podunavailablebudget holds the rules of PodUnavailableBudgets (docs/spec/protection.md): how many
-// pods of a set may be taken out of service at once, by whatever way. A budget's status says how many more
-// may go now. Whoever takes a pod out of service books it there first: the webhooks of pods for everybody,
-// the controllers of our own workloads for themselves, before they touch the pod.
+// pods of a set may be out of service at once, for whatever reason. The status of a budget says how many more
+// pods may be disrupted now. Every disruption is booked there first: by the pod webhooks for all clients, and
+// by our own controllers for themselves, before they touch the pod.
 //
-//   - [Rules] are what of a budget is read for each pod, compiled once.
-//   - [Why] says why a pod is not in service; [Rules.Free] which operations need no booking.
+//   - [Rules] are the parts of a budget that are read for each pod, compiled once.
+//   - [Why] returns why a pod is not in service, and [Free] whether a pod may be disrupted without a booking.
 //   - [Ledger] is the status of one budget while pods are booked in it. A booking counts only if it is
-//     written for exactly the version of the budget that the ledger was made from
+//     written to exactly the version of the budget that the ledger was made from
 //     (internal/reconcile/booking).
-//   - [Make] counts: it makes of a [Snapshot], the covered pods and what controls them, the status that the
-//     budget shall have. It is a pure function. Bookings of pods of which the caches do not show yet that
-//     they left service count as out of service.
+//   - [Make] counts: it computes the status that the budget should have from a [Snapshot], which has the
+//     covered pods and their controllers. It is a pure function. Booked pods count as out of service until
+//     the caches show that they are.
 //
 // # Invariants
 //
-//   - The number of covered pods in service never falls below the desired number by what was booked, whatever
-//     number of managers book, and however far their caches are behind by less than the life of a booking.
-//   - One disruption is charged once: who is booked already is not booked again, except as a pod of the same
-//     name that came later.
-//   - Nothing is refused about a pod that is out of service already, and nothing when the numbers of a budget
-//     are gone with its workloads.
-//   - A budget reaches no pod of another namespace.
-//   - What a budget keeps is bounded: [MaxBookings] pods.
+//   - Bookings never lower the number of covered pods in service below the desired number, however many
+//     managers book, and even if their caches are stale, as long as that is for less than the life of a
+//     booking.
+//   - One disruption is charged once: a pod that is booked already is not booked again, unless it is a later
+//     pod of the same name.
+//   - Nothing is refused for a pod that is out of service already, or when the workloads that a budget counts
+//     are gone.
+//   - A budget covers no pod of another namespace.
+//   - The number of bookings of a budget is bounded by [MaxBookings].
 package podunavailablebudget

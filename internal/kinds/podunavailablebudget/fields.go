@@ -7,8 +7,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Operations are those that the budget protects from: what its field says, else its annotation, else
-// deletions, updates and evictions (PUB-012). An annotation that cannot be read counts as none.
+// Operations returns the operations that the budget protects from: those of its field, or else of its
+// annotation, or else deletions, updates and evictions (PUB-012). An annotation that cannot be parsed is
+// ignored.
 func Operations(
 	budget *policyv1beta1.PodUnavailableBudget,
 ) sets.Set[policyv1beta1.PodUnavailableBudgetOperation] {
@@ -22,9 +23,9 @@ func Operations(
 	return sets.New(operations...)
 }
 
-// TotalOverride is the number of pods that the budget expects instead of what workloads say: that of its
-// field, else of its annotation (PUB-013). The second value tells whether there is one. An annotation that
-// cannot be read counts as none.
+// TotalOverride returns the number of pods that the budget expects regardless of the workloads, and whether
+// there is one: that of its field, or else of its annotation (PUB-013). An annotation that cannot be parsed
+// is ignored.
 func TotalOverride(budget *policyv1beta1.PodUnavailableBudget) (int32, bool) {
 	total := budget.Spec.ProtectTotalReplicas
 	if total == nil {

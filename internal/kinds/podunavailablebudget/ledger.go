@@ -14,22 +14,21 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/firstseen"
 )
 
-// MaxBookings is how many pods both maps of a budget hold at most (PUB-064).
+// MaxBookings is the most pods that both maps of a budget hold together (PUB-064).
 const MaxBookings = 2000
 
-// MaxBudgets is how many budgets a namespace may have (PUB-142).
+// MaxBudgets is the most budgets that a namespace may have (PUB-142).
 const MaxBudgets = 1000
 
-// How long bookings count of pods that do not leave service (PUB-061, PUB-062). A booking stays for 5 s at
-// least, also when the pod is seen to have left: the caches of another manager, which counts next, may not
-// show that yet. settleTime is longer, since the time that is written is up to a second before that of the
-// booking.
+// How long bookings of pods that do not leave service count. A booking stays for at least 5 s, even if the
+// pod is seen to have left service, since the caches of another manager that counts next may not show that
+// yet. settleTime is longer, since the time that is written may be up to a second before that of the booking.
 const (
 	deletionTime = 20 * time.Second
 	updateTime   = 10 * time.Second
 	settleTime   = 6 * time.Second
-	// overTime is how long one stays at least whose update is over. Two updates may begin in one second,
-	// which is all that is known of their times.
+	// overTime is how long a booking stays at least after its update is complete. Two updates may begin
+	// within the same second, and their times have no finer resolution.
 	overTime = 2 * time.Second
 )
 
@@ -42,7 +41,7 @@ type Ledger struct {
 	changed bool
 }
 
-// NewLedger returns the ledger of a budget as it is. Nothing of the budget is changed by it.
+// NewLedger returns the ledger of a budget. It does not change the budget.
 func NewLedger(rules *Rules, options Options, now time.Time) *Ledger {
 	l := &Ledger{rules: rules, status: rules.Budget.Status, options: options, now: now}
 	l.status.DisruptedPods, l.status.UnavailablePods = maps.Clone(l.status.DisruptedPods),
@@ -52,11 +51,11 @@ func NewLedger(rules *Rules, options Options, now time.Time) *Ledger {
 	return l
 }
 
-// heedTime has more pods stay if a window opened, ended or changed since they were counted: who counts may be
-// away.
+// heedTime raises the number of pods that must stay if a window opened, ended or changed since they were
+// counted. It does not rely on the controller, which may be down.
 func (l *Ledger) heedTime() {
 	s := &l.status
-	if s.TotalReplicas == 0 { // nothing need stay, or what does depends on pods
+	if s.TotalReplicas == 0 { // nothing need stay, or it depends on pods how many must
 		return
 	}
 	desired, _, _, err := l.rules.Number(s.TotalReplicas, l.now)
@@ -65,8 +64,8 @@ func (l *Ledger) heedTime() {
 	}
 }
 
-// Changes are the members of the status that bookings changed, as a JSON merge patch; none if there is
-// nothing to be written.
+// Changes returns the fields of the status that bookings changed, as a JSON merge patch, or nil if there is
+// nothing to write.
 func (l *Ledger) Changes() map[string]any {
 	if !l.changed {
 		return nil
@@ -79,7 +78,7 @@ func (l *Ledger) Changes() map[string]any {
 		"bookedPods":       difference(before.BookedPods, l.status.BookedPods)}
 }
 
-// difference has what is to be set, and nil for what is to be removed.
+// difference returns the entries to be set, and nil for those to be removed.
 func difference[V comparable](before, after map[string]V) map[string]any {
 	changes := map[string]any{}
 	for name, value := range after {
@@ -95,21 +94,21 @@ func difference[V comparable](before, after map[string]V) map[string]any {
 	return changes
 }
 
-// Decision is the answer to who wants to disrupt a pod.
+// Decision is the answer to a request to disrupt a pod.
 type Decision struct {
 	Allowed bool
-	// Booked: the pod was booked anew, so that one pod fewer may go. Renewed: its booking begins its life
-	// again.
+	// Booked reports that the pod was newly booked, so that one pod fewer may go. Renewed reports that the
+	// life of its booking starts again.
 	Booked, Renewed bool
-	// Recent: the pod was booked so short a time ago that nobody has dropped the booking.
+	// Recent reports that the pod was booked so recently that no manager can have dropped the booking.
 	Recent bool
-	// Pending: the pods of the budget are not counted yet, so that asking again soon is worth while.
+	// Pending reports that the pods of the budget are not counted yet, so that a retry soon may succeed.
 	Pending bool
-	// Reason is why, in words.
+	// Reason explains the decision in words.
 	Reason string
 }
 
-// Book decides about a pod, and books it if it may be disrupted and that counts. The first rule that applies
+// Book decides whether a pod may be disrupted, and books it if that is needed. The first rule that applies
 // decides (PUB-086 to PUB-089).
 func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	allowed := func(format string, args ...any) Decision {
@@ -130,7 +129,7 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 				budget.Name, by)}
 	case s.DesiredAvailable == 0:
 		return allowed("no pod need stay in service")
-	// the numbers have changed since; it is not counted in them
+	// The numbers have changed since the booking, and the pod is not among those in service.
 	case l.booked(pod) && s.CurrentAvailable < s.DesiredAvailable:
 		return Decision{Reason: l.words(by)}
 	case l.booked(pod) && !l.stale(pod.Name, by):
@@ -152,9 +151,9 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	return Decision{Allowed: true, Booked: true, Reason: "booked"}
 }
 
-// booked tells whether this very pod is booked, not a former one of its name. Bookings that others made may
-// have no UID: a pod that came in the second of such a booking is booked again, which allows less for a
-// moment and never more.
+// booked reports whether this very pod is booked, not an earlier one of its name. Bookings of other managers
+// may lack the UID. A pod created in the second of such a booking is booked again, which allows less for a
+// moment, and never more.
 func (l *Ledger) booked(pod *corev1.Pod) bool {
 	at, found := l.entry(pod.Name)
 	if uid := l.status.BookedPods[pod.Name]; uid != "" {
@@ -171,13 +170,13 @@ func (l *Ledger) entry(name string) (time.Time, bool) {
 	return at.Time, found
 }
 
-// deletes tells whether the operation removes the pod.
+// deletes reports whether the operation removes the pod.
 func deletes(by disruption.Operation) bool {
 	return by == policyv1beta1.Delete || by == policyv1beta1.Evict
 }
 
-// stale tells whether a booking is half over, or too short for a deletion: what is allowed now may be done
-// later than it ends.
+// stale reports whether a booking is half over, or too short for a deletion, so that it might end before the
+// disruption happens.
 func (l *Ledger) stale(name string, by disruption.Operation) bool {
 	if at, found := l.status.DisruptedPods[name]; found {
 		return firstseen.HalfOver(at.Time, deletionTime, l.now)
@@ -185,7 +184,7 @@ func (l *Ledger) stale(name string, by disruption.Operation) bool {
 	return deletes(by) || firstseen.HalfOver(l.status.UnavailablePods[name].Time, updateTime, l.now)
 }
 
-// renew begins the life of a booking again, which stays one of a deletion if it is one.
+// renew restarts the life of a booking. A booking of a deletion remains one.
 func (l *Ledger) renew(pod *corev1.Pod, by disruption.Operation) {
 	if _, disrupted := l.status.DisruptedPods[pod.Name]; disrupted {
 		by = policyv1beta1.Delete
@@ -193,9 +192,9 @@ func (l *Ledger) renew(pod *corev1.Pod, by disruption.Operation) {
 	l.enter(pod, by)
 }
 
-// enter notes the pod in the map of the operation alone. Its booking is dated after its creation, so that a
-// manager that knows no UIDs takes it for one of this pod: the clock here may be behind that of the API
-// server.
+// enter records the pod in the map of the operation, and removes it from the other one. The booking is dated
+// after the creation of the pod, since the clock here may be behind that of the API server, and a manager
+// that does not know the UID must take the booking for one of this pod.
 func (l *Ledger) enter(pod *corev1.Pod, by disruption.Operation) {
 	into, other := &l.status.UnavailablePods, l.status.DisruptedPods
 	if deletes(by) {
@@ -208,6 +207,7 @@ func (l *Ledger) enter(pod *corev1.Pod, by disruption.Operation) {
 	if born := pod.CreationTimestamp.Time; !at.After(born) {
 		at = born.Truncate(time.Second).Add(time.Second)
 	}
+
 	(*into)[pod.Name] = metav1.NewTime(at)
 	delete(other, pod.Name)
 	if l.status.BookedPods == nil {
@@ -217,12 +217,12 @@ func (l *Ledger) enter(pod *corev1.Pod, by disruption.Operation) {
 	l.changed = true
 }
 
-// words say that the budget allows no more, with its numbers.
+// words explains with numbers that the budget does not allow the operation.
 func (l *Ledger) words(by disruption.Operation) string {
 	return Refusal(l.rules.Budget.Name, by, &l.status)
 }
 
-// Refusal says that a budget with these numbers allows no such operation.
+// Refusal explains that a budget with these numbers does not allow the operation.
 func Refusal(name string, by disruption.Operation, s *policyv1beta1.PodUnavailableBudgetStatus) string {
 	return fmt.Sprintf(
 		"PodUnavailableBudget %s allows %d more %s: %d of %d pods must stay in service, and %d do", name,

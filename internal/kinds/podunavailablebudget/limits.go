@@ -8,9 +8,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 )
 
-// Limits are what budgets allow, for one plan.
+// Limits is what budgets allow to one plan.
 type Limits struct {
-	// covering returns the budgets that cover a pod, or why nobody knows.
+	// covering returns the budgets that cover a pod, or an error if they are not known.
 	covering func(*corev1.Pod) ([]*Rules, error)
 	ledgers  map[*Rules]*Ledger
 	options  Options
@@ -19,7 +19,7 @@ type Limits struct {
 
 var _ disruption.Limits = (*Limits)(nil)
 
-// NewLimits returns what budgets allow as they are now.
+// NewLimits returns the limits by the present state of the budgets.
 func NewLimits(covering func(*corev1.Pod) ([]*Rules, error), options Options, now time.Time) *Limits {
 	return &Limits{covering, map[*Rules]*Ledger{}, options, now}
 }

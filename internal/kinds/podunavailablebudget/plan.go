@@ -25,18 +25,18 @@ import (
 
 var errNoNumber = errors.New("spec has neither maxUnavailable nor minAvailable")
 
-// Workload is what stands at the top of the controllers of some covered pods.
+// Workload is the topmost controller of some covered pods.
 type Workload struct {
 	Reference
-	// Replicas is how many pods it shall have, nil if that cannot be told (PUB-042).
+	// Replicas is how many pods the workload should have, or nil if that is not known (PUB-042).
 	Replicas *int32
-	// Pods is how many covered, active pods it has.
+	// Pods is how many covered, active pods the workload has.
 	Pods int32
-	// Doubt is why it could not be read, empty if it could.
+	// Doubt is why the workload could not be read, or empty.
 	Doubt string
 }
 
-// words name the workload, and say why it could not be read.
+// words returns the name of the workload, and why it could not be read.
 func (w *Workload) words() string {
 	name := w.Kind + " " + w.Name
 	if w.Doubt != "" {
@@ -45,29 +45,29 @@ func (w *Workload) words() string {
 	return name
 }
 
-// Snapshot is what the numbers of a budget are made from.
+// Snapshot is what the numbers of a budget are computed from.
 type Snapshot struct {
 	Rules *Rules
-	// Pods are the pods that the budget covers (PUB-035, PUB-037), also those that are not active. None may
-	// be changed.
+	// Pods are the pods that the budget covers (PUB-035, PUB-037), active or not. They must not be changed.
 	Pods []*corev1.Pod
-	// Workloads are those that count: the target, or what the pods that the selector selects belong to. Those
-	// that are gone, or are being deleted, are left out (PUB-036, PUB-041).
+	// Workloads are the workloads that count: the target, or the owners of the pods that the selector
+	// selects. Those that are gone or being deleted are left out (PUB-036, PUB-041).
 	Workloads []Workload
-	// Bare is how many active pods have no controller, and Gone of how many what stood above them is known to
-	// be gone.
+	// Bare is the number of active pods without a controller, and Gone the number of active pods whose
+	// workload is known to be gone.
 	Bare, Gone int
 	// Now is the time of the snapshot.
 	Now time.Time
-	// Seen is since when who counts knows the bookings, see [Note].
+	// Seen records since when the counting manager knows the bookings; see [Note].
 	Seen firstseen.Times
 }
 
-// deletions and updates are the lists of bookings.
+// The names of the two lists of bookings.
 const deletions, updates = "deletions", "updates"
 
-// Note is since when the bookings of a budget are known, given what was known before. The life of a booking
-// is counted from there: the clock of who counts may be ahead of that of who booked (PUB-061).
+// Note returns since when the bookings of a budget are known, given what was known before. The life of a
+// booking is counted from there, since the clock of the counting manager may be ahead of that of the booking
+// one (PUB-061).
 func Note(former firstseen.Times, budget *policyv1beta1.PodUnavailableBudget, now time.Time) firstseen.Times {
 	seen := firstseen.Times{}
 	seen.Note(former, deletions, budget.Status.DisruptedPods, now)
@@ -75,31 +75,32 @@ func Note(former firstseen.Times, budget *policyv1beta1.PodUnavailableBudget, no
 	return seen
 }
 
-// Plan is what the numbers of a budget shall be, and what is to be told.
+// Plan is the status that a budget should have, and what there is to report.
 type Plan struct {
 	Status policyv1beta1.PodUnavailableBudgetStatus
-	// NotDeleted are pods whose deletion was admitted and did not come (PUB-061).
+	// NotDeleted are the pods whose deletion was admitted but did not happen (PUB-061).
 	NotDeleted []*corev1.Pod
-	// Unknown are the workloads of which nobody knows how many pods they shall have (PUB-042).
+	// Unknown are the workloads whose desired number of pods is not known (PUB-042).
 	Unknown []string
-	// NoPods: no pod is covered (PUB-111).
+	// NoPods reports that no pod is covered (PUB-111).
 	NoPods bool
-	// Window is the reason of the window that the numbers are made for, empty if there is none (PUB-140).
+	// Window is the reason of the window that is in effect, or empty (PUB-140).
 	Window string
-	// Error is why the numbers cannot be made, empty if they can (PUB-111).
+	// Error is why the numbers cannot be computed, or empty (PUB-111).
 	Error string
 	// After is when to count again although nothing happens; 0 means not at all (PUB-063).
 	After time.Duration
-	// Why says by pod why it is not in service, or how it is booked.
+	// Why explains, by pod, why it is not in service, or how it is booked.
 	Why map[string]string
 }
 
-// Make counts.
+// Make computes the status of a budget.
 func Make(s Snapshot) *Plan {
 	budget := s.Rules.Budget
 	p := &Plan{Why: map[string]string{}}
 	p.Status.ObservedGeneration = budget.Generation
 	p.bookings(&s)
+
 	active, bareOut := 0, 0
 	for _, pod := range s.Pods {
 		if !readiness.Active(pod) {
@@ -111,6 +112,7 @@ func Make(s Snapshot) *Plan {
 				p.Why[pod.Name] = why
 			}
 		}
+
 		switch {
 		case p.Why[pod.Name] == "":
 			p.Status.CurrentAvailable++
@@ -125,11 +127,13 @@ func Make(s Snapshot) *Plan {
 	if p.total(&s); gone {
 		p.Status.TotalReplicas = 0
 	}
+
 	desired, reason, until, err := s.Rules.Number(p.Status.TotalReplicas, s.Now)
 	p.Window = reason
 	again.At(&p.After, s.Now, until)
+
 	switch {
-	case err != nil: // nothing may go until the numbers can be made
+	case err != nil: // no disruption is allowed until the numbers can be computed
 		p.Error, desired = err.Error(), p.Status.TotalReplicas
 	case p.Status.TotalReplicas > 0 || overridden && !gone:
 	case s.Bare == 0:
@@ -137,12 +141,13 @@ func Make(s Snapshot) *Plan {
 	case s.Bare < active:
 		desired = min(desired, int32(max(s.Bare-bareOut, 0))) //nolint:gosec // there are fewer pods; nothing holds the others
 	}
+
 	p.Status.DesiredAvailable, p.Status.UsedBy = desired, p.usedBy()
 	p.Status.UnavailableAllowed = max(p.Status.CurrentAvailable-desired, 0)
 	return p
 }
 
-// bookings keeps those that count still.
+// bookings keeps the bookings that still count.
 func (p *Plan) bookings(s *Snapshot) {
 	pods := map[string]*corev1.Pod{}
 	for _, pod := range s.Pods {
@@ -158,7 +163,7 @@ func (p *Plan) bookings(s *Snapshot) {
 		for name, at := range from {
 			pod := pods[name]
 			if pod != nil && pod.CreationTimestamp.After(at.Time) {
-				continue // it is another pod of that name
+				continue // this is another pod of that name
 			}
 			since := s.Seen.Since(list, name, at, s.Now)
 			if at.Sub(s.Now) > life { // a clock jumped
@@ -170,6 +175,7 @@ func (p *Plan) bookings(s *Snapshot) {
 					since = at.Time
 				}
 			}
+
 			left := pod == nil || !readiness.Active(pod)
 			end := since.Add(life)
 			switch {
@@ -178,6 +184,7 @@ func (p *Plan) bookings(s *Snapshot) {
 			case over != nil && over(pod, at.Time):
 				end = since.Add(overTime)
 			}
+
 			if wait := end.Sub(s.Now); wait > 0 {
 				if kept == nil {
 					kept = map[string]metav1.Time{}
@@ -189,6 +196,7 @@ func (p *Plan) bookings(s *Snapshot) {
 				again.In(&p.After, min(wait, life)) // a clock may be ahead
 				continue
 			}
+
 			if !left && ended != nil {
 				ended(pod)
 			}
@@ -216,12 +224,12 @@ func (p *Plan) bookings(s *Snapshot) {
 	slices.SortFunc(p.NotDeleted, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// updated tells whether an update in place, or of a sidecar, that was begun since that time is over: the pod
-// is back in service.
+// updated reports whether an update in place, or of a sidecar, that began after since is complete, so that
+// the pod is back in service.
 func updated(pod *corev1.Pod, since time.Time) bool {
 	if state, err := inplace.StateOf(pod); err == nil && state != nil &&
 		!state.UpdateTimestamp.Time.Before(since) {
-		return true // Why says whether it is complete
+		return true // Why checks whether it is complete
 	}
 	states, err := sidecarset.ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	for _, state := range states {
@@ -232,7 +240,7 @@ func updated(pod *corev1.Pod, since time.Time) bool {
 	return false
 }
 
-// total is how many pods there are expected to be (PUB-040 to PUB-042).
+// total computes how many pods are expected to exist.
 func (p *Plan) total(s *Snapshot) {
 	override, overridden := TotalOverride(s.Rules.Budget)
 	sum := int64(0)
@@ -256,9 +264,9 @@ func (p *Plan) total(s *Snapshot) {
 	slices.Sort(p.Unknown)
 }
 
-// Overdue are the covered pods whose bookings end now by time, so that they would count as in service by what
-// the caches say (PUB-061, PUB-062). Who plans looks at them in the API server first: caches may lag behind
-// for longer than a booking lives.
+// Overdue returns the covered pods whose bookings expire now, so that they would count as in service
+// according to the caches (PUB-061, PUB-062). The caller reads them from the API server first, since caches
+// may be stale for longer than a booking lives.
 func Overdue(s *Snapshot) []*corev1.Pod {
 	status := &s.Rules.Budget.Status
 	var overdue []*corev1.Pod
@@ -281,7 +289,7 @@ func Overdue(s *Snapshot) []*corev1.Pod {
 	return overdue
 }
 
-// bounded cuts off what users can make as long as they like, such as an annotation that cannot be read.
+// bounded truncates text whose length users control, such as an annotation that cannot be parsed.
 func bounded(words string) string {
 	const most = 100
 	if len(words) <= most {
@@ -290,7 +298,7 @@ func bounded(words string) string {
 	return strings.ToValidUTF8(words[:most], "") + "…"
 }
 
-// usedBy says which pods use the budget up, and how, and which window is open.
+// usedBy describes which pods use up the budget, and which window is open.
 func (p *Plan) usedBy() string {
 	const most = 5
 	names := slices.Sorted(maps.Keys(p.Why))

@@ -18,13 +18,13 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// Reference names a workload of a namespace, whatever the version of its API (PUB-071).
+// Reference identifies a workload in a namespace, regardless of its API version (PUB-071).
 type Reference struct {
 	schema.GroupKind
 	Name string
 }
 
-// ControllerOf is the controller of an object; false if it has none.
+// ControllerOf returns the controller of an object, and false if it has none.
 func ControllerOf(object metav1.Object) (Reference, bool) {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil {
@@ -33,12 +33,13 @@ func ControllerOf(object metav1.Object) (Reference, bool) {
 	return Reference{schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind(), owner.Name}, true
 }
 
-// Rules are what of a budget is read for each pod. They are made once for each generation, and not changed.
+// Rules are the parts of a budget that are read for each pod. They are compiled once for each generation, and
+// not changed.
 type Rules struct {
 	Budget *policyv1beta1.PodUnavailableBudget
-	// Target is the workload that it names; the zero value if it has a selector.
+	// Target is the workload that the budget names, or the zero value if it has a selector.
 	Target Reference
-	// selector and ignored select nothing where the budget has none, or one that cannot be read.
+	// selector and ignored select nothing if the budget has none, or one that cannot be parsed.
 	selector, ignored labels.Selector
 	operations        sets.Set[disruption.Operation]
 	windows           []Window
@@ -55,7 +56,7 @@ func NewRules(budget *policyv1beta1.PodUnavailableBudget) *Rules {
 	return r
 }
 
-// compiled never selects everything: admission refuses empty selectors.
+// compiled returns the parsed selector. It never selects everything, since admission rejects empty selectors.
 func compiled(selector *metav1.LabelSelector) labels.Selector {
 	if selector == nil {
 		return labels.Nothing()
@@ -67,13 +68,13 @@ func compiled(selector *metav1.LabelSelector) labels.Selector {
 	return made
 }
 
-// Targets tells whether the budget names a workload.
+// Targets reports whether the budget names a workload.
 func (r *Rules) Targets() bool { return r.Target.Name != "" }
 
-// Selects tells whether the budget has a selector that selects the pod (PUB-037).
+// Selects reports whether the budget has a selector that selects the pod (PUB-037).
 func (r *Rules) Selects(pod *corev1.Pod) bool { return r.selector.Matches(labels.Set(pod.Labels)) }
 
-// Covers tells whether the pod is of the set of the budget. above are what controls the pod, what controls
+// Covers reports whether the budget covers the pod. above are the controller of the pod, the controller of
 // that, and so on (PUB-072).
 func (r *Rules) Covers(pod *corev1.Pod, above []Reference) bool {
 	if r.Target.Name == "" {
@@ -87,33 +88,34 @@ func (r *Rules) Covers(pod *corev1.Pod, above []Reference) bool {
 	return false
 }
 
-// Ignores tells whether the pod is counted, but not protected (PUB-038).
+// Ignores reports whether the pod is counted, but not protected (PUB-038).
 func (r *Rules) Ignores(pod *corev1.Pod) bool { return r.ignored.Matches(labels.Set(pod.Labels)) }
 
-// Options are the gates that rules depend on.
+// Options are the feature gates that rules depend on.
 type Options struct {
-	// Deletes and Updates are gates PodUnavailableBudgetDeleteGate, for deletion and eviction, and
+	// Deletes is the gate PodUnavailableBudgetDeleteGate, for deletions and evictions. Updates is the gate
 	// PodUnavailableBudgetUpdateGate, for updates and resizes (PUB-016).
 	Deletes, Updates bool
-	// Resizes: a resize is expected to restart nothing (gate InPlacePodVerticalScaling, PUB-085).
+	// Resizes reports that resizes are expected not to restart containers (gate InPlacePodVerticalScaling,
+	// PUB-085).
 	Resizes bool
 }
 
-// Protects tells whether the budget limits the operation (PUB-012, PUB-016, PUB-085).
+// Protects reports whether the budget limits the operation (PUB-012, PUB-016, PUB-085).
 func (r *Rules) Protects(by disruption.Operation, options Options) bool {
 	switch by {
 	case policyv1beta1.Delete, policyv1beta1.Evict:
 		return options.Deletes && r.operations.Has(by)
 	case policyv1beta1.Resize:
-		return options.Updates && (r.operations.Has(by) ||
-			!options.Resizes && r.operations.Has(policyv1beta1.Update))
+		return options.Updates &&
+			(r.operations.Has(by) || !options.Resizes && r.operations.Has(policyv1beta1.Update))
 	}
 	return options.Updates && r.operations.Has(by)
 }
 
-// Related returns of the budgets that cover a pod the one that decides about it; nil if there is none. That
-// is the one that the pod names, or else one with targetRef before one with a selector, the older before the
-// younger, and then the first by name (PUB-070, PUB-073).
+// Related returns the one of the covering budgets that decides about a pod, or nil if there is none. It is
+// the budget that the pod names. Otherwise budgets with targetRef come before those with a selector, older
+// ones before younger ones, and then the first by name (PUB-070, PUB-073).
 func Related(pod *corev1.Pod, covering []*Rules) *Rules {
 	var best *Rules
 	named := RelatedName(pod)
@@ -139,7 +141,7 @@ func (r *Rules) before(o *Rules) bool {
 	return a.Name < b.Name
 }
 
-// Rivals are the names of other budgets that cover active pods of this one, or decide about them.
+// Rivals returns the names of other budgets that cover active pods of this one, or that these pods name.
 func (r *Rules) Rivals(pods []*corev1.Pod, all []*Rules) []string {
 	rivals := sets.New[string]()
 	for _, other := range all {
@@ -154,7 +156,7 @@ func (r *Rules) Rivals(pods []*corev1.Pod, all []*Rules) []string {
 	return sets.List(rivals)
 }
 
-// RelatedName is the name of the budget that the pod says to be covered by, empty if it says none (PUB-070).
+// RelatedName returns the name of the budget that the pod is annotated with, or an empty string (PUB-070).
 func RelatedName(pod *corev1.Pod) string {
 	if name := pod.Annotations[pub.RelatedBudget]; name != "" {
 		return name
@@ -162,7 +164,7 @@ func RelatedName(pod *corev1.Pod) string {
 	return pod.Annotations[pub.RelatedBudgetLegacy]
 }
 
-// Desired is how many of so many expected pods must stay in service (PUB-050, PUB-051).
+// Desired returns how many of the expected pods must stay in service (PUB-050, PUB-051).
 func Desired(spec *policyv1beta1.PodUnavailableBudgetSpec, total int32) (int32, error) {
 	if spec.MaxUnavailable != nil {
 		unavailable, err := resolve(spec.MaxUnavailable, total)
@@ -171,7 +173,8 @@ func Desired(spec *policyv1beta1.PodUnavailableBudgetSpec, total int32) (int32, 
 	return resolve(spec.MinAvailable, total)
 }
 
-// resolve is a number or a part of the total, rounded up. Without a number nothing is allowed.
+// resolve returns a number, or a percentage of the total, rounded up. Without a number it fails, so that
+// nothing is allowed.
 func resolve(number *intstr.IntOrString, total int32) (int32, error) {
 	if number == nil {
 		return 0, errNoNumber
@@ -193,7 +196,7 @@ func (r *Rules) With(budget *policyv1beta1.PodUnavailableBudget) *Rules {
 	return &same
 }
 
-// Same tells whether the rules are those of that version of a budget.
+// Same reports whether the rules were compiled from the same spec and annotations as those of budget.
 func (r *Rules) Same(budget *policyv1beta1.PodUnavailableBudget) bool {
 	return r.Budget.UID == budget.UID && r.Budget.Generation == budget.Generation &&
 		maps.Equal(r.Budget.Annotations, budget.Annotations)

@@ -14,9 +14,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// Why says why a pod is not in service, empty if it is (PUB-055, PUB-056). doubt: that is not known for sure,
-// because its record of an update cannot be read: such a pod is not counted on, and not free to be disrupted
-// either (PUB-D1).
+// Why returns why a pod is not in service, or an empty string if it is (PUB-055, PUB-056). doubt reports that
+// this is not known for sure, because the pod's record of an update cannot be parsed. Such a pod does not
+// count as in service, but may not be disrupted freely either (PUB-D1).
 func Why(pod *corev1.Pod, now time.Time) (why string, doubt bool) {
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -48,8 +48,7 @@ func Why(pod *corev1.Pod, now time.Time) (why string, doubt bool) {
 	return "", false
 }
 
-// unavailableLabel is the first label by which somebody says that the pod is out of service, empty if there
-// is none.
+// unavailableLabel returns the first label that marks the pod as out of service, or an empty string.
 func unavailableLabel(pod *corev1.Pod) string {
 	first := ""
 	for key := range pod.Labels {
@@ -60,8 +59,7 @@ func unavailableLabel(pod *corev1.Pod) string {
 	return first
 }
 
-// Free tells whether the pod may be disrupted whatever its budget says (PUB-086, rules 1 and 2), and why. now
-// is when it is asked.
+// Free reports whether the pod may be disrupted regardless of its budget (PUB-086, rules 1 and 2), and why.
 func Free(pod *corev1.Pod, now time.Time) (why string, free bool) {
 	if unprotected, err := strconv.ParseBool(pod.Annotations[pub.NoProtect]); err == nil && unprotected {
 		return fmt.Sprintf("annotation %s", pub.NoProtect), true

@@ -20,9 +20,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/selectors"
 )
 
-// Validate returns everything that is wrong with a budget (PUB-021 to PUB-029). old is nil if it is created.
-// Others are the budgets of the namespace, needed on creation alone, since what a budget covers does not
-// change; it may be among them.
+// Validate returns everything that is wrong with a budget (PUB-021 to PUB-029). old is nil on creation.
+// others are the budgets of the namespace, which may include this one. They are needed only on creation,
+// since what a budget covers does not change.
 func Validate(
 	budget, old *policyv1beta1.PodUnavailableBudget, others []policyv1beta1.PodUnavailableBudget,
 ) field.ErrorList {
@@ -38,6 +38,7 @@ func Validate(
 			errs = append(errs, field.Invalid(path.Child("targetRef"), spec.TargetReference, immutable))
 		}
 	}
+
 	errs = append(errs, validateNumbers(spec, path)...)
 	for i, operation := range spec.ProtectOperations {
 		if !slices.Contains(policyv1beta1.BudgetOperations, operation) {
@@ -60,7 +61,7 @@ func Validate(
 
 const immutable = "what a budget covers cannot be changed: make another budget"
 
-// validateCovered judges selector and targetRef (PUB-021 to PUB-023).
+// validateCovered validates selector and targetRef.
 func validateCovered(spec *policyv1beta1.PodUnavailableBudgetSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if (spec.Selector == nil) == (spec.TargetReference == nil) {
@@ -73,8 +74,8 @@ func validateCovered(spec *policyv1beta1.PodUnavailableBudgetSpec, path *field.P
 	}
 	if target := spec.TargetReference; target != nil {
 		at := path.Child("targetRef")
-		for _, part := range [][2]string{{"apiVersion", target.APIVersion}, {"kind", target.Kind},
-			{"name", target.Name}} {
+		for _, part := range [][2]string{
+			{"apiVersion", target.APIVersion}, {"kind", target.Kind}, {"name", target.Name}} {
 			if part[1] == "" {
 				errs = append(errs,
 					field.Required(at.Child(part[0]), "apiVersion, kind and name tell the workload"))
@@ -100,13 +101,14 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path, empty st
 		metavalidation.LabelSelectorValidationOptions{}, path)
 }
 
-// validateNumbers judges maxUnavailable and minAvailable.
+// validateNumbers validates maxUnavailable and minAvailable.
 func validateNumbers(spec *policyv1beta1.PodUnavailableBudgetSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if (spec.MaxUnavailable == nil) == (spec.MinAvailable == nil) {
 		errs = append(errs, field.Required(path.Child("maxUnavailable, minAvailable"),
 			"exactly one of them says how many pods may be out of service"))
 	}
+
 	judge := func(value *intstr.IntOrString, path *field.Path) {
 		if value == nil {
 			return
@@ -119,12 +121,13 @@ func validateNumbers(spec *policyv1beta1.PodUnavailableBudgetSpec, path *field.P
 			errs = append(errs, field.Invalid(path, value.IntVal, "must not be negative"))
 		}
 	}
+
 	judge(spec.MaxUnavailable, path.Child("maxUnavailable"))
 	judge(spec.MinAvailable, path.Child("minAvailable"))
 	return errs
 }
 
-// percentage reads a whole percentage of at most 100.
+// percentage parses a whole percentage of at most 100.
 func percentage(value *intstr.IntOrString) (percent int, ok bool) {
 	if value.Type != intstr.String || len(validation.IsValidPercent(value.StrVal)) > 0 {
 		return 0, false
@@ -133,8 +136,9 @@ func percentage(value *intstr.IntOrString) (percent int, ok bool) {
 	return percent, err == nil && percent <= 100
 }
 
-// validateAnnotations refuses annotations that cannot be read, and a number of pods that contradicts its
-// field. An annotation that the update leaves alone may be of another time than the field, which wins.
+// validateAnnotations rejects annotations that cannot be parsed, and a number of pods that contradicts its
+// field. An annotation that the update does not change is not checked: it may be older than the field, which
+// takes precedence.
 func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.ErrorList {
 	_, badOperations := policyv1beta1.ParseBudgetOperations(budget.Annotations[pub.BudgetOperations])
 	total, badTotal := policyv1beta1.ParseBudgetTotalReplicas(budget.Annotations[pub.BudgetTotalReplicas])
@@ -142,6 +146,7 @@ func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.
 	if set := budget.Spec.ProtectTotalReplicas; badTotal == nil && set != nil && *set != *total {
 		badTotal = fmt.Errorf("spec.protectTotalReplicas is %d: leave the annotation out", *set)
 	}
+
 	var errs field.ErrorList
 	for _, annotation := range []struct {
 		key string
@@ -157,6 +162,7 @@ func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.
 				continue
 			}
 		}
+
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(annotation.key), text,
 			annotation.err.Error()))
 	}
@@ -164,9 +170,10 @@ func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.
 	return errs
 }
 
-// validateOverlap refuses a budget that covers what another one covers, as far as that shows from the two.
-func validateOverlap(budget *policyv1beta1.PodUnavailableBudget, others []policyv1beta1.PodUnavailableBudget,
-	path *field.Path) field.ErrorList {
+// validateOverlap rejects a budget that overlaps with another one, as far as that can be seen from the two.
+func validateOverlap(
+	budget *policyv1beta1.PodUnavailableBudget, others []policyv1beta1.PodUnavailableBudget, path *field.Path,
+) field.ErrorList {
 	target, selector, selected := budget.Spec.TargetReference, budget.Spec.Selector,
 		keys(budget.Spec.Selector)
 	for i := range others {
@@ -176,16 +183,14 @@ func validateOverlap(budget *policyv1beta1.PodUnavailableBudget, others []policy
 		}
 		if theirs := other.Spec.TargetReference; target != nil && theirs != nil &&
 			workload(target) == workload(theirs) {
-			return field.ErrorList{field.Invalid(path.Child("targetRef"), target,
-				fmt.Sprintf(
-					"PodUnavailableBudget %s covers this workload already, and a workload can have one",
-					other.Name))}
+			return field.ErrorList{field.Invalid(path.Child("targetRef"), target, fmt.Sprintf(
+				"PodUnavailableBudget %s covers this workload already, and a workload can have one",
+				other.Name))}
 		}
 		if overlap(selector, selected, other.Spec.Selector) {
-			return field.ErrorList{field.Invalid(path.Child("selector"), selector,
-				fmt.Sprintf(
-					"PodUnavailableBudget %s can select the same pods, and a pod can have one: make them disjoint in a label",
-					other.Name))}
+			return field.ErrorList{field.Invalid(path.Child("selector"), selector, fmt.Sprintf(
+				"PodUnavailableBudget %s can select the same pods, and a pod can have one: make them disjoint in a label",
+				other.Name))}
 		}
 	}
 
@@ -197,19 +202,19 @@ type reference struct {
 	name string
 }
 
-// workload is what a reference names, whatever the version.
+// workload returns the workload that a reference names, without the version.
 func workload(target *policyv1beta1.TargetReference) reference {
 	return reference{schema.FromAPIVersionAndKind(target.APIVersion, target.Kind).GroupKind(), target.Name}
 }
 
-// overlap tells whether the selectors are about the same keys, and some pod could match both. Own are the
-// keys of the first one.
+// overlap reports whether the selectors use the same keys and some pod could match both. own are the keys of
+// the first selector.
 func overlap(selector *metav1.LabelSelector, own sets.Set[string], other *metav1.LabelSelector) bool {
 	if selector == nil || other == nil || !keys(other).Equal(own) {
 		return false
 	}
 	same, err := selectors.Overlap(selector, other)
-	return same && err == nil // an invalid one selects nothing
+	return same && err == nil // an invalid selector selects nothing
 }
 
 func keys(selector *metav1.LabelSelector) sets.Set[string] {
@@ -223,8 +228,8 @@ func keys(selector *metav1.LabelSelector) sets.Set[string] {
 	return keys
 }
 
-// Warnings tell of a valid budget what its author may not expect: that it never allows anything, and that an
-// annotation decides where a field of v1beta1 is empty.
+// Warnings returns what the author of a valid budget may not expect: that it never allows any disruption, or
+// that an annotation takes effect because a field of v1beta1 is empty.
 func Warnings(budget *policyv1beta1.PodUnavailableBudget) []string {
 	var warnings []string
 	most, least := budget.Spec.MaxUnavailable, budget.Spec.MinAvailable
@@ -234,6 +239,7 @@ func Warnings(budget *policyv1beta1.PodUnavailableBudget) []string {
 			"spec.%s: %s never lets one of the expected pods leave service: what the budget protects from is refused, and drains of nodes wait",
 			name, value))
 	}
+
 	if most != nil {
 		if percent, ok := percentage(most); ok && percent == 0 ||
 			most.Type == intstr.Int && most.IntVal == 0 {
@@ -250,14 +256,15 @@ func Warnings(budget *policyv1beta1.PodUnavailableBudget) []string {
 			never("minAvailable", least)
 		}
 	}
+
 	decides := func(key, name string) {
 		warnings = append(warnings,
 			fmt.Sprintf("annotation %s has effect, because spec.%s is empty: remove it if it should not",
 				key, name))
 	}
-	if operations, _ := policyv1beta1.ParseBudgetOperations(budget.Annotations[pub.BudgetOperations]); len(
-		operations) > 0 &&
-		len(budget.Spec.ProtectOperations) == 0 {
+	if operations, _ := policyv1beta1.ParseBudgetOperations(
+		budget.Annotations[pub.BudgetOperations],
+	); len(operations) > 0 && len(budget.Spec.ProtectOperations) == 0 {
 		decides(pub.BudgetOperations, "protectOperations")
 	}
 	if known && budget.Spec.ProtectTotalReplicas == nil {

@@ -25,25 +25,25 @@ const (
 	mostReason    = 200
 )
 
-// Window is a time in which other numbers hold than those of the spec (PUB-140). It is an element of
+// Window is a time in which other numbers apply than those of the spec (PUB-140). It is an element of the
 // annotation pub.kruise.io/windows.
 type Window struct {
-	// Schedule is when it opens, in the syntax of cron with five fields; TimeZone is where, as
-	// "Europe/Berlin", UTC if it is empty.
+	// Schedule is when the window opens, as a cron expression with five fields. TimeZone is its time zone,
+	// such as "Europe/Berlin"; the default is UTC.
 	Schedule string `json:"schedule"`
 	TimeZone string `json:"timeZone,omitempty"`
-	// Duration is how long it stays open.
+	// Duration is how long the window stays open.
 	Duration metav1.Duration `json:"duration"`
-	// MaxUnavailable or MinAvailable hold while it is open.
+	// MaxUnavailable or MinAvailable apply while the window is open.
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	MinAvailable   *intstr.IntOrString `json:"minAvailable,omitempty"`
-	// Reason is told with what is refused.
+	// Reason is added to the explanation of refusals.
 	Reason string `json:"reason,omitempty"`
 
 	opens cron.Schedule
 }
 
-// Windows reads those of a budget, in their order. An annotation that cannot be read is none.
+// Windows returns the windows of a budget in their order, and none if the annotation cannot be parsed.
 func Windows(budget *policyv1beta1.PodUnavailableBudget) []Window {
 	windows, errs := parseWindows(budget)
 	if len(errs) > 0 {
@@ -52,7 +52,7 @@ func Windows(budget *policyv1beta1.PodUnavailableBudget) []Window {
 	return windows
 }
 
-// parseWindows reads the annotation, with everything that is wrong with it.
+// parseWindows parses the annotation, and returns everything that is wrong with it.
 func parseWindows(budget *policyv1beta1.PodUnavailableBudget) ([]Window, field.ErrorList) {
 	text, at := budget.Annotations[pub.BudgetWindows],
 		field.NewPath("metadata", "annotations").Key(pub.BudgetWindows)
@@ -78,7 +78,7 @@ func parseWindows(budget *policyv1beta1.PodUnavailableBudget) ([]Window, field.E
 	return windows, errs
 }
 
-// complete compiles a window, or says what is wrong with it.
+// complete compiles a window, or returns what is wrong with it.
 func (w *Window) complete(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	zone, err := time.LoadLocation(w.TimeZone)
@@ -91,13 +91,14 @@ func (w *Window) complete(at *field.Path) field.ErrorList {
 			"must not name a time zone: timeZone does"))
 	} else {
 		schedule, _ := cron.ParseStandard(w.Schedule)
-		if fields, ok := schedule.(*cron.SpecSchedule); ok { // others are intervals
+		if fields, ok := schedule.(*cron.SpecSchedule); ok { // the other types are intervals
 			fields.Location, w.opens = zone, fields
 		} else {
 			errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule,
 				"must be a schedule of cron with five fields"))
 		}
 	}
+
 	if len(w.Reason) > mostReason {
 		errs = append(errs, field.TooLong(at.Child("reason"), "", mostReason))
 	}
@@ -105,14 +106,15 @@ func (w *Window) complete(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("duration"), d.String(),
 			fmt.Sprintf("must be from %s to %s", leastDuration, mostDuration)))
 	}
+
 	spec := policyv1beta1.PodUnavailableBudgetSpec{}
 	spec.MaxUnavailable, spec.MinAvailable = w.MaxUnavailable, w.MinAvailable
 	return append(errs, validateNumbers(&spec, at)...)
 }
 
-// Open tells whether the window is open, and until or from when that holds.
+// Open reports whether the window is open, and when that changes next.
 func (w *Window) Open(now time.Time) (open bool, change time.Time) {
-	// the first time at which a window opens that is not over
+	// The first opening of a window that has not ended yet.
 	opens := w.opens.Next(now.Add(-w.Duration.Duration))
 	if opens.IsZero() {
 		return false, time.Time{}
@@ -123,9 +125,8 @@ func (w *Window) Open(now time.Time) (open bool, change time.Time) {
 	return true, opens.Add(w.Duration.Duration)
 }
 
-// Number is how many pods must stay in service of so many expected ones now, by the open window that keeps
-// the most, or else by the spec. reason is that of the window; until is when another number may hold, zero if
-// that is never.
+// Number returns how many of total pods must stay in service now, by the open window that keeps the most, or
+// else by the spec. reason is that of the window. until is when another number may apply, or zero if never.
 func (r *Rules) Number(
 	total int32, now time.Time,
 ) (desired int32, reason string, until time.Time, err error) {
@@ -140,6 +141,7 @@ func (r *Rules) Number(
 		if !open {
 			continue
 		}
+
 		spec := policyv1beta1.PodUnavailableBudgetSpec{}
 		spec.MaxUnavailable, spec.MinAvailable = w.MaxUnavailable, w.MinAvailable
 		number, errWindow := Desired(&spec, total)

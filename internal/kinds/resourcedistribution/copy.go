@@ -21,25 +21,26 @@ type Object interface {
 	runtime.Object
 }
 
-// Digest is the digest of the content of a Secret or ConfigMap.
+// Digest is a digest of the content of a Secret or ConfigMap.
 type Digest [sha256.Size]byte
 
 // Copy is what is known of the object of a distributed kind and name in one namespace. Its size does not
-// depend on that of the object, but for eight bytes for each label, annotation and finalizer, and only of
-// objects that a ResourceDistribution may control: what others own is known by UID and version alone.
+// depend on that of the object, except for eight bytes for each label, annotation and finalizer of objects
+// that a ResourceDistribution controls. Of other objects, only UID and version are known.
 type Copy struct {
 	UID     types.UID
 	Version string
-	// Owner is the UID of the ResourceDistribution that controls it, empty if none does.
+	// Owner is the UID of the ResourceDistribution that controls the object, or empty.
 	Owner types.UID
-	// Content is the digest of what it contains, Type that of a Secret.
+	// Content is the digest of the content, and Type the type of a Secret.
 	Content Digest
 	Type    corev1.SecretType
-	// Immutable: the content cannot be changed. Deleting: it goes as soon as its finalizers allow.
+	// Immutable reports that the content cannot be changed. Deleting reports that the object is deleted as
+	// soon as its finalizers allow.
 	Immutable, Deleting bool
-	// Labels and Annotations tell whether there are any.
+	// Labels and Annotations report whether there are any.
 	Labels, Annotations bool
-	// Finalizers are the first of them.
+	// Finalizers are the first few finalizers.
 	Finalizers []string
 
 	pairs []uint64
@@ -49,8 +50,9 @@ type Copy struct {
 func CopyOf(object Object) *Copy {
 	c := &Copy{UID: object.GetUID(), Version: object.GetResourceVersion()}
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == Name {
-		c.Owner = unique.Make(owner.UID).Value() // thousands have the same
+		c.Owner = unique.Make(owner.UID).Value() // thousands of copies have the same
 	}
+
 	c.Deleting = object.GetDeletionTimestamp() != nil
 	if c.Owner == "" {
 		return c
@@ -71,8 +73,7 @@ func CopyOf(object Object) *Copy {
 	return c
 }
 
-// ContentOf digests what an object contains (RD-055): members that are absent and those that are empty are
-// alike.
+// ContentOf returns the digest of what an object contains (RD-055). Missing and empty members are equivalent.
 func ContentOf(object Object) (digest Digest) {
 	sum := sha256.New()
 	write := func(parts ...string) {
@@ -89,7 +90,9 @@ func ContentOf(object Object) (digest Digest) {
 			write(key, string(data[key]))
 		}
 	}
+
 	immutable := func(value *bool) { write(strconv.FormatBool(value != nil && *value)) }
+
 	switch object := object.(type) {
 	case *corev1.Secret:
 		binaries("data", merged(object))
@@ -103,14 +106,15 @@ func ContentOf(object Object) (digest Digest) {
 		binaries("binaryData", object.BinaryData)
 		immutable(object.Immutable)
 	}
+
 	sum.Sum(digest[:0])
 	return digest
 }
 
-// mostFinalizers is how many finalizers are kept by name: they are told, and anybody may write thousands.
+// mostFinalizers is how many finalizers are kept by name for the status, since anybody may add thousands.
 const mostFinalizers = 4
 
-// pairs digests labels, annotations and finalizers, each for itself, in order.
+// pairs returns the sorted digests of all labels, annotations and finalizers.
 func pairs(labels, annotations map[string]string, finalizers ...string) []uint64 {
 	all := make([]uint64, 0, len(labels)+len(annotations)+len(finalizers))
 	for _, finalizer := range finalizers {
@@ -133,7 +137,7 @@ func digestOf(text string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// Same tells whether a copy is as it should be (RD-055).
+// Same reports whether a copy is as it should be (RD-055).
 func (r *Resource) Same(c *Copy) bool {
 	if c.Content != r.Content {
 		return false

@@ -13,7 +13,7 @@ import (
 // Action is what is to be done in a namespace.
 type Action string
 
-// Actions.
+// The actions.
 const (
 	Keep     Action = "keep"
 	Create   Action = "create"
@@ -22,34 +22,33 @@ const (
 	Delete   Action = "delete"
 )
 
-// Namespace is what is known of one.
+// Namespace is what is known of a namespace.
 type Namespace struct {
 	Name                string
 	Exists, Terminating bool
 	Labels              map[string]string
 }
 
-// Outcome is how a namespace is.
+// Outcome is the state of a namespace.
 type Outcome struct {
-	// Target: it should have a copy; else it should have none.
+	// Target reports that the namespace should have a copy. Other namespaces should have none.
 	Target bool
-	// Failure is the condition that the namespace is named in, empty if it is as it should be, or Pending.
-	// Reason says what failed.
+	// Failure is the condition that lists the namespace, or Pending, or empty if nothing is wrong. Reason is
+	// what failed.
 	Failure appsv1beta1.ResourceDistributionConditionType
 	Reason  string
 }
 
-// Pending is the failure of a namespace that has not been looked at since the spec changed: it is in no
-// condition.
+// Pending is the failure of a namespace that was not looked at since the spec changed. No condition lists it.
 const Pending appsv1beta1.ResourceDistributionConditionType = "Pending"
 
-// Verdict is what is decided about a namespace: the outcome is that before the action.
+// Verdict is the decision about a namespace. The outcome is the one before the action.
 type Verdict struct {
 	Action Action
 	Outcome
 }
 
-// Texts of failures (RD-093).
+// Texts of failures.
 const (
 	missing = "namespace was not found, or is terminating"
 	tokens  = "Kubernetes makes tokens of Secrets of types " +
@@ -58,18 +57,18 @@ const (
 	conflicting = "target has an object of the same namespace, group, version, kind and name"
 )
 
-// token tells whether Kubernetes makes tokens of Secrets of a type: a copy would be a right that the manager
-// gives away.
+// token reports whether Kubernetes turns Secrets of the type into tokens. A copy would be a permission that
+// the manager hands out.
 func token(of corev1.SecretType) bool {
 	return of == corev1.SecretTypeServiceAccountToken || of == corev1.SecretTypeBootstrapToken
 }
 
-// Ended is the outcome of a target that turned out to be gone, or going.
+// Ended returns the outcome of a target that does not exist or is terminating.
 func Ended() Outcome {
 	return Outcome{true, appsv1beta1.ResourceDistributionNamespaceNotExists, missing}
 }
 
-// heldBy says what holds a copy that is being deleted.
+// heldBy describes what holds a copy that is being deleted.
 func heldBy(copied *Copy) string {
 	return fmt.Sprintf("the former copy is being deleted, and its finalizers hold it: %s",
 		strings.Join(copied.Finalizers, ", "))
@@ -82,7 +81,7 @@ type Snapshot struct {
 	// Owner is the UID of the ResourceDistribution.
 	Owner     types.UID
 	Namespace Namespace
-	// Copy is the object of the kind and name in the namespace; nil if there is none.
+	// Copy is the object of the kind and name in the namespace, or nil.
 	Copy *Copy
 }
 
@@ -91,11 +90,12 @@ func Decide(s *Snapshot) Verdict {
 	ns, copied := &s.Namespace, s.Copy
 	mine := copied != nil && copied.Owner == s.Owner
 	there := ns.Exists && !ns.Terminating
-	if !s.Targets.Wants(ns.Name, there, ns.Labels) { // one that ends takes its copy with it, and needs none
+	// A namespace that terminates deletes its copy itself.
+	if !s.Targets.Wants(ns.Name, there, ns.Labels) {
 		switch {
 		case there && mine && !copied.Deleting && !s.Targets.Leaves(ns.Name, ns.Labels):
 			return Verdict{Action: Delete}
-		case there && mine && len(copied.Finalizers) > 0: // whoever may read there reads it still
+		case there && mine && len(copied.Finalizers) > 0: // it can still be read in the namespace
 			return Verdict{Keep, Outcome{false, appsv1beta1.ResourceDistributionDeleteResourceFailed,
 				heldBy(copied)}}
 		}
@@ -126,7 +126,7 @@ func Decide(s *Snapshot) Verdict {
 	return Verdict{Update, Outcome{true, Pending, ""}}
 }
 
-// Failed is the condition that an action belongs to.
+// Failed returns the condition for a failure of the action.
 func (a Action) Failed() appsv1beta1.ResourceDistributionConditionType {
 	switch a {
 	case Create:

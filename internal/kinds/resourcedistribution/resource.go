@@ -18,7 +18,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Name is that of the kind.
+// Name is the name of the kind.
 const Name = "ResourceDistribution"
 
 // Kinds that are distributed (RD-032).
@@ -36,7 +36,7 @@ const (
 // Of is what all copies of a resource have in common.
 type Of struct{ Kind, Name string }
 
-// Object is an empty object of the kind.
+// Object returns an empty object of the kind.
 func (o Of) Object() Object {
 	if o.Kind == Secret {
 		return &corev1.Secret{}
@@ -47,21 +47,20 @@ func (o Of) Object() Object {
 // Resource is what is distributed.
 type Resource struct {
 	Of
-	// From is the name of the ResourceDistribution, Hash the digest of spec.resource.
+	// From is the name of the ResourceDistribution, and Hash the digest of spec.resource.
 	From, Hash string
-	// Content is the digest of the content; Type that of a Secret.
+	// Content is the digest of the content, and Type the type of a Secret.
 	Content Digest
 	Type    corev1.SecretType
 
 	metadata metadata
 	document map[string]any
-	// content are the members that are content, as an update writes them: those that the resource lacks are
-	// null.
+	// content are the members that an update writes. Members that the resource lacks are null.
 	content map[string]any
 	pairs   []uint64
 }
 
-// metadata is what a copy gets of the resource's metadata.
+// metadata is the part of the resource's metadata that a copy gets.
 type metadata struct {
 	Name        string            `json:"name"`
 	Labels      map[string]string `json:"labels"`
@@ -77,7 +76,7 @@ type header struct {
 
 var errKind = errors.New("must be a Secret or a ConfigMap of apiVersion v1")
 
-// read reads the header of a resource.
+// read parses the header of a resource.
 func read(raw []byte) (h header, err error) {
 	if len(raw) == 0 || string(raw) == "null" || string(raw) == "{}" {
 		return h, errors.New("must not be empty")
@@ -98,7 +97,7 @@ func read(raw []byte) (h header, err error) {
 	return h, nil
 }
 
-// fault says what is wrong with a document without its values, which may be secret.
+// fault describes what is wrong with a document without its values, which may be secret.
 func fault(err error) string {
 	var mistyped *json.UnmarshalTypeError
 	if errors.As(err, &mistyped) {
@@ -118,7 +117,7 @@ func fault(err error) string {
 	return "it cannot be decoded"
 }
 
-// Read reads what a ResourceDistribution distributes (RD-053).
+// Read returns what a ResourceDistribution distributes (RD-053).
 func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 	raw := distribution.Spec.Resource.Raw
 	h, err := read(raw)
@@ -141,11 +140,14 @@ func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 		r.metadata.Annotations = map[string]string{}
 	}
 	r.metadata.Annotations[FromAnnotation], r.metadata.Annotations[HashAnnotation] = distribution.Name, r.Hash
-	// The annotation that names the ResourceDistribution is not looked at: to change it is no matter.
+
+	// The annotation with the name of the ResourceDistribution is not compared, since changing it does no
+	// harm.
 	looked := maps.Clone(r.metadata.Annotations)
 	delete(looked, FromAnnotation)
 	r.pairs = pairs(r.metadata.Labels, looked)
 	r.Content = ContentOf(object)
+
 	switch object := object.(type) {
 	case *corev1.Secret:
 		r.Type = typeOf(object)
@@ -158,14 +160,14 @@ func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 	return r, nil
 }
 
-// Slim returns the resource without its content: what decisions are made from.
+// Slim returns the resource without its content, which decisions do not need.
 func (r *Resource) Slim() *Resource {
 	slim := *r
 	slim.document, slim.content = nil, nil
 	return &slim
 }
 
-// typeOf is the type of a Secret.
+// typeOf returns the type of a Secret.
 func typeOf(secret *corev1.Secret) corev1.SecretType {
 	if secret.Type == "" {
 		return corev1.SecretTypeOpaque
@@ -173,7 +175,7 @@ func typeOf(secret *corev1.Secret) corev1.SecretType {
 	return secret.Type
 }
 
-// merged are the data of a Secret, as the API server keeps them.
+// merged returns the data of a Secret as the API server stores them.
 func merged(secret *corev1.Secret) map[string][]byte {
 	data := maps.Clone(secret.Data)
 	if data == nil {
@@ -185,12 +187,12 @@ func merged(secret *corev1.Secret) map[string][]byte {
 	return data
 }
 
-// Owner is the reference of a copy to its ResourceDistribution (RD-053).
+// Owner returns the owner reference of a copy (RD-053).
 func Owner(distribution *appsv1beta1.ResourceDistribution) metav1.OwnerReference {
 	return *metav1.NewControllerRef(distribution, appsv1beta1.GroupVersion.WithKind(Name))
 }
 
-// Document is the copy for a namespace (RD-053).
+// Document returns the copy for a namespace (RD-053).
 func (r *Resource) Document(namespace string, owner metav1.OwnerReference) map[string]any {
 	document := maps.Clone(r.document)
 	meta := map[string]any{"name": r.Name, "namespace": namespace,
@@ -226,8 +228,8 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// Patch makes of exactly this version of a copy what it should be (RD-054, RD-057). Content is replaced as a
-// whole.
+// Patch returns the JSON patch that updates exactly this version of a copy (RD-054, RD-057). It replaces the
+// content as a whole.
 func (r *Resource) Patch(of *Copy) ([]byte, error) {
 	operations := []operation{{"replace", "/metadata/uid", of.UID},
 		{"replace", "/metadata/resourceVersion", of.Version}}
@@ -244,8 +246,10 @@ func (r *Resource) Patch(of *Copy) ([]byte, error) {
 				operation{"add", "/metadata/" + member + "/" + pointer.Replace(key), given[key]})
 		}
 	}
+
 	add("labels", of.Labels, r.metadata.Labels)
 	add("annotations", of.Annotations, r.metadata.Annotations)
+
 	if len(of.Finalizers) == 0 && len(r.metadata.Finalizers) > 0 {
 		operations = append(operations, operation{"add", "/metadata/finalizers", r.metadata.Finalizers})
 	} else {
@@ -255,11 +259,13 @@ func (r *Resource) Patch(of *Copy) ([]byte, error) {
 			}
 		}
 	}
+
 	if of.Content != r.Content {
 		for _, member := range slices.Sorted(maps.Keys(r.content)) {
 			operations = append(operations, operation{"add", "/" + member, r.content[member]})
 		}
 	}
+
 	body, err := json.Marshal(operations)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the patch of a copy: %w", err)

@@ -11,7 +11,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Conditions are the types of conditions, in their order (RD-091).
+// Conditions are the types of conditions, in the order of the status (RD-091).
 var Conditions = []appsv1beta1.ResourceDistributionConditionType{
 	appsv1beta1.ResourceDistributionGetResourceFailed, appsv1beta1.ResourceDistributionCreateResourceFailed,
 	appsv1beta1.ResourceDistributionUpdateResourceFailed,
@@ -19,8 +19,8 @@ var Conditions = []appsv1beta1.ResourceDistributionConditionType{
 	appsv1beta1.ResourceDistributionConflictOccurred, appsv1beta1.ResourceDistributionNamespaceNotExists,
 }
 
-// Bounds of what a status says: an object has a megabyte and a half at most, of which the resource may need
-// most.
+// Limits of the size of a status: an object has at most 1.5 megabytes, and the resource may need most of
+// them.
 const (
 	mostNames  = 250
 	mostReason = 512
@@ -29,42 +29,42 @@ const (
 // succeeded is the reason of conditions without failures.
 const succeeded = "Succeeded"
 
-// Tally holds the outcomes of all namespaces of one ResourceDistribution. An outcome costs what it changes,
-// however many there are.
+// Tally holds the outcomes of all namespaces of one ResourceDistribution. The cost of setting an outcome
+// depends on what changes, not on the number of namespaces.
 type Tally struct {
 	outcomes map[string]Outcome
 	failed   map[appsv1beta1.ResourceDistributionConditionType]*failures
-	// desired and correct are how many targets there are, and how many of them are as they should be.
+	// desired is the number of targets, and correct the number of those with a correct copy.
 	desired, correct int
 }
 
-// failures are those of one condition.
+// failures are the failures of one condition.
 type failures struct {
-	// names are in order. reasons counts how many have which.
+	// names are sorted. reasons counts the names by reason.
 	names   []string
 	reasons map[string]int
 }
 
-// Of is the outcome of a namespace; known is false if nothing is known of it.
+// Of returns the outcome of a namespace. known reports whether there is one.
 func (t *Tally) Of(namespace string) (outcome Outcome, known bool) {
 	outcome, known = t.outcomes[namespace]
 	return outcome, known
 }
 
-// Namespaces calls do for each namespace of which something is known.
+// Namespaces calls do for each namespace that has an outcome.
 func (t *Tally) Namespaces(do func(namespace string)) {
 	for name := range t.outcomes {
 		do(name)
 	}
 }
 
-// Desired is the number of targets, Correct that of those with a correct copy.
+// Desired returns the number of targets.
 func (t *Tally) Desired() int { return t.desired }
 
-// Correct is the number of targets with a correct copy.
+// Correct returns the number of targets with a correct copy.
 func (t *Tally) Correct() int { return t.correct }
 
-// Failures is how many namespaces are in a condition.
+// Failures returns how many namespaces a condition lists.
 func (t *Tally) Failures(of appsv1beta1.ResourceDistributionConditionType) int {
 	if f := t.failed[of]; f != nil {
 		return len(f.names)
@@ -72,12 +72,13 @@ func (t *Tally) Failures(of appsv1beta1.ResourceDistributionConditionType) int {
 	return 0
 }
 
-// Set notes the outcome of a namespace. One that is no target and has not failed is forgotten.
+// Set records the outcome of a namespace. A namespace that is no target and has not failed is forgotten.
 func (t *Tally) Set(namespace string, outcome Outcome) {
 	before, known := t.outcomes[namespace]
 	if len(outcome.Reason) > mostReason {
 		outcome.Reason = string([]rune(outcome.Reason)[:min(mostReason, len([]rune(outcome.Reason)))])
 	}
+
 	if known && before == outcome {
 		return
 	}
@@ -88,6 +89,7 @@ func (t *Tally) Set(namespace string, outcome Outcome) {
 	if !outcome.Target && outcome.Failure == "" {
 		return
 	}
+
 	if t.outcomes == nil {
 		t.outcomes, t.failed = map[string]Outcome{},
 			map[appsv1beta1.ResourceDistributionConditionType]*failures{}
@@ -111,6 +113,7 @@ func (t *Tally) count(namespace string, outcome Outcome, n int) {
 		f = &failures{reasons: map[string]int{}}
 		t.failed[outcome.Failure] = f
 	}
+
 	i, there := slices.BinarySearch(f.names, namespace)
 	switch {
 	case n > 0 && !there:
@@ -123,7 +126,7 @@ func (t *Tally) count(namespace string, outcome Outcome, n int) {
 	}
 }
 
-// Status is what the outcomes make of a status (RD-090 to RD-094, RD-096).
+// Status returns the status for the outcomes (RD-090 to RD-094, RD-096).
 func (t *Tally) Status(
 	old *appsv1beta1.ResourceDistributionStatus, generation int64, now time.Time,
 ) appsv1beta1.ResourceDistributionStatus {
@@ -145,9 +148,11 @@ func (t *Tally) Status(
 	return status
 }
 
-// since gives a condition the time of its last transition.
-func since(condition appsv1beta1.ResourceDistributionCondition, old *appsv1beta1.ResourceDistributionStatus,
-	now time.Time) appsv1beta1.ResourceDistributionCondition {
+// since sets the time of the last transition of a condition.
+func since(
+	condition appsv1beta1.ResourceDistributionCondition, old *appsv1beta1.ResourceDistributionStatus,
+	now time.Time,
+) appsv1beta1.ResourceDistributionCondition {
 	condition.LastTransitionTime = metav1.NewTime(now)
 	for i := range old.Conditions {
 		if before := &old.Conditions[i]; before.Type == condition.Type && before.Status == condition.Status &&
@@ -158,7 +163,7 @@ func since(condition appsv1beta1.ResourceDistributionCondition, old *appsv1beta1
 	return condition
 }
 
-// reason is the text of all failures, or that of the first namespace with the number of others.
+// reason returns the reason of all failures, or that of the first namespace and the number of others.
 func (t *Tally) reason(f *failures) string {
 	first, more := t.outcomes[f.names[0]].Reason, ""
 	if len(f.names) > mostNames {
@@ -174,8 +179,8 @@ func (t *Tally) reason(f *failures) string {
 	return fmt.Sprintf("%s: %s; and %s%s", f.names[0], first, others, more)
 }
 
-// Unreadable is the status of a ResourceDistribution with a fault for which nothing can be done: the counters
-// stay.
+// Unreadable returns the status of a ResourceDistribution for which nothing can be done because of a fault.
+// The counters do not change.
 func Unreadable(
 	old *appsv1beta1.ResourceDistributionStatus, generation int64, err error, now time.Time,
 ) appsv1beta1.ResourceDistributionStatus {

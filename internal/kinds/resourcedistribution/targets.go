@@ -10,10 +10,10 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// never are the namespaces that are no targets, by no rule.
+// never are the namespaces that are never targets.
 var never = map[string]bool{metav1.NamespaceSystem: true, metav1.NamespacePublic: true}
 
-// Targets say which namespaces get a copy.
+// Targets define which namespaces get a copy.
 type Targets struct {
 	all                bool
 	included, excluded map[string]bool
@@ -22,14 +22,14 @@ type Targets struct {
 	own []string
 }
 
-// TargetsOf reads the targets of a ResourceDistribution. The manager's own namespaces are none: what it goes
-// by itself stands there (RD-044).
+// TargetsOf returns the targets of a ResourceDistribution. The manager's own namespaces are excluded, since
+// they hold its own configuration (RD-044).
 func TargetsOf(distribution *appsv1beta1.ResourceDistribution, own ...string) (*Targets, error) {
 	of := &distribution.Spec.Targets
 	t := &Targets{own: own, all: of.AllNamespaces, included: set(of.IncludedNamespaces),
 		excluded: set(of.ExcludedNamespaces), selector: labels.Nothing()}
 	if len(of.NamespaceSelector.MatchLabels)+len(of.NamespaceSelector.MatchExpressions) == 0 {
-		return t, nil // an empty one selects nothing
+		return t, nil // an empty selector selects nothing
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&of.NamespaceSelector)
 	if err != nil {
@@ -49,13 +49,13 @@ func set(of appsv1beta1.ResourceDistributionTargetNamespaces) map[string]bool {
 	return names
 }
 
-// Wants tells whether a namespace is a target; existing, if it has these labels (RD-040 to RD-044).
+// Wants reports whether a namespace is a target. has are its labels if it exists (RD-040 to RD-044).
 func (t *Targets) Wants(name string, exists bool, has map[string]string) bool {
 	return !slices.Contains(t.own, name) && t.names(name, exists, has)
 }
 
-// Leaves tells whether a copy stays as it is in a namespace that would be a target if it were not the
-// manager's: the images of the manager may be pulled by it (RD-044).
+// Leaves reports whether an existing copy stays as it is because the namespace would be a target if it were
+// not one of the manager's: the copy may be the pull secret for the manager's images (RD-044).
 func (t *Targets) Leaves(name string, has map[string]string) bool {
 	return slices.Contains(t.own, name) && t.names(name, true, has)
 }
@@ -72,7 +72,7 @@ func (t *Targets) names(name string, exists bool, has map[string]string) bool {
 	return exists && t.selector.Matches(labels.Set(has))
 }
 
-// Included are the namespaces that are listed, and so may be targets though they do not exist.
+// Included returns the namespaces that are listed, and so may be targets although they do not exist.
 func (t *Targets) Included() map[string]bool {
 	if t.all {
 		return nil

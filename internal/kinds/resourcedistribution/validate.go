@@ -13,11 +13,11 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// mostFaults is how many faults of names in one list are told: there may be thousands.
+// mostFaults is how many invalid names in one list are reported, since there may be thousands.
 const mostFaults = 20
 
-// Validate judges a ResourceDistribution; old is the stored one, nil on create; own are the namespaces of the
-// manager (RD-030 to RD-036).
+// Validate returns everything that is wrong with a ResourceDistribution. old is the stored one, or nil on
+// creation. own are the namespaces of the manager (RD-030 to RD-036).
 func Validate(distribution, old *appsv1beta1.ResourceDistribution, own ...string) field.ErrorList {
 	var errs field.ErrorList
 	for _, fault := range validation.NameIsDNSSubdomain(distribution.Name, false) {
@@ -38,6 +38,7 @@ func Validate(distribution, old *appsv1beta1.ResourceDistribution, own ...string
 		errs = append(errs, field.Invalid(resource, field.OmitValueType{},
 			strings.TrimPrefix(err.Error(), "spec.resource ")))
 	}
+
 	if old != nil && given.Kind != "" {
 		if stored, err := read(old.Spec.Resource.Raw); err == nil &&
 			(stored.TypeMeta != given.TypeMeta || stored.Metadata.Name != given.Metadata.Name) {
@@ -48,8 +49,8 @@ func Validate(distribution, old *appsv1beta1.ResourceDistribution, own ...string
 
 	for i, target := range distribution.Spec.Targets.IncludedNamespaces.List {
 		if target.Name != "" && slices.Contains(own, target.Name) {
-			errs = append(errs, field.Forbidden(field.NewPath("spec", "targets",
-				"includedNamespaces", "list").Index(i).Child("name"),
+			errs = append(errs, field.Forbidden(
+				field.NewPath("spec", "targets", "includedNamespaces", "list").Index(i).Child("name"),
 				target.Name+" is a namespace of the manager, which goes by what stands in it"))
 		}
 	}
@@ -73,6 +74,7 @@ func validateTargets(
 	}
 	names(targets.IncludedNamespaces, at.Child("includedNamespaces"))
 	names(targets.ExcludedNamespaces, at.Child("excludedNamespaces"))
+
 	excluded := set(targets.ExcludedNamespaces)
 	both := slices.Sorted(maps.Keys(set(targets.IncludedNamespaces)))
 	both = slices.DeleteFunc(both, func(name string) bool { return !excluded[name] })
@@ -82,15 +84,15 @@ func validateTargets(
 			both, more = both[:mostFaults], ", and more"
 		}
 		errs = append(errs, field.Invalid(at, field.OmitValueType{},
-			"namespaces are both in includedNamespaces and in excludedNamespaces: "+strings.Join(both,
-				", ")+more))
+			"namespaces are both in includedNamespaces and in excludedNamespaces: "+
+				strings.Join(both, ", ")+more))
 	}
 
 	return append(errs, metav1validation.ValidateLabelSelector(&targets.NamespaceSelector,
 		metav1validation.LabelSelectorValidationOptions{}, at.Child("namespaceSelector"))...)
 }
 
-// Warnings tells of what is accepted and has no effect (RD-037).
+// Warnings returns what is accepted but has no effect (RD-037).
 func Warnings(distribution *appsv1beta1.ResourceDistribution) (warnings []string) {
 	included := set(distribution.Spec.Targets.IncludedNamespaces)
 	for _, name := range []string{metav1.NamespaceSystem, metav1.NamespacePublic} {

@@ -16,21 +16,21 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// Reasons of condition Schedulable of subsets (UD-095, UD-117, UD-118).
+// Reasons of the condition Schedulable of subsets (UD-095, UD-117, UD-118).
 const (
 	ReasonRecover    = "recover"
 	ReasonReschedule = "reschedule"
 	ReasonCreated    = "created"
 )
 
-// moment is how much later than the end of a time it is over for sure.
+// moment is added to the end of a period, so that it is certainly over.
 const moment = time.Millisecond
 
-// leastWindow is for how long a subset is passed over at least: the end of a window is written, and pods of a
-// minimum may stay pending for ever.
+// leastWindow is the shortest time for which a subset is passed over. The end of each window is written, and
+// pods of a minimum may stay pending forever.
 const leastWindow = 30 * time.Second
 
-// adaptive are the options of the strategy as they hold.
+// adaptive holds the effective options of the strategy.
 type adaptive struct {
 	adaptive, reserve  bool
 	critical, duration time.Duration
@@ -59,11 +59,11 @@ func options(united *appsv1beta1.UnitedDeployment) adaptive {
 	return o
 }
 
-// Adaptive tells whether pods that cannot be scheduled go elsewhere.
+// Adaptive reports whether pods that cannot be scheduled move to other subsets.
 func Adaptive(united *appsv1beta1.UnitedDeployment) bool { return options(united).adaptive }
 
-// unscheduled tells whether a pod has waited too long for a node, and if it may come to that, when to look
-// again.
+// unscheduled reports whether a pod has waited too long for a node. If that may still happen, it also returns
+// when to look again.
 func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedOut bool, again time.Time) {
 	if pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
 		return false, time.Time{}
@@ -77,12 +77,12 @@ func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedO
 		time.Time{}
 }
 
-// statusOf is the entry of a subset, nil if there is none.
+// statusOf returns the status of a subset, or nil if there is none.
 func statusOf(united *appsv1beta1.UnitedDeployment, name string) *appsv1beta1.UnitedDeploymentSubsetStatus {
 	return statusIn(united.Status.SubsetStatuses, name)
 }
 
-// schedulable is condition Schedulable as it is stored; nil if there is none.
+// schedulable returns a copy of the stored condition Schedulable, or nil if there is none.
 func schedulable(
 	entry *appsv1beta1.UnitedDeploymentSubsetStatus,
 ) *appsv1beta1.UnitedDeploymentSubsetCondition {
@@ -101,8 +101,8 @@ func isFalse(c *appsv1beta1.UnitedDeploymentSubsetCondition) bool {
 	return c != nil && c.Status == corev1.ConditionFalse
 }
 
-// set makes the condition of the subset what it should be. Its time is that of the last change of its status;
-// the API keeps whole seconds, and rounded down a window would end early.
+// set sets the condition of the subset. Its time is that of the last change of its status, rounded up, since
+// the API keeps whole seconds and a window would otherwise end too early.
 func (v *Verdict) set(now time.Time, status corev1.ConditionStatus, reason, message string) {
 	next := &appsv1beta1.UnitedDeploymentSubsetCondition{Type: appsv1beta1.UnitedDeploymentSubsetSchedulable,
 		Status: status, Reason: reason, Message: message,
@@ -116,8 +116,7 @@ func (v *Verdict) set(now time.Time, status corev1.ConditionStatus, reason, mess
 	v.condition = next
 }
 
-// adapt splits replicas so that subsets with pods that cannot be scheduled get no others for a while (UD-095
-// to UD-099).
+// adapt distributes replicas so that subsets with unschedulable pods get no more pods for a while.
 func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 	o.duration = max(o.duration, leastWindow)
 	own, narrowed := make([]Bounds, len(p.Subsets)), make([]Bounds, len(p.Subsets))
@@ -137,6 +136,7 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 				v.set(s.Now, corev1.ConditionTrue, ReasonRecover, "")
 			}
 		}
+
 		stuck := p.stuck(s, v, o)
 		if stuck > 0 {
 			v.Passed = true
@@ -147,6 +147,7 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 			}
 			v.Until = v.condition.LastTransitionTime.Add(o.duration)
 		}
+
 		if v.Passed {
 			p.again(s, v.Until.Add(moment))
 			v.wait("it is passed over until %s, because pods could not be scheduled",
@@ -158,9 +159,9 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 	return Adapt(own, narrowed, replicas)
 }
 
-// settled is how many replicas a subset keeps whatever becomes of the others: all but those that have waited
-// too long for a node. Pods that start, or that a rolling update makes anew, are not ready, and have their
-// place all the same; those that cannot be created have none.
+// settled returns how many replicas a subset keeps whatever happens to the others: all but those that have
+// waited too long for a node. Pods that are starting, or being recreated by a rolling update, keep their
+// place although they are not ready. Pods that cannot be created have none.
 func (v *Verdict) settled(stuck int) int32 {
 	there := v.There
 	if v.Child.Failure == "" {
@@ -169,7 +170,7 @@ func (v *Verdict) settled(stuck int) int32 {
 	return max(min(v.Child.Replicas, int32(there-stuck)), 0)
 }
 
-// stuck is how many pods of the subset have waited too long for a node.
+// stuck returns how many pods of the subset have waited too long for a node.
 func (p *Plan) stuck(s *Snapshot, v *Verdict, o adaptive) (stuck int) {
 	for _, pod := range v.pods {
 		timedOut, again := unscheduled(pod, o.critical, s.Now)
@@ -183,8 +184,7 @@ func (p *Plan) stuck(s *Snapshot, v *Verdict, o adaptive) (stuck int) {
 	return stuck
 }
 
-// reserve splits replicas so that pods that cannot be scheduled have substitutes, and stay (UD-110 to
-// UD-121).
+// reserve distributes replicas so that pods that cannot be scheduled stay, and have substitutes.
 func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 	rooms := make([]Room, len(p.Subsets))
 	for i := range p.Subsets {
@@ -203,9 +203,11 @@ func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 			}
 			continue
 		}
+
 		for _, pod := range v.pods {
 			p.judge(s, v, o, pod)
 		}
+
 		missing := max(v.Child.Replicas-int32(v.There), 0)
 		switch {
 		case v.Reserved > 0:
@@ -217,6 +219,7 @@ func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 		case !v.marked || missing == 0:
 			v.set(s.Now, corev1.ConditionTrue, ReasonReschedule, "")
 		}
+
 		if v.marked || v.Reserved > 0 {
 			rooms[i].Capacity = v.Child.Replicas - int32(v.Reserved)
 		}
@@ -228,7 +231,7 @@ func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 	return Reserve(rooms, replicas)
 }
 
-// judge decides whether a pod is reserved (UD-111 to UD-115).
+// judge decides whether a pod is reserved.
 func (p *Plan) judge(s *Snapshot, v *Verdict, o adaptive, pod *corev1.Pod) {
 	label, ready := pod.Labels[ReservedPod], readiness.Ready(pod)
 	asWanted := pod.Labels[RevisionHash] == p.label || p.kept(s, v)
@@ -237,6 +240,7 @@ func (p *Plan) judge(s *Snapshot, v *Verdict, o adaptive, pod *corev1.Pod) {
 		proof = c.LastTransitionTime.Add(o.duration)
 	}
 	reserved := label == "true" || label != "false" && v.marked
+
 	switch {
 	case reserved && !proof.IsZero() && s.Now.After(proof):
 		reserved = false
@@ -249,6 +253,7 @@ func (p *Plan) judge(s *Snapshot, v *Verdict, o adaptive, pod *corev1.Pod) {
 			p.again(s, again)
 		}
 	}
+
 	if reserved {
 		if v.Reserved++; !ready {
 			v.unready++
@@ -259,14 +264,14 @@ func (p *Plan) judge(s *Snapshot, v *Verdict, o adaptive, pod *corev1.Pod) {
 	}
 }
 
-// kept tells whether the partition keeps all pods of the subset that are of an older revision.
+// kept reports whether the partition keeps all pods of the subset that are of an older revision.
 func (p *Plan) kept(s *Snapshot, v *Verdict) bool {
 	manual := s.United.Spec.UpdateStrategy.ManualUpdate
 	return manual != nil && p.Template.Kind.partitioned() &&
 		v.There-v.Updated <= int(manual.Partitions[v.Subset.Name])
 }
 
-// stalled tells whether the rollout has had its time.
+// stalled reports whether the rollout has been in progress for too long.
 func (p *Plan) stalled(s *Snapshot, o adaptive) bool {
 	for i := range s.United.Status.Conditions {
 		c := &s.United.Status.Conditions[i]
@@ -282,7 +287,7 @@ func (p *Plan) stalled(s *Snapshot, o adaptive) bool {
 	return false
 }
 
-// prove lets new pods of a subset that has just recovered prove healthy before their substitutes go.
+// prove keeps substitutes until the new pods of a subset that has just recovered have proved healthy.
 func (p *Plan) prove(s *Snapshot) {
 	for i := range p.Subsets {
 		v := &p.Subsets[i]
@@ -294,8 +299,9 @@ func (p *Plan) prove(s *Snapshot) {
 	}
 }
 
-// room is the maxUnavailable of a child while the rolling update must not stall because of reserved pods:
-// that of the template, and those of them that are not ready; nil for children that have none.
+// room returns the maxUnavailable of a child that keeps a rolling update from stalling because of reserved
+// pods: that of the template, plus the number of reserved pods that are not ready. It returns nil for
+// children that have no maxUnavailable.
 func (p *Plan) room(v *Verdict) *intstr.IntOrString {
 	kind := p.Template.Kind
 	spec, _ := p.Template.Document["spec"].(map[string]any)
@@ -321,14 +327,14 @@ func (p *Plan) room(v *Verdict) *intstr.IntOrString {
 
 	absolute, err := intstr.GetScaledValueFromIntOrPercent(&own, int(v.Wanted.Replicas), kind == CloneSet)
 	if err != nil {
-		return &own // its admission refuses it
+		return &own // the admission of the child rejects it
 	}
 
 	own = intstr.FromInt32(int32(max(absolute, 0) + v.unready))
 	return &own
 }
 
-// ordinalOf is the number at the end of the name of a pod.
+// ordinalOf returns the number at the end of a pod's name.
 func ordinalOf(pod string) (int, bool) {
 	n, err := strconv.ParseUint(pod[strings.LastIndexByte(pod, '-')+1:], 10, 31)
 	return int(n), err == nil

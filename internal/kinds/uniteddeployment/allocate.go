@@ -8,8 +8,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Specify splits replicas by the fixed numbers of the subsets, and what they leave evenly over the others, of
-// which those that have the most now get the remainder (UD-080 to UD-084).
+// Specify distributes replicas by the fixed numbers of the subsets. The rest is divided evenly among the
+// other subsets, and the remainder goes to those that have the most pods now (UD-080 to UD-084).
 func Specify(subsets []appsv1beta1.Subset, current []int32, replicas int32) ([]int32, error) {
 	numbers, err := Numbers(subsets, replicas)
 	if err != nil {
@@ -28,6 +28,7 @@ func Specify(subsets []appsv1beta1.Subset, current []int32, replicas int32) ([]i
 				sum, replicas)
 		}
 	}
+
 	next := make([]int32, len(subsets))
 	var open []int
 	for i, n := range numbers {
@@ -56,8 +57,8 @@ func Specify(subsets []appsv1beta1.Subset, current []int32, replicas int32) ([]i
 	return next, nil
 }
 
-// Stretch splits replicas between minima and maxima: in the order of the subsets each gets its minimum, and
-// then, in the same order, up to its maximum. It returns what no subset may have (UD-091, UD-093).
+// Stretch distributes replicas between minima and maxima: each subset gets its minimum, in order, and then,
+// in the same order, up to its maximum. It also returns how many replicas exceed all maxima (UD-091, UD-093).
 func Stretch(bounds []Bounds, replicas int32) (next []int32, rest int32) {
 	next, rest = make([]int32, len(bounds)), replicas
 	for i := range bounds {
@@ -72,8 +73,8 @@ func Stretch(bounds []Bounds, replicas int32) (next []int32, rest int32) {
 	return next, rest
 }
 
-// Narrow are the bounds of a subset with so many settled pods: one that is unschedulable gets no others, and
-// one that is schedulable keeps them (UD-098).
+// Narrow returns the bounds of a subset with that many settled pods. An unschedulable subset gets no more
+// than these, and a schedulable one keeps them (UD-098).
 func Narrow(b Bounds, unschedulable bool, settled int32) Bounds {
 	kept := min(settled, b.Max)
 	if unschedulable {
@@ -82,9 +83,9 @@ func Narrow(b Bounds, unschedulable bool, settled int32) Bounds {
 	return Bounds{max(b.Min, kept), b.Max}
 }
 
-// Adapt splits replicas between narrowed bounds: first each subset gets its own minimum, which what others
-// keep must not take from it. What they leave goes to the last subsets that may have it by their own, and
-// waits there (UD-098).
+// Adapt distributes replicas between narrowed bounds. First each subset gets its own minimum, which takes
+// precedence over what other subsets keep. Replicas that exceed the narrowed bounds go to the last subsets
+// whose own bounds allow them, and wait there (UD-098).
 func Adapt(own, narrowed []Bounds, replicas int32) []int32 {
 	next, rest := make([]int32, len(own)), replicas
 	upTo := func(bound func(i int) int32) {
@@ -94,9 +95,11 @@ func Adapt(own, narrowed []Bounds, replicas int32) []int32 {
 			rest -= more
 		}
 	}
+
 	upTo(func(i int) int32 { return own[i].Min })
 	upTo(func(i int) int32 { return narrowed[i].Min })
 	upTo(func(i int) int32 { return narrowed[i].Max })
+
 	for i := len(own) - 1; i >= 0 && rest > 0; i-- {
 		more := min(max(own[i].Max-next[i], 0), rest)
 		next[i] += more
@@ -106,17 +109,18 @@ func Adapt(own, narrowed []Bounds, replicas int32) []int32 {
 	return next
 }
 
-// Room is how many pods of a subset count, now and at most.
+// Room is how many pods a subset may have, and how many of them count.
 type Room struct {
 	Bounds
-	// Capacity is how many of its replicas are not reserved; Unbounded where nothing is known to be wrong
-	// with new ones (UD-119).
+	// Capacity is how many of its replicas are not reserved, or Unbounded if new pods are not known to have
+	// problems (UD-119).
 	Capacity int32
-	// Keep is how many it has, if some are reserved: it is given no more (UD-121). Else negative.
+	// Keep is how many replicas the subset has if some are reserved, since it gets no more then (UD-121).
+	// Otherwise it is negative.
 	Keep int32
 }
 
-// Reserve splits replicas so that each reserved pod has a substitute in a later subset (UD-120, UD-121).
+// Reserve distributes replicas so that each reserved pod has a substitute in a later subset (UD-120, UD-121).
 func Reserve(rooms []Room, replicas int32) []int32 {
 	next, capacity, rest := make([]int32, len(rooms)), make([]int32, len(rooms)), replicas
 	for i := range rooms {
@@ -126,7 +130,8 @@ func Reserve(rooms []Room, replicas int32) []int32 {
 	assign := func(i int, target int32) {
 		add := min(max(target-next[i], 0), rest)
 		next[i] += add
-		rest -= min(add, max(capacity[i], 0)) // what exceeds it is assigned a second time further down
+		// Replicas beyond the capacity are assigned again to later subsets.
+		rest -= min(add, max(capacity[i], 0))
 		capacity[i] -= add
 	}
 

@@ -10,8 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// selected refuses a selector that does not match what children would be labelled with: each would be
-// released as soon as it is made, and another one be made for it.
+// selected rejects a selector that does not match the labels of the children. Each child would otherwise be
+// released as soon as it is created, and another one be created in its place.
 func (p *Plan) selected(s *Snapshot, template *Template, matches labels.Selector) error {
 	for i := range s.United.Spec.Topology.Subsets {
 		given := template.childLabels(s.United.Spec.Selector, s.United.Spec.Topology.Subsets[i].Name, p.label)
@@ -24,7 +24,7 @@ func (p *Plan) selected(s *Snapshot, template *Template, matches labels.Selector
 	return nil
 }
 
-// assign finds the child of each subset, and those that go (UD-061 to UD-066).
+// assign finds the child of each subset, and the children that go.
 func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 	subsets := s.United.Spec.Topology.Subsets
 	p.Subsets = make([]Verdict, len(subsets))
@@ -68,9 +68,7 @@ func (p *Plan) assign(s *Snapshot, matches labels.Selector) {
 
 	for _, c := range children {
 		if v := place[c.Subset]; v != nil && c.Kind == p.Template.Kind && v.Child != c && !c.Going() &&
-			!slices.ContainsFunc(p.Release, func(r Removal) bool {
-				return r.Child == c
-			}) {
+			!slices.ContainsFunc(p.Release, func(r Removal) bool { return r.Child == c }) {
 			p.Deletes = append(p.Deletes, Removal{c, "subset " + c.Subset + " has an older one", true})
 		}
 	}
@@ -107,19 +105,21 @@ func (p *Plan) delete(c *Child, why string) {
 	}
 }
 
-// clear keeps children from being deleted for which nothing does the work: other ones of their subset must be
-// ready before, and while nothing can be created, what it would replace stays.
+// clear keeps children that nothing replaces yet from being deleted: the other child of their subset must be
+// ready first. While nothing can be created, all of them stay.
 func (p *Plan) clear(s *Snapshot) {
 	absent := slices.Contains(s.Absent, p.Template.Kind)
 	p.Deletes = slices.DeleteFunc(p.Deletes, func(r Removal) bool {
 		if p.Refused != nil || absent {
 			return true
 		}
+
 		i := slices.IndexFunc(p.Subsets, func(v Verdict) bool { return v.Subset.Name == r.Child.Subset })
 		if i < 0 || r.Child.Kind != p.Template.Kind ||
 			r.Child.Total == 0 && len(s.Pods[r.Child.Object.GetUID()]) == 0 {
 			return false
 		}
+
 		v := &p.Subsets[i]
 		if v.Child != nil && v.Child.Observed && v.Child.Replicas == v.Wanted.Replicas &&
 			v.Child.Ready >= v.Wanted.Replicas {

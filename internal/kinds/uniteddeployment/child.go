@@ -21,22 +21,25 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/subset"
 )
 
-// Name is that of the kind of UnitedDeployments.
+// Name is the name of the kind.
 const Name = "UnitedDeployment"
 
 // Labels and annotations of children and their pods.
 const (
-	// SubsetName names the subset of a child and of its pods.
+	// SubsetName is the label with the subset of a child and of its pods.
 	SubsetName = "apps.kruise.io/subset-name"
-	// RevisionHash names the revision of the UnitedDeployment that a child or a pod was made from.
+	// RevisionHash is the label with the revision of the UnitedDeployment that a child or a pod was made
+	// from.
 	RevisionHash = "apps.kruise.io/controller-revision-hash"
-	// SubsetPatch is an annotation of a child: the patch that it was made with, as it was written (UD-068).
+	// SubsetPatch is the annotation of a child with the patch that it was made with, as written by the user
+	// (UD-068).
 	SubsetPatch = "apps.kruise.io/subset-patch"
-	// ReservedPod is "true" on a pod that has a substitute elsewhere, "false" on one that counts (UD-111).
+	// ReservedPod is "true" on a pod that has a substitute elsewhere, and "false" on a pod that counts
+	// (UD-111).
 	ReservedPod = "apps.kruise.io/united-deployment-reserved-pod"
 )
 
-// Kind is a kind of children, by the field of the template that decides it (UD-002).
+// Kind is a kind of children, named by the field of the template that selects it (UD-002).
 type Kind string
 
 // Kinds of children.
@@ -47,10 +50,10 @@ const (
 	Deployment          Kind = "deploymentTemplate"
 )
 
-// Kinds are all of them.
+// Kinds lists all kinds of children.
 var Kinds = []Kind{StatefulSet, AdvancedStatefulSet, CloneSet, Deployment}
 
-// APIVersion is that in which children of the kind are read and written.
+// APIVersion returns the API version in which children of the kind are read and written.
 func (k Kind) APIVersion() string {
 	if k == StatefulSet || k == Deployment {
 		return "apps/v1"
@@ -58,7 +61,7 @@ func (k Kind) APIVersion() string {
 	return appsv1beta1.GroupVersion.String()
 }
 
-// Name is that of the kind in its group.
+// Name returns the name of the kind in its API group.
 func (k Kind) Name() string {
 	switch k {
 	case CloneSet:
@@ -69,7 +72,7 @@ func (k Kind) Name() string {
 	return "StatefulSet"
 }
 
-// String tells kinds of one name apart.
+// String returns the name of the kind. It distinguishes the two kinds that are named StatefulSet.
 func (k Kind) String() string {
 	if k == AdvancedStatefulSet {
 		return "Advanced StatefulSet"
@@ -77,10 +80,10 @@ func (k Kind) String() string {
 	return k.Name()
 }
 
-// partitioned tells whether children of the kind have a partition.
+// partitioned reports whether children of the kind have a partition.
 func (k Kind) partitioned() bool { return k != Deployment }
 
-// strategy is where the kind says how pods are updated.
+// strategy returns the field of the spec that defines how pods are updated.
 func (k Kind) strategy() string {
 	if k == Deployment {
 		return "strategy"
@@ -88,22 +91,23 @@ func (k Kind) strategy() string {
 	return "updateStrategy"
 }
 
-// Template is the template of children as a document, which holds fields that our types do not know (UD-069).
+// Template is the template of children as a document, which keeps fields that our types do not know (UD-069).
 type Template struct {
 	Kind Kind
 	// Document has metadata and spec.
 	Document map[string]any
 }
 
-// ErrTemplates is returned for another number of templates than one (UD-023).
+// ErrTemplates means that the number of templates is not one (UD-023).
 var ErrTemplates = errors.New(
 	"exactly one of statefulSetTemplate, advancedStatefulSetTemplate, cloneSetTemplate and deploymentTemplate must be set")
 
-// TemplateOf reads the template of a UnitedDeployment.
+// TemplateOf returns the template of a UnitedDeployment.
 func TemplateOf(written *appsv1beta1.SubsetTemplate) (*Template, error) {
 	if err := written.DecodeError(); err != nil {
 		return nil, err
 	}
+
 	text, err := json.Marshal(written)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the template: %w", err)
@@ -111,7 +115,7 @@ func TemplateOf(written *appsv1beta1.SubsetTemplate) (*Template, error) {
 	return ParseTemplate(text)
 }
 
-// ParseTemplate reads the text of spec.template, or of the template in a revision.
+// ParseTemplate parses the text of spec.template, or of the template in a revision.
 func ParseTemplate(text []byte) (*Template, error) {
 	all, err := subset.Object(appsv1alpha1.ModernSubsetTemplate(text))
 	if err != nil {
@@ -140,7 +144,7 @@ func ParseTemplate(text []byte) (*Template, error) {
 	return found, nil
 }
 
-// Labels are those of the workload template.
+// Labels returns the labels of the workload template.
 func (t *Template) Labels() map[string]string { return t.texts("labels") }
 
 func (t *Template) texts(field string) map[string]string {
@@ -155,8 +159,8 @@ func (t *Template) texts(field string) map[string]string {
 	return texts
 }
 
-// Bind returns the pod template of a subset: a copy of that document, bound to the nodes of the subset, with
-// its tolerations, and patched at last (UD-016, UD-070).
+// Bind returns the pod template of a subset: a copy of podTemplate with the node selector and the tolerations
+// of the subset, and finally its patch (UD-016, UD-070).
 func Bind(podTemplate map[string]any, s *appsv1beta1.Subset) (map[string]any, error) {
 	pod := runtime.DeepCopyJSON(podTemplate)
 	spec, err := subset.Child(pod, "spec")
@@ -176,18 +180,18 @@ func Bind(podTemplate map[string]any, s *appsv1beta1.Subset) (map[string]any, er
 	return pod, nil
 }
 
-// Wanted is what a child is to have beside its template.
+// Wanted is what a child should have besides its template.
 type Wanted struct {
 	Replicas, Partition int32
 	// Revision is the value of the revision labels.
 	Revision string
-	// Patch is that of the subset, as it is written.
+	// Patch is the patch of the subset, as written by the user.
 	Patch string
-	// MaxUnavailable is set where that of the template does not hold (UD-073).
+	// MaxUnavailable is set if that of the template does not apply (UD-073).
 	MaxUnavailable *intstr.IntOrString
 }
 
-// childLabels are those of the child of a subset.
+// childLabels returns the labels of the child of a subset.
 func (t *Template) childLabels(selector *metav1.LabelSelector, name, revision string) map[string]string {
 	labels := t.texts("labels")
 	if selector != nil {
@@ -197,23 +201,26 @@ func (t *Template) childLabels(selector *metav1.LabelSelector, name, revision st
 	return labels
 }
 
-// Build is the document of the child of a subset (UD-068, UD-069).
+// Build returns the document of the child of a subset (UD-068, UD-069).
 func (t *Template) Build(
 	united *appsv1beta1.UnitedDeployment, s *appsv1beta1.Subset, wanted Wanted,
 ) (map[string]any, error) {
 	labels := t.childLabels(united.Spec.Selector, s.Name, wanted.Revision)
 	annotations := t.texts("annotations")
 	annotations[SubsetPatch] = wanted.Patch
+
 	written, _ := t.Document["spec"].(map[string]any)
 	spec := runtime.DeepCopyJSON(written)
 	if spec == nil {
 		spec = map[string]any{}
 	}
+
 	selector := &metav1.LabelSelector{}
 	if united.Spec.Selector != nil {
 		selector = united.Spec.Selector.DeepCopy()
 	}
 	selector = metav1.AddLabelToSelector(selector, SubsetName, s.Name)
+
 	var err error
 	if spec["selector"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(selector); err != nil {
 		return nil, fmt.Errorf("encoding the selector: %w", err)
@@ -236,22 +243,21 @@ func (t *Template) Build(
 	if err != nil {
 		return nil, err
 	}
-
-	podLabels, err := subset.Child(metadata, "labels") // again after the patch, which must not break them
+	podLabels, err := subset.Child(metadata, "labels") // after the patch, which must not break the labels
 	if err != nil {
 		return nil, err
 	}
-
 	podLabels[SubsetName], podLabels[RevisionHash] = s.Name, wanted.Revision
 	spec["template"] = pod
 	return map[string]any{"apiVersion": t.Kind.APIVersion(), "kind": t.Kind.Name(), "spec": spec,
 		"metadata": map[string]any{
 			"namespace": united.Namespace, "name": NameOf(united.Name, united.UID, t.Kind, s.Name, 0),
-			"labels":      document(labels),
-			"annotations": document(annotations), "ownerReferences": []any{ownerDocument(united)}}}, nil
+			"labels":          document(labels),
+			"annotations":     document(annotations),
+			"ownerReferences": []any{ownerDocument(united)}}}, nil
 }
 
-// pace puts partition and maxUnavailable where the kind has them.
+// pace sets partition and maxUnavailable if the kind has them.
 func (k Kind) pace(spec map[string]any, wanted Wanted) error {
 	strategy, _ := spec[k.strategy()].(map[string]any)
 	kind, _ := strategy["type"].(string)
@@ -294,7 +300,7 @@ func document(texts map[string]string) map[string]any {
 	return values
 }
 
-// OwnerReference makes the UnitedDeployment the controller of what has it.
+// OwnerReference returns a reference that makes the UnitedDeployment the controller of an object.
 func OwnerReference(united *appsv1beta1.UnitedDeployment) metav1.OwnerReference {
 	return *metav1.NewControllerRef(united, appsv1beta1.GroupVersion.WithKind(Name))
 }
@@ -302,16 +308,17 @@ func OwnerReference(united *appsv1beta1.UnitedDeployment) metav1.OwnerReference 
 func ownerDocument(united *appsv1beta1.UnitedDeployment) map[string]any {
 	owner, err := runtime.DefaultUnstructuredConverter.ToUnstructured(new(OwnerReference(united)))
 	if err != nil {
-		return nil // a reference is always a document
+		return nil // a reference can always be converted
 	}
 	return owner
 }
 
-// Names of children are that long at most: as long as what the API server generates, and for StatefulSets so
-// short that the names of their revisions are values of labels.
+// The maximum lengths of the names of children. They are as long as names that the API server generates, and
+// for StatefulSets short enough for the names of their revisions to be label values.
 const maxName, maxStatefulName = 63, 52
 
-// NameOf is the name of the child of a subset; further ones are for where others have the first (UD-064).
+// NameOf returns the name of the child of a subset. further selects another name if the first is taken
+// (UD-064).
 func NameOf(united string, uid types.UID, kind Kind, name string, further int) string {
 	most := maxName
 	if kind == StatefulSet || kind == AdvancedStatefulSet {

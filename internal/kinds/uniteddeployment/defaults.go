@@ -12,26 +12,27 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podtemplate"
 )
 
-// Document is a JSON object as an admission request holds it.
+// Document is a JSON object as contained in an admission request.
 type Document = podtemplate.Document
 
-// DefaultRequest is what is needed to fill in what a user left out of a UnitedDeployment.
+// DefaultRequest is the input of Default.
 type DefaultRequest struct {
-	// Complete returns a pod template as the API server would complete it. It is nil with gate
+	// Complete returns a pod template as the API server would default it. It is nil with the gate
 	// TemplateNoDefaults.
 	Complete func(template Document) (Document, error)
-	// New is the document to be completed, of either version. It is not modified.
+	// New is the document to be defaulted, of either version. It is not modified.
 	New Document
-	// Old is the stored document in the same version, nil on create.
+	// Old is the stored document in the same version, or nil on creation.
 	Old Document
 }
 
-// Default returns the JSON patch that completes a UnitedDeployment (UD-010 to UD-013). It adds what is
-// missing; what it changes is said at oldForm. An error of the API server comes with the other defaults.
+// Default returns the JSON patch that defaults a UnitedDeployment (UD-010 to UD-013). It adds missing fields;
+// oldForm describes the only ones that it changes. If the API server returns an error, Default returns it
+// together with the other defaults.
 func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	spec, ok := r.New["spec"].(Document)
 	if !ok {
-		return nil, nil // the schema or validation refuses it
+		return nil, nil // the schema or validation rejects it
 	}
 
 	var d podtemplate.Defaults
@@ -49,7 +50,7 @@ func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	return d.Operations, r.templates(&d, spec)
 }
 
-// within is the object at a path; nil if there is none.
+// within returns the object at a path, or nil if there is none.
 func within(object Document, path ...string) Document {
 	for _, key := range path {
 		object, _ = object[key].(Document)
@@ -57,7 +58,8 @@ func within(object Document, path ...string) Document {
 	return object
 }
 
-// subsetsOf are the subsets of a spec; none if they do not fit the types, which validation refuses.
+// subsetsOf returns the subsets of a spec. It returns none if they do not fit the types, since validation
+// rejects them then.
 func subsetsOf(spec Document) []appsv1beta1.Subset {
 	var subsets []appsv1beta1.Subset
 	if text, err := json.Marshal(within(spec, "topology")["subsets"]); err != nil ||
@@ -67,10 +69,11 @@ func subsetsOf(spec Document) []appsv1beta1.Subset {
 	return subsets
 }
 
-// defaultHistory is revisionHistoryLimit where there is none.
+// defaultHistory is the default of revisionHistoryLimit.
 const defaultHistory = 10
 
-// defaultMinimums gives every subset a minimum if any has a minimum or a maximum, and none has a number.
+// defaultMinimums sets the missing minima if any subset has a minimum or a maximum, and none has a fixed
+// number.
 func defaultMinimums(d *podtemplate.Defaults, spec Document, subsets []appsv1beta1.Subset) {
 	fixed := func(s appsv1beta1.Subset) bool { return s.Replicas != nil }
 	if !Elastic(subsets) || slices.ContainsFunc(subsets, fixed) {
@@ -85,13 +88,14 @@ func defaultMinimums(d *podtemplate.Defaults, spec Document, subsets []appsv1bet
 	}
 }
 
-// templates completes the pod template and the claim templates of StatefulSets of Kubernetes when the
-// template is new or changed.
+// templates defaults the pod template and the claim templates of native StatefulSets if the template is new
+// or has changed.
 func (r *DefaultRequest) templates(d *podtemplate.Defaults, spec Document) error {
 	child := within(spec, "template", string(StatefulSet), "spec")
 	if child == nil || r.Complete == nil || r.Old != nil && podtemplate.SameTemplate(r.New, r.Old) {
 		return nil
 	}
+
 	var inner podtemplate.Defaults
 	err := inner.Templates(child, within(r.Old, "spec", "template", string(StatefulSet), "spec"),
 		podtemplate.Request{Complete: r.Complete, Plain: true})
@@ -102,9 +106,9 @@ func (r *DefaultRequest) templates(d *podtemplate.Defaults, spec Document) error
 	return err
 }
 
-// oldForm lets the places win that CloneSets had in v1alpha1 where an update leaves the new places as they
-// are stored: the author of such a manifest reads the object with the new places alone, and what is applied
-// again has both.
+// oldForm lets the fields that CloneSets had in v1alpha1 take precedence if an update leaves the new fields
+// as stored. The author of such a manifest reads back an object that has the new fields only, and applying
+// the manifest again results in both.
 func oldForm(d *podtemplate.Defaults, spec, old Document) {
 	child, stored := within(spec, "template", string(CloneSet), "spec"),
 		within(old, "template", string(CloneSet), "spec")
@@ -115,6 +119,7 @@ func oldForm(d *podtemplate.Defaults, spec, old Document) {
 			jsonpatch.NewOperation("replace",
 				pointer("spec", "template", string(CloneSet), "spec", "scaleStrategy", enable), false))
 	}
+
 	strategy, rolling := within(child, "updateStrategy"), within(child, "updateStrategy", "rollingUpdate")
 	if rolling == nil || stored == nil ||
 		!sameJSON(rolling, within(stored, "updateStrategy", "rollingUpdate")) {
@@ -139,7 +144,7 @@ func oldForm(d *podtemplate.Defaults, spec, old Document) {
 	}
 }
 
-// pointer is the JSON pointer to a place.
+// pointer returns the JSON pointer for a path.
 func pointer(path ...any) string {
 	text := ""
 	for _, part := range path {

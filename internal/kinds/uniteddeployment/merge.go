@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Merge returns a live child as a new document says, which was made from another one before; that is nil if
-// it is not known any more. What is in neither, such as defaults and what others wrote, stays, but where the
-// shape of an object changes: there the API server fills in anew what belongs to the new one (UD-068, UD-069,
-// UD-071).
+// Merge returns the live child, changed to what the document after says. before is the document that the
+// child was made from, or nil if that is no longer known. Fields that are in neither document, such as
+// defaults and what others wrote, stay, unless the shape of an object changes: then the API server defaults
+// the new object (UD-068, UD-069, UD-071).
 func Merge(live, before, after map[string]any) map[string]any {
 	merged := runtime.DeepCopyJSON(live)
 	metadata, _ := merged["metadata"].(map[string]any)
@@ -38,12 +38,14 @@ func Merge(live, before, after map[string]any) map[string]any {
 	known := before != nil
 	pod, oldPod, newPod := member(spec, "template"), member(old, "template"),
 		member(member(after, "spec"), "template")
-	// Fields of these are independent of each other, so that all others of them stay.
+
+	// The fields of these objects are independent of each other, so all fields that others wrote stay.
 	result := fields(spec, old, member(after, "spec"), known)
 	template := fields(pod, oldPod, newPod, known)
 	template["metadata"] = fields(member(pod, "metadata"), member(oldPod, "metadata"),
 		member(newPod, "metadata"), known)
-	if selector, ok := spec["selector"]; ok { // it cannot be changed
+
+	if selector, ok := spec["selector"]; ok { // it is immutable
 		result["selector"] = selector
 	}
 	template["spec"] = fields(member(pod, "spec"), member(oldPod, "spec"), member(newPod, "spec"), known)
@@ -52,7 +54,7 @@ func Merge(live, before, after map[string]any) map[string]any {
 	return merged
 }
 
-// member is an object in another, empty if there is none.
+// member returns an object inside another one, or an empty object if there is none.
 func member(object map[string]any, key string) map[string]any {
 	if inner, ok := object[key].(map[string]any); ok {
 		return inner
@@ -60,8 +62,8 @@ func member(object map[string]any, key string) map[string]any {
 	return map[string]any{}
 }
 
-// fields merges the fields of an object one by one. If it is not known what it was made from, only that of
-// the new one is left of each that this has.
+// fields merges the fields of an object one by one. If known is false, it is not known what the object was
+// made from, and only fields of after are kept.
 func fields(live, before, after map[string]any, known bool) map[string]any {
 	merged := make(map[string]any, len(live))
 	for key, value := range live {
@@ -76,16 +78,16 @@ func fields(live, before, after map[string]any, known bool) map[string]any {
 	return merged
 }
 
-// place puts a value where an object has one of it now.
+// place sets a field of an object, merging it with the present value if there is one.
 func place(merged map[string]any, key string, before map[string]any, value any) {
 	present, there := merged[key]
 	old, was := before[key]
 	switch {
 	case value == nil:
 		delete(merged, key)
-	case key == "nodeSelectorTerms": // into which nothing is filled; half of another one is none
+	case key == "nodeSelectorTerms": // it has no defaults, and a merge of two of them makes no sense
 		merged[key] = value
-	case !there && was && empty(value) && equal(key, old, value): // the API server has left it out
+	case !there && was && empty(value) && equal(key, old, value): // the API server omitted it
 	case !there:
 		merged[key] = value
 	default:
@@ -93,7 +95,7 @@ func place(merged map[string]any, key string, before map[string]any, value any) 
 	}
 }
 
-// merge merges one value.
+// merge merges one value into the live one.
 func merge(key string, live, before, after any) any {
 	switch after := after.(type) {
 	case map[string]any:
@@ -103,7 +105,7 @@ func merge(key string, live, before, after any) any {
 		}
 		old, _ := before.(map[string]any)
 		merged := make(map[string]any, len(live))
-		if sameShape(old, after) { // so what it has besides was filled in
+		if sameShape(old, after) { // so the live object's other fields are defaults
 			for key, value := range live {
 				merged[key] = value
 			}
@@ -141,7 +143,7 @@ func merge(key string, live, before, after any) any {
 	return after
 }
 
-// sameShape tells whether an object has the same fields as before, and the same values in those that are
+// sameShape reports whether an object has the same fields as before, with equal values in those that are
 // neither objects nor lists.
 func sameShape(before, after map[string]any) bool {
 	if len(before) != len(after) {
@@ -165,8 +167,8 @@ func sameShape(before, after map[string]any) bool {
 	return true
 }
 
-// counterpart is the object in a list that stands for the i-th of another: the only one of its name, or where
-// objects have no name the one at the same place of a list as long.
+// counterpart returns the object in list that corresponds to others[i]: the only one of the same name, or the
+// one at the same index if objects have no names and the lists are equally long.
 func counterpart(list []any, i int, others []any) any {
 	other, ok := others[i].(map[string]any)
 	if !ok {
@@ -195,7 +197,7 @@ func counterpart(list []any, i int, others []any) any {
 	return object
 }
 
-// empty tells whether the API server may leave a value out.
+// empty reports whether the API server may omit a value.
 func empty(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:
@@ -206,11 +208,11 @@ func empty(value any) bool {
 	return value == nil || reflect.ValueOf(value).IsZero()
 }
 
-// quantities are the fields with amounts, which the API server writes in its own way.
+// quantities are the fields with quantities, which the API server normalizes.
 var quantities = map[string]bool{"cpu": true, "memory": true, "storage": true, "ephemeral-storage": true,
 	"sizeLimit": true, "divisor": true}
 
-// equal tells whether two values mean the same.
+// equal reports whether two values mean the same.
 func equal(key string, a, b any) bool {
 	if reflect.DeepEqual(a, b) || empty(a) && empty(b) {
 		return true

@@ -18,30 +18,31 @@ import (
 type Child struct {
 	Object metav1.Object
 	Kind   Kind
-	// Subset is that of its selector, which cannot be changed, or else its label (UD-062). Revision is its
-	// label, Patch the annotation.
+	// Subset is the subset in its selector, which is immutable, or else in its label (UD-062). Revision is
+	// its revision label, and Patch its patch annotation.
 	Subset, Revision, Patch string
-	// Replicas is what its spec wants; Partition nil where there is none.
+	// Replicas is spec.replicas. Partition is nil if the child has none.
 	Replicas  int32
 	Partition *int32
-	// OnDelete: its pods are updated when somebody deletes them.
+	// OnDelete reports that its pods are updated when somebody deletes them.
 	OnDelete bool
-	// MaxUnavailable of its rolling update, nil where there is none.
+	// MaxUnavailable is that of its rolling update, or nil.
 	MaxUnavailable *intstr.IntOrString
 	// Start is the ordinal of the first pod of a StatefulSet.
 	Start int
-	// Total and Ready are what its status tells, Observed whether that is of its present spec.
+	// Total and Ready are from its status. Observed reports whether the status is that of the present spec.
 	Total, Ready int32
 	Observed     bool
-	// Failure is what it reports to be wrong (UD-142).
+	// Failure is an error that the child reports (UD-142).
 	Failure string
 }
 
-// ChildOf reads an object of a kind of children, as the caches keep it.
+// ChildOf returns the Child for a cached object of a kind of children.
 func ChildOf(object metav1.Object) *Child {
 	labels := object.GetLabels()
 	c := &Child{Object: object, Subset: labels[SubsetName], Revision: labels[RevisionHash],
 		Patch: object.GetAnnotations()[SubsetPatch]}
+
 	var observed int64
 	replicas := new(int32(1))
 	var selector *metav1.LabelSelector
@@ -96,15 +97,19 @@ func ChildOf(object metav1.Object) *Child {
 			c.fails(string(condition.Type), condition.Message,
 				condition.Type == appsv1.DeploymentReplicaFailure &&
 					condition.Status == corev1.ConditionTrue ||
-					condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse)
+					condition.Type == appsv1.DeploymentProgressing &&
+						condition.Status == corev1.ConditionFalse)
 		}
 	}
+
 	if selector != nil && selector.MatchLabels[SubsetName] != "" && OwnerOf(object) != "" {
 		c.Subset = selector.MatchLabels[SubsetName]
 	}
+
 	if c.Replicas = 1; replicas != nil {
 		c.Replicas = *replicas
 	}
+
 	c.Observed = observed >= object.GetGeneration()
 	return c
 }
@@ -115,10 +120,10 @@ func (c *Child) fails(condition, message string, does bool) {
 	}
 }
 
-// String names the child.
+// String returns the kind and name of the child.
 func (c *Child) String() string { return c.Kind.String() + " " + c.Object.GetName() }
 
-// Going tells whether it is being deleted.
+// Going reports whether the child is being deleted.
 func (c *Child) Going() bool { return c.Object.GetDeletionTimestamp() != nil }
 
 // older orders children by age, and then by name.
@@ -127,8 +132,8 @@ func older(a, b *Child) int {
 	return cmp.Or(x.Compare(y.Time), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
 }
 
-// OwnerOf is the UID of the UnitedDeployment that controls an object, whatever version it names (UD-060);
-// empty if none does.
+// OwnerOf returns the UID of the UnitedDeployment that controls an object, regardless of the API version in
+// the reference (UD-060), or an empty one.
 func OwnerOf(object metav1.Object) types.UID {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil || owner.Kind != Name ||

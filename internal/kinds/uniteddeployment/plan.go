@@ -31,21 +31,21 @@ const (
 	EventWithoutSubset = "IgnoredSubset"
 )
 
-// refusedAgain is when a split that does not fit is looked at again although nothing happens.
+// refusedAgain is when numbers that do not fit together are looked at again without an event.
 const refusedAgain = time.Minute
 
-// Snapshot is all that a plan is made from.
+// Snapshot is everything that a plan is made from.
 type Snapshot struct {
 	United *appsv1beta1.UnitedDeployment
-	// Children are those that it controls, of all kinds.
+	// Children are the workloads of all kinds that the UnitedDeployment controls.
 	Children []*Child
-	// Orphans are workloads of its namespace without a controller that have the label of a subset.
+	// Orphans are workloads of its namespace that have the label of a subset and no controller.
 	Orphans []*Child
-	// Pods are those of each child, by the UID of the child.
+	// Pods are the pods of the children, by the UID of the child.
 	Pods map[types.UID][]*corev1.Pod
-	// Revisions are those that it controls.
+	// Revisions are the revisions that the UnitedDeployment controls.
 	Revisions []*appsv1.ControllerRevision
-	// Absent are kinds that the cluster does not serve.
+	// Absent are the kinds that the cluster does not serve.
 	Absent []Kind
 	Known  *Knowledge
 	Now    time.Time
@@ -54,42 +54,43 @@ type Snapshot struct {
 // Action is what is done about a subset.
 type Action string
 
-// Actions.
+// The actions.
 const (
 	Keep   Action = "keep"
 	Create Action = "create"
 	Update Action = "update"
-	// Verify makes sure that a child, some pods of which are not of the revision yet, has the template.
+	// Verify checks that a child that still has pods of other revisions has the present template.
 	Verify Action = "verify"
 	Adopt  Action = "adopt"
-	// Hold waits for what the verdict says.
+	// Hold waits for the reasons in the verdict.
 	Hold Action = "hold"
 )
 
-// Verdict is what is decided about a subset.
+// Verdict is the decision about a subset.
 type Verdict struct {
 	Subset *appsv1beta1.Subset
-	// Child is nil where there is none yet, and what is to be adopted.
+	// Child is the child of the subset, which may still have to be adopted. It is nil if there is none.
 	Child  *Child
 	Action Action
 	Wanted Wanted
-	// There are its pods that exist and are not at their end, Reserved how many of them have substitutes.
+	// There is how many active pods the subset has, Reserved how many of them have substitutes, Updated how
+	// many have the expected revision, and UpdatedReady how many of these are ready.
 	There, Reserved, Updated, UpdatedReady int
 	// Why are the differences for which a child is updated, or what it waits for.
 	Why []string
-	// Passed: the subset is unschedulable, until then if that is known.
+	// Passed reports that the subset is unschedulable. Until is when that ends, if it is known.
 	Passed bool
 	Until  time.Time
 
 	bounds    Bounds
 	pods      []*corev1.Pod
-	marked    bool // UD-112
+	marked    bool // new pods are reserved
 	condition *appsv1beta1.UnitedDeploymentSubsetCondition
-	// unready are reserved pods that are not ready.
+	// unready is how many reserved pods are not ready.
 	unready int
 }
 
-// Now is how many replicas the child is to have, as it is.
+// now returns how many replicas the child has in its spec at present.
 func (v *Verdict) now() int32 {
 	if v.Child == nil {
 		return 0
@@ -97,7 +98,7 @@ func (v *Verdict) now() int32 {
 	return v.Child.Replicas
 }
 
-// String says in a sentence how the subset is and what it waits for.
+// String describes the state of the subset and what it waits for.
 func (v *Verdict) String() string {
 	text := fmt.Sprintf("subset %s: %d wanted, %d there", v.Subset.Name, v.Wanted.Replicas, v.There)
 	if v.Child != nil {
@@ -116,30 +117,30 @@ func (v *Verdict) String() string {
 	return text
 }
 
-// Mark is a pod whose label of reservation changes (UD-111).
+// Mark is a change of a pod's reservation label (UD-111).
 type Mark struct {
 	Pod      *corev1.Pod
 	Reserved bool
 }
 
-// Removal is a child that is deleted, or released.
+// Removal is a child to be deleted or released.
 type Removal struct {
 	Child *Child
 	Why   string
-	// Duplicate: its subset has another one, which is kept.
+	// Duplicate reports that the subset has another child, which is kept.
 	Duplicate bool
 }
 
 // Note is an event.
 type Note struct{ Type, Reason, Message string }
 
-// Plan is what is to be done about a UnitedDeployment.
+// Plan is what is to be done for a UnitedDeployment.
 type Plan struct {
-	// Going: it is being deleted, and nothing is done (UD-004). Fault says why nothing can be done; Refused
-	// why no child is scaled, created or deleted.
+	// Going reports that it is being deleted, so that nothing is done (UD-004). Fault is why nothing can be
+	// done, and Refused why no child is scaled, created or deleted.
 	Going          bool
 	Fault, Refused *Note
-	// Expected is the revision of the template. NewRevision is to be created, Renumber gets that number.
+	// Expected is the revision of the template. NewRevision is to be created, and Renumber to get Number.
 	Expected    string
 	NewRevision *appsv1.ControllerRevision
 	Renumber    *appsv1.ControllerRevision
@@ -147,32 +148,35 @@ type Plan struct {
 	Collisions  *int32
 	History     []*appsv1.ControllerRevision
 	Template    *Template
-	// Subsets are in the order of the spec.
+	// Subsets are the verdicts, in the order of the spec.
 	Subsets          []Verdict
 	Release, Deletes []Removal
 	Marks            []Mark
-	// Restart are broken pods that keep a rolling update from going on (UD-072).
+	// Restart are broken pods that keep a rolling update from making progress (UD-072).
 	Restart []*corev1.Pod
-	// First: conditions of subsets change that decide where pods go; they are stored before anything is done.
+	// First reports that conditions of subsets change that decide where pods go. They are stored before
+	// anything else is done.
 	First  bool
 	Status appsv1beta1.UnitedDeploymentStatus
 	Notes  []Note
-	// After is when to look again although nothing happens; 0 for not at all.
+	// After is when to look again although nothing happens; 0 means not at all.
 	After time.Duration
 
 	label string
 }
 
-// Make plans.
+// Make returns the plan for a snapshot.
 func Make(s Snapshot) *Plan {
 	p := &Plan{Status: *s.United.Status.DeepCopy()}
 	if s.United.DeletionTimestamp != nil {
 		p.Going = true
 		return p
 	}
+
 	if s.Known == nil {
 		s.Known = &Knowledge{}
 	}
+
 	template, data, err := s.Known.read(s.United)
 	if err != nil {
 		return p.faulty(&s, EventRevision, "spec.template: %v", err)
@@ -182,6 +186,7 @@ func Make(s Snapshot) *Plan {
 	if s.United.Spec.Selector == nil || err != nil || matches.Empty() {
 		return p.faulty(&s, EventFind, "spec.selector must be a selector that is not empty")
 	}
+
 	if err := names(s.United.Spec.Topology.Subsets); err != nil {
 		return p.faulty(&s, EventFind, "%v", err)
 	}
@@ -201,7 +206,7 @@ func Make(s Snapshot) *Plan {
 	return p
 }
 
-// faulty ends a plan for a spec that cannot be acted on.
+// faulty returns the plan for a spec that cannot be acted on.
 func (p *Plan) faulty(s *Snapshot, reason, format string, args ...any) *Plan {
 	p.Fault = &Note{corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)}
 	p.Status.ObservedGeneration = s.United.Generation
@@ -209,7 +214,7 @@ func (p *Plan) faulty(s *Snapshot, reason, format string, args ...any) *Plan {
 	return p
 }
 
-// names refuses what no child can be labelled with, and what would give two subsets one child.
+// names rejects names that cannot be label values, and names that would give two subsets the same child.
 func names(subsets []appsv1beta1.Subset) error {
 	seen := map[string]bool{}
 	for i := range subsets {
@@ -237,7 +242,7 @@ func (p *Plan) again(s *Snapshot, at time.Time) {
 	again.At(&p.After, s.Now, at)
 }
 
-// allocate gives each subset its number (UD-080 to UD-124).
+// allocate determines how many replicas each subset gets.
 func (p *Plan) allocate(s *Snapshot) {
 	subsets := s.United.Spec.Topology.Subsets
 	replicas := Replicas(s.United.Spec.Replicas, subsets)
@@ -251,7 +256,7 @@ func (p *Plan) allocate(s *Snapshot) {
 	}
 
 	next := make([]int32, len(subsets))
-	switch { // where numbers are refused, subsets and pods are judged all the same
+	switch { // subsets and pods are judged even if the numbers are refused
 	case strategy.reserve:
 		next = p.reserve(s, strategy, replicas)
 	case strategy.adaptive:
@@ -283,8 +288,9 @@ func (p *Plan) allocate(s *Snapshot) {
 			v.Wanted.Replicas = next[i]
 		}
 		if p.Template.Kind.partitioned() && s.United.Spec.UpdateStrategy.ManualUpdate != nil {
-			v.Wanted.Partition = min(max(s.United.Spec.UpdateStrategy.ManualUpdate.Partitions[v.Subset.Name],
-				0), v.Wanted.Replicas)
+			v.Wanted.Partition = min(
+				max(s.United.Spec.UpdateStrategy.ManualUpdate.Partitions[v.Subset.Name], 0),
+				v.Wanted.Replicas)
 		}
 		if strategy.reserve {
 			v.Wanted.MaxUnavailable = p.room(v)
@@ -296,7 +302,7 @@ func (p *Plan) allocate(s *Snapshot) {
 	}
 }
 
-// decide says what is done about each subset.
+// decide decides what is done about each subset.
 func (p *Plan) decide(s *Snapshot) {
 	adaptive := options(s.United)
 	for i := range p.Subsets {
@@ -323,7 +329,7 @@ func (p *Plan) decide(s *Snapshot) {
 		default:
 			differences := p.differences(v)
 			if len(differences) > 0 {
-				if v.Wanted.MaxUnavailable == nil { // reservation may have been on
+				if v.Wanted.MaxUnavailable == nil { // reservation may have been on before
 					v.Wanted.MaxUnavailable = p.room(v)
 				}
 				v.Action, v.Why = Update, append(differences, v.Why...)
@@ -331,20 +337,23 @@ func (p *Plan) decide(s *Snapshot) {
 				v.Action = Verify
 			}
 		}
+
 		if adaptive.adaptive && v.Wanted.Replicas > v.now() {
 			p.again(s, s.Now.Add(adaptive.critical))
 		}
+
 		if c == nil {
 			continue
 		}
 		p.waits(v)
+
 		if v.Action != Update {
 			p.restart(v)
 		}
 	}
 }
 
-// differences are the reasons for which a child is updated.
+// differences returns the reasons for which a child is updated.
 func (p *Plan) differences(v *Verdict) (found []string) {
 	c, wanted := v.Child, &v.Wanted
 	differs := func(does bool, what string, is, should any) {
@@ -353,6 +362,7 @@ func (p *Plan) differences(v *Verdict) (found []string) {
 		}
 	}
 	label := c.Object.GetLabels()[SubsetName]
+
 	differs(label != c.Subset, "label "+SubsetName, label, c.Subset)
 	differs(c.Revision != wanted.Revision, "revision", c.Revision, wanted.Revision)
 	differs(c.Replicas != wanted.Replicas, "replicas", c.Replicas, wanted.Replicas)
@@ -373,7 +383,7 @@ func (p *Plan) differences(v *Verdict) (found []string) {
 	return found
 }
 
-// waits says what a child waits for that is as it should be.
+// waits records what a child waits for that needs no update.
 func (p *Plan) waits(v *Verdict) {
 	c := v.Child
 	if c.Failure != "" {
@@ -401,7 +411,7 @@ func (p *Plan) waits(v *Verdict) {
 	}
 }
 
-// restart takes up broken pods of a native StatefulSet that its rolling update waits for.
+// restart lists broken pods of a native StatefulSet that its rolling update waits for.
 func (p *Plan) restart(v *Verdict) {
 	c := v.Child
 	if c.Kind != StatefulSet || c.OnDelete || !c.Observed {
@@ -417,10 +427,10 @@ func (p *Plan) restart(v *Verdict) {
 	}
 }
 
-// String is the plan in words.
+// String returns the plan in words.
 func (p *Plan) String() string { return p.log().String() }
 
-// Record is the plan as keys and values.
+// Record returns the plan as keys and values.
 func (p *Plan) Record() []any { return p.log().Record() }
 
 func (p *Plan) log() *planlog.Plan {
@@ -458,13 +468,13 @@ func (p *Plan) log() *planlog.Plan {
 	return log
 }
 
-// Waiting tells whether anything is not as it should be.
+// Waiting reports whether anything is not as it should be.
 func (p *Plan) Waiting() bool {
-	return p.Fault != nil || p.Refused != nil || slices.ContainsFunc(p.Subsets,
-		func(v Verdict) bool { return len(v.Why) > 0 })
+	return p.Fault != nil || p.Refused != nil ||
+		slices.ContainsFunc(p.Subsets, func(v Verdict) bool { return len(v.Why) > 0 })
 }
 
-// Reason is the first thing that the object itself waits for, empty if there is none.
+// Reason returns the first thing that the object itself waits for, or an empty string.
 func (p *Plan) Reason() string {
 	note := cmp.Or(p.Fault, p.Refused)
 	if note == nil {

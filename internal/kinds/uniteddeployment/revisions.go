@@ -19,7 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// Data is what a revision stores of the text of a template (UD-130, UD-131).
+// Data returns what a revision stores of the text of a template (UD-130, UD-131).
 func Data(template []byte) ([]byte, error) {
 	canonical, err := canonical(template)
 	if err != nil {
@@ -33,8 +33,8 @@ func Data(template []byte) ([]byte, error) {
 	return data, nil
 }
 
-// canonical returns a template in the one form in which templates are compared: as the typed structs of the
-// reference encode it, with what they do not know.
+// canonical returns a template in the form in which templates are compared: encoded like the typed structs of
+// OpenKruise, with the fields that these do not know.
 func canonical(template []byte) (revision.Document, error) {
 	all, err := revision.Parse(appsv1alpha1.ModernSubsetTemplate(template))
 	if err != nil {
@@ -62,7 +62,7 @@ func canonical(template []byte) (revision.Document, error) {
 	return all, nil
 }
 
-// rewrite replaces a member of a document by what as makes of its text; one that is absent counts as empty.
+// rewrite replaces a member of a document by the result of as for its text. A missing member counts as empty.
 func rewrite(document revision.Document, key string, as func([]byte) (any, error)) error {
 	if document[key] == nil {
 		document[key] = revision.Document{}
@@ -81,12 +81,13 @@ func (k Kind) canonicalSpec(text []byte) (any, error) {
 	case Deployment:
 		return revision.CanonicalAs[appsv1.DeploymentSpec](text)
 	}
+
 	spec, err := revision.Parse(text)
 	if err != nil {
 		return nil, err
 	}
 
-	// Our types keep templates as documents, of which they do not know the fields.
+	// Our types keep templates as documents whose fields they do not know.
 	pod, claims := spec["template"], spec["volumeClaimTemplates"]
 	delete(spec, "template")
 	delete(spec, "volumeClaimTemplates")
@@ -121,19 +122,19 @@ func (k Kind) canonicalSpec(text []byte) (any, error) {
 	return rest, rewrite(rest, "volumeClaimTemplates", revision.CanonicalAs[[]corev1.PersistentVolumeClaim])
 }
 
-// Knowledge is what a controller keeps between plans, so that a template is read once. The zero value knows
-// nothing.
+// Knowledge is what a controller keeps between plans, so that a template is parsed only once. The zero value
+// is empty.
 type Knowledge struct {
 	uid        types.UID
 	generation int64
 	template   *Template
 	data       []byte
 	err        error
-	// normal is the canonical form of stored revisions that were compared, by UID.
+	// normal has the canonical form of stored revisions that were compared, by UID.
 	normal map[types.UID][]byte
 }
 
-// read returns the template of the object, and what its revision stores.
+// read returns the template of the object, and the data that its revision stores.
 func (k *Knowledge) read(united *appsv1beta1.UnitedDeployment) (*Template, []byte, error) {
 	if k.uid == united.UID && k.generation == united.Generation && (k.template != nil || k.err != nil) &&
 		united.Generation != 0 {
@@ -152,7 +153,7 @@ func (k *Knowledge) read(united *appsv1beta1.UnitedDeployment) (*Template, []byt
 	return k.template, k.data, k.err
 }
 
-// Same tells whether a stored revision holds what the data mean, whoever wrote it.
+// Same reports whether a stored revision has the same meaning as data, whoever wrote it.
 func (k *Knowledge) Same(stored *appsv1.ControllerRevision, data []byte) bool {
 	if bytes.Equal(stored.Data.Raw, data) {
 		return true
@@ -163,7 +164,7 @@ func (k *Knowledge) Same(stored *appsv1.ControllerRevision, data []byte) bool {
 		if template, err := revision.Template(stored.Data.Raw); err == nil {
 			normal, _ = Data(template)
 		}
-		if stored.UID != "" { // what is stored in a revision does not change
+		if stored.UID != "" { // the content of a revision does not change
 			if k.normal == nil || len(k.normal) > 64 {
 				k.normal = map[types.UID][]byte{}
 			}
@@ -174,7 +175,7 @@ func (k *Knowledge) Same(stored *appsv1.ControllerRevision, data []byte) bool {
 	return normal != nil && bytes.Equal(normal, data)
 }
 
-// revisions finds or makes the revision of the template.
+// revisions finds the revision of the template, or plans to create it.
 func (p *Plan) revisions(s *Snapshot, template *Template, data []byte) {
 	history := revision.NewHistory(s.Revisions, s.Known.Same)
 	p.Collisions = s.United.Status.CollisionCount
@@ -195,13 +196,14 @@ func (p *Plan) revisions(s *Snapshot, template *Template, data []byte) {
 	default:
 		p.Expected = equal.Name
 	}
+
 	if p.label = p.Expected; len(p.label) > validation.LabelValueMaxLength {
 		p.label = revision.ShortHash(p.Expected)
 	}
 }
 
-// prune lists revisions beyond the limit that nothing needs: those that children are made from, the current
-// one and that of the template are kept.
+// prune lists the revisions beyond the limit that are not needed. The revisions of children, the current one
+// and that of the template are kept.
 func (p *Plan) prune(s *Snapshot, current string) {
 	limit := defaultHistory
 	if given := s.United.Spec.RevisionHistoryLimit; given != nil {

@@ -16,7 +16,7 @@ import (
 // Unbounded is the maximum of a subset that has none.
 const Unbounded = math.MaxInt32
 
-// Percent reads a percentage from 0 to 100, such as "30%".
+// Percent parses a percentage from 0 to 100, such as "30%".
 func Percent(text string) (int64, error) {
 	digits, ok := strings.CutSuffix(text, "%")
 	percent, err := strconv.ParseUint(digits, 10, 32)
@@ -26,7 +26,8 @@ func Percent(text string) (int64, error) {
 	return int64(percent), nil
 }
 
-// Scaled is a number, or a percentage of all replicas, rounded to the nearest, .5 upwards (UD-083, UD-090).
+// Scaled returns a number, or a percentage of all replicas, rounded to the nearest, .5 upwards (UD-083,
+// UD-090).
 func Scaled(value *intstr.IntOrString, replicas int32) (int32, error) {
 	if value.Type == intstr.Int {
 		if value.IntVal < 0 {
@@ -41,7 +42,7 @@ func Scaled(value *intstr.IntOrString, replicas int32) (int32, error) {
 // Bounds are the minimum and the maximum of a subset.
 type Bounds struct{ Min, Max int32 }
 
-// BoundsOf are those of a subset (UD-090).
+// BoundsOf returns the bounds of a subset (UD-090).
 func BoundsOf(s *appsv1beta1.Subset, replicas int32) (b Bounds, err error) {
 	b.Max = Unbounded
 	if s.MinReplicas != nil {
@@ -62,16 +63,16 @@ func BoundsOf(s *appsv1beta1.Subset, replicas int32) (b Bounds, err error) {
 	return b, nil
 }
 
-// Elastic tells whether some subset has a minimum or a maximum.
+// Elastic reports whether any subset has a minimum or a maximum.
 func Elastic(subsets []appsv1beta1.Subset) bool {
 	return slices.ContainsFunc(subsets,
 		func(s appsv1beta1.Subset) bool { return s.MinReplicas != nil || s.MaxReplicas != nil })
 }
 
-// Numbers are the replicas of the subsets that give some, nil for each other. Where all that are given are
-// percentages, of 100 together in all subsets, or of no more than 100 and too many when rounded, each share
-// is rounded down, and the missing ones go to the largest fractions, the first of equal ones (UD-036,
-// UD-083).
+// Numbers returns the fixed numbers of the subsets, and nil for subsets without one. Percentages are normally
+// rounded each on its own. But if only percentages are given, and either every subset has one and they add up
+// to 100, or they add up to at most 100 and exceed replicas when rounded, each share is rounded down, and the
+// missing replicas go to the largest fractions, the first of equal ones (UD-036, UD-083).
 func Numbers(subsets []appsv1beta1.Subset, replicas int32) ([]*int32, error) {
 	numbers, percents, all := make([]*int32, len(subsets)), int64(0), int64(0)
 	var order []int
@@ -84,6 +85,7 @@ func Numbers(subsets []appsv1beta1.Subset, replicas int32) ([]*int32, error) {
 		if err != nil {
 			return nil, fmt.Errorf("replicas of subset %q: %w", subsets[i].Name, err)
 		}
+
 		numbers[i] = &n
 		all += int64(n)
 		if given.Type == intstr.String {
@@ -115,7 +117,7 @@ func Numbers(subsets []appsv1beta1.Subset, replicas int32) ([]*int32, error) {
 	return numbers, nil
 }
 
-// Sum is the sum of the numbers that are given, and how many are.
+// Sum returns the sum of the given numbers, and how many are given.
 func Sum(numbers []*int32) (sum int64, given int) {
 	for _, n := range numbers {
 		if n != nil {
@@ -126,8 +128,8 @@ func Sum(numbers []*int32) (sum int64, given int) {
 	return sum, given
 }
 
-// Replicas is the number of pods in all subsets together. Where it is absent it is the sum of the subsets if
-// all give numbers, else 1 (UD-010, UD-011, UD-015).
+// Replicas returns the number of pods in all subsets together. The default is the sum of the subsets if all
+// give numbers, or else 1 (UD-010, UD-011, UD-015).
 func Replicas(replicas *int32, subsets []appsv1beta1.Subset) int32 {
 	if replicas != nil {
 		return max(*replicas, 0)

@@ -11,7 +11,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Reasons of condition UnitedDeploymentUpdated (UD-140).
+// Reasons of the condition UnitedDeploymentUpdated (UD-140).
 const (
 	ReasonUpdated  = "UnitedDeploymentRevisionUpdated"
 	ReasonUpdating = "UnitedDeploymentRevisionUpdating"
@@ -41,7 +41,7 @@ func (p *Plan) drop(of appsv1beta1.UnitedDeploymentConditionType) {
 		func(c appsv1beta1.UnitedDeploymentCondition) bool { return c.Type == of })
 }
 
-// state fills in the status as far as the plan knows it (UD-125, UD-137 to UD-142).
+// state fills in the status as far as the plan determines it.
 func (p *Plan) state(s *Snapshot, matches labels.Selector) {
 	status, old := &p.Status, s.United.Status.SubsetStatuses
 	*status = appsv1beta1.UnitedDeploymentStatus{UpdatedRevision: p.Expected,
@@ -52,6 +52,7 @@ func (p *Plan) state(s *Snapshot, matches labels.Selector) {
 	if options(s.United).reserve {
 		status.LabelSelector += "," + ReservedPod + "=false"
 	}
+
 	failure := ""
 	for i := range p.Subsets {
 		v := &p.Subsets[i]
@@ -60,6 +61,7 @@ func (p *Plan) state(s *Snapshot, matches labels.Selector) {
 		if v.condition != nil {
 			entry.Conditions = []appsv1beta1.UnitedDeploymentSubsetCondition{*v.condition}
 		}
+
 		if c := v.Child; c != nil {
 			entry.ReadyReplicas = c.Ready
 			status.Replicas += c.Total
@@ -76,10 +78,12 @@ func (p *Plan) state(s *Snapshot, matches labels.Selector) {
 				failure = c.Failure
 			}
 		}
+
 		status.UpdatedReplicas += int32(v.Updated)
 		status.UpdatedReadyReplicas += int32(v.UpdatedReady)
 		status.ReservedPods += int32(v.Reserved)
 		status.SubsetStatuses = append(status.SubsetStatuses, entry)
+
 		was := schedulable(statusIn(old, v.Subset.Name))
 		if v.condition != nil && (was == nil || was.Status != v.condition.Status ||
 			!was.LastTransitionTime.Equal(&v.condition.LastTransitionTime)) {
@@ -91,6 +95,7 @@ func (p *Plan) state(s *Snapshot, matches labels.Selector) {
 	if status.CurrentRevision == "" || status.UpdatedReadyReplicas >= status.Replicas {
 		status.CurrentRevision = p.Expected
 	}
+
 	p.prune(s, status.CurrentRevision)
 	if status.CurrentRevision == p.Expected {
 		p.condition(s.Now, appsv1beta1.UnitedDeploymentUpdated, corev1.ConditionTrue, ReasonUpdated,
@@ -117,16 +122,15 @@ func statusIn(
 	return &entries[i]
 }
 
-// Outcome is what became of a plan.
+// Outcome is the result of carrying out a plan.
 type Outcome struct {
 	// Provisioned is how many children were created, adopted or deleted.
 	Provisioned int
-	// Provision and Update say what went wrong with creating and deleting children, and with updating them;
-	// empty if nothing did.
+	// Provision and Update are the errors of creating and deleting children, and of updating them, or empty.
 	Provision, Update string
 }
 
-// Finish completes the status with what became of the plan (UD-140, UD-141).
+// Finish completes the status with the outcome of the plan (UD-140, UD-141).
 func (p *Plan) Finish(o Outcome, now time.Time) {
 	switch known := slices.ContainsFunc(p.Status.Conditions,
 		func(c appsv1beta1.UnitedDeploymentCondition) bool {

@@ -22,48 +22,48 @@ import (
 )
 
 const (
-	// mostSubsets is how many subsets there may be: each is a workload, and each pass looks at all of them.
+	// mostSubsets limits the number of subsets, since each is a workload, and each pass looks at all of them.
 	mostSubsets = 1000
-	// mostText is how many bytes the template may have once for each subset: a pass makes the workload of
-	// each.
+	// mostText limits the total size in bytes of the template, counted once for each subset, since a pass
+	// builds the workload of each subset.
 	mostText = 16 << 20
 	// maxNameLength leaves room for the hash in the names of revisions.
 	maxNameLength = 253 - len("-") - 10
 )
 
-// Validate returns everything that is wrong with a UnitedDeployment; old is nil if it is created (UD-020 to
-// UD-052). Pod templates, node selectors and tolerations, and what patches make of the pod template, are for
-// the API server to judge.
+// Validate returns everything that is wrong with a UnitedDeployment; old is nil on creation (UD-020 to
+// UD-052). The API server validates pod templates, node selectors and tolerations, and the pod template with
+// the patches applied.
 //
-// An update is not refused for what the stored object has got already: objects that an older release let in
-// can still be scaled, mended step by step, and deleted.
+// An update is not rejected for errors that the stored object already has, so that objects admitted by an
+// older release can still be scaled, repaired step by step, and deleted.
 func Validate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList {
 	errs := validate(updated, rules)
 	if old == nil {
 		return append(errs, validateName(updated)...)
 	}
+
 	errs = fieldcheck.Fresh(errs, validate(old, rules))
 	return append(errs, validateUpdate(updated, old, rules)...)
 }
 
-// validateName judges the name of an object to be created.
+// validateName validates the name of a new object.
 func validateName(united *appsv1beta1.UnitedDeployment) field.ErrorList {
 	name, path := united.Name, field.NewPath("metadata", "name")
 	if name == "" {
 		if name, path = united.GenerateName, field.NewPath("metadata", "generateName"); name == "" {
-			return nil // the API server refuses it
+			return nil // the API server rejects it
 		}
 		name += "xxxxx"
 	}
+
 	var errs field.ErrorList
 	for _, message := range validation.NameIsDNSSubdomain(name, false) {
 		errs = append(errs, field.Invalid(path, name, message))
 	}
-
 	if len(name) > maxNameLength {
-		errs = append(errs, field.Invalid(path, name,
-			fmt.Sprintf("must be no more than %d characters, so that revisions can be named after it",
-				maxNameLength)))
+		errs = append(errs, field.Invalid(path, name, fmt.Sprintf(
+			"must be no more than %d characters, so that revisions can be named after it", maxNameLength)))
 	}
 
 	return errs
@@ -80,7 +80,7 @@ func validate(united *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList
 	return append(errs, validateStrategy(spec, path.Child("updateStrategy"))...)
 }
 
-// validateSelector judges the selector. Labels that controllers set and change cannot be selected by.
+// validateSelector validates the selector, which must not use labels that controllers set and change.
 func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return field.ErrorList{field.Required(path,
@@ -99,10 +99,8 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 		errs = append(errs, field.Invalid(path, metav1.FormatLabelSelector(selector), err.Error()))
 	case err == nil:
 		if key := inplace.Selects(matcher); key != "" {
-			errs = append(errs, field.Forbidden(path,
-				fmt.Sprintf(
-					"label %s is the controllers' own, who set and change it: workloads would lose their pods",
-					key)))
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf(
+				"label %s is the controllers' own, who set and change it: workloads would lose their pods", key)))
 		}
 	}
 
@@ -110,17 +108,16 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 		expression := func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }
 		if _, ok := selector.MatchLabels[key]; ok ||
 			slices.ContainsFunc(selector.MatchExpressions, expression) {
-			errs = append(errs, field.Forbidden(path,
-				fmt.Sprintf(
-					"label %s is set by the controller, for each subset or pod as it is: select by a label of the template",
-					key)))
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf(
+				"label %s is set by the controller, for each subset or pod as it is: select by a label of the template",
+				key)))
 		}
 	}
 
 	return errs
 }
 
-// validateStrategy judges updateStrategy.
+// validateStrategy validates updateStrategy.
 func validateStrategy(spec *appsv1beta1.UnitedDeploymentSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if kind := spec.UpdateStrategy.Type; kind != "" &&
@@ -129,6 +126,7 @@ func validateStrategy(spec *appsv1beta1.UnitedDeploymentSpec, path *field.Path) 
 			[]appsv1beta1.UnitedDeploymentUpdateStrategyType{
 				appsv1beta1.ManualUnitedDeploymentUpdateStrategyType}))
 	}
+
 	manual := spec.UpdateStrategy.ManualUpdate
 	if manual == nil {
 		return errs
@@ -154,7 +152,7 @@ func validateStrategy(spec *appsv1beta1.UnitedDeploymentSpec, path *field.Path) 
 	return errs
 }
 
-// validateTopology judges the subsets, and how pods move between them (UD-029, UD-031 to UD-039).
+// validateTopology validates the subsets, and how pods move between them.
 func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) field.ErrorList {
 	topology, template, replicas := &united.Spec.Topology, &united.Spec.Template, united.Spec.Replicas
 	errs := validateSchedule(&topology.ScheduleStrategy, &template.SubsetTemplateSpec,
@@ -180,6 +178,7 @@ func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) fi
 			}
 		}
 		names.Insert(s.Name)
+
 		for _, number := range []struct {
 			name  string
 			value *intstr.IntOrString
@@ -188,6 +187,7 @@ func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) fi
 				errs, sound = append(errs, err), false
 			}
 		}
+
 		if adaptive && s.Replicas != nil {
 			errs = append(errs, field.Forbidden(at.Child("replicas"),
 				"with scheduleStrategy Adaptive pods move between subsets: use minReplicas and maxReplicas"))
@@ -200,7 +200,7 @@ func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) fi
 	return append(errs, validateSums(subsets, replicas, sound, path)...)
 }
 
-// mostFor is how many subsets there may be with that template.
+// mostFor returns how many subsets there may be with that template.
 func mostFor(united *appsv1beta1.UnitedDeployment) int {
 	text, err := json.Marshal(united.Spec.Template)
 	if err != nil {
@@ -209,12 +209,13 @@ func mostFor(united *appsv1beta1.UnitedDeployment) int {
 	return min(mostText/max(len(text), 1), mostSubsets)
 }
 
-// TooLarge tells whether there are too many subsets to be judged one by one.
+// TooLarge reports whether there are too many subsets to validate them one by one.
 func TooLarge(united *appsv1beta1.UnitedDeployment) bool {
 	return len(united.Spec.Topology.Subsets) > mostFor(united)
 }
 
-// tryPatch applies a patch to the pod template, if there is one.
+// tryPatch applies a patch to the pod template. If there is no usable template, it applies the patch to an
+// empty one.
 func tryPatch(used *used, patch []byte) error {
 	if len(patch) == 0 {
 		return nil
@@ -227,9 +228,9 @@ func tryPatch(used *used, patch []byte) error {
 	return err
 }
 
-// Selectors is a pod template that has the node selectors and tolerations of all subsets, for the API server
-// to judge; nil if there are none. field translates a field of the template into that of the UnitedDeployment
-// (UD-030).
+// Selectors returns a pod template with the node selectors and tolerations of all subsets, for the API server
+// to validate, or nil if there are none. translate converts the path of a field in the template to that in
+// the UnitedDeployment (UD-030).
 func Selectors(united *appsv1beta1.UnitedDeployment) (template Document, translate func(string) string) {
 	spread := &appsv1beta1.WorkloadSpread{}
 	for i := range united.Spec.Topology.Subsets {
@@ -249,7 +250,7 @@ func Selectors(united *appsv1beta1.UnitedDeployment) (template Document, transla
 	}
 }
 
-// validateNumber judges a number of replicas.
+// validateNumber validates a number of replicas.
 func validateNumber(value *intstr.IntOrString, replicas *int32, path *field.Path) *field.Error {
 	if value == nil {
 		return nil
@@ -264,8 +265,8 @@ func validateNumber(value *intstr.IntOrString, replicas *int32, path *field.Path
 	return nil
 }
 
-// validateSums judges whether the numbers of the subsets fit together, and all replicas (UD-032 to UD-036).
-// sound says that each is a number.
+// validateSums checks that the numbers of the subsets fit together, and fit all replicas. sound reports that
+// each of them is valid.
 func validateSums(
 	subsets []appsv1beta1.Subset, replicas *int32, sound bool, path *field.Path,
 ) field.ErrorList {
@@ -282,6 +283,7 @@ func validateSums(
 	case !sound || !fixed || replicas == nil || *replicas < 0:
 		return nil
 	}
+
 	numbers, err := Numbers(subsets, *replicas)
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
@@ -289,20 +291,18 @@ func validateSums(
 
 	switch sum, given := Sum(numbers); {
 	case sum > int64(*replicas):
-		return field.ErrorList{field.Invalid(path, sum,
-			fmt.Sprintf("the subsets have %d replicas together, more than spec.replicas, which is %d",
-				sum, *replicas))}
+		return field.ErrorList{field.Invalid(path, sum, fmt.Sprintf(
+			"the subsets have %d replicas together, more than spec.replicas, which is %d", sum, *replicas))}
 	case given == len(subsets) && sum < int64(*replicas):
-		return field.ErrorList{field.Invalid(path, sum,
-			fmt.Sprintf(
-				"the subsets have %d replicas together, fewer than spec.replicas, which is %d: leave replicas out of one of them, or give more",
-				sum, *replicas))}
+		return field.ErrorList{field.Invalid(path, sum, fmt.Sprintf(
+			"the subsets have %d replicas together, fewer than spec.replicas, which is %d: leave replicas out of one of them, or give more",
+			sum, *replicas))}
 	}
 
 	return nil
 }
 
-// validateElastic judges minima and maxima (UD-032 to UD-034).
+// validateElastic validates minima and maxima.
 func validateElastic(
 	subsets []appsv1beta1.Subset, replicas *int32, fixed bool, path *field.Path,
 ) field.ErrorList {
@@ -338,7 +338,7 @@ func validateElastic(
 	return errs
 }
 
-// validateSchedule judges scheduleStrategy.
+// validateSchedule validates scheduleStrategy.
 func validateSchedule(
 	strategy *appsv1beta1.UnitedDeploymentScheduleStrategy, template *appsv1beta1.SubsetTemplateSpec,
 	path *field.Path,
@@ -353,6 +353,7 @@ func validateSchedule(
 				appsv1beta1.FixedUnitedDeploymentScheduleStrategyType,
 				appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType}))
 	}
+
 	adaptive := strategy.Adaptive
 	if adaptive == nil {
 		return errs
@@ -364,6 +365,7 @@ func validateSchedule(
 		path.Child("adaptive", "unschedulableDuration"))...)
 	errs = append(errs, fieldcheck.NotNegative(adaptive.UnschedulableLastSeconds,
 		path.Child("adaptive", "unschedulableLastSeconds"))...)
+
 	if strategy.Type == appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType &&
 		adaptive.ReserveUnschedulablePods &&
 		(template.StatefulSetTemplate != nil || template.AdvancedStatefulSetTemplate != nil) {
@@ -374,7 +376,7 @@ func validateSchedule(
 	return errs
 }
 
-// validateUpdate judges what an update changes (UD-046 to UD-052).
+// validateUpdate validates what an update changes.
 func validateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
@@ -382,6 +384,7 @@ func validateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) fie
 		errs = append(errs, field.Forbidden(path.Child("selector"),
 			"the selector cannot be changed, since those of the workloads cannot: make another UnitedDeployment"))
 	}
+
 	stored := map[string]*appsv1beta1.Subset{}
 	for i := range old.Spec.Topology.Subsets {
 		s := &old.Spec.Topology.Subsets[i]

@@ -23,18 +23,18 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 )
 
-// unused is said of what the controller overwrites.
+// unused is the error for fields that the controller overwrites.
 const unused = "will not be used: the controller sets it for each subset; remove it"
 
-// Rules are those by which the kinds of workloads judge.
+// Rules are the options that the validation of the kinds of workloads needs.
 type Rules struct {
 	StatefulSet statefulset.Gates
 	Classes     statefulset.Classes
-	// CloneSet is what may change under InPlaceOnly.
+	// CloneSet determines what may change under InPlaceOnly.
 	CloneSet inplace.Options
 }
 
-// used is the template of a UnitedDeployment, and where it stands.
+// used is the template of a UnitedDeployment, and its path.
 type used struct {
 	*Template
 	path *field.Path
@@ -48,12 +48,11 @@ func usedBy(united *appsv1beta1.UnitedDeployment) (*used, error) {
 	return &used{template, field.NewPath("spec", "template", string(template.Kind))}, nil
 }
 
-// validateTemplate judges the template (UD-023 to UD-028), but for the rules of the API server on pods.
+// validateTemplate validates the template, except for the API server's rules for pods.
 func validateTemplate(united *appsv1beta1.UnitedDeployment, rules Rules, path *field.Path) field.ErrorList {
 	child, err := usedBy(united)
 	if given := &united.Spec.Template.SubsetTemplateSpec; err != nil &&
-		*given == (appsv1beta1.SubsetTemplateSpec{}) &&
-		united.Spec.Template.DecodeError() == nil {
+		*given == (appsv1beta1.SubsetTemplateSpec{}) && united.Spec.Template.DecodeError() == nil {
 		return field.ErrorList{field.Required(path, err.Error())}
 	}
 	if err != nil {
@@ -68,20 +67,23 @@ func validateTemplate(united *appsv1beta1.UnitedDeployment, rules Rules, path *f
 			errs = append(errs, field.Invalid(child.path.Child("spec", "replicas"), spec["replicas"], unused))
 		}
 	}
+
 	given := labels.Set(child.Labels())
 	if child.Kind == CloneSet && united.Spec.Selector != nil {
-		given = labels.Merge(given, united.Spec.Selector.MatchLabels) // which the controller adds
+		given = labels.Merge(given, united.Spec.Selector.MatchLabels) // the controller adds them
 	}
 	if matcher, err := metav1.LabelSelectorAsSelector(united.Spec.Selector); united.Spec.Selector != nil &&
 		err == nil && !matcher.Matches(given) {
 		errs = append(errs, field.Invalid(child.path.Child("metadata", "labels"), given.String(),
 			"selector does not match the labels of the workloads: they must have what spec.selector asks for"))
 	}
+
 	rolling := within(strategy, "rollingUpdate")
 	if ordinals && strategy["type"] == "RollingUpdate" && rolling["partition"] != nil {
 		errs = append(errs, field.Invalid(child.path.Child("spec", "updateStrategy",
 			"rollingUpdate", "partition"), rolling["partition"], unused))
 	}
+
 	if child.Kind == AdvancedStatefulSet && strings.Contains(united.Name, ".") {
 		errs = append(errs, field.Invalid(child.path, field.OmitValueType{},
 			"names of these StatefulSets are DNS labels, and begin with that of the UnitedDeployment, which has a dot"))
@@ -117,8 +119,8 @@ func (c *used) judge(united *appsv1beta1.UnitedDeployment, rules Rules) field.Er
 	return c.placed(errs)
 }
 
-// placed moves errors of a child to its template. Those of its name and its selector are those of the
-// UnitedDeployment, which are judged apart.
+// placed moves errors of a child to its template. Errors of its name and selector are left out, since those
+// are validated as part of the UnitedDeployment.
 func (c *used) placed(errs field.ErrorList) field.ErrorList {
 	var placed field.ErrorList
 	for _, err := range errs {
@@ -132,7 +134,7 @@ func (c *used) placed(errs field.ErrorList) field.ErrorList {
 	return placed
 }
 
-// judgePods judges the pod template and the claim templates of a kind of Kubernetes.
+// judgePods validates the pod template and the claim templates of a native kind.
 func (c *used) judgePods(kind string, united *appsv1beta1.UnitedDeployment) field.ErrorList {
 	path, spec := field.NewPath("spec"), within(c.Document, "spec")
 	var pods template.PodTemplate
@@ -144,14 +146,14 @@ func (c *used) judgePods(kind string, united *appsv1beta1.UnitedDeployment) fiel
 		path.Child("volumeClaimTemplates"))...)
 }
 
-// reread decodes a value of a document into a type that takes anything.
+// reread decodes a value of a document into a type that accepts anything.
 func reread(value any, into json.Unmarshaler) {
 	if text, err := json.Marshal(value); err == nil {
 		_ = into.UnmarshalJSON(text) //nolint:errcheck // it has its own DecodeError
 	}
 }
 
-// advanced is the child as its own webhooks see it.
+// advanced returns the child as its own webhooks see it.
 func (c *used) advanced(united *appsv1beta1.UnitedDeployment, rules Rules) (*statefulset.Written, error) {
 	object := c.object(united, "partition")
 	operations, err := statefulset.Default(statefulset.DefaultRequest{Gates: rules.StatefulSet,
@@ -159,12 +161,13 @@ func (c *used) advanced(united *appsv1beta1.UnitedDeployment, rules Rules) (*sta
 	if err != nil {
 		return nil, err
 	}
+
 	set := &appsv1beta1.StatefulSet{}
 	err = complete(object, operations, set)
 	return statefulset.WrittenInV1beta1(set), err
 }
 
-// cloneSet is the child as its own webhooks see it.
+// cloneSet returns the child as its own webhooks see it.
 func (c *used) cloneSet(united *appsv1beta1.UnitedDeployment) (*cloneset.Written, error) {
 	object := c.object(united, "partition")
 	operations, err := cloneset.Default(cloneset.DefaultRequest{Version: appsv1beta1.GroupVersion.Version,
@@ -172,13 +175,14 @@ func (c *used) cloneSet(united *appsv1beta1.UnitedDeployment) (*cloneset.Written
 	if err != nil {
 		return nil, err
 	}
+
 	set := &appsv1beta1.CloneSet{}
 	err = complete(object, operations, set)
 	return cloneset.WrittenInV1beta1(set), err
 }
 
-// object is the child with the selector and the longest name that it may get, without replicas, and without
-// what is overwritten below rollingUpdate.
+// object returns the child with the selector and the longest name that it may get, without replicas, and
+// without the overwritten field of rollingUpdate.
 func (c *used) object(united *appsv1beta1.UnitedDeployment, overwritten string) Document {
 	spec := cloned(c.Document, "spec")
 	delete(spec, "replicas")
@@ -189,10 +193,12 @@ func (c *used) object(united *appsv1beta1.UnitedDeployment, overwritten string) 
 		delete(rolling, overwritten)
 		strategy["rollingUpdate"], spec["updateStrategy"] = rolling, strategy
 	}
+
 	name := ""
 	for i := range united.Spec.Topology.Subsets {
-		if longer := NameOf(united.Name, "", c.Kind,
-			united.Spec.Topology.Subsets[i].Name, 0); len(longer) > len(name) {
+		if longer := NameOf(
+			united.Name, "", c.Kind, united.Spec.Topology.Subsets[i].Name, 0,
+		); len(longer) > len(name) {
 			name = longer
 		}
 	}
@@ -200,7 +206,7 @@ func (c *used) object(united *appsv1beta1.UnitedDeployment, overwritten string) 
 	return Document{"metadata": Document{"name": name}, "spec": spec}
 }
 
-// cloned is a copy of the object at the key; empty if there is none.
+// cloned returns a copy of the object at the key, which is empty if there is none.
 func cloned(parent Document, key string) Document {
 	inner := Document{}
 	for key, value := range within(parent, key) {
@@ -209,17 +215,17 @@ func cloned(parent Document, key string) Document {
 	return inner
 }
 
-// complete decodes an object with its defaults.
+// complete applies defaults to an object, and decodes it.
 func complete(object Document, operations []jsonpatch.Operation, into any) error {
 	raw, err := json.Marshal(object)
 	if err != nil {
 		return fmt.Errorf("encoding the template: %w", err)
 	}
-
 	text, err := json.Marshal(operations)
 	if err != nil {
 		return fmt.Errorf("encoding defaults of the template: %w", err)
 	}
+
 	if len(operations) > 0 {
 		patch, err := jsonpatchapply.DecodePatch(text)
 		if err != nil {
@@ -236,11 +242,12 @@ func complete(object Document, operations []jsonpatch.Operation, into any) error
 	return nil
 }
 
-// judgeStatefulSet judges a spec of Kubernetes' StatefulSets, but for its templates. Empty policies are those
-// of the API server.
+// judgeStatefulSet validates a spec of native StatefulSets, except for its templates. The API server defaults
+// empty policies.
 func judgeStatefulSet(spec *appsv1.StatefulSetSpec, path *field.Path) field.ErrorList {
 	errs := oneOf(spec.PodManagementPolicy, path.Child("podManagementPolicy"),
 		appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement)
+
 	at := path.Child("updateStrategy")
 	errs = append(errs, oneOf(spec.UpdateStrategy.Type, at.Child("type"),
 		appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType)...)
@@ -252,6 +259,7 @@ func judgeStatefulSet(spec *appsv1.StatefulSetSpec, path *field.Path) field.Erro
 		errs = append(errs, fieldcheck.Amount(rolling.MaxUnavailable,
 			at.Child("rollingUpdate", "maxUnavailable"))...)
 	}
+
 	if policy := spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
 		at := path.Child("persistentVolumeClaimRetentionPolicy")
 		errs = append(errs, oneOf(policy.WhenDeleted, at.Child("whenDeleted"),
@@ -261,6 +269,7 @@ func judgeStatefulSet(spec *appsv1.StatefulSetSpec, path *field.Path) field.Erro
 			appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 			appsv1.DeletePersistentVolumeClaimRetentionPolicyType)...)
 	}
+
 	if spec.Ordinals != nil {
 		errs = append(errs, fieldcheck.NotNegative(&spec.Ordinals.Start, path.Child("ordinals", "start"))...)
 	}
@@ -268,10 +277,10 @@ func judgeStatefulSet(spec *appsv1.StatefulSetSpec, path *field.Path) field.Erro
 	return append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)
 }
 
-// defaultDeadline is the progressDeadlineSeconds that the API server gives a Deployment without one.
+// defaultDeadline is the API server's default of progressDeadlineSeconds for Deployments.
 const defaultDeadline = 600
 
-// judgeDeployment judges a spec of Deployments, but for its template.
+// judgeDeployment validates a spec of Deployments, except for its template.
 func judgeDeployment(spec *appsv1.DeploymentSpec, path *field.Path) field.ErrorList {
 	at := path.Child("strategy")
 	errs := oneOf(spec.Strategy.Type, at.Child("type"), appsv1.RollingUpdateDeploymentStrategyType,
@@ -289,9 +298,11 @@ func judgeDeployment(spec *appsv1.DeploymentSpec, path *field.Path) field.ErrorL
 				"must not be 0 while maxSurge is 0"))
 		}
 	}
+
 	errs = append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)
 	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit,
 		path.Child("revisionHistoryLimit"))...)
+
 	at = path.Child("progressDeadlineSeconds")
 	if deadline := spec.ProgressDeadlineSeconds; deadline == nil && spec.MinReadySeconds >= defaultDeadline {
 		errs = append(errs, field.Required(at,
@@ -312,7 +323,7 @@ func isZero(value *intstr.IntOrString) bool {
 		value.Type == intstr.String && value.StrVal == "0%")
 }
 
-// oneOf judges a field that has few values, or is left out.
+// oneOf validates a field that must have one of the values, or be empty.
 func oneOf[T ~string](value T, path *field.Path, values ...T) field.ErrorList {
 	for _, possible := range values {
 		if value == possible || value == "" {
@@ -322,8 +333,7 @@ func oneOf[T ~string](value T, path *field.Path, values ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, value, values)}
 }
 
-// validateTemplateUpdate judges what an update changes in a template that stays that of its kind (UD-048 to
-// UD-051).
+// validateTemplateUpdate validates what an update changes in a template whose kind stays the same.
 func validateTemplateUpdate(
 	updated, old *appsv1beta1.UnitedDeployment, rules Rules, path *field.Path,
 ) field.ErrorList {
@@ -339,8 +349,8 @@ func validateTemplateUpdate(
 			&old.Spec.Template.StatefulSetTemplate.Spec)
 		if len(changed) > 0 {
 			return field.ErrorList{field.Forbidden(path.Child(string(StatefulSet), "spec"),
-				"updates of fields other than 'template', 'updateStrategy', 'persistentVolumeClaimRetentionPolicy', 'minReadySeconds' and 'ordinals' are forbidden; "+strings.Join(changed,
-					" and ")+" was changed")}
+				"updates of fields other than 'template', 'updateStrategy', 'persistentVolumeClaimRetentionPolicy', 'minReadySeconds' and 'ordinals' are forbidden; "+
+					strings.Join(changed, " and ")+" was changed")}
 		}
 	case AdvancedStatefulSet:
 		now, err := child.advanced(updated, rules)
@@ -361,15 +371,15 @@ func validateTemplateUpdate(
 	return nil
 }
 
-// frozen names the fields of a StatefulSet that differ, and cannot be changed. Selector and replicas are not
-// used.
+// frozen returns the names of the immutable fields of a StatefulSet that differ. Selector and replicas are
+// not used.
 func frozen(updated, old *appsv1.StatefulSetSpec) (changed []string) {
 	modes := func(claims []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
 		var out []corev1.PersistentVolumeClaim
 		for i := range claims {
 			claim := corev1.PersistentVolumeClaim{ObjectMeta: claims[i].ObjectMeta,
 				Spec: *claims[i].Spec.DeepCopy()}
-			if claim.Spec.VolumeMode == nil { // the API server's default
+			if claim.Spec.VolumeMode == nil { // the default of the API server
 				mode := corev1.PersistentVolumeFilesystem
 				claim.Spec.VolumeMode = &mode
 			}

@@ -209,8 +209,8 @@ func (c *counter) here(subset, name string) *Seen {
 	return pod
 }
 
-// coming returns the creations that are still waited for. A creation is not waited for if its pod was seen,
-// or is being deleted.
+// coming returns the creations that are still waited for. A creation is not if its pod was seen, or if the
+// deletion of its pod is booked, too, unless the pod is a passing one.
 func (c *counter) coming(
 	subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus,
 ) map[string]metav1.Time {
@@ -219,8 +219,8 @@ func (c *counter) coming(
 	})
 }
 
-// going returns the deletions that are still waited for. A deletion is over when its pod is gone, or replaced
-// by another one of the same name.
+// going returns the deletions that are still waited for: those whose pod is still active in the subset and
+// version, and those of passing pods.
 func (c *counter) going(
 	subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus,
 ) map[string]metav1.Time {

@@ -45,7 +45,8 @@ func (l *Ledger) takes(version, key string) (size int, ok bool) {
 		for _, list := range l.spread.Status.VersionedSubsetStatuses {
 			l.size += len(list) * subsetSize
 			for i := range list {
-				for _, bookings := range []map[string]metav1.Time{list[i].CreatingPods, list[i].DeletingPods} {
+				for _, bookings := range []map[string]metav1.Time{
+					list[i].CreatingPods, list[i].DeletingPods} {
 					for key := range bookings {
 						l.size += bookingSize + 2*len(key)
 					}

@@ -17,25 +17,25 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// Plan is what is to be done for one WorkloadSpread, in the order of its members (WS-130).
+// Plan is what is to be done for one WorkloadSpread, in the order of its fields (WS-130).
 type Plan struct {
 	Spread *appsv1beta1.WorkloadSpread
 	Target *Target
-	// Writes are the pods that are adopted, or whose deletion cost changes.
+	// Writes are the patches of pods that are adopted, or whose deletion cost changes.
 	Writes []*PodWrite
-	// Status is what the status should be; it is StatusOn the WorkloadSpread that was planned for. Not used
-	// if Problem is set.
+	// Status is the status to be written: the result of StatusOn for the WorkloadSpread that was planned for.
+	// It is not used if Problem is set.
 	Status StatusChange
-	// Delete are pods that could not be scheduled in time (WS-175); only after the status is written.
+	// Delete are the pods that could not be scheduled in time. They are deleted only after the status is
+	// written (WS-175).
 	Delete []*corev1.Pod
-	// Problem is why nothing could be planned, and its event's reason (WS-133, WS-157); Reason is empty where
-	// there is no event.
+	// Problem is why nothing could be planned, and Reason the reason of its event, empty if there is no event
+	// (WS-133, WS-157).
 	Problem error
 	Reason  string
-	// Incomplete is why not all could be planned: it is to be tried again (WS-085).
+	// Incomplete is why only a part could be planned; the rest is tried again (WS-085).
 	Incomplete error
-	// Again is when to look again although nothing happens, and Because what happens then; zero if never
-	// (WS-122).
+	// Again is when to look again although nothing happens, or zero. Because is what is done then (WS-122).
 	Again   time.Time
 	Because string
 
@@ -51,30 +51,30 @@ type Plan struct {
 // PodWrite is one patch of a pod.
 type PodWrite struct {
 	Pod *corev1.Pod
-	// Adopt is the subset that the pod is taken into; empty if it is in one or in none.
+	// Adopt is the subset that adopts the pod, or empty if the pod is in a subset already, or in none.
 	Adopt string
-	// Cost is the deletion cost to be written; empty if it is right.
+	// Cost is the deletion cost to be written, or empty if the present one is right.
 	Cost string
-	// Metadata is what the patch has of the pod's metadata.
+	// Metadata is the part of the patch that changes the pod's metadata.
 	Metadata map[string]any
 }
 
-// StatusChange is a status with what it tells.
+// StatusChange is a status and what there is to report about it.
 type StatusChange struct {
 	Status appsv1beta1.WorkloadSpreadStatus
-	// Lost are bookings whose time is over; Recovered are subsets that are not passed over any more.
+	// Lost are expired bookings. Recovered are subsets that are no longer passed over.
 	Lost      []LostBooking
 	Recovered []string
-	// Again is when the status changes although nothing happens; zero if it does not.
+	// Again is when the status changes although nothing happens, or zero.
 	Again   time.Time
 	because string
 }
 
-// member is an active pod with the subset that it belongs to.
+// member is an active pod and the subset that it belongs to.
 type member struct {
 	pod     *corev1.Pod
 	version string
-	// subset is an index, unmatched for none.
+	// subset is an index, or unmatched.
 	subset   int
 	booking  string
 	adopted  bool
@@ -83,15 +83,15 @@ type member struct {
 
 const unmatched = -1
 
-// Reasons of events that are no part of the reference.
+// Reasons of events that OpenKruise does not have.
 const (
-	// ReasonReplicasUnknown tells that it cannot be computed how many pods there shall be (WS-133).
+	// ReasonReplicasUnknown means that the desired number of pods cannot be computed (WS-133).
 	ReasonReplicasUnknown = "ReplicasUnknown"
-	// ReasonQuotaUnknown tells that a quota cannot be computed (WS-157).
+	// ReasonQuotaUnknown means that a quota cannot be computed (WS-157).
 	ReasonQuotaUnknown = "QuotaUnknown"
 )
 
-// Make plans.
+// Make returns the plan for a snapshot.
 func Make(snapshot Snapshot) *Plan {
 	p := &Plan{Spread: snapshot.Spread, Target: snapshot.Target, snapshot: &snapshot}
 	s := &snapshot
@@ -124,19 +124,19 @@ func Make(snapshot Snapshot) *Plan {
 	return p
 }
 
-// say adds a sentence about a pod.
+// say adds a sentence about a pod to the printed plan.
 func (p *Plan) say(pod *corev1.Pod, format string, args ...any) {
 	p.sentences = append(p.sentences, fmt.Sprintf("pod %s: %s", pod.Name, fmt.Sprintf(format, args...)))
 }
 
-// look remembers the earliest time to look again.
+// look records when to look again, unless an earlier time is recorded already.
 func (p *Plan) look(at time.Time, because string) {
 	if !at.IsZero() && (p.Again.IsZero() || at.Before(p.Again)) {
 		p.Again, p.Because = at, because
 	}
 }
 
-// Members are the active pods that were planned for.
+// Members returns the UIDs of the active pods that were planned for.
 func (p *Plan) Members() map[types.UID]bool {
 	uids := make(map[types.UID]bool, len(p.members))
 	for _, m := range p.members {
@@ -145,7 +145,7 @@ func (p *Plan) Members() map[types.UID]bool {
 	return uids
 }
 
-// Unmatched is how many of them are in no subset.
+// Unmatched returns how many members are in no subset.
 func (p *Plan) Unmatched() int {
 	n := 0
 	for _, m := range p.members {
@@ -156,7 +156,7 @@ func (p *Plan) Unmatched() int {
 	return n
 }
 
-// Overdue are the keys of creations that are not waited for any more.
+// Overdue returns the keys of creations that are no longer waited for.
 func (p *Plan) Overdue() []string {
 	var keys []string
 	for _, lost := range p.Status.Lost {
@@ -167,7 +167,7 @@ func (p *Plan) Overdue() []string {
 	return keys
 }
 
-// Looked says that the API server was asked about these overdue creations, and about no others. The status
+// Looked records that the API server was asked about these overdue creations, and about no others. The status
 // may be written to a version of the WorkloadSpread that has more of them than the cache showed.
 func (p *Plan) Looked(keys []string) {
 	p.tally.only = make(map[string]bool, len(keys))
@@ -179,10 +179,10 @@ func (p *Plan) Looked(keys []string) {
 // LookEvery is how often the API server is asked for pods that the cache does not show.
 const LookEvery = 5 * time.Second
 
-// nodeAgain is when to look again for a node that is not known yet.
+// nodeAgain is how long to wait before looking again for a node that is not known yet.
 const nodeAgain = 10 * time.Second
 
-// assign finds the subset of each active pod (WS-140 to WS-146).
+// assign determines the subset of each active pod.
 func (p *Plan) assign() {
 	s := p.snapshot
 	indices := make(map[string]int, len(p.quotas))
@@ -219,12 +219,14 @@ func (p *Plan) assign() {
 
 	slices.SortFunc(p.members, func(a, b *member) int { return byCreation(a.pod, b.pod) })
 	slices.SortFunc(strangers, func(a, b *member) int { return byCreation(a.pod, b.pod) })
+
 	p.Incomplete = s.Unread
 	for _, m := range strangers {
 		if s.NodeUnknown[m.pod.UID] {
 			p.look(s.Now.Add(nodeAgain), "a node is looked for again")
 		}
-		chosen, ok := choose(s.Fits[m.pod.UID], func(subset int) bool { // WS-143; quotas are by version
+		// Quotas are by version.
+		chosen, ok := choose(s.Fits[m.pod.UID], func(subset int) bool {
 			return p.quotas[subset].Quota == Unlimited ||
 				taken[place{m.version, subset}] < p.quotas[subset].Quota
 		})
@@ -239,12 +241,11 @@ func (p *Plan) assign() {
 	for _, m := range p.members {
 		seen = append(seen, seenOf(m.pod, m.version, p.nameOf(m), m.booking))
 	}
-
 	p.tally = newTally(seen, s.Unseen, s.Now)
 	p.tally.known = s.Known
 }
 
-// byCreation is the older pod first.
+// byCreation orders older pods first.
 func byCreation(a, b *corev1.Pod) int {
 	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
 		return order
@@ -252,7 +253,7 @@ func byCreation(a, b *corev1.Pod) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// nameOf is the name of a member's subset, empty for none.
+// nameOf returns the name of a member's subset, or an empty string.
 func (p *Plan) nameOf(m *member) string {
 	if m.subset == unmatched {
 		return ""
@@ -260,7 +261,7 @@ func (p *Plan) nameOf(m *member) string {
 	return p.quotas[m.subset].Name
 }
 
-// reschedule finds the pods that have waited for a node for too long.
+// reschedule determines which pods have waited for a node for too long.
 func (p *Plan) reschedule() {
 	p.stuck = make([]int, len(p.quotas))
 	if p.patience == 0 {
@@ -286,7 +287,7 @@ func (p *Plan) reschedule() {
 	}
 }
 
-// rank finds out what is to be written to which pod: deletion costs and adoption (WS-144, WS-160 to WS-164).
+// rank determines which deletion costs and adoptions are to be written to which pods.
 func (p *Plan) rank() {
 	s := p.snapshot
 	wanted := map[*member]int{}
@@ -311,6 +312,7 @@ func (p *Plan) rank() {
 			write.Adopt, write.Metadata = subset.Name, metadata
 			p.say(m.pod, "adopted into subset %s, which fits its node %s", subset.Name, m.pod.Spec.NodeName)
 		}
+
 		if cost, ranked := wanted[m]; ranked && !m.timedOut &&
 			m.pod.Annotations[pub.PodDeletionCost] != costText(cost) {
 			write.Cost = costText(cost)
@@ -324,7 +326,7 @@ func (p *Plan) rank() {
 	}
 }
 
-// held tells whether a pod that was refused is not tried again yet.
+// held reports whether a pod is not tried again yet after a failed attempt.
 func (p *Plan) held(m *member) bool {
 	until, held := p.snapshot.Held[m.pod.UID]
 	if held {
@@ -365,7 +367,8 @@ func (p *Plan) costs() map[*member]int {
 	return wanted
 }
 
-// costVersion is the version that a pod is ranked in: where the target has no versions there is only one.
+// costVersion returns the version that a pod is ranked in. If the target has no versions, all pods have the
+// same one.
 func (p *Plan) costVersion(m *member) string {
 	if p.Target.Latest == "" || !p.snapshot.Versioned.Has(p.Target.Kind) {
 		return p.Target.Latest
@@ -391,7 +394,7 @@ func (p *Plan) whyCost(m *member, cost int) string {
 	return fmt.Sprintf("subset %s is %d of %d%s", p.nameOf(m), index+1, n, order)
 }
 
-// Headline says what is planned in one line.
+// Headline describes the plan in one line.
 func (p *Plan) Headline() string {
 	of := fmt.Sprintf("WorkloadSpread %s/%s", p.Spread.Namespace, p.Spread.Name)
 	if p.Problem != nil {
@@ -407,7 +410,6 @@ func (p *Plan) Headline() string {
 			ranked++
 		}
 	}
-
 	text := fmt.Sprintf("%s: %s %s wants %d, has %d", of, p.Target.Kind, p.Target.Name, p.Target.Desired,
 		len(p.members))
 	if !p.Target.Exists {
@@ -433,7 +435,7 @@ func (p *Plan) Headline() string {
 	return text
 }
 
-// String prints the plan with its reasons.
+// String returns the plan with its reasons.
 func (p *Plan) String() string {
 	lines := []string{p.Headline()}
 	if p.Problem == nil {
@@ -447,15 +449,13 @@ func (p *Plan) String() string {
 			switch {
 			case m.subset != unmatched:
 			case p.snapshot.NodeUnknown[m.pod.UID]:
-				lines = append(lines,
-					fmt.Sprintf("  pod %s: in no subset, its node %s is not known", m.pod.Name,
-						m.pod.Spec.NodeName))
+				lines = append(lines, fmt.Sprintf("  pod %s: in no subset, its node %s is not known",
+					m.pod.Name, m.pod.Spec.NodeName))
 			case m.pod.Spec.NodeName == "":
 				lines = append(lines, fmt.Sprintf("  pod %s: in no subset, it has no node", m.pod.Name))
 			default:
-				lines = append(lines,
-					fmt.Sprintf("  pod %s: in no subset, none fits its node %s", m.pod.Name,
-						m.pod.Spec.NodeName))
+				lines = append(lines, fmt.Sprintf("  pod %s: in no subset, none fits its node %s",
+					m.pod.Name, m.pod.Spec.NodeName))
 			}
 		}
 		for _, sentence := range p.sentences {
@@ -469,14 +469,14 @@ func (p *Plan) String() string {
 		}
 	}
 	if !p.Again.IsZero() {
-		lines = append(lines, fmt.Sprintf("  again at %s: %s",
-			p.Again.UTC().Format("15:04:05.000"), p.Because))
+		lines = append(lines,
+			fmt.Sprintf("  again at %s: %s", p.Again.UTC().Format("15:04:05.000"), p.Because))
 	}
 
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// String says what was expected in vain.
+// String describes what was waited for in vain.
 func (l LostBooking) String() string {
 	if l.Deletion {
 		return fmt.Sprintf("pod %s of subset %s was not deleted within %s of the admission of its deletion",

@@ -13,8 +13,8 @@ const Unlimited = int32(-1)
 
 var percentage = regexp.MustCompile(`^[0-9]+%$`)
 
-// Quota is the most pods of a subset when the workload wants desired pods in all; a percentage is rounded up
-// (WS-011, WS-012).
+// Quota returns the most pods that a subset may have when the workload wants desired pods in all. Percentages
+// are rounded up (WS-011, WS-012).
 func Quota(most *intstr.IntOrString, desired int32) (int32, error) {
 	if most == nil {
 		return Unlimited, nil
@@ -34,7 +34,7 @@ func Quota(most *intstr.IntOrString, desired int32) (int32, error) {
 	return int32((int64(percent)*int64(max(desired, 0)) + 99) / 100), nil
 }
 
-// Percent reads an integer percentage of at most 100 (WS-011, WS-037).
+// Percent parses an integer percentage of at most 100 (WS-011, WS-037).
 func Percent(text string) (int32, error) {
 	if !percentage.MatchString(text) {
 		return 0, fmt.Errorf("%q is not an integer percentage", text)

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Replicas is the sum of the integers at the paths in an object; an empty path counts 0 (WS-015).
+// Replicas returns the sum of the integers at the given paths in an object. An empty path counts as 0
+// (WS-015).
 func Replicas(object map[string]any, paths []string) (int32, error) {
 	var sum int64
 	for _, path := range paths {
@@ -60,7 +61,7 @@ func integerAt(object any, path string) (int64, error) {
 	return 0, fmt.Errorf("there is a %T, not an integer", at)
 }
 
-// ordinalOf is the number behind the last dash of a pod's name.
+// ordinalOf returns the number after the last dash of a pod's name.
 func ordinalOf(pod string) (int, bool) {
 	dash := strings.LastIndexByte(pod, '-')
 	if dash < 0 {

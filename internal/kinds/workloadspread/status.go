@@ -11,8 +11,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// StatusOn is the status of the WorkloadSpread, which may be newer than the one that was planned for, with
-// the bookings in it, but must be of the same generation (WS-150 to WS-157, WS-170 to WS-177).
+// StatusOn returns the status to be written to newest, including the bookings in it. newest may be newer than
+// the WorkloadSpread that was planned for, but must be of the same generation (WS-150 to WS-157, WS-170 to
+// WS-177).
 func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 	var change StatusChange
 	look := func(at time.Time, because string) {
@@ -20,6 +21,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 			change.Again, change.because = at, because
 		}
 	}
+
 	now := p.snapshot.Now
 	conditions := make([]*metav1.Condition, len(p.quotas))
 	for i, q := range p.quotas {
@@ -43,6 +45,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 		look(counted.Next, "a booking expires")
 		return counted
 	}
+
 	status := appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: p.Spread.Generation}
 	status.SubsetStatuses = list(newest.Status.SubsetStatuses, AllVersions).Subsets
 	present := sets.New[string]()
@@ -54,7 +57,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 		counted := list(newest.Status.VersionedSubsetStatuses[version], version)
 		change.Lost = append(change.Lost, counted.Lost...)
 		if !present.Has(version) && !inUse(counted.Subsets) {
-			continue // WS-155; a list that begins anew takes its conditions from the overall one
+			continue // a list that begins anew takes its conditions from the overall one
 		}
 		if status.VersionedSubsetStatuses == nil {
 			status.VersionedSubsetStatuses = map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{}
@@ -66,7 +69,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 	return change
 }
 
-// inUse tells whether a list has pods or bookings.
+// inUse reports whether a list has pods or bookings.
 func inUse(list []appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 	return slices.ContainsFunc(list, func(s appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 		return s.Replicas > 0 || len(s.CreatingPods) > 0 || len(s.DeletingPods) > 0

@@ -21,23 +21,23 @@ var (
 	Job                 = schema.GroupKind{Group: "batch", Kind: "Job"}
 )
 
-// BuiltIn tells whether the kind is supported without being listed by the user.
+// BuiltIn reports whether the kind is supported without being listed by the user.
 func BuiltIn(kind schema.GroupKind) bool {
 	return slices.Contains([]schema.GroupKind{CloneSet, Deployment, ReplicaSet, StatefulSet,
 		AdvancedStatefulSet, Job}, kind)
 }
 
-// Ordinal tells whether subsets are chosen by the ordinal of the pods, and nothing is booked (WS-060,
-// WS-064).
+// Ordinal reports whether pods of the kind are put into subsets by their ordinals, so that nothing is booked
+// (WS-060, WS-064).
 func Ordinal(kind schema.GroupKind) bool { return kind == StatefulSet || kind == AdvancedStatefulSet }
 
-// Reference names an object of a namespace, whatever the version of its API (WS-013).
+// Reference identifies an object in a namespace, regardless of its API version (WS-013).
 type Reference struct {
 	schema.GroupKind
 	Name string
 }
 
-// TargetOf is what a WorkloadSpread refers to.
+// TargetOf returns the workload that a WorkloadSpread refers to.
 func TargetOf(spread *appsv1beta1.WorkloadSpread) Reference {
 	ref := spread.Spec.TargetReference
 	if ref == nil {
@@ -46,7 +46,7 @@ func TargetOf(spread *appsv1beta1.WorkloadSpread) Reference {
 	return referenceTo(ref.APIVersion, ref.Kind, ref.Name)
 }
 
-// ControllerOf is the controller of an object; false if it has none.
+// ControllerOf returns the controller of an object, and false if it has none.
 func ControllerOf(object metav1.Object) (Reference, bool) {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil {
@@ -62,38 +62,38 @@ func referenceTo(apiVersion, kind, name string) Reference {
 // Target is the workload of a WorkloadSpread.
 type Target struct {
 	Reference
-	// Exists: it is there, and is not being deleted. Otherwise it has no pods, and none are desired (WS-023).
+	// Exists reports that the workload exists and is not being deleted. Otherwise it has no pods, and none
+	// are desired (WS-023).
 	Exists bool
-	// Desired is how many pods it shall have, after the filter (W in the spec; WS-016, WS-021). DesiredError
-	// is why that cannot be told (WS-133).
+	// Desired is how many pods the workload should have, after the filter (W in the spec; WS-016, WS-021).
+	// DesiredError is why that is not known (WS-133).
 	Desired      int32
 	DesiredError error
-	// Controllers are the UIDs of what controls its pods: its own, or those of a Deployment's ReplicaSets
-	// (WS-020).
+	// Controllers are the UIDs of the controllers of its pods: its own, or those of a Deployment's
+	// ReplicaSets (WS-020).
 	Controllers []types.UID
-	// Selector limits the pods that have these controllers; nil selects all.
+	// Selector limits the pods of these controllers; nil selects all.
 	Selector labels.Selector
-	// Fallback finds the pods of a custom kind if Controllers have none: it returns a selector of pods of the
-	// namespace, nil if there is none (WS-020). It is nil for the other kinds. It reads, and no plan calls
-	// it.
+	// Fallback finds the pods of a custom kind if Controllers have none: it returns a selector of pods in the
+	// namespace, or nil (WS-020). It is nil for other kinds. It reads from the cluster, so no plan calls it.
 	Fallback func() (labels.Selector, error)
-	// Costs: deletion costs are written (WS-160, WS-206).
+	// Costs reports that deletion costs are written (WS-160, WS-206).
 	Costs bool
-	// Latest is the version that its new pods have, empty where versions are not told apart or the target
-	// does not exist. LatestError is why it cannot be told yet (WS-085).
+	// Latest is the version of its new pods. It is empty if versions do not matter, or if the target does not
+	// exist. LatestError is why it is not known yet (WS-085).
 	Latest      string
 	LatestError error
-	// Start is the first ordinal of a StatefulSet; Reserved are those that it leaves out, in order and apart
-	// from each other (WS-061).
+	// Start is the first ordinal of a StatefulSet. Reserved are the ordinals that it leaves out, sorted and
+	// disjoint (WS-061).
 	Start    int
 	Reserved []Ordinals
 }
 
-// Ordinals are those from the first to the last.
+// Ordinals is a range of ordinals, including both ends.
 type Ordinals struct{ First, Last int }
 
-// Rank is the number of ordinals below that of the pod that the StatefulSet uses; -1 if the name has no
-// ordinal (WS-061, WS-063).
+// Rank returns how many ordinals that the StatefulSet uses are below that of the pod, and -1 if the pod's
+// name has no ordinal (WS-061, WS-063).
 func (t *Target) Rank(pod string) int {
 	ordinal, ok := ordinalOf(pod)
 	if !ok {
@@ -106,7 +106,7 @@ func (t *Target) Rank(pod string) int {
 	return rank
 }
 
-// Filter is the selector of a WorkloadSpread's targetFilter; it selects everything if there is none (WS-014).
+// Filter returns the selector of the targetFilter, which selects everything if there is none (WS-014).
 func Filter(spread *appsv1beta1.WorkloadSpread) (labels.Selector, error) {
 	if f := spread.Spec.TargetFilter; f != nil && f.Selector != nil {
 		return metav1.LabelSelectorAsSelector(f.Selector)

@@ -21,24 +21,23 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/subset"
 )
 
-// UnschedulableWindow is for how long a subset is passed over, unless the manager is told otherwise (WS-174,
-// WS-199).
+// UnschedulableWindow is the default of how long a subset is passed over (WS-174, WS-199).
 const UnschedulableWindow = 300 * time.Second
 
-// Environment is what a WorkloadSpread is judged against.
+// Environment is what a WorkloadSpread is validated against.
 type Environment struct {
-	// Others are the WorkloadSpreads of the namespace; the one that is judged may be among them.
+	// Others are the WorkloadSpreads of the namespace. The validated one may be among them.
 	Others []appsv1beta1.WorkloadSpread
-	// Listed are the kinds that users list; ListError is why that cannot be read (WS-027).
+	// Listed are the kinds that users list. ListError is why they cannot be read (WS-027).
 	Listed    AllowList
 	ListError error
-	// Window is for how long a subset is passed over.
+	// Window is how long a subset is passed over.
 	Window time.Duration
 }
 
-// Validate returns everything that is wrong with a WorkloadSpread; old is nil if it is created. Node
-// selectors and tolerations, and what patches make of the target's template, are for the API server to judge,
-// see Selectors and Patched (WS-031 to WS-045).
+// Validate returns everything that is wrong with a WorkloadSpread; old is nil on creation. The API server
+// validates node selectors and tolerations, and the target's template with the patches applied; see Selectors
+// and Patched (WS-031 to WS-045).
 func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateTarget(spread, old, env, spec.Child("targetRef"))
@@ -48,6 +47,7 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 				"selector: "+err.Error()))
 		}
 	}
+
 	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")),
 		validateStrategy(&spread.Spec, env.Window, spec.Child("scheduleStrategy")))
 }
@@ -81,24 +81,22 @@ func validateTarget(
 		other := &env.Others[i]
 		if other.Name != spread.Name && other.Namespace == spread.Namespace &&
 			other.DeletionTimestamp == nil && TargetOf(other) == target {
-			errs = append(errs, field.Invalid(path, ref,
-				fmt.Sprintf(
-					"WorkloadSpread %s spreads this workload already, and a workload can have one: put the subsets into that one, or delete it",
-					other.Name)))
+			errs = append(errs, field.Invalid(path, ref, fmt.Sprintf(
+				"WorkloadSpread %s spreads this workload already, and a workload can have one: put the subsets into that one, or delete it",
+				other.Name)))
 		}
 	}
 
 	if old != nil && old.Spec.TargetReference != nil && TargetOf(old) != target {
-		errs = append(errs, field.Invalid(path, ref,
-			fmt.Sprintf(
-				"the group, kind and name of the workload cannot be changed from %s %s: make another WorkloadSpread",
-				old.Spec.TargetReference.Kind, old.Spec.TargetReference.Name)))
+		errs = append(errs, field.Invalid(path, ref, fmt.Sprintf(
+			"the group, kind and name of the workload cannot be changed from %s %s: make another WorkloadSpread",
+			old.Spec.TargetReference.Kind, old.Spec.TargetReference.Name)))
 	}
 
 	return errs
 }
 
-// supported refuses kinds that are neither supported nor listed.
+// supported rejects kinds that are neither supported nor listed.
 func supported(
 	kind schema.GroupKind, env Environment, ref *appsv1beta1.TargetReference, path *field.Path,
 ) *field.Error {
@@ -123,10 +121,9 @@ func supported(
 			fmt.Errorf("whether kind %s is listed cannot be told: %w", kind, env.ListError))
 	}
 	if _, ok := env.Listed.Workload(kind); !ok {
-		return field.Invalid(path, ref,
-			fmt.Sprintf(
-				"kind %s of group %q is not supported, and not listed: supported are CloneSet, Deployment, ReplicaSet, StatefulSet and Job; other kinds are listed by an administrator in key %s of ConfigMap %s in the namespace of the manager",
-				kind.Kind, kind.Group, AllowListKey, ConfigMapName))
+		return field.Invalid(path, ref, fmt.Sprintf(
+			"kind %s of group %q is not supported, and not listed: supported are CloneSet, Deployment, ReplicaSet, StatefulSet and Job; other kinds are listed by an administrator in key %s of ConfigMap %s in the namespace of the manager",
+			kind.Kind, kind.Group, AllowListKey, ConfigMapName))
 	}
 
 	return nil
@@ -149,6 +146,7 @@ func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field
 			errs = append(errs, field.Invalid(at.Child("name"), name, "another subset has this name"))
 		}
 		names.Insert(subsets[i].Name)
+
 		if patch := subsets[i].Patch.Raw; len(patch) > 0 {
 			if err := tryPatch(patch); err != nil {
 				errs = append(errs, field.Invalid(at.Child("patch"), string(patch), err.Error()))
@@ -159,7 +157,7 @@ func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field
 	return append(errs, validateQuotas(subsets, TargetOf(spread).Kind == StatefulSet.Kind, path)...)
 }
 
-// validateQuotas judges maxReplicas.
+// validateQuotas validates maxReplicas.
 func validateQuotas(
 	subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, path *field.Path,
 ) field.ErrorList {
@@ -178,16 +176,19 @@ func validateQuotas(
 			errs = append(errs, field.Invalid(at, most.String(),
 				"all subsets must have integers, or all percentages; an earlier one has the other"))
 		}
+
 		if most.Type == intstr.Int {
 			if most.IntVal < 0 {
 				errs = append(errs, field.Invalid(at, most.IntVal, "must not be negative"))
 			}
 			continue
 		}
+
 		if ordinals {
 			errs = append(errs, field.Invalid(at, most.StrVal,
 				"a StatefulSet cannot be spread by percentages, since its ordinals would move: give a number of pods"))
 		}
+
 		percent, err := Percent(most.StrVal)
 		if err != nil {
 			complete = false
@@ -225,10 +226,12 @@ func validateStrategy(
 	default:
 		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type, "must be Fixed or Adaptive"))
 	}
+
 	adaptive, n := strategy.Adaptive, len(spec.Subsets)
 	if adaptive == nil {
 		return errs
 	}
+
 	if strategy.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType {
 		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type,
 			"must be Adaptive where adaptive is given: set it, or remove adaptive"))
@@ -237,6 +240,7 @@ func validateStrategy(
 		errs = append(errs, field.Invalid(path.Child("adaptive"), adaptive.RescheduleCriticalSeconds,
 			"the last subset takes what the others cannot, and must have no maxReplicas"))
 	}
+
 	most := int64(math.MaxInt32)
 	if n > 1 {
 		most = max(int64(window/time.Second)-5, 0) / int64(n-1)
@@ -250,16 +254,16 @@ func validateStrategy(
 	return errs
 }
 
-// anyPod has an item in the lists that patches merge, so that an item without its key is found out.
+// anyPod has one item in each list that patches merge, so that a patch item without its merge key is found.
 const anyPod = `{"spec":{"containers":[{"name":"any","env":[{"name":"any"}],"volumeMounts":[{"name":"any","mountPath":"any"}]}],"initContainers":[{"name":"any"}],"volumes":[{"name":"any"}]}}`
 
-// tryPatch applies a patch to a pod of which nothing is known.
+// tryPatch applies a patch to anyPod, since the real pods are not known.
 func tryPatch(patch []byte) error {
 	_, err := applyPatch([]byte(anyPod), patch)
 	return err
 }
 
-// applyPatch applies a strategic merge patch to a pod, and looks whether the result is one.
+// applyPatch applies a strategic merge patch to a pod, and fails if the result is not a pod.
 func applyPatch(pod, patch []byte) ([]byte, error) {
 	if _, err := subset.Object(patch); err != nil {
 		return nil, errors.New("must be a JSON object that is a strategic merge patch of a pod")
@@ -274,9 +278,9 @@ func applyPatch(pod, patch []byte) ([]byte, error) {
 	return patched, nil
 }
 
-// Selectors is a pod template that has the node selectors and tolerations of all subsets, for the API server
-// to judge; nil if there are none. field translates a field of the template into that of the WorkloadSpread
-// (WS-035).
+// Selectors returns a pod template with the node selectors and tolerations of all subsets, for the API server
+// to validate, or nil if there are none. translate converts the path of a field in the template to that in
+// the WorkloadSpread (WS-035).
 func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, translate func(string) string) {
 	var required, preferred, tolerations []any
 	places := map[string]string{}
@@ -284,8 +288,8 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 	for i := range spread.Spec.Subsets {
 		s, at := &spread.Spec.Subsets[i], fmt.Sprintf("spec.subsets[%d].", i)
 		if s.RequiredNodeSelector != nil {
-			places[fmt.Sprintf("%srequiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[%d]", affinity, len(required))] = at +
-				"requiredNodeSelector"
+			places[fmt.Sprintf("%srequiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[%d]",
+				affinity, len(required))] = at + "requiredNodeSelector"
 			required = append(required, s.RequiredNodeSelector)
 		}
 		for j := range s.PreferredNodeSelector {
@@ -294,8 +298,8 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 			preferred = append(preferred, s.PreferredNodeSelector[j])
 		}
 		for j := range s.Tolerations {
-			places[fmt.Sprintf("spec.template.spec.tolerations[%d]", len(tolerations))] = fmt.Sprintf(
-				"%stolerations[%d]", at, j)
+			places[fmt.Sprintf("spec.template.spec.tolerations[%d]", len(tolerations))] =
+				fmt.Sprintf("%stolerations[%d]", at, j)
 			tolerations = append(tolerations, s.Tolerations[j])
 		}
 	}
@@ -303,7 +307,6 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 	if len(places) == 0 {
 		return nil, nil
 	}
-
 	node := map[string]any{}
 	if len(required) > 0 {
 		node["requiredDuringSchedulingIgnoredDuringExecution"] = map[string]any{"nodeSelectorTerms": required}
@@ -317,6 +320,7 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 			"affinity":    map[string]any{"nodeAffinity": node},
 			"tolerations": tolerations,
 		}}
+
 	return template, func(path string) string {
 		for from, to := range places {
 			if len(path) >= len(from) && path[:len(from)] == from &&
@@ -328,8 +332,8 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 	}
 }
 
-// Patched is the pod template of a workload with a volume for each claim template, and with the patch
-// (WS-046, WS-047). Either may be anything.
+// Patched returns the pod template of a workload with a volume for each claim template, and with the patch
+// applied. Neither workload nor patch need be valid (WS-046, WS-047).
 func Patched(workload map[string]any, patch []byte) (map[string]any, error) {
 	spec, _ := workload["spec"].(map[string]any)
 	template, _ := spec["template"].(map[string]any)
@@ -346,12 +350,10 @@ func Patched(workload map[string]any, patch []byte) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the template: %w", err)
 	}
-
 	patched, err := applyPatch(text, patch)
 	if err != nil {
 		return nil, err
 	}
-
 	var result map[string]any
 	if err := json.Unmarshal(patched, &result); err != nil {
 		return nil, fmt.Errorf("reading the patched template: %w", err)
@@ -360,7 +362,7 @@ func Patched(workload map[string]any, patch []byte) (map[string]any, error) {
 	return result, nil
 }
 
-// withClaims puts one volume for each claim template into the template, in place of one of its name.
+// withClaims adds a volume for each claim template to the template, replacing volumes of the same name.
 func withClaims(template map[string]any, claimTemplates any) map[string]any {
 	claims, _ := claimTemplates.([]any)
 	spec, ok := template["spec"].(map[string]any)

@@ -10,14 +10,14 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// VersionIgnored is the version of pods whose versions are not told apart (WS-083).
+// VersionIgnored is the version of pods whose versions do not matter (WS-083).
 const VersionIgnored = "versionIgnored"
 
-// Versioned are the kinds, in lower case, whose pods are counted by version (WS-184).
+// Versioned holds the kinds, in lower case, whose pods are counted by version (WS-184).
 type Versioned sets.Set[string]
 
-// ParseVersioned reads the value of the flag --ws-enabled-versioned-status. Naming deployment implies
-// replicaset (WS-081).
+// ParseVersioned parses the value of the flag --ws-enabled-versioned-status. deployment implies replicaset
+// (WS-081).
 func ParseVersioned(text string) Versioned {
 	kinds := sets.New[string]()
 	for kind := range strings.SplitSeq(strings.ToLower(text), ",") {
@@ -25,16 +25,18 @@ func ParseVersioned(text string) Versioned {
 			kinds.Insert(kind)
 		}
 	}
+
 	if kinds.Has("deployment") {
 		kinds.Insert("replicaset")
 	}
+
 	return Versioned(kinds)
 }
 
-// Has tells whether pods of a controller, or of a target, of that kind are counted by version (WS-081).
+// Has reports whether pods of a controller, or of a target, of that kind are counted by version (WS-081).
 func (v Versioned) Has(kind string) bool { return sets.Set[string](v).Has(strings.ToLower(kind)) }
 
-// Of is the version of a pod (WS-081 to WS-083).
+// Of returns the version of a pod (WS-081 to WS-083).
 func (v Versioned) Of(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || !v.Has(owner.Kind) {
@@ -49,5 +51,5 @@ func (v Versioned) Of(pod *corev1.Pod) string {
 	return VersionIgnored
 }
 
-// AfterLastDash is what of a name follows its last dash; all of a name without.
+// AfterLastDash returns the part of a name after its last dash, or the whole name if it has none.
 func AfterLastDash(name string) string { return name[strings.LastIndexByte(name, '-')+1:] }

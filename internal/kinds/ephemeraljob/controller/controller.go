@@ -29,7 +29,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// The answer of a patch is all that is read of the subresource (EJ-070).
+// Of the subresource, only the response of a patch is read.
 //
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=ephemeraljobs,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=ephemeraljobs/status,verbs=patch
@@ -38,15 +38,15 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
-	// subresource is where ephemeral containers are added.
+	// subresource is the subresource of pods to which ephemeral containers are added.
 	subresource = "ephemeralcontainers"
-	// askAgain is how often an API server is asked that knows no ephemeral containers.
+	// askAgain is how often an API server without ephemeral containers is tried again.
 	askAgain = time.Minute
 	// mostNamed is how many pods an event names.
 	mostNamed = 5
 )
 
-// Reconciler carries out plans. Its fields are for tests to fill in.
+// Reconciler carries out plans. Its fields are exported for tests.
 type Reconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
@@ -55,19 +55,18 @@ type Reconciler struct {
 	memory reconcile.Memory[memory]
 }
 
-// memory is what is kept of a job from one pass to the next.
+// memory is what is kept of a job between passes.
 type memory struct {
 	ledger ephemeraljob.Ledger
-	// missed is when pods were first missing that the manager before this one had treated.
+	// missed is when it was first noticed that pods are missing which the previous manager had treated.
 	missed time.Time
-	// failed are pods that could not be treated a moment ago; refused those for which the containers are
-	// invalid.
+	// failed are the pods whose last attempt failed, and refused those for which the containers are invalid.
 	failed  retries.Retries
 	refused map[types.UID]string
-	// pause holds all pods back after some could not be treated, so that a policy that refuses all of them is
-	// asked ever more rarely.
+	// pause delays all pods after some could not be treated, so that a policy that rejects all of them is
+	// tried less and less often.
 	pause retries.Retry
-	// unsupported says why the API server adds no ephemeral containers, until then.
+	// unsupported is why the API server adds no ephemeral containers, and until is when that is tried again.
 	unsupported string
 	until       time.Time
 	pace        reconcile.StatusThrottle
@@ -93,7 +92,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 		Watches(&corev1.Pod{}, (&podEvents{mgr.GetClient()}).handler()))
 }
 
-// Loop is the reconciler of the library.
+// Loop returns the reconciler to be registered with controller-runtime.
 func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
 	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
 		Owner: reconcile.UIDs[*appsv1alpha1.EphemeralJob](r.API), Pass: r.Pass,
@@ -104,7 +103,7 @@ func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *rec
 		}}, 0, limiter)
 }
 
-// Pass brings a job a step further.
+// Pass reconciles a job once.
 func (r *Reconciler) Pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (reconcile.Done, error) {
@@ -132,15 +131,17 @@ func (r *Reconciler) Pass(
 		reconcile.MinRequeue(&plan.After, until.Sub(r.Now()))
 	} else if len(plan.Inject) > 0 {
 		failure = r.inject(ctx, job, plan.Inject)
-		// The status is that of what is there now, not of what was to be done.
+		// The status must show the result, not the intention.
 		if plan, err = r.plan(ctx, job); err != nil {
 			return done, errors.Join(failure, err)
 		}
-		if done.More = len(plan.Inject) > 0; done.More { // what was left out after a failure
+		if done.More = len(plan.Inject) > 0; done.More { // pods that were left out after a failure
 			reconcile.MinRequeue(&plan.After, reconcile.RetrySoon)
 		}
 	}
+
 	done.After = plan.After
+
 	if plan.Status != nil {
 		r.tell(job, plan)
 		wait, err := r.memory.Of(owner).pace.Write(ctx, r.For(owner), job, &job.Status, plan.Status,
@@ -153,6 +154,7 @@ func (r *Reconciler) Pass(
 			reconcile.MinRequeue(&done.After, reconcile.RetryAfter) // for the time to live
 		}
 	}
+
 	r.meters.phase(name, job, plan)
 	if ephemeraljob.Finished(job) {
 		r.memory.Forget(owner)
@@ -161,7 +163,7 @@ func (r *Reconciler) Pass(
 	return r.again(done, failure)
 }
 
-// again makes of a world that changed another try, at once rather than after a back-off.
+// again requeues soon, instead of backing off, if the world changed under a plan.
 func (r *Reconciler) again(done reconcile.Done, err error) (reconcile.Done, error) {
 	if err != nil && reconcile.IsStalePlan(err) {
 		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
@@ -177,11 +179,13 @@ func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 		UnsupportedUntil: m.until, Now: r.Now()}
 	s.Held = func(pod types.UID) (time.Time, string) { return m.failed.Held(pod, subresource, s.Now) }
 	s.Failed = func(pod types.UID) bool { return m.failed.Has(pod, subresource) }
+
 	if job.DeletionTimestamp == nil && !ephemeraljob.Finished(job) {
 		var err error
 		if s.Pods, err = r.pods(ctx, job); err != nil {
 			return nil, err
 		}
+
 		there := map[types.UID]bool{}
 		for _, pod := range s.Pods {
 			there[pod.UID] = true
@@ -193,6 +197,7 @@ func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 			}
 		}
 	}
+
 	plan := ephemeraljob.NewPlan(s)
 	if plan.Missing > 0 {
 		if m.missed.IsZero() {
@@ -204,12 +209,13 @@ func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 				plural.Of(plan.Missing, "pod")+plural.Form(plan.Missing, " is", " are"))}, nil
 		}
 	}
+
 	m.ledger = plan.Ledger
 	return plan, nil
 }
 
-// pods are those of the namespace that the job selects, and those that it has treated, whatever their labels
-// are now.
+// pods returns the pods of the namespace that the job selects, and those that it has treated, regardless of
+// their present labels.
 func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) ([]*corev1.Pod, error) {
 	found, err := r.Pods.TreatedBy(job.Namespace, job.UID)
 	if err != nil {
@@ -222,11 +228,10 @@ func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 	}
 
 	selector, err := ephemeraljob.SelectorOf(job)
-	if err == nil { // else the plan says what is wrong
+	if err == nil { // otherwise the plan reports what is wrong
 		var list corev1.PodList
 		if err := r.Client.List(ctx, &list, client.InNamespace(job.Namespace),
-			client.MatchingLabelsSelector{Selector: selector},
-			client.UnsafeDisableDeepCopy); err != nil {
+			client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing pods: %w", err)
 		}
 		for i := range list.Items {
@@ -241,8 +246,8 @@ func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 	}), nil
 }
 
-// apply brings the finalizer in order, and deletes the job. It returns the job as it is then; nil if it is
-// gone or going.
+// apply adds or removes the finalizer, or deletes the job. It returns the job as written, or nil if it is
+// gone or being deleted.
 func (r *Reconciler) apply(
 	ctx context.Context, job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan,
 ) (*appsv1alpha1.EphemeralJob, error) {
@@ -262,6 +267,7 @@ func (r *Reconciler) apply(
 	default:
 		return job, nil
 	}
+
 	job, err := reconcile.Merge(ctx, w, job, map[string]any{"finalizers": finalizers}, nil, "")
 	if err != nil {
 		return nil, client.IgnoreNotFound(fmt.Errorf("writing the finalizer: %w", err))
@@ -270,8 +276,8 @@ func (r *Reconciler) apply(
 	return job, nil
 }
 
-// inject adds the containers to the pods, in batches of 1, 2, 4 and so on, and none after a batch in which
-// one failed. The error is that of writes of which nobody knows whether they happened.
+// inject adds the containers to the pods in batches of 1, 2, 4 and so on, and stops after a batch in which
+// one fails. It returns the errors of writes whose outcome is not known.
 func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob, pods []*corev1.Pod) error {
 	containers, err := ephemeraljob.Containers(job)
 	if err != nil {
@@ -282,6 +288,7 @@ func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob,
 	for size := 1; len(pods) > 0; size *= 2 {
 		batch := pods[:min(size, len(pods))]
 		pods = pods[len(batch):]
+
 		errs := w.Each(ctx, len(batch), func(i int) error {
 			body, err := ephemeraljob.Injection(batch[i], containers)
 			if err != nil {
@@ -290,6 +297,7 @@ func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob,
 			_, err = reconcile.Patch(ctx, w, batch[i], body, subresource)
 			return err
 		})
+
 		if err := r.answered(job, m, batch, errs); err != nil {
 			return err
 		}
@@ -301,7 +309,7 @@ func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob,
 	return nil
 }
 
-// answered takes note of the answers to a batch, and tells of them (EJ-046 to EJ-048, EJ-084).
+// answered records the responses to a batch, and sends events about them.
 func (r *Reconciler) answered(
 	job *appsv1alpha1.EphemeralJob, m *memory, batch []*corev1.Pod, errs []error,
 ) error {
@@ -328,7 +336,7 @@ func (r *Reconciler) answered(
 				m.refused = map[types.UID]string{}
 			}
 			m.refused[pod.UID] = err.Error()
-		default: // also of a webhook that fails, which the API server answers as if it had failed itself
+		default: // also if a webhook fails, which the API server reports like an error of its own
 			m.failed.Failed(pod.UID, subresource, err, r.Now())
 			m.pause.Failed(subresource, err, r.Now())
 			if !reconcile.IsRejected(err) {
@@ -354,20 +362,19 @@ func (r *Reconciler) answered(
 	return cmp.Or(open, changed)
 }
 
-// invalid tells that the API server itself finds the containers invalid in a pod: it names the field.
-// Policies and webhooks may think better of it.
+// invalid reports whether the API server itself finds the containers invalid in a pod, which it reports with
+// the field. The decisions of policies and webhooks are not meant, since they may change.
 func invalid(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != http.StatusUnprocessableEntity ||
-		status.Status().Details == nil ||
-		strings.HasPrefix(status.Status().Message, "admission webhook ") {
+		status.Status().Details == nil || strings.HasPrefix(status.Status().Message, "admission webhook ") {
 		return false
 	}
 	return slices.ContainsFunc(status.Status().Details.Causes,
 		func(c metav1.StatusCause) bool { return c.Field != "" })
 }
 
-// onlyNumbers tells that nothing but numbers changes.
+// onlyNumbers reports whether only numbers change in the status.
 func onlyNumbers(before, after *appsv1alpha1.EphemeralJobStatus) bool {
 	conditions := func(status *appsv1alpha1.EphemeralJobStatus) (text string) {
 		for i := range status.Conditions {
@@ -376,11 +383,10 @@ func onlyNumbers(before, after *appsv1alpha1.EphemeralJobStatus) bool {
 		return text
 	}
 	return before.Phase == after.Phase && before.StartTime.Equal(after.StartTime) &&
-		before.CompletionTime.Equal(after.CompletionTime) &&
-		conditions(before) == conditions(after)
+		before.CompletionTime.Equal(after.CompletionTime) && conditions(before) == conditions(after)
 }
 
-// tell tells of pods that are left out, once as long as they are so many.
+// tell sends an event about pods that are left out, again only if their number changes.
 func (r *Reconciler) tell(job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) {
 	about := ""
 	if n := len(plan.Taken); n > 0 {
@@ -394,7 +400,7 @@ func (r *Reconciler) tell(job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Pla
 	}
 }
 
-// ended tells of the end of the job.
+// ended sends an event about the end of the job.
 func (r *Reconciler) ended(job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) {
 	r.meters.ended(plan.Status)
 	kind := corev1.EventTypeNormal

@@ -1,2 +1,2 @@
-// Package controller carries out what package ephemeraljob plans.
+// Package controller carries out the plans of package ephemeraljob.
 package controller

@@ -21,7 +21,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// unfinished indexes the jobs that events of pods concern.
+// unfinished indexes the jobs that events of pods may concern.
 const unfinished = "ephemeraljob.unfinished"
 
 func indexUnfinished(object client.Object) []string {
@@ -32,7 +32,7 @@ func indexUnfinished(object client.Object) []string {
 	return []string{"true"}
 }
 
-// jobEvents are the changes of jobs that somebody else than the controller makes.
+// jobEvents selects the changes of jobs that others than the controller may make.
 var jobEvents = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew
@@ -42,7 +42,7 @@ var jobEvents = predicate.Funcs{
 	},
 }
 
-// podEvents finds the jobs that an event of a pod concerns.
+// podEvents maps a pod to the jobs that its events concern.
 type podEvents struct{ reader client.Reader }
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
@@ -67,7 +67,7 @@ func (p *podEvents) handler() handler.EventHandler {
 	}
 }
 
-// matters tells whether a job may see the change of a pod.
+// matters reports whether the change of a pod may matter to a job.
 func matters(before, after *corev1.Pod) bool {
 	return before.UID != after.UID || before.Spec.NodeName != after.Spec.NodeName ||
 		before.Status.Phase != after.Status.Phase ||
@@ -78,12 +78,12 @@ func matters(before, after *corev1.Pod) bool {
 			after.Status.EphemeralContainerStatuses)
 }
 
-// concerned are the unfinished jobs that select one of the states of a pod, or have treated it.
+// concerned returns requests for the unfinished jobs that select one of the versions of a pod, or have
+// treated it.
 func (p *podEvents) concerned(ctx context.Context, pods ...client.Object) []ctrl.Request {
 	var list appsv1alpha1.EphemeralJobList
 	if err := p.reader.List(ctx, &list, client.InNamespace(pods[0].GetNamespace()),
-		client.MatchingFields{unfinished: "true"},
-		client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{unfinished: "true"}, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing EphemeralJobs")
 		return nil
 	}

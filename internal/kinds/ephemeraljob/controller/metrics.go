@@ -11,7 +11,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/ephemeraljob"
 )
 
-// meters are the metrics of the controller. A nil one measures nothing.
+// meters are the metrics of the controller. Nil meters do nothing.
 type meters struct {
 	jobs *prometheus.GaugeVec
 	pods *prometheus.CounterVec
@@ -32,19 +32,19 @@ func newMeters() *meters {
 
 func (m *meters) all() []prometheus.Collector { return []prometheus.Collector{m.jobs, m.pods} }
 
-// phase counts a job by its phase, which is that of the plan if there is one.
+// phase counts a job by its phase, which is that of the plan if the plan has one.
 func (m *meters) phase(name types.NamespacedName, job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) {
 	phase := job.Status.Phase
 	if plan.Status != nil {
 		phase = plan.Status.Phase
 	}
-	if !slices.Contains(phases, phase) { // what others wrote must not make a metric
+	if !slices.Contains(phases, phase) { // phases that others wrote must not create metrics
 		phase = appsv1alpha1.EphemeralJobUnknown
 	}
 	m.set(name, phase)
 }
 
-// phases are all that there are.
+// phases are all known phases.
 var phases = []appsv1alpha1.EphemeralJobPhase{appsv1alpha1.EphemeralJobWaiting,
 	appsv1alpha1.EphemeralJobRunning, appsv1alpha1.EphemeralJobSucceeded, appsv1alpha1.EphemeralJobFailed,
 	appsv1alpha1.EphemeralJobPaused, appsv1alpha1.EphemeralJobError}
@@ -72,7 +72,7 @@ func (m *meters) set(name types.NamespacedName, phase appsv1alpha1.EphemeralJobP
 	}
 }
 
-// ended counts the pods of a job that ended.
+// ended counts the pods of a job that has ended.
 func (m *meters) ended(status *appsv1alpha1.EphemeralJobStatus) {
 	if m == nil {
 		return

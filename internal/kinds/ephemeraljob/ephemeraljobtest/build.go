@@ -13,13 +13,14 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Noon is when things happen in tests.
+// Noon is the time at which tests take place.
 var Noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// Containers is the list of one container of the jobs.
+// Containers is the list with the only container of the jobs.
 const Containers = `[{"name":"dump","image":"tools:1"}]`
 
-// Job is a job that adds container dump to pods with label app=web, with the finalizer of the manager.
+// Job returns a job that adds the container dump to pods with label app=web. It has the finalizer of the
+// manager.
 func Job(changes ...func(*appsv1alpha1.EphemeralJob)) *appsv1alpha1.EphemeralJob {
 	job := &appsv1alpha1.EphemeralJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "dump",
 		UID: "job", ResourceVersion: "1", Generation: 1, CreationTimestamp: metav1.NewTime(Noon),
@@ -41,7 +42,7 @@ func With(containers string) func(*appsv1alpha1.EphemeralJob) {
 	}
 }
 
-// Pod is a running pod that the jobs select.
+// Pod returns a running pod that the jobs select.
 func Pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
 		UID: types.UID("uid-" + name), ResourceVersion: "1", CreationTimestamp: metav1.NewTime(Noon),
@@ -54,12 +55,12 @@ func Pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// Treated adds container dump of the job, in that state; nil is none yet.
+// Treated adds the container dump of the job, in the given state. A nil state is none yet.
 func Treated(job types.UID, state *corev1.ContainerState) func(*corev1.Pod) {
 	return Container("dump", job, state)
 }
 
-// Container adds a container of the job, in that state; nil is none yet.
+// Container adds a container of the job, in the given state. A nil state is none yet.
 func Container(name string, job types.UID, state *corev1.ContainerState) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		container := corev1.EphemeralContainer{
@@ -75,17 +76,17 @@ func Container(name string, job types.UID, state *corev1.ContainerState) func(*c
 	}
 }
 
-// Runs is the state of a container that runs.
+// Runs returns the state of a running container.
 func Runs() *corev1.ContainerState {
 	return &corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 }
 
-// Ended is the state of a container that ended with that code.
+// Ended returns the state of a container that ended with that exit code.
 func Ended(code int32) *corev1.ContainerState {
 	return &corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
 }
 
-// Waits is the state of a container that waits.
+// Waits returns the state of a waiting container.
 func Waits(reason string) *corev1.ContainerState {
 	return &corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }

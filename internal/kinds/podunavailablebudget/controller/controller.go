@@ -26,11 +26,10 @@ import (
 
 const (
 	controllerName = "podunavailablebudget-controller"
-	// pauseAtMost is the longest pause between the passes of a budget; passEvery is the least time between
-	// two.
+	// pauseAtMost is the longest pause between the passes of a budget, and passEvery the shortest.
 	pauseAtMost = time.Second
 	passEvery   = 100 * time.Millisecond
-	// deletedAgain is when a budget is looked at again after one of its pods began to be deleted.
+	// deletedAgain is when a budget is looked at again after the deletion of one of its pods began.
 	deletedAgain = 5 * time.Second
 )
 
@@ -56,7 +55,7 @@ func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
 	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now,
 		Owner: reconcile.UIDs[*policyv1beta1.PodUnavailableBudget](api), Pass: r.run, Forget: r.forget},
 		pauseAtMost, options.Limiter())
-	options.Guard = nil // it is not held by itself
+	options.Guard = nil // the controller of budgets is not limited by them
 	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
 		Watches(&policyv1beta1.PodUnavailableBudget{}, budgets()).
 		Watches(&corev1.Pod{}, r.pods()).
@@ -78,7 +77,7 @@ func (r *reconciler) run(
 	}
 
 	begin, last := r.pass.API.Now(), r.last.Of(owner)
-	// pods of a rollout change faster than anybody need know
+	// The pods of a rollout change faster than anybody needs to know.
 	if wait := passEvery - begin.Sub(*last); wait > 0 {
 		return reconcile.Done{After: wait}, nil
 	}
@@ -98,12 +97,11 @@ func (r *reconciler) forget(name types.NamespacedName, owner types.UID) {
 	r.meters.forget(name)
 }
 
-// settleAgain is when a budget is looked at again after somebody booked in it: not earlier than a booking may
-// end.
+// settleAgain is when a budget is looked at again after a booking. A booking does not end earlier.
 const settleAgain = 5 * time.Second
 
-// budgets ask for passes of their own when they say something else, and a while after bookings: these are
-// known to who made them.
+// budgets enqueues budgets at once if their rules change, and after a while if only bookings change, since
+// those are known to whoever made them.
 func budgets() handler.EventHandler {
 	now := func(q queue, budget client.Object) {
 		q.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(budget)})
@@ -118,7 +116,7 @@ func budgets() handler.EventHandler {
 			budget, ok2 := e.ObjectNew.(*policyv1beta1.PodUnavailableBudget)
 			if !ok || !ok2 || !podunavailablebudget.NewRules(old).Same(budget) ||
 				budget.Status.ObservedGeneration != budget.Generation ||
-				budget.Status.UnavailableAllowed > old.Status.UnavailableAllowed { // maybe by hand
+				budget.Status.UnavailableAllowed > old.Status.UnavailableAllowed { // possibly by hand
 				now(q, e.ObjectNew)
 				return
 			}
@@ -127,7 +125,7 @@ func budgets() handler.EventHandler {
 	}
 }
 
-// ofWorkload asks for a pass of the budgets whose numbers depend on a workload.
+// ofWorkload enqueues the budgets whose numbers depend on a workload.
 func (r *reconciler) ofWorkload(
 	q queue, namespace string, changed podunavailablebudget.Reference, moved bool,
 ) {
@@ -143,7 +141,7 @@ func request(rules *podunavailablebudget.Rules) ctrl.Request {
 		Name: rules.Budget.Name}}
 }
 
-// pods ask for passes of the budgets that may cover them, if they change in what these count.
+// pods enqueues the budgets that may cover a pod when the pod changes in what they count.
 func (r *reconciler) pods() handler.EventHandler {
 	tell := func(q queue, pods ...*corev1.Pod) {
 		for _, rules := range r.watch.Index.In(pods[0].Namespace) {
@@ -178,8 +176,8 @@ func (r *reconciler) pods() handler.EventHandler {
 	}
 }
 
-// concerns tells whether a budget may cover the pod. A pod that says nothing true of its budget is looked at
-// by all those of workloads.
+// concerns reports whether a budget may cover the pod. A pod that names no existing budget concerns all
+// budgets with a targetRef.
 func (r *reconciler) concerns(rules *podunavailablebudget.Rules, pod *corev1.Pod) bool {
 	if rules.Target.Name == "" {
 		return rules.Selects(pod)
@@ -189,7 +187,7 @@ func (r *reconciler) concerns(rules *podunavailablebudget.Rules, pod *corev1.Pod
 		r.watch.Index.Get(types.NamespacedName{Namespace: pod.Namespace, Name: named}) == nil
 }
 
-// differs tells whether two versions of a pod differ in what budgets count.
+// differs reports whether two versions of a pod differ in what budgets count.
 func differs(old, pod *corev1.Pod, now time.Time) bool {
 	before, _ := podunavailablebudget.Why(old, now)
 	after, _ := podunavailablebudget.Why(pod, now)

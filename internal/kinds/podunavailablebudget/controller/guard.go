@@ -26,7 +26,7 @@ import (
 type desk = booking.Desk[policyv1beta1.PodUnavailableBudget, *policyv1beta1.PodUnavailableBudget,
 	*podunavailablebudget.Ledger]
 
-// Attempts of one booking, and the waits between them, and how many requests may wait for one budget.
+// The attempts of one booking and the waits between them.
 var bookingBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 3, Jitter: 0.5, Steps: 4,
 	Cap: 500 * time.Millisecond}
 
@@ -35,7 +35,7 @@ const (
 	bookingWaiting = podunavailablebudget.MaxBookings
 )
 
-// Guard books disruptions of pods in the budgets that cover them. The webhooks of pods ask it for everybody
+// Guard books disruptions of pods in the budgets that cover them. The pod webhooks call it for all clients
 // (PUB-080 to PUB-091), and our own controllers before they touch a pod (PUB-100, PUB-101).
 type Guard struct {
 	index   *Index
@@ -43,7 +43,7 @@ type Guard struct {
 	desk    *desk
 	options podunavailablebudget.Options
 	now     func() time.Time
-	// known waits until all budgets are known.
+	// known blocks until all budgets are known.
 	known  func(context.Context) error
 	writes *prometheus.CounterVec
 
@@ -53,7 +53,7 @@ type Guard struct {
 
 var _ reconcile.Guard = (*Guard)(nil)
 
-// NewGuard returns a Guard of the budgets of an index. known waits until that has all budgets.
+// NewGuard returns a Guard for the budgets of an index. known blocks until the index has all budgets.
 func NewGuard(
 	c client.Client, live client.Reader, index *Index, owners *Owners, options podunavailablebudget.Options,
 	known func(context.Context) error, now func() time.Time,
@@ -64,8 +64,7 @@ func NewGuard(
 				Help: "Attempts to write bookings into the status of a PodUnavailableBudget, by result: written, conflict, failed."},
 			[]string{"result"})}
 	g.desk = booking.New(booking.Options[policyv1beta1.PodUnavailableBudget,
-		*policyv1beta1.PodUnavailableBudget,
-		*podunavailablebudget.Ledger]{
+		*policyv1beta1.PodUnavailableBudget, *podunavailablebudget.Ledger]{
 		Client: c, Live: live, Cached: index.Get, Now: now,
 		Begin: func(_ context.Context,
 			budget *policyv1beta1.PodUnavailableBudget) *podunavailablebudget.Ledger {
@@ -76,10 +75,10 @@ func NewGuard(
 	return g
 }
 
-// Metrics are for the registry.
+// Metrics returns the collectors to be registered.
 func (g *Guard) Metrics() []prometheus.Collector { return []prometheus.Collector{g.writes} }
 
-// rulesOf are the rules of a version of a budget; those of the index where they are the same.
+// rulesOf returns the rules of a version of a budget. It reuses those of the index if they are the same.
 func (g *Guard) rulesOf(budget *policyv1beta1.PodUnavailableBudget) *podunavailablebudget.Rules {
 	for _, r := range g.index.In(budget.Namespace) {
 		if r.Same(budget) {
@@ -89,23 +88,23 @@ func (g *Guard) rulesOf(budget *policyv1beta1.PodUnavailableBudget) *podunavaila
 	return podunavailablebudget.NewRules(budget)
 }
 
-// Request is what somebody wants to do to a pod.
+// Request is a request to disrupt a pod.
 type Request struct {
 	Pod *corev1.Pod
 	By  disruption.Operation
-	// DryRun: it is decided, and not booked (PUB-091).
+	// DryRun asks for a decision without a booking (PUB-091).
 	DryRun bool
 }
 
-// Answer is what a budget says of a request.
+// Answer is the decision of a budget about a request.
 type Answer struct {
 	podunavailablebudget.Decision
-	// Budget decided; nil if no budget covers the pod.
+	// Budget is the budget that decided, or nil if no budget covers the pod.
 	Budget *policyv1beta1.PodUnavailableBudget
 }
 
-// Book decides about a request, and books it if that is needed. An error says that it is not decided: the pod
-// must be left alone.
+// Book decides about a request, and books it if that is needed. If it returns an error, nothing is decided,
+// and the pod must be left alone.
 func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 	pod := request.Pod
 	if why, free := podunavailablebudget.Free(pod, g.now()); free {
@@ -126,6 +125,7 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 			return Answer{Decision: podunavailablebudget.Decision{Allowed: true,
 				Reason: "no budget covers the pod"}}, nil
 		}
+
 		answer, err := g.decide(ctx, rules, request)
 		if !errors.Is(err, booking.ErrGone) {
 			return answer, err
@@ -134,13 +134,12 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 	}
 }
 
-// freeAge is for how long after a budget was read or written here pods are free by what it says, without a
-// write that would find out whether it has changed. So a budget is read as often at most, however many pods
-// are asked about.
+// freeAge is how long a budget that was read or written here is trusted when it allows a disruption without a
+// booking, and thus without a write that would detect a change. So a budget is read at most that often,
+// however many pods are asked about.
 const freeAge = 2 * time.Second
 
-// decide has one budget decide about a request. The error is booking.ErrGone if there is no such budget any
-// more.
+// decide lets one budget decide about a request. It returns booking.ErrGone if the budget no longer exists.
 func (g *Guard) decide(
 	ctx context.Context, rules *podunavailablebudget.Rules, request Request,
 ) (Answer, error) {
@@ -153,9 +152,9 @@ func (g *Guard) decide(
 
 	err := g.desk.Do(ctx, rules.Budget, func(ledger *podunavailablebudget.Ledger, age time.Duration) error {
 		answer.Decision = ledger.Book(request.Pod, request.By)
-		written := answer.Booked || answer.Renewed // which finds out whether the budget has changed
+		written := answer.Booked || answer.Renewed // a write detects whether the budget has changed
 		trusted := answer.Recent || age <= freeAge
-		// another replica, or the controller, may have counted meanwhile
+		// Another replica, or the controller, may have counted meanwhile.
 		if !written && age > 0 && (!answer.Allowed || !trusted) {
 			return booking.ErrStale
 		}
@@ -168,7 +167,7 @@ func (g *Guard) decide(
 	return answer, nil
 }
 
-// Covering returns the budget that decides about a pod, nil if there is none.
+// Covering returns the budget that decides about a pod, or nil if there is none.
 func (g *Guard) Covering(ctx context.Context, pod *corev1.Pod) (*policyv1beta1.PodUnavailableBudget, error) {
 	if err := g.known(ctx); err != nil {
 		return nil, fmt.Errorf("PodUnavailableBudgets: %w", err)
@@ -189,7 +188,7 @@ func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailabl
 		if chain, err = g.owners.Above(ctx, pod); err != nil {
 			found := covering(candidates, pod, chain)
 			if slices.ContainsFunc(found, (*podunavailablebudget.Rules).Targets) {
-				return found, nil // whatever stands above its workload
+				return found, nil // regardless of what controls its workload
 			}
 			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, err)
 		}
@@ -198,10 +197,10 @@ func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailabl
 	return covering(candidates, pod, chain), nil
 }
 
-// covering are the candidates that cover a pod. If there are none, it is the one that the pod names, if that
-// is of a workload that may have pods by other ways than as their controller: what its scale subresource
-// selects. The controller has looked at that; who writes another name cannot leave a budget by it. Pods that
-// a workload controlled which is gone are not of the one that has its name now.
+// covering returns the candidates that cover a pod. If there are none, it returns the one that the pod names,
+// provided that its target is of a kind that may also have pods by the selector of its scale subresource. The
+// controller has checked that; writing another name into a pod does not take it out of a budget. Pods of a
+// workload that is gone do not belong to a new one of the same name.
 func covering(
 	candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain Chain,
 ) []*podunavailablebudget.Rules {
@@ -227,8 +226,8 @@ func covering(
 	return found
 }
 
-// Limits implements reconcile.Guard. A pod of which nobody knows what controls it waits alone: the plan may
-// be for pods of many namespaces.
+// Limits implements reconcile.Guard. If the controllers of a pod cannot be read, only that pod has to wait,
+// since the plan may be for pods of many namespaces.
 func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error) {
 	chains, unknown := map[parentKey]Chain{}, map[parentKey]error{}
 	newest := map[string][]*podunavailablebudget.Rules{}
@@ -240,6 +239,7 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 			}
 			newest[pod.Namespace] = candidates
 		}
+
 		owner := parentKey{pod.Namespace, controllerOf(pod)}
 		if owner.controller == (controller{}) ||
 			!slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
@@ -248,6 +248,7 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 		if _, known := chains[owner]; known {
 			continue
 		}
+
 		if chains[owner], unknown[owner] = g.owners.Above(ctx, pod); ctx.Err() != nil {
 			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, ctx.Err())
 		}
@@ -290,7 +291,7 @@ func (g *Guard) Tell(do func(namespace string)) {
 	g.told = append(g.told, do)
 }
 
-// tell says that a budget of the namespace may allow more than before.
+// tell reports that a budget of the namespace may allow more than before.
 func (g *Guard) tell(namespace string) {
 	g.mu.Lock()
 	told := g.told

@@ -11,19 +11,20 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
-// Index holds the rules of budgets by namespace. The zero value is empty. It may be used by many at once.
+// Index holds the rules of budgets by namespace. The zero value is empty. It is safe for concurrent use.
 type Index struct {
 	mu         sync.RWMutex
 	namespaces map[string][]*podunavailablebudget.Rules
 }
 
-// Set adds or replaces a budget. Its rules are compiled anew only if it says something else.
+// Set adds or replaces a budget. Its rules are recompiled only if they have changed.
 func (x *Index) Set(budget *policyv1beta1.PodUnavailableBudget) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.namespaces == nil {
 		x.namespaces = map[string][]*podunavailablebudget.Rules{}
 	}
+
 	var rules *podunavailablebudget.Rules
 	list := slices.DeleteFunc(slices.Clone(x.namespaces[budget.Namespace]),
 		func(r *podunavailablebudget.Rules) bool {
@@ -38,11 +39,12 @@ func (x *Index) Set(budget *policyv1beta1.PodUnavailableBudget) {
 	if rules == nil {
 		rules = podunavailablebudget.NewRules(budget)
 	}
+
 	list = append(list, rules)
 	slices.SortFunc(list, func(a, b *podunavailablebudget.Rules) int {
 		return cmp.Compare(a.Budget.Name, b.Budget.Name)
 	})
-	x.namespaces[budget.Namespace] = list // others may read the former one
+	x.namespaces[budget.Namespace] = list // others may still read the old slice
 }
 
 // Delete drops a budget.
@@ -53,6 +55,7 @@ func (x *Index) Delete(budget *policyv1beta1.PodUnavailableBudget) {
 		func(r *podunavailablebudget.Rules) bool {
 			return r.Budget.Name == budget.Name
 		})
+
 	if len(list) == 0 {
 		delete(x.namespaces, budget.Namespace)
 		return
@@ -60,14 +63,14 @@ func (x *Index) Delete(budget *policyv1beta1.PodUnavailableBudget) {
 	x.namespaces[budget.Namespace] = list
 }
 
-// In returns the budgets of a namespace, by name.
+// In returns the budgets of a namespace, sorted by name.
 func (x *Index) In(namespace string) []*podunavailablebudget.Rules {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.namespaces[namespace]
 }
 
-// Get returns a budget; nil if there is none.
+// Get returns a budget, or nil if there is none.
 func (x *Index) Get(key types.NamespacedName) *policyv1beta1.PodUnavailableBudget {
 	for _, r := range x.In(key.Namespace) {
 		if r.Budget.Name == key.Name {
@@ -77,7 +80,7 @@ func (x *Index) Get(key types.NamespacedName) *policyv1beta1.PodUnavailableBudge
 	return nil
 }
 
-// all are the namespaces that have budgets.
+// all returns the namespaces that have budgets.
 func (x *Index) all() []string {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

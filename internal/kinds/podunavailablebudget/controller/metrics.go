@@ -14,8 +14,8 @@ type meters struct {
 
 func newMeters() *meters {
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_podunavailablebudget_" +
-			name, Help: help},
+		return prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{Name: "afloat_podunavailablebudget_" + name, Help: help},
 			[]string{"namespace", "name"})
 	}
 	return &meters{

@@ -19,7 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
-// Objects of other kinds need rights that users add (docs/kinds/podunavailablebudget.md).
+// Objects of other kinds need additional permissions, which users grant (docs/kinds/podunavailablebudget.md).
 //
 // +kubebuilder:rbac:groups=apps,roleName=kruise-manager-budget-role,resources=deployments;replicasets;statefulsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,roleName=kruise-manager-budget-role,resources=daemonsets,verbs=get
@@ -29,44 +29,47 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-budget-role,resources=uniteddeployments,verbs=get
 
 const (
-	// maxOwners is how far up a chain of controllers is followed. No workload comes near; a ring of
-	// references must not be endless.
+	// maxOwners limits how far up a chain of controllers is followed. No workload comes near it, but a cycle
+	// of references must not be followed forever.
 	maxOwners = 10
-	// ownersKept bounds what is remembered of controllers, for so long.
+	// ownersKept bounds how many controllers are remembered, and ownersKeptFor for how long.
 	ownersKept    = 8192
 	ownersKeptFor = 30 * time.Second
 )
 
-// Owners tells what stands above a pod: its controller, the controller of that, and so on (PUB-072).
+// Owners determines the chain of controllers of a pod: its controller, the controller of that, and so on
+// (PUB-072).
 type Owners struct {
 	live   client.Reader
 	mapper meta.RESTMapper
-	// partial: live does not have all that there is, so that what is not found is not gone.
+	// partial reports that live does not have all objects, so that an object that is not found need not be
+	// gone.
 	partial bool
-	// watched reads an object of a kind that is watched, which is to have that UID; nil where none is.
+	// watched reads an object of a watched kind that is expected to have that UID. It is nil if no kinds are
+	// watched.
 	watched func(ctx context.Context, kind schema.GroupKind, key types.NamespacedName,
 		uid types.UID) (*metav1.PartialObjectMetadata, error)
-	// parents has what was found out about controllers, a link for each parentKey. Of watched kinds nothing
-	// is remembered, and on replicas that do not watch them not that one has no controller: a Deployment that
-	// is made again takes its ReplicaSets over at any time.
+	// parents caches a link for each parentKey. Objects of watched kinds are not cached. Replicas that do not
+	// watch these kinds do not cache that such an object has no controller, since a recreated Deployment may
+	// adopt its ReplicaSets at any time.
 	parents *cache.LRUExpireCache
 }
 
-// NewOwners returns who reads controllers from the API server, and remembers what controls them for a while.
+// NewOwners returns Owners that read controllers from the API server, and cache the result for a while.
 func NewOwners(live client.Reader, mapper meta.RESTMapper, clock clock.Clock) *Owners {
 	return &Owners{live: live, mapper: mapper, parents: cache.NewLRUExpireCacheWithClock(ownersKept, clock)}
 }
 
-// Chain is what stands above a pod, from its controller upwards, with their UIDs.
+// Chain is the controllers of a pod, from its own one upwards, with their UIDs.
 type Chain struct {
 	References []podunavailablebudget.Reference
 	UIDs       []types.UID
-	// gone tells of each whether it is no more, or is being deleted: such a workload has no pods, whoever has
-	// its name now.
+	// gone reports for each of them whether it no longer exists, or is being deleted. Such a workload has no
+	// pods, even if another one has its name now.
 	gone []bool
 }
 
-// living are those of the chain that are not gone.
+// living returns the members of the chain that are not gone.
 func (c *Chain) living() []podunavailablebudget.Reference {
 	if !slices.Contains(c.gone, true) {
 		return c.References
@@ -80,20 +83,21 @@ func (c *Chain) living() []podunavailablebudget.Reference {
 	return living
 }
 
-// link is what was found out about a controller: what controls it, and whether it is gone.
+// link records what is known of a controller: its own controller, and whether it is gone.
 type link struct {
 	parent *metav1.OwnerReference
 	gone   bool
 }
 
-// controller is what an object says of its controller. Name and UID need not be of the same object: who
-// writes a pod says what he likes, and what is found out holds only for those that say the same.
+// controller is a controller as an owner reference names it. Name and UID need not belong to the same object:
+// whoever writes a pod may write anything there, so what is found out only holds for references that have
+// both.
 type controller struct {
 	podunavailablebudget.Reference
 	uid types.UID
 }
 
-// controllerOf returns the zero value for an object without controller.
+// controllerOf returns the controller of an object, or the zero value if it has none.
 func controllerOf(object metav1.Object) controller {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil {
@@ -108,10 +112,10 @@ type parentKey struct {
 	controller
 }
 
-// Above returns the chain of an object. What cannot be read for want of rights, or does not exist, has
-// nothing above it; another error says that nobody knows what stands above the last of the chain. That
-// something is gone is never taken from what was known before: a ReplicaSet may have been taken over by a
-// Deployment of the same name meanwhile.
+// Above returns the chain of an object. An object that does not exist, or that may not be read for lack of
+// permissions, has nothing above it. Any other error means that it is unknown what controls the last object
+// of the chain. Cached results never decide that something is gone: a new Deployment of the same name may
+// have adopted a ReplicaSet meanwhile.
 func (o *Owners) Above(ctx context.Context, object metav1.Object) (Chain, error) {
 	chain, err := o.above(ctx, object, false)
 	if err == nil && slices.Contains(chain.gone, true) {
@@ -120,7 +124,7 @@ func (o *Owners) Above(ctx context.Context, object metav1.Object) (Chain, error)
 	return chain, err
 }
 
-// above reads the chain of an object; fresh has all of it read from the API server.
+// above reads the chain of an object. If fresh is true, it reads everything from the API server.
 func (o *Owners) above(ctx context.Context, object metav1.Object, fresh bool) (Chain, error) {
 	var chain Chain
 	namespace, owner := object.GetNamespace(), metav1.GetControllerOfNoCopy(object)
@@ -131,6 +135,7 @@ func (o *Owners) above(ctx context.Context, object metav1.Object, fresh bool) (C
 				owner.UID}}
 		chain.References, chain.UIDs = append(chain.References, key.Reference), append(chain.UIDs, key.uid)
 		watched := o.watched != nil && counted(kind.GroupKind())
+
 		var found link
 		known, remembered := o.parents.Get(key)
 		if remembered && !watched && !fresh {
@@ -145,6 +150,7 @@ func (o *Owners) above(ctx context.Context, object metav1.Object, fresh bool) (C
 				o.parents.Add(key, found, ownersKeptFor)
 			}
 		}
+
 		chain.gone = append(chain.gone, found.gone)
 		owner = found.parent
 	}
@@ -152,8 +158,7 @@ func (o *Owners) above(ctx context.Context, object metav1.Object, fresh bool) (C
 	return chain, nil
 }
 
-// read finds out about a controller. One that may not be read, or of a kind that is not served, has nothing
-// above it.
+// read reads a controller. An object that may not be read, or whose kind is not served, has nothing above it.
 func (o *Owners) read(
 	ctx context.Context, namespace string, kind schema.GroupVersionKind, owner *metav1.OwnerReference,
 	watched bool,
@@ -189,8 +194,8 @@ func (o *Owners) read(
 	}
 }
 
-// linkOf is what an object of that name says, nil for none. One with another UID has taken the place of the
-// one that is meant, or somebody wrote what he liked.
+// linkOf returns the link of an object that was found under the name of the owner, or nil if none was. If it
+// has another UID, it has replaced the owner, or the reference was never right.
 func linkOf(found *metav1.PartialObjectMetadata, owner *metav1.OwnerReference) link {
 	if found == nil || found.UID != owner.UID {
 		return link{gone: true}
@@ -198,6 +203,6 @@ func linkOf(found *metav1.PartialObjectMetadata, owner *metav1.OwnerReference) l
 	return link{parent: metav1.GetControllerOf(found), gone: found.DeletionTimestamp != nil}
 }
 
-// exists tells whether there can be an object of that name. Clients do not ask for others, and the API server
-// takes them in references.
+// exists reports whether an object can have that name. Clients reject other names, while the API server
+// accepts them in owner references.
 func exists(name string) bool { return len(content.IsPathSegmentName(name)) == 0 }

@@ -36,38 +36,37 @@ type Pass struct {
 	memory reconcile.Memory[memory]
 }
 
-// memory is what a pass keeps of a budget for the next ones.
+// memory is what is kept of a budget between passes.
 type memory struct {
 	news reconcile.News
-	// seen is what the last numbers come from. Events read it while a pass may replace it.
+	// seen is what the last numbers were computed from. Event handlers read it while a pass may replace it.
 	seen atomic.Pointer[seen]
-	// bookings is since when they are known.
+	// bookings records since when bookings are known.
 	bookings firstseen.Times
 	// written is when the status was written last.
 	written time.Time
-	// rivals are other budgets of the same pods, as they were when that was looked at last.
+	// rivals are other budgets of the same pods, as of compared.
 	rivals   []string
 	compared time.Time
 }
 
-// rivalsEvery is how often budgets are compared with the others of their namespace: that costs their number
-// times that of the pods.
+// rivalsEvery is how often budgets are compared with the others of their namespace. That is expensive: its
+// cost is the number of budgets times that of pods.
 const rivalsEvery = 30 * time.Second
 
-// seen is what a pass has read, and does not change any more.
+// seen is what a pass has read. It is not changed afterwards.
 type seen struct {
-	// tops are the workloads that count, and above is all that stands above pods, as far as that had to be
-	// read.
+	// tops are the workloads that count. above are all controllers above pods, as far as they had to be read.
 	tops, above map[podunavailablebudget.Reference]bool
-	// controllers tells of the controllers of pods whether the target of the budget is one of them, or stands
-	// above.
+	// controllers reports for the controllers of pods whether the target of the budget is one of them, or
+	// above one.
 	controllers map[controller]bool
 }
 
-// wordsEvery is how often a status is written of which nothing but words changes.
+// wordsEvery is how often a status is written if only its words change.
 const wordsEvery = 5 * time.Second
 
-// words is for how long a status need not be written, since nothing but its words changes.
+// words returns how long the write of a status may be delayed because only its words change.
 func (m *memory) words(from, to *policyv1beta1.PodUnavailableBudgetStatus, now time.Time) time.Duration {
 	same := *to
 	same.UsedBy = from.UsedBy
@@ -77,11 +76,11 @@ func (m *memory) words(from, to *policyv1beta1.PodUnavailableBudgetStatus, now t
 	return wordsEvery - now.Sub(m.written)
 }
 
-// lookAgain is when a budget is looked at again although nothing is told: one that covers no pod (PUB-D2), or
-// of workloads that are not watched.
+// lookAgain is when a budget is looked at again without an event, if it covers no pod, or if its
+// workloads are not watched.
 const lookAgain = time.Minute
 
-// Run makes one pass: it counts, writes the numbers, and tells the pods which budget covers them.
+// Run makes one pass: it counts, writes the numbers, and annotates the pods with the budget that covers them.
 func (p *Pass) Run(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (after time.Duration, plan *podunavailablebudget.Plan, err error) {
@@ -127,9 +126,11 @@ func (p *Pass) Run(
 	if err != nil {
 		return 0, nil, fmt.Errorf("writing status: %w", err)
 	}
+
 	if written != nil {
 		kept.written = p.API.Now()
 	}
+
 	unwatched := false
 	for i := range snapshot.Workloads {
 		top := &snapshot.Workloads[i]
@@ -137,6 +138,7 @@ func (p *Pass) Run(
 	}
 
 	kept.seen.Store(&read.seen)
+
 	after = plan.After
 	if next := rivalsEvery - p.API.Now().Sub(kept.compared); next > 0 {
 		reconcile.MinRequeue(&after, next)
@@ -144,26 +146,27 @@ func (p *Pass) Run(
 		kept.compared, kept.rivals = p.API.Now(),
 			snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace))
 	}
+
 	p.announce(kept, budget, plan)
 	reconcile.MinRequeue(&after, wait)
 	if plan.NoPods || unwatched || read.doubt {
 		reconcile.MinRequeue(&after, lookAgain)
 	}
-	if unwatched && written != nil { // pods have changed, maybe since the workload was read
+	if unwatched && written != nil { // pods have changed, possibly since the workload was read
 		reconcile.MinRequeue(&after, otherFor)
 	}
 
 	return after, plan, p.stamp(ctx, snapshot)
 }
 
-// Forget drops what is remembered of a budget that is gone.
+// Forget drops what is remembered of a deleted budget.
 func (p *Pass) Forget(owner types.UID) {
 	p.API.Own.Forget(owner)
 	p.memory.Forget(owner)
 }
 
-// Counts tells whether the numbers of a budget came from the workload last, or, if that has moved to another
-// controller, whether it leads to one.
+// Counts reports whether the last numbers of a budget depend on the workload. If moved is true, the workload
+// has another controller now, and Counts also reports whether it is in the chain above a pod.
 func (p *Pass) Counts(
 	budget *podunavailablebudget.Rules, workload podunavailablebudget.Reference, moved bool,
 ) bool {
@@ -171,14 +174,15 @@ func (p *Pass) Counts(
 	return budget.Target == workload || last != nil && (last.tops[workload] || moved && last.above[workload])
 }
 
-// MayLead tells whether the workload that a budget names stands above a pod, as far as the last numbers tell:
-// a controller that they do not know may lead there.
+// MayLead reports whether the workload that a budget names may be above a pod, judging by the last pass. A
+// controller that the pass did not see may lead there.
 func (p *Pass) MayLead(budget *podunavailablebudget.Rules, pod *corev1.Pod) bool {
 	direct := controllerOf(pod)
 	if direct == (controller{}) || direct.Reference == budget.Target ||
 		alone(budget.Target, direct.Reference) {
 		return direct.Reference == budget.Target
 	}
+
 	last := p.memory.Of(budget.Budget.UID).seen.Load()
 	if last == nil {
 		return true
@@ -187,8 +191,8 @@ func (p *Pass) MayLead(budget *podunavailablebudget.Rules, pod *corev1.Pod) bool
 	return leads || !known
 }
 
-// alone tells whether what controls a pod has nothing above it that is of the kind of the target, so that it
-// need not be read.
+// alone reports whether the controller of a pod cannot be controlled by an object of the target's kind, so
+// that it need not be read.
 func alone(target, direct podunavailablebudget.Reference) bool {
 	return direct.GroupKind == target.GroupKind ||
 		counted(target.GroupKind) && target.Kind != "Deployment" && counted(direct.GroupKind)
@@ -197,32 +201,34 @@ func alone(target, direct podunavailablebudget.Reference) bool {
 // reading is what is found out while the pods of a budget are read.
 type reading struct {
 	seen
-	// doubt: of some pods nobody knows what stands above them, or what controlled them is gone, which no
-	// event need tell of once it is not so.
+	// doubt reports that the controllers of some pods are not known or gone. No event need announce when that
+	// changes.
 	doubt bool
 }
 
-// above is the chain of a pod, as far as it can be read. One that cannot keeps no budget from counting other
-// pods.
+// above returns the chain of a pod, as far as it can be read. A chain that cannot be read does not keep a
+// budget from counting other pods.
 func (p *Pass) above(ctx context.Context, pod *corev1.Pod, read *reading) (Chain, error) {
 	chain, err := p.Guard.owners.Above(ctx, pod)
 	if err != nil && ctx.Err() != nil {
 		return Chain{}, err
 	}
+
 	for _, reference := range chain.References {
 		read.above[reference] = true
 	}
 	read.doubt = read.doubt || err != nil || slices.Contains(chain.gone, true)
-	return chain, nil //nolint:nilerr // it is the doubt
+	return chain, nil // doubt records the error
 }
 
-// snapshot reads the pods that the budget covers, and what they belong to.
+// snapshot reads the pods that the budget covers, and their workloads.
 func (p *Pass) snapshot(
 	ctx context.Context, budget *policyv1beta1.PodUnavailableBudget,
 ) (*podunavailablebudget.Snapshot, *reading, error) {
 	s := &podunavailablebudget.Snapshot{Rules: p.Guard.rulesOf(budget), Now: p.API.Now()}
 	read := &reading{seen: seen{tops: map[podunavailablebudget.Reference]bool{},
 		above: map[podunavailablebudget.Reference]bool{}}}
+
 	var pods corev1.PodList
 	if err := p.API.Client.List(ctx, &pods, client.InNamespace(budget.Namespace),
 		client.UnsafeDisableDeepCopy); err != nil {
@@ -243,8 +249,8 @@ func (p *Pass) snapshot(
 	return s, read, nil
 }
 
-// targeted takes the pods of the workload that the budget names, and tells of their controllers whether it is
-// one of them, or stands above. Pods of which nobody knows that are not counted on.
+// targeted adds the pods of the workload that the budget names, and records for their controllers whether it
+// is one of them or above them. Pods whose controllers are not known do not count.
 func (p *Pass) targeted(
 	ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod, read *reading,
 ) error {
@@ -292,7 +298,7 @@ func (p *Pass) targeted(
 	return nil
 }
 
-// of tells whether a workload stands above a pod. What controls pods alone need not be read.
+// of reports whether a workload is above a pod. Kinds that only control pods are not read.
 func (p *Pass) of(
 	ctx context.Context, pod *corev1.Pod, target podunavailablebudget.Reference, uid types.UID, read *reading,
 ) (bool, error) {
@@ -304,7 +310,7 @@ func (p *Pass) of(
 	return slices.Contains(chain.UIDs, uid) || uid == "" && slices.Contains(chain.References, target), err
 }
 
-// selected takes the pods that the selector selects, and the workloads at the top of their controllers.
+// selected adds the pods that the selector selects, and the workloads at the top of their controllers.
 func (p *Pass) selected(
 	ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod, read *reading,
 ) error {
@@ -319,6 +325,7 @@ func (p *Pass) selected(
 		if !readiness.Active(pod) {
 			continue
 		}
+
 		owner := controllerOf(pod)
 		if owner == (controller{}) {
 			s.Bare++
@@ -344,6 +351,7 @@ func (p *Pass) selected(
 				}
 			}
 		}
+
 		if tops[top].Pods >= 0 {
 			tops[top].Pods++
 		} else if gone[owner] {
@@ -363,8 +371,8 @@ func (p *Pass) selected(
 	return nil
 }
 
-// look reads the pods from the API server whose bookings end now although they are in service by what the
-// cache says: it may lag.
+// look reads pods from the API server whose bookings end now although the cache shows them in service, since
+// the cache may be stale.
 func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error {
 	overdue := podunavailablebudget.Overdue(s)
 	if len(overdue) == 0 {
@@ -396,7 +404,7 @@ func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error
 	return nil
 }
 
-// stamp tells the pods that the budget decides about, if they do not say so.
+// stamp annotates the pods that the budget decides about with its name.
 func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) error {
 	budget := s.Rules.Budget
 	var missing []*corev1.Pod
@@ -409,7 +417,7 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 		if err != nil {
 			return err
 		}
-		if s.Rules.Targets() && len(covering) == 0 { // it may have its pods by their labels
+		if s.Rules.Targets() && len(covering) == 0 { // its target may have the pod by its labels
 			covering = append(covering, s.Rules)
 		}
 		if related := podunavailablebudget.Related(pod, covering); related != nil &&
@@ -436,7 +444,7 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 	return errors.Join(errs...)
 }
 
-// announce tells what is new about the numbers, and about other budgets of the same pods.
+// announce records events about changes of the numbers, and about other budgets of the same pods.
 func (p *Pass) announce(
 	kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan,
 ) {
@@ -445,6 +453,7 @@ func (p *Pass) announce(
 			p.Events.Event(budget, eventType, reason, message)
 		}
 	}
+
 	noPods, unknown, multiple := "", "", ""
 	if plan.NoPods {
 		noPods = "the budget covers no pod"
@@ -459,6 +468,7 @@ func (p *Pass) announce(
 			"some of its pods are covered by %s too; about each pod the budget decides that its annotation %s names",
 			plural.Few(kept.rivals, 5), pub.RelatedBudget)
 	}
+
 	once(corev1.EventTypeNormal, "NoPods", noPods)
 	once(corev1.EventTypeWarning, "MultipleBudgets", multiple)
 	once(corev1.EventTypeWarning, "UnknownReplicas", unknown)

@@ -18,18 +18,19 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Rehearsed are the budgets of a rehearsal: a Guard that books as the manager's does, and numbers that follow
-// the pods.
+// Rehearsed holds the budgets of a rehearsal: a Guard that books like that of the manager, and numbers that
+// follow the pods.
 type Rehearsed struct{ watch *Watch }
 
-// NewRehearsed returns budgets that are read and booked through an API in memory. Nothing is known of what
-// stands above the controllers of pods but what that API holds.
+// NewRehearsed returns budgets that are read and booked through an API in memory. Of the objects above the
+// controllers of pods, only those that the API holds are known.
 func NewRehearsed(api *reconcile.API, options podunavailablebudget.Options) *Rehearsed {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind, version := range followed {
 		mapper.Add(schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind},
 			meta.RESTScopeNamespace)
 	}
+
 	owners := NewOwners(api.Live, mapper, clock.RealClock{})
 	owners.partial = true
 	watch := newWatch(api.Client, api.Live, owners, options, api.Now)
@@ -37,16 +38,16 @@ func NewRehearsed(api *reconcile.API, options podunavailablebudget.Options) *Reh
 	return &Rehearsed{watch}
 }
 
-// Guard is asked before pods are taken out of service.
+// Guard returns the Guard that is asked before pods are taken out of service.
 func (r *Rehearsed) Guard() reconcile.Guard { return r.watch.Guard }
 
-// Follow takes up a version of a budget.
+// Follow adds or replaces a version of a budget.
 func (r *Rehearsed) Follow(budget *policyv1beta1.PodUnavailableBudget) { r.watch.set(budget) }
 
-// Count returns the status of a budget over the pods of a stage. totals are how many pods the workloads of
-// budgets are to have by what a cluster says; of a budget that nobody has counted yet it is how many there
-// are the first time, which is noted there. more is how many more that are, by controller, if it covers pods
-// of it. after is when to count again although nothing happens; 0 means not at all.
+// Count returns the status of a budget for the pods of a stage. totals has the expected number of pods for
+// each budget, as in the cluster. If it lacks the budget, Count adds an entry with the number of active pods
+// that the budget covers now. more has changes of that number for each controller, which apply if the budget
+// covers pods of it. after is when to count again although nothing happens; 0 means not at all.
 func (r *Rehearsed) Count(
 	ctx context.Context, budget *policyv1beta1.PodUnavailableBudget, pods []*corev1.Pod,
 	totals, more map[types.UID]int32,

@@ -22,11 +22,11 @@ type Watch struct {
 
 	budgets *matchconditions.Follower[*policyv1beta1.PodUnavailableBudget]
 	mu      sync.Mutex
-	// memory are the namespaces of which the API server asks.
+	// memory holds the namespaces whose pods the API server must call the webhooks for.
 	memory matchconditions.Memory[string]
 }
 
-// NewWatch returns what follows budgets, from Follow on.
+// NewWatch returns a Watch, which starts to follow budgets when Follow is called.
 func NewWatch(mgr manager.Manager, options podunavailablebudget.Options) *Watch {
 	owners := NewOwners(mgr.GetAPIReader(), mgr.GetRESTMapper(), clock.RealClock{})
 	return newWatch(mgr.GetClient(), mgr.GetAPIReader(), owners, options, time.Now)
@@ -44,7 +44,7 @@ func newWatch(
 	return w
 }
 
-// set keeps a version of a budget, and tells who waits for it.
+// set stores a version of a budget, and notifies those who wait for it.
 func (w *Watch) set(budget *policyv1beta1.PodUnavailableBudget) {
 	before := w.Index.Get(client.ObjectKeyFromObject(budget))
 	if before != nil && before.UID != budget.UID {
@@ -71,17 +71,18 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 	return w.budgets.Follow(ctx, mgr, &policyv1beta1.PodUnavailableBudget{})
 }
 
-// Absent says that the kind is not served, so that there are no budgets. Follow is called when it is.
+// Absent records that the kind is not served, so that there are no budgets. Follow is called once it is
+// served.
 func (w *Watch) Absent() { w.budgets.Absent() }
 
-// Changed has a value when Namespaces may have changed.
+// Changed returns a channel that has a value when Namespaces may have changed.
 func (w *Watch) Changed() <-chan struct{} { return w.budgets.Changed() }
 
-// Synced tells whether all budgets are known that there were at the start.
+// Synced reports whether all budgets that existed at the start are known.
 func (w *Watch) Synced() bool { return w.budgets.Synced() }
 
-// Namespaces are those that have budgets, or had until a moment ago: what is done to their pods is sent to
-// the webhooks.
+// Namespaces returns the namespaces that have budgets, or had some until a moment ago. The API server calls
+// the webhooks for disruptions of their pods.
 func (w *Watch) Namespaces() []string {
 	asked := map[string]string{}
 	for _, namespace := range w.Index.all() {

@@ -24,15 +24,15 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/scale"
 )
 
-// How many pods a workload shall have is what its scale subresource says, whatever its kind (PUB-040). Other
-// kinds need rights that users add.
+// The scale subresource says how many pods a workload should have, regardless of its kind. Other
+// kinds need additional permissions, which users grant.
 //
 // +kubebuilder:rbac:groups=apps,roleName=kruise-manager-budget-role,resources=deployments/scale;replicasets/scale;statefulsets/scale,verbs=get
 // +kubebuilder:rbac:groups="",roleName=kruise-manager-budget-role,resources=replicationcontrollers/scale,verbs=get
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-budget-role,resources=clonesets/scale;statefulsets/scale;uniteddeployments/scale,verbs=get
 
-// followed are the kinds whose objects are watched, as metadata alone, once a budget depends on one. Others
-// are looked at from time to time.
+// followed are the kinds that are watched, as metadata only, once a budget depends on one of them. Objects of
+// other kinds are read from time to time.
 var followed = map[schema.GroupKind]string{
 	{Group: "apps", Kind: "Deployment"}:            "v1",
 	{Group: "apps", Kind: "ReplicaSet"}:            "v1",
@@ -42,30 +42,30 @@ var followed = map[schema.GroupKind]string{
 	{Group: "apps.kruise.io", Kind: "StatefulSet"}: "v1beta1",
 }
 
-// counted tells whether objects of the kind have no pods but those whose controllers lead to them.
+// counted reports whether workloads of the kind only have pods whose chain of controllers leads to them.
 func counted(kind schema.GroupKind) bool { return followed[kind] != "" }
 
 const (
-	// replicasKept bounds what is remembered of workloads. What is read of an object that is watched holds
-	// for its generation, and of others for otherFor.
+	// replicasKept bounds how many workloads are remembered. What is read of a watched object is valid for
+	// its generation, and what is read of others for otherFor.
 	replicasKept    = 8192
 	replicasKeptFor = time.Hour
 	otherFor        = 10 * time.Second
-	// unansweredFor is how long the API server is asked again about a workload before budgets count without
-	// an answer.
+	// unansweredFor is how long reading a workload from the API server is retried before budgets count
+	// without an answer.
 	unansweredFor = 10 * time.Second
 )
 
-// Workload is what a budget needs to know of one.
+// Workload is what a budget needs to know of a workload.
 type Workload struct {
-	// UID is empty if it may not be read.
+	// UID is empty if the workload may not be read.
 	UID types.UID
-	// Replicas is how many pods it shall have; nil if it does not say.
+	// Replicas is how many pods the workload should have, or nil if it does not say.
 	Replicas *int32
-	// Selector finds its pods where its scale subresource says so; nil otherwise.
+	// Selector is the selector of its scale subresource, or nil if that has none.
 	Selector labels.Selector
-	// Doubt is why this may be out of date, or lack the replicas: the API server did not answer. It is empty
-	// if it did.
+	// Doubt is why this may be out of date, or lack the replicas, because the API server did not answer. It
+	// is empty if it did.
 	Doubt string
 }
 
@@ -82,7 +82,7 @@ type Workloads struct {
 	told      []func(namespace string, changed podunavailablebudget.Reference, moved bool)
 }
 
-// NewWorkloads returns a reader of workloads. caches has metadata of those that are watched.
+// NewWorkloads returns a reader of workloads. caches has the metadata of watched kinds.
 func NewWorkloads(
 	caches cache.Cache, live client.Reader, scales client.SubResourceReader, mapper meta.RESTMapper,
 ) *Workloads {
@@ -91,15 +91,15 @@ func NewWorkloads(
 		informers: map[schema.GroupKind]cache.Informer{}}
 }
 
-// Tell has do called with each watched workload that appears, is deleted, or changes its spec or its
-// controller (PUB-105); moved: it is gone, or what controls it is another.
+// Tell registers a function that is called with each watched workload that appears, is deleted, or changes
+// its spec or controller (PUB-105). moved reports that it is gone, or has another controller.
 func (w *Workloads) Tell(do func(namespace string, changed podunavailablebudget.Reference, moved bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.told = append(w.told, do)
 }
 
-// Get returns a workload; nil if it does not exist, or is being deleted (PUB-036).
+// Get returns a workload, or nil if it does not exist or is being deleted (PUB-036).
 func (w *Workloads) Get(
 	ctx context.Context, namespace string, of podunavailablebudget.Reference,
 ) (*Workload, error) {
@@ -127,9 +127,10 @@ func (w *Workloads) Get(
 			return workload, nil
 		}
 	}
+
 	workload, err := w.scale(ctx, mapping.GroupVersionKind, key)
 	switch {
-	case apierrors.IsForbidden(err): // nobody says how many pods it shall have
+	case apierrors.IsForbidden(err): // it is unknown how many pods it should have
 		return &Workload{UID: found.UID}, nil
 	case err != nil:
 		return w.unanswered(ctx, whole(of.GroupKind, key), found.UID, err)
@@ -141,7 +142,7 @@ func (w *Workloads) Get(
 	return workload, nil
 }
 
-// whole is the whole name of a workload.
+// whole returns kind, namespace and name of a workload as one string.
 func whole(kind schema.GroupKind, key types.NamespacedName) string {
 	return kind.String() + " " + key.String()
 }
@@ -152,10 +153,10 @@ func (w *Workloads) answered(name string, workload *Workload) {
 	w.known.Remove("unanswered " + name)
 }
 
-// unanswered is what counts of a workload that cannot be read. At first that is an error, since it may pass.
-// A scale subresource may never answer though, or the webhook that converts a kind, and one such workload
-// must not keep a budget from counting all others: then what was known of it last counts, or else nobody says
-// how many pods it shall have.
+// unanswered returns what counts for a workload that cannot be read. At first it returns an error, which may
+// be temporary. But a scale subresource, or the conversion webhook of a kind, may never answer, and one such
+// workload must not keep a budget from counting all others. Then the last known state counts, or else the
+// number of replicas is unknown.
 func (w *Workloads) unanswered(
 	ctx context.Context, name string, uid types.UID, err error,
 ) (*Workload, error) {
@@ -209,7 +210,7 @@ func (w *Workloads) other(
 			workload = &Workload{UID: object.GetUID(), Replicas: desiredByNodes(object)}
 		}
 	}
-	if workload != nil { // one that appears must not be missed
+	if workload != nil { // that there is none is not remembered, since one that appears must not be missed
 		w.known.Add(kept, workload, otherFor)
 		w.answered(kept, workload)
 	}
@@ -217,8 +218,8 @@ func (w *Workloads) other(
 	return workload, nil
 }
 
-// desiredByNodes is how many pods the status of a workload with one for each node says that there shall be,
-// as that of DaemonSets does, which have no scale; nil if no controller has said it.
+// desiredByNodes returns the desired number of pods from the status of a workload with one pod for each node,
+// such as a DaemonSet, which has no scale. It returns nil if no controller has set it.
 func desiredByNodes(object *unstructured.Unstructured) *int32 {
 	status, _, _ := unstructured.NestedMap(object.Object, "status")
 	observed, _, _ := unstructured.NestedInt64(status, "observedGeneration")
@@ -229,8 +230,8 @@ func desiredByNodes(object *unstructured.Unstructured) *int32 {
 	return new(int32(max(min(desired, math.MaxInt32), 0)))
 }
 
-// metadata reads a watched workload from the cache, or, if it is not there, from the API server: what is not
-// there yet must not count as gone. uid is which one is meant, empty for any.
+// metadata reads a watched workload from the cache, or from the API server if the cache does not have it: an
+// object that is not in the cache yet must not count as gone. uid is the expected UID, or empty for any.
 func (w *Workloads) metadata(
 	ctx context.Context, kind schema.GroupKind, key types.NamespacedName, uid types.UID,
 ) (*metav1.PartialObjectMetadata, error) {
@@ -255,7 +256,7 @@ func (w *Workloads) metadata(
 	return object, nil
 }
 
-// filled watches a kind, and tells whether the cache has all its objects.
+// filled starts to watch a kind, and reports whether the cache has all its objects.
 func (w *Workloads) filled(ctx context.Context, kind schema.GroupKind) bool {
 	if w.caches == nil {
 		return false
@@ -290,17 +291,21 @@ func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandl
 		if !ok {
 			return
 		}
+
 		w.mu.Lock()
 		told := w.told
 		w.mu.Unlock()
+
 		for _, do := range told {
 			do(of.GetNamespace(), podunavailablebudget.Reference{GroupKind: kind, Name: of.GetName()}, moved)
 		}
 	}
 
-	return toolscache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
-		tell(object, false)
-	}, DeleteFunc: func(object any) { tell(object, true) },
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			tell(object, false)
+		},
+		DeleteFunc: func(object any) { tell(object, true) },
 		UpdateFunc: func(old, object any) {
 			before, ok := old.(client.Object)
 			after, ok2 := object.(client.Object)

@@ -1,5 +1,5 @@
 // Package podunavailablebudgettest builds PodUnavailableBudgets and pods for tests of their rules, and of
-// controllers that ask them.
+// controllers that consult them.
 package podunavailablebudgettest
 
 import (
@@ -18,10 +18,10 @@ import (
 // Now is the time of decisions in tests.
 var Now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// AllGates are the options with every gate on.
+// AllGates are the options with every feature gate on.
 var AllGates = podunavailablebudget.Options{Deletes: true, Updates: true, Resizes: true}
 
-// Budget returns a budget named web of the pods with label app=web, of which one may be out of service;
+// Budget returns a budget named web for the pods with label app=web, one of which may be out of service. The
 // options change it.
 func Budget(options ...func(*policyv1beta1.PodUnavailableBudget)) *policyv1beta1.PodUnavailableBudget {
 	one := intstr.FromInt32(1)
@@ -55,12 +55,12 @@ func Named(name string) func(*policyv1beta1.PodUnavailableBudget) {
 	return func(b *policyv1beta1.PodUnavailableBudget) { b.Name, b.UID = name, types.UID(name) }
 }
 
-// Created says when the budget was created.
+// Created sets when the budget was created.
 func Created(at time.Time) func(*policyv1beta1.PodUnavailableBudget) {
 	return func(b *policyv1beta1.PodUnavailableBudget) { b.CreationTimestamp = metav1.NewTime(at) }
 }
 
-// Target lets the budget name a workload instead of labels.
+// Target makes the budget name a workload instead of labels.
 func Target(apiVersion, kind, name string) func(*policyv1beta1.PodUnavailableBudget) {
 	return func(b *policyv1beta1.PodUnavailableBudget) {
 		b.Spec.Selector, b.Spec.TargetReference = nil,
@@ -80,7 +80,7 @@ func Total(n int32) func(*policyv1beta1.PodUnavailableBudget) {
 	return func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.ProtectTotalReplicas = &n }
 }
 
-// Ignores has the pods with the label not protected.
+// Ignores exempts pods with the label from protection.
 func Ignores(key, value string) func(*policyv1beta1.PodUnavailableBudget) {
 	return func(b *policyv1beta1.PodUnavailableBudget) {
 		b.Spec.IgnoredPodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
@@ -120,12 +120,14 @@ func book(into *map[string]metav1.Time, name string, at time.Time) {
 	(*into)[name] = metav1.NewTime(at)
 }
 
-// Pod returns a pod in service of ReplicaSet web with label app=web, created an hour ago; options change it.
+// Pod returns a pod in service of ReplicaSet web with label app=web, created an hour ago. The options change
+// it.
 func Pod(name string, options ...func(*corev1.Pod)) *corev1.Pod {
 	yes := true
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name),
-		Labels:      map[string]string{"app": "web"},
-		Annotations: map[string]string{}, CreationTimestamp: metav1.NewTime(Now.Add(-time.Hour)),
+		Labels:            map[string]string{"app": "web"},
+		Annotations:       map[string]string{},
+		CreationTimestamp: metav1.NewTime(Now.Add(-time.Hour)),
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs", Controller: &yes}}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "nginx", Image: "nginx:1"}}
@@ -141,7 +143,7 @@ func Pod(name string, options ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// Pods are so many pods in service.
+// Pods returns n pods in service.
 func Pods(n int) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i := range n {
@@ -153,7 +155,7 @@ func Pods(n int) []*corev1.Pod {
 // NotReady makes the pod not ready.
 func NotReady(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
 
-// Terminating has the pod deleted.
+// Terminating marks the pod as being deleted.
 func Terminating(pod *corev1.Pod) { at := metav1.NewTime(Now); pod.DeletionTimestamp = &at }
 
 // Phase sets the phase of the pod.
@@ -171,7 +173,7 @@ func Noted(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Annotations[key] = value }
 }
 
-// Since says when the pod was created.
+// Since sets when the pod was created.
 func Since(at time.Time) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(at) }
 }

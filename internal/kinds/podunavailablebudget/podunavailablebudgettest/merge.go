@@ -6,7 +6,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 )
 
-// Merged is a status after a JSON merge patch, as the API server stores it.
+// Merged returns a status after a JSON merge patch, as the API server stores it.
 func Merged(
 	status *policyv1beta1.PodUnavailableBudgetStatus, changes map[string]any,
 ) (after policyv1beta1.PodUnavailableBudgetStatus, err error) {

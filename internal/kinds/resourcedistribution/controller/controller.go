@@ -1,4 +1,4 @@
-// Package controller carries out what is decided about the copies of ResourceDistributions.
+// Package controller carries out the decisions about the copies of ResourceDistributions.
 package controller
 
 import (
@@ -27,8 +27,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// A creation cannot be limited to a name. Who narrows the other rights by resourceNames narrows what is
-// distributed (RD-021).
+// The permission to create cannot be limited to names. Limiting the others by resourceNames limits what can
+// be distributed.
 //
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-resourcedistribution-role,resources=resourcedistributions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-resourcedistribution-role,resources=resourcedistributions/status,verbs=patch
@@ -40,7 +40,7 @@ import (
 
 const controllerName = "resourcedistribution-controller"
 
-// Reconciler keeps copies as they should be. Its fields are for tests to fill in.
+// Reconciler keeps copies up to date. Its fields are exported for tests.
 type Reconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
@@ -51,12 +51,12 @@ type Reconciler struct {
 	own []string
 
 	mu sync.Mutex
-	// asked asks for a pass over the ResourceDistribution of that name.
+	// asked enqueues the ResourceDistribution of that name.
 	asked         func(name string)
 	distributions map[types.UID]*distribution
 }
 
-// newReconciler returns a Reconciler whose watches are followed by a function.
+// newReconciler returns a Reconciler. follow runs the watch of copies.
 func newReconciler(
 	api *reconcile.API, events reconcile.Recorder, follow func(context.Context, *copies),
 ) *Reconciler {
@@ -66,7 +66,7 @@ func newReconciler(
 	return r
 }
 
-// Setup adds the controller to the manager, whose own namespaces get no copies.
+// Setup adds the controller to the manager. The manager's own namespaces get no copies.
 func Setup(mgr ctrl.Manager, options reconcile.Options, own ...string) error {
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -107,7 +107,7 @@ func Setup(mgr ctrl.Manager, options reconcile.Options, own ...string) error {
 	return options.Complete(controllerName, r.loop(options.Limiter()), b)
 }
 
-// changed leaves out changes of the status, and of metadata.
+// changed ignores changes of the status and of metadata.
 func changed(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 		e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
@@ -120,14 +120,14 @@ func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *rec
 		limiter)
 }
 
-// ask has passes asked for by a function.
+// ask sets the function that enqueues ResourceDistributions.
 func (r *Reconciler) ask(by func(name string)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = by
 }
 
-// wake asks for a pass over the ResourceDistribution of that name.
+// wake enqueues the ResourceDistribution of that name.
 func (r *Reconciler) wake(name string) {
 	r.mu.Lock()
 	ask := r.asked
@@ -135,14 +135,14 @@ func (r *Reconciler) wake(name string) {
 	ask(name)
 }
 
-// emptyNamespace is the metadata of a namespace to be read into.
+// emptyNamespace returns empty metadata of a namespace, to read into.
 func emptyNamespace() *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return object
 }
 
-// namespaceOf is what decisions read of a namespace; nil is one that does not exist.
+// namespaceOf returns what decisions need to know of a namespace. A nil object means that it does not exist.
 func namespaceOf(name string, object client.Object) resourcedistribution.Namespace {
 	if object == nil {
 		return resourcedistribution.Namespace{Name: name}
@@ -151,8 +151,8 @@ func namespaceOf(name string, object client.Object) resourcedistribution.Namespa
 		Terminating: object.GetDeletionTimestamp() != nil, Labels: object.GetLabels()}
 }
 
-// namespaceChanged has those distributions look at a namespace of which it is a target, or was one; nil
-// stands for none.
+// namespaceChanged lets the distributions for which a namespace is or was a target look at it. A nil object
+// means that the namespace does not exist.
 func (r *Reconciler) namespaceChanged(before, after client.Object) {
 	if before != nil && after != nil && before.GetUID() == after.GetUID() &&
 		maps.Equal(before.GetLabels(), after.GetLabels()) &&
@@ -167,7 +167,8 @@ func (r *Reconciler) namespaceChanged(before, after client.Object) {
 		}
 	}
 
-	// What is in a new one may have been seen before it; what is held in one that ends is told of no longer.
+	// An object in a new namespace may have been seen before the namespace itself. Once a namespace
+	// terminates, its copies are no longer reported as held by finalizers.
 	for _, c := range r.watches.all() {
 		if copied, _ := c.in(name); copied != nil {
 			r.copyChanged(c, name)
@@ -183,7 +184,7 @@ func (r *Reconciler) namespaceChanged(before, after client.Object) {
 	}
 }
 
-// copyChanged has the distributions of copies look at a namespace, at all of them if it is empty.
+// copyChanged lets the distributions of copies look at a namespace, or at all of them if it is empty.
 func (r *Reconciler) copyChanged(of *copies, namespace string) {
 	for _, d := range r.watches.users(of) {
 		d.mark(namespace)
@@ -191,7 +192,7 @@ func (r *Reconciler) copyChanged(of *copies, namespace string) {
 	}
 }
 
-// all are the distributions in the order of their names.
+// all returns the distributions, sorted by name.
 func (r *Reconciler) all() []*distribution {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,7 +212,7 @@ func (r *Reconciler) of(name string, owner types.UID) *distribution {
 	return d
 }
 
-// leave ends the work on a distribution: what it has written stays, or goes with it.
+// leave ends the work on a distribution. What it has written stays, or is garbage collected with it.
 func (r *Reconciler) leave(owner types.UID) {
 	r.mu.Lock()
 	d := r.distributions[owner]

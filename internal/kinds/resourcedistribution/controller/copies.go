@@ -16,33 +16,34 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
 )
 
-// copies are the objects of one kind and name in all namespaces, as a watch and own writes show them. Of each
-// version the newest counts, whoever brought it: a watch tells of all versions of its objects in their order,
-// so that an answer which is not newer than what the watch told last is known already. Nothing has to wait
-// for the watch, and nothing is forgotten by time.
+// copies holds the objects of one kind and name in all namespaces, as known from a watch and from own writes.
+// The newest version counts, whatever its source: a watch delivers all versions of its objects in order, so a
+// response that is not newer than the last event is already known. So nothing has to wait for the watch, and
+// nothing expires.
 type copies struct {
 	of resourcedistribution.Of
-	// changed is called, without the lock, when a namespace is otherwise than it was known; with an empty
-	// name when all may be.
+	// changed is called, without the lock, when the object in a namespace has changed. An empty name means
+	// that it may have changed in all of them.
 	changed func(of *copies, namespace string)
-	// users are the distributions, and stop ends the watch; both belong to watches.
+	// users are the distributions that use the copies, and stop ends the watch. Both are guarded by the lock
+	// of watches.
 	users map[types.UID]*distribution
 	stop  func()
 
 	mu    sync.Mutex
 	known map[string]known
-	// seen is the version up to which the watch has told; err is why there is none.
+	// seen is the version up to which the watch has delivered events. err is why there is no watch.
 	seen   string
 	synced bool
 	err    error
 }
 
-// known is what is known in a namespace.
+// known is what is known of the object in a namespace.
 type known struct {
 	copied *resourcedistribution.Copy
-	// version is that of the copy, or that which was deleted last.
+	// version is the version of the copy, or the one that was deleted last.
 	version string
-	// doubt: a write was sent, and what became of it is not known.
+	// doubt reports that a write was sent whose outcome is not known.
 	doubt bool
 }
 
@@ -53,8 +54,8 @@ func newCopies(of resourcedistribution.Of, changed func(*copies, string)) *copie
 		known: map[string]known{}}
 }
 
-// newer tells whether a version is newer than another, empty ones being the oldest; those that cannot be
-// compared are.
+// newer reports whether a version is newer than another one. An empty version is the oldest. Versions that
+// cannot be compared count as newer.
 func newer(version, than string) bool {
 	if than == "" || version == "" {
 		return version != than
@@ -63,10 +64,10 @@ func newer(version, than string) bool {
 	return err != nil || order > 0
 }
 
-// seen is an object of a watch.
+// seen is an object of a watch, reduced to what is kept of it.
 type seen struct {
 	metav1.TypeMeta
-	metav1.ObjectMeta // name, namespace and version; annotations of bookmarks
+	metav1.ObjectMeta // name, namespace and version, and the annotations of bookmarks
 	copied            *resourcedistribution.Copy
 }
 
@@ -79,7 +80,7 @@ func (s *seen) DeepCopyObject() runtime.Object {
 	return &deep
 }
 
-// seenOf is what is kept of an object of a watch. Its content is not.
+// seenOf returns what is kept of an object of a watch, without its content.
 func seenOf(object client.Object) *seen {
 	return &seen{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(),
 		ResourceVersion: object.GetResourceVersion()}, copied: resourcedistribution.CopyOf(object)}
@@ -105,7 +106,7 @@ func (c *copies) see(s *seen) bool {
 	return c.put(s.Namespace, s.copied)
 }
 
-// put notes a version, and tells whether it is news.
+// put records a version, and reports whether it is new.
 func (c *copies) put(namespace string, copied *resourcedistribution.Copy) bool {
 	k := c.known[namespace]
 	if !newer(copied.Version, k.version) {
@@ -144,7 +145,7 @@ func (c *copies) drop(namespace string, k known) {
 	}
 }
 
-// Replace implements cache.ReflectorStore: the list is all there is of that version.
+// Replace implements cache.ReflectorStore. The list is complete as of its version.
 func (c *copies) Replace(list []any, version string) error {
 	for _, namespace := range c.replace(list, version) {
 		c.changed(c, namespace)
@@ -155,8 +156,8 @@ func (c *copies) Replace(list []any, version string) error {
 func (c *copies) replace(list []any, version string) (changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A list is never older than what the watch told before it, unless storage was restored from a backup:
-	// then all that is known is of no history.
+	// A list is never older than earlier events, unless the storage was restored from a backup. In that case,
+	// versions cannot be compared with those known before.
 	back := c.seen != "" && newer(c.seen, version)
 	if c.seen = version; back {
 		for namespace, k := range c.known {
@@ -164,6 +165,7 @@ func (c *copies) replace(list []any, version string) (changed []string) {
 			c.known[namespace] = k
 		}
 	}
+
 	present := make(map[string]bool, len(list))
 	for _, object := range list {
 		s, ok := object.(*seen)
@@ -205,7 +207,7 @@ func (c *copies) Bookmark(version string) error {
 	return nil
 }
 
-// failed notes why there is no watch.
+// failed records why there is no watch.
 func (c *copies) failed(err error) {
 	c.mu.Lock()
 	news := !c.synced && (c.err == nil || c.err.Error() != err.Error())
@@ -216,7 +218,7 @@ func (c *copies) failed(err error) {
 	}
 }
 
-// ready tells whether the objects are known, or why not.
+// ready reports whether the objects are known, or returns why they are not.
 func (c *copies) ready() (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,14 +233,14 @@ func (c *copies) in(namespace string) (*resourcedistribution.Copy, bool) {
 	return k.copied, k.doubt
 }
 
-// namespaces are those in which there is an object.
+// namespaces returns the namespaces in which there is an object.
 func (c *copies) namespaces() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Sorted(maps.Keys(c.known))
 }
 
-// answered notes what a write left, or a live read showed. It ends doubt.
+// answered records the result of a write or of a live read, and ends doubt.
 func (c *copies) answered(namespace string, copied *resourcedistribution.Copy) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,8 +250,9 @@ func (c *copies) answered(namespace string, copied *resourcedistribution.Copy) {
 	}
 }
 
-// absent notes that a live read showed nothing; before is what was known when it began. What the watch has
-// told of since is not older than that, and its end will be told, too. It ends doubt.
+// absent records that a live read found no object, and ends doubt. before is what was known when the read
+// began. An object that the watch has delivered since is not older than the read, and the watch will deliver
+// its deletion, too.
 func (c *copies) absent(namespace string, before *resourcedistribution.Copy) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,7 +260,7 @@ func (c *copies) absent(namespace string, before *resourcedistribution.Copy) {
 	case k.version == "":
 		delete(c.known, namespace)
 	case k.copied == before:
-		k.copied = nil // until the watch tells of it, or of another
+		k.copied = nil // until the watch delivers its deletion, or another object
 		c.known[namespace] = k
 	}
 }
@@ -272,7 +275,7 @@ func (c *copies) settle(namespace string) known {
 	return k
 }
 
-// deleted notes that a version was deleted: it is gone, or going if something holds it.
+// deleted records that a version was deleted. It is gone, or terminating if it has finalizers.
 func (c *copies) deleted(namespace string, version *resourcedistribution.Copy) {
 	if len(version.Finalizers) == 0 {
 		c.mu.Lock()
@@ -294,7 +297,7 @@ func (c *copies) deleted(namespace string, version *resourcedistribution.Copy) {
 	}
 }
 
-// doubt notes that a write may have happened.
+// doubt records that a write may have happened.
 func (c *copies) doubt(namespace string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,16 +16,16 @@ type distribution struct {
 	name string
 
 	mu sync.Mutex
-	// targets are nil while it cannot be read.
+	// targets is nil while the targets cannot be read.
 	targets *resourcedistribution.Targets
-	// pending are the namespaces that are to be looked at, in the order in which they were marked; whole
-	// stands for all.
+	// pending are the namespaces to be looked at, in the order in which they were marked. whole means all of
+	// them.
 	pending []string
 	queued  map[string]bool
 	whole   bool
 
-	// What follows is the pass's alone. resource is what is distributed, of that generation, nil if there is
-	// fault.
+	// Only the pass uses the following fields. resource is what is distributed, as of generation, or nil if
+	// there is a fault.
 	generation int64
 	resource   *resourcedistribution.Resource
 	fault      error
@@ -37,13 +37,13 @@ type distribution struct {
 	batch int
 	pace  reconcile.StatusThrottle
 	news  reconcile.News
-	// told is when an event was sent last.
+	// told is when the last event was sent.
 	told time.Time
-	// incomplete: a namespace was without its copy since it was told that all have theirs.
+	// incomplete reports that a namespace was without its copy since the last event that all have one.
 	incomplete bool
 }
 
-// mark has a pass look at a namespace; all of them if it is empty.
+// mark lets a pass look at a namespace, or at all of them if it is empty.
 func (d *distribution) mark(namespace string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *distribution) mark(namespace string) {
 	d.pending = append(d.pending, namespace)
 }
 
-// take returns up to n of the namespaces that are to be looked at.
+// take returns up to n of the namespaces to be looked at.
 func (d *distribution) take(n int) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,14 +75,14 @@ func (d *distribution) take(n int) []string {
 	return taken
 }
 
-// left is how many are to be looked at, and whether all are.
+// left returns how many namespaces are to be looked at, and whether all are.
 func (d *distribution) left() (int, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.pending), d.whole
 }
 
-// all tells once that all namespaces are to be looked at.
+// all reports whether all namespaces are to be looked at, and resets that.
 func (d *distribution) all() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,14 +91,14 @@ func (d *distribution) all() bool {
 	return whole
 }
 
-// aim sets the targets; nil if they cannot be read.
+// aim sets the targets, or nil if they cannot be read.
 func (d *distribution) aim(targets *resourcedistribution.Targets) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.targets, d.whole = targets, true
 }
 
-// concerns tells whether a namespace is a target as it was, or as it is.
+// concerns reports whether any of the versions of a namespace is a target.
 func (d *distribution) concerns(versions ...resourcedistribution.Namespace) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,8 +111,8 @@ func (d *distribution) concerns(versions ...resourcedistribution.Namespace) bool
 	return false
 }
 
-// Bounds of how often the copy in one namespace is written though it was right before: others may change it
-// again and again.
+// Limits for repairs: how often a copy that was correct before is rewritten at once, and the pauses after
+// that, since others may change it again and again.
 const (
 	freeRepairs  = 4
 	firstPause   = time.Second
@@ -120,10 +120,11 @@ const (
 	quiet        = 10 * time.Minute
 )
 
-// trouble is what holds back writes in one namespace, so that they are no matter for others.
+// trouble records what holds back writes in one namespace, so that it does not affect the others.
 type trouble struct {
 	retry retries.Retry
-	// repairs is how often in a row the copy was written since it was right, until is when it may be again.
+	// repairs is how often in a row the copy was repaired, last is when, and until is when the next repair is
+	// allowed.
 	repairs     int
 	last, until time.Time
 }
@@ -142,7 +143,7 @@ func (d *distribution) troubleIn(namespace string) *trouble {
 
 var errRestless = errors.New("others change it again and again")
 
-// held returns until when writes in a namespace are held back, and why; zero if they are not.
+// held returns until when writes in a namespace are held back, and why, or a zero time if they are not.
 func (d *distribution) held(namespace string, now time.Time) (time.Time, string) {
 	t := d.troubles[namespace]
 	if t == nil {
@@ -163,7 +164,7 @@ func (d *distribution) held(namespace string, now time.Time) (time.Time, string)
 	return until, why
 }
 
-// failed notes that a write failed.
+// failed records a failed write.
 func (d *distribution) failed(namespace string, err error, now time.Time) {
 	t := d.troubleIn(namespace)
 	t.retry.Failed(d.resource.Hash, err, now)
@@ -171,8 +172,8 @@ func (d *distribution) failed(namespace string, err error, now time.Time) {
 	d.agenda.add(namespace, until)
 }
 
-// wrote notes a write; repaired: the copy was right before. What failed after it is noted next, and its
-// pauses go on.
+// wrote records a write. repaired reports that the copy was correct before. If err is not nil, something
+// failed after the write; failed records that next, and its back-off continues.
 func (d *distribution) wrote(namespace string, repaired bool, err error, now time.Time) {
 	t := d.troubles[namespace]
 	if t == nil && !repaired {
@@ -183,13 +184,16 @@ func (d *distribution) wrote(namespace string, repaired bool, err error, now tim
 	if err == nil {
 		t.retry = retries.Retry{}
 	}
+
 	if !repaired {
 		return
 	}
+
 	if now.Sub(t.last) > quiet {
 		t.repairs = 0
 	}
 	t.repairs, t.last = t.repairs+1, now
+
 	if over := t.repairs - freeRepairs; over >= 0 {
 		t.until = now.Add(min(firstPause<<min(over, 16), longestPause))
 		d.agenda.add(namespace, t.until)
@@ -197,7 +201,7 @@ func (d *distribution) wrote(namespace string, repaired bool, err error, now tim
 	d.agenda.add(namespace, now.Add(quiet+time.Second))
 }
 
-// due marks the namespaces whose time has come, and forgets what is over.
+// due marks the namespaces whose time has come, and forgets troubles that are over.
 func (d *distribution) due(now time.Time) {
 	for _, namespace := range d.agenda.due(now) {
 		t := d.troubles[namespace]
@@ -212,12 +216,12 @@ func (d *distribution) due(now time.Time) {
 		if outcome, known := d.tally.Of(namespace); known && outcome.Failure != "" {
 			d.mark(namespace)
 		} else if t != nil {
-			d.agenda.add(namespace, now.Add(quiet+time.Second)) // to be forgotten
+			d.agenda.add(namespace, now.Add(quiet+time.Second)) // to be forgotten then
 		}
 	}
 }
 
-// agenda says when to look at namespaces again. The zero value is empty.
+// agenda records when to look at namespaces again. The zero value is empty.
 type agenda struct{ items appointments }
 
 type appointment struct {
@@ -247,7 +251,7 @@ func (a *appointments) Pop() any {
 
 func (a *agenda) add(namespace string, at time.Time) { heap.Push(&a.items, appointment{at, namespace}) }
 
-// due takes out what is due.
+// due removes and returns the namespaces that are due.
 func (a *agenda) due(now time.Time) (namespaces []string) {
 	for len(a.items) > 0 && !a.items[0].at.After(now) {
 		if item, ok := heap.Pop(&a.items).(appointment); ok {
@@ -257,7 +261,7 @@ func (a *agenda) due(now time.Time) (namespaces []string) {
 	return namespaces
 }
 
-// next is how long it is until the next one; 0 if there is none.
+// next returns the time until the next appointment, or 0 if there is none.
 func (a *agenda) next(now time.Time) time.Duration {
 	if len(a.items) == 0 {
 		return 0

@@ -20,11 +20,11 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Bounds of a pass: chunk is how many namespaces it looks at, so that the next one begins with the newest
-// spec and a status is written on the way; mostBatch how many are worked on together at most.
+// chunk is how many namespaces a pass looks at, so that the next one starts from the newest spec, and a
+// status is written on the way. mostBatch is how many namespaces are worked on together at most.
 const chunk, mostBatch = 1000, 1024
 
-// pass looks at the namespaces that changed, all of them after the spec has.
+// pass looks at the namespaces that have changed, or at all of them if the spec has.
 func (r *Reconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (reconcile.Done, error) {
@@ -70,6 +70,7 @@ func (r *Reconciler) pass(
 			return reconcile.Done{}, err
 		}
 	}
+
 	done := reconcile.Done{After: d.agenda.next(r.Now())}
 	left, whole := d.left()
 	if left > 0 || whole && ready {
@@ -78,7 +79,8 @@ func (r *Reconciler) pass(
 	} else {
 		d.batch = 0
 	}
-	// Before all have been looked at once, the stored status is better than what is known.
+
+	// Until all namespaces were looked at once, the stored status is better than what is known.
 	if left == 0 || rd.Status.ObservedGeneration != rd.Generation {
 		status := d.tally.Status(&rd.Status, rd.Generation, r.Now())
 		after, err := d.pace.Write(ctx, r.For(owner), rd, &rd.Status, &status, true)
@@ -91,6 +93,7 @@ func (r *Reconciler) pass(
 		}
 		r.meters.failed(rd.Name, int(status.Failed))
 	}
+
 	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return done, ctx.Err()
 }
@@ -110,20 +113,23 @@ func (r *Reconciler) aim(rd *appsv1beta1.ResourceDistribution, d *distribution) 
 		d.aim(nil)
 		return
 	}
+
 	if d.resource != nil && d.resource.Hash != resource.Hash {
-		d.troubles, d.agenda = nil, agenda{} // something else is written
+		d.troubles, d.agenda = nil, agenda{} // different content is written now
 	}
+
 	d.resource = resource.Slim()
 	if d.copies == nil || d.copies.of != resource.Of {
 		r.watches.leave(d.copies, rd.UID)
+
 		d.tally = resourcedistribution.Tally{}
 		d.copies = r.watches.use(resource.Of, rd.UID, d)
 	}
 	d.aim(targets)
 }
 
-// unreadable says what is wrong with a ResourceDistribution that was stored before it was validated. Nothing
-// is done for it.
+// unreadable reports what is wrong with a ResourceDistribution that was stored without validation. Nothing is
+// done for it.
 func (r *Reconciler) unreadable(
 	ctx context.Context, rd *appsv1beta1.ResourceDistribution, d *distribution,
 ) (reconcile.Done, error) {
@@ -135,7 +141,7 @@ func (r *Reconciler) unreadable(
 	return reconcile.Done{After: after, Headline: d.fault.Error(), Record: nothing}, err
 }
 
-// namespaces are all that exist.
+// namespaces lists all namespaces.
 func (r *Reconciler) namespaces(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
 	all := &metav1.PartialObjectMetadataList{}
 	all.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
@@ -145,8 +151,8 @@ func (r *Reconciler) namespaces(ctx context.Context) (*metav1.PartialObjectMetad
 	return all, nil
 }
 
-// enqueueAll marks what a new spec may concern: targets, what was one, and where there is an object. Targets
-// are counted from now on, and not yet as correct.
+// enqueueAll marks all namespaces that a new spec may concern: targets, former targets, and those that have
+// an object. Targets count from now on, but not as correct yet.
 func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 	all, err := r.namespaces(ctx)
 	if err != nil {
@@ -193,7 +199,7 @@ func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 	return nil
 }
 
-// blind notes that nothing is known of any namespace. What was marked needs no look of its own: all are
+// blind records that nothing is known of any namespace. Marked namespaces are unmarked, since all of them are
 // looked at once there is a list.
 func (r *Reconciler) blind(ctx context.Context, d *distribution, why error) {
 	d.take(math.MaxInt)
@@ -215,7 +221,7 @@ func (r *Reconciler) blind(ctx context.Context, d *distribution, why error) {
 	}
 }
 
-// task is what is to be done in one namespace, and what came of it.
+// task is what is to be done in one namespace, and its outcome.
 type task struct {
 	namespace resourcedistribution.Namespace
 	repaired  bool
@@ -224,7 +230,7 @@ type task struct {
 	wrote     bool
 }
 
-// work decides about marked namespaces, and does what is to be done in them.
+// work decides about marked namespaces, and carries out the decisions.
 func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribution, d *distribution) error {
 	now := r.Now()
 	var tasks []*task
@@ -241,6 +247,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 			}
 			return err
 		}
+
 		copied, doubt := d.copies.in(name)
 		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: d.resource,
 			Targets: d.targets, Owner: rd.UID, Namespace: ns, Copy: copied})
@@ -254,6 +261,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 				Failure: verdict.Action.Failed(), Reason: why})
 			continue
 		}
+
 		t := &task{namespace: ns, repaired: verdict.Action == resourcedistribution.Delete ||
 			known && before.Target &&
 				before.Failure != resourcedistribution.Pending &&
@@ -265,9 +273,10 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 	if len(tasks) == 0 {
 		return nil
 	}
+
 	if repairs {
-		// What was right is not any more. If that is because the ResourceDistribution goes, which the cache
-		// may not show yet, the copies are being collected.
+		// Copies that were correct no longer are. If that is because the ResourceDistribution is being
+		// deleted, which the cache may not show yet, the copies are being garbage collected.
 		if gone, err := r.gone(ctx, rd); gone || err != nil {
 			for _, t := range tasks {
 				d.mark(t.namespace.Name)
@@ -278,6 +287,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 			return err
 		}
 	}
+
 	full, err := resourcedistribution.Read(rd)
 	if err != nil {
 		return err
@@ -288,8 +298,9 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 		d.batch = min(max(2*d.batch, 1), mostBatch)
 		batch := tasks[begun:min(begun+d.batch, len(tasks))]
 		begun += len(batch)
-		for i, err := range w.Each(ctx, len(batch),
-			func(i int) error { return r.act(ctx, w, rd, d, full, batch[i]) }) {
+		for i, err := range w.Each(ctx, len(batch), func(i int) error {
+			return r.act(ctx, w, rd, d, full, batch[i])
+		}) {
 			if err != nil && batch[i].err == nil {
 				batch[i].err = err
 				batch[i].outcome = resourcedistribution.Outcome{Target: true,
@@ -307,7 +318,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 	return nil
 }
 
-// note notes what came of a task.
+// note records the outcome of a task.
 func (r *Reconciler) note(d *distribution, t *task) {
 	now, name := r.Now(), t.namespace.Name
 	if t.wrote {
@@ -319,8 +330,8 @@ func (r *Reconciler) note(d *distribution, t *task) {
 	d.tally.Set(name, t.outcome)
 }
 
-// writer writes copies. What it wrote is laid over what the watches of names show, not over the manager's
-// caches, which have no copies.
+// writer returns a writer of copies. Its writes are laid over the watches by name, not over the manager's
+// caches, which do not hold copies.
 func (r *Reconciler) writer(owner types.UID) *reconcile.Writer {
 	loose := *r.API
 	loose.Own = nil
@@ -339,7 +350,7 @@ func (r *Reconciler) namespace(ctx context.Context, name string) (resourcedistri
 	return namespaceOf(name, object), nil
 }
 
-// gone tells whether the ResourceDistribution is gone, or going, in the API server.
+// gone reports whether the ResourceDistribution is gone or being deleted according to the API server.
 func (r *Reconciler) gone(ctx context.Context, rd *appsv1beta1.ResourceDistribution) (bool, error) {
 	var live appsv1beta1.ResourceDistribution
 	err := r.Live.Get(ctx, types.NamespacedName{Name: rd.Name}, &live)
@@ -352,16 +363,15 @@ func (r *Reconciler) gone(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 	return live.UID != rd.UID || live.DeletionTimestamp != nil, nil
 }
 
-// errStored is why a copy is not written for ever that comes out otherwise each time.
+// errStored keeps a copy from being written forever if it is stored differently each time.
 var errStored = errors.New(
 	"what was stored is not what was written: a webhook, or a controller, may have changed it")
 
-// attempts bounds how often a namespace that others write in is looked at again in one pass, writes what is
-// written there: a deletion and a creation.
+// attempts bounds how often a pass looks again at a namespace in which others write. writes bounds what it
+// writes there: a deletion and a creation.
 const attempts, writes = 4, 2
 
-// act does in one namespace what is to be done. After each write, and after each conflict, it is decided anew
-// what that is.
+// act carries out what is to be done in one namespace. It decides again after each write and each conflict.
 func (r *Reconciler) act(
 	ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, d *distribution,
 	resource *resourcedistribution.Resource, t *task,
@@ -376,6 +386,7 @@ func (r *Reconciler) act(
 			r.others(d, name)
 			copied, _ = d.copies.in(name)
 		}
+
 		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: resource,
 			Targets: d.targets, Owner: rd.UID, Namespace: t.namespace, Copy: copied})
 		if t.outcome = verdict.Outcome; verdict.Action == resourcedistribution.Keep {
@@ -384,6 +395,7 @@ func (r *Reconciler) act(
 		if written == writes || written > 0 && verdict.Action != resourcedistribution.Create {
 			return t.failed(verdict.Target, verdict.Action, errStored)
 		}
+
 		err := r.write(ctx, w, rd, d.copies, resource, name, verdict.Action, copied)
 		r.meters.wrote(verdict.Action, err)
 		switch {
@@ -392,7 +404,8 @@ func (r *Reconciler) act(
 			r.others(d, name)
 		case reconcile.IsNamespaceTerminating(err) ||
 			verdict.Action == resourcedistribution.Create && apierrors.IsNotFound(err):
-			// The cache shows it soon. If it was created this moment, nothing else may come back to it.
+			// The cache will show soon that the namespace terminates. If the namespace was just created
+			// instead, no other event may come for it, so the failure is retried.
 			done := t.failed(true, verdict.Action, err)
 			if t.outcome = (resourcedistribution.Outcome{Target: true,
 				Failure: resourcedistribution.Pending}); d.targets.Included()[name] {
@@ -404,7 +417,7 @@ func (r *Reconciler) act(
 			return t.failed(verdict.Target, verdict.Action, err)
 		case reconcile.IsStalePlan(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
 			verdict.Action == resourcedistribution.Update && apierrors.IsInvalid(err) && refused == nil:
-			d.copies.doubt(name) // what is known is old; a patch of an old version may look invalid
+			d.copies.doubt(name) // what is known is stale; a patch of an old version may look invalid
 			refused = err
 		default:
 			return t.failed(verdict.Target, verdict.Action, err)
@@ -414,15 +427,15 @@ func (r *Reconciler) act(
 	return t.failed(t.outcome.Target, resourcedistribution.Update, errRestless)
 }
 
-// failed notes that the action failed, and returns nil, since that is told by the outcome.
+// failed records that the action failed. It returns nil, since the outcome has the error.
 func (t *task) failed(target bool, action resourcedistribution.Action, err error) error {
 	t.err, t.outcome = err, resourcedistribution.Outcome{Target: target, Failure: action.Failed(),
 		Reason: err.Error()}
 	return nil
 }
 
-// others has the other distributions of the same kind and name look at a namespace: what was learned there is
-// no news any more when the watch brings it.
+// others lets the other distributions of the same kind and name look at a namespace. What was learned about
+// it here is no longer new when the watch delivers it.
 func (r *Reconciler) others(but *distribution, namespace string) {
 	for _, d := range r.watches.users(but.copies) {
 		if d != but {
@@ -462,9 +475,10 @@ func (r *Reconciler) write(
 		c.answered(namespace, resourcedistribution.CopyOf(object))
 		return nil
 	}
+
 	if action == resourcedistribution.Recreate {
-		// What pods need does not go for what the namespace refuses: what exists is told after what is
-		// refused.
+		// A copy that pods need must not be deleted if the namespace would reject its replacement. The API
+		// server reports a rejection before it reports that the object exists.
 		err := w.Client.Create(ctx,
 			&unstructured.Unstructured{Object: resource.Document(namespace, resourcedistribution.Owner(rd))},
 			client.DryRunAll)
@@ -472,6 +486,7 @@ func (r *Reconciler) write(
 			return err //nolint:wrapcheck // as above
 		}
 	}
+
 	object.SetNamespace(namespace)
 	object.SetName(c.of.Name)
 	object.SetUID(copied.UID)

@@ -11,23 +11,23 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
 )
 
-// Reasons of events (RD-097).
+// Reasons of events.
 const (
 	distributeFailed = "DistributeFailed"
 	conflict         = "Conflict"
 	distributed      = "Distributed"
 )
 
-// tellEvery is how often events are sent at most: users of namespaces may cause conflicts and end them in
-// turns.
+// tellEvery is how often events are sent at most, since users of namespaces may cause conflicts and end them
+// in turns.
 const tellEvery = 10 * time.Second
 
-// tell tells what is news when all namespaces have been looked at: what fails, and that nothing does any
-// more. It returns when to tell what may have come since it told last; 0 is not at all.
+// tell sends events about changes once all namespaces were looked at: about failures, and that there are none
+// any more. It returns when to send what may have come since the last event; 0 means not at all.
 func (r *Reconciler) tell(
 	rd *appsv1beta1.ResourceDistribution, d *distribution, status *appsv1beta1.ResourceDistributionStatus,
 ) time.Duration {
-	// What was stored already was told by whoever stored it.
+	// A status that was stored before was announced by whoever stored it.
 	d.incomplete = d.incomplete || rd.Status.Failed > 0 || rd.Status.Succeeded != status.Succeeded ||
 		rd.Status.ObservedGeneration != rd.Generation
 	if wait := d.told.Add(tellEvery).Sub(r.Now()); wait > 0 {
@@ -72,7 +72,7 @@ func (r *Reconciler) tell(
 	return 0
 }
 
-// meters are the metrics of the kind.
+// meters are the metrics of the controller.
 type meters struct {
 	writes  *prometheus.CounterVec
 	without *prometheus.GaugeVec
@@ -87,7 +87,8 @@ func newMeters(w *watches) *meters {
 			[]string{"action", "result"}),
 		without: prometheus.NewGaugeVec(
 			prometheus.GaugeOpts{Name: "afloat_resourcedistribution_failed_namespaces",
-				Help: "Target namespaces without a correct copy, by ResourceDistribution."}, []string{"name"}),
+				Help: "Target namespaces without a correct copy, by ResourceDistribution."},
+			[]string{"name"}),
 		watches: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "afloat_resourcedistribution_watches",
 			Help: "Watches of Secrets and ConfigMaps, one for each kind and name that is distributed."},
 			func() float64 { return float64(w.count()) }),

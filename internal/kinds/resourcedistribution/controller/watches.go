@@ -21,12 +21,12 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
 )
 
-// watches are those of the kinds and names that are distributed, one for each, for as long as a
-// ResourceDistribution has it. A watch of one name is authorised by that name, so that a role may be narrowed
-// to the names that are distributed, and no other Secret of the cluster comes to this process
+// watches holds one watch for each kind and name that is distributed, for as long as a ResourceDistribution
+// needs it. A watch of one name is authorized by that name, so that a role may be limited to the names that
+// are distributed, and no other Secret of the cluster reaches this process
 // (docs/decisions/0031-copies-are-watched-by-name.md).
 type watches struct {
-	// follow keeps copies up to date until the context ends; it does not block.
+	// follow keeps copies up to date until the context ends. It does not block.
 	follow  func(context.Context, *copies)
 	changed func(of *copies, namespace string)
 
@@ -35,14 +35,14 @@ type watches struct {
 	of  map[resourcedistribution.Of]*copies
 }
 
-// start has watches live as long as the context.
+// start sets the context that ends all watches.
 func (w *watches) start(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ctx = ctx
 }
 
-// use returns the copies of a kind and name, which are followed as long as somebody uses them.
+// use returns the copies of a kind and name, which are watched as long as somebody uses them.
 func (w *watches) use(of resourcedistribution.Of, owner types.UID, d *distribution) *copies {
 	c, begin := w.enter(of, owner, d)
 	if begin != nil {
@@ -51,7 +51,7 @@ func (w *watches) use(of resourcedistribution.Of, owner types.UID, d *distributi
 	return c
 }
 
-// enter notes a user; begin, unless nil, begins the watch, which calls back.
+// enter adds a user. begin, if not nil, must be called to start the watch, which calls back.
 func (w *watches) enter(
 	of resourcedistribution.Of, owner types.UID, d *distribution,
 ) (c *copies, begin func()) {
@@ -71,7 +71,7 @@ func (w *watches) enter(
 	return c, begin
 }
 
-// leave ends the use of copies; the last one ends the watch.
+// leave removes a user of copies. The last one ends the watch.
 func (w *watches) leave(c *copies, owner types.UID) {
 	if c == nil {
 		return
@@ -85,7 +85,7 @@ func (w *watches) leave(c *copies, owner types.UID) {
 	}
 }
 
-// users are the distributions of copies.
+// users returns the distributions that use copies.
 func (w *watches) users(c *copies) []*distribution {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,25 +96,25 @@ func (w *watches) users(c *copies) []*distribution {
 	return users
 }
 
-// all are the copies that are followed.
+// all returns the copies that are watched.
 func (w *watches) all() []*copies {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Collect(maps.Values(w.of))
 }
 
-// count is how many watches there are.
+// count returns the number of watches.
 func (w *watches) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.of)
 }
 
-// page is how many objects are listed at once: each may have a megabyte, and is digested before the next page
-// is read.
+// page is how many objects are listed at once. Each may have a megabyte, and is reduced to a digest before
+// the next page is read.
 const page = 50
 
-// follower follows copies in a cluster.
+// follower returns a function that watches copies in a cluster.
 func follower(clientset kubernetes.Interface) func(context.Context, *copies) {
 	return func(ctx context.Context, c *copies) {
 		named := fields.OneTermEqualSelector(metav1.ObjectNameField, c.of.Name).String()
@@ -148,7 +148,7 @@ func follower(clientset kubernetes.Interface) func(context.Context, *copies) {
 	}
 }
 
-// digested makes of an event of a watch what is kept of it.
+// digested reduces an event of a watch to what is kept of it.
 func digested(event watch.Event) (watch.Event, bool) {
 	object, ok := event.Object.(client.Object)
 	switch {
@@ -162,7 +162,7 @@ func digested(event watch.Event) (watch.Event, bool) {
 	return event, true
 }
 
-// list reads all objects page by page, and keeps digests.
+// list reads all objects page by page, and keeps digests of them.
 func list(
 	ctx context.Context, clientset kubernetes.Interface, kind string, options metav1.ListOptions,
 ) (runtime.Object, error) {
@@ -170,7 +170,8 @@ func list(
 	keep := func(object client.Object) {
 		all.Items = append(all.Items, runtime.RawExtension{Object: seenOf(object)})
 	}
-	// From the beginning, of the newest version: a list from the API server's cache has no pages.
+
+	// Start at the beginning, at the newest version: a list from the API server's cache has no pages.
 	options = metav1.ListOptions{FieldSelector: options.FieldSelector, Limit: page}
 	for {
 		var next metav1.ListMeta

@@ -14,7 +14,7 @@ import (
 // Option changes a ResourceDistribution.
 type Option func(*appsv1beta1.ResourceDistribution)
 
-// Secret is the resource that is distributed if nothing else is said.
+// Secret is the resource that is distributed by default.
 const Secret = `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"login","labels":{"purpose":"pull"}},"data":{"key":"YQ=="}}`
 
 // Distribution returns a ResourceDistribution of [Secret] to no namespace.

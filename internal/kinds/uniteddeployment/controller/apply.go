@@ -27,7 +27,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// attempts is how often an update is tried on fresh objects, and a creation with other names.
+// attempts is how often an update is tried on fresh objects, and how many names a creation tries.
 const attempts = 5
 
 // application carries out one plan.
@@ -41,17 +41,18 @@ type application struct {
 
 	mu                         sync.Mutex
 	created, adopted, deleted  int
-	broken                     []error // with the revision
+	broken                     []error // errors of the revision
 	provision, update, changed []error
 }
 
-// apply carries out a plan, and returns when to come back for what is left.
+// apply carries out a plan, and returns when to requeue for what is left.
 func (r *Reconciler) apply(
 	ctx context.Context, united *appsv1beta1.UnitedDeployment, plan *uniteddeployment.Plan,
 ) (time.Duration, error) {
 	a := &application{Reconciler: r, w: r.For(united.UID), united: united, plan: plan,
 		memory: r.memory.Of(united.UID)}
 	a.lives = sync.OnceValue(func() error { return a.live(ctx) })
+
 	if plan.Fault == nil {
 		if err := a.first(ctx); err != nil {
 			return 0, err
@@ -68,6 +69,7 @@ func (r *Reconciler) apply(
 		}
 	}
 	a.notes()
+
 	outcome := uniteddeployment.Outcome{Provisioned: a.created + a.adopted + a.deleted,
 		Provision: words(a.provision), Update: words(append(a.broken, a.update...))}
 	plan.Finish(outcome, r.Now())
@@ -75,7 +77,7 @@ func (r *Reconciler) apply(
 	return after, errors.Join(append(slices.Concat(a.broken, a.provision, a.update, a.changed), err)...)
 }
 
-// words are errors as a condition tells them.
+// words formats errors for a condition.
 func words(errs []error) string {
 	if len(errs) == 0 {
 		return ""
@@ -83,7 +85,7 @@ func words(errs []error) string {
 	return message.Bound(errors.Join(errs...).Error())
 }
 
-// onlyNumbers tells whether nothing but numbers changes in the status.
+// onlyNumbers reports whether only numbers change in the status.
 func (a *application) onlyNumbers() bool {
 	was, is := &a.united.Status, &a.plan.Status
 	return slices.EqualFunc(was.Conditions, is.Conditions,
@@ -93,8 +95,8 @@ func (a *application) onlyNumbers() bool {
 		was.UpdatedRevision == is.UpdatedRevision
 }
 
-// first stores the conditions of subsets, if they change, before anything is done by them: a manager that
-// dies in between must find them.
+// first stores changed conditions of subsets before anything else is done, since another manager must find
+// them if this one dies in between.
 func (a *application) first(ctx context.Context) error {
 	if !a.plan.First {
 		return nil
@@ -109,8 +111,8 @@ func (a *application) first(ctx context.Context) error {
 	return nil
 }
 
-// live makes sure that the object stands in the API server and is not being deleted, before anything becomes
-// its own.
+// live checks that the object is unchanged in the API server and not being deleted, before it adopts
+// anything.
 func (a *application) live(ctx context.Context) error {
 	now := &appsv1beta1.UnitedDeployment{}
 	err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.united), now)
@@ -149,8 +151,9 @@ func (a *application) revisions(ctx context.Context) error {
 		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w",
 			created.Name, err))
 	}
+
 	if uniteddeployment.OwnerOf(taken) == a.united.UID && revision.Equal(taken.Data.Raw, created.Data.Raw) {
-		return reconcile.ErrStalePlan // an answer was lost
+		return reconcile.ErrStalePlan // the response of the creation was lost
 	}
 	if metav1.GetControllerOfNoCopy(taken) == nil && taken.DeletionTimestamp == nil &&
 		a.memory.known.Same(taken, created.Data.Raw) {
@@ -166,6 +169,7 @@ func (a *application) revisions(ctx context.Context) error {
 		count = max(count, *a.plan.Collisions+1)
 	}
 	status.CollisionCount = &count
+
 	if err := a.w.PatchStatus(ctx, a.united, &a.united.Status, status); err != nil {
 		return err
 	}
@@ -173,8 +177,8 @@ func (a *application) revisions(ctx context.Context) error {
 	return reconcile.ErrStalePlan
 }
 
-// adoptRevision takes over the revision of the template that one of the same name left when it was deleted
-// without its children: under another name all pods would be made anew.
+// adoptRevision adopts the revision of the template that was left behind when an object of the same name was
+// deleted without its children. With a revision of another name, all pods would be recreated.
 func (a *application) adoptRevision(ctx context.Context, left *appsv1.ControllerRevision) error {
 	if err := a.lives(); err != nil {
 		return err
@@ -187,7 +191,7 @@ func (a *application) adoptRevision(ctx context.Context, left *appsv1.Controller
 	return reconcile.ErrStalePlan
 }
 
-// failed keeps an error for the condition that it belongs to.
+// failed records an error for the condition that it belongs to.
 func (a *application) failed(to *[]error, err error) {
 	if err == nil {
 		return
@@ -200,7 +204,7 @@ func (a *application) failed(to *[]error, err error) {
 	*to = append(*to, err)
 }
 
-// carryOut writes what the plan says, but for its status.
+// carryOut carries out the plan, except for its status.
 func (a *application) carryOut(ctx context.Context) {
 	for _, err := range a.w.Each(ctx, len(a.plan.Marks),
 		func(i int) error { return a.mark(ctx, a.plan.Marks[i]) }) {
@@ -216,7 +220,7 @@ func (a *application) carryOut(ctx context.Context) {
 	}
 
 	a.subsets(ctx)
-	if len(a.provision)+len(a.changed) == 0 { // what cannot be replaced stays
+	if len(a.provision)+len(a.changed) == 0 { // children that cannot be replaced stay
 		a.remove(ctx)
 	}
 
@@ -244,20 +248,20 @@ func of(c *uniteddeployment.Child) client.Object {
 	return object
 }
 
-// mark says on a pod whether it is reserved.
+// mark labels a pod with whether it is reserved.
 func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
 	_, err := reconcile.Merge(ctx, a.w, m.Pod,
-		map[string]any{
-			"labels": map[string]any{uniteddeployment.ReservedPod: strconv.FormatBool(m.Reserved)}}, nil, "")
+		map[string]any{"labels": map[string]any{
+			uniteddeployment.ReservedPod: strconv.FormatBool(m.Reserved)}}, nil, "")
 	if err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("labelling pod %s: %w", m.Pod.Name, err))
 	}
 	return nil
 }
 
-// subsets creates, adopts and updates children in batches of 1, 2, 4 and so on, in the order of their names;
-// a batch in which one fails is the last. Those that failed come last, so that one that is refused for ever
-// does not hold up the others.
+// subsets creates, adopts and updates children in batches of 1, 2, 4 and so on, in the order of their names.
+// It stops after a batch in which one fails. Subsets that failed before come last, so that one that is always
+// rejected does not hold up the others.
 func (a *application) subsets(ctx context.Context) {
 	var due []*uniteddeployment.Verdict
 	for i := range a.plan.Subsets {
@@ -283,6 +287,7 @@ func (a *application) subsets(ctx context.Context) {
 		}
 		return cmp.Compare(x.Subset.Name, y.Subset.Name)
 	})
+
 	for batch := 1; len(due) > 0; batch *= 2 {
 		some := due[:min(batch, len(due))]
 		due = due[len(some):]
@@ -313,8 +318,8 @@ func (a *application) subset(ctx context.Context, v *uniteddeployment.Verdict) e
 	return a.bring(ctx, v)
 }
 
-// create creates the child of a subset. Its name is taken if an answer was lost; others may have it, too, by
-// accident or on purpose.
+// create creates the child of a subset. If its name is taken, either the response to an earlier creation was
+// lost, or somebody else uses the name, by accident or on purpose.
 func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) error {
 	kind := a.plan.Template.Kind
 	document, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)
@@ -326,10 +331,12 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 		name := uniteddeployment.NameOf(a.united.Name, a.united.UID, kind, v.Subset.Name, further)
 		document["metadata"].(map[string]any)["name"] = name //nolint:forcetypeassert // it was built so
 		child := object(kind)
+
 		err := a.w.Create(ctx, document, child)
 		if reconcile.IsNamespaceTerminating(err) {
 			return nil
 		}
+
 		if err == nil {
 			a.mu.Lock()
 			a.created++
@@ -339,6 +346,7 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 		if !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating %s %s: %w", kind, name, err)
 		}
+
 		child = object(kind)
 		if err := a.w.Read(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name},
 			child); err != nil {
@@ -346,7 +354,7 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 		}
 		ours := uniteddeployment.OwnerOf(child) == a.united.UID || orphan(child) && a.matches(child)
 		if ours && child.GetLabels()[uniteddeployment.SubsetName] == v.Subset.Name {
-			return reconcile.ErrStalePlan // the next plan knows it
+			return reconcile.ErrStalePlan // the next plan will know it
 		}
 	}
 
@@ -358,7 +366,7 @@ func (a *application) matches(child client.Object) bool {
 	return err == nil && selector.Matches(labels.Set(child.GetLabels()))
 }
 
-// adopt makes the object the controller of a workload without one.
+// adopt makes the object the controller of a workload that has none.
 func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) error {
 	if err := a.lives(); err != nil {
 		return err
@@ -377,7 +385,7 @@ func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) er
 	return nil
 }
 
-// remove deletes children that are not wanted any more.
+// remove deletes children that are no longer wanted.
 func (a *application) remove(ctx context.Context) {
 	errs := a.w.Each(ctx, len(a.plan.Deletes), func(i int) error {
 		r := a.plan.Deletes[i]
@@ -385,11 +393,13 @@ func (a *application) remove(ctx context.Context) {
 			client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			return fmt.Errorf("deleting %s: %w", r.Child, err)
 		}
+
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.deleted++
 		return nil
 	})
+
 	var duplicates []error
 	for i, err := range errs {
 		if err != nil && !reconcile.IsStalePlan(err) && a.plan.Deletes[i].Duplicate {
@@ -401,7 +411,8 @@ func (a *application) remove(ctx context.Context) {
 	a.tell(uniteddeployment.EventDuplicates, errors.Join(duplicates...))
 }
 
-// tell tells an error once, until it is another one, or over.
+// tell records an event about an error, unless the last one for the reason was the same. A nil error clears
+// it.
 func (a *application) tell(reason string, err error) {
 	if err == nil {
 		a.memory.news.Is(reason, "")
@@ -410,7 +421,7 @@ func (a *application) tell(reason string, err error) {
 	}
 }
 
-// notes tells what was done, and what the plan has to tell.
+// notes records events about what was done, and about the notes of the plan.
 func (a *application) notes() {
 	if a.plan.Template != nil {
 		kind := a.plan.Template.Kind
@@ -427,7 +438,9 @@ func (a *application) notes() {
 		a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
 			"deleted "+plural.Of(a.deleted, kindsOf(a.plan)))
 	}
+
 	a.tell(uniteddeployment.EventFailed, errors.Join(slices.Concat(a.provision, a.update)...))
+
 	told := map[string]bool{}
 	for _, note := range append(a.plan.Notes, fault(a.plan)...) {
 		told[note.Reason] = true
@@ -451,7 +464,7 @@ func fault(plan *uniteddeployment.Plan) []uniteddeployment.Note {
 	return []uniteddeployment.Note{*plan.Fault}
 }
 
-// kindsOf is the kind of what is deleted, if it is one.
+// kindsOf returns the kind of the deleted children, or a general word if they are of several kinds.
 func kindsOf(plan *uniteddeployment.Plan) string {
 	kind := plan.Deletes[0].Child.Kind
 	for _, r := range plan.Deletes {

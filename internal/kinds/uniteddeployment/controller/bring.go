@@ -19,9 +19,9 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// verified tells whether a child that seems to be as it should was found to be so in the API server, in this
-// version of its spec: the caches keep no templates, which somebody may have changed by hand, or which may be
-// bound to other nodes since it was adopted.
+// verified reports whether a child that seems to be up to date was compared with the API server at this
+// generation. The caches keep no templates, and somebody may have changed the template by hand, or it may be
+// bound to other nodes since before it was adopted.
 func (a *application) verified(v *uniteddeployment.Verdict) bool {
 	return (v.Action == uniteddeployment.Verify || v.Action == uniteddeployment.Keep) &&
 		a.memory.verified[v.Child.Object.GetUID()] == fingerprint(v.Child.Object.GetGeneration(), v)
@@ -36,8 +36,7 @@ func fingerprint(generation int64, v *uniteddeployment.Verdict) string {
 		wanted.Revision, most, wanted.Patch, v.Subset.NodeSelectorTerm, v.Subset.Tolerations)
 }
 
-// bring makes a child what it should be, by a patch of what differs in the whole of it as it is in the API
-// server.
+// bring updates a child by a patch of everything in which the live object differs from what it should be.
 func (a *application) bring(ctx context.Context, v *uniteddeployment.Verdict) error {
 	after, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)
 	if err != nil {
@@ -96,21 +95,21 @@ func (a *application) bringOnce(
 	metadata, _ := changes["metadata"].(map[string]any)
 	delete(changes, "metadata")
 	left, err := reconcile.Merge(ctx, a.w, target, metadata, changes, "")
-	if err == nil { // what the API server has not kept of it is not sent again
+	if err == nil { // what the API server did not keep is not sent again
 		a.verify(v, left.GetGeneration())
 	}
 
 	return err
 }
 
-// verify remembers that a child has what is wanted in this version of its spec.
+// verify records that a child is up to date at this generation.
 func (a *application) verify(v *uniteddeployment.Verdict, generation int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.memory.verified == nil {
 		a.memory.verified = map[types.UID]string{}
 	}
-	if len(a.memory.verified) > 2*len(a.plan.Subsets) { // many are gone
+	if len(a.memory.verified) > 2*len(a.plan.Subsets) { // many children are gone
 		maps.DeleteFunc(a.memory.verified, func(uid types.UID, _ string) bool {
 			return !slices.ContainsFunc(a.plan.Subsets, func(v uniteddeployment.Verdict) bool {
 				return v.Child != nil && v.Child.Object.GetUID() == uid
@@ -120,8 +119,8 @@ func (a *application) verify(v *uniteddeployment.Verdict, generation int64) {
 	a.memory.verified[v.Child.Object.GetUID()] = fingerprint(generation, v)
 }
 
-// difference is the merge patch that leads from one document to another. A member that is null is absent, as
-// typed clients write it.
+// difference returns the merge patch that turns one document into another. Null members count as absent,
+// since typed clients write them.
 func difference(before, after map[string]any) (map[string]any, error) {
 	old, err := json.Marshal(withoutNulls(before))
 	if err != nil {
@@ -142,7 +141,7 @@ func difference(before, after map[string]any) (map[string]any, error) {
 	return changes, json.Unmarshal(patch, &changes)
 }
 
-// withoutNulls is a copy of a document without members that are null.
+// withoutNulls returns a copy of a document without null members.
 func withoutNulls(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -164,8 +163,8 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// before is what the child was made from: the revision and the patch that it names; nil if that is not known
-// any more.
+// before returns the document that the child was made from, by the revision and the patch that it names, or
+// nil if that is no longer known.
 func (a *application) before(ctx context.Context, v *uniteddeployment.Verdict) (map[string]any, error) {
 	template := a.plan.Template
 	c := v.Child

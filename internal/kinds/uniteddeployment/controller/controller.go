@@ -44,13 +44,13 @@ import (
 
 const (
 	controllerName = "uniteddeployment-controller"
-	// byOwner indexes children by the UnitedDeployment that controls them, and by nobody those that could be
-	// adopted; byDeployment indexes ReplicaSets by their Deployment.
+	// byOwner indexes children by the UID of the UnitedDeployment that controls them, and workloads that
+	// could be adopted by nobody. byDeployment indexes ReplicaSets by the UID of their Deployment.
 	byOwner, byDeployment = "uniteddeployment.owner", "uniteddeployment.deployment"
 	nobody                = "-"
 )
 
-// Reconciler carries out plans of UnitedDeployments. Its fields are for tests to fill in.
+// Reconciler carries out plans of UnitedDeployments. Its fields are exported for tests.
 type Reconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
@@ -67,13 +67,13 @@ type memory struct {
 	news  reconcile.News
 	known uniteddeployment.Knowledge
 	pace  reconcile.StatusThrottle
-	// verified are versions of children that were found to have their template.
+	// verified holds fingerprints of children that were found to have their template, by UID.
 	verified map[types.UID]string
-	// failed are subsets that could not be created or updated when that was tried last.
+	// failed are the subsets whose last creation or update failed.
 	failed map[string]bool
 }
 
-// served are the kinds of children that the cluster serves.
+// served holds the kinds of children that the cluster serves.
 type served struct {
 	mu    sync.Mutex
 	kinds map[uniteddeployment.Kind]bool
@@ -88,7 +88,7 @@ func (s *served) add(kind uniteddeployment.Kind) {
 	s.kinds[kind] = true
 }
 
-// all are those that are served, and those that are not.
+// all returns the kinds that are served, and those that are not.
 func (s *served) all() (present, absent []uniteddeployment.Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *served) all() (present, absent []uniteddeployment.Kind) {
 	return present, absent
 }
 
-// Setup adds the controller to the manager. A kind of children that is not served yet is followed as soon as
+// Setup adds the controller to the manager. A kind of children that is not served yet is watched as soon as
 // it is.
 func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
 	r := &Reconciler{API: options.API(mgr),
@@ -111,6 +111,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
+
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.ReplicaSet{}, byDeployment,
 		indexDeployment); err != nil {
 		return fmt.Errorf("indexing ReplicaSets: %w", err)
@@ -123,6 +124,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 			builder.WithPredicates(setChanges)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod),
 			builder.WithPredicates(podChanges))
+
 	for _, kind := range uniteddeployment.Kinds {
 		present, err := serves(mgr.GetRESTMapper(), kind)
 		switch {
@@ -157,7 +159,7 @@ func (r *Reconciler) forget(name types.NamespacedName, owner types.UID) {
 	r.meters.forget(name)
 }
 
-// serves tells whether the cluster serves a kind of children.
+// serves reports whether the cluster serves a kind of children.
 func serves(mapper meta.RESTMapper, kind uniteddeployment.Kind) (bool, error) {
 	of := schema.FromAPIVersionAndKind(kind.APIVersion(), kind.Name())
 	_, err := mapper.RESTMapping(of.GroupKind(), of.Version)
@@ -170,7 +172,7 @@ func serves(mapper meta.RESTMapper, kind uniteddeployment.Kind) (bool, error) {
 	return true, nil
 }
 
-// object is one of the kind to be read into.
+// object returns an empty object of the kind.
 func object(kind uniteddeployment.Kind) client.Object {
 	switch kind {
 	case uniteddeployment.StatefulSet:
@@ -183,7 +185,8 @@ func object(kind uniteddeployment.Kind) client.Object {
 	return &appsv1.Deployment{}
 }
 
-// indexOwner finds children by their owner, and what could be adopted.
+// indexOwner returns the owner of a child for the index byOwner, or nobody for a workload that could be
+// adopted.
 func indexOwner(object client.Object) []string {
 	if owner := uniteddeployment.OwnerOf(object); owner != "" {
 		return []string{string(owner)}
@@ -206,11 +209,11 @@ func indexDeployment(object client.Object) []string {
 	return nil
 }
 
-// ofChild asks for a pass over the UnitedDeployment of a child, or over those that may adopt it.
+// ofChild returns requests for the UnitedDeployment of a child, or for those that may adopt it.
 func (r *Reconciler) ofChild(ctx context.Context, child client.Object) []ctrl.Request {
 	if owner := uniteddeployment.OwnerOf(child); owner != "" {
-		return []ctrl.Request{reconcile.Request(child.GetNamespace(),
-			metav1.GetControllerOfNoCopy(child).Name)}
+		return []ctrl.Request{
+			reconcile.Request(child.GetNamespace(), metav1.GetControllerOfNoCopy(child).Name)}
 	}
 	if !orphan(child) {
 		return nil
@@ -233,7 +236,7 @@ func (r *Reconciler) ofChild(ctx context.Context, child client.Object) []ctrl.Re
 	return requests
 }
 
-// changed leaves out what plans do not read.
+// changed reports whether an update of a child changes what plans read.
 func changed(e event.UpdateEvent) bool {
 	a, b := e.ObjectOld, e.ObjectNew
 	x, y := *uniteddeployment.ChildOf(a), *uniteddeployment.ChildOf(b)
@@ -244,7 +247,7 @@ func changed(e event.UpdateEvent) bool {
 		uniteddeployment.OwnerOf(a) != uniteddeployment.OwnerOf(b)
 }
 
-// podChanges are those that plans read, of pods of children.
+// podChanges selects the changes of children's pods that plans read.
 var podChanges = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return labelled(e.Object) },
 	DeleteFunc: func(e event.DeleteEvent) bool { return labelled(e.Object) },
@@ -260,8 +263,8 @@ var podChanges = predicate.Funcs{
 	},
 }
 
-// setChanges are those that let pods be found which the caches may have shown before: that their ReplicaSet
-// is there, too.
+// setChanges selects new ReplicaSets. Their pods may have been in the caches before them, but are only found
+// once the ReplicaSet is there, too.
 var setChanges = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return labelled(e.Object) },
 	UpdateFunc: func(event.UpdateEvent) bool { return false },
@@ -270,8 +273,8 @@ var setChanges = predicate.Funcs{
 
 func labelled(pod client.Object) bool { return pod.GetLabels()[uniteddeployment.SubsetName] != "" }
 
-// ofPod asks for a pass over the UnitedDeployment of a pod, or of a ReplicaSet: that of the child that
-// controls it, for a Deployment by way of a ReplicaSet.
+// ofPod returns a request for the UnitedDeployment of a pod or of a ReplicaSet. The pods of a Deployment are
+// found through their ReplicaSet.
 func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Request {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller != nil && controller.Kind == "ReplicaSet" {
@@ -303,7 +306,7 @@ func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Reques
 	return []ctrl.Request{reconcile.Request(pod.GetNamespace(), metav1.GetControllerOfNoCopy(child).Name)}
 }
 
-// cached reads an owner from the caches, and tells whether it is there.
+// cached reads an owner from the caches, and reports whether it is there.
 func (r *Reconciler) cached(
 	ctx context.Context, namespace string, owner *metav1.OwnerReference, into client.Object,
 ) bool {

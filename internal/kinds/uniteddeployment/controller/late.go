@@ -19,21 +19,22 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// servedEvery is the pause between looks for kinds of children that are not served.
+// servedEvery is how often the controller checks whether missing kinds of children are served.
 const servedEvery = 10 * time.Second
 
-// late follows a kind of children once it is served, and has all UnitedDeployments look again.
+// late watches a kind of children once it is served, and enqueues all UnitedDeployments then.
 func (r *Reconciler) late(mgr ctrl.Manager, kind uniteddeployment.Kind) source.Func {
 	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		go func() {
-			indexed := false // caches refuse an index that they have
+			indexed := false // caches reject an index that they have already
 			err := wait.PollUntilContextCancel(ctx, servedEvery, false,
 				func(ctx context.Context) (bool, error) {
 					if present, err := serves(mgr.GetRESTMapper(), kind); err != nil || !present {
 						return false, nil //nolint:nilerr // the API server may not answer for a while
 					}
 					if !indexed {
-						indexed = mgr.GetFieldIndexer().IndexField(ctx, object(kind), byOwner, indexOwner) == nil
+						indexed = mgr.GetFieldIndexer().IndexField(ctx, object(kind), byOwner,
+							indexOwner) == nil
 					}
 					return indexed && r.follow(ctx, mgr, kind, queue) == nil, nil
 				})
@@ -46,7 +47,7 @@ func (r *Reconciler) late(mgr ctrl.Manager, kind uniteddeployment.Kind) source.F
 	}
 }
 
-// follow has the children of a kind that came late call for passes.
+// follow watches the children of a kind that was not served at the start.
 func (r *Reconciler) follow(
 	ctx context.Context, mgr ctrl.Manager, kind uniteddeployment.Kind,
 	queue workqueue.TypedRateLimitingInterface[ctrl.Request],
@@ -66,8 +67,8 @@ func (r *Reconciler) follow(
 		queue.Add(reconcile.Request(all.Items[i].Namespace, all.Items[i].Name))
 	}
 
-	// The handler comes last: it is told of all that exist, and is not added a second time if something
-	// before it has failed.
+	// The handler is added last: it is called with all existing objects, and must not be added a second time
+	// if something before it has failed.
 	ask := func(object any) {
 		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = gone.Obj

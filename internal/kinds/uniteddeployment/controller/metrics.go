@@ -25,17 +25,19 @@ func newMeters() *meters {
 
 func (m *meters) all() []prometheus.Collector { return []prometheus.Collector{m.passed, m.reserved} }
 
-// tell counts what is unusual; what is not has no series.
+// tell sets the gauges. Zero values have no series.
 func (m *meters) tell(namespace, name string, plan *uniteddeployment.Plan) {
 	if m == nil {
 		return
 	}
+
 	passed := 0
 	for i := range plan.Subsets {
 		if plan.Subsets[i].Passed || plan.Subsets[i].Reserved > 0 {
 			passed++
 		}
 	}
+
 	set(m.passed, namespace, name, passed)
 	set(m.reserved, namespace, name, int(plan.Status.ReservedPods))
 }

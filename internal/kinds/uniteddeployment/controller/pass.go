@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
-// pass brings a UnitedDeployment a step further.
+// pass reconciles a UnitedDeployment once.
 func (r *Reconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (reconcile.Done, error) {
@@ -52,7 +52,7 @@ func (r *Reconciler) pass(
 	return again(done, err)
 }
 
-// again comes back soon after the world changed under a plan, and leaves other errors to the back-off.
+// again requeues soon if the world changed under a plan, and leaves other errors to the back-off.
 func again(done reconcile.Done, err error) (reconcile.Done, error) {
 	if err != nil && changedAll(err) {
 		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
@@ -61,7 +61,7 @@ func again(done reconcile.Done, err error) (reconcile.Done, error) {
 	return done, err
 }
 
-// changedAll tells whether all of joined errors say no more than that the world changed.
+// changedAll reports whether all of the joined errors only mean that the plan was stale.
 func changedAll(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {
@@ -74,13 +74,14 @@ func changedAll(err error) bool {
 	return reconcile.IsStalePlan(err)
 }
 
-// read reads what a plan is made from, over which own writes are laid.
+// read reads what a plan is made from, with own writes laid over the caches.
 func (r *Reconciler) read(
 	ctx context.Context, united *appsv1beta1.UnitedDeployment,
 ) (uniteddeployment.Snapshot, error) {
 	memory := r.memory.Of(united.UID)
 	s := uniteddeployment.Snapshot{United: united, Known: &memory.known, Now: r.Now(),
 		Pods: map[types.UID][]*corev1.Pod{}}
+
 	var present []uniteddeployment.Kind
 	present, s.Absent = r.served.all()
 	for _, kind := range present {
@@ -113,7 +114,7 @@ func (r *Reconciler) read(
 	return s, nil
 }
 
-// children are those of a kind that the UnitedDeployment controls, and those that it could adopt.
+// children returns the workloads of a kind that the UnitedDeployment controls, and those that it could adopt.
 func (r *Reconciler) children(
 	ctx context.Context, united *appsv1beta1.UnitedDeployment, kind uniteddeployment.Kind,
 ) (children, orphans []*uniteddeployment.Child, err error) {
@@ -126,6 +127,7 @@ func (r *Reconciler) children(
 			}
 			return uniteddeployment.OwnerOf(o) == united.UID
 		}
+
 		var found []*uniteddeployment.Child
 		switch kind {
 		case uniteddeployment.StatefulSet:
@@ -148,6 +150,7 @@ func (r *Reconciler) children(
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing %ss: %w", kind, err)
 		}
+
 		if owner == nobody {
 			orphans = found
 		} else {
@@ -163,7 +166,7 @@ type pointer[T any] interface {
 	client.Object
 }
 
-// laid are workloads with own writes laid over them.
+// laid returns workloads with own writes laid over them.
 func laid[T any, P pointer[T]](
 	r *Reconciler, united *appsv1beta1.UnitedDeployment, items []T, mine func(client.Object) bool,
 ) []*uniteddeployment.Child {
@@ -183,7 +186,7 @@ func laid[T any, P pointer[T]](
 func (r *Reconciler) pods(
 	ctx context.Context, united *appsv1beta1.UnitedDeployment, s *uniteddeployment.Snapshot,
 ) error {
-	child, owners := map[types.UID]types.UID{}, []types.UID(nil) // of each controller of pods
+	child, owners := map[types.UID]types.UID{}, []types.UID(nil) // by the controller of the pods
 	for _, c := range s.Children {
 		uid := c.Object.GetUID()
 		if c.Kind != uniteddeployment.Deployment {
@@ -192,8 +195,7 @@ func (r *Reconciler) pods(
 		}
 		var sets appsv1.ReplicaSetList
 		if err := r.Client.List(ctx, &sets, client.InNamespace(united.Namespace),
-			client.MatchingFields{byDeployment: string(uid)},
-			client.UnsafeDisableDeepCopy); err != nil {
+			client.MatchingFields{byDeployment: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("listing ReplicaSets of %s: %w", c, err)
 		}
 		for i := range sets.Items {

@@ -21,22 +21,22 @@ type Applier struct {
 	Events reconcile.Recorder
 }
 
-// Result is what applying met.
+// Result is the outcome of applying a plan.
 type Result struct {
-	// Err are all failures; one pod's does not keep the others from being tried.
+	// Err joins all failures. The failure of one pod does not keep the others from being tried.
 	Err error
-	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
+	// Retry reports that something changed meanwhile. A new plan is due although no event may announce it.
 	Retry bool
-	// CostErrors are those of pods whose deletion cost could not be written (WS-166).
+	// CostErrors are the errors of pods whose deletion cost could not be written (WS-166).
 	CostErrors []error
 	// Deleted are the pods that were deleted.
 	Deleted []*corev1.Pod
-	// DeleteErrors are those of pods that could not be deleted (WS-175).
+	// DeleteErrors are the errors of pods that could not be deleted (WS-175).
 	DeleteErrors []error
-	// Tried are the pods that were written or deleted, with nil, or could not be, though nothing changed
-	// meanwhile.
+	// Tried holds the pods that were tried: nil if the pod was written or deleted, or the error if that
+	// failed although nothing had changed meanwhile.
 	Tried map[types.UID]error
-	// Written is the change of the status that was written; nil if there was none to write.
+	// Written is the change of the status that was written, or nil if there was none.
 	Written *workloadspread.StatusChange
 }
 
@@ -52,7 +52,7 @@ func (r *Result) add(err error) (failed bool) {
 	return false
 }
 
-// tried adds what came of a pod.
+// tried records the outcome for a pod.
 func (r *Result) tried(pod *corev1.Pod, err error) (failed bool) {
 	if failed = r.add(err); failed {
 		r.Tried[pod.UID] = err
@@ -62,10 +62,9 @@ func (r *Result) tried(pod *corev1.Pod, err error) (failed bool) {
 	return failed
 }
 
-// Apply carries out a plan: deletion costs are written, then the status, and only after that pods are
-// adopted, so that no deletion of theirs is booked before they are counted, and others deleted, so that their
-// replacements already find their subset passed over (WS-130). writeStatus tells whether the status may not
-// wait.
+// Apply carries out a plan. It writes deletion costs, then the status. Only after that it adopts pods, so
+// that their deletions are not booked before they are counted, and deletes others, so that their replacements
+// already find their subset passed over (WS-130). writeStatus reports whether the status must be written now.
 func (a *Applier) Apply(ctx context.Context, plan *workloadspread.Plan, writeStatus bool) Result {
 	result := Result{Tried: map[types.UID]error{}}
 	a.pods(ctx, plan, &result, false)
@@ -79,8 +78,7 @@ func (a *Applier) Apply(ctx context.Context, plan *workloadspread.Plan, writeSta
 
 	a.pods(ctx, plan, &result, true)
 	for i, err := range a.API.For(plan.Spread.UID).Each(ctx, len(plan.Delete), func(i int) error {
-		return a.delete(ctx, plan,
-			plan.Delete[i])
+		return a.delete(ctx, plan, plan.Delete[i])
 	}) {
 		if result.tried(plan.Delete[i], err) {
 			result.DeleteErrors = append(result.DeleteErrors, err)
@@ -93,7 +91,7 @@ func (a *Applier) Apply(ctx context.Context, plan *workloadspread.Plan, writeSta
 	return result
 }
 
-// pods patches those that are adopted, or the others.
+// pods patches the pods that are adopted, or all others.
 func (a *Applier) pods(ctx context.Context, plan *workloadspread.Plan, result *Result, adopted bool) {
 	var writes []*workloadspread.PodWrite
 	for _, w := range plan.Writes {
@@ -109,7 +107,7 @@ func (a *Applier) pods(ctx context.Context, plan *workloadspread.Plan, result *R
 	}
 }
 
-// pod sends one patch: deletion cost and adoption together.
+// pod writes deletion cost and adoption of a pod with one patch.
 func (a *Applier) pod(ctx context.Context, plan *workloadspread.Plan, w *workloadspread.PodWrite) error {
 	if _, err := reconcile.Merge(ctx, a.API.For(plan.Spread.UID), w.Pod, w.Metadata, nil, ""); err != nil {
 		return fmt.Errorf("patching pod %s: %w", w.Pod.Name, err)
@@ -134,10 +132,12 @@ func (a *Applier) status(ctx context.Context, plan *workloadspread.Plan, result 
 		}
 		return fmt.Errorf("writing status: %w", err)
 	}
+
 	if written != nil {
 		a.API.Own.Changed(plan.Spread.UID, written, a.API.Now())
 		result.Written = &change
 	}
+
 	plan.Status = change
 	return nil
 }

@@ -22,9 +22,9 @@ import (
 
 // Booker writes decisions into the status of WorkloadSpreads (WS-110 to WS-115).
 //
-// A booking whose answer was lost is found again by its key, which is kept for all attempts of one request. A
-// pod without a name of its own has another key when its controller tries again: the booking of the first try
-// then expires by time (WS-152).
+// A booking whose response was lost is found again by its key, which is the same for all attempts of one
+// request. A pod with a generated name gets a new key when its controller retries; the booking of the first
+// attempt then expires (WS-152).
 type Booker struct {
 	*desk
 	workloads Workloads
@@ -36,8 +36,8 @@ type Booker struct {
 
 type desk = booking.Desk[appsv1beta1.WorkloadSpread, *appsv1beta1.WorkloadSpread, *workloadspread.Ledger]
 
-// NewBooker returns a Booker. c patches, live reads from the API server, cached returns what the informer
-// has, which is not changed.
+// NewBooker returns a Booker. c writes patches, live reads from the API server, and cached returns the object
+// of the informer, which must not be changed.
 func NewBooker(
 	c client.Client, live client.Reader, cached func(types.NamespacedName) *appsv1beta1.WorkloadSpread,
 	workloads Workloads, log logr.Logger, now func() time.Time,
@@ -54,7 +54,7 @@ func NewBooker(
 	b.desk = booking.New(booking.Options[appsv1beta1.WorkloadSpread, *appsv1beta1.WorkloadSpread,
 		*workloadspread.Ledger]{
 		Client: c, Live: live, Cached: cached, Now: now, Writes: b.writes, Batch: 250,
-		// Waits are spread by chance. They end with the time of who asks.
+		// Jitter spreads the retries. They end when the context of the caller ends.
 		Backoff: wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 12,
 			Cap: 300 * time.Millisecond},
 		Begin: func(ctx context.Context, spread *appsv1beta1.WorkloadSpread) *workloadspread.Ledger {
@@ -70,15 +70,17 @@ func NewBooker(
 	return b
 }
 
-// Metrics are for the registry.
+// Metrics returns the collectors to be registered.
 func (b *Booker) Metrics() []prometheus.Collector { return []prometheus.Collector{b.writes, b.booked} }
 
-// Create chooses a subset and books the pod there (WS-076). The decision has no subset if none has a free
-// place (WS-077), or if the WorkloadSpread is gone (WS-113). prepare is told what is decided before that is
-// written; its error refuses the pod, and nothing is booked.
-func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
-	prepare func(workloadspread.Decision) error) (workloadspread.Decision, error) {
-	decision := workloadspread.Decision{Subset: workloadspread.Alone(spread)} // WS-056
+// Create chooses a subset and books the pod there (WS-076). The decision has no subset if none has room
+// (WS-077), or if the WorkloadSpread is gone (WS-113). prepare is called with the decision before it is
+// written; if it returns an error, nothing is booked and the error is returned.
+func (b *Booker) Create(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
+	prepare func(workloadspread.Decision) error,
+) (workloadspread.Decision, error) {
+	decision := workloadspread.Decision{Subset: workloadspread.Alone(spread)}
 	if workloadspread.Ordinal(workloadspread.TargetOf(spread).GroupKind) && decision.Subset == nil {
 		var err error
 		if decision, err = b.byOrdinal(ctx, spread, pod); err != nil || decision.Subset == nil {
@@ -93,8 +95,8 @@ func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		func(l *workloadspread.Ledger) (workloadspread.Decision, func()) { return l.Create(pod) })
 }
 
-// byOrdinal chooses without booking. Whether subsets can be scheduled to is what was written here last, if
-// that is newer than the cache.
+// byOrdinal chooses a subset without booking. Whether pods can be scheduled to a subset is taken from the
+// last own write if that is newer than the cache.
 func (b *Booker) byOrdinal(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
 ) (workloadspread.Decision, error) {
@@ -102,6 +104,7 @@ func (b *Booker) byOrdinal(
 	if pod.Generated {
 		name = ""
 	}
+
 	newest := b.Newest(spread)
 	target, err := b.workload(ctx, newest)
 	if err != nil {
@@ -110,7 +113,7 @@ func (b *Booker) byOrdinal(
 	return workloadspread.ByOrdinal(newest, target, name), nil
 }
 
-// Delete books the deletion of a pod, if there is something to book (WS-102, WS-103).
+// Delete books the deletion of a pod, if there is anything to book (WS-102, WS-103).
 func (b *Booker) Delete(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Deletion,
 ) (workloadspread.Decision, error) {
@@ -121,9 +124,9 @@ func (b *Booker) Delete(
 		func(l *workloadspread.Ledger) (workloadspread.Decision, func()) { return l.Delete(pod) })
 }
 
-// Release gives back the place of a pod whose creation was refused for certain, so that another one need not
-// wait until its booking expires (WS-152). Who does not know that for certain must not: two pods would have
-// the place.
+// Release gives back the place of a pod whose creation was certainly refused, so that another pod need not
+// wait until the booking expires (WS-152). It must not be called if that is not certain, since two pods would
+// then have the same place.
 func (b *Booker) Release(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
 ) error {
@@ -136,12 +139,14 @@ func (b *Booker) Release(
 	return err
 }
 
-// settle decides, and books what decide's other result says. A pod that finds no subset, or no booking to be
-// given back, is decided about again if the object may be older than its request. prepare may be nil.
-func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread, kind string,
+// settle makes a decision with decide, and commits it by calling the function that decide returned. If the
+// pod finds no subset, or no booking to give back, the decision is made again if the object may be older than
+// the request. prepare may be nil.
+func (b *Booker) settle(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, kind string,
 	prepare func(workloadspread.Decision) error,
-	decide func(*workloadspread.Ledger) (workloadspread.Decision, func())) (decision workloadspread.Decision,
-	err error) {
+	decide func(*workloadspread.Ledger) (workloadspread.Decision, func()),
+) (decision workloadspread.Decision, err error) {
 	err = b.Do(ctx, spread, func(l *workloadspread.Ledger, age time.Duration) error {
 		var commit func()
 		decision, commit = decide(l)
@@ -156,10 +161,11 @@ func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		commit()
 		return nil
 	})
+
 	switch {
 	case errors.Is(err, booking.ErrGone):
-		return workloadspread.Decision{Gone: true, Reason: "the WorkloadSpread is gone"}, nil // WS-113
-	case err != nil && ctx.Err() != nil: // nobody knows what became of the decision
+		return workloadspread.Decision{Gone: true, Reason: "the WorkloadSpread is gone"}, nil
+	case err != nil && ctx.Err() != nil: // it is unknown what became of the decision
 		return workloadspread.Decision{}, err
 	case err == nil && decision.Made:
 		b.booked.WithLabelValues(kind).Inc()
@@ -168,8 +174,8 @@ func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	return decision, err
 }
 
-// target is read only for quotas that depend on it. What cannot be read must not block pods: these quotas
-// then count 0.
+// target returns the target if quotas depend on it, and nil otherwise. It also returns nil if the target
+// cannot be read, since that must not block pods: these quotas then count as 0.
 func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) *workloadspread.Target {
 	if !workloadspread.ReadsTarget(spread) {
 		return nil
@@ -188,8 +194,8 @@ func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread)
 	return target
 }
 
-// workload reads the target from the API server: pods come because their workload was scaled, which the cache
-// may show later than they come. The cache is asked only where the API server does not answer.
+// workload reads the target from the API server. New pods often come because their workload was scaled, and
+// the cache may show that later than the pods. The cache is read only if the API server does not answer.
 func (b *Booker) workload(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 ) (*workloadspread.Target, error) {
@@ -197,10 +203,12 @@ func (b *Booker) workload(
 	if err == nil {
 		return target, nil
 	}
+
 	cached, errCached := b.workloads.Target(ctx, spread, false)
 	if errCached != nil || !cached.Exists {
 		return nil, err
 	}
+
 	b.log.V(2).Info("The workload is read from the cache",
 		"workloadspread", client.ObjectKeyFromObject(spread), "why", err.Error())
 	return cached, nil

@@ -33,21 +33,21 @@ import (
 // Options configure the controller.
 type Options struct {
 	reconcile.Options
-	// Workloads reads targets and tells of their changes.
+	// Workloads reads targets and reports their changes.
 	Workloads Followed
-	// Booker is what the webhooks of this process book with: the status is written with it too (WS-110).
+	// Booker is the one that the webhooks of this process use. The status is written with it, too (WS-110).
 	Booker *Booker
 	// Versioned are the kinds whose pods are counted by version (WS-184).
 	Versioned workloadspread.Versioned
-	// Window is for how long a subset is passed over in which pods could not be scheduled; 0 is
+	// Window is how long a subset is passed over after pods could not be scheduled in it. The default is
 	// UnschedulableWindow (WS-199).
 	Window time.Duration
 }
 
-// controllerName names queue metrics and events.
+// controllerName is the name in the metrics of the queue and in events.
 const controllerName = "workloadspread-controller"
 
-// byTarget is the index of WorkloadSpreads by what they refer to.
+// byTarget is the index of WorkloadSpreads by their target.
 const byTarget = "workloadspread-target"
 
 type reconciler struct {
@@ -56,7 +56,7 @@ type reconciler struct {
 	meters *meters
 }
 
-// pauseAtMost is the longest pause between the plans of a WorkloadSpread.
+// pauseAtMost is the longest pause between two plans of a WorkloadSpread.
 const pauseAtMost = time.Second
 
 // Setup adds the controller to the manager.
@@ -82,15 +82,18 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if options.Window == 0 {
 		options.Window = workloadspread.UnschedulableWindow
 	}
+
 	r := &reconciler{kube: &kubeReader{kube}, meters: meters}
 	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now,
 		Owner: reconcile.UIDs[*appsv1beta1.WorkloadSpread](api), Pass: r.run, Forget: r.forget},
 		pauseAtMost, options.Limiter())
+
 	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window,
 		Applier: Applier{API: api, Booker: options.Booker,
 			Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
+
 	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
-		For(&appsv1beta1.WorkloadSpread{}). // its status too: the webhooks book there
+		For(&appsv1beta1.WorkloadSpread{}). // its status too, since the webhooks book there
 		Watches(&appsv1beta1.WorkloadSpread{}, handler.Funcs{DeleteFunc: r.rivals}).
 		Watches(&corev1.Pod{}, &podEvents{r: r, versioned: options.Versioned}).
 		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
@@ -105,24 +108,24 @@ type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 func targetKey(target workloadspread.Reference) string { return target.String() + "/" + target.Name }
 
-// ofTarget asks for a pass of the WorkloadSpreads of a workload.
+// ofTarget enqueues the WorkloadSpreads of a workload.
 func (r *reconciler) ofTarget(
 	ctx context.Context, q queue, namespace string, changed workloadspread.Reference,
 ) {
 	var list appsv1beta1.WorkloadSpreadList
 	if err := r.kube.Client.List(ctx, &list, client.InNamespace(namespace),
-		client.MatchingFields{byTarget: targetKey(changed)},
-		client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{byTarget: targetKey(changed)}, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads of a workload")
 		return
 	}
+
 	for i := range list.Items {
 		q.Add(requestFor(namespace, list.Items[i].Name))
 	}
 }
 
-// rivals asks for a pass of the other WorkloadSpreads of a namespace: they may have left pods to the one that
-// is gone.
+// rivals enqueues the other WorkloadSpreads of a namespace, since they may have left pods to the one that is
+// gone.
 func (r *reconciler) rivals(ctx context.Context, e event.DeleteEvent, q queue) {
 	var list appsv1beta1.WorkloadSpreadList
 	if err := r.kube.Client.List(ctx, &list, client.InNamespace(e.Object.GetNamespace()),
@@ -130,6 +133,7 @@ func (r *reconciler) rivals(ctx context.Context, e event.DeleteEvent, q queue) {
 		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads beside one that is gone")
 		return
 	}
+
 	for i := range list.Items {
 		if list.Items[i].Name != e.Object.GetName() {
 			q.Add(requestFor(list.Items[i].Namespace, list.Items[i].Name))
@@ -141,8 +145,8 @@ func requestFor(namespace, name string) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// podEvents lead from pods to WorkloadSpreads: by their annotation, or, while they are in no subset, by their
-// controller.
+// podEvents maps pods to WorkloadSpreads: by their annotation, or by their controller if they are in no
+// subset.
 type podEvents struct {
 	r         *reconciler
 	versioned workloadspread.Versioned
@@ -150,8 +154,8 @@ type podEvents struct {
 
 var _ handler.EventHandler = &podEvents{}
 
-// Create implements handler.EventHandler. The pods found at the start are not looked at one by one, since
-// every WorkloadSpread is.
+// Create implements handler.EventHandler. Pods of the initial list are skipped, since every WorkloadSpread is
+// reconciled at the start.
 func (h *podEvents) Create(ctx context.Context, e event.CreateEvent, q queue) {
 	if !e.IsInInitialList {
 		h.enqueue(ctx, q, e.Object, true)
@@ -186,6 +190,7 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 		}
 		return
 	}
+
 	if readiness.Active(before) != readiness.Active(after) ||
 		h.versioned.Of(before) != h.versioned.Of(after) ||
 		scheduling(before) != scheduling(after) ||
@@ -194,7 +199,7 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	}
 }
 
-// scheduling is what is read of condition PodScheduled, and whether the pod has a node.
+// scheduling returns what is read of the condition PodScheduled, and the pod's node.
 func scheduling(pod *corev1.Pod) [3]string {
 	state := [3]string{pod.Spec.NodeName}
 	if c := readiness.Condition(pod, corev1.PodScheduled); c != nil {
@@ -203,8 +208,8 @@ func scheduling(pod *corev1.Pod) [3]string {
 	return state
 }
 
-// controllerUID is empty for none: a workload lets pods go that do not match it any more, and takes others
-// in.
+// controllerUID returns the UID of the pod's controller, or an empty one. It changes when a workload releases
+// a pod that it no longer matches, or adopts one.
 func controllerUID(pod *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return owner.UID
@@ -212,8 +217,8 @@ func controllerUID(pod *corev1.Pod) types.UID {
 	return ""
 }
 
-// enqueue asks for a pass of the pod's WorkloadSpread. If it has none, and strangers matter, of all that it
-// may belong to: that is found out by names, because a request for each pod of the cluster would cost more
+// enqueue enqueues the WorkloadSpread of the pod. If it has none, and strangers is true, it enqueues all that
+// the pod may belong to. They are found by names, since a request for each pod of the cluster would cost more
 // than a pass that finds nothing.
 func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, strangers bool) {
 	if p, ok := pub.ParsePlacement(pod.GetAnnotations()); ok {
@@ -224,8 +229,9 @@ func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, str
 			request.NamespacedName); err != nil || !isPod ||
 			Claims(spread, full) {
 			return
-		} // else it is nobody's, and others may take it
+		} // otherwise it belongs to nobody, and others may take it
 	}
+
 	owner, ok := workloadspread.ControllerOf(pod)
 	if !strangers || !ok {
 		return
@@ -245,7 +251,7 @@ func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, str
 	}
 }
 
-// mayLead tells whether a pod with that controller may be one of the target's.
+// mayLead reports whether a pod with that controller may be a pod of the target.
 func mayLead(target, controller workloadspread.Reference) bool {
 	switch {
 	case target == controller:

@@ -1,4 +1,4 @@
-// Package controller reads and writes for package workloadspread. Passes over WorkloadSpreads run on the
-// manager that leads; on every replica a Watch follows WorkloadSpreads for the webhooks of pods, and a Booker
-// writes what those decide into the status.
+// Package controller reads and writes for package workloadspread. The leader runs passes over
+// WorkloadSpreads. On every replica a Watch follows WorkloadSpreads for the pod webhooks, and a Booker writes
+// their decisions into the status.
 package controller

@@ -13,15 +13,16 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
-// Tell has do called with each object of a followed kind that appears, goes, or changes in what is read of
-// it, and with the Deployment of a ReplicaSet (WS-121). It is called before the first Follow.
+// Tell registers a function that is called with each object of a followed kind that appears, goes, or changes
+// in a field that is read, and with the Deployment of such a ReplicaSet (WS-121). It must be called before
+// the first Follow.
 func (k *Kinds) Tell(do func(namespace string, changed workloadspread.Reference)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.told = append(k.told, do)
 }
 
-// Follow fills the caches with the kind, and keeps them so.
+// Follow starts to watch the kind of a target, and the kinds between it and its pods.
 func (k *Kinds) Follow(ctx context.Context, target workloadspread.Reference) error {
 	kinds := []schema.GroupKind{target.GroupKind}
 	if target.GroupKind == workloadspread.Deployment {
@@ -56,7 +57,6 @@ func (k *Kinds) follow(ctx context.Context, kind schema.GroupKind) error {
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", kind, err)
 	}
-
 	informer, err := k.caches.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", kind, err)
@@ -101,6 +101,7 @@ func (k *Kinds) tell(kind schema.GroupKind, object any) {
 	k.mu.Lock()
 	told := k.told
 	k.mu.Unlock()
+
 	references := []workloadspread.Reference{{GroupKind: kind, Name: of.GetName()}}
 	if parent, ok := workloadspread.ControllerOf(of); ok && k.Known(parent.GroupKind) {
 		references = append(references, parent)

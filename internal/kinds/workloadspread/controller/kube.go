@@ -24,13 +24,14 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Followed are workloads whose changes are told. Kinds is one.
+// Followed reads workloads and reports their changes. Kinds implements it.
 type Followed interface {
 	Workloads
-	// Follow starts to watch the kind of a target, and the kinds between it and its pods, if they are not
-	// watched yet.
+	// Follow starts to watch the kind of a target, and the kinds between it and its pods, unless they are
+	// watched already.
 	Follow(ctx context.Context, target workloadspread.Reference) error
-	// Tell has do called with each workload that appears, goes, or changes in what is read of it (WS-121).
+	// Tell registers a function that is called with each workload that appears, goes, or changes in a field
+	// that is read (WS-121).
 	Tell(do func(namespace string, changed workloadspread.Reference))
 }
 
@@ -47,10 +48,10 @@ type Kube struct {
 
 var _ Reader = &kubeReader{}
 
-// kubeReader is the Reader of a Kube.
+// kubeReader implements Reader for a Kube.
 type kubeReader struct{ *Kube }
 
-// Target implements Reader. The target's kind is watched from then on.
+// Target implements Reader. It starts to watch the target's kind.
 func (k *kubeReader) Target(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 ) (*workloadspread.Target, bool, error) {
@@ -58,7 +59,7 @@ func (k *kubeReader) Target(
 	if !workloadspread.BuiltIn(reference.GroupKind) && !k.Workloads.Ready() {
 		return nil, false, errors.New("it is not known yet which kinds are listed")
 	}
-	// its pods are there all the same, and so is the status that counts them
+	// The pods of an unknown kind exist all the same, and so does the status that counts them.
 	if !k.Workloads.Known(reference.GroupKind) {
 		err := fmt.Errorf(
 			"the kind is not supported, and an administrator has not listed it in key %s of ConfigMap %s in the namespace of the manager",
@@ -71,10 +72,11 @@ func (k *kubeReader) Target(
 		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 			return nil, false, fmt.Errorf("following %s: %w", reference.Kind, err)
 		}
-		known = false // it is not served
+		known = false // the kind is not served
 	}
+
 	target, err := k.Workloads.Target(ctx, spread, false)
-	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told
+	if apierrors.IsForbidden(err) { // until somebody grants access, which is reported to the user
 		return &workloadspread.Target{Reference: reference, DesiredError: err}, known, nil
 	}
 	if err != nil {
@@ -117,7 +119,6 @@ func (k *kubeReader) found(
 	if len(found) > 0 || target.Fallback == nil {
 		return found, nil
 	}
-
 	selector, err := target.Fallback()
 	if err != nil {
 		return nil, fmt.Errorf("finding the pods of %s %s: %w", target.Kind, target.Name, err)
@@ -128,8 +129,7 @@ func (k *kubeReader) found(
 
 	var list corev1.PodList
 	if err := k.Client.List(ctx, &list, client.InNamespace(spread.Namespace),
-		client.MatchingLabelsSelector{Selector: selector},
-		client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the pods of %s %s: %w", target.Kind, target.Name, err)
 	}
 
@@ -141,13 +141,12 @@ func (k *kubeReader) found(
 	return selected(pods, spread.Namespace, filter), nil
 }
 
-// selected are the pods of a namespace that all selectors select; one that is nil selects all.
+// selected returns the pods of a namespace that match all selectors. A nil selector matches everything.
 func selected(pods []*corev1.Pod, namespace string, selectors ...labels.Selector) []*corev1.Pod {
 	kept := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
 		if pod.Namespace == namespace && !slices.ContainsFunc(selectors, func(s labels.Selector) bool {
-			return s != nil &&
-				!s.Matches(labels.Set(pod.Labels))
+			return s != nil && !s.Matches(labels.Set(pod.Labels))
 		}) {
 			kept = append(kept, pod)
 		}
@@ -188,7 +187,7 @@ func (k *kubeReader) Whole(ctx context.Context, name types.NamespacedName) ([]by
 	return document, nil
 }
 
-// Placed implements Reader. Of pods no more is read than their metadata.
+// Placed implements Reader. It reads only the metadata of pods.
 func (k *kubeReader) Placed(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string,
 ) (map[string]bool, error) {
@@ -205,6 +204,7 @@ func (k *kubeReader) Placed(
 			}
 		}
 	}
+
 	list := &metav1.PartialObjectMetadataList{}
 	for {
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
@@ -221,5 +221,5 @@ func (k *kubeReader) Placed(
 	}
 }
 
-// podsAtOnce is how many pods are listed with one request.
+// podsAtOnce is the page size of a list of pods.
 const podsAtOnce = 500

@@ -21,13 +21,13 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
 
-// Listed follows a list of kinds of workloads that an administrator makes, so that changes count without a
-// restart (WS-026).
+// Listed follows a list of kinds of workloads that an administrator maintains, so that changes take effect
+// without a restart (WS-026).
 type Listed struct {
 	log    logr.Logger
 	synced func() bool
 	told   []func()
-	// at is the key of the list; empty stands for that of WorkloadSpreads.
+	// at is the key of the list. An empty one stands for AllowListKey.
 	at string
 
 	mu   sync.RWMutex
@@ -35,24 +35,26 @@ type Listed struct {
 	err  error
 }
 
-// FollowLists starts to follow the ConfigMap in the install namespace once the manager runs, on every
-// replica, for lists of kinds, each at a key of its own. newInformer makes the informer of its cache; nil
-// means the library's.
+// FollowLists follows the ConfigMap in the install namespace on every replica, once the manager runs. It
+// holds lists of kinds, each at its own key. newInformer makes the informer of the cache; nil means that of
+// the library.
 func FollowLists(
 	ctx context.Context, mgr manager.Manager, namespace string, newInformer watches.NewInformer,
 	lists ...*Listed,
 ) error {
 	named := fields.OneTermEqualSelector("metadata.name", workloadspread.ConfigMapName)
-	// A cache of its own: that of the manager holds other ConfigMaps.
+	// This is a cache of its own, since that of the manager holds other ConfigMaps.
 	own, err := cache.New(mgr.GetConfig(),
 		cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),
 			Mapper:      mgr.GetRESTMapper(),
 			NewInformer: newInformer,
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named}}}}})
+				&corev1.ConfigMap{}: {
+					Namespaces: map[string]cache.Config{namespace: {FieldSelector: named}}}}})
 	if err != nil {
 		return fmt.Errorf("making the cache of ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
+
 	if err := mgr.Add(matchconditions.Everywhere(own.Start)); err != nil {
 		return fmt.Errorf("adding the cache of ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
@@ -77,7 +79,7 @@ func FollowLists(
 	return nil
 }
 
-// NewListed returns a list that is followed from FollowLists on, at a key of the ConfigMap.
+// NewListed returns a list at a key of the ConfigMap. FollowLists starts to follow it.
 func NewListed(key string, log logr.Logger) *Listed {
 	return &Listed{log: log, at: key, synced: func() bool { return false }}
 }
@@ -88,7 +90,8 @@ func (l *Listed) read(object any) {
 	}
 }
 
-// WhenRead has do called whenever the list was read. It is called before the manager starts.
+// WhenRead registers a function that is called whenever the list was read. It must be called before the
+// manager starts.
 func (l *Listed) WhenRead(do func()) { l.told = append(l.told, do) }
 
 func (l *Listed) set(text string) {
@@ -111,17 +114,17 @@ func (l *Listed) keep(text string) {
 	l.list = list
 }
 
-// Kinds are those listed last that could be read.
+// Kinds returns the kinds of the last list that could be parsed.
 func (l *Listed) Kinds() workloadspread.AllowList {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.list
 }
 
-// Ready tells whether the ConfigMap has been looked for since the start.
+// Ready reports whether the ConfigMap was looked for since the start.
 func (l *Listed) Ready() bool { return l.synced == nil || l.synced() }
 
-// Err says why the present list cannot be read; nil if it can.
+// Err returns why the present list cannot be parsed, or nil.
 func (l *Listed) Err() error {
 	if !l.Ready() {
 		return fmt.Errorf("this manager has just started and has not read ConfigMap %s yet",

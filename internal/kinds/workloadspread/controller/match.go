@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// Index holds the WorkloadSpreads by namespace, with what is read from them for each pod. The zero value is
-// empty. It may be used by many at once. Its objects must not be changed.
+// Index holds the WorkloadSpreads by namespace, with their parsed targets and filters. The zero value is
+// empty. It is safe for concurrent use. Its objects must not be changed.
 type Index struct {
 	mu         sync.RWMutex
 	namespaces map[string][]*indexed
@@ -30,7 +30,7 @@ type Index struct {
 type indexed struct {
 	spread *appsv1beta1.WorkloadSpread
 	target workloadspread.Reference
-	// filter selects nothing if it cannot be read.
+	// filter selects nothing if it cannot be parsed.
 	filter labels.Selector
 }
 
@@ -40,6 +40,7 @@ func (x *Index) Set(spread *appsv1beta1.WorkloadSpread) {
 	if filter, err := workloadspread.Filter(spread); err == nil {
 		e.filter = filter
 	}
+
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.namespaces == nil {
@@ -49,7 +50,7 @@ func (x *Index) Set(spread *appsv1beta1.WorkloadSpread) {
 		func(o *indexed) bool { return o.spread.Name == spread.Name })
 	list = append(list, e)
 	slices.SortFunc(list, func(a, b *indexed) int { return cmp.Compare(a.spread.Name, b.spread.Name) })
-	x.namespaces[spread.Namespace] = list // others may read the former one
+	x.namespaces[spread.Namespace] = list // others may still read the old slice
 }
 
 // Delete drops a WorkloadSpread.
@@ -65,7 +66,7 @@ func (x *Index) Delete(spread *appsv1beta1.WorkloadSpread) {
 	x.namespaces[spread.Namespace] = list
 }
 
-// Get returns a WorkloadSpread; nil if there is none.
+// Get returns a WorkloadSpread, or nil if there is none.
 func (x *Index) Get(key types.NamespacedName) *appsv1beta1.WorkloadSpread {
 	for _, e := range x.in(key.Namespace) {
 		if e.spread.Name == key.Name {
@@ -96,8 +97,8 @@ func (x *Index) in(namespace string) []*indexed {
 	return x.namespaces[namespace]
 }
 
-// maxOwners is how far up a chain of controllers is followed. No workload comes near; a ring of references
-// must not be endless.
+// maxOwners limits how far up a chain of controllers is followed. No workload comes near it, but a cycle of
+// references must not be followed forever.
 const maxOwners = 10
 
 // Matcher finds the WorkloadSpread of a pod.
@@ -107,14 +108,13 @@ type Matcher struct {
 	log       logr.Logger
 }
 
-// NewMatcher returns a Matcher of what the index holds.
+// NewMatcher returns a Matcher for the WorkloadSpreads of the index.
 func NewMatcher(index *Index, workloads Workloads, log logr.Logger) *Matcher {
 	return &Matcher{index, workloads, log}
 }
 
-// Match returns the WorkloadSpread of a pod that is created; nil if it has none. The controllers above that
-// of the pod are looked at only where one of them may be a target (WS-055); it is an error that one is not
-// found (WS-053).
+// Match returns the WorkloadSpread of a new pod, or nil if it has none. It reads the controllers above the
+// pod's own only if one of them may be a target (WS-055), and fails if one of these is not found (WS-053).
 func (m *Matcher) Match(
 	ctx context.Context, pod *corev1.Pod, namespace string,
 ) (*appsv1beta1.WorkloadSpread, error) {
@@ -134,12 +134,14 @@ func (m *Matcher) Match(
 		if !m.workloads.Known(owner.GroupKind) {
 			return nil, nil
 		}
+
 		for _, e := range candidates {
 			if e.spread.DeletionTimestamp == nil && e.target == owner &&
 				e.filter.Matches(labels.Set(pod.Labels)) {
 				return e.spread, nil
 			}
 		}
+
 		above := func(e *indexed) bool {
 			return e.spread.DeletionTimestamp == nil && mayControl(e.target.GroupKind, owner.GroupKind) &&
 				e.filter.Matches(labels.Set(pod.Labels))
@@ -147,17 +149,16 @@ func (m *Matcher) Match(
 		if !slices.ContainsFunc(candidates, above) {
 			return nil, nil
 		}
+
 		parent, found, err := m.workloads.Parent(ctx, namespace, owner)
 		if apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("%s %s, which controls the pod, is not found: %w", owner.Kind,
 				owner.Name, err)
 		}
-		if err != nil { // it cannot be told: these WorkloadSpreads are left out
-			m.log.Error(
-				err,
+		if err != nil { // these WorkloadSpreads are left out, since it is unknown whether they apply
+			m.log.Error(err,
 				"The controller of a workload cannot be read, its pods are not spread by what controls it",
-				"namespace",
-				namespace, "kind", owner.Kind, "name", owner.Name)
+				"namespace", namespace, "kind", owner.Kind, "name", owner.Name)
 			return nil, nil
 		}
 		owner, ok = parent, found
@@ -166,8 +167,8 @@ func (m *Matcher) Match(
 	return nil, nil
 }
 
-// wait returns when it is known whether a kind is listed, if that may put a pod into a subset: one that came
-// before would do without.
+// wait blocks until it is known whether a kind is listed, if that may put a pod into a subset. Otherwise a
+// pod that comes earlier would not be spread.
 func (m *Matcher) wait(ctx context.Context, kind schema.GroupKind, candidates []*indexed) error {
 	custom := func(e *indexed) bool { return !workloadspread.BuiltIn(e.target.GroupKind) }
 	if workloadspread.BuiltIn(kind) || !slices.ContainsFunc(candidates, custom) || m.workloads.Ready() ||
@@ -178,8 +179,8 @@ func (m *Matcher) wait(ctx context.Context, kind schema.GroupKind, candidates []
 		ctx.Err())
 }
 
-// mayControl tells whether an object of the one kind may stand above an object of the other. The supported
-// kinds control pods, but for Deployments, which control ReplicaSets; of others nothing is known.
+// mayControl reports whether an object of kind above may control one of kind below. Supported kinds control
+// pods, except Deployments, which control ReplicaSets. Nothing is known of other kinds.
 func mayControl(above, below schema.GroupKind) bool {
 	switch {
 	case above == workloadspread.Deployment:

@@ -10,7 +10,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// meters are the metrics of the controller, beside the queue's. The reference has none.
+// meters are the metrics of the controller, beside those of the queue. OpenKruise has none.
 type meters struct {
 	pods      *prometheus.GaugeVec
 	unmatched *prometheus.GaugeVec
@@ -29,8 +29,8 @@ func newMeters() *meters {
 			labels)
 	}
 	counter := func(name, help string, labels []string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_workloadspread_" +
-			name, Help: help}, labels)
+		return prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "afloat_workloadspread_" + name, Help: help}, labels)
 	}
 
 	return &meters{
@@ -98,8 +98,8 @@ func (m *meters) forget(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := prometheus.Labels{"namespace": name.Namespace, "name": name.Name}
-	for _, vector := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.pods, m.unmatched,
-		m.passed, m.given, m.lost} {
+	for _, vector := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
+		m.pods, m.unmatched, m.passed, m.given, m.lost} {
 		vector.DeletePartialMatch(all)
 	}
 	delete(m.known, name)

@@ -25,67 +25,70 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Reader is what a pass reads. Objects of caches must not be changed.
+// Reader reads what a pass needs. Cached objects must not be changed.
 type Reader interface {
-	// Target returns its workload. known: the kind is one that may be spread.
-	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (target *workloadspread.Target,
-		known bool, err error)
+	// Target returns the workload of a WorkloadSpread. known reports whether its kind may be spread.
+	Target(
+		ctx context.Context, spread *appsv1beta1.WorkloadSpread,
+	) (target *workloadspread.Target, known bool, err error)
 	// Pods returns the pods of the target that the WorkloadSpread selects, from the cache.
-	Pods(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
-		target *workloadspread.Target) ([]*corev1.Pod, error)
-	// Node returns a node from the cache, nil if it is not known.
+	Pods(
+		ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *workloadspread.Target,
+	) ([]*corev1.Pod, error)
+	// Node returns a node from the cache, or nil if it is not known.
 	Node(ctx context.Context, name string) (*corev1.Node, error)
-	// Whole reads a pod from the API server, as the document that it is; nil if it does not exist.
+	// Whole reads a pod from the API server as an unmodified document. It returns nil if the pod does not
+	// exist.
 	Whole(ctx context.Context, pod types.NamespacedName) ([]byte, error)
-	// Placed looks in the API server for the pods of bookings of a WorkloadSpread, by their keys, and returns
-	// those that are there.
+	// Placed looks in the API server for the pods of bookings, given by their keys, and returns the keys of
+	// those that exist.
 	Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error)
 }
 
-// Pass brings one WorkloadSpread a step further.
+// Pass reconciles one WorkloadSpread.
 type Pass struct {
 	Reader    Reader
 	Applier   Applier
 	Versioned workloadspread.Versioned
-	// Window is for how long a subset is passed over in which pods could not be scheduled (WS-199).
+	// Window is how long a subset is passed over after pods could not be scheduled in it (WS-199).
 	Window time.Duration
 
 	memory reconcile.Memory[memory]
 }
 
-// memory is what a pass keeps of a WorkloadSpread for the next ones.
+// memory is what is kept of a WorkloadSpread between passes.
 type memory struct {
 	news   reconcile.News
 	status reconcile.StatusThrottle
-	// examined are pods that were looked at and are in no subset yet: those that fit in none are not read
-	// again at each pass, and those that could not be written keep their place until they are tried again.
+	// examined holds pods that are in no subset yet and were examined. Pods that fit nowhere are not read
+	// again at each pass, and pods that could not be written keep their subset until they are tried again.
 	examined map[types.UID]examined
-	// retries are pods that could not be written, or deleted, when it was tried last.
+	// retries holds the pods whose last write or deletion failed.
 	retries retries.Retries
 	// looked is when the API server was last asked for pods that the cache does not show.
 	looked time.Time
-	// bookings is since when they are known.
+	// bookings records since when bookings are known.
 	bookings firstseen.Times
 }
 
-// Outcome is what a pass did.
+// Outcome is the result of a pass.
 type Outcome struct {
-	// Plan that was carried out; nil if there was nothing to plan, or not yet.
+	// Plan is the plan that was carried out, or nil if there was nothing to plan.
 	Plan *workloadspread.Plan
-	// Deleted are the pods that were given up; Lost are the bookings that expired.
+	// Deleted are the pods that were given up. Lost are the bookings that expired.
 	Deleted []*corev1.Pod
 	Lost    []workloadspread.LostBooking
 	// Planning is how long it took to make the plan.
 	Planning time.Duration
-	// After is when to come back although nothing happens; 0 means not at all.
+	// After is when to requeue although nothing happens; 0 means not at all.
 	After time.Duration
 }
 
-// unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile.
+// unknownAfter is when to requeue if the target's kind may not be spread. It may be listed meanwhile.
 const unknownAfter = time.Minute
 
-// Run makes one pass: it plans from what the caches hold and what was written, and applies. An error means
-// that something failed that trying again may mend.
+// Run makes one pass: it plans from the caches and the own writes, and applies the plan. It returns an error
+// if something failed that a retry may resolve.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
 	now := p.Applier.API.Now()
 	spread, err := reconcile.Begin[*appsv1beta1.WorkloadSpread](ctx, p.Applier.API, name, owner)
@@ -101,9 +104,11 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if !known {
 		reconcile.MinRequeue(&outcome.After, unknownAfter)
 	}
+
 	begun := p.Applier.API.Now()
 	plan := workloadspread.Make(*snapshot)
 	outcome.Planning = p.Applier.API.Now().Sub(begun)
+
 	var lookErr error
 	keys := plan.Overdue()
 	if len(keys) > 0 {
@@ -111,13 +116,14 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 			plan = workloadspread.Make(*snapshot)
 		}
 	}
+
 	outcome.Plan = plan
 	if plan.Problem != nil {
 		if plan.Reason == "" {
 			return outcome, nil
 		}
 		p.say(plan, plan.Reason, plan.Problem.Error())
-		if apierrors.IsForbidden(plan.Problem) { // no event tells that somebody gave the right
+		if apierrors.IsForbidden(plan.Problem) { // no event announces that somebody granted access
 			reconcile.MinRequeue(&outcome.After, unknownAfter)
 		}
 		return outcome, plan.Problem
@@ -127,8 +133,10 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	again.At(&outcome.After, now, plan.Again)
 	wait := p.statusMayWait(plan)
 	reconcile.MinRequeue(&outcome.After, wait)
+
 	result := p.Applier.Apply(ctx, plan, wait == 0)
 	reconcile.MinRequeue(&outcome.After, p.Applier.API.Own.Again(owner))
+
 	p.learn(plan, &result)
 	p.announce(plan, &result)
 	outcome.Deleted = result.Deleted
@@ -139,11 +147,13 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		reconcile.MinRequeue(&outcome.After, reconcile.RetryAfter)
 	}
 	again.At(&outcome.After, now, plan.Status.Again)
+
 	return outcome, errors.Join(result.Err, plan.Incomplete, lookErr)
 }
 
-// unseen are the keys of overdue creations whose place must not be given away: their pods are there, or may
-// be. The cache of pods may be behind for longer than a booking lasts, while that of WorkloadSpreads is not.
+// unseen returns the keys of overdue creations whose places must not be given away, since their pods exist,
+// or may exist. The cache of pods may be stale for longer than a booking lasts while that of WorkloadSpreads
+// is not.
 func (p *Pass) unseen(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string, now time.Time,
 ) (map[string]bool, error) {
@@ -152,6 +162,7 @@ func (p *Pass) unseen(
 	if due {
 		kept.looked = now
 	}
+
 	var found map[string]bool
 	err := error(nil)
 	if due {
@@ -159,6 +170,7 @@ func (p *Pass) unseen(
 			return found, nil
 		}
 	}
+
 	all := make(map[string]bool, len(keys))
 	for _, key := range keys {
 		all[key] = true
@@ -167,7 +179,7 @@ func (p *Pass) unseen(
 	return all, err
 }
 
-// Forget drops what is remembered of a WorkloadSpread that is gone.
+// Forget drops what is remembered of a deleted WorkloadSpread.
 func (p *Pass) Forget(owner types.UID) {
 	p.Applier.API.Own.Forget(owner)
 	p.memory.Forget(owner)
@@ -190,7 +202,7 @@ func (p *Pass) snapshot(
 	}
 
 	s.Pods, err = p.Reader.Pods(ctx, spread, target)
-	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told
+	if apierrors.IsForbidden(err) { // until somebody grants access, which is reported to the user
 		unknown := *target
 		unknown.DesiredError, s.Target = err, &unknown
 		return s, known, nil
@@ -205,10 +217,10 @@ func (p *Pass) snapshot(
 	return s, known, p.strangers(ctx, s)
 }
 
-// aboutOf is what pods are tried to be given.
+// aboutOf returns what failed attempts depend on: a new generation is tried at once.
 func aboutOf(spread *appsv1beta1.WorkloadSpread) string { return fmt.Sprint(spread.Generation) }
 
-// learn keeps what came of the pods of a plan.
+// learn records the outcome for the pods of a plan.
 func (p *Pass) learn(plan *workloadspread.Plan, result *Result) {
 	retries, present := &p.memory.Of(plan.Spread.UID).retries, plan.Members()
 	retries.Keep(func(uid types.UID) bool { return present[uid] })
@@ -221,18 +233,18 @@ func (p *Pass) learn(plan *workloadspread.Plan, result *Result) {
 	}
 }
 
-// stranger is a pod that is in no subset yet, though it has a node.
+// stranger is a pod that is in no subset yet although it has a node.
 type stranger struct {
 	index       int
 	pod         *corev1.Pod
 	node        *corev1.Node
 	fingerprint uint64
 	fits        []workloadspread.Fit
-	// now is the pod as it was read; nil if it is gone.
+	// now is the pod as read from the API server, or nil if it is gone.
 	now *corev1.Pod
 }
 
-// examined is where a pod fits, and what that depends on.
+// examined records where a pod fits, and what that depends on.
 type examined struct {
 	generation  int64
 	fingerprint uint64
@@ -240,7 +252,7 @@ type examined struct {
 }
 
 // strangers reads the pods that are in no subset from the API server, since the caches keep little of the
-// pods of others. That is done once for each pod, and again if that may matter.
+// pods of others. Each is read once, and again only if something has changed that may matter.
 func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error {
 	kept := p.memory.Of(s.Spread.UID)
 	before, still, retries := kept.examined, map[types.UID]examined{}, &kept.retries
@@ -249,6 +261,7 @@ func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error 
 			still[pod.UID] = e
 		}
 	}
+
 	var found []*stranger
 	nodes := map[string]*corev1.Node{}
 	for i, pod := range s.Pods {
@@ -275,11 +288,13 @@ func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error 
 			s.NodeUnknown[pod.UID] = true
 			continue
 		}
+
 		fingerprint := fingerprintOf(s.Spread, pod, node)
 		if e, ok := before[pod.UID]; ok && e.fingerprint == fingerprint && len(e.fits) == 0 {
 			stays(pod)
 			continue
 		}
+
 		found = append(found, &stranger{index: i, pod: pod, node: node, fingerprint: fingerprint})
 	}
 
@@ -327,7 +342,7 @@ func (p *Pass) examine(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 		return fmt.Errorf("reading pod %s: %w", of.pod.Name, err)
 	}
 	if now.UID != of.pod.UID {
-		return nil // another one, which the cache will show
+		return nil // another pod, which the cache will show
 	}
 	if _, placed := workloadspread.PlacementOf(spread, now); !placed && readiness.Active(now) {
 		if of.fits, err = workloadspread.Fits(spread.Spec.Subsets, document, of.node); err != nil {
@@ -342,28 +357,28 @@ func (p *Pass) examine(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 	return nil
 }
 
-// fingerprintOf changes with what it depends on whether a pod fits, as far as caches tell.
+// fingerprintOf returns a hash of everything in the caches that determines where a pod fits.
 func fingerprintOf(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod, node *corev1.Node) uint64 {
 	h := fnv.New64a()
-	// maps are printed in order
+	// Maps are printed in sorted order.
 	fmt.Fprint(h, spread.Generation, pod.Generation, pod.Labels, node.UID, node.Labels, node.Spec.Taints)
 	return h.Sum64()
 }
 
-// statusMayWait tells for how long the status need not be written.
+// statusMayWait returns how long the write of the status may be delayed.
 func (p *Pass) statusMayWait(plan *workloadspread.Plan) time.Duration {
 	if equality.Semantic.DeepEqual(&plan.Spread.Status, &plan.Status.Status) {
 		return 0
 	}
-	// which waits for the status
+	// Adoption waits for the status.
 	adopts := slices.ContainsFunc(plan.Writes, func(w *workloadspread.PodWrite) bool { return w.Adopt != "" })
 	onlyNumbers := !adopts && len(plan.Status.Lost)+len(plan.Delete) == 0 &&
 		sameButNumbers(&plan.Spread.Status, &plan.Status.Status)
 	return p.memory.Of(plan.Spread.UID).status.Wait(p.Applier.API.Now(), onlyNumbers)
 }
 
-// sameButNumbers tells whether two statuses let the webhooks decide the same: no place is free in one and not
-// in the other. They look for places in the lists by version only.
+// sameButNumbers reports whether the webhooks would decide the same by both statuses, because the same places
+// are free. The webhooks look for places only in the lists by version.
 func sameButNumbers(a, b *appsv1beta1.WorkloadSpreadStatus) bool {
 	same := func(x, y []appsv1beta1.WorkloadSpreadSubsetStatus, places bool) bool {
 		return slices.EqualFunc(x, y, func(s, t appsv1beta1.WorkloadSpreadSubsetStatus) bool {
@@ -393,11 +408,12 @@ const (
 	EventRecoverScheduling = "RecoverSchedulable"
 )
 
-// announce records the events of what was done. Many of one sort are one event.
+// announce records events for what was done. Several of one kind are combined into one event.
 func (p *Pass) announce(plan *workloadspread.Plan, result *Result) {
 	event := func(eventType, reason, message string) {
 		p.Applier.Events.Event(plan.Spread, eventType, reason, message)
 	}
+
 	if result.Written != nil {
 		var created, deleted []string
 		for _, lost := range result.Written.Lost {
@@ -423,10 +439,12 @@ func (p *Pass) announce(plan *workloadspread.Plan, result *Result) {
 		}
 		if len(result.Written.Recovered) > 0 {
 			event(corev1.EventTypeNormal, EventRecoverScheduling,
-				"new pods are put again into "+plural.Form(len(result.Written.Recovered),
-					"subset ", "subsets ")+plural.Few(result.Written.Recovered, 5))
+				"new pods are put again into "+
+					plural.Form(len(result.Written.Recovered), "subset ", "subsets ")+
+					plural.Few(result.Written.Recovered, 5))
 		}
 	}
+
 	if n := len(result.CostErrors); n > 0 {
 		event(corev1.EventTypeWarning, EventPatchCostFailed,
 			fmt.Sprintf("the deletion cost of %s could not be written: %v", plural.Of(n, "pod"),
@@ -437,12 +455,13 @@ func (p *Pass) announce(plan *workloadspread.Plan, result *Result) {
 			fmt.Sprintf("%s that cannot be scheduled could not be deleted: %v", plural.Of(n, "pod"),
 				result.DeleteErrors[0]))
 	}
+
 	p.say(plan, workloadspread.ReasonReplicasUnknown, "")
 	p.say(plan, workloadspread.ReasonQuotaUnknown, "")
 }
 
-// say records a warning if it is not what was said last for that reason of that generation; an empty message
-// forgets it.
+// say records a warning unless the last one for that reason and generation was the same. An empty message
+// clears it.
 func (p *Pass) say(plan *workloadspread.Plan, reason, message string) {
 	about := ""
 	if message != "" {

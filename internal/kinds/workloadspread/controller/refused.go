@@ -13,9 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// Refuses tells whether the answer to a creation says for certain that the object was not, and will not be,
-// created by that request. A name that is taken is none: the pod that has it may be one of an earlier
-// request.
+// Refuses reports whether the response to a create request means for certain that the request did not, and
+// will not, create the object. AlreadyExists does not: the existing pod may stem from an earlier attempt.
 func Refuses(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -26,9 +25,9 @@ func Refuses(err error) bool {
 		!apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err)
 }
 
-// Refused gives back the place of a pod that the API server refused to who asked it to create the pod: after
-// our webhook it may have been a quota, a policy or another webhook (WS-152). A pod that has no name is not
-// found again.
+// Refused gives back the place of a pod that the API server refused to create after our webhook had admitted
+// it, for instance because of a quota, a policy or another webhook (WS-152). The caller is the client that
+// tried to create the pod. A pod without a name is not found again.
 func (w *Watch) Refused(ctx context.Context, pod metav1.Object, versioned workloadspread.Versioned) error {
 	if pod.GetName() == "" {
 		return nil

@@ -14,10 +14,10 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// withoutRivals returns the pods without those that are annotated for another WorkloadSpread that exists and
-// may lead to them, and how many these are. Two that adopted each other's pods, or ranked them, would do so
-// for ever. Validation refuses two of the same target, unless they come at once, or their targets stand one
-// above the other.
+// withoutRivals returns the pods that are not annotated for another existing WorkloadSpread that may have
+// them, and the number of the others. Two WorkloadSpreads that adopt or rank each other's pods would do so
+// forever. Validation rejects two of the same target, but not if they are created at the same time, or if one
+// target controls the other.
 func (p *Pass) withoutRivals(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread, pods []*corev1.Pod,
 ) ([]*corev1.Pod, int, error) {
@@ -47,7 +47,7 @@ func (p *Pass) withoutRivals(
 	return kept, len(pods) - len(kept), nil
 }
 
-// Claims tells whether a WorkloadSpread, which may be nil, may have the pod.
+// Claims reports whether the pod may belong to a WorkloadSpread, which may be nil.
 func Claims(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod) bool {
 	if spread == nil || spread.DeletionTimestamp != nil {
 		return false
@@ -59,5 +59,5 @@ func Claims(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod) bool {
 	if controller, ok := workloadspread.ControllerOf(pod); ok {
 		return mayLead(target, controller)
 	}
-	return !workloadspread.BuiltIn(target.GroupKind) // some are found by a selector
+	return !workloadspread.BuiltIn(target.GroupKind) // pods of custom kinds may be found by a selector
 }

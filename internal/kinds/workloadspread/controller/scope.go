@@ -11,8 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Scope says which pods the API server must ask about, as expressions of match conditions: those of
-// namespaces that have a WorkloadSpread, whose controller is of a kind that leads to a target.
+// Scope defines for which pods the API server must call the webhooks, as match conditions: the pods of
+// namespaces that have a WorkloadSpread, if their controller is of a kind that may lead to a target.
 type Scope struct {
 	index *Index
 	now   func() time.Time
@@ -21,15 +21,16 @@ type Scope struct {
 	memory matchconditions.Memory[scopeTerm]
 }
 
-// NewScope returns the scope of an index.
+// NewScope returns the Scope of an index.
 func NewScope(index *Index, now func() time.Time) *Scope { return &Scope{index: index, now: now} }
 
-// scopeTerm is what one namespace asks for: pods whose controller has that kind, or any if it is empty.
+// scopeTerm selects the pods of a namespace whose controller has that kind, or any kind if it is empty.
 type scopeTerm struct{ namespace, kind string }
 
 func (s *Scope) terms() []scopeTerm {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	asked := map[string]scopeTerm{}
 	s.index.mu.RLock()
 	for namespace, list := range s.index.namespaces {
@@ -42,7 +43,7 @@ func (s *Scope) terms() []scopeTerm {
 	return s.memory.Recall(asked, s.now())
 }
 
-// controllerKind is the kind that controls the pods of a target; empty where that may be any.
+// controllerKind returns the kind that controls the pods of a target, or an empty string if it may be any.
 func controllerKind(target workloadspread.Reference) string {
 	switch {
 	case target.GroupKind == workloadspread.Deployment:
@@ -53,10 +54,11 @@ func controllerKind(target workloadspread.Reference) string {
 	return ""
 }
 
-// Creations is the condition of pods that are created; "false" if none is asked for.
+// Creations returns the match condition for the creation of pods. It is "false" if there are no
+// WorkloadSpreads.
 func (s *Scope) Creations() string { return creations(s.terms()) }
 
-// Asks is the condition of the pods that one WorkloadSpread asks for.
+// Asks returns the match condition that one WorkloadSpread needs.
 func Asks(spread *appsv1beta1.WorkloadSpread) string {
 	return creations([]scopeTerm{{spread.Namespace, controllerKind(workloadspread.TargetOf(spread))}})
 }
@@ -69,8 +71,8 @@ func creations(asked []scopeTerm) string {
 	return matchconditions.Creations(terms)
 }
 
-// Evictions is the condition of evictions, which know the name of the pod alone; "false" if none is asked
-// for.
+// Evictions returns the match condition for evictions, which only contain the name of the pod. It is "false"
+// if there are no WorkloadSpreads.
 func (s *Scope) Evictions() string {
 	namespaces := sets.New[string]()
 	for _, t := range s.terms() {

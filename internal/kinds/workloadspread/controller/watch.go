@@ -16,8 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Watch is an Index that follows the cluster, with the Matcher, the Scope and the Booker of it, on every
-// replica.
+// Watch follows the WorkloadSpreads of the cluster on every replica. It holds their Index, with its Matcher,
+// Scope and Booker.
 type Watch struct {
 	Index   *Index
 	Scope   *Scope
@@ -26,20 +26,20 @@ type Watch struct {
 	spreads *matchconditions.Follower[*appsv1beta1.WorkloadSpread]
 	follow  func(*appsv1beta1.WorkloadSpread)
 	gone    []func(*appsv1beta1.WorkloadSpread)
-	// live reads WorkloadSpreads from the API server, together by namespace.
+	// live reads WorkloadSpreads from the API server, and together combines reads of the same namespace.
 	live     client.Reader
 	together matchconditions.Together[string, struct{}]
 }
 
-// Targets are workloads that can be followed.
+// Targets reads workloads whose kinds can be followed.
 type Targets interface {
 	Workloads
-	// Follow fills the caches with the kind of a target, so that what controls a pod, and its replicas, need
-	// not be read live.
+	// Follow fills the caches with the kind of a target, so that the controllers of pods and their replicas
+	// need not be read live.
 	Follow(ctx context.Context, target workloadspread.Reference) error
 }
 
-// NewWatch returns what follows WorkloadSpreads, from Follow on.
+// NewWatch returns a Watch, which starts to follow WorkloadSpreads when Follow is called.
 func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) *Watch {
 	index, log := &Index{}, mgr.GetLogger().WithName("workloadspread")
 	w := newWatch(index, NewBooker(mgr.GetClient(), mgr.GetAPIReader(), index.Get, targets, log, time.Now),
@@ -50,6 +50,7 @@ func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) *Watch 
 					client.ObjectKeyFromObject(spread))
 			}
 		})
+
 	w.live, w.together.Limit = mgr.GetAPIReader(), readingTime
 	return w
 }
@@ -57,14 +58,13 @@ func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) *Watch 
 // readingTime is how long a pod may wait for WorkloadSpreads to be read.
 const readingTime = 5 * time.Second
 
-// Learn reads the WorkloadSpreads of a namespace from the API server: one that was admitted a moment ago may
-// not have reached the cache of this replica. Pods that come together share a reading.
+// Learn reads the WorkloadSpreads of a namespace from the API server, since one that was just admitted may
+// not be in the cache of this replica yet. Pods that come at the same time share one read.
 func (w *Watch) Learn(ctx context.Context, namespace string) error {
 	_, err := w.together.Do(ctx, namespace, func(ctx context.Context) (none struct{}, err error) {
 		var list appsv1beta1.WorkloadSpreadList
 		if err := w.live.List(ctx, &list, client.InNamespace(namespace)); err != nil &&
-			!meta.IsNoMatchError(err) &&
-			!apierrors.IsNotFound(err) {
+			!meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 			return none, fmt.Errorf("reading WorkloadSpreads: %w", err)
 		}
 		for i := range list.Items {
@@ -80,8 +80,8 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 	return w.spreads.Follow(ctx, mgr, &appsv1beta1.WorkloadSpread{})
 }
 
-// Absent says that the kind is not served: pods need not wait for WorkloadSpreads to be known. Follow is
-// called when it is.
+// Absent records that the kind is not served, so that pods do not wait for WorkloadSpreads. Follow is called
+// once it is served.
 func (w *Watch) Absent() { w.spreads.Absent() }
 
 func newWatch(
@@ -92,8 +92,7 @@ func newWatch(
 	w.spreads = matchconditions.NewFollower(
 		func(spread *appsv1beta1.WorkloadSpread) {
 			if before := index.Get(client.ObjectKeyFromObject(spread)); before == nil ||
-				before.UID != spread.UID ||
-				before.Generation != spread.Generation {
+				before.UID != spread.UID || before.Generation != spread.Generation {
 				if before != nil && before.UID != spread.UID {
 					booker.Forget(before.UID)
 				}
@@ -112,24 +111,25 @@ func newWatch(
 	return w
 }
 
-// FollowListed follows the kinds of targets that users list, as far as that is not done: WorkloadSpreads may
-// be known before the list is.
+// FollowListed follows the kinds of targets that users list. WorkloadSpreads may be known before the list is.
 func (w *Watch) FollowListed() {
 	for _, spread := range w.Index.custom() {
 		w.follow(spread)
 	}
 }
 
-// WhenGone has do called with each WorkloadSpread that is deleted. It is called before the manager starts.
+// WhenGone registers a function that is called with each deleted WorkloadSpread. It must be called before the
+// manager starts.
 func (w *Watch) WhenGone(do func(*appsv1beta1.WorkloadSpread)) { w.gone = append(w.gone, do) }
 
-// Changed has a value when the scope may have changed.
+// Changed returns a channel that has a value when the scope may have changed.
 func (w *Watch) Changed() <-chan struct{} { return w.spreads.Changed() }
 
-// Synced tells whether all WorkloadSpreads are known that there were at the start.
+// Synced reports whether all WorkloadSpreads that existed at the start are known.
 func (w *Watch) Synced() bool { return w.spreads.Synced() }
 
-// Match is Matcher.Match, once all WorkloadSpreads are known: a pod that came before would do without.
+// Match waits until all WorkloadSpreads are known, and calls Matcher.Match. Otherwise a pod that comes
+// earlier would not be spread.
 func (w *Watch) Match(
 	ctx context.Context, pod *corev1.Pod, namespace string,
 ) (*appsv1beta1.WorkloadSpread, error) {

@@ -29,7 +29,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
-// Custom kinds need rights of their own (WS-028).
+// Custom kinds need additional permissions, which an administrator grants.
 //
 // +kubebuilder:rbac:groups=apps,roleName=kruise-manager-workloadspread-role,resources=deployments;replicasets;statefulsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=batch,roleName=kruise-manager-workloadspread-role,resources=jobs,verbs=get;list;watch
@@ -37,23 +37,25 @@ import (
 
 // Workloads reads targets.
 type Workloads interface {
-	// Target returns the workload of a WorkloadSpread; it is not an error that it does not exist. live asks
-	// the API server instead of the caches, for what decides about new pods alone: how many it shall have,
-	// and its ordinals.
+	// Target returns the workload of a WorkloadSpread. It is no error if the workload does not exist. live
+	// reads from the API server instead of the caches, and only what decides about new pods: the number of
+	// replicas and the ordinals.
 	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) (*workloadspread.Target, error)
-	// Ready tells whether it is known what users list: before, only the supported kinds are.
+	// Ready reports whether the list of the users is known. Before that, only supported kinds are known.
 	Ready() bool
-	// Known tells whether the kind is supported, or listed by the user as a workload or as one of its
+	// Known reports whether the kind is supported, or listed by the user as a workload or as one of its
 	// sub-resources (WS-051).
 	Known(kind schema.GroupKind) bool
-	// Parent returns the controller of an object of a known kind; false if it has none. A missing object is a
-	// NotFound error (WS-052, WS-053).
-	Parent(ctx context.Context, namespace string, of workloadspread.Reference) (workloadspread.Reference,
-		bool, error)
+	// Parent returns the controller of an object of a known kind, and false if it has none. It returns a
+	// NotFound error if the object does not exist (WS-052, WS-053).
+	Parent(
+		ctx context.Context, namespace string, of workloadspread.Reference,
+	) (workloadspread.Reference, bool, error)
 }
 
-// Kinds reads workloads. The caches of a kind are filled from the first time that a WorkloadSpread refers to
-// it, so that a cluster pays only for the kinds that are spread; until they are, the API server is asked.
+// Kinds reads workloads. A kind is cached from the first time that a WorkloadSpread refers to it, so that a
+// cluster pays only for the kinds that are spread. Until its cache is filled, objects are read from the API
+// server.
 type Kinds struct {
 	caches    cache.Cache
 	live      client.Reader
@@ -71,7 +73,8 @@ type Kinds struct {
 
 var _ Workloads = &Kinds{}
 
-// NewKinds returns what reads workloads; listed returns the kinds that users list, as soon as ready.
+// NewKinds returns a reader of workloads. listed returns the kinds that users list, and ready reports whether
+// these are known.
 func NewKinds(
 	mgr manager.Manager, listed func() workloadspread.AllowList, ready func() bool,
 	versioned workloadspread.Versioned,
@@ -90,8 +93,8 @@ func (k *Kinds) Known(kind schema.GroupKind) bool {
 	return workloadspread.BuiltIn(kind) || k.listed().Known(kind)
 }
 
-// empty returns an object of the kind to be read into. A kind that is not served is NotFound: it has no
-// objects.
+// empty returns an empty object of the kind. It returns a NotFound error if the kind is not served, since it
+// has no objects then.
 func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 	switch kind {
 	case workloadspread.CloneSet:
@@ -105,12 +108,14 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 	case workloadspread.Job:
 		return &batchv1.Job{}, nil
 	}
+
 	var versions []string
 	if custom, ok := k.listed().Workload(kind); ok && custom.Version != "" {
 		versions = append(versions, custom.Version)
 	}
+
 	mapping, err := k.mapper.RESTMapping(kind, versions...)
-	// the listed version is not served any more; the kind decides
+	// If the listed version is no longer served, the mapper chooses one.
 	if meta.IsNoMatchError(err) && len(versions) > 0 {
 		mapping, err = k.mapper.RESTMapping(kind)
 	}
@@ -126,7 +131,8 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 	return object, nil
 }
 
-// get reads an object from the cache if that is filled, else live. What is read live is slim too.
+// get reads an object from the cache if that is filled, and live otherwise. Objects that are read live are
+// slimmed down, too.
 func (k *Kinds) get(
 	ctx context.Context, namespace string, of workloadspread.Reference, live bool,
 ) (client.Object, error) {
@@ -151,7 +157,7 @@ func (k *Kinds) get(
 	return object, nil
 }
 
-// Parent implements Workloads. What is not in the cache is looked for live.
+// Parent implements Workloads. An object that is not in the cache is read live.
 func (k *Kinds) Parent(
 	ctx context.Context, namespace string, of workloadspread.Reference,
 ) (workloadspread.Reference, bool, error) {
@@ -162,6 +168,7 @@ func (k *Kinds) Parent(
 	if err != nil {
 		return workloadspread.Reference{}, false, err
 	}
+
 	parent, ok := workloadspread.ControllerOf(object)
 	return parent, ok, nil
 }
@@ -171,6 +178,7 @@ func (k *Kinds) Target(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool,
 ) (*workloadspread.Target, error) {
 	target := &workloadspread.Target{Reference: workloadspread.TargetOf(spread)}
+
 	custom, listed := k.listed().Workload(target.GroupKind)
 	var paths []string
 	if filter := spread.Spec.TargetFilter; filter != nil && len(filter.ReplicasPathList) > 0 {
@@ -178,6 +186,7 @@ func (k *Kinds) Target(
 	} else if listed && custom.ReplicasPath != "" && !workloadspread.BuiltIn(target.GroupKind) {
 		paths = []string{custom.ReplicasPath}
 	}
+
 	object, err := k.get(ctx, spread.Namespace, target.Reference, live)
 	if apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() != nil {
 		return target, nil
@@ -225,8 +234,8 @@ func (k *Kinds) Target(
 		}
 	case *unstructured.Unstructured:
 		if target.GroupKind == workloadspread.AdvancedStatefulSet {
-			target.Desired, target.Start, target.Reserved, target.DesiredError = workloadspread.ReadAdvanced(
-				workload.Object)
+			target.Desired, target.Start, target.Reserved, target.DesiredError =
+				workloadspread.ReadAdvanced(workload.Object)
 			break
 		}
 		if len(paths) == 0 {
@@ -243,16 +252,17 @@ func (k *Kinds) Target(
 		target.Controllers = append(target.Controllers, below...)
 		target.Fallback = func() (labels.Selector, error) { return k.scaleSelector(ctx, workload) }
 	}
+
 	if len(paths) > 0 {
-		target.Desired, target.DesiredError = k.atPaths(ctx, spread.Namespace, object,
-			target.Reference, paths)
+		target.Desired, target.DesiredError =
+			k.atPaths(ctx, spread.Namespace, object, target.Reference, paths)
 	}
 
 	return target, nil
 }
 
-// atPaths reads the replicas at the paths. Cached objects of kinds that are supported hold only what else is
-// read of them.
+// atPaths reads the replicas at the paths. Cached objects of supported kinds lack most fields, so the object
+// is read live.
 func (k *Kinds) atPaths(
 	ctx context.Context, namespace string, object client.Object, of workloadspread.Reference, paths []string,
 ) (int32, error) {
@@ -262,8 +272,9 @@ func (k *Kinds) atPaths(
 		if err != nil {
 			return 0, err
 		}
-		if err := k.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: of.Name},
-			typed); err != nil {
+		if err := k.live.Get(
+			ctx, types.NamespacedName{Namespace: namespace, Name: of.Name}, typed,
+		); err != nil {
 			return 0, fmt.Errorf("reading %s %s/%s: %w", of.Kind, namespace, of.Name, err)
 		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
@@ -276,14 +287,14 @@ func (k *Kinds) atPaths(
 	return workloadspread.Replicas(whole.Object, paths)
 }
 
-// latest sets the version of new pods where versions are told apart.
+// latest sets the version of new pods, if pods of that kind are counted by version.
 func (k *Kinds) latest(target *workloadspread.Target, find func() (string, error)) {
 	if k.versioned.Has(target.Kind) {
 		target.Latest, target.LatestError = find()
 	}
 }
 
-// replicaSets are the live ones of a Deployment.
+// replicaSets returns the ReplicaSets of a Deployment that are not being deleted.
 func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment) ([]appsv1.ReplicaSet, error) {
 	var all appsv1.ReplicaSetList
 	var err error
@@ -312,13 +323,12 @@ func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment) 
 	return owned, nil
 }
 
-// emptyList returns a list of objects such as empty returns.
+// emptyList returns an empty list for the kind of an object that empty returned.
 func (k *Kinds) emptyList(object client.Object) (client.ObjectList, error) {
 	kind, err := apiutil.GVKForObject(object, k.scheme)
 	if err != nil {
 		return nil, err
 	}
-
 	kind.Kind += "List"
 	if _, custom := object.(*unstructured.Unstructured); custom {
 		list := &unstructured.UnstructuredList{}
@@ -339,7 +349,7 @@ func (k *Kinds) emptyList(object client.Object) (client.ObjectList, error) {
 	return list, nil
 }
 
-// filled tells whether the cache has all objects of the kind.
+// filled reports whether the cache has all objects of the kind.
 func (k *Kinds) filled(kind schema.GroupKind) bool {
 	k.mu.Lock()
 	informer := k.followed[kind]
@@ -347,16 +357,17 @@ func (k *Kinds) filled(kind schema.GroupKind) bool {
 	return informer != nil && informer.HasSynced()
 }
 
-// below are the objects of the listed kinds between a workload and its pods that lead to it.
+// below returns the UIDs of the objects of the listed kinds between a workload and its pods.
 func (k *Kinds) below(
 	ctx context.Context, namespace string, kinds []schema.GroupVersionKind, of types.UID,
 ) ([]types.UID, error) {
 	parents, read := map[types.UID][]types.UID{}, map[schema.GroupKind]bool{}
 	for _, kind := range kinds {
-		if read[kind.GroupKind()] { // in another version: these are the same objects
+		if read[kind.GroupKind()] { // listed in another version; these are the same objects
 			continue
 		}
 		read[kind.GroupKind()] = true
+
 		object, err := k.empty(kind.GroupKind())
 		if apierrors.IsNotFound(err) {
 			continue
@@ -364,6 +375,7 @@ func (k *Kinds) below(
 		if err != nil {
 			return nil, err
 		}
+
 		list, err := k.emptyList(object)
 		if err == nil && k.filled(kind.GroupKind()) {
 			err = k.caches.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
@@ -396,9 +408,9 @@ func (k *Kinds) below(
 	return found, nil
 }
 
-// latestOf is the hash of the ReplicaSet with the Deployment's template. There may be several, since our
-// types may not know all that differs: then it is the one of the Deployment's revision, else the oldest, as
-// its controller chooses.
+// latestOf returns the hash of the ReplicaSet that has the Deployment's template. Several may seem to have
+// it, since our types may not know every field. Then it is the one of the Deployment's revision, or else the
+// oldest, which is the one that the Deployment controller chooses.
 func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, error) {
 	present := func(set *appsv1.ReplicaSet) int {
 		if revision, ok := set.Annotations[slim.DeploymentRevision]; ok &&
@@ -411,6 +423,7 @@ func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, 
 		return cmp.Or(cmp.Compare(present(a), present(b)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 	}
+
 	var latest *appsv1.ReplicaSet
 	for i := range sets {
 		if sets[i].Annotations[slim.TemplateSum] != deployment.Annotations[slim.TemplateSum] {
@@ -453,7 +466,7 @@ func (k *Kinds) scaleSelector(
 	return selector, nil
 }
 
-func orOne(replicas *int32) int32 { // WS-021
+func orOne(replicas *int32) int32 {
 	if replicas == nil {
 		return 1
 	}

@@ -1,5 +1,5 @@
-// Package workloadspreadtest builds WorkloadSpreads, their pods and bookings for tests of the planner and of
-// the controller.
+// Package workloadspreadtest builds WorkloadSpreads, pods and bookings for tests of the planner and the
+// controller.
 package workloadspreadtest
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Clock is when the tests of the controller begin.
+// Clock is the time at which the tests of the controller begin.
 var Clock = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// At is a time that many seconds after Clock.
+// At returns the time that many seconds after Clock.
 func At(seconds int) metav1.Time {
 	return metav1.NewTime(Clock.Add(time.Duration(seconds) * time.Second))
 }
@@ -29,7 +29,7 @@ func At(seconds int) metav1.Time {
 // SubsetOption changes a subset.
 type SubsetOption = func(*appsv1beta1.WorkloadSpreadSubset)
 
-// Subset is a subset; most is a number, a percentage, or nil for no limit.
+// Subset returns a subset. most is a number, a percentage, or nil for no limit.
 func Subset(name string, most any, options ...SubsetOption) appsv1beta1.WorkloadSpreadSubset {
 	subset := appsv1beta1.WorkloadSpreadSubset{Name: name}
 	switch most := most.(type) {
@@ -48,23 +48,23 @@ func Subset(name string, most any, options ...SubsetOption) appsv1beta1.Workload
 	return subset
 }
 
-// Zone requires nodes of these zones.
+// Zone requires nodes in these zones.
 func Zone(names ...string) SubsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
 		s.RequiredNodeSelector = &corev1.NodeSelectorTerm{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone",
-				Operator: corev1.NodeSelectorOpIn, Values: names}}}
+			MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: names}}}
 	}
 }
 
-// Prefers prefers nodes of a zone.
+// Prefers prefers nodes in a zone.
 func Prefers(weight int32, value string) SubsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
-		s.PreferredNodeSelector = append(s.PreferredNodeSelector,
-			corev1.PreferredSchedulingTerm{Weight: weight,
-				Preference: corev1.NodeSelectorTerm{
-					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone",
-						Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}})
+		s.PreferredNodeSelector = append(s.PreferredNodeSelector, corev1.PreferredSchedulingTerm{
+			Weight: weight,
+			Preference: corev1.NodeSelectorTerm{
+				MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}})
 	}
 }
 
@@ -73,14 +73,14 @@ func Patches(text string) SubsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) { s.Patch = runtime.RawExtension{Raw: []byte(text)} }
 }
 
-// Tolerates tolerates a taint.
+// Tolerates makes the subset tolerate a taint.
 func Tolerates(key string) SubsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
 		s.Tolerations = []corev1.Toleration{{Key: key, Operator: corev1.TolerationOpExists}}
 	}
 }
 
-// Spread is a WorkloadSpread of Deployment web.
+// Spread returns a WorkloadSpread of the Deployment web.
 func Spread(subsets ...appsv1beta1.WorkloadSpreadSubset) *appsv1beta1.WorkloadSpread {
 	spread := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ws",
 		UID: "uid-ws", Generation: 1, ResourceVersion: "1"}}
@@ -90,7 +90,7 @@ func Spread(subsets ...appsv1beta1.WorkloadSpreadSubset) *appsv1beta1.WorkloadSp
 	return spread
 }
 
-// Adaptive lets pods be rescheduled that wait for so many seconds.
+// Adaptive lets pods be rescheduled after they have waited that many seconds for a node.
 func Adaptive(spread *appsv1beta1.WorkloadSpread, seconds int32) *appsv1beta1.WorkloadSpread {
 	spread.Spec.ScheduleStrategy = appsv1beta1.WorkloadSpreadScheduleStrategy{
 		Type:     appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType,
@@ -101,7 +101,7 @@ func Adaptive(spread *appsv1beta1.WorkloadSpread, seconds int32) *appsv1beta1.Wo
 // PodOption changes a pod.
 type PodOption = func(*corev1.Pod)
 
-// Pod is a running pod of version 1 on node n, in no subset.
+// Pod returns a running pod of version 1 on node n, in no subset.
 func Pod(name string, options ...PodOption) *corev1.Pod {
 	yes := true
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
@@ -134,7 +134,7 @@ func In(subset string) PodOption {
 	return Note(pub.MatchedWorkloadSpread, pub.Placement{Name: "ws", Subset: subset}.String())
 }
 
-// Booked puts a pod into a subset that it was booked in.
+// Booked puts a pod into a subset that it was booked in under a generated key.
 func Booked(subset, uid string) PodOption {
 	return Note(pub.MatchedWorkloadSpread, pub.Placement{Name: "ws", Subset: subset, UID: uid}.String())
 }
@@ -157,7 +157,7 @@ func Ending(p *corev1.Pod) { now := At(0); p.DeletionTimestamp = &now }
 // Homeless takes a pod off its node.
 func Homeless(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "", corev1.PodPending }
 
-// Unschedulable is for a pod that no node was found for.
+// Unschedulable makes a pod one that no node was found for.
 func Unschedulable(p *corev1.Pod) {
 	Homeless(p)
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
@@ -173,20 +173,20 @@ func Ready(since int) PodOption {
 	}
 }
 
-// Restarted lets the container of a pod have been restarted that often.
+// Restarted sets how often the container of a pod was restarted.
 func Restarted(n int32) PodOption {
 	return func(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: n}}
 	}
 }
 
-// Node is node n in a zone.
+// Node returns the node n in a zone.
 func Node(zone string, taints ...corev1.Taint) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-n",
 		Labels: map[string]string{"zone": zone}}, Spec: corev1.NodeSpec{Taints: taints}}
 }
 
-// Counted is an entry of the status.
+// Counted returns an entry of the status.
 func Counted(
 	name string, replicas, missing int32, creating, deleting map[string]metav1.Time,
 ) appsv1beta1.WorkloadSpreadSubsetStatus {
@@ -198,7 +198,7 @@ func Counted(
 // BookingTime is the time of bookings in tests.
 var BookingTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// Read reads a WorkloadSpread; its target is a CloneSet if there is none.
+// Read parses a WorkloadSpread. If it names no target, the target is a CloneSet.
 func Read(t testing.TB, text string) *appsv1beta1.WorkloadSpread {
 	t.Helper()
 	spread := &appsv1beta1.WorkloadSpread{}
@@ -216,7 +216,7 @@ func Read(t testing.TB, text string) *appsv1beta1.WorkloadSpread {
 	return spread
 }
 
-// Keys are the keys of a map, in order.
+// Keys returns the sorted keys of a map.
 func Keys[V any](m map[string]V) (keys []string) {
 	for key := range m {
 		keys = append(keys, key)
@@ -228,7 +228,7 @@ func Keys[V any](m map[string]V) (keys []string) {
 // Times are bookings.
 type Times = map[string]metav1.Time
 
-// Bookings is how many entries a list has.
+// Bookings returns how many bookings a list has.
 func Bookings(list []appsv1beta1.WorkloadSpreadSubsetStatus) (n int) {
 	for i := range list {
 		n += len(list[i].CreatingPods) + len(list[i].DeletingPods)

@@ -1,4 +1,4 @@
-// Package guardtest keeps a PodUnavailableBudget in memory, for tests of controllers that ask.
+// Package guardtest keeps a PodUnavailableBudget in memory, for tests of controllers that consult budgets.
 package guardtest
 
 import (
@@ -21,14 +21,14 @@ import (
 )
 
 // Guard keeps one budget in memory, which covers the pods that its selector selects. It counts whenever
-// somebody plans.
+// limits are read for a plan.
 type Guard struct {
 	Budget *policyv1beta1.PodUnavailableBudget
 	Now    func() time.Time
-	// Pods are all pods as they are, and Replicas how many there shall be.
+	// Pods returns all pods as they are, and Replicas how many there should be.
 	Pods     func() []*corev1.Pod
 	Replicas func() int32
-	// Asked is called with what was asked, and with the answer; nil for nobody.
+	// Asked, if not nil, is called with each request and its answer.
 	Asked func(pod *corev1.Pod, by disruption.Operation, answer podunavailablebudget.Decision)
 
 	mu sync.Mutex
@@ -86,10 +86,10 @@ func (g *Guard) Ask(_ context.Context, pod *corev1.Pod, by disruption.Operation)
 	return nil
 }
 
-// Tell implements reconcile.Guard; nobody is told.
+// Tell implements reconcile.Guard. It does nothing.
 func (g *Guard) Tell(func(namespace string)) {}
 
-// Watch has Admit judge each write of the manager of a simulated cluster.
+// Watch checks each write of the manager of a simulated cluster with Admit.
 func (g *Guard) Watch(cluster *simulation.Cluster, failed func(error)) {
 	cluster.BeforeWrite = func(w simulation.Write, before, after client.Object) {
 		was, found := before.(*corev1.Pod)
@@ -109,8 +109,8 @@ func (g *Guard) Watch(cluster *simulation.Cluster, failed func(error)) {
 	}
 }
 
-// Admit judges a change of a pod, or its deletion if after is nil, as the webhooks do. It is an error if the
-// budget refuses it, and also if it were booked only now: who changes pods has asked before.
+// Admit judges a change of a pod, or its deletion if after is nil, as the webhooks do. It returns an error if
+// the budget refuses it, and also if it is not booked yet: whoever changes pods must have asked before.
 func (g *Guard) Admit(before, after *corev1.Pod) error {
 	by := policyv1beta1.Delete
 	if after != nil {
@@ -122,6 +122,7 @@ func (g *Guard) Admit(before, after *corev1.Pod) error {
 		}
 		by = operation
 	}
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	rules := podunavailablebudget.NewRules(g.Budget)
