@@ -20,6 +20,7 @@ func Bind(state *appsv1beta1.PersistentPodState, pod *corev1.Pod) []operations.O
 	if len(entry.NodeTopologyLabels) == 0 {
 		return nil
 	}
+
 	selector := Must(state, pod.Name)
 	var terms []corev1.PreferredSchedulingTerm
 	for i := range state.Spec.PreferredPersistentTopology {
@@ -27,9 +28,11 @@ func Bind(state *appsv1beta1.PersistentPodState, pod *corev1.Pod) []operations.O
 			terms = append(terms, *term)
 		}
 	}
+
 	if len(selector) == 0 && len(terms) == 0 {
 		return nil
 	}
+
 	annotations := map[string]string{pub.InjectedPersistentPodState: state.Name}
 	if state.Annotations[pub.InjectPersistentPodAnnotations] == "true" {
 		for key, value := range entry.Annotations {
@@ -38,6 +41,7 @@ func Bind(state *appsv1beta1.PersistentPodState, pod *corev1.Pod) []operations.O
 			}
 		}
 	}
+
 	changes := added("/spec/nodeSelector", pod.Spec.NodeSelector, selector)
 	changes = append(changes, prefer(pod.Spec.Affinity, terms)...)
 	return append(changes, added("/metadata/annotations", pod.Annotations, annotations)...)
@@ -66,9 +70,11 @@ func termOf(
 				})
 		}
 	}
+
 	if len(term.Preference.MatchExpressions) == 0 {
 		return nil
 	}
+
 	return term
 }
 
@@ -82,10 +88,12 @@ func added(path string, to, texts map[string]string) (changes []operations.Opera
 	case len(to) == 0:
 		return []operations.Operation{operations.NewOperation("add", path, texts)}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		changes = append(changes, operations.NewOperation("add",
 			path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(key), texts[key]))
 	}
+
 	return changes
 }
 
@@ -97,6 +105,7 @@ func prefer(affinity *corev1.Affinity, terms []corev1.PreferredSchedulingTerm) [
 	if affinity != nil && affinity.NodeAffinity != nil {
 		has = affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
 	}
+
 	terms = slices.DeleteFunc(terms, func(term corev1.PreferredSchedulingTerm) bool {
 		return slices.ContainsFunc(has, func(other corev1.PreferredSchedulingTerm) bool {
 			return equality.Semantic.DeepEqual(term, other)
@@ -105,6 +114,7 @@ func prefer(affinity *corev1.Affinity, terms []corev1.PreferredSchedulingTerm) [
 	add := func(path string, value any) []operations.Operation {
 		return []operations.Operation{operations.NewOperation("add", "/spec/affinity"+path, value)}
 	}
+
 	switch {
 	case len(terms) == 0:
 		return nil
@@ -115,9 +125,11 @@ func prefer(affinity *corev1.Affinity, terms []corev1.PreferredSchedulingTerm) [
 	case len(has) == 0:
 		return add("/nodeAffinity/"+member, terms)
 	}
+
 	var changes []operations.Operation
 	for _, term := range terms {
 		changes = append(changes, add("/nodeAffinity/"+member+"/-", term)...)
 	}
+
 	return changes
 }

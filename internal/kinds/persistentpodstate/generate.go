@@ -71,6 +71,7 @@ func Generate(a *Asked) (g Generation) {
 	if object != nil {
 		owner = metav1.GetControllerOf(object)
 	}
+
 	ours := owner != nil && owner.UID == w.UID
 	switch {
 	case w.Terminating || object != nil && object.DeletionTimestamp != nil:
@@ -79,12 +80,14 @@ func Generate(a *Asked) (g Generation) {
 		g.Delete = ours && TargetOf(object) == w.Reference
 		return g
 	}
+
 	required, preferred := list(w.Annotations[pub.RequiredPersistentTopology]), list(
 		w.Annotations[pub.PreferredPersistentTopology],
 	)
 	if len(required)+len(preferred) == 0 {
 		return g
 	}
+
 	wanted := &appsv1beta1.PersistentPodState{ObjectMeta: metav1.ObjectMeta{Name: w.Name}}
 	wanted.Spec = specOf(w, required, preferred)
 	policy := appsv1beta1.PersistentPodStateRetentionPolicyType(
@@ -93,14 +96,17 @@ func Generate(a *Asked) (g Generation) {
 	if wanted.Spec.PersistentPodStateRetentionPolicy = policy; policy == "" && object != nil {
 		wanted.Spec.PersistentPodStateRetentionPolicy = object.Spec.PersistentPodStateRetentionPolicy
 	}
+
 	if faults := invalid(wanted); faults != "" {
 		g.Invalid = faults
 		return g
 	}
+
 	wanted.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: w.APIVersion, Kind: w.Kind, Name: w.Name, UID: w.UID, Controller: new(true)},
 	}
 	wanted.Annotations = map[string]string{pub.GeneratedPersistentPodState: mark(w.Reference)}
+
 	switch {
 	case object == nil && len(a.Others) > 0:
 		g.Conflict = "PersistentPodState " + a.Others[0].Name +
@@ -116,6 +122,7 @@ func Generate(a *Asked) (g Generation) {
 		g.Empty = !ours && !a.Kept && len(object.Status.PodStates) > 0
 		g.Update = updated(object, wanted)
 	}
+
 	return g
 }
 
@@ -152,9 +159,11 @@ func updated(object, wanted *appsv1beta1.PersistentPodState) *appsv1beta1.Persis
 			})
 		changed.OwnerReferences = append(changed.OwnerReferences, controller)
 	}
+
 	if changed.Annotations == nil {
 		changed.Annotations = map[string]string{}
 	}
+
 	maps.Copy(changed.Annotations, wanted.Annotations)
 	target := changed.Spec.TargetRef // its version does not matter
 	changed.Spec = wanted.Spec
@@ -162,6 +171,7 @@ func updated(object, wanted *appsv1beta1.PersistentPodState) *appsv1beta1.Persis
 	if equality.Semantic.DeepEqual(object, changed) {
 		return nil
 	}
+
 	return changed
 }
 
@@ -174,14 +184,17 @@ func specOf(w *Workload, required, preferred []string) (spec appsv1beta1.Persist
 	if len(required) > 0 {
 		spec.RequiredPersistentTopology = &appsv1beta1.NodeTopologyTerm{Keys: required}
 	}
+
 	if len(preferred) > 0 {
 		spec.PreferredPersistentTopology = []appsv1beta1.PreferredTopologyTerm{{Weight: mostWeight,
 			Preference: appsv1beta1.NodeTopologyTerm{Keys: preferred}}}
 	}
+
 	for _, key := range list(w.Annotations[pub.PersistentPodAnnotations]) {
 		spec.PersistentPodAnnotations = append(spec.PersistentPodAnnotations,
 			appsv1beta1.PersistentPodAnnotation{Key: key})
 	}
+
 	return spec
 }
 

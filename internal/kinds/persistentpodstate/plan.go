@@ -76,6 +76,7 @@ func ReadyOn(pods []*corev1.Pod) []*corev1.Pod {
 			ready = append(ready, pod)
 		}
 	}
+
 	slices.SortFunc(ready, func(a, b *corev1.Pod) int {
 		first, _ := Ordinal(a.Name)
 		second, _ := Ordinal(b.Name)
@@ -94,9 +95,11 @@ func Make(s *Snapshot) *Plan {
 		},
 	}
 	active, recorded := map[string]bool{}, map[string]bool{}
+
 	for _, pod := range s.Pods {
 		active[pod.Name] = active[pod.Name] || readiness.Active(pod)
 	}
+
 	switch {
 	case s.Workload != nil && s.Workload.Orphans:
 		return p
@@ -112,6 +115,7 @@ func Make(s *Snapshot) *Plan {
 		}
 		return p
 	}
+
 	p.record(s, recorded)
 	for _, name := range slices.Sorted(maps.Keys(p.Status.PodStates)) {
 		ordinal, ok := Ordinal(name)
@@ -131,6 +135,7 @@ func Make(s *Snapshot) *Plan {
 			}
 		}
 	}
+
 	return p
 }
 
@@ -141,41 +146,49 @@ func (p *Plan) record(s *Snapshot, recorded map[string]bool) {
 	for name, entry := range p.Status.PodStates {
 		size += sizeOf(name, entry)
 	}
+
 	for _, pod := range ReadyOn(s.Pods) {
 		node, read := s.Nodes[pod.Spec.NodeName]
 		if !read {
 			unread[pod.Spec.NodeName] = true
 			continue
 		}
+
 		if len(recorded) == 0 { // the first one
 			for _, key := range keys {
 				missing[key] = true
 			}
 		}
+
 		entry := appsv1beta1.PodState{NodeName: pod.Spec.NodeName, NodeTopologyLabels: some(keys, node)}
 		for key := range entry.NodeTopologyLabels {
 			delete(missing, key)
 		}
+
 		var annotations []string
 		for _, annotation := range s.State.Spec.PersistentPodAnnotations {
 			if len(pod.Annotations[annotation.Key]) <= MostValue {
 				annotations = append(annotations, annotation.Key)
 			}
 		}
+
 		entry.Annotations = some(annotations, pod.Annotations)
 		before, known := p.Status.PodStates[pod.Name]
 		recorded[pod.Name] = true
 		if known && same(before, entry) {
 			continue
 		}
+
 		more := sizeOf(pod.Name, entry)
 		if known {
 			more -= sizeOf(pod.Name, before)
 		}
+
 		if more > 0 && size+more > mostOfAll {
 			p.Full = append(p.Full, pod.Name)
 			continue
 		}
+
 		size += more
 		if known && before.NodeName != entry.NodeName {
 			p.Moved = append(p.Moved, pod.Name)
@@ -183,8 +196,10 @@ func (p *Plan) record(s *Snapshot, recorded map[string]bool) {
 		if p.Status.PodStates == nil {
 			p.Status.PodStates = map[string]appsv1beta1.PodState{}
 		}
+
 		p.Status.PodStates[pod.Name] = entry
 	}
+
 	slices.Sort(p.Moved)
 	p.Unread, p.Missing = slices.Sorted(maps.Keys(unread)), slices.Sorted(maps.Keys(missing))
 }
@@ -219,9 +234,11 @@ func Keys(state *appsv1beta1.PersistentPodState) (keys []string) {
 	if required := state.Spec.RequiredPersistentTopology; required != nil {
 		add(required.Keys)
 	}
+
 	for i := range state.Spec.PreferredPersistentTopology {
 		add(state.Spec.PreferredPersistentTopology[i].Preference.Keys)
 	}
+
 	return keys
 }
 

@@ -79,6 +79,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := Indexed(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+
 	events := reconcile.NewRecorder(mgr.GetEventRecorder("persistentpodstate-controller"))
 	r := &Reconciler{
 		API:       options.API(mgr),
@@ -123,6 +124,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
+
 	return options.Complete("persistentpodstate-generator", g, ctrl.NewControllerManagedBy(mgr).
 		Watches(&appsv1beta1.PersistentPodState{}, kind(schema.GroupKind{}, g.ofState)).
 		Watches(&appsv1.StatefulSet{}, kind(persistentpodstate.StatefulSet, ofAsking)).
@@ -279,16 +281,19 @@ func (g *Generator) ofState(
 		maps.Equal(old.Annotations, state.Annotations) {
 		return nil
 	}
+
 	if state == nil {
 		state = old
 	}
 	if state == nil {
 		return nil
 	}
+
 	all = append(all, reconcile.Request(state.Namespace, state.Name))
 	if target := state.Spec.TargetRef.Name; target != state.Name && target != "" {
 		all = append(all, reconcile.Request(state.Namespace, target))
 	}
+
 	return all
 }
 
@@ -322,6 +327,7 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	if !isPod || !same {
 		return
 	}
+
 	owner, _ := workloadspread.ControllerOf(after)
 	former, _ := workloadspread.ControllerOf(before)
 	ready := readiness.Ready(after)
@@ -371,6 +377,7 @@ func (h *nodeEvents) keptNoMore(ctx context.Context, q queue, before, after map[
 	if !h.r.Cleanup {
 		return
 	}
+
 	states, err := h.r.list(ctx)
 	add(q, requests(slices.DeleteFunc(states, func(state *appsv1beta1.PersistentPodState) bool {
 		for pod := range state.Status.PodStates {
@@ -392,6 +399,7 @@ func (h *nodeEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	if maps.Equal(before, after) {
 		return
 	}
+
 	h.keptNoMore(ctx, q, before, after)
 	states, err := h.r.list(ctx, client.MatchingFields{byNode: e.ObjectNew.GetName()})
 	add(q, requests(slices.DeleteFunc(states, func(state *appsv1beta1.PersistentPodState) bool {

@@ -46,6 +46,7 @@ func (g *Generator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 			reconcile.MinRequeue(&after, again)
 		}
 	}
+
 	return ctrl.Result{RequeueAfter: after}, failed
 }
 
@@ -60,24 +61,29 @@ func (g *Generator) generate(
 		}
 		return 0, err
 	}
+
 	asked, err := g.read(ctx, namespace, workload)
 	if err != nil {
 		return 0, err
 	}
+
 	plan := persistentpodstate.Generate(asked)
 	g.tellOf(namespace, workload, plan)
 	if plan.Create == nil && plan.Update == nil && !plan.Empty && !plan.Delete {
 		return 0, nil
 	}
+
 	// The cache of workloads may show an earlier one of the name, which must get nothing.
 	now, err := g.Workloads.Read(ctx, namespace, of, true)
 	if err != nil {
 		return 0, err
 	}
+
 	if now == nil || now.UID != workload.UID || now.Terminating ||
 		!persistentpodstate.SameAsked(now.Annotations, workload.Annotations) {
 		return reconcile.RetryAfter, nil
 	}
+
 	err = g.write(ctx, namespace, asked.Object, plan, workload.UID)
 	switch {
 	case reconcile.IsStalePlan(err) || apierrors.IsAlreadyExists(err):
@@ -88,6 +94,7 @@ func (g *Generator) generate(
 		plan.Conflict = "what the annotations ask for was refused: " + err.Error()
 		g.tellOf(namespace, workload, plan)
 	}
+
 	return 0, err
 }
 
@@ -105,21 +112,26 @@ func (g *Generator) read(
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading PersistentPodState: %w", err)
 	}
+
 	if !persistentpodstate.Asks(workload.Annotations) {
 		return asked, nil
 	}
+
 	states, err := g.referring(ctx, namespace, workload.Reference)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, state := range states {
 		if state.Name != workload.Name && state.DeletionTimestamp == nil {
 			asked.Others = append(asked.Others, state)
 		}
 	}
+
 	if asked.Object == nil {
 		return asked, nil
 	}
+
 	if of, bereft := persistentpodstate.Bereft(asked.Object); bereft && of != workload.Reference {
 		former, err := g.Workloads.Read(ctx, namespace, of, true)
 		if err != nil && !errors.Is(err, errUnknown) && !apierrors.IsForbidden(err) {
@@ -127,9 +139,11 @@ func (g *Generator) read(
 		}
 		asked.Gone = err == nil && former == nil
 	}
+
 	if !metav1.IsControlledBy(asked.Object, &metav1.ObjectMeta{UID: workload.UID}) {
 		asked.Kept, err = g.kept(namespace, workload, asked.Object)
 	}
+
 	return asked, err
 }
 
@@ -141,10 +155,12 @@ func (g *Generator) kept(
 	if err != nil {
 		return false, fmt.Errorf("finding the pods of %s %s: %w", workload.Kind, workload.Name, err)
 	}
+
 	orphans, err := g.Pods.Uncontrolled(namespace)
 	if err != nil {
 		return false, fmt.Errorf("finding pods without a controller: %w", err)
 	}
+
 	for _, pods := range [][]*corev1.Pod{own, orphans} {
 		for _, pod := range pods {
 			if _, entry := state.Status.PodStates[pod.Name]; entry && readiness.Active(pod) &&
@@ -153,6 +169,7 @@ func (g *Generator) kept(
 			}
 		}
 	}
+
 	return false, nil
 }
 
@@ -176,6 +193,7 @@ func (g *Generator) write(
 		}
 		return nil
 	}
+
 	var err error
 	if plan.Empty {
 		if object, err = reconcile.Merge(ctx, w, object, nil,
@@ -183,9 +201,11 @@ func (g *Generator) write(
 			return reconcile.StaleIfNotFound(fmt.Errorf("emptying PersistentPodState: %w", err))
 		}
 	}
+
 	if plan.Update == nil {
 		return nil
 	}
+
 	spec := plan.Update.Spec
 	_, err = reconcile.Merge(ctx, w, object,
 		map[string]any{
@@ -203,6 +223,7 @@ func (g *Generator) write(
 	if err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("writing PersistentPodState: %w", err))
 	}
+
 	return nil
 }
 
@@ -230,22 +251,26 @@ func (g *Generator) tellOf(
 		delete(g.told, workload.UID)
 		return
 	}
+
 	if g.told == nil || len(g.told) > mostTold { // workloads that are gone
 		g.told = map[types.UID]*reconcile.News{}
 	}
 	if g.told[workload.UID] == nil {
 		g.told[workload.UID] = &reconcile.News{}
 	}
+
 	about := &unstructured.Unstructured{}
 	about.SetAPIVersion(workload.APIVersion)
 	about.SetKind(workload.Kind)
 	about.SetNamespace(namespace)
 	about.SetName(workload.Name)
 	about.SetUID(workload.UID)
+
 	for reason, text := range map[string]string{
 		"PersistentPodStateConflict": plan.Conflict,
 		"PersistentPodStateInvalid":  plan.Invalid,
 	} {
+
 		if g.told[workload.UID].Is(reason, text) {
 			g.Events.Event(about, corev1.EventTypeWarning, reason, text)
 		}

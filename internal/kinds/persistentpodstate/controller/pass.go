@@ -45,24 +45,29 @@ func (r *Reconciler) pass(
 	if owner == "" {
 		return done, nil
 	}
+
 	begin := r.Now()
 	state, err := reconcile.Begin[appsv1beta1.PersistentPodState](ctx, r.API, name, owner)
 	if err != nil || state == nil || state.DeletionTimestamp != nil {
 		return done, err
 	}
+
 	memory := r.memory.Of(owner)
 	plan, after, err := r.plan(ctx, state)
 	unreadable := ""
 	if apierrors.IsForbidden(err) {
 		unreadable = err.Error()
 	}
+
 	if memory.news.Is("WorkloadUnreadable", unreadable) {
 		r.Events.Event(state, corev1.EventTypeWarning, "WorkloadUnreadable",
 			"No place is recorded or forgotten: "+unreadable)
 	}
+
 	if err != nil {
 		return done, err
 	}
+
 	done.Planning, done.After = r.Now().Sub(begin), after
 	done.Headline = headline(plan)
 	done.Record = func() []any { return []any{"summary", []string{done.Headline}} }
@@ -70,11 +75,13 @@ func (r *Reconciler) pass(
 	if len(plan.Unread) > 0 {
 		reconcile.MinRequeue(&done.After, readAgain)
 	}
+
 	wait, err := memory.pace.Write(ctx, r.For(owner), state, &state.Status, &plan.Status,
 		len(plan.Status.PodStates) > large)
 	if wait > 0 {
 		reconcile.MinRequeue(&done.After, wait)
 	}
+
 	if err == nil && wait == 0 {
 		for _, cleaned := range plan.Cleaned {
 			r.Events.Event(state, corev1.EventTypeNormal, "PodStateCleaned",
@@ -82,6 +89,7 @@ func (r *Reconciler) pass(
 					state.Status.PodStates[cleaned].NodeName, cleaned))
 		}
 	}
+
 	return done, err
 }
 
@@ -101,26 +109,31 @@ func (r *Reconciler) plan(
 	if err != nil {
 		return nil, 0, err
 	}
+
 	s, after, err := r.snapshot(ctx, state, workload)
 	if err != nil {
 		return nil, 0, err
 	}
+
 	plan = persistentpodstate.Make(s)
 	if len(plan.Forgotten)+len(plan.Moved) == 0 {
 		return plan, after, nil
 	}
+
 	// Of a pod that has moved the API server may show that it is gone, so that it would be forgotten.
 	if workload, err = r.Workloads.Read(ctx, state.Namespace, target, true); errors.Is(err, errUnknown) {
 		return unchanged, 0, nil
 	} else if err != nil {
 		return nil, 0, err
 	}
+
 	if s, after, err = r.snapshot(ctx, state, workload); err != nil {
 		return nil, 0, err
 	}
 	if err := r.confirm(ctx, s, persistentpodstate.Make(s).Moved, &after); err != nil {
 		return nil, 0, err
 	}
+
 	return persistentpodstate.Make(s), after, nil
 }
 
@@ -135,6 +148,7 @@ func (r *Reconciler) snapshot(
 		}
 		return s, after, err
 	}
+
 	if s.Pods, err = r.Pods.ControlledBy(state.Namespace, workload.UID); err != nil {
 		return nil, 0, fmt.Errorf("finding the pods of %s %s: %w", workload.Kind, workload.Name, err)
 	}
@@ -144,6 +158,7 @@ func (r *Reconciler) snapshot(
 	if !r.Cleanup || state.Spec.RequiredPersistentTopology == nil {
 		return s, 0, nil
 	}
+
 	after, err = r.lookForNodes(ctx, s)
 	return s, after, err
 }
@@ -181,6 +196,7 @@ func (r *Reconciler) readNodes(ctx context.Context, s *persistentpodstate.Snapsh
 			log.FromContext(ctx).V(1).Info("A node cannot be read", "node", name, "err", err.Error())
 		}
 	}
+
 	return nil
 }
 
@@ -202,13 +218,16 @@ func (r *Reconciler) lookForNodes(
 			pods[name] = append(pods[name], pod)
 		}
 	}
+
 	if len(pods) == 0 {
 		return 0, nil
 	}
+
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, fmt.Errorf("listing nodes: %w", err)
 	}
+
 	kept := func(pod string) bool {
 		must := persistentpodstate.Must(s.State, pod)
 		for i := range nodes.Items {
@@ -222,6 +241,7 @@ func (r *Reconciler) lookForNodes(
 		pods[name] = slices.DeleteFunc(pods[name], kept)
 		return len(pods[name]) == 0
 	})
+
 	for i, name := range slices.Sorted(maps.Keys(pods)) {
 		if i == mostGone {
 			return readAgain, nil
@@ -235,6 +255,7 @@ func (r *Reconciler) lookForNodes(
 			after = readAgain
 		}
 	}
+
 	return after, nil
 }
 
@@ -252,12 +273,14 @@ func (r *Reconciler) confirm(
 		if at < 0 {
 			continue
 		}
+
 		was := pods[at]
 		if i >= mostMoves {
 			pods[at] = &corev1.Pod{ObjectMeta: was.ObjectMeta}
 			reconcile.MinRequeue(after, reconcile.RetrySoon)
 			continue
 		}
+
 		pods = slices.Delete(pods, at, at+1)
 		pod := &corev1.Pod{}
 		switch err := r.Live.Get(ctx, types.NamespacedName{Namespace: was.Namespace, Name: name}, pod); {
@@ -268,6 +291,7 @@ func (r *Reconciler) confirm(
 		default: // it is gone, or another one has its name, whose event comes
 		}
 	}
+
 	s.Pods = pods
 	return r.readNodes(ctx, s)
 }
@@ -281,15 +305,18 @@ func (r *Reconciler) tell(
 		r.Events.Event(state, corev1.EventTypeWarning, "NodeTopologyKeyMissing",
 			"None of the nodes on which pods are ready has these labels, so that they bind no pod: "+missing)
 	}
+
 	full := ""
 	if len(plan.Full) > 0 {
 		full = "full"
 	}
+
 	if news.Is("PodStatesFull", full) {
 		r.Events.Event(state, corev1.EventTypeWarning, "PodStatesFull",
 			fmt.Sprintf("The status has no room for more: nothing new is remembered of %d pods, such as %s",
 				len(plan.Full), plan.Full[0]))
 	}
+
 	if odd := strings.Join(plan.Odd, ", "); news.Is("odd", odd) {
 		log.FromContext(ctx).Info("Entries of names without an ordinal are kept", "names",
 			plan.Odd[:min(len(plan.Odd), 10)])

@@ -134,10 +134,12 @@ func (w *Watch) Of(
 	if err := w.states.Wait(ctx); err != nil {
 		return nil, fmt.Errorf("PersistentPodStates: %w", err)
 	}
+
 	states := w.index.referring(namespace, owner)
 	if persistentpodstate.Of(owner, states) == nil {
 		return nil, nil
 	}
+
 	if !persistentpodstate.BuiltIn(owner.GroupKind) {
 		if !w.listsRead() && !toolscache.WaitForCacheSync(ctx.Done(), w.listsRead) {
 			return nil,
@@ -148,10 +150,12 @@ func (w *Watch) Of(
 			return nil, nil
 		}
 	}
+
 	for cached := persistentpodstate.Of(owner,
 		states); cached != nil; cached = persistentpodstate.Of(owner, states) {
 		state, err := w.read(ctx, client.ObjectKeyFromObject(cached))
 		_, recorded := cached.Status.PodStates[pod.Name]
+
 		switch {
 		case err == nil &&
 			(state == nil || state.DeletionTimestamp != nil || persistentpodstate.TargetOf(state) != owner):
@@ -170,6 +174,7 @@ func (w *Watch) Of(
 			return nil, nil
 		}
 	}
+
 	return nil, nil
 }
 

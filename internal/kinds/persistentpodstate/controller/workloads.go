@@ -99,17 +99,21 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 	case persistentpodstate.AdvancedStatefulSet:
 		return &appsv1beta1.StatefulSet{}, nil
 	}
+
 	if !k.ready() {
 		return nil, errors.New("it is not known yet which kinds are listed")
 	}
+
 	custom, ok := k.listed().Workload(kind)
 	if !ok {
 		return nil, errUnknown
 	}
+
 	var versions []string
 	if custom.Version != "" {
 		versions = append(versions, custom.Version)
 	}
+
 	mapping, err := k.mapper.RESTMapping(kind, versions...)
 	// the listed version is not served any more; the kind decides
 	if meta.IsNoMatchError(err) && len(versions) > 0 {
@@ -121,6 +125,7 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for kind %s: %w", kind, err)
 	}
+
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
 	return object, nil
@@ -134,10 +139,12 @@ func (k *Kinds) Read(
 	if err != nil {
 		return nil, err
 	}
+
 	from := k.caches
 	if live || !persistentpodstate.BuiltIn(of.GroupKind) && !k.filled(of.GroupKind) {
 		from = k.live
 	}
+
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
 	switch err := from.Get(ctx, key, object); {
 	case meta.IsNoMatchError(err), reconcile.IsNotServed(err): // the version may be served no more
@@ -147,6 +154,7 @@ func (k *Kinds) Read(
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", of.Kind, key, err)
 	}
+
 	return k.workload(ctx, of, object)
 }
 
@@ -163,6 +171,7 @@ func (k *Kinds) workload(
 	}
 	w.Orphans = w.Terminating && slices.Contains(object.GetFinalizers(), metav1.FinalizerOrphanDependents)
 	spec, known := &appsv1beta1.StatefulSetSpec{}, true
+
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
 		w.APIVersion, spec.Replicas = appsv1.SchemeGroupVersion.String(), o.Spec.Replicas
@@ -182,13 +191,16 @@ func (k *Kinds) workload(
 			}
 		}
 	}
+
 	if !known {
 		return w, nil
 	}
+
 	startOrdinal := k.startOrdinal || of.GroupKind != persistentpodstate.AdvancedStatefulSet
 	if slots, err := statefulset.SlotsOf(spec, startOrdinal); err == nil {
 		w.Slots = &slots
 	}
+
 	return w, nil
 }
 
@@ -200,10 +212,12 @@ func specOf(object map[string]any) (*appsv1beta1.StatefulSetSpec, bool) {
 		number := int32(replicas)
 		spec.Replicas = &number
 	}
+
 	if start, found, err := unstructured.NestedInt64(object, "spec", "ordinals", "start"); found &&
 		err == nil {
 		spec.Ordinals = &appsv1beta1.StatefulSetOrdinals{Start: int32(start)}
 	}
+
 	reserved, _, err := unstructured.NestedSlice(object, "spec", "reserveOrdinals")
 	for _, entry := range reserved {
 		switch value := entry.(type) {
@@ -215,6 +229,7 @@ func specOf(object map[string]any) (*appsv1beta1.StatefulSetSpec, bool) {
 			return spec, false
 		}
 	}
+
 	return spec, err == nil
 }
 
@@ -254,6 +269,7 @@ func (k *Kinds) follow(ctx context.Context, kind schema.GroupKind, name string, 
 	} else {
 		k.told[key] = true
 	}
+
 	return nil
 }
 
@@ -262,6 +278,7 @@ func (k *Kinds) watch(ctx context.Context, kind schema.GroupKind, object client.
 	if err != nil {
 		return err
 	}
+
 	as := func(object any) client.Object {
 		if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 			object = last.Obj
@@ -274,6 +291,7 @@ func (k *Kinds) watch(ctx context.Context, kind schema.GroupKind, object client.
 		UpdateFunc: func(old, object any) { tell(kind, as(old), as(object)) },
 		DeleteFunc: func(object any) { tell(kind, as(object), nil) },
 	}); err == nil {
+
 		k.followed[kind] = informer
 	}
 	return err
