@@ -12,24 +12,25 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// Bounds of what one object may ask to be remembered of each pod: the status holds it for all pods together.
+// mostKeys and mostAnnotations limit what one object may record of each pod, because the status holds it for
+// all pods.
 const mostKeys, mostAnnotations = 32, 16
 
-// Environment is what decides besides the object whether it is valid.
+// Environment is what a validation needs besides the object.
 type Environment struct {
 	// Others are the PersistentPodStates of the namespace.
 	Others []*appsv1beta1.PersistentPodState
-	// Listed are the kinds that an administrator lists; ListError is why they cannot be told.
+	// Listed are the kinds that an administrator lists; ListError is why they are unknown.
 	Listed    workloadspread.AllowList
 	ListError error
 }
 
-// Validate judges a PersistentPodState; old is the stored one, nil on create (PPS-020 to PPS-027).
+// Validate validates a PersistentPodState; old is the stored one, nil on create (PPS-020 to PPS-027).
 func Validate(state, old *appsv1beta1.PersistentPodState, env Environment) field.ErrorList {
 	return append(validateTarget(state, old, env, field.NewPath("spec", "targetRef")), validateSpec(state)...)
 }
 
-// validateSpec judges all but the target.
+// validateSpec validates everything except the target.
 func validateSpec(state *appsv1beta1.PersistentPodState) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if state.Spec.RequiredPersistentTopology == nil && len(state.Spec.PreferredPersistentTopology) == 0 {
@@ -115,7 +116,7 @@ func validateTarget(
 	return errs
 }
 
-// supported refuses kinds that are neither supported nor listed.
+// supported rejects kinds that are neither supported nor listed.
 func supported(
 	kind schema.GroupKind, env Environment, ref appsv1beta1.PersistentPodStateTarget, path *field.Path,
 ) *field.Error {

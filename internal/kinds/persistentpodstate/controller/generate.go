@@ -23,17 +23,17 @@ import (
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=persistentpodstates,verbs=create;patch;delete
 
-// Generator keeps the PersistentPodStates that annotations of workloads ask for (PPS-070). A request is for
-// the workloads of a name, of whatever kind, and for the PersistentPodState of that name. Its API remembers
-// no own writes: what was planned from a cache that lags ends in a conflict.
+// Generator creates and updates the PersistentPodStates that annotations of workloads ask for (PPS-070). A
+// request is for all workloads of a name, whatever their kind, and for the PersistentPodState of that name.
+// Its API remembers no own writes: a plan from a stale cache ends in a conflict.
 type Generator struct {
 	*Reconciler
-	// told is what was told of a workload last.
+	// told holds the last events about each workload.
 	mu   sync.Mutex
 	told map[types.UID]*reconcile.News
 }
 
-// Reconcile implements the reconciler of the library.
+// Reconcile implements reconcile.Reconciler.
 func (g *Generator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var after time.Duration
 	var failed error
@@ -50,14 +50,14 @@ func (g *Generator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	return ctrl.Result{RequeueAfter: after}, failed
 }
 
-// generate keeps the PersistentPodState of one workload.
+// generate creates, updates or deletes the PersistentPodState of one workload.
 func (g *Generator) generate(
 	ctx context.Context, namespace string, of persistentpodstate.Reference,
 ) (again time.Duration, err error) {
 	workload, err := g.Workloads.Read(ctx, namespace, of, false)
 	if err != nil || workload == nil {
 		if apierrors.IsForbidden(err) || errors.Is(err, errUnknown) {
-			return 0, nil // the watch tells of it, and comes back when it may
+			return 0, nil // the watch reports it, and requests another pass when that changes
 		}
 		return 0, err
 	}
@@ -73,7 +73,7 @@ func (g *Generator) generate(
 		return 0, nil
 	}
 
-	// The cache of workloads may show an earlier one of the name, which must get nothing.
+	// The cache may show an earlier workload of the same name, for which nothing must be generated.
 	now, err := g.Workloads.Read(ctx, namespace, of, true)
 	if err != nil {
 		return 0, err
@@ -90,7 +90,7 @@ func (g *Generator) generate(
 		return reconcile.RetrySoon, nil
 	case reconcile.IsNamespaceTerminating(err):
 		return 0, nil
-	case reconcile.Refused(err): // by a quota, say
+	case reconcile.Refused(err): // for example by a quota
 		plan.Conflict = "what the annotations ask for was refused: " + err.Error()
 		g.tellOf(namespace, workload, plan)
 	}
@@ -98,7 +98,7 @@ func (g *Generator) generate(
 	return 0, err
 }
 
-// read reads what the plan is made from.
+// read reads the input of the plan.
 func (g *Generator) read(
 	ctx context.Context, namespace string, workload *persistentpodstate.Workload,
 ) (*persistentpodstate.Asked, error) {
@@ -147,7 +147,7 @@ func (g *Generator) read(
 	return asked, err
 }
 
-// kept tells whether pods of an earlier workload became those of the workload, or are about to.
+// kept reports whether pods of an earlier workload belong to this one, or may be adopted by it.
 func (g *Generator) kept(
 	namespace string, workload *persistentpodstate.Workload, state *appsv1beta1.PersistentPodState,
 ) (bool, error) {
@@ -241,7 +241,7 @@ func policyOrNil(policy appsv1beta1.PersistentPodStateRetentionPolicyType) any {
 	return policy
 }
 
-// tellOf tells of a workload why nothing is generated for it, once until that changes.
+// tellOf records an event about a workload for which nothing is generated, once until the reason changes.
 func (g *Generator) tellOf(
 	namespace string, workload *persistentpodstate.Workload, plan persistentpodstate.Generation,
 ) {
@@ -252,7 +252,7 @@ func (g *Generator) tellOf(
 		return
 	}
 
-	if g.told == nil || len(g.told) > mostTold { // workloads that are gone
+	if g.told == nil || len(g.told) > mostTold { // drop workloads that are gone
 		g.told = map[types.UID]*reconcile.News{}
 	}
 	if g.told[workload.UID] == nil {
@@ -277,5 +277,5 @@ func (g *Generator) tellOf(
 	}
 }
 
-// mostTold is of how many workloads it is remembered what was told.
+// mostTold is the maximum number of workloads whose last events are remembered.
 const mostTold = 10000

@@ -20,25 +20,25 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Bounds of what one pass reads from the API server, and when it comes back for the rest, or for a node that
-// could not be read.
+// mostMoves and mostGone limit what one pass reads from the API server. readAgain is when it returns for the
+// rest, or for a node that could not be read.
 const (
 	mostMoves, mostGone = 50, 20
 	readAgain           = 5 * time.Second
-	// orphansAgain is when pods are looked for again that outlived their workload: nothing leads from them to
-	// what is remembered.
+	// orphansAgain is when pods that outlived their workload are looked for again: no event leads from them
+	// to their PersistentPodState.
 	orphansAgain = time.Minute
-	// large is how many entries a status has whose writes are spaced out.
+	// large is the number of entries above which writes of a status are throttled.
 	large = 100
 )
 
-// kept is what is kept of a PersistentPodState between passes.
+// kept is what is remembered about a PersistentPodState between passes.
 type kept struct {
 	pace reconcile.StatusThrottle
 	news reconcile.News
 }
 
-// pass remembers where the pods of one PersistentPodState are ready.
+// pass records where the pods of one PersistentPodState are ready.
 func (r *Reconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (done reconcile.Done, err error) {
@@ -93,9 +93,9 @@ func (r *Reconciler) pass(
 	return done, err
 }
 
-// plan plans what is remembered. What is to be forgotten, and pods that have moved, are looked at in the API
-// server before: the caches of workloads and pods may be older than what is remembered, and what is lost by
-// that would be lost for good.
+// plan plans the entries of the status. It reads from the API server before an entry is removed or a pod
+// counts as moved: the caches of workloads and pods may be older than the status, and what is removed by
+// mistake cannot be recovered.
 func (r *Reconciler) plan(
 	ctx context.Context, state *appsv1beta1.PersistentPodState,
 ) (plan *persistentpodstate.Plan, after time.Duration, err error) {
@@ -120,7 +120,7 @@ func (r *Reconciler) plan(
 		return plan, after, nil
 	}
 
-	// Of a pod that has moved the API server may show that it is gone, so that it would be forgotten.
+	// The API server may show that a pod that moved is gone, so that its entry would be removed.
 	if workload, err = r.Workloads.Read(ctx, state.Namespace, target, true); errors.Is(err, errUnknown) {
 		return unchanged, 0, nil
 	} else if err != nil {
@@ -137,7 +137,7 @@ func (r *Reconciler) plan(
 	return persistentpodstate.Make(s), after, nil
 }
 
-// snapshot reads what a plan is made from.
+// snapshot reads the input of a plan.
 func (r *Reconciler) snapshot(
 	ctx context.Context, state *appsv1beta1.PersistentPodState, workload *persistentpodstate.Workload,
 ) (s *persistentpodstate.Snapshot, after time.Duration, err error) {
@@ -163,8 +163,8 @@ func (r *Reconciler) snapshot(
 	return s, after, err
 }
 
-// readNamed reads the pods that are remembered of a workload that is gone: they may have been left when it
-// was deleted.
+// readNamed reads the pods with entries of a workload that is gone: they may have been orphaned when it was
+// deleted.
 func (r *Reconciler) readNamed(ctx context.Context, s *persistentpodstate.Snapshot) error {
 	for name := range s.State.Status.PodStates {
 		pod := &corev1.Pod{}
@@ -192,7 +192,7 @@ func (r *Reconciler) readNodes(ctx context.Context, s *persistentpodstate.Snapsh
 			client.UnsafeDisableDeepCopy); {
 		case err == nil:
 			s.Nodes[name] = node.Labels
-		case !apierrors.IsNotFound(err): // the others are remembered
+		case !apierrors.IsNotFound(err): // the other pods are recorded
 			log.FromContext(ctx).V(1).Info("A node cannot be read", "node", name, "err", err.Error())
 		}
 	}
@@ -200,13 +200,13 @@ func (r *Reconciler) readNodes(ctx context.Context, s *persistentpodstate.Snapsh
 	return nil
 }
 
-// lookForNodes looks in the API server for nodes of entries that the caches do not have, where no other node
-// can keep the must.
+// lookForNodes looks in the API server for nodes of entries that the caches do not have, if no other node has
+// the required labels.
 func (r *Reconciler) lookForNodes(
 	ctx context.Context, s *persistentpodstate.Snapshot,
 ) (after time.Duration, err error) {
 	s.Gone = map[string]bool{}
-	// the latter by the nodes that the caches lack
+	// pods holds the pods by the nodes that are missing from the caches.
 	there, pods := map[string]bool{"": true}, map[string][]string{}
 	for pod, entry := range s.State.Status.PodStates {
 		name := entry.NodeName
@@ -251,7 +251,7 @@ func (r *Reconciler) lookForNodes(
 			for _, pod := range pods[name] {
 				s.Gone[pod] = true
 			}
-		case err != nil: // it does not count as gone
+		case err != nil: // the node does not count as gone
 			after = readAgain
 		}
 	}
@@ -259,9 +259,9 @@ func (r *Reconciler) lookForNodes(
 	return after, nil
 }
 
-// confirm reads pods again that are ready elsewhere than before: what the cache shows may be older than what
-// is remembered. Those that are too many for one pass count as not ready, so that what is remembered of them
-// stays.
+// confirm reads the pods that are ready on another node than before from the API server, because the cache
+// may be older than the status. Pods beyond the limit of one pass count as not ready, so that their entries
+// stay.
 func (r *Reconciler) confirm(
 	ctx context.Context, s *persistentpodstate.Snapshot, moved []string, after *time.Duration,
 ) error {
@@ -288,7 +288,7 @@ func (r *Reconciler) confirm(
 			pods = append(pods, pod)
 		case client.IgnoreNotFound(err) != nil:
 			return fmt.Errorf("reading pod %s: %w", name, err)
-		default: // it is gone, or another one has its name, whose event comes
+		default: // it is gone, or another pod has its name; an event will follow
 		}
 	}
 
@@ -296,7 +296,7 @@ func (r *Reconciler) confirm(
 	return r.readNodes(ctx, s)
 }
 
-// tell tells of what users cannot see otherwise.
+// tell reports what users cannot see otherwise.
 func (r *Reconciler) tell(
 	ctx context.Context, state *appsv1beta1.PersistentPodState, plan *persistentpodstate.Plan,
 	news *reconcile.News,
@@ -323,7 +323,7 @@ func (r *Reconciler) tell(
 	}
 }
 
-// headline is the plan in words.
+// headline describes the plan in words.
 func headline(plan *persistentpodstate.Plan) string {
 	return fmt.Sprintf(
 		"%d places are remembered; forgotten %d, moved %d, cleaned %d, nodes that cannot be read %d",
