@@ -45,8 +45,8 @@ func validateSpec(state *appsv1beta1.PersistentPodState) (errs field.ErrorList) 
 	}
 
 	for i := range state.Spec.PreferredPersistentTopology {
-		term, at := &state.Spec.PreferredPersistentTopology[i], spec.Child("preferredPersistentTopology").
-			Index(i)
+		term, at := &state.Spec.PreferredPersistentTopology[i],
+			spec.Child("preferredPersistentTopology").Index(i)
 		if term.Weight < leastWeight || term.Weight > mostWeight {
 			errs = append(errs, field.Invalid(at.Child("weight"), term.Weight, "must be from 1 to 100"))
 		}
@@ -137,7 +137,8 @@ func supported(
 	if _, ok := env.Listed.Workload(kind); !ok {
 		return field.Invalid(path, ref,
 			fmt.Sprintf("kind %s of group %q is not supported, and not listed: supported is StatefulSet; other kinds are listed by an "+
-				"administrator in key %s of ConfigMap %s in the namespace of the manager", kind.Kind, kind.Group, AllowListKey, workloadspread.ConfigMapName))
+				"administrator in key %s of ConfigMap %s in the namespace of the manager",
+				kind.Kind, kind.Group, AllowListKey, workloadspread.ConfigMapName))
 	}
 
 	return nil
