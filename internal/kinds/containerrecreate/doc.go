@@ -5,8 +5,8 @@
 // The daemon stops the containers and writes the phase and the states. NewPlan decides the rest from the
 // request, its pod and the time, in this order:
 //
-//  1. finished or being deleted: release the pod, then remove the finalizer and the label for the daemons, and
-//     delete the request after its TTL;
+//  1. finished or being deleted: release the pod, then remove the finalizer and the label for the daemons,
+//     and delete the request after its TTL;
 //  2. the pod is gone: complete;
 //  3. no daemon accepted it within a minute: complete;
 //  4. the deadline is exceeded: complete;

@@ -10,7 +10,8 @@
 // # Invariants
 //
 //   - A running pod is neither changed nor moved.
-//   - The entry of a pod is a place where a pod of that name was ready. A pod that is not ready changes nothing.
+//   - The entry of a pod is a place where a pod of that name was ready. A pod that is not ready changes
+//     nothing.
 //   - The plan names the entries that it removes, and those of pods that moved. They are written only after a
 //     read from the API server: the caches of workloads and pods may be older than the status.
 //   - A PersistentPodState that is not generated for this very workload is neither changed nor deleted.

@@ -9,13 +9,13 @@
 //
 // # Ways
 //
-//   - On a node with a node daemon, one request stops all running sidecars. Sidecars whose exit code counts come
-//     first.
-//   - When these have ended and others remain, whose exit code does not count, the pod gets its final phase with
-//     condition SidecarTerminated. Kubelet by itself stops what runs in a finished pod, preStop hooks included; a
-//     request is made only if it does not.
-//   - On a virtual node, and if the daemon does not answer, the image of a sidecar is replaced by the one that
-//     the sidecar names, if it names one.
+//   - On a node with a node daemon, one request stops all running sidecars. Sidecars whose exit code counts
+//     come first.
+//   - When these have ended and others remain, whose exit code does not count, the pod gets its final phase
+//     with condition SidecarTerminated. Kubelet by itself stops what runs in a finished pod, preStop hooks
+//     included; a request is made only if it does not.
+//   - On a virtual node, and if the daemon does not answer, the image of a sidecar is replaced by the one
+//     that the sidecar names, if it names one.
 //
 // # Requests
 //

@@ -163,8 +163,8 @@ func (w *Watch) Of(
 		}
 	}
 
-	for cached := persistentpodstate.Of(owner, states); cached != nil; cached = persistentpodstate.Of(
-		owner, states) {
+	for cached := persistentpodstate.Of(owner, states); cached != nil; cached =
+		persistentpodstate.Of(owner, states) {
 		state, err := w.read(ctx, client.ObjectKeyFromObject(cached))
 		_, recorded := cached.Status.PodStates[pod.Name]
 
