@@ -26,10 +26,12 @@ func Plan(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 	if finished || pod.DeletionTimestamp != nil || readiness.Condition(pod, pub.KruisePodReady) != nil {
 		return nil
 	}
+
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && slices.Contains(workloads, owner.Kind) &&
 		strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
 		return nil
 	}
+
 	patch := &podpatch.Patch{}
 	if readiness.Share(patch, pod, nil, nil, now); patch.Empty() {
 		return nil

@@ -66,14 +66,17 @@ func (r *Reconciler) open(ctx context.Context, request ctrl.Request) error {
 	if err := r.Client.Get(ctx, request.NamespacedName, pod); err != nil {
 		return client.IgnoreNotFound(err)
 	}
+
 	patch := readinessgate.Plan(pod, r.Now())
 	if patch == nil {
 		return nil
 	}
+
 	body, err := patch.JSON(pod)
 	if err != nil {
 		return err
 	}
+
 	err = r.Client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, body))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil // another event of the pod will follow, or it is gone
@@ -81,5 +84,6 @@ func (r *Reconciler) open(ctx context.Context, request ctrl.Request) error {
 	if err != nil {
 		return fmt.Errorf("opening readiness gate %s: %w", pub.KruisePodReady, err)
 	}
+
 	return nil
 }
