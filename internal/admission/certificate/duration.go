@@ -9,9 +9,9 @@ import (
 // DefaultRenewBefore is 180 days (OPS-021).
 const DefaultRenewBefore = 180 * 24 * time.Hour
 
-// ParseRenewBefore reads CERTS_RENEW_BEFORE: a number of days (d), months of 30 days (m) or years of 365 days
-// (y). Empty means the default. The upper bound is from when certificates were good for ten years, as those
-// of OpenKruise are; of one that lives shorter, before takes a part.
+// ParseRenewBefore parses CERTS_RENEW_BEFORE: a number of days (d), months of 30 days (m) or years of 365
+// days (y). Empty means the default. The upper bound dates from certificates that were valid for ten years,
+// as those of OpenKruise are; policy.before limits the value for shorter lifetimes.
 func ParseRenewBefore(text string) (time.Duration, error) {
 	if text == "" {
 		return DefaultRenewBefore, nil

@@ -11,19 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/json" // its numbers are like those of what is live
 )
 
-// Derived is an entry that the leader makes: it is like the entry From and stands right before it, with a
-// name, a path and a scope of its own. The manifests do not have it, so that applying them again neither
-// removes its conditions nor causes a conflict (OPS-062).
+// Derived is an entry that the leader creates: a copy of the entry From, right before it, with a name, a path
+// and a scope of its own. It is not in the manifests, so that applying them again neither removes its
+// conditions nor causes a conflict (OPS-062).
 type Derived struct {
-	// Kind is that of the configuration, MutatingWebhookConfiguration or ValidatingWebhookConfiguration.
+	// Kind is the kind of the configuration, MutatingWebhookConfiguration or ValidatingWebhookConfiguration.
 	Kind             string
 	From, Name, Path string
-	// Fields replace those of the entry From; nil replaces none.
+	// Fields replace fields of the entry From; nil replaces none.
 	Fields map[string]any
 }
 
-// derive makes the derived entries of a configuration anew. As long as the scope of one is not known, a
-// present entry stays as it is and a missing one is not made.
+// derive rebuilds the derived entries of a configuration. While the scope of an entry is unknown, an existing
+// entry stays as it is and a missing one is not created.
 func (p *publisher) derive(kind string, entries []any, found *report) []any {
 	if p.readOnly {
 		return entries
@@ -52,7 +52,7 @@ func (p *publisher) derive(kind string, entries []any, found *report) []any {
 	return entries
 }
 
-// derives tells whether the leader makes the entry of that name.
+// derives reports whether the leader creates the entry of that name.
 func (p *publisher) derives(name any) bool {
 	return slices.ContainsFunc(p.derived, func(d Derived) bool { return name == d.Name })
 }
@@ -101,7 +101,7 @@ func (p *publisher) template(
 	return kept, nil
 }
 
-// shipped is an entry without what managers write into it.
+// shipped returns an entry without what managers write into it.
 func (p *publisher) shipped(item any) map[string]any {
 	entry, _ := item.(map[string]any)
 	entry = maps.Clone(entry)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Ready is the check webhook-ready (OPS-090): the last pass succeeded, and our own server answers with a
-// certificate that callers trust. The error names the failing step (D12).
+// Ready is the check webhook-ready (OPS-090): the last pass succeeded, and the webhook server of this process
+// answers with a certificate that callers trust. The error names the failing step (D12).
 func (k *Keeper) Ready(request *http.Request) error {
 	if err := k.inLine(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (k *Keeper) Ready(request *http.Request) error {
 	return nil
 }
 
-// inLine returns the error of certificates or configurations that makes this replica not ready.
+// inLine returns the error in certificates or configurations that makes this replica not ready.
 func (k *Keeper) inLine() error {
 	k.state.Lock()
 	defer k.state.Unlock()
@@ -41,7 +41,7 @@ func (k *Keeper) inLine() error {
 			k.lastPass.Format(time.RFC3339), k.lastError)
 	case len(k.found.mismatched) > 0:
 		return fmt.Errorf("external certificates: %s", strings.Join(k.found.mismatched, "; "))
-	// until then rules must not be accepted, because their pods would not be sent
+	// Until then rules must not be accepted, because their pods would not be sent.
 	case k.found.lacking != "" && !k.wasReady:
 		return fmt.Errorf("webhook configurations: %s", k.found.lacking)
 	case len(k.found.unserved) > 0 && (!k.wasReady || now.Sub(k.since) >= unservedGrace):

@@ -17,16 +17,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// errLostRace says that another replica changed the material since it was read.
+// errLostRace means that another replica changed the material since it was read.
 var errLostRace = errors.New("the certificates were changed by another replica")
 
-// store keeps the material. save must fail with errLostRace if it was changed since load returned version.
+// store stores the material. save must fail with errLostRace if it was changed since load returned version.
 type store interface {
 	load(ctx context.Context) (m material, version *corev1.Secret, err error)
 	save(ctx context.Context, m material, version *corev1.Secret) error
 }
 
-// secretStore keeps the material in a Secret.
+// secretStore stores the material in a Secret.
 type secretStore struct {
 	client client.Client
 	name   types.NamespacedName
@@ -67,7 +67,7 @@ func (s *secretStore) save(ctx context.Context, m material, version *corev1.Secr
 	return nil
 }
 
-// directoryStore keeps the material in files.
+// directoryStore stores the material in files.
 type directoryStore struct{ dir string }
 
 func (s *directoryStore) load(context.Context) (material, *corev1.Secret, error) {
@@ -100,8 +100,8 @@ func (s *directoryStore) save(_ context.Context, m material, _ *corev1.Secret) e
 	return writeFiles(s.dir, m)
 }
 
-// servedFiles returns the files that a replica has in its directory. The private keys of the authorities are
-// not among them.
+// servedFiles returns the files in the directory of a replica. They do not include the private keys of the
+// CAs.
 func servedFiles(m material) map[string][]byte {
 	return map[string][]byte{
 		keyCACert:  m[keyCACert],
@@ -112,8 +112,8 @@ func servedFiles(m material) map[string][]byte {
 	}
 }
 
-// writeFiles writes the files that differ, each atomically and readable by its owner alone. Keys come before
-// their certificates: the server looks for a change of both.
+// writeFiles writes the files that differ, each atomically and readable only by its owner. Keys come before
+// their certificates: the server watches for a change of both.
 func writeFiles(dir string, files map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the certificate directory: %w", err)
