@@ -66,6 +66,7 @@ func (c *counter) page(ctx context.Context, l list, from string) (number int64, 
 	if l.bare {
 		accept = bareList
 	}
+
 	request := c.rest.Get().AbsPath(l.path).SetHeader("Accept", accept).Param("limit", strconv.Itoa(pageSize))
 	if l.fields != "" {
 		request.Param("fieldSelector", l.fields)
@@ -73,10 +74,12 @@ func (c *counter) page(ctx context.Context, l list, from string) (number int64, 
 	if from != "" {
 		request.Param("continue", from)
 	}
+
 	body, err := request.Stream(ctx)
 	if err != nil {
 		return 0, "", err
 	}
+
 	defer func() { _ = body.Close() }()
 	return l.read(body)
 }
@@ -87,11 +90,13 @@ func (l list) read(page io.Reader) (number int64, next string, err error) {
 	if err := delimiter(decoder, '{'); err != nil {
 		return 0, "", err
 	}
+
 	for decoder.More() {
 		key, err := decoder.Token()
 		if err != nil {
 			return 0, "", err
 		}
+
 		var metadata struct{ Continue string }
 		switch key {
 		case "items":
@@ -105,10 +110,12 @@ func (l list) read(page io.Reader) (number int64, next string, err error) {
 				err = nil
 			}
 		}
+
 		if err != nil {
 			return 0, "", err
 		}
 	}
+
 	return number, next, delimiter(decoder, '}') // a truncated page is an error
 }
 
@@ -121,6 +128,7 @@ func (l list) items(decoder *json.Decoder) (number int64, err error) {
 	case token != json.Delim('['):
 		return 0, fmt.Errorf("the list has %v instead of items", token)
 	}
+
 	for decoder.More() {
 		var item struct {
 			Metadata struct{ DeletionTimestamp string }
@@ -133,6 +141,7 @@ func (l list) items(decoder *json.Decoder) (number int64, err error) {
 			number++
 		}
 	}
+
 	return number, delimiter(decoder, ']')
 }
 

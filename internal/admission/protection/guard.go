@@ -81,6 +81,7 @@ func (g *Guard) judge(ctx context.Context, kind Kind, o *object) (code int32, wh
 		return http.StatusForbidden, fmt.Sprintf(", for which feature gate %s is off: switch it on, or %s",
 			features.DeletionProtectionForCRDCascadingGate, label)
 	}
+
 	switch found, err := kind.Contents(ctx, g, o); {
 	case err != nil:
 		return http.StatusInternalServerError,
@@ -89,6 +90,7 @@ func (g *Guard) judge(ctx context.Context, kind Kind, o *object) (code int32, wh
 		return http.StatusForbidden, fmt.Sprintf(" and %s %d>0: %s or %s", found.what, found.number,
 			found.remedy, label)
 	}
+
 	return 0, ""
 }
 

@@ -123,11 +123,13 @@ func customResources(ctx context.Context, g *Guard, o *object) (content, error) 
 		return content{},
 			errors.New("no version is served, so that nobody can tell whether there are objects")
 	}
+
 	at := max(0, slices.IndexFunc(served, func(v version) bool { return v.Storage }))
 	if len(validation.IsDNS1123Subdomain(o.Spec.Group))+len(validation.IsDNS1035Label(served[at].Name))+
 		len(validation.IsDNS1035Label(o.Spec.Names.Plural)) > 0 {
 		return content{}, errNoName
 	}
+
 	path := fmt.Sprintf("/apis/%s/%s/%s", o.Spec.Group, served[at].Name, o.Spec.Names.Plural)
 	number, err := g.counter.count(ctx, list{path: path, bare: true})
 	if apierrors.IsForbidden(err) { // the manager only has this right if an administrator grants it
@@ -135,5 +137,6 @@ func customResources(ctx context.Context, g *Guard, o *object) (content, error) 
 			"the manager needs the right to list them, see its manual on deletion protection: %w", err,
 		)
 	}
+
 	return content{"active CRs", number, empty}, err
 }

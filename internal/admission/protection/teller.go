@@ -80,10 +80,12 @@ func (t *Teller) tell(kind Kind, request *admission.Request, o *object, why stri
 				"User "+user+" was refused: "+why)
 		}
 	}
+
 	resource := request.Resource.Resource
 	if request.Resource.Group != "" {
 		resource += "." + request.Resource.Group
 	}
+
 	t.write(protectionlog.Line{
 		Event:     "DeletionProtection",
 		Operation: string(request.Operation),
@@ -112,10 +114,12 @@ func (t *Teller) disruption(d *pod.Disruption, counted *counters, reason, event,
 	if owner != nil {
 		about = owner.Kind + "_" + d.Pod.Namespace + "_" + owner.Name
 	}
+
 	counted.add(about, d.User)
 	if t.limiter.AllowN(t.now(), 1) {
 		t.recorder.Event(d.Pod, corev1.EventTypeWarning, reason, message)
 	}
+
 	t.write(protectionlog.Line{
 		Event:     event,
 		Operation: string(d.By),
@@ -141,6 +145,7 @@ func sort(user string) string {
 		"system:serviceaccount:": "serviceaccount",
 		"system:node:":           "node",
 	} {
+
 		if strings.HasPrefix(user, prefix) {
 			return sort
 		}
@@ -180,5 +185,6 @@ func (c *counters) add(name, user string) {
 		}
 		c.known[labels], c.order = true, append(c.order, labels)
 	}
+
 	c.WithLabelValues(labels[:]...).Inc()
 }
