@@ -28,11 +28,13 @@ func (p *publisher) derive(kind string, entries []any, found *report) []any {
 	if p.readOnly {
 		return entries
 	}
+
 	for i := range p.derived {
 		d := &p.derived[i]
 		if d.Kind != kind || !p.paths[d.Path] {
 			continue
 		}
+
 		had, from := slices.IndexFunc(entries, named(d.Name)), slices.IndexFunc(entries, named(d.From))
 		conditions, known := p.scopes[d.Name].Conditions()
 		if !p.leads() || from < 0 || !known {
@@ -41,6 +43,7 @@ func (p *publisher) derive(kind string, entries []any, found *report) []any {
 			}
 			continue
 		}
+
 		entry := runtime.DeepCopyJSON(entries[from].(map[string]any))
 		entry["name"] = d.Name
 		redirect(entry, d.Path)
@@ -49,6 +52,7 @@ func (p *publisher) derive(kind string, entries []any, found *report) []any {
 		others := slices.DeleteFunc(slices.Clone(entries), named(d.Name))
 		entries = slices.Insert(others, slices.IndexFunc(others, named(d.From)), any(entry))
 	}
+
 	return entries
 }
 
@@ -70,6 +74,7 @@ func (p *publisher) template(
 	if len(kept) > 0 && !p.leads() || len(present) == 0 {
 		return kept, nil
 	}
+
 	fresh, news := len(kept) == 0, false
 	for _, item := range present {
 		entry, ok := item.(map[string]any)
@@ -86,9 +91,11 @@ func (p *publisher) template(
 			kept[at], news = bare, true
 		}
 	}
+
 	if !news {
 		return kept, nil
 	}
+
 	encoded, err := json.Marshal(kept)
 	if err != nil {
 		return nil, err
@@ -98,6 +105,7 @@ func (p *publisher) template(
 	} else {
 		fields["/metadata/annotations/"+templateAnnotation] = string(encoded)
 	}
+
 	return kept, nil
 }
 

@@ -136,6 +136,7 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 	} else {
 		k.store = &secretStore{client: c, name: options.Secret}
 	}
+
 	return k
 }
 
@@ -176,11 +177,13 @@ func (k *Keeper) Pass(ctx context.Context) (again time.Time, err error) {
 			break
 		}
 	}
+
 	k.state.Lock()
 	defer k.state.Unlock()
 	if err != nil && ctx.Err() == nil && (k.lastError == nil || k.lastError.Error() != err.Error()) {
 		k.log.Error(err, "Keeping webhook certificates failed, trying again") // once for each obstacle
 	}
+
 	k.lastError = err
 	return again, err
 }
@@ -190,6 +193,7 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
+
 	now := k.clock.Now()
 	if kept := k.keep(stored, now); kept != nil {
 		if stored, err = k.save(ctx, stored, kept, version); err != nil {
@@ -199,6 +203,7 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 	}
+
 	wanted, again, err := stored.next(k.policy, now, &k.seen, false)
 	if err != nil {
 		return time.Time{}, err
@@ -206,15 +211,18 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 	if wanted, err = k.save(ctx, stored, wanted, version); err != nil {
 		return time.Time{}, err
 	}
+
 	published := k.publish(ctx, wanted)
 	if errors.Is(published, errLostRace) {
 		return time.Time{}, published
 	}
+
 	if published == nil && len(wanted[keyNextCA]) > 0 {
 		if wanted, again, err = k.takeOver(ctx); err != nil {
 			return time.Time{}, err
 		}
 	}
+
 	// The replica continues to serve if an object cannot be updated: the other objects trust what it serves.
 	return again, errors.Join(k.serve(wanted), published)
 }
@@ -225,6 +233,7 @@ func (k *Keeper) keep(stored material, now time.Time) material {
 	k.state.Lock()
 	last, fresh := k.last, now.Sub(k.lastPass) < staleTime
 	k.state.Unlock()
+
 	switch {
 	case last == nil || last.checkExpired(k.policy, now):
 		return nil
@@ -233,6 +242,7 @@ func (k *Keeper) keep(stored material, now time.Time) material {
 	case !fresh || bytes.Contains(stored.bundle(), bytes.TrimSpace(last[keyCACert])):
 		return nil
 	}
+
 	// Other valid material, for example from a backup: nobody trusts its CA yet, so it takes over like any
 	// new one.
 	kept := maps.Clone(last)
@@ -244,12 +254,14 @@ func (k *Keeper) keep(stored material, now time.Time) material {
 			"host", k.policy.host)
 		return kept
 	}
+
 	k.log.Info(
 		"Somebody replaced the webhook certificates: their authority takes over once it is trusted everywhere",
 		"host", k.policy.host,
 	)
 	kept[keyNextCA], kept[keyNextCAKey], kept[keyNextSince] =
 		stored[keyCACert], stored[keyCAKey], timestamp(now)
+
 	return kept
 }
 
@@ -259,15 +271,18 @@ func (k *Keeper) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	m := stored.external()
 	if _, err := tls.X509KeyPair(m[keyCert], m[keyKey]); err != nil || len(m[keyCACert]) == 0 {
 		return fmt.Errorf("external certificates: Secret %s must hold ca.crt, tls.crt and tls.key (%w)",
 			k.options.Secret, cmp.Or(err, errors.New("there is no ca.crt")))
 	}
+
 	var mismatched []string
 	if err := m.check(policy{host: k.policy.host}, k.clock.Now()); err != nil {
 		mismatched = []string{fmt.Sprintf("Secret %s: %v", k.options.Secret, err)}
 	}
+
 	return errors.Join(k.publish(ctx, m, mismatched...), k.serve(m))
 }
 
@@ -318,19 +333,23 @@ func (k *Keeper) publish(ctx context.Context, m material, mismatched ...string) 
 	if err != nil {
 		return err
 	}
+
 	found.mismatched = append(mismatched, found.mismatched...)
 	notes := append(found.notes, found.mismatched...)
 	k.unserved.Reset()
+
 	for _, what := range found.unserved {
 		notes = append(notes, what.String())
 		k.unserved.WithLabelValues(what.object, what.name).Set(1)
 	}
+
 	said := map[string]bool{}
 	for _, note := range notes {
 		if said[note] = true; !k.said[note] {
 			k.log.Info("Webhook configuration", "note", note)
 		}
 	}
+
 	k.said = said
 	k.state.Lock()
 	defer k.state.Unlock()
@@ -340,6 +359,7 @@ func (k *Keeper) publish(ctx context.Context, m material, mismatched ...string) 
 	} else if k.since.IsZero() {
 		k.since = k.clock.Now()
 	}
+
 	return nil
 }
 
@@ -378,9 +398,11 @@ func (k *Keeper) Start(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
 	var watches sync.WaitGroup
 	defer watches.Wait()
+
 	for _, object := range k.watched() {
 		watches.Go(func() { k.watch(ctx, object, changed) })
 	}
+
 	elected := k.options.Elected
 	for {
 		again, err := k.Pass(ctx)
@@ -390,6 +412,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 		} else if until := again.Sub(k.clock.Now()); !again.IsZero() && until < wait {
 			wait = max(until, time.Second)
 		}
+
 		timer := k.clock.NewTimer(wait)
 		for waiting := true; waiting; {
 			waiting = false
@@ -408,6 +431,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 			case <-timer.C():
 			}
 		}
+
 		timer.Stop()
 	}
 }
@@ -439,11 +463,13 @@ func (k *Keeper) rescope(ctx context.Context) bool {
 	if m == nil {
 		return false
 	}
+
 	for range maxRaces {
 		if err := k.publisher.rescope(ctx, m.bundle()); !errors.Is(err, errLostRace) {
 			return err == nil
 		}
 	}
+
 	return false
 }
 
@@ -483,6 +509,7 @@ func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<-
 			said = ""
 			forward(ctx, stream, changed)
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-k.clock.After(5 * time.Second):

@@ -145,12 +145,14 @@ func (m material) next(
 	if result == nil {
 		result = material{}
 	}
+
 	if len(m[keyNextCA]) > 0 {
 		if staged, _, err := parseAuthority(m[keyNextCA], m[keyNextCAKey]); err != nil ||
 			!p.reuses(staged, now) {
 			result.unstage() // a damaged CA could never take over; another one is staged if needed
 		}
 	}
+
 	// Removing the key of the CA is how a user asks for a new CA, because the key may have been disclosed.
 	usable := m.check(p, now) == nil && len(m[keyCAKey]) > 0
 	switch {
@@ -178,6 +180,7 @@ func (m material) next(
 			again = now.Add(settleTime)
 		}
 	}
+
 	if previous := result[keyPreviousCA]; previous != nil {
 		if end := seen.previous.look(previous, now).Add(overlapTime); !now.Before(end) {
 			delete(result, keyPreviousCA)
@@ -186,9 +189,11 @@ func (m material) next(
 			again = end
 		}
 	}
+
 	if len(result[keyCert]) > 0 {
 		result[keyTLSCert], result[keyTLSKey] = result[keyCert], result[keyKey]
 	}
+
 	return result, again, nil
 }
 
@@ -216,10 +221,12 @@ func (m material) checkFor(p policy, now time.Time, ahead func(life time.Duratio
 	if err != nil {
 		return fmt.Errorf("reading the certificate: %w", err)
 	}
+
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(m[keyCACert]) {
 		return errors.New("there is no certificate of the authority")
 	}
+
 	for _, at := range []time.Time{now, now.Add(ahead(pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore)))} {
 		options := x509.VerifyOptions{DNSName: p.host, Roots: roots, CurrentTime: at,
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
@@ -228,6 +235,7 @@ func (m material) checkFor(p policy, now time.Time, ahead func(life time.Duratio
 				err)
 		}
 	}
+
 	return nil
 }
 
@@ -272,6 +280,7 @@ func (m material) replace(p policy, now time.Time) error {
 			return err
 		}
 	}
+
 	m[keyCert], m[keyKey], err = p.issue(cert, key, now)
 	return err
 }
@@ -293,6 +302,7 @@ func (p policy) issue(
 	if err != nil {
 		return nil, nil, err
 	}
+
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"localhost"}
@@ -301,9 +311,11 @@ func (p policy) issue(
 	} else {
 		template.DNSNames = []string{p.host, "localhost"}
 	}
+
 	if template.NotAfter.After(authority.NotAfter) {
 		template.NotAfter = authority.NotAfter
 	}
+
 	return sign(template, authority, authorityKey)
 }
 
@@ -316,6 +328,7 @@ func certificateTemplate(name string, now time.Time, life time.Duration) (*x509.
 	if len(name) > 64 {
 		name = name[:64]
 	}
+
 	return &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
@@ -333,14 +346,17 @@ func sign(template, parent *x509.Certificate, parentKey crypto.Signer) (certPEM,
 	if parentKey == nil {
 		parentKey = key
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
 	if err != nil {
 		return nil, nil, fmt.Errorf("signing a certificate: %w", err)
 	}
+
 	keyDER, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding a key: %w", err)
 	}
+
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), nil
 }

@@ -111,6 +111,7 @@ func (t Target) fill(config map[string]any, path string, bundle []byte) {
 		config["url"] = u.String()
 		return
 	}
+
 	delete(config, "url")
 	config["service"] = map[string]any{
 		"namespace": t.Namespace,
@@ -145,6 +146,7 @@ func newPublisher(c client.Client, o Options) *publisher {
 	if p.check == nil {
 		p.check = func(string) error { return nil }
 	}
+
 	p.objects = []published{
 		{mutatingKind, o.Mutating, p.webhooks},
 		{validatingKind, o.Validating, p.webhooks},
@@ -152,6 +154,7 @@ func newPublisher(c client.Client, o Options) *publisher {
 	for _, name := range o.CRDs {
 		p.objects = append(p.objects, published{crdKind, name, p.conversion})
 	}
+
 	return p
 }
 
@@ -173,6 +176,7 @@ func (p *publisher) rescope(ctx context.Context, bundle []byte) error {
 	if p.readOnly || !p.leads() {
 		return nil
 	}
+
 	for _, object := range p.objects {
 		if object.kind != mutatingKind && object.kind != validatingKind {
 			continue
@@ -181,6 +185,7 @@ func (p *publisher) rescope(ctx context.Context, bundle []byte) error {
 			return fmt.Errorf("bringing %s %s in line: %w", object.kind.Kind, object.name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -190,10 +195,12 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 	if err := p.client.Get(ctx, types.NamespacedName{Name: object.name}, live); err != nil {
 		return client.IgnoreNotFound(err)
 	}
+
 	fields, err := object.build(live.DeepCopy(), bundle, found)
 	if err != nil || p.readOnly {
 		return err
 	}
+
 	operations := []jsonpatch.Operation{}
 	for pointer, value := range fields {
 		if present, found := at(live.Object, pointer); !found ||
@@ -201,9 +208,11 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 			operations = append(operations, jsonpatch.NewOperation("add", pointer, value))
 		}
 	}
+
 	if len(operations) == 0 {
 		return nil
 	}
+
 	// If the object was changed since it was read, this causes a conflict.
 	operations = append(operations,
 		jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()))
@@ -211,12 +220,14 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 	if err != nil {
 		return err
 	}
+
 	if err := p.client.Patch(ctx, live,
 		client.RawPatch(types.JSONPatchType, patch)); apierrors.IsConflict(err) {
 		return errLostRace
 	} else if err != nil {
 		return err
 	}
+
 	found.notes = append(found.notes, "updated "+object.kind.Kind+" "+object.name)
 	return nil
 }
@@ -266,20 +277,24 @@ func (p *publisher) webhooks(
 	if err != nil {
 		return nil, err
 	}
+
 	fields, entries, seen := map[string]any{}, []any{}, map[string]bool{}
 	template, err := p.template(object, present, fields)
 	if err != nil {
 		return nil, err
 	}
+
 	for i, item := range append(append([]any{}, present...), template...) {
 		entry, ok := item.(map[string]any)
 		name, _, _ := unstructured.NestedString(entry, "name")
 		if !ok || seen[name] {
 			continue
 		}
+
 		seen[name] = true
 		path, live := pathOf(entry), i < len(present)
 		active, known := p.paths[path]
+
 		switch {
 		case !known && live:
 			found.unserved = append(found.unserved, unserved{object.GetName(), name, path})
@@ -297,6 +312,7 @@ func (p *publisher) webhooks(
 			entries = append(entries, entry)
 		}
 	}
+
 	entries = p.derive(object.GetKind(), entries, found)
 	if p.recent != nil && p.paths[p.recent.Path] && object.GetKind() == mutatingKind.Kind {
 		rules := recentOf(object)
@@ -308,9 +324,11 @@ func (p *publisher) webhooks(
 		}
 		entries = p.recent.weave(entries, rules)
 	}
+
 	if len(entries)+len(present) > 0 {
 		fields["/webhooks"] = entries
 	}
+
 	return fields, nil
 }
 

@@ -33,6 +33,7 @@ func (k *Keeper) inLine() error {
 	k.state.Lock()
 	defer k.state.Unlock()
 	now := k.clock.Now()
+
 	switch {
 	case k.last == nil:
 		return fmt.Errorf("certificates and webhook configurations: %w", k.lastError)
@@ -48,6 +49,7 @@ func (k *Keeper) inLine() error {
 		return fmt.Errorf("webhook configurations ask for more than this manager serves: %v",
 			k.found.unserved)
 	}
+
 	return nil
 }
 
@@ -59,6 +61,7 @@ func (k *Keeper) serverAnswers(request *http.Request) error {
 	if !roots.AppendCertsFromPEM(expected) {
 		return errors.New("there is no certificate of the authority")
 	}
+
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: k.policy.host, MinVersion: tls.VersionTLS12},
 	}
@@ -70,6 +73,7 @@ func (k *Keeper) serverAnswers(request *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	answer, err := (&http.Client{Transport: transport}).Do(probe)
 	if err != nil {
 		return err
@@ -80,5 +84,6 @@ func (k *Keeper) serverAnswers(request *http.Request) error {
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("/healthz answers %s", answer.Status)
 	}
+
 	return nil
 }

@@ -84,6 +84,7 @@ func (r recentRules) add(expression string, now time.Time) (recentRules, string)
 			return nil, rule.Token
 		}
 	}
+
 	rule := recentRule{expression, now.UTC().Format(time.RFC3339), rand.String(8)}
 	rules := append(
 		slices.DeleteFunc(slices.Clone(r),
@@ -93,6 +94,7 @@ func (r recentRules) add(expression string, now time.Time) (recentRules, string)
 		rule.Expression = everyPod
 		rules = recentRules{rule}
 	}
+
 	return rules, rule.Token
 }
 
@@ -146,6 +148,7 @@ func (r Recent) weave(entries []any, rules recentRules) []any {
 	if at < 0 {
 		return entries
 	}
+
 	known := runtime.DeepCopyJSON(entries[at].(map[string]any))
 	conditions, _, _ := unstructured.NestedSlice(known, "matchConditions")
 	conditions = slices.DeleteFunc(conditions, named(notRecentCondition))
@@ -157,6 +160,7 @@ func (r Recent) weave(entries []any, rules recentRules) []any {
 		}
 		return entries
 	}
+
 	recent, expression, policy := runtime.DeepCopyJSON(known), rules.expression(), admissionv1.Fail
 	if rules.wide() {
 		// The rules may be forged, see Announce, so they must not block the creation of all pods while no
@@ -176,9 +180,11 @@ func (r Recent) weave(entries []any, rules recentRules) []any {
 		known["matchConditions"] = append(conditions,
 			map[string]any{"name": notRecentCondition, "expression": "!(" + expression + ")"})
 	}
+
 	recent["name"], recent["failurePolicy"] = r.Name, string(policy)
 	recent["matchConditions"] = []any{map[string]any{"name": recentCondition, "expression": expression}}
 	redirect(recent, r.Path)
+
 	return slices.Insert(entries, at, any(recent))
 }
 
@@ -202,6 +208,7 @@ func (p *publisher) recall(rules recentRules) recentRules {
 		}
 		seen[rule] = first
 	}
+
 	p.firstSeen = seen
 	return slices.DeleteFunc(slices.Clone(rules),
 		func(rule recentRule) bool { return now.Sub(seen[rule]) >= recentTime })
@@ -217,10 +224,12 @@ func (r recentRules) remember(object *unstructured.Unstructured, fields map[stri
 		}
 		text = string(encoded)
 	}
+
 	present, ok := object.GetAnnotations()[recentAnnotation]
 	if present == text && (ok || text == "") {
 		return nil
 	}
+
 	annotations := maps.Clone(object.GetAnnotations())
 	// All annotations are written at once.
 	if whole, ok := fields["/metadata/annotations"].(map[string]any); ok {
@@ -230,6 +239,7 @@ func (r recentRules) remember(object *unstructured.Unstructured, fields map[stri
 	} else {
 		fields["/metadata/annotations/"+recentAnnotation] = text
 	}
+
 	return nil
 }
 
@@ -249,6 +259,7 @@ func (k *Keeper) Announce(ctx context.Context, expression string) error {
 	if k.announcements.AllowN(k.clock.Now(), 1) {
 		return k.announce(ctx, expression)
 	}
+
 	_, err := k.together.Do(ctx, everyPod, func(ctx context.Context) (none struct{}, err error) {
 		if k.wideSince.IsZero() || k.clock.Since(k.wideSince) >= recentTime/3 {
 			if err = k.announce(ctx, everyPod); err == nil {
@@ -279,22 +290,27 @@ func (k *Keeper) write(ctx context.Context, expression string) (string, error) {
 		if err := k.client.Get(ctx, types.NamespacedName{Name: k.options.Mutating}, live); err != nil {
 			return "", client.IgnoreNotFound(err)
 		}
+
 		present, _, err := unstructured.NestedSlice(live.Object, "webhooks")
 		if err != nil {
 			return "", err
 		}
+
 		rules, token := recentOf(live).add(expression, k.clock.Now())
 		if rules == nil {
 			return token, nil
 		}
+
 		entries := k.options.Recent.weave(present, rules)
 		if !slices.ContainsFunc(entries, named(k.options.Recent.Name)) {
 			return "", nil // there is no entry for pods
 		}
+
 		fields := map[string]any{"/webhooks": entries}
 		if err := rules.remember(live, fields); err != nil {
 			return "", err
 		}
+
 		switch err := k.patch(ctx, live, fields); {
 		case err == nil:
 			return token, nil
@@ -302,6 +318,7 @@ func (k *Keeper) write(ctx context.Context, expression string) (string, error) {
 			return "", err
 		}
 	}
+
 	return "", errLostRace
 }
 
@@ -312,16 +329,19 @@ func (k *Keeper) patch(ctx context.Context, live *unstructured.Unstructured, fie
 	for pointer, value := range fields {
 		operations = append(operations, jsonpatch.NewOperation("add", pointer, value))
 	}
+
 	body, err := json.Marshal(operations)
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
+
 	if err := k.client.Patch(ctx, live,
 		client.RawPatch(types.JSONPatchType, body)); apierrors.IsConflict(err) {
 		return errLostRace
 	} else if err != nil {
 		return fmt.Errorf("changing %s: %w", live.GetName(), err)
 	}
+
 	return nil
 }
 

@@ -57,6 +57,7 @@ func (s *secretStore) save(ctx context.Context, m material, version *corev1.Secr
 		secret.Data = m
 		err = s.client.Update(ctx, secret)
 	}
+
 	switch {
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), version != nil &&
 		apierrors.IsNotFound(err):
@@ -64,6 +65,7 @@ func (s *secretStore) save(ctx context.Context, m material, version *corev1.Secr
 	case err != nil:
 		return fmt.Errorf("writing Secret %s: %w", s.name, err)
 	}
+
 	return nil
 }
 
@@ -76,6 +78,7 @@ func (s *directoryStore) load(context.Context) (material, *corev1.Secret, error)
 		keyCAKey, keyCACert, keyKey, keyCert, keyTLSKey, keyTLSCert, keyNextCAKey, keyNextCA, keyNextSince,
 		keyPreviousCA, keyPreviousSince,
 	} {
+
 		data, err := os.ReadFile(filepath.Join(s.dir, key))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -118,10 +121,12 @@ func writeFiles(dir string, files map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the certificate directory: %w", err)
 	}
+
 	names := make([]string, 0, len(files))
 	for name := range files {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	slices.Reverse(names) // tls.key before tls.crt, key.pem before cert.pem
 	for _, name := range names {
@@ -129,6 +134,7 @@ func writeFiles(dir string, files map[string][]byte) error {
 			return fmt.Errorf("writing certificates: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -138,10 +144,12 @@ func writeFile(path string, data []byte) (err error) {
 			return nil
 		}
 	}
+
 	temporary, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {
 		return err
 	}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.Remove(temporary.Name()))
@@ -151,5 +159,6 @@ func writeFile(path string, data []byte) (err error) {
 	if err = errors.Join(err, temporary.Close()); err != nil {
 		return err
 	}
+
 	return os.Rename(temporary.Name(), path)
 }
