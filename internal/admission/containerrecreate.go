@@ -110,8 +110,8 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 	case err != nil:
 		return refused(http.StatusInternalServerError, err.Error())
 	case pod == nil:
-		return also(bad("spec.podName: no found Pod named %s in namespace %s", hub.Spec.PodName,
-			request.Namespace))
+		return also(bad("spec.podName: no found Pod named %s in namespace %s",
+			hub.Spec.PodName, request.Namespace))
 	}
 	if refusal := containerrecreate.CheckPod(pod); refusal != nil {
 		return also(refusal)

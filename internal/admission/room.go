@@ -183,6 +183,6 @@ func sized(handler admission.Handler) admission.Handler {
 }
 
 func tooMany(n int) string {
-	return fmt.Sprintf("the lists of the object have %d items together: no more than %d are possible", n,
-		mostItems)
+	return fmt.Sprintf("the lists of the object have %d items together: no more than %d are possible",
+		n, mostItems)
 }

@@ -29,7 +29,8 @@ const (
 	keyNextSince            = "ca-next-since"
 	keyPreviousCA           = "ca-previous.pem"
 	keyPreviousSince        = "ca-previous-since"
-	keyExternalCA           = "ca.crt" // with keyTLSKey and keyTLSCert, in a Secret that another program creates
+	// keyExternalCA is used with keyTLSKey and keyTLSCert, in a Secret that another program creates.
+	keyExternalCA = "ca.crt"
 )
 
 const (
@@ -231,8 +232,8 @@ func (m material) checkFor(p policy, now time.Time, ahead func(life time.Duratio
 		options := x509.VerifyOptions{DNSName: p.host, Roots: roots, CurrentTime: at,
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 		if _, err := pair.Leaf.Verify(options); err != nil {
-			return fmt.Errorf("verifying the certificate for %s at %s: %w", p.host, at.Format(time.RFC3339),
-				err)
+			return fmt.Errorf("verifying the certificate for %s at %s: %w",
+				p.host, at.Format(time.RFC3339), err)
 		}
 	}
 

@@ -86,10 +86,8 @@ func (r recentRules) add(expression string, now time.Time) (recentRules, string)
 	}
 
 	rule := recentRule{expression, now.UTC().Format(time.RFC3339), rand.String(8)}
-	rules := append(
-		slices.DeleteFunc(slices.Clone(r),
-			func(former recentRule) bool { return former.Expression == expression }), rule,
-	)
+	rules := append(slices.DeleteFunc(slices.Clone(r),
+		func(former recentRule) bool { return former.Expression == expression }), rule)
 	if len(rules) > maxRecentRules || len(rules.expression()) > maxRecentLength {
 		rule.Expression = everyPod
 		rules = recentRules{rule}

@@ -55,8 +55,8 @@ func launch(pod *corev1.Pod) ([]operations.Operation, error) {
 
 	for i := range pod.Spec.Containers {
 		changes = append(changes,
-			hold(fmt.Sprintf("/spec/containers/%d/env", i), pod.Spec.Containers[i].Env, barrier,
-				pub.LaunchBarrierKey(priorities[i]))...)
+			hold(fmt.Sprintf("/spec/containers/%d/env", i), pod.Spec.Containers[i].Env,
+				barrier, pub.LaunchBarrierKey(priorities[i]))...)
 	}
 
 	return changes, nil
@@ -99,8 +99,8 @@ func priorities(pod *corev1.Pod) ([]int, field.ErrorList) {
 		if err != nil {
 			errs = append(errs,
 				field.Invalid(path.Child("value"), env.Value,
-					fmt.Sprintf("%s of container %s must be an integer", pub.LaunchPriorityEnv,
-						container.Name)))
+					fmt.Sprintf("%s of container %s must be an integer",
+						pub.LaunchPriorityEnv, container.Name)))
 		}
 
 		all[i] = priority

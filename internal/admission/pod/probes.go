@@ -40,7 +40,8 @@ func Travelling(cached client.Reader) Step {
 			if probes == "" {
 				return nil, nil
 			}
-			return annotate(request.Pod, map[string]any{pub.PodProbes: probes, pub.PodProbeMarkers: names}), nil
+			return annotate(request.Pod,
+				map[string]any{pub.PodProbes: probes, pub.PodProbeMarkers: names}), nil
 		},
 	}
 }

@@ -50,8 +50,8 @@ func (g *Guard) Handler(kind Kind) admission.HandlerFunc {
 		if why == "" {
 			return admission.Allowed("")
 		}
-		why = fmt.Sprintf("%s %s is protected by label %s=%s%s", kind.Name, name(&o), pub.DeletionProtection,
-			o.Metadata.Labels[pub.DeletionProtection], why)
+		why = fmt.Sprintf("%s %s is protected by label %s=%s%s",
+			kind.Name, name(&o), pub.DeletionProtection, o.Metadata.Labels[pub.DeletionProtection], why)
 		if !ptr.Deref(request.DryRun, false) { // the entries declare NoneOnDryRun
 			g.teller.tell(kind, &request, &o, why)
 		}
@@ -87,8 +87,8 @@ func (g *Guard) judge(ctx context.Context, kind Kind, o *object) (code int32, wh
 		return http.StatusInternalServerError,
 			fmt.Sprintf(", and what it contains is not known: try again, or %s: %v", label, err)
 	case found.number > 0:
-		return http.StatusForbidden, fmt.Sprintf(" and %s %d>0: %s or %s", found.what, found.number,
-			found.remedy, label)
+		return http.StatusForbidden, fmt.Sprintf(" and %s %d>0: %s or %s",
+			found.what, found.number, found.remedy, label)
 	}
 
 	return 0, ""

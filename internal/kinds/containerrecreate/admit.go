@@ -61,8 +61,8 @@ func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
 	}
 
 	if seconds := spec.ActiveDeadlineSeconds; seconds != nil && *seconds < minActiveDeadline {
-		wrong.add("spec.activeDeadlineSeconds can not be less than %ds, it is %d", minActiveDeadline,
-			*seconds)
+		wrong.add("spec.activeDeadlineSeconds can not be less than %ds, it is %d",
+			minActiveDeadline, *seconds)
 	}
 
 	notNegative := func(field string, seconds int64) {
@@ -86,8 +86,8 @@ func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
 		case "", appsv1beta1.ContainerRecreateRequestFailurePolicyFail,
 			appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore:
 		default:
-			wrong.add("spec.strategy: unknown failurePolicy %q, it is %s or %s", s.FailurePolicy,
-				appsv1beta1.ContainerRecreateRequestFailurePolicyFail,
+			wrong.add("spec.strategy: unknown failurePolicy %q, it is %s or %s",
+				s.FailurePolicy, appsv1beta1.ContainerRecreateRequestFailurePolicyFail,
 				appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore)
 		}
 	}

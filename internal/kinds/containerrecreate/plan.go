@@ -220,8 +220,8 @@ func (p *Plan) recreating(s Snapshot) {
 			LastTransitionTime: metav1.NewTime(s.Now),
 		})
 		status["conditions"] = conditions
-		p.Why = fmt.Sprintf("containers are stopped %d s from now: %s", *strategy.UnreadyGracePeriodSeconds,
-			message)
+		p.Why = fmt.Sprintf("containers are stopped %d s from now: %s",
+			*strategy.UnreadyGracePeriodSeconds, message)
 	}
 
 	if len(status) > 0 {

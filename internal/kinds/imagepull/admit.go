@@ -279,8 +279,8 @@ func checkPullPolicy(policy appsv1beta1.ImagePullPolicy) error {
 	case "", appsv1beta1.PullAlways, appsv1beta1.PullIfNotPresent:
 		return nil
 	}
-	return fmt.Errorf("imagePullPolicy %q is neither %s nor %s", policy, appsv1beta1.PullAlways,
-		appsv1beta1.PullIfNotPresent)
+	return fmt.Errorf("imagePullPolicy %q is neither %s nor %s",
+		policy, appsv1beta1.PullAlways, appsv1beta1.PullIfNotPresent)
 }
 
 // CheckJob validates an ImagePullJob (IMG-033 to IMG-040) and returns all errors. old is nil on create;
@@ -379,8 +379,8 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 			refuse("spec.selector: %w", err)
 		}
 		if n := selectors.Terms(&s.LabelSelector); n > selectors.MostTerms {
-			refuse("spec.selector has %d labels and values, at most %d are allowed: list nodes in names", n,
-				selectors.MostTerms)
+			refuse("spec.selector has %d labels and values, at most %d are allowed: list nodes in names",
+				n, selectors.MostTerms)
 		}
 	}
 
@@ -389,8 +389,8 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 			refuse("spec.podSelector: %w", err)
 		}
 		if n := selectors.Terms(&s.LabelSelector); n > selectors.MostTerms {
-			refuse("spec.podSelector has %d labels and values, at most %d are allowed", n,
-				selectors.MostTerms)
+			refuse("spec.podSelector has %d labels and values, at most %d are allowed",
+				n, selectors.MostTerms)
 		}
 	}
 
@@ -437,8 +437,8 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 			)
 		}
 	default:
-		refuse("spec.completionPolicy.type %q is neither %s nor %s", t.CompletionPolicy.Type,
-			appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever)
+		refuse("spec.completionPolicy.type %q is neither %s nor %s",
+			t.CompletionPolicy.Type, appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever)
 	}
 
 	return errs

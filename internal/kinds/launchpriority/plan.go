@@ -186,8 +186,8 @@ func NewPlan(s Snapshot) *Plan {
 		higher := slices.DeleteFunc(slices.Clone(rest), func(h held) bool { return !let[h.priority] })
 		p.Why += fmt.Sprintf(", %s wait for %s to be ready", names(waiting), names(higher))
 		if dead := slices.DeleteFunc(higher, func(h held) bool { return !h.failed }); len(dead) > 0 {
-			p.Blocked = fmt.Sprintf("%s never start: %s failed and will not be restarted", names(waiting),
-				names(dead))
+			p.Blocked = fmt.Sprintf("%s never start: %s failed and will not be restarted",
+				names(waiting), names(dead))
 		}
 	}
 

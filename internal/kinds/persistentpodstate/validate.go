@@ -96,8 +96,8 @@ func validateTarget(
 
 	if _, err := schema.ParseGroupVersion(ref.APIVersion); err != nil {
 		return append(errs, field.Invalid(path, ref,
-			fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v", ref.APIVersion,
-				err)))
+			fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v",
+				ref.APIVersion, err)))
 	}
 
 	if err := supported(target.GroupKind, env, ref, path); err != nil {

@@ -148,8 +148,8 @@ func (m *marking) condition(w *wish, state *appsv1alpha1.ContainerProbeState) {
 		m.p.Warnings = append(m.p.Warnings, Warning{
 			Marker: w.marker.PodProbeMarker,
 			Reason: ConditionConflict,
-			Message: fmt.Sprintf("condition %s of pod %s is written by PodProbeMarker %s", of, m.pod.Name,
-				by),
+			Message: fmt.Sprintf("condition %s of pod %s is written by PodProbeMarker %s",
+				of, m.pod.Name, by),
 		})
 		return
 	}

@@ -212,8 +212,8 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 			if !told[marker.PodProbeMarker] {
 				told[marker.PodProbeMarker] = true
 				p.Warnings = append(p.Warnings, Warning{Marker: marker.PodProbeMarker, Reason: NotProbed,
-					Message: fmt.Sprintf("probes are left out for pod %s, and maybe for others: %s", pod.Name,
-						full)})
+					Message: fmt.Sprintf("probes are left out for pod %s, and maybe for others: %s",
+						pod.Name, full)})
 			}
 		}
 		wishes = append(append(wishes, s.liveness(pod)...), some...)

@@ -165,8 +165,8 @@ func (s *Snapshot) onVirtual(p *Plan, sidecars []container) {
 
 	s.tellReplaced(p)
 	if len(stuck) > 0 {
-		p.because("%s cannot be stopped on virtual node %s: variable %s is missing", plural(stuck),
-			s.Pod.Spec.NodeName, pub.TerminateSidecarImageEnv)
+		p.because("%s cannot be stopped on virtual node %s: variable %s is missing",
+			plural(stuck), s.Pod.Spec.NodeName, pub.TerminateSidecarImageEnv)
 		p.warn(NoWay, "virtual",
 			"virtual node %s stops no container: %s cannot be stopped there without variable %s",
 			s.Pod.Spec.NodeName, plural(stuck), pub.TerminateSidecarImageEnv)
@@ -357,8 +357,8 @@ func Event(way Way, plan *Plan) string {
 		for i := range plan.Request.Spec.Containers {
 			names = append(names, plan.Request.Spec.Containers[i].Name)
 		}
-		return fmt.Sprintf("All main containers are done: %s, by %s (CRR)", stopped(names),
-			described(plan.Request))
+		return fmt.Sprintf("All main containers are done: %s, by %s (CRR)",
+			stopped(names), described(plan.Request))
 	default:
 		return fmt.Sprintf("All main containers are done: %s, by kubelet, for the phase was set ahead",
 			stopped(plan.Freed))

@@ -103,8 +103,8 @@ func (s *Secrets) Sync(
 	if n := len(wanted); n > pub.MaxPullSecrets { // the job was stored before admission rejected this
 		wanted = wanted[:pub.MaxPullSecrets]
 		problems = append(problems,
-			fmt.Sprintf("the job names %d pull secrets, of which the first %d are used", n,
-				pub.MaxPullSecrets))
+			fmt.Sprintf("the job names %d pull secrets, of which the first %d are used",
+				n, pub.MaxPullSecrets))
 	}
 
 	direct := job.Namespace == s.Namespace
@@ -220,8 +220,8 @@ func (s *Secrets) release(
 		if len(left) == 0 && secret.Annotations[pub.SecretMode] == pub.SecretModeBatch ||
 			len(left) == 0 && len(using) > 0 {
 			if err := s.For("").Delete(ctx, secret); err != nil {
-				return fmt.Errorf("deleting copy %s of pull secret %s: %w", secret.Name,
-					secret.Annotations[pub.SecretSource], err)
+				return fmt.Errorf("deleting copy %s of pull secret %s: %w",
+					secret.Name, secret.Annotations[pub.SecretSource], err)
 			}
 			delete(present, secret.Name)
 			continue
@@ -234,8 +234,8 @@ func (s *Secrets) release(
 		change := map[string]any{"annotations": map[string]any{pub.SecretReferences: strings.Join(left, ",")}}
 		if _, err := reconcile.Merge(ctx, s.For(""), secret, change, nil,
 			""); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("releasing copy %s of pull secret %s: %w", secret.Name,
-				secret.Annotations[pub.SecretSource], err)
+			return fmt.Errorf("releasing copy %s of pull secret %s: %w",
+				secret.Name, secret.Annotations[pub.SecretSource], err)
 		}
 	}
 
@@ -287,8 +287,8 @@ func (s *Secrets) provide(
 		annotations[pub.SecretSourceMissing] = s.Now().UTC().Format(time.RFC3339)
 	case source == nil && (err != nil || s.Now().Sub(since) >= outlives):
 		if err := s.For("").Delete(ctx, secret); err != nil {
-			return nil, fmt.Errorf("deleting copy %s of pull secret %s, which is gone: %w", secret.Name, key,
-				err)
+			return nil, fmt.Errorf("deleting copy %s of pull secret %s, which is gone: %w",
+				secret.Name, key, err)
 		}
 		return nil, nil
 	}

@@ -155,8 +155,12 @@ func (r *NodeReconciler) pass(
 		return again(reconcile.Done{}, s.failed)
 	}
 
-	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
-		Record: func() []any { return []any{"plan", plan.String()} }}
+	done := reconcile.Done{
+		After:    plan.After,
+		Planning: r.Now().Sub(begin),
+		Headline: plan.String(),
+		Record:   func() []any { return []any{"plan", plan.String()} },
+	}
 	r.warn(s, plan)
 
 	err = r.apply(ctx, s, plan, &done)
@@ -528,8 +532,8 @@ func (r *NodeReconciler) mark(
 		}
 		answer, err := reconcile.Patch(ctx, w, pod, body, "status")
 		if err != nil {
-			return reconcile.StaleIfNotFound(fmt.Errorf("writing conditions of pod %s/%s: %w", pod.Namespace,
-				pod.Name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("writing conditions of pod %s/%s: %w",
+				pod.Namespace, pod.Name, err))
 		}
 		pod = pod.DeepCopy() // with all that is known of its annotations
 		pod.ResourceVersion = answer.ResourceVersion
@@ -547,8 +551,8 @@ func (r *NodeReconciler) mark(
 			return err
 		}
 		if _, err := reconcile.Patch(ctx, w, pod, body, ""); err != nil {
-			return reconcile.StaleIfNotFound(fmt.Errorf("marking pod %s/%s: %w", pod.Namespace, pod.Name,
-				err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("marking pod %s/%s: %w",
+				pod.Namespace, pod.Name, err))
 		}
 	}
 
