@@ -64,9 +64,9 @@ func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request)
 
 // readRecreate decodes a request in the version in which it is written. acquired is the v1alpha1 annotation
 // RecreateUnreadyAcquired.
-func readRecreate(raw []byte,
-	request *admission.Request) (acquired string, hub *appsv1beta1.ContainerRecreateRequest,
-	warnings []string, err error) {
+func readRecreate(
+	raw []byte, request *admission.Request,
+) (acquired string, hub *appsv1beta1.ContainerRecreateRequest, warnings []string, err error) {
 	document, err := decodeDocument(raw)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("reading the object: %w", err)
@@ -90,8 +90,9 @@ func readRecreate(raw []byte,
 	}
 }
 
-func (w *recreateWebhook) create(ctx context.Context, request *admission.Request,
-	hub *appsv1beta1.ContainerRecreateRequest) admission.Response {
+func (w *recreateWebhook) create(
+	ctx context.Context, request *admission.Request, hub *appsv1beta1.ContainerRecreateRequest,
+) admission.Response {
 	wrong := containerrecreate.Check(hub)
 	if hub.Spec.PodName == "" {
 		return refused(wrong.Code, wrong.Message)

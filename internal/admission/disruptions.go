@@ -12,11 +12,10 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Entries that call validatePodPath (OPS-060, OPS-061). Two of them are for pods in subsets of
-// WorkloadSpreads, and never reject a request (WS-106). The other two are for pods that budgets may protect,
-// and reject requests while the manager is down (PUB-080). The leader creates these two, so that they never
-// exist without their conditions. Each request matches only one entry, so that one handler makes all checks
-// (WS-104).
+// Entries that call validatePodPath. Two of them are for pods in subsets of WorkloadSpreads, and never reject
+// a request. The other two are for pods that budgets may protect, and reject requests while the manager is
+// down. The leader creates these two, so that they never exist without their conditions. Each request matches
+// only one entry, so that one handler makes all checks.
 const (
 	validatePlacedName         = "vpod.kb.io"
 	validatePlacedEvictionName = "vpodeviction.kb.io"
@@ -124,8 +123,7 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 }
 
 // Expressions about the old pod. A pod that is not in service, or that somebody exempted, can be disrupted
-// while the manager is down (PUB-086, rules 1 and 2). Kubelet also sends a deletion for pods that are already
-// being deleted.
+// while the manager is down. Kubelet also sends a deletion for pods that are already being deleted.
 const (
 	inSubset = "oldObject != null && has(oldObject.metadata.annotations) && '" + pub.MatchedWorkloadSpread +
 		"' in oldObject.metadata.annotations"

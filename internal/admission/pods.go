@@ -27,10 +27,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
-// Paths of the webhooks of pods, and names of the entries whose conditions the manager writes (OPS-060). Two
-// entries call the same handler: one for the pods that always need it, the other for those that need it
-// because of installed objects, see otherPods. The second entry does not match a pod that the first has
-// changed.
+// Paths of the webhooks of pods, and names of the entries whose conditions the manager writes. Two entries
+// call the same handler: one for the pods that always need it, the other for those that need it because of
+// installed objects, see otherPods. The second entry does not match a pod that the first has changed.
 const (
 	mutatePodPath    = "/mutate-pod"
 	mutatePodName    = "mpod.kb.io"

@@ -28,8 +28,10 @@ type learner interface {
 
 // announced accepts a rule once the API server sends its pods. If that fails, the rule is still accepted,
 // with a warning.
-func announced(ctx context.Context, by announcer, request *admission.Request, expression string,
-	response admission.Response) admission.Response {
+func announced(
+	ctx context.Context, by announcer, request *admission.Request, expression string,
+	response admission.Response,
+) admission.Response {
 	if by == nil || triedOnly(request) {
 		return response
 	}

@@ -54,8 +54,9 @@ func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 // introducedErrors returns the faults that the API server finds in an object and, on update, does not find in
 // the stored one, which an older server may have accepted. If the API server gave no answer, it returns a
 // warning instead.
-func introducedErrors[T any](what string, object, old T, update bool,
-	judge func(T) ([]metav1.StatusCause, error)) ([]metav1.StatusCause, []string) {
+func introducedErrors[T any](
+	what string, object, old T, update bool, judge func(T) ([]metav1.StatusCause, error),
+) ([]metav1.StatusCause, []string) {
 	causes, err := judge(object)
 	if err != nil {
 		return nil, []string{what + " could not be validated: " + err.Error()}

@@ -16,7 +16,7 @@ import (
 
 // Users choose the sizes of their objects, and API servers send hundreds of requests at once, so the memory
 // of all concurrent requests is limited. Otherwise one user could kill every manager, and block the creation
-// of pods everywhere (OPS-066).
+// of pods everywhere.
 const (
 	// mostBody is more than an API server sends: two objects of at most 3 MiB.
 	mostBody = 7 << 20

@@ -38,7 +38,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Names of the shipped objects (OPS-060).
+// Names of the shipped objects.
 const (
 	mutatingConfiguration   = "kruise-mutating-webhook-configuration"
 	validatingConfiguration = "kruise-validating-webhook-configuration"

@@ -142,8 +142,9 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 }
 
 // withBase adds the base of a canary if the cache does not show it yet: one command may create both.
-func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.SidecarSet,
-	others []*appsv1beta1.SidecarSet) ([]*appsv1beta1.SidecarSet, error) {
+func (w *sidecarSetWebhooks) withBase(
+	ctx context.Context, set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet,
+) ([]*appsv1beta1.SidecarSet, error) {
 	name := sidecarset.CanaryOf(set)
 	if name == "" || name == set.Name ||
 		slices.ContainsFunc(others, func(other *appsv1beta1.SidecarSet) bool { return other.Name == name }) {

@@ -32,8 +32,9 @@ func templatesOf(e *Environment) templates {
 }
 
 // readWritten decodes an object in its version.
-func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha func(*Alpha) Written,
-	beta func(*Beta) Written) (w Written, err error) {
+func readWritten[Alpha, Beta, Written any](
+	version string, raw []byte, alpha func(*Alpha) Written, beta func(*Beta) Written,
+) (w Written, err error) {
 	switch version {
 	case appsv1alpha1.GroupVersion.Version:
 		object := new(Alpha)
@@ -54,9 +55,11 @@ func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha fun
 // validateWorkload validates a workload in the version in which it was written: by the rules of its kind, and
 // its pod template by those of the API server. If warn is not nil, it returns warnings about an admitted
 // workload.
-func validateWorkload[Alpha, Beta, Written any](ctx context.Context, t templates, request *admission.Request,
-	alpha func(*Alpha) *Written, beta func(*Beta) *Written, judge func(updated, old *Written) field.ErrorList,
-	warn func(updated, old *Written) []string) admission.Response {
+func validateWorkload[Alpha, Beta, Written any](
+	ctx context.Context, t templates, request *admission.Request, alpha func(*Alpha) *Written,
+	beta func(*Beta) *Written, judge func(updated, old *Written) field.ErrorList,
+	warn func(updated, old *Written) []string,
+) admission.Response {
 	updatedDoc, oldDoc, err := documents(request)
 	if err != nil {
 		return undecodable(request, err)

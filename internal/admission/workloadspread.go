@@ -185,8 +185,9 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 
 // judgeAll validates a WorkloadSpread, and has the API server validate node selectors, tolerations, and the
 // target's template with the patches applied.
-func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv1beta1.WorkloadSpread,
-	env workloadspread.Environment) (causes []metav1.StatusCause, warnings []string) {
+func (w *workloadSpreadWebhook) judgeAll(
+	ctx context.Context, spread, old *appsv1beta1.WorkloadSpread, env workloadspread.Environment,
+) (causes []metav1.StatusCause, warnings []string) {
 	causes = causesOf(workloadspread.Validate(spread, old, env))
 	wrong := map[string]bool{}
 	for _, cause := range causes {
@@ -226,8 +227,9 @@ type subsetPatch struct {
 }
 
 // judgePatches has the API server validate the template of a workload with each patch applied.
-func judgePatches(ctx context.Context, judge TemplateValidator, namespace string, workload document,
-	patches []subsetPatch) (causes []metav1.StatusCause, warnings []string) {
+func judgePatches(
+	ctx context.Context, judge TemplateValidator, namespace string, workload document, patches []subsetPatch,
+) (causes []metav1.StatusCause, warnings []string) {
 	var known map[string]bool
 	judged := map[string][]metav1.StatusCause{} // by the text of the patch
 	for _, patch := range patches {

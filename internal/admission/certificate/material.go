@@ -20,7 +20,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// Keys of the Secret (OPS-041). The first six are those of OpenKruise, which ignores the others.
+// Keys of the Secret. The first six are those of OpenKruise, which ignores the others.
 const (
 	keyCAKey, keyCACert     = "ca-key.pem", "ca-cert.pem"
 	keyKey, keyCert         = "key.pem", "cert.pem"
@@ -229,8 +229,12 @@ func (m material) checkFor(p policy, now time.Time, ahead func(life time.Duratio
 	}
 
 	for _, at := range []time.Time{now, now.Add(ahead(pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore)))} {
-		options := x509.VerifyOptions{DNSName: p.host, Roots: roots, CurrentTime: at,
-			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+		options := x509.VerifyOptions{
+			DNSName:     p.host,
+			Roots:       roots,
+			CurrentTime: at,
+			KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		}
 		if _, err := pair.Leaf.Verify(options); err != nil {
 			return fmt.Errorf("verifying the certificate for %s at %s: %w",
 				p.host, at.Format(time.RFC3339), err)

@@ -216,8 +216,9 @@ func Unfilled(request *appsv1beta1.ContainerRecreateRequest) bool {
 
 // Fill returns the request with the facts about its pod filled in, and the JSON patch that does so (CRR-011,
 // CRR-035 to CRR-040).
-func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
-	nodeLabels map[string]string) (*appsv1beta1.ContainerRecreateRequest, []jsonpatch.Operation, *Refusal) {
+func Fill(
+	request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLabels map[string]string,
+) (*appsv1beta1.ContainerRecreateRequest, []jsonpatch.Operation, *Refusal) {
 	filled := request.DeepCopy()
 	var patch []jsonpatch.Operation
 	add := func(path string, value any) { patch = append(patch, jsonpatch.NewOperation("add", path, value)) }

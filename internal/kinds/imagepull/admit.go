@@ -25,7 +25,7 @@ import (
 // Document is a JSON object as it is in an admission request.
 type Document = map[string]any
 
-// Defaults (IMG-021, IMG-031).
+// Defaults and limits.
 const (
 	defaultTimeout = 600
 	defaultBackoff = 3

@@ -157,8 +157,9 @@ func newChild(list *appsv1beta1.ImageListPullJob, image, hash string) *appsv1bet
 	}
 }
 
-func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1beta1.ImagePullJob,
-	now time.Time) *appsv1beta1.ImageListPullJobStatus {
+func listStatus(
+	list *appsv1beta1.ImageListPullJob, children map[string]*appsv1beta1.ImagePullJob, now time.Time,
+) *appsv1beta1.ImageListPullJobStatus {
 	status := &appsv1beta1.ImageListPullJobStatus{
 		StartTime: list.Status.StartTime,
 		Desired:   int32(len(list.Spec.Images)),

@@ -15,7 +15,7 @@ import (
 
 // Limits of what jobs put into a NodeImage, in all and for each namespace. It is a single object, of which
 // the API server accepts about 1.5 MiB including what the node reports in it, and one tenant must leave room
-// for the others (IMG-023, IMG-097).
+// for the others.
 const (
 	maxImages, maxImagesOfNamespace = 1024, maxListed + 1
 	maxBytes, maxBytesOfNamespace   = 768 << 10, 256 << 10
@@ -183,14 +183,21 @@ func noRoom(
 	return sumsOf(node, job.Namespace).noRoom(node, job, name, tag, secrets)
 }
 
-func (s sums) noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string,
-	secrets []appsv1beta1.ReferenceObject) string {
+func (s sums) noRoom(
+	node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string,
+	secrets []appsv1beta1.ReferenceObject,
+) string {
 	present, has := node.Spec.Images[name]
 	lacking := slices.DeleteFunc(slices.Clone(secrets),
 		func(ref appsv1beta1.ReferenceObject) bool { return slices.Contains(present.PullSecrets, ref) })
-	added := sizeOf(name, &appsv1beta1.ImageSpec{SandboxConfig: sandboxOf(job), PullSecrets: lacking,
-		Tags: []appsv1beta1.ImageTagSpec{{Tag: tag,
-			OwnerReferences: []corev1.ObjectReference{{Namespace: job.Namespace, Name: job.Name}}}}})
+	added := sizeOf(name, &appsv1beta1.ImageSpec{
+		SandboxConfig: sandboxOf(job),
+		PullSecrets:   lacking,
+		Tags: []appsv1beta1.ImageTagSpec{{
+			Tag:             tag,
+			OwnerReferences: []corev1.ObjectReference{{Namespace: job.Namespace, Name: job.Name}},
+		}},
+	})
 	switch {
 	case !has && len(node.Spec.Images) >= maxImages:
 		return fmt.Sprintf("at most %d", maxImages)

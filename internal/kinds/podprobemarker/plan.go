@@ -211,9 +211,12 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 		for _, marker := range left {
 			if !told[marker.PodProbeMarker] {
 				told[marker.PodProbeMarker] = true
-				p.Warnings = append(p.Warnings, Warning{Marker: marker.PodProbeMarker, Reason: NotProbed,
+				p.Warnings = append(p.Warnings, Warning{
+					Marker: marker.PodProbeMarker,
+					Reason: NotProbed,
 					Message: fmt.Sprintf("probes are left out for pod %s, and maybe for others: %s",
-						pod.Name, full)})
+						pod.Name, full),
+				})
 			}
 		}
 		wishes = append(append(wishes, s.liveness(pod)...), some...)
@@ -254,19 +257,26 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 // that no other probe writes.
 func (p *Plan) leaves(w *wish, all []wish, now time.Time) {
 	if w.marker == nil {
-		p.Warnings = append(p.Warnings, Warning{Pod: w.pod, Reason: NotProbed,
+		p.Warnings = append(p.Warnings, Warning{
+			Pod:    w.pod,
+			Reason: NotProbed,
 			Message: fmt.Sprintf("the liveness probe of container %s is not carried out: %s",
-				w.entry.ContainerName, w.fault)})
+				w.entry.ContainerName, w.fault),
+		})
 		return
 	}
 
-	p.Warnings = append(p.Warnings, Warning{Marker: w.marker.PodProbeMarker, Reason: NotProbed,
-		Message: fmt.Sprintf("probe %s is left out for pod %s: %s", w.probe.Name, w.pod.Name, w.fault)})
+	p.Warnings = append(p.Warnings, Warning{
+		Marker:  w.marker.PodProbeMarker,
+		Reason:  NotProbed,
+		Message: fmt.Sprintf("probe %s is left out for pod %s: %s", w.probe.Name, w.pod.Name, w.fault),
+	})
 
 	of := w.probe.PodConditionType
 	if of == "" || slices.Contains(reserved, of) ||
-		slices.ContainsFunc(all,
-			func(o wish) bool { return o.fault == "" && o.probe != nil && o.probe.PodConditionType == of }) {
+		slices.ContainsFunc(all, func(o wish) bool {
+			return o.fault == "" && o.probe != nil && o.probe.PodConditionType == of
+		}) {
 		return
 	}
 

@@ -479,8 +479,10 @@ func statusDocument(status *appsv1beta1.ImagePullJobStatus) map[string]any {
 }
 
 // change writes to one NodeImage. After a conflict it reads the NodeImage and decides again.
-func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1beta1.NodeImage,
-	decide func(*appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error)) error {
+func (r *JobReconciler) change(
+	ctx context.Context, job types.UID, node *appsv1beta1.NodeImage,
+	decide func(*appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error),
+) error {
 	w := r.For(job)
 	for try := 1; ; try++ {
 		images, err := decide(node)

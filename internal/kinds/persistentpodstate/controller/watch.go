@@ -24,7 +24,7 @@ import (
 
 // Limits of the reads from the API server when pods are created: readingTime is how long a pod waits,
 // readAtOnce how many objects this process reads at the same time. Pods of one workload that are created
-// together share a read (PPS-038).
+// together share a read.
 const (
 	readingTime = 2 * time.Second
 	readAtOnce  = 16

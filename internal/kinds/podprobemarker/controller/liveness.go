@@ -57,7 +57,8 @@ func (r *NodeReconciler) restarts(
 				errs = append(errs, err)
 				continue
 			}
-			refusal = strings.TrimPrefix(err.Error(), reconcile.ErrStalePlan.Error()+": ") // the reason given by the budget
+			// the reason given by the budget
+			refusal = strings.TrimPrefix(err.Error(), reconcile.ErrStalePlan.Error()+": ")
 		}
 
 		held, s.memory.waiting[restart.Name()] = true, true

@@ -184,7 +184,9 @@ type snapshot struct {
 }
 
 func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.UID) (*snapshot, error) {
-	s := &snapshot{owner: owner, memory: r.memory.Of(owner),
+	s := &snapshot{
+		owner:  owner,
+		memory: r.memory.Of(owner),
 		Snapshot: podprobemarker.Snapshot{
 			Name:       name,
 			Now:        r.Now(),
