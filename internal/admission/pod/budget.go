@@ -148,7 +148,7 @@ func (b *Budgets) Step() Step {
 			pod.Namespace = request.Namespace
 			budget, err := b.Guard.Covering(ctx, pod)
 			if err != nil || budget == nil {
-				return nil, nil //nolint:nilerr
+				return nil, nil //nolint:nilerr // PUB-074
 			}
 			return annotate(request.Pod,
 				map[string]any{pub.RelatedBudget: budget.Name, pub.RelatedBudgetLegacy: budget.Name}), nil

@@ -57,7 +57,7 @@ func (r *NodeReconciler) restarts(
 				errs = append(errs, err)
 				continue
 			}
-			// the reason given by the budget
+			// The error of the budget is the reason.
 			refusal = strings.TrimPrefix(err.Error(), reconcile.ErrStalePlan.Error()+": ")
 		}
 
