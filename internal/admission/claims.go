@@ -63,9 +63,11 @@ func (s subject) checked(handler admission.Handler) admission.Handler {
 				fmt.Sprintf("this webhook is for %s of group %q, and not for what was sent",
 					s.resource, s.group))
 		}
+
 		if problem := s.place(&request); problem != "" {
 			return refused(http.StatusBadRequest, problem)
 		}
+
 		errs := nameErrors(identity{Name: request.Name})
 		for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
 			id, err := identityOf(raw)
@@ -79,10 +81,12 @@ func (s subject) checked(handler admission.Handler) admission.Handler {
 				errs = nameErrors(id)
 			}
 		}
+
 		if len(errs) > 0 {
 			request.Name = "" // it is in the errors
 			return invalid(&request, causesOf(errs))
 		}
+
 		return handler.Handle(ctx, request)
 	})
 }

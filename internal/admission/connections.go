@@ -169,6 +169,7 @@ func trusting(config *tls.Config, callers *callers) *tls.Config {
 		if !ok {
 			return nil, errors.New("a connection that is not counted")
 		}
+
 		own := config.Clone()
 		callers.demand(own)
 		own.VerifyConnection = func(state tls.ConnectionState) error {
@@ -177,6 +178,7 @@ func trusting(config *tls.Config, callers *callers) *tls.Config {
 			}
 			return nil
 		}
+
 		return own, nil
 	}
 

@@ -57,14 +57,17 @@ func between[From, To any](convert func(*From) *To, place func(path []string) []
 		if err != nil {
 			return nil, err
 		}
+
 		out := any(convert(in))
 		if object, ok := out.(schema.ObjectKind); ok {
 			object.SetGroupVersionKind(kind)
 		}
+
 		converted, err := json.Marshal(out)
 		if err != nil || !unknown {
 			return converted, err
 		}
+
 		return carry(raw, converted, reflect.TypeFor[From](), place)
 	}
 }
@@ -100,8 +103,8 @@ func (h *conversionHandler) convert(
 	for i := range request.Objects {
 		converted, err := h.convertOne(request.Objects[i].Raw, request.DesiredAPIVersion)
 		if err != nil {
-			// The protocol only knows success or failure of a whole review. Only objects of other kinds get
-			// here.
+			// The protocol only knows success or failure of a whole review. Only objects that are unreadable,
+			// too large or not of this project's kinds get here.
 			h.log.Error(err, "Conversion failed", "to", request.DesiredAPIVersion)
 			response.ConvertedObjects = nil
 			response.Result = metav1.Status{

@@ -90,6 +90,7 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 		if request.Operation != admissionv1.Create || request.SubResource != "" {
 			return admission.Allowed("")
 		}
+
 		ctx, cancel := context.WithTimeout(ctx, podTime)
 		defer cancel()
 		operations, warnings, err := chain.Mutate(ctx, pod.Request{
@@ -101,6 +102,7 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 		if errs := fieldErrors(err); len(errs) > 0 {
 			return invalid(&request, causesOf(errs)).WithWarnings(warnings...)
 		}
+
 		var internal *pod.InternalError
 		switch {
 		case errors.As(err, &internal):
@@ -108,6 +110,7 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 		case err != nil:
 			return refused(http.StatusBadRequest, err.Error()).WithWarnings(warnings...)
 		}
+
 		return admission.Patched("", operations...).WithWarnings(warnings...)
 	}
 }
@@ -134,9 +137,11 @@ func validatePod(
 		if disruption == nil {
 			return answer
 		}
+
 		err := chain.Admit(ctx, disruption)
 		var refusal *pod.Refused
 		var internal *pod.InternalError
+
 		switch {
 		case err == nil:
 			return admission.Allowed("")
@@ -145,6 +150,7 @@ func validatePod(
 		case errors.As(err, &refusal) && disruption.By == policyv1beta1.Evict:
 			return notNow(refusal)
 		}
+
 		return refused(http.StatusForbidden, err.Error())
 	}
 }

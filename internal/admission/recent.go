@@ -54,6 +54,7 @@ func mutateRecentPod(mutate admission.HandlerFunc, learners ...learner) admissio
 		if token := object.Annotations[certificate.ProbeAnnotation]; token != "" && triedOnly(&request) {
 			return refused(http.StatusForbidden, inForce(token))
 		}
+
 		ctx, cancel := context.WithTimeout(ctx, podTime)
 		defer cancel()
 		for _, l := range learners {
@@ -61,6 +62,7 @@ func mutateRecentPod(mutate admission.HandlerFunc, learners ...learner) admissio
 				return refused(http.StatusInternalServerError, err.Error())
 			}
 		}
+
 		return mutate(ctx, request)
 	}
 }

@@ -109,6 +109,7 @@ func (m *room) bounded(handler http.Handler, most int64) http.Handler {
 				defer leave()
 			}
 		}
+
 		release()
 		switch {
 		case errors.Is(err, errNoRoom):

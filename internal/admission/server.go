@@ -99,6 +99,7 @@ func (s *server) Register(path string, handler http.Handler) {
 					"--webhook-client-names if there are any", http.StatusUnauthorized)
 			return
 		}
+
 		ctx, cancel := context.WithCancel(context.WithoutCancel(marked))
 		defer cancel()
 		defer context.AfterFunc(r.Context(), func() {
@@ -106,12 +107,14 @@ func (s *server) Register(path string, handler http.Handler) {
 				cancel() // the caller went away
 			}
 		})()
+
 		select {
 		case <-s.stopping:
 			// The caller should open a new connection, to another replica if it can.
 			w.Header().Set("Connection", "close")
 		default:
 		}
+
 		handler.ServeHTTP(w, r.WithContext(ctx))
 	}))
 }

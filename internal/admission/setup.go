@@ -445,6 +445,7 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 				o.States != nil && !o.States.Synced() {
 				return nil, false
 			}
+
 			ofSpreads, ofStates := "false", "false"
 			if spreads != nil {
 				ofSpreads = spreads.Scope.Creations()
@@ -452,6 +453,7 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 			if o.States != nil {
 				ofStates = o.States.Creations()
 			}
+
 			return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads, ofStates,
 				o.asksForProbes()), true
 		},

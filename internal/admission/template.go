@@ -56,6 +56,7 @@ func CompleteTemplate(
 		if err != nil {
 			return nil, fmt.Errorf("reading a pod template: %w", err)
 		}
+
 		complete, err := judge.Complete(ctx, namespace, given, nil)
 		switch {
 		case refusal(err): // a quota or policy for PodTemplates does not concern the template
@@ -63,6 +64,7 @@ func CompleteTemplate(
 		case err != nil:
 			return nil, err
 		}
+
 		return json.Marshal(complete)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json" // its numbers are like those of what is live
+	"k8s.io/apimachinery/pkg/util/json" // decodes numbers like those of live objects
 )
 
 // Derived is an entry that the leader creates: a copy of the entry From, right before it, with a name, a path

@@ -173,17 +173,20 @@ func Gate(all bool) Step {
 			(owner == nil || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/")) {
 			return nil, nil
 		}
+
 		for _, gate := range pod.Spec.ReadinessGates {
 			if gate.ConditionType == pub.KruisePodReady {
 				return nil, nil
 			}
 		}
+
 		gate := map[string]any{"conditionType": pub.KruisePodReady}
 		if len(pod.Spec.ReadinessGates) == 0 {
 			return []operations.Operation{
 				operations.NewOperation("add", "/spec/readinessGates", []any{gate}),
 			}, nil
 		}
+
 		return []operations.Operation{operations.NewOperation("add", "/spec/readinessGates/-", gate)}, nil
 	})
 }

@@ -40,6 +40,7 @@ func Travelling(cached client.Reader) Step {
 			if probes == "" {
 				return nil, nil
 			}
+
 			return annotate(request.Pod,
 				map[string]any{pub.PodProbes: probes, pub.PodProbeMarkers: names}), nil
 		},

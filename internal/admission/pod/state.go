@@ -31,6 +31,7 @@ func States(finder StateFinder) Step {
 			if namespace == "" {
 				namespace = request.Namespace
 			}
+
 			state, err := finder.Of(ctx, request.Pod, namespace)
 			if err != nil {
 				return nil, &InternalError{fmt.Errorf("looking for where the pod was: %w", err)}
@@ -38,6 +39,7 @@ func States(finder StateFinder) Step {
 			if state == nil {
 				return nil, nil
 			}
+
 			return persistentpodstate.Bind(state, request.Pod), nil
 		},
 	}

@@ -46,10 +46,12 @@ func (g *Guard) Handler(kind Kind) admission.HandlerFunc {
 			json.Unmarshal(request.OldObject.Raw, &o) != nil || o.Metadata.DeletionTimestamp != nil {
 			return admission.Allowed("")
 		}
+
 		code, why := g.judge(ctx, kind, &o)
 		if why == "" {
 			return admission.Allowed("")
 		}
+
 		why = fmt.Sprintf("%s %s is protected by label %s=%s%s",
 			kind.Name, name(&o), pub.DeletionProtection, o.Metadata.Labels[pub.DeletionProtection], why)
 		if !ptr.Deref(request.DryRun, false) { // the entries declare NoneOnDryRun
@@ -58,6 +60,7 @@ func (g *Guard) Handler(kind Kind) admission.HandlerFunc {
 		if code == http.StatusForbidden {
 			return admission.Denied(why + phrase)
 		}
+
 		return admission.Errored(code, fmt.Errorf("%s", why))
 	}
 }

@@ -187,7 +187,7 @@ func (s *JobSnapshot) silent(
 	return ok && (since.After(s.Now.Add(ahead)) || due.over(since.Add(silentAfter)))
 }
 
-// conclude sets the counters and the message of the status, and completes the job.
+// conclude sets the counters and the message of the status, and completes the job if it is done or overdue.
 func (p *JobPlan) conclude(
 	s JobSnapshot, status *appsv1beta1.ImagePullJobStatus, due *clock, failed, full, given, waiting []string,
 ) {

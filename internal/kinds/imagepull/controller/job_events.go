@@ -111,6 +111,7 @@ func concerned(before, after *appsv1beta1.NodeImage) []types.NamespacedName {
 			for i := range counterpart.Tags {
 				theirs[counterpart.Tags[i].Tag] = &counterpart.Tags[i]
 			}
+
 			secrets := equality.Semantic.DeepEqual(image.PullSecrets, counterpart.PullSecrets)
 			for i := range image.Tags {
 				tag := &image.Tags[i]
@@ -157,6 +158,7 @@ func (j *jobEvents) ofPods() handler.EventHandler {
 		if pod == nil {
 			pod = before
 		}
+
 		j.unfinished(ctx, pod.Namespace, func(job *appsv1beta1.ImagePullJob) {
 			if job.Spec.PodSelector == nil {
 				return

@@ -205,6 +205,7 @@ func (r *ListReconciler) create(
 			if err != nil {
 				err = fmt.Errorf("creating the ImagePullJob for image %s: %w", jobs[i].Spec.Image, err)
 			}
+
 			switch {
 			case reconcile.IsNamespaceTerminating(err):
 				return nil
@@ -212,6 +213,7 @@ func (r *ListReconciler) create(
 				r.Events.Event(list, corev1.EventTypeWarning, "FailedCreate", err.Error())
 				return err
 			}
+
 			r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulCreate",
 				fmt.Sprintf("created ImagePullJob %s for image %s", jobs[i].Name, jobs[i].Spec.Image))
 			return nil

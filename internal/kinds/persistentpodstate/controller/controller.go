@@ -158,6 +158,7 @@ func listed(
 			add(q, relisted(ctx))
 		})
 		go wait.UntilWithContext(ctx, follow, followAgain)
+
 		return nil
 	})
 }

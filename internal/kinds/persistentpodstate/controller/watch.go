@@ -203,6 +203,7 @@ func (w *Watch) read(
 		case <-ctx.Done():
 			return nil, fmt.Errorf("many pods are being created: %w", ctx.Err())
 		}
+
 		state := &appsv1beta1.PersistentPodState{}
 		err := w.live.Get(ctx, name, state)
 		if apierrors.IsNotFound(err) {

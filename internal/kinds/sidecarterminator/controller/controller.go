@@ -289,9 +289,11 @@ func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarte
 		default:
 			return err
 		}
+
 		if result != "" {
 			r.count(way, result, sidecars)
 		}
+
 		return err
 	}
 	if !plan.Images.Empty() {
