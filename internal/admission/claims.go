@@ -166,7 +166,6 @@ func nameErrors(id identity) (errs field.ErrorList) {
 		text   string
 		prefix bool
 	}{
-
 		at.Child("name"):         {id.Name, false},
 		at.Child("generateName"): {id.GenerateName, true},
 	} {

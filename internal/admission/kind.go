@@ -84,7 +84,6 @@ func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
 		"mutate":   webhooks.Mutate,
 		"validate": webhooks.Validate,
 	} {
-
 		if handle == nil {
 			continue
 		}

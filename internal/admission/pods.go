@@ -61,7 +61,6 @@ func otherPods(
 		{"of-persistentpodstates", states},
 		{"of-probes", probes},
 	} {
-
 		if asks.expression != "false" && (asks.expression != without || gateAll) {
 			names, expressions = append(names, asks.name), append(expressions, asks.expression)
 		}

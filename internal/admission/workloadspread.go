@@ -341,7 +341,6 @@ func RenamedInWorkloadSpreads(path []string) []string {
 		{"requiredNodeSelectorTerm", "requiredNodeSelector"},
 		{"preferredNodeSelectorTerms", "preferredNodeSelector"},
 	} {
-
 		if i := slices.Index(names[:], path[3]); i >= 0 {
 			return slices.Concat(path[:3], []string{names[1-i]}, path[4:])
 		}

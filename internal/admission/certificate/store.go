@@ -78,7 +78,6 @@ func (s *directoryStore) load(context.Context) (material, *corev1.Secret, error)
 		keyCAKey, keyCACert, keyKey, keyCert, keyTLSKey, keyTLSCert, keyNextCAKey, keyNextCA, keyNextSince,
 		keyPreviousCA, keyPreviousSince,
 	} {
-
 		data, err := os.ReadFile(filepath.Join(s.dir, key))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

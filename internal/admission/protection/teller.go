@@ -145,7 +145,6 @@ func sort(user string) string {
 		"system:serviceaccount:": "serviceaccount",
 		"system:node:":           "node",
 	} {
-
 		if strings.HasPrefix(user, prefix) {
 			return sort
 		}

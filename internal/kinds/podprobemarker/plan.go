@@ -187,6 +187,7 @@ func (s *Snapshot) entry(
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.Kind == "Node" {
 		return entry, "it is a static pod, whose containers have another UID"
 	}
+
 	entry.Probe, fault = s.resolved(pod, probe.ContainerName, &probe.Probe)
 	return entry, fault
 }
@@ -203,8 +204,8 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.UID, b.UID))
 	})
-
 	asked, told, ends := map[string]int{}, map[*appsv1alpha1.PodProbeMarker]bool{}, make([]int, len(pods))
+
 	for i, pod := range pods {
 		some, left := s.wishes(pod, MostListed-asked[pod.Namespace])
 		asked[pod.Namespace] += len(some)
@@ -224,9 +225,9 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 	}
 
 	fit(wishes)
-
 	of = make(map[types.UID][]wish, len(pods))
 	begin := 0
+
 	for i, pod := range pods {
 		of[pod.UID] = wishes[begin:ends[i]]
 		begin = ends[i]
@@ -238,6 +239,7 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 			p.leaves(w, of[w.pod.UID], s.Now)
 			continue
 		}
+
 		if n := len(list); n == 0 || list[n-1].UID != string(w.pod.UID) {
 			// The pod gets its entry before its first probe.
 			list = append(list, appsv1alpha1.PodProbe{
@@ -247,9 +249,11 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 				IP:        w.pod.Status.PodIP,
 			})
 		}
+
 		last := &list[len(list)-1]
 		last.Probes = append(last.Probes, w.entry)
 	}
+
 	return list, of
 }
 
@@ -271,7 +275,6 @@ func (p *Plan) leaves(w *wish, all []wish, now time.Time) {
 		Reason:  NotProbed,
 		Message: fmt.Sprintf("probe %s is left out for pod %s: %s", w.probe.Name, w.pod.Name, w.fault),
 	})
-
 	of := w.probe.PodConditionType
 	if of == "" || slices.Contains(reserved, of) ||
 		slices.ContainsFunc(all, func(o wish) bool {
@@ -285,10 +288,10 @@ func (p *Plan) leaves(w *wish, all []wish, now time.Time) {
 		Status:  corev1.ConditionFalse,
 		Message: "not probed: " + w.fault,
 	}
-
 	if before := conditionOf(w.pod, c.Type); before == nil || before.Status != c.Status {
 		c.LastTransitionTime = metav1.NewTime(now)
 	}
+
 	p.of(w.pod).condition(c, false)
 }
 
@@ -314,11 +317,13 @@ func (p *Plan) String() string {
 	case p.Write:
 		parts = append(parts, fmt.Sprintf("write %d pods", len(p.List)))
 	}
+
 	if len(p.Pods) > 0 {
 		parts = append(parts, fmt.Sprintf("mark %d pods", len(p.Pods)))
 	}
 	if len(p.Restarts) > 0 {
 		parts = append(parts, fmt.Sprintf("restart %d containers", len(p.Restarts)))
 	}
+
 	return strings.Join(parts, ", ")
 }

@@ -270,7 +270,6 @@ func (g *Generator) tellOf(
 		"PersistentPodStateConflict": plan.Conflict,
 		"PersistentPodStateInvalid":  plan.Invalid,
 	} {
-
 		if g.told[workload.UID].Is(reason, text) {
 			g.Events.Event(about, corev1.EventTypeWarning, reason, text)
 		}

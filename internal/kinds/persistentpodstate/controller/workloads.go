@@ -301,7 +301,6 @@ func (k *Kinds) watch(ctx context.Context, kind schema.GroupKind, object client.
 		UpdateFunc: func(old, object any) { tell(kind, as(old), as(object)) },
 		DeleteFunc: func(object any) { tell(kind, as(object), nil) },
 	}); err == nil {
-
 		k.followed[kind] = informer
 	}
 	return err

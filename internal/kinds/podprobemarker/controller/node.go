@@ -108,8 +108,8 @@ func (r *NodeReconciler) tells(node string, markers map[string]bool) {
 		}
 		r.told[node] = markers
 	}
-	r.mu.Unlock()
 
+	r.mu.Unlock()
 	for marker := range before {
 		if !markers[marker] {
 			r.wake(split(marker))
@@ -122,13 +122,11 @@ func (r *NodeReconciler) tells(node string, markers map[string]bool) {
 func (r *NodeReconciler) nodesTold(marker string) (nodes []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	for node, markers := range r.told {
 		if markers[marker] {
 			nodes = append(nodes, node)
 		}
 	}
-
 	slices.Sort(nodes)
 	return nodes
 }
@@ -162,7 +160,6 @@ func (r *NodeReconciler) pass(
 		Record:   func() []any { return []any{"plan", plan.String()} },
 	}
 	r.warn(s, plan)
-
 	err = r.apply(ctx, s, plan, &done)
 	for _, of := range s.memory.pods {
 		if of.later > 0 {
@@ -195,7 +192,6 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 			Whole:      slim.Whole,
 		},
 	}
-
 	node, list := &corev1.Node{}, &appsv1alpha1.NodePodProbe{}
 	list.Name = name
 	key := types.NamespacedName{Name: name}
@@ -233,12 +229,11 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 	if err != nil {
 		return nil, err
 	}
+
 	s.Pods = reconcile.Overlay(r.Own, owner, pods,
 		func(pod *corev1.Pod) bool { return pod.Spec.NodeName == name })
 	s.remember()
-
 	read := map[string][]podprobemarker.Marker{}
-
 	s.Markers = func(namespace string) []podprobemarker.Marker {
 		if found, ok := read[namespace]; ok {
 			return found
@@ -250,7 +245,6 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 		read[namespace], _ = podprobemarker.Markers(all)
 		return read[namespace]
 	}
-
 	s.Ports = func(pod *corev1.Pod, container, port string) (int32, bool) {
 		return r.port(ctx, s, pod, container, port)
 	}
@@ -281,7 +275,6 @@ func (r *NodeReconciler) markers(
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing PodProbeMarkers: %w", err)
 	}
-
 	all := make([]*appsv1alpha1.PodProbeMarker, len(list.Items))
 	for i := range list.Items {
 		all[i] = &list.Items[i]
@@ -337,6 +330,7 @@ func (r *NodeReconciler) port(
 			}
 		}
 	}
+
 	number, found := of.ports[[2]string{container, name}]
 	return number, found
 }
@@ -347,7 +341,6 @@ func (r *NodeReconciler) replaced(
 ) bool {
 	of, found := s.memory.pods[pod.UID], pod
 	about := fmt.Sprint(pod.Status.Message, " ", container, " ", since.Unix())
-
 	if !slim.Whole(pod) { // the caches keep a checksum of its containers, in the message
 		if of.same[about] {
 			return false
@@ -368,10 +361,10 @@ func (r *NodeReconciler) replaced(
 			}
 		}
 	}
-
 	if of.same == nil || len(of.same) > mostSame {
 		of.same = map[string]bool{}
 	}
+
 	of.same[about] = true
 	return false
 }
@@ -394,6 +387,7 @@ func (r *NodeReconciler) warn(s *snapshot, plan *podprobemarker.Plan) {
 		}
 		told[about] = true
 	}
+
 	s.memory.events = told
 }
 
@@ -406,7 +400,6 @@ func (r *NodeReconciler) apply(
 	errs := []error{r.tell(ctx, w, s, plan)}
 	errs = append(errs,
 		w.Each(ctx, len(plan.Pods), func(i int) error { return r.mark(ctx, w, s, &plan.Pods[i]) })...)
-
 	held, failed := r.restarts(ctx, w, s, plan.Restarts)
 	done.Held = held
 
@@ -432,14 +425,11 @@ func (r *NodeReconciler) tell(
 	}
 
 	now := podprobemarker.Listed(before)
-
 	if plan.Create || plan.Write {
 		wanted := podprobemarker.Listed(plan.List)
 		both := maps.Clone(wanted)
 		maps.Copy(both, now)
-
 		r.tells(s.Name, both)
-
 		// A PodProbeMarker that is being deleted asks which nodes have its probes, and is gone if none has.
 		// If it asked before told was updated, its deletion is visible by now.
 		for marker := range wanted {
@@ -450,7 +440,6 @@ func (r *NodeReconciler) tell(
 				return reconcile.ErrStalePlan
 			}
 		}
-
 		now = wanted
 	}
 
@@ -526,7 +515,6 @@ func (r *NodeReconciler) mark(
 	}
 
 	seen := !plan.Unseen
-
 	if patch := plan.Status(pod); !patch.Empty() {
 		body, err := patch.JSON(pod)
 		if err != nil {
@@ -546,7 +534,6 @@ func (r *NodeReconciler) mark(
 			of.later = wait
 			return nil
 		}
-
 		of.marked = r.Now()
 		body, err := patch.JSON(pod)
 		if err != nil {
@@ -561,5 +548,6 @@ func (r *NodeReconciler) mark(
 	if seen {
 		of.sum = plan.Sum()
 	}
+
 	return nil
 }
